@@ -16,6 +16,7 @@ import zstandard
 
 from headrace.agent import Agent, Applied, Journal, failure, find_binary
 from headrace.errors import Busy, NotReady, PlanError, Refused, TargetError
+from headrace.experiment import readiness
 from headrace.facts import HostFacts
 from headrace.model import OWNER_VARIABLE
 from headrace.target import Target, link
@@ -267,6 +268,27 @@ async def test_a_held_host_is_busy_for_others(target: Target, journal: Journal, 
             await other.record([])
     async with other.hold():
         pass
+
+
+async def test_doctor_tells_a_running_trial_from_a_killed_one(
+    target: Target, journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_STATE", str(tmp_path / "state"))
+
+    async def looked() -> tuple[bool, str]:
+        check = await readiness._journal(target)
+        return check.ok, check.detail
+
+    assert await looked() == (True, "nothing to restore")
+    async with journal.hold():
+        await journal.part("trial").record([{"kind": "process", "mark": "test-agent/trial"}])
+        assert await journal.holder() == "test-agent"
+        assert await looked() == (True, "test-agent is running; nothing else to restore")
+    # The lock's file still names it, and the number of its process may be anybody's by now.
+    lock = json.loads((tmp_path / "state/lock").read_text())
+    (tmp_path / "state/lock").write_text(json.dumps({**lock, "pid": os.getpid()}))
+    assert await journal.holder() is None
+    assert await looked() == (False, "changes of an unfinished run: 1")
 
 
 async def test_losing_the_host_stops_the_work(journal: Journal, tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from headrace.agent.door import Agent, stop
 from headrace.agent.failures import failure, words_of
-from headrace.agent.journal import Applied, Journal, state_folder
+from headrace.agent.journal import Applied, Journal, belongs_to, state_folder
 from headrace.agent.program import find_binary
 
 __all__ = [
     "Agent",
     "Applied",
     "Journal",
+    "belongs_to",
     "failure",
     "find_binary",
     "state_folder",

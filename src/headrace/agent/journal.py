@@ -294,6 +294,19 @@ class Journal:
         entries: list[dict[str, Any]] = await self._ask("show", repeatable=True)
         return entries
 
+    async def holder(self) -> str | None:
+        """The owner of the work that holds the host now; None if it is free. Takes no lock."""
+        await self._words("show")
+        target = self._agent.target
+        try:
+            lock = json.loads(await target.read(f"{self._state}/lock"))
+            owner = str(lock["owner"])
+            argv = (await target.read(f"/proc/{int(lock['pid'])}/cmdline")).split(b"\0")
+        except (HeadraceError, OSError, ValueError, KeyError, TypeError):
+            return None
+        # The file keeps the last holder, and its number may belong to another process by now.
+        return owner if argv[1:3] == [b"journal", b"hold"] and owner.encode() in argv else None
+
     async def _ask(
         self,
         verb: str,
@@ -314,6 +327,11 @@ class Journal:
         if self._state is None:
             self._state = await state_folder(self._agent.target)
         return ["journal", verb, "--state", self._state, *options]
+
+
+def belongs_to(owner: str, holder: str) -> bool:
+    """Whether changes of ``owner`` are the holder's own or those of a part of its work."""
+    return owner == holder or owner.startswith(f"{holder}/")
 
 
 async def state_folder(target: Target) -> str:

@@ -268,12 +268,17 @@ async def _confirm(host: Any, change: str) -> str:
 
 
 async def _left_behind(host: Any) -> list[str]:
-    """What killed commands left open on a host that is free, and how to undo it."""
+    """What killed commands left open on a host, and how to undo it."""
     from headrace import rollout
-    from headrace.agent import Agent, Journal
+    from headrace.agent import Agent, Journal, belongs_to
 
-    entries = await Journal(await Agent.install(host), rollout.OWNER).entries()
-    owners = dict.fromkeys(e["owner"] for e in entries if not e.get("deadline"))
+    journal = Journal(await Agent.install(host), rollout.OWNER)
+    entries, holder = await journal.entries(), await journal.holder()
+    owners = dict.fromkeys(
+        e["owner"]
+        for e in entries
+        if not e.get("deadline") and not (holder and belongs_to(e["owner"], holder))
+    )
     return [
         f"changes of {owner} are still open: `headrace rollback --everyone` undoes them" for owner in owners
     ]

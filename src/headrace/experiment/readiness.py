@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace import server, volumes, workloads
-from headrace.agent import Agent, Journal
+from headrace.agent import Agent, Journal, belongs_to
 from headrace.errors import HeadraceError, NotReady
 from headrace.model import Tool, Vendor
 from headrace.target import Target
@@ -127,10 +127,19 @@ async def _room(target: Target, scratch: str) -> Check:
 
 async def _journal(target: Target) -> Check:
     try:
-        entries = await Journal(await Agent.install(target), "doctor").entries()
+        journal = Journal(await Agent.install(target), "doctor")
+        entries, holder = await journal.entries(), await journal.holder()
     except HeadraceError as error:
         return Check("journal", False, error.message, error.hint or "")
-    if entries:
+    left = [entry for entry in entries if not (holder and belongs_to(entry["owner"], holder))]
+    if unfinished := [entry for entry in left if not entry.get("deadline")]:
         remedy = "`headrace run` of that experiment, or `headrace rollback`, restores the host"
-        return Check("journal", False, f"{len(entries)} changes of an unfinished run", remedy)
+        return Check("journal", False, f"changes of an unfinished run: {len(unfinished)}", remedy)
+    if left:
+        remedy = (
+            "`headrace confirm` keeps them, `headrace rollback` undoes them; at its deadline the host does"
+        )
+        return Check("journal", False, f"changes that await confirmation: {len(left)}", remedy)
+    if holder:
+        return Check("journal", True, f"{holder} is running; nothing else to restore")
     return Check("journal", True, "nothing to restore")
