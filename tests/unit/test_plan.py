@@ -215,6 +215,44 @@ def test_two_spellings_of_one_setting_are_one_level(knob: str, levels: str) -> N
         build(text.replace('levels = ["randread", "randwrite"]', f"levels = {levels}"))
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        (
+            "[workload]",
+            '[bundles.again]\n"server.innodb_buffer_pool_size" = "1024M"\n[workload]',
+            "'MYSQL' and 'AGAIN'",
+        ),
+        (
+            "[workload]",
+            '[base]\n"server.innodb_buffer_pool_size" = "1024M"\n[workload]',
+            "'STOCK' and 'MYSQL'",
+        ),
+    ],
+)
+def test_one_configuration_under_two_names_and_in_two_spellings_is_refused(
+    old: str, new: str, names: str
+) -> None:
+    text = LADDER.replace(old, new)
+    if "again" in new:
+        text = text.replace('MYSQL = ["mysql"]', 'MYSQL = ["mysql"]\nAGAIN = ["again"]')
+    with pytest.raises(PlanError, match=f"{names} are the same") as caught:
+        build(text)
+    assert "server.innodb_buffer_pool_size = '1" in str(caught.value)
+
+
+def test_named_levels_in_two_spellings_are_refused() -> None:
+    named = '[factors.io.levels]\nsmall = { "workload.size" = "16M" }\nsame = { "workload.size" = 16777216 }'
+    listed = '[factors.io]\nknob = "workload.rw"\nlevels = ["randread", "randwrite"]'
+    with pytest.raises(PlanError, match=r"are the same: workload\.size = '16M' and 16777216"):
+        build(FACTORIAL.replace(listed, named))
+
+
+def test_a_configuration_may_be_compared_with_itself() -> None:
+    twice = LADDER.replace("STOCK = []", 'STOCK = []\nALSO = []\nORDER = ["je", "mysql"]')
+    assert len(build(twice).treatments) == 5
+
+
 def test_one_spelling_in_a_search_too() -> None:
     levels = {"pool": plans.KnobRange(knob="server.innodb_buffer_pool_size", levels=["1G", "1024M"])}
     with pytest.raises(PlanError, match=r"tune\.knobs\.pool\.levels: '1G' and '1024M' are the same"):
@@ -230,6 +268,16 @@ def test_a_factor_needs_two_levels() -> None:
     ("old", "new", "said"),
     [
         ('"1G"', '"900T"', "server.innodb_buffer_pool_size = '900T'"),
+        (
+            '"server.innodb_buffer_pool_size" = "1G"',
+            '"server.innodb_log_file_size" = "900T"',
+            "server.innodb_log_file_size = '900T'",
+        ),
+        (
+            '"server.innodb_buffer_pool_size" = "1G"',
+            '"server.tmp_table_size" = 900000000000000',
+            "server.tmp_table_size = 900000000000000",
+        ),
         ("[workload]", '[volume]\ndevice = "loop"\nsize = "900T"\n[workload]', "volume.size = '900T'"),
         ("[workload]", '[machine]\nmemory = "900T"\n[workload]', "machine.memory = '900T'"),
     ],
@@ -239,6 +287,19 @@ def test_a_size_of_no_machine_is_refused(old: str, new: str, said: str) -> None:
         build(LADDER.replace(old, new))
     assert said in str(caught.value)
     assert build(LADDER.replace('"1G"', '"12T"')).treatments
+
+
+def test_a_load_of_no_machine_is_refused() -> None:
+    with pytest.raises(PlanError, match=r"workload\.size = '900T': at most 64T: no machine has that"):
+        build(FACTORIAL.replace('kind = "fio"', 'kind = "fio"\nsize = "900T"'))
+
+
+def test_the_largest_number_of_a_server_means_no_limit() -> None:
+    knob = "server.tmp_disk_table_size"
+    for value in ('"18446744073709551615"', "9223372036854775807", '"8E"', '"64T"'):
+        assert build(
+            LADDER.replace('"server.innodb_buffer_pool_size" = "1G"', f'"{knob}" = {value}')
+        ).treatments
 
 
 def test_weaker_durability_is_accepted_when_the_plan_allows_it_by_name() -> None:

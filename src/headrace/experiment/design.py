@@ -37,6 +37,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         _check_settling(plan)
         for treatment in treatments:
             check(plan, treatment)
+        _check_differ(plan, treatments)
     except PlanError as error:
         message = f"{error.place}: {error.message}" if error.place else error.message
         raise PlanError(message, place=place, hint=error.hint) from error
@@ -172,6 +173,31 @@ def _meaning(plan: Plan, knob: str, level: Value) -> str:
     with contextlib.suppress(PlanError, ValueError):
         return repr(knobs.find(knob.partition("@")[0]).meaning(level))
     return _level_name(level)
+
+
+def _check_differ(plan: Plan, treatments: Iterable[Treatment]) -> None:
+    """Raise PlanError for one configuration in two spellings (1G, 1024M): its treatments differ by noise only.
+
+    Settings that are equal to the letter are a comparison of a configuration with itself, which was asked for.
+    """
+    known: dict[tuple[str, str], str] = {}
+
+    def meaning(knob: str, value: Value) -> str:
+        written = (knob, repr(value))
+        if written not in known:
+            known[written] = _meaning(plan, knob, value)
+        return known[written]
+
+    seen: dict[frozenset[tuple[str, str]], Treatment] = {}
+    for treatment in treatments:
+        meant = frozenset((knob, meaning(knob, value)) for knob, value in treatment.settings.items())
+        first = seen.setdefault(meant, treatment)
+        for knob, value in treatment.settings.items():
+            other = first.settings[knob]
+            if repr(other) != repr(value):
+                raise PlanError(
+                    f"{first.name!r} and {treatment.name!r} are the same: {knob} = {other!r} and {value!r}"
+                )
 
 
 def _level_name(value: Value) -> str:

@@ -26,6 +26,9 @@ class Kind(StrEnum):
 #: 5-level paging), and no server has more with five.
 MOST_MEMORY_BYTES = 64 * 1024**4
 
+#: From here on the size of a limit means that there is none: servers write the largest number of their type.
+NO_LIMIT_BYTES = 1024**6
+
 
 class Cost(StrEnum):
     """What must happen before a new value takes effect."""
@@ -189,9 +192,12 @@ class Knob:
         number = size_bytes(str(value)) if self.kind is Kind.SIZE else float(value)
         if self.low is not None and number < self.low:
             return f"{wanted} of at least {self.low:g}"
+        if self.kind is Kind.SIZE and self.high in (None, MOST_MEMORY_BYTES):
+            is_limit = self.high is None and number >= NO_LIMIT_BYTES
+            too_much = number > MOST_MEMORY_BYTES and not is_limit
+            return f"{wanted} of at most 64T, because no machine has more" if too_much else None
         if self.high is not None and number > self.high:
-            most = "64T, which no machine has" if self.high == MOST_MEMORY_BYTES else f"{self.high:g}"
-            return f"{wanted} of at most {most}"
+            return f"{wanted} of at most {self.high:g}"
         return None
 
 

@@ -10,12 +10,13 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headrace.errors import PlanError
 from headrace.model import Option, Value
+from headrace.plan.tables import MOST_TERABYTES
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -67,6 +68,12 @@ def _to_bytes(value: object) -> object:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
+def _of_some_machine(size: int) -> int:
+    if size > MOST_TERABYTES * 1024**4:
+        raise PydanticCustomError("no_machine", f"at most {MOST_TERABYTES}T: no machine has that")
+    return size
+
+
 def _comma_list(value: object) -> object:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ",".join(value)
@@ -74,7 +81,13 @@ def _comma_list(value: object) -> object:
 
 
 #: Bytes, written as a number or as ``16K``, ``1.5G`` (powers of 1024).
-Size = Annotated[int, BeforeValidator(_to_bytes), Ge(1), Described("a size in bytes, such as 16K or 2G")]
+Size = Annotated[
+    int,
+    BeforeValidator(_to_bytes),
+    AfterValidator(_of_some_machine),
+    Ge(1),
+    Described("a size in bytes, such as 16K or 2G"),
+]
 
 #: Shown as the default of a key that has none.
 REQUIRED = "required"
@@ -194,6 +207,8 @@ def _plan_error(kind: str, model: type[Options], problem: ErrorDetails) -> PlanE
     if reason == "value_error":
         is_table = _element(place.annotation) is None and _tables(place.annotation)
         return PlanError(f"{place.key}{'.' if is_table else ': '}{problem['ctx']['error']}")
+    if reason == "no_machine":
+        return PlanError(f"{given}: {problem['msg']}")
     return PlanError(f"{given}: must be {_allowed(place.annotation, place.metadata)}")
 
 
