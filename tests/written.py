@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import io
 import json
 import re
@@ -81,7 +83,18 @@ class Outline(HTMLParser):
         return re.sub(r"\s+", " ", " ".join(self.words))
 
     def figures(self) -> dict[str, Any]:
-        return {str(a["id"]): json.loads(content) for a, content in self.scripts if a.get("type")}
+        return {
+            str(a["id"]): json.loads(content)
+            for a, content in self.scripts
+            if a.get("type") == "application/json"
+        }
+
+    def code(self) -> list[str]:
+        """What runs: the chart library, which the page has compressed, and the script that unpacks and uses it."""
+        packed = [base64.b64decode(content) for a, content in self.scripts if a.get("id") == "library"]
+        return [gzip.decompress(each).decode() for each in packed] + [
+            content for a, content in self.scripts if not a.get("type")
+        ]
 
 
 def shown(written: Written, width: int, *, colour: bool = False) -> str:

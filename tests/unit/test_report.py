@@ -72,7 +72,7 @@ def test_hostile_text_is_shown_and_never_read(hostile: Written) -> None:
     assert "onerror=alert(1)" in outline.text
     assert not [attrs for _, attrs in outline.tags if "onerror" in attrs or attrs.get("src")]
     assert not [tag for tag, _ in outline.tags if tag == "img"]
-    assert len([attrs for attrs, _ in outline.scripts if not attrs.get("type")]) == 2
+    assert len(outline.code()) == 2
     for character in ("\x1b", "\x07", "\u202e"):
         assert character not in hostile.html.partition("<script")[0]
     figures = json.dumps(outline.figures())
@@ -103,11 +103,18 @@ def test_the_policy_allows_exactly_the_pages_scripts_and_no_connection(ladder: W
     policy = next(a["content"] for t, a in outline.tags if t == "meta" and a.get("http-equiv"))
     assert policy is not None
     allowed = set(re.findall(r"'sha256-([^']+)'", policy))
-    scripts = [content for attrs, content in outline.scripts if not attrs.get("type")]
-    hashes = {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts}
+    hashes = {base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in outline.code()}
     assert allowed == hashes
     assert policy.startswith("default-src 'none'")
     assert "connect-src" not in policy
+
+
+def test_the_page_is_small_and_names_the_owner_of_its_chart_library(ladder: Written) -> None:
+    """The library alone has 1.5 MB."""
+    assert len(ladder.html.encode()) < 1_100_000
+    (library, _) = Outline(ladder.html).code()
+    assert library.startswith("/**\n* plotly.js")
+    assert re.search(r"<!-- plotly\.js .* Copyright .* Plotly, Inc\. .* MIT license -->", ladder.html)
 
 
 def test_a_report_says_which_one_to_take(ladder: Written) -> None:
@@ -261,6 +268,21 @@ def test_chromium_shows_everything_without_error_or_network(
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
         assert page.seen.errors == []
         assert page.seen.network == []
+
+
+@NEEDS_BROWSER
+def test_a_browser_that_cannot_unpack_the_charts_says_so(ladder: Written, tmp_path: Path) -> None:
+    path = tmp_path / "cut.html"
+    path.write_text(re.sub(r'(id="library">.{1000})[^<]*', r"\1", ladder.html))
+    with browser.page() as page:
+        page.open(path)
+        note = "document.getElementById('no-charts')"
+        page.evaluate(
+            f"(async () => {{ for (let n = 0; n < 100 && {note}.hidden; n++)"
+            " await new Promise((done) => setTimeout(done, 50)); })()"
+        )
+        assert page.evaluate(f"{note}.hidden") is False
+        assert page.evaluate("document.querySelectorAll('svg.main-svg').length") == 0
 
 
 @NEEDS_BROWSER

@@ -257,7 +257,7 @@ def test_a_long_trial_makes_no_long_page(tmp_path: Path) -> None:
     assert found.pace_grid.size <= evidence.MAX_POINTS + 2
     assert found.machine_grid.size <= evidence.MAX_POINTS + 2
     assert found.machines["A"].heat["busy"].shape == (2, found.machine_grid.size)
-    assert report.write(page_of(view), folder).stat().st_size < 6e6
+    assert report.write(page_of(view), folder).stat().st_size < 4e6
 
 
 def test_the_representative_is_the_trial_of_median_throughput(ladder: Written) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Bytes that series may add to a page, so that every page stays under 5 MB (plotly.js is 1.5 MB).
+#: Bytes that series may add to a page, so that every page stays under 4 MB (the chart library is 0.7 MB of it).
 PACE_BYTES = 650_000
 MACHINE_BYTES = 1_200_000
 MAX_POINTS, MIN_POINTS = 400, 60

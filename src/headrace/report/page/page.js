@@ -58,8 +58,19 @@
     }
   }
 
+  // The chart library is in the page as base64 of gzip. Its script is one that the policy names by hash.
+  async function unpackLibrary() {
+    const bytes = Uint8Array.from(atob(document.getElementById("library").textContent), (c) => c.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const script = document.createElement("script");
+    script.textContent = await new Response(stream).text();
+    document.head.append(script);
+    script.remove();
+    return Plotly.version;
+  }
+
   function draw(place) {
-    if (place.hidden || place.offsetWidth === 0) return;
+    if (!window.Plotly || place.hidden || place.offsetWidth === 0) return;
     const figure = themed(JSON.parse(document.getElementById(place.dataset.figure).textContent));
     figure.data.filter((trace) => trace.cells).forEach(unpack);
     const layout = figure.layout;
@@ -81,7 +92,10 @@
     (entries) => entries.filter((e) => e.isIntersecting).forEach((e) => { near.unobserve(e.target); draw(e.target); }),
     { rootMargin: "600px" },
   );
-  places.forEach((place) => near.observe(place));
+  unpackLibrary().then(
+    () => places.forEach((place) => near.observe(place)),
+    () => { document.getElementById("no-charts").hidden = false; },
+  );
 
   function redraw(wanted) {
     places.filter((p) => wanted(p) && p.dataset.drawn).forEach(draw);
