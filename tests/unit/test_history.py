@@ -173,6 +173,14 @@ def test_experiments_are_points(tmp_path: Path) -> None:
     assert "p98" in headrace("watch", *folders, "--response", "p98").stderr
 
 
+def test_an_experiment_without_trials_is_nothing_measured(tmp_path: Path) -> None:
+    shape = Shape(effects={"STOCK": 1.0, "X": 1.2}, blocks=1, unfinished=3)
+    empty = str(make(tmp_path / "empty", shape).path)
+    for words in (("watch", empty, empty), ("audit", empty)):
+        found = headrace(*words)
+        assert (found.returncode, found.stdout) == (10, ""), found.stderr
+
+
 @pytest.mark.slow
 def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
     simulated = headrace("audit", "--studies", "200", "--json")

@@ -28,7 +28,7 @@ from headrace.analysis.trials import (
     trial_responses,
 )
 from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.errors import NothingMeasured, PlanError
 from headrace.model import Treatment, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
 
@@ -126,7 +126,8 @@ def baseline_trials(folder: ExperimentFolder) -> dict[str, list[TrialResponse]]:
 def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
     """The experiment as one point of a series: all valid trials of a treatment ("" is the baseline).
 
-    Raises PlanError for an unknown treatment or response, a response without values, or several baselines.
+    Raises PlanError for an unknown treatment or response, or several baselines, and NothingMeasured for a response
+    without values.
     """
     design = folder.design
     if response not in RESPONSES:
@@ -144,7 +145,11 @@ def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
     responses, _ = _usable_trials(folder, [r for r in folder.trials() if r.treatment == name])
     values = [value for trial in responses if (value := trial.value(response))]
     if not values:
-        raise PlanError(f"no trial of {name} has a {response}", place=str(folder.path))
+        raise NothingMeasured(
+            f"no trial of {name} has a {response}",
+            place=str(folder.path),
+            hint="headrace status shows why; leave it out, or run its plan again with --retry",
+        )
     return Point(folder.path.name, tuple(math.log(value) for value in values))
 
 

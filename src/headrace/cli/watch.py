@@ -21,7 +21,7 @@ from headrace.cli.shell import (
     tell_and_exit,
     write_page,
 )
-from headrace.errors import PlanError
+from headrace.errors import NothingMeasured
 
 
 @app.command(
@@ -166,7 +166,7 @@ def _audit_folder(folder: Path, alpha: float, seed: int) -> list[Any]:
         if (rate := audits.of_pairs(response, own, alpha=alpha, seed=seed))
     ]
     if not found:
-        raise PlanError(
+        raise NothingMeasured(
             "no two blocks with both trials of the baseline", place=str(folder), hint="headrace run PLAN"
         )
     return found
