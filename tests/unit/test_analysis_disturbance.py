@@ -178,6 +178,21 @@ def test_stolen_cpu_time(steal_ticks: float, invalid: int, warnings: int) -> Non
     assert all("hypervisor took" in text for text in (*found.invalid, *found.warnings))
 
 
+@pytest.mark.parametrize(("burst", "is_named"), [(40, True), (15, False)])
+def test_a_stolen_second_is_seen_where_the_mean_shows_nothing(burst: float, is_named: bool) -> None:
+    """Nothing of it is in the throughput of a minute, and all of it may be in the p99."""
+    at_once = {("cpu", "steal", "all"): [5000.0 + burst * 2 * (tick >= 30) for tick in TICKS]}
+    found = judge(at_once)
+    assert found.invalid == ()
+    assert found.lost_share == 0
+    expected = ["the hypervisor took 28% of CPU time within 1 s (0.7% of the window)"]
+    assert list(found.warnings) == (expected if is_named else [])
+    (reason,) = judge({("cpu", "steal", "all"): [5000.0 + 900 * (tick >= 30) for tick in TICKS]}).invalid
+    assert reason == "the hypervisor took 7.0% of CPU time (limit 5%), up to 82% within 1 s"
+    before = {("cpu", "steal", "all"): [5000.0 + 900 * (tick >= -3) for tick in TICKS]}
+    assert judge(before).warnings == ()
+
+
 def test_where_nothing_is_ever_quiet_a_plan_may_keep_such_trials() -> None:
     hog = process("9/backup", cores=1.5)
     disturbed: Series = {("cpu", "steal", "all"): growing(3000), **hog}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headrace.arrow import TrialData
+    from headrace.samples import Samples
 
 #: A window this much shorter than planned means that the workload ended early and measured less than the other
 #: trials. One this much longer had work in flight at its end, which is the treatment's own doing.
@@ -46,6 +47,15 @@ MAX_LOST = 0.5
 
 #: Below it, steal still explains part of the noise: worth a warning.
 WARN_STEAL = 0.01
+
+#: A second in which the hypervisor took more than this is named: it can make a p99 where the mean shows nothing.
+WARN_STEAL_BURST = 0.2
+
+#: A shorter time between two samples has too few ticks for a share.
+MIN_TICKS = 50
+
+#: States of a CPU. guest and guest_nice are part of user and nice already: proc(5).
+_STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 #: Rows whose median length is within this of a second are a series of seconds.
 MAX_SECOND_ERROR = 0.1
@@ -144,6 +154,8 @@ class _Trial:
     per_second: NDArray[np.float64] | None
     counters: Mapping[tuple[str, str, str], _Counter]
     servers: int = 1
+    #: The largest share of the CPU time between two samples that the hypervisor took.
+    worst_steal: float = 0.0
 
     def select(self, sampler: str, metric: str) -> dict[str, _Counter]:
         """Label -> counter; empty if the host or the sampler does not have it."""
@@ -161,8 +173,11 @@ def find_disturbance(
 
     ``interval_s`` is the sampler's.
     """
+    from headrace.arrow import samples_of
+
     seconds = window_seconds(record)
     operations, errors, per_second = _work(data.intervals, seconds)
+    samples = samples_of(data.samples)
     is_duet = design.at_once > 1
     trial = _Trial(
         seconds=seconds,
@@ -172,8 +187,9 @@ def find_disturbance(
         operations=operations,
         errors=errors,
         per_second=per_second,
-        counters=_counters(data.samples, record),
+        counters=_counters(samples, record),
         servers=2 if is_duet else 1,
+        worst_steal=_worst_steal(samples, record),
     )
     # If headrace does not drive the load, every program on the host belongs to it.
     is_live = design.workload.kind == "observe"
@@ -195,10 +211,7 @@ def find_disturbance(
     )
 
 
-def _counters(samples: pa.Table, record: TrialRecord) -> dict[tuple[str, str, str], _Counter]:
-    from headrace.arrow import samples_of
-
-    found = samples_of(samples)
+def _counters(found: Samples, record: TrialRecord) -> dict[tuple[str, str, str], _Counter]:
     start_ns, end_ns = record.window_start_ns, record.window_end_ns
     counters = {}
     for name, begin, end in zip(found.names, found.starts, found.ends, strict=True):
@@ -216,6 +229,22 @@ def _counters(samples: pa.Table, record: TrialRecord) -> dict[tuple[str, str, st
                 float(origin), float(seen[-1]), float(seen.max()), float(seen.sum()), len(seen)
             )
     return counters
+
+
+def _worst_steal(samples: Samples, record: TrialRecord) -> float:
+    ticks: dict[str, NDArray[np.float64]] = {}
+    for (sampler, state, label), begin, end in zip(samples.names, samples.starts, samples.ends, strict=True):
+        if (sampler, label) == ("cpu", "all") and state in _STATES:
+            span = (record.window_start_ns, record.window_end_ns)
+            first, stop = begin + np.searchsorted(samples.t_ns[begin:end], span)
+            ticks[state] = np.maximum(np.diff(samples.value[first:stop]), 0.0)
+    stolen = ticks.get("steal")
+    if stolen is None or any(len(each) != len(stolen) for each in ticks.values()):
+        return 0.0
+    total = np.sum(list(ticks.values()), axis=0)
+    return float(
+        np.divide(stolen, total, where=total >= MIN_TICKS, out=np.zeros(len(total))).max(initial=0.0)
+    )
 
 
 def _work(intervals: pa.Table, seconds: float) -> tuple[int, int, NDArray[np.float64] | None]:
@@ -318,20 +347,26 @@ def _throttling(trial: _Trial) -> Iterator[_Reason]:
 
 
 def _steal(trial: _Trial) -> Iterator[_Reason]:
-    # guest and guest_nice are part of user and nice already: proc(5).
-    states = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     # A state that stepped back a little (idle and iowait may, by proc_stat(5)) was not reset.
     growth = {
         state: max(trial.counters[key].last - trial.counters[key].first, 0.0)
-        for state in states
+        for state in _STATES
         if (key := ("cpu", state, "all")) in trial.counters
     }
     total = sum(growth.values())
     share = growth.get("steal", 0.0) / total if total else 0.0
+    worst = trial.worst_steal
+    is_burst = worst > max(WARN_STEAL_BURST, 2 * share)
     if share > WARN_STEAL:
         is_invalid = share > MAX_STEAL
         limit = MAX_STEAL if is_invalid else WARN_STEAL
-        yield _Reason(f"the hypervisor took {share:.1%} of CPU time (limit {limit:.0%})", is_invalid, share)
+        burst = f", up to {worst:.0%} within {trial.interval_s:g} s" if is_burst else ""
+        yield _Reason(
+            f"the hypervisor took {share:.1%} of CPU time (limit {limit:.0%}){burst}", is_invalid, share
+        )
+    elif is_burst:
+        within = f"within {trial.interval_s:g} s ({share:.1%} of the window)"
+        yield _Reason(f"the hypervisor took {worst:.0%} of CPU time {within}", is_invalid=False)
 
 
 def _swap_in(trial: _Trial) -> Iterator[_Reason]:
