@@ -6,9 +6,11 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+from headrace.model import ServerEndpoint, Vendor
 from headrace.target.local import LocalTarget
 from headrace.workloads import make_workload
 from headrace.workloads.drive.workload import SEEDS, Driven
+from headrace.workloads.sysbench_oltp import SysbenchOltp
 from headrace.workloads.workload import Context
 
 
@@ -28,3 +30,23 @@ def test_a_block_has_arrivals_and_keys_of_its_own() -> None:
     other = make_workload("oltp", {"rate": 100, "seed": 2})
     assert isinstance(other, Driven)
     assert asyncio.run(other._spec(context))["seed"] != seeds[0]
+
+
+def test_a_seed_of_sysbench_is_another_in_each_block() -> None:
+    endpoint = ServerEndpoint(Vendor.MARIADB, "10.11", "/s", 0, "root", "sbtest")
+    context = Context(LocalTarget(), "owner", "/tmp", endpoint, 1.0, 0.0, Path("/tmp"))
+
+    def seeds(seed: int) -> list[int]:
+        workload = make_workload("sysbench-oltp", {"rand_seed": seed})
+        assert isinstance(workload, SysbenchOltp)
+        lines = (workload.arguments(replace(context, block=block), 1.0) for block in range(50))
+        return [
+            int(word.removeprefix("--rand-seed=")) for argv in lines for word in argv if "rand-seed" in word
+        ]
+
+    own = seeds(7)
+    assert len(set(own)) == 50
+    assert all(0 < each < 2**31 for each in own)
+    assert own == seeds(7)
+    assert own[0] != seeds(8)[0]
+    assert set(seeds(0)) == {0}, "the time"

@@ -13,6 +13,7 @@ from headrace.errors import HeadraceError, WorkloadFailed
 from headrace.model import ServerEndpoint, Tool, Value
 from headrace.target import Target, scratch_folder
 from headrace.workloads import sysbench, tool
+from headrace.workloads.drive.workload import seed_of
 from headrace.workloads.options import CommaList, Described, Options
 from headrace.workloads.sysbench import SYSBENCH, Report
 from headrace.workloads.tables import Phase, measurement, with_bounds
@@ -22,6 +23,8 @@ OPERATION = "transaction"
 
 _MARK = "headrace: "
 _STUDY = "study"
+#: Of sysbench, which takes no larger ones.
+_SEEDS = (1 << 31) - 1
 
 _Count = Annotated[int | None, Field(ge=0)]
 
@@ -53,7 +56,9 @@ class OltpOptions(Options):
         None, description="parameter of the Pareto law"
     )
     rand_seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        0, description="seed of the load; 0 is the time. A seed makes the warm-up hit the window's rows"
+        0,
+        description="seed of the load, from which each block gets its own; 0 is the time. A seed makes the "
+        "warm-up hit the window's rows",
     )
     rate: Annotated[int, Field(ge=0)] = Field(
         0, description="transactions per second to offer; 0 is no limit"
@@ -164,7 +169,7 @@ class SysbenchOltp:
             *self._connection(context),
             *self._tables(),
             f"--rand-type={o.rand_type}",
-            f"--rand-seed={o.rand_seed}",
+            f"--rand-seed={_seed(o.rand_seed, context.block)}",
             f"--rate={o.rate}",
             f"--skip_trx={_text(o.skip_trx)}",
             f"--reconnect={o.reconnect}",
@@ -217,6 +222,11 @@ class SysbenchOltp:
             files[name] = resources.files("headrace.workloads").joinpath("lua", name).read_bytes()
         for name, content in files.items():
             await target.write(f"{folder}/{name}", content)
+
+
+def _seed(seed: int, block: int) -> int:
+    """sysbench's own for a block's trials; 0 stays the time."""
+    return 1 + seed_of(seed, block) % _SEEDS if seed else 0
 
 
 def phase(text: str, place: str) -> Phase:
