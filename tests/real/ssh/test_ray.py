@@ -17,8 +17,8 @@ import pytest
 from headrace.errors import NotReady, PlanError
 from headrace.experiment.cluster import RayControllers
 from tests import lab
-from tests.fleet import PROGRAMS, fleet
-from tests.real.ssh.test_cluster import TRIALS, Lab, finish
+from tests.fleet import PROGRAMS, Fleet, fleet
+from tests.real.ssh.test_cluster import Lab, finish
 from tests.waiting import until
 
 NAMESPACE = "hrray"
@@ -79,12 +79,18 @@ def controllers() -> list[int]:
     return found
 
 
-@pytest.fixture
-def namespace() -> Iterator[None]:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, tuple[str, ...]]]:
+    """Hosts under test, and what goes before a command that is to run inside the cluster."""
+    folder = tmp_path_factory.mktemp("ray")
+    inside = ("ip", "netns", "exec", NAMESPACE)
     lab.check("ip", "netns", "add", NAMESPACE)
     try:
-        lab.check("ip", "netns", "exec", NAMESPACE, "ip", "link", "set", "lo", "up")
-        yield
+        lab.check(*inside, "ip", "link", "set", "lo", "up")
+        names = ["lab1", "lab2", "lab3", "lab4"]
+        with fleet(folder / "hosts", names, inside) as hosts, ray_cluster(folder) as prefix:
+            hosts.environment["RAY_ADDRESS"] = f"127.0.0.1:{PORT}"
+            yield hosts, prefix
     finally:
         lab.check("ip", "netns", "del", NAMESPACE)
 
@@ -92,51 +98,47 @@ def namespace() -> Iterator[None]:
 @needs_ray
 @pytest.mark.needs("root")
 @pytest.mark.needs(*PROGRAMS)
-def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(namespace: None, tmp_path: Path) -> None:
-    inside = ("ip", "netns", "exec", NAMESPACE)
-    names = ["lab1", "lab2", "lab3", "lab4"]
-    with fleet(tmp_path / "hosts", names, inside) as hosts, ray_cluster(tmp_path) as prefix:
-        bench = Lab(tmp_path, hosts)
-        hosts.environment["RAY_ADDRESS"] = f"127.0.0.1:{PORT}"
-        process = bench.start("--on", "ray", prefix=prefix)
-        until(lambda: len(bench.trials()) >= 5, process)
-        workers = controllers()
-        assert len(workers) == 4
-        os.kill(workers[0], signal.SIGKILL)
-        _, err = finish(process)
-        bench.check_whole()
-        assert len(bench.trials()) == TRIALS
-        assert {trial["machine"] for trial in bench.trials()} == {host.address for host in hosts.hosts}
-        assert "its Ray worker is gone" in err
-        # Its machine was fine, and went on with its own block.
-        assert not (bench.output / "set-aside").exists()
+def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(
+    cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path
+) -> None:
+    hosts, prefix = cluster
+    bench = Lab(tmp_path, hosts, blocks=4)
+    process = bench.start("--on", "ray", prefix=prefix)
+    until(lambda: len(bench.trials()) >= 5, process)
+    workers = controllers()
+    assert len(workers) == 4
+    os.kill(workers[0], signal.SIGKILL)
+    _, err = finish(process)
+    bench.check_whole()
+    assert {trial["machine"] for trial in bench.trials()} == {host.address for host in hosts.hosts}
+    assert "its Ray worker is gone" in err
+    # Its machine was fine, and went on with its own block.
+    assert not (bench.output / "set-aside").exists()
 
 
 @needs_ray
 @pytest.mark.needs("root")
 @pytest.mark.needs(*PROGRAMS)
 def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
-    namespace: None, tmp_path: Path
+    cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path
 ) -> None:
-    inside = ("ip", "netns", "exec", NAMESPACE)
-    with fleet(tmp_path / "hosts", ["lab1", "lab2"], inside) as hosts, ray_cluster(tmp_path) as prefix:
-        bench = Lab(tmp_path, hosts)
-        hosts.environment["RAY_ADDRESS"] = f"127.0.0.1:{PORT}"
-        process = bench.start("--on", "ray", prefix=prefix)
-        until(lambda: len(bench.trials()) >= 1, process)
-        # nsenter stands between: what it started is headrace.
-        os.kill(children(process.pid)[0], signal.SIGINT)
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 130, err
-        for host in hosts.hosts:
-            left = [p.name for p in (hosts.own_disk(host) / "scratch").glob("*")]
-            assert set(left) <= {"datasets", "run"}, left
-        # The hosts share the controller's kernel: without the plan's leave that is the same machine.
-        bench.plan.write_text(bench.plan.read_text().replace("allow_shared = true\n", ""))
-        process = bench.start("--on", "ray", prefix=prefix)
-        _, err = process.communicate(timeout=300)
-        assert process.returncode == 5, err
-        assert "this host is the controller's own machine" in err
+    hosts, prefix = cluster
+    bench = Lab(tmp_path, hosts)
+    process = bench.start("--on", "ray", prefix=prefix)
+    until(lambda: len(bench.trials()) >= 1, process)
+    # nsenter stands between: what it started is headrace.
+    os.kill(children(process.pid)[0], signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 130, err
+    for host in hosts.hosts:
+        left = [p.name for p in (hosts.own_disk(host) / "scratch").glob("*")]
+        assert set(left) <= {"datasets", "run"}, left
+    # The hosts share the controller's kernel: without the plan's leave that is the same machine.
+    bench.plan.write_text(bench.plan.read_text().replace("allow_shared = true\n", ""))
+    process = bench.start("--on", "ray", prefix=prefix)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 5, err
+    assert "this host is the controller's own machine" in err
 
 
 @needs_ray

@@ -460,7 +460,7 @@ def running(host: Host) -> list[tuple[int, str]]:
 
 
 async def test_clocks_are_measured_and_recorded(tmp_path: Path) -> None:
-    trip = Trip(tmp_path, FIO.format(size="8M"))
+    trip = Trip(tmp_path, FIO.format(size="8M").replace("seconds = 6", "seconds = 1"))
     folder = await trip.run()
     for trial in folder.trials():
         # The hosts have our clock: what is measured is the error, and must hold it.
