@@ -219,6 +219,8 @@ def hunted(server: Server, kind: str, plant: Plant, is_noisy: bool) -> tuple[Res
     findings = hunt["findings"]
     codes = [finding["id"].partition("@")[0] for finding in findings]
     place = next((n for n, code in enumerate(codes) if code in plant.finds), None)
+    # What is true whatever is planted, and what follows from the plant, takes no place from it.
+    ahead = [code for code in codes[:place] if code not in plant.also and not code.startswith(OF_THE_LOAD)]
     false = [
         finding["id"]
         for finding, code in zip(findings, codes, strict=True)
@@ -232,7 +234,7 @@ def hunted(server: Server, kind: str, plant: Plant, is_noisy: bool) -> tuple[Res
         plant=plant.name,
         server=kind,
         is_noisy=is_noisy,
-        rank=None if place is None else place + 1,
+        rank=None if place is None else len(ahead) + 1,
         is_said=bool(re.search(plant.says, hunt["verdict"], re.IGNORECASE)) if plant.says else None,
         verdict=hunt["verdict"],
         findings=[f"{finding['severity']} {finding['id']}" for finding in findings],

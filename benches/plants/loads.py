@@ -129,6 +129,11 @@ DEADLOCKS = Load(
 BIG_TRANSACTIONS = Load(
     (operation(*40 * (statement("INSERT INTO journal (v) VALUES (REPEAT('j', 4000))"),), transaction=True),)
 )
+#: 4 MB of redo each, twice the smallest log buffer of MariaDB 10.11.
+LARGE_TRANSACTIONS = Load(
+    (operation(statement("INSERT INTO journal (v) SELECT REPEAT('j', 4000) FROM items WHERE id <= 1000")),),
+    connections=4,
+)
 LONG_QUERIES = Load((operation(statement("DO SLEEP(0.02)")), operation(POINT, name="point")), connections=32)
 MYISAM = Load(
     (

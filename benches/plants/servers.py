@@ -13,7 +13,7 @@ from tests.servers import Server
 
 from headrace.knobs.knob import Versions
 
-LOGGED = ("--log-bin=binlog", "--server-id=7", "--binlog-format=ROW")
+LOGGED = ("--log-bin=binlog", "--server-id=7", "--binlog-format=ROW", "--binlog-expire-logs-seconds=604800")
 
 #: Asks for the binary log from its beginning, as a replica does, and throws it away.
 DUMP = """
@@ -89,7 +89,7 @@ PLANTS = (
         (*LOGGED, "--rpl-semi-sync-master-enabled=ON", "--rpl-semi-sync-master-timeout=10"),
         servers=MARIADB,
         adviser="semi.sync",
-        also=("BLOG01", "SESS10"),
+        also=("BLOG01", "SESS10", "FLUSH08"),
         has_remedy=False,
     ),
     Plant(
@@ -99,6 +99,7 @@ PLANTS = (
         "",
         beside=replica,
         adviser="read.only",
+        also=("REPL02", "REPL05"),
         has_remedy=False,
     ),
     Plant(

@@ -134,5 +134,17 @@ CASES = [
         ("waits for locks 80% of its 5.00 s per second",),
     ),
     Case("STMT04", "hardly", lambda: unwell(rates=EVEN)),
+    Case(
+        "STMT04",
+        "what comes before the locks of many short ones",
+        lambda: unwell(
+            rates={
+                **EVEN,
+                f"statements.count.{HEAVY}": 65_000.0,
+                f"statements.time_ns.{HEAVY}": 1.9e9,
+                f"statements.lock_ns.{HEAVY}": 1e9,
+            }
+        ),
+    ),
     Case("STMT04", "not sampled", unwell, missing="not sampled by digest"),
 ]
