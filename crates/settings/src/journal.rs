@@ -524,7 +524,8 @@ mod tests {
 
     #[test]
     fn the_mark_of_processes_had_another_name() {
-        let line = br#"{"format":5,"t_ns":1,"owner":"a","undo":[{"id":1,"kind":"process","owner":"a/part"}]}"#;
+        let line =
+            br#"{"format":5,"t_ns":1,"owner":"a","undo":[{"id":1,"kind":"process","owner":"a/part"}]}"#;
         let open = Content::parse(&[line.as_slice(), b"\n"].concat()).unwrap().open;
         assert_eq!(open[0].undo, Undo::Process { mark: "a/part".into() });
     }

@@ -39,6 +39,8 @@ const LOG_BYTES: u64 = 16 << 20;
 const SMALLEST: u64 = 16 << 20;
 /// On a slow disk the file is as large as can be written in this time.
 const FILL_TIME: Duration = Duration::from_secs(10);
+/// Read to see whether a device answers.
+const PROBE_BYTES: u64 = 8 << 20;
 /// The growing file starts again at this size.
 const LONGEST_APPEND: u64 = 64 << 20;
 
@@ -158,7 +160,9 @@ pub fn rungs(place: &Place, size_bytes: u64, stop: &StopSignal) -> anyhow::Resul
     match filled(place, size_bytes, stop) {
         Ok((file, size_bytes)) => {
             let file = Arc::new(file);
-            let new = |rung, bytes| Box::new(Direct::new(rung, &file, size_bytes, bytes, &place.spoiled_by));
+            let mut spoiled_by = place.spoiled_by.clone();
+            spoiled_by.extend(answered_above(&file, size_bytes)?);
+            let new = |rung, bytes| Box::new(Direct::new(rung, &file, size_bytes, bytes, &spoiled_by));
             rungs.push(new("device_read", PAGE));
             rungs.push(Box::new(Parallel { one: *new("device_read_32", PAGE) }));
             rungs.push(new("device_write", PAGE));
@@ -217,6 +221,32 @@ fn filled(place: &Place, size_bytes: u64, stop: &StopSignal) -> anyhow::Result<(
     }
     file.sync_all()?;
     Ok((file, written))
+}
+
+/// Says so if something above the device answers reads with O_DIRECT. Some file systems take the flag and cache all
+/// the same, ZFS among them; others are another process. Only what a device was asked for is counted for us
+/// (`read_bytes` of proc_pid_io(5)).
+fn answered_above(file: &File, size_bytes: u64) -> anyhow::Result<Option<String>> {
+    let Some(before) = read_from_devices() else { return Ok(None) };
+    let mut buffer = Aligned::new(MEGABYTE);
+    let bytes = PROBE_BYTES.min(size_bytes);
+    for at in (0..bytes).step_by(MEGABYTE) {
+        file.read_exact_at(buffer.bytes(), at)?;
+    }
+    let counted = read_from_devices().map_or(bytes, |after| after.saturating_sub(before));
+    Ok((counted < bytes / 2).then(|| {
+        format!(
+            "of {} MiB read with O_DIRECT the kernel asked devices for {} MiB: a cache or another process answers",
+            bytes >> 20,
+            counted >> 20
+        )
+    }))
+}
+
+/// Of this thread; None where the kernel does not count it.
+fn read_from_devices() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("read_bytes: "))?.parse().ok()
 }
 
 fn write_all(file: &File, bytes: u64) -> anyhow::Result<()> {
@@ -451,7 +481,8 @@ impl Rung for Append {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::{Aligned, Append, Rung};
+    use super::{Aligned, Append, Place, Rung, answered_above, filled, read_from_devices};
+    use base::stop::StopSignal;
 
     #[test]
     fn however_long_it_is_measured_the_growing_file_stays_small() {
@@ -463,5 +494,25 @@ mod tests {
             rung.measure(Instant::now() + Duration::from_millis(5), &mut took).unwrap();
             assert!(rung.file.metadata().unwrap().len() <= longest);
         }
+    }
+
+    #[test]
+    fn reads_that_no_device_answers_are_told() {
+        let said = |folder: &str| {
+            let place = Place::new(folder.as_ref()).unwrap();
+            let (file, bytes) = filled(&place, 16 << 20, &StopSignal::install().unwrap()).ok()?;
+            answered_above(&file, bytes).unwrap()
+        };
+        if read_from_devices().is_none() {
+            return;
+        }
+        // Memory takes O_DIRECT since Linux 6.6.
+        if let Some(text) = said("/dev/shm") {
+            assert!(
+                text.contains("of 8 MiB read with O_DIRECT the kernel asked devices for 0 MiB"),
+                "{text}"
+            );
+        }
+        assert_eq!(said("/var/tmp"), None);
     }
 }
