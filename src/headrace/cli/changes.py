@@ -113,7 +113,7 @@ def rollback(
     last: Annotated[bool, typer.Option("--last", help="Undo what was kept last.")] = False,
     change: Annotated[str, typer.Option("--id", metavar="ID", help="Undo these changes, kept or not.")] = "",
     everyone: Annotated[
-        bool, typer.Option("--everyone", help="Undo all that is open, whoever did it.")
+        bool, typer.Option("--everyone", help="Undo all open changes, of every owner.")
     ] = False,
     accept_foreign: Annotated[
         bool,

@@ -60,7 +60,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "histograms": "Save a server's own histograms of latencies, for `verify`.",
     },
     "tell": {
-        "tell": "Tell a verdict to chats, mail, dashboards and pipelines.",
+        "tell": "Send a verdict to chats, mail, dashboards and pipelines.",
     },
     "mcp": {
         "mcp": "Serve saved evidence to assistants.",

@@ -32,7 +32,7 @@ def tell(
     ],
     link: Annotated[str, typer.Option("--link", metavar="URL", help="Where the report can be read.")] = "",
 ) -> None:
-    """Tell a verdict. Exits with 13 if it is worse, 15 if there is none, 6 if a place could not be told."""
+    """Send a verdict. Exits with 13 if it is worse, 15 if there is none, 6 if a place could not be reached."""
     from headrace.tell.saved import notice_of
 
     places = opened_places(to, as_json=False)
