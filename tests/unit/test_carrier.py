@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from headrace.analysis.guards import Window
+from headrace.cli.rollout import rollout_app
 from headrace.errors import TargetError
 from headrace.staged import carrier, hands, pairs
 from headrace.staged.book import Book
@@ -363,3 +365,33 @@ async def test_a_request_to_stop_reaches_the_command_that_carries_it_out(
     assert book.state.aborting == "aborted by ann"
     assert book.state.is_aborted
     assert world.on == set()
+
+
+async def test_an_abort_waits_for_a_command_only_so_long_and_names_the_hosts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pairs, "ASK_S", 0.01)
+    book = Book.make(world.plan)
+    with book.hold():
+        book.note("applying", host="ar1", change="x-1")
+        book.note("kept", host="ar1", change="x-1")
+        book.note("applying", host="br1", change="x-2")
+        # Opened before the other command changed anything: what is not restored is read again.
+        asked = pairs.taken_back(Book(book.folder, book.plan), "ann", lambda text: None, wait_s=0.05)
+        with pytest.raises(pairs.NotRestored) as raised:
+            await asyncio.wait_for(asked, 10)
+    assert "ar1 (changed), br1 (changing)" in raised.value.message
+    assert raised.value.hint == f"headrace rollout abort {book.plan.id} continues"
+    assert raised.value.exit_code == 6
+    assert book.stop_asked() == "ann"
+
+
+def test_the_command_that_aborts_has_the_limit_too(world: World) -> None:
+    book = Book.make(world.plan)
+    with book.hold():
+        book.note("applying", host="ar1", change="x-1")
+        raised = CliRunner().invoke(rollout_app, ["abort", book.plan.id, "--wait", "0"]).exception
+    assert isinstance(raised, pairs.NotRestored)
+    assert "after 0 s another command still works on this rollout; not restored: ar1 (changing)" in str(
+        raised
+    )

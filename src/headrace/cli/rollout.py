@@ -28,6 +28,8 @@ app.add_typer(rollout_app, name="rollout")
 
 #: It neither went on to the end nor did harm: inconclusive, or it waits.
 UNDECIDED = 15
+#: As long as one server takes to drain, restart and return with the default limits, and half as much again.
+WAIT_S = 1800.0
 STOPPED = "stopped; what was tried is taken back, what was kept stays: `headrace rollout go` continues"
 PlanId = Annotated[str, typer.Argument(metavar="ID", help="The plan's id, or its first letters.")]
 
@@ -158,9 +160,12 @@ def rollout_dry(
     book = Book.open(plan_id)
     if book.plan.restart:
         raise Refused(
-            "a dry run swaps blocks of one host, and this plan compares pairs of hosts",
-            place=plan_id,
-            hint="headrace audit --rollouts simulates such rollouts",
+            "a dry run swaps blocks of one host, and this plan takes a restart and compares pairs of hosts",
+            place=book.plan.id,
+            hint="headrace audit --rollouts simulates such rollouts; a dry run of a plan that changes a setting "
+            "while these hosts run shows how much they vary; and `go` measures "
+            f"{book.plan.restart.before} blocks of each pair before it restarts anything: Ctrl-C until then "
+            "changes nothing",
         )
     with book.hold():
         dry = run_until_signal(
@@ -222,25 +227,35 @@ def rollout_approve(
     stderr().print(f"approved: headrace rollout go {plan_id}", highlight=False)
 
 
-@rollout_app.command("abort", epilog="Example: headrace rollout abort 3f2a9c1e77b0")
-def rollout_abort(plan_id: PlanId, as_json: Json = False) -> None:
+@rollout_app.command("abort", epilog="Example: headrace rollout abort 3f2a9c1e77b0 --wait 300")
+def rollout_abort(
+    plan_id: PlanId,
+    wait_s: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="How long to wait for a `go` that is running to restore the hosts. Then the command names those "
+            "that are not restored and exits with 6; `go` still restores them. A server that takes a restart "
+            "takes minutes.",
+        ),
+    ] = WAIT_S,
+    as_json: Json = False,
+) -> None:
     """Restore every host that this rollout changed, also what it had finished; while `go` runs, by `go`."""
-    from headrace.errors import TargetError
     from headrace.staged.book import Book
-    from headrace.staged.pairs import taken_back
+    from headrace.staged.pairs import not_restored, taken_back
 
     book = Book.open(plan_id)
     run_until_signal(
-        lambda: taken_back(book, getpass.getuser(), tell),
+        lambda: taken_back(book, getpass.getuser(), tell, wait_s),
         stopping="stopping ...",
         stopped="stopped; the same command continues to restore the hosts",
     )
     _show(book, as_json)
     if not book.state.is_aborted:
-        left = sorted({*book.state.open, *book.state.kept, *book.state.out})
-        raise TargetError(
-            f"not restored yet: {', '.join(left)}", place=plan_id, hint="run the same command again"
-        )
+        raise not_restored(book, "not every host could be restored")
 
 
 def _conclude(book: Book, as_json: bool) -> None:

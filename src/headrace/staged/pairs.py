@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Sequence
 from dataclasses import asdict
 from functools import partial
 
 from headrace.analysis.guards import Window, tripped
 from headrace.analysis.judge import Outcome
-from headrace.errors import HeadraceError, Held
+from headrace.errors import HeadraceError, Held, TargetError
 from headrace.staged import hands
 from headrace.staged.book import Book
 from headrace.staged.carrier import ASK_S, Carrier, Paused, Tell, at_any_rate
@@ -134,21 +136,48 @@ async def _both(one: Awaitable[Window], other: Awaitable[Window]) -> tuple[Windo
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def taken_back(book: Book, by: str, tell: Tell) -> None:
+async def taken_back(book: Book, by: str, tell: Tell, wait_s: float = math.inf) -> None:
     """Restore every host. A command that holds this rollout is asked to; if it ends without having done so, or is
-    killed, it is done here. Raises Busy if another rollout works on one of the hosts."""
+    killed, it is done here.
+
+    Raises Busy if another rollout works on one of the hosts, NotRestored if the command that was asked has not
+    ended within ``wait_s``. Restoring itself has no limit here: each of its steps has one.
+    """
     book.ask_to_stop(by)
     words = "another command works on this rollout: it was asked to restore the hosts; waiting for it"
+    end = time.monotonic() + wait_s
     while True:
         try:
             with book.hold():
                 await carrier_of(book, tell).abort(f"aborted by {by}")
                 return
-        except Held:
+        except Held as error:
+            if time.monotonic() >= end:
+                # Its log goes on while it is held.
+                raise not_restored(
+                    Book(book.folder, book.plan),
+                    f"after {wait_s:g} s another command still works on this rollout",
+                ) from error
             if words:
                 tell(words)
             words = ""
-        await asyncio.sleep(ASK_S)
+        await asyncio.sleep(min(ASK_S, max(end - time.monotonic(), 0.0)))
+
+
+class NotRestored(TargetError):
+    """Hosts of a rollout that is taken back are changed, or may be."""
+
+
+def not_restored(book: Book, why: str) -> NotRestored:
+    """The error that names them, with the command that continues."""
+    state = book.state
+    names = [name for name in book.plan.members if name in {*state.open, *state.kept, *state.out}]
+    left = ", ".join(f"{name} ({state.host(name)})" for name in names)
+    return NotRestored(
+        f"{why}; not restored: {left}" if left else f"{why}; its log names no host that is changed",
+        place=book.plan.id,
+        hint=f"headrace rollout abort {book.plan.id} continues",
+    )
 
 
 def carrier_of(book: Book, tell: Tell) -> Carrier:
