@@ -18,6 +18,7 @@ from headrace.web import app, rollouts
 from headrace.web.site import Site
 from headrace.web.users import Role
 from tests.history import PASSWORD, site
+from tests.unit.test_rollout_expected import judged, lab
 from tests.unit.test_staged import SETTINGS, topology
 
 
@@ -61,6 +62,21 @@ def test_the_list_and_the_page_say_what_waits(client: TestClient, book: Book) ->
     assert "Stage replicas needs the approval" in page
     assert client.get("/rollout", params={"id": book.plan.id[:4]}).status_code == 404
     assert client.get("/rollout", params={"id": "../.."}).status_code == 404
+
+
+def test_the_lab_is_shown_next_to_production(client: TestClient, book: Book) -> None:
+    log_in(client, Role.VIEWER)
+    alone = judged(None, 1 / 1.15)
+    assert "Lab and production</h2>" not in client.get("/rollout", params={"id": alone.plan.id}).text
+    assert not client.get("/api/rollouts.json").json().get("note")
+    with_it = judged(lab(), 1 / 1.15, seed=2)
+    page = client.get("/rollout", params={"id": with_it.plan.id}).text
+    assert "Lab and production</h2>" in page
+    assert "throughput +18.0% (+12.0% to +24.0%), better" in page
+    assert "-15.3% (-19.4% to -10.7%)" in page
+    listed = client.get("/rollouts").text
+    assert "lab -15.3% (-19.4% to -10.7%), production" in listed
+    assert "One rollout is too few for an interval" in listed
 
 
 def test_an_approver_approves_the_plan_that_was_shown(client: TestClient, book: Book, found: Site) -> None:

@@ -107,6 +107,15 @@ def around(log: float, half: float | None) -> Interval:
     return Interval(ratio, scaled(ratio, -half), scaled(ratio, half))
 
 
+def inverse(ratio: Interval) -> Interval:
+    """The same effect seen from the other side; a bound of 0 has no inverse."""
+    return Interval(
+        1 / ratio.estimate,
+        None if not ratio.high else 1 / ratio.high,
+        None if not ratio.low else 1 / ratio.low,
+    )
+
+
 def blocks_needed(
     effect: float,
     error: float,

@@ -19,7 +19,7 @@ from headrace.model import ServerLogin, Value
 if TYPE_CHECKING:
     from headrace.fleet.host import Host
     from headrace.staged.book import Book
-    from headrace.staged.plan import Plan
+    from headrace.staged.plan import Expected, Plan
 
 rollout_app = typer.Typer(
     no_args_is_help=True, help="Change a fleet in stages; each is judged, and harm takes everything back."
@@ -54,16 +54,27 @@ def rollout_plan(
     persist: Annotated[
         Persist, typer.Option("--persist", help="What is kept is also made permanent.")
     ] = Persist.NO,
+    evidence: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--evidence",
+            metavar="FOLDER",
+            help="An experiment that changed exactly these settings, or a directory of experiments (of prove, "
+            "race or tune: the latest such one counts). Its effect is part of the plan, and is shown next to "
+            "production's.",
+        ),
+    ] = None,
     allow_weaker: AllowWeaker = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """Ask the hosts, and show who is changed when and how it is judged. Changes nothing."""
     from headrace import rollout as rollouts
-    from headrace.staged import look, rules
+    from headrace.staged import expected, look, rules
 
     loaded = rules.load(stages)
     wanted = rollouts.settings_of(_texts(settings), finding_settings)
+    lab = expected.find(evidence, wanted) if evidence else None
     weaker = tuple(allow_weaker or ())
     lasting = "" if persist is Persist.NO else persist.value
 
@@ -72,7 +83,7 @@ def rollout_plan(
         return await look.look(target, host, wanted, weaker, lasting, may_restart=may_restart)
 
     def conclude(asked: Asked) -> None:
-        plan = _planned(asked, wanted, loaded, weaker, lasting)
+        plan = _planned(asked, wanted, loaded, weaker, lasting, lab)
         _show_plan(plan, as_json)
 
     question = {"settings": dict(wanted), "persist": lasting, "restart": loaded.restart is not None}
@@ -93,7 +104,12 @@ def _texts(settings: list[str]) -> list[str]:
 
 
 def _planned(
-    asked: Asked, wanted: Mapping[str, Value], rules: Any, weaker: tuple[str, ...], lasting: str
+    asked: Asked,
+    wanted: Mapping[str, Value],
+    rules: Any,
+    weaker: tuple[str, ...],
+    lasting: str,
+    lab: Expected | None,
 ) -> Plan:
     from headrace.fleet.runner import State
     from headrace.staged import look
@@ -109,7 +125,14 @@ def _planned(
     # A later question of the same lot would be another plan.
     seed = secrets.randbits(32)
     return plans.make(
-        wanted, seen, rules, seed, allow_weaker=weaker, lasting=lasting, left_out={**out, **same}
+        wanted,
+        seen,
+        rules,
+        seed,
+        allow_weaker=weaker,
+        lasting=lasting,
+        left_out={**out, **same},
+        expected=lab,
     )
 
 
@@ -189,8 +212,8 @@ def rollout_status(
     as_json: Json = False,
 ) -> None:
     """Show every stage's verdict and every host's state, from the log here; no host is asked."""
+    from headrace.report import expected, terminal
     from headrace.report import rollout as report
-    from headrace.report import terminal
     from headrace.staged import book as books
 
     if plan_id:
@@ -202,9 +225,27 @@ def rollout_status(
         return
     found = books.every()
     if as_json:
-        print_json([{"id": book.plan.id, "state": report.sentence(book.state)} for book in found])
+        print_json(
+            [
+                {"id": book.plan.id, "state": report.sentence(book.state), "lab": expected.sentence(book)}
+                for book in found
+            ]
+        )
     else:
         stdout().print(terminal.show(report.list_parts(found)))
+
+
+@rollout_app.command("history", epilog="Example: headrace rollout history --json")
+def rollout_history(as_json: Json = False) -> None:
+    """Show how well the experiments named in plans predicted production, over all rollouts planned here."""
+    from headrace.report import expected, terminal
+    from headrace.staged import book as books
+
+    found = expected.history(books.every())
+    if as_json:
+        print_json(expected.history_json(found))
+    else:
+        stdout().print(terminal.show(expected.history_parts(found)))
 
 
 @rollout_app.command(

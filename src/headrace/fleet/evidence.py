@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.analysis.result import Interval, Verdict
+from headrace.analysis.intervals import Interval, inverse
+from headrace.analysis.result import Verdict
+from headrace.design import Design
 from headrace.fleet.drift import Area, Difference, Drift
 from headrace.fleet.values import plain_value
 from headrace.knobs import CATALOGUE
@@ -118,25 +120,30 @@ def _measured(tested: _Tested, value: str, usual: str) -> Measured:
 
 def _turned(tested: _Tested) -> _Tested:
     """The same effect, seen from the other value."""
-    ratio = tested.ratio
-    turned = Interval(
-        1 / ratio.estimate,
-        None if not ratio.high else 1 / ratio.high,
-        None if not ratio.low else 1 / ratio.low,
+    return replace(
+        tested,
+        before=tested.after,
+        after=tested.before,
+        ratio=inverse(tested.ratio),
+        verdict=turned(tested.verdict),
     )
-    verdict = {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}.get(
-        tested.verdict, tested.verdict
-    )
-    return _Tested(
-        tested.knob,
-        tested.after,
-        tested.before,
-        tested.response,
-        turned,
-        verdict,
-        tested.experiment,
-        tested.day,
-    )
+
+
+def turned(verdict: Verdict) -> Verdict:
+    """The verdict of the same effect, seen from the other side."""
+    return {Verdict.BETTER: Verdict.WORSE, Verdict.WORSE: Verdict.BETTER}.get(verdict, verdict)
+
+
+def changed_by(design: Design, treatment: str) -> dict[str, tuple[str | None, str | None]]:
+    """What a treatment sets otherwise than its baseline: knob -> before, after; None where one of them leaves it
+    alone."""
+    own = design.treatment(treatment)
+    before, after = design.treatment(design.baselines[own.condition]).settings, own.settings
+    return {
+        knob: (_text(before.get(knob)), _text(after.get(knob)))
+        for knob in {**before, **after}
+        if before.get(knob) != after.get(knob)
+    }
 
 
 def _single_knobs(path: Path) -> Iterator[_Tested]:
@@ -145,27 +152,26 @@ def _single_knobs(path: Path) -> Iterator[_Tested]:
 
     folder = ExperimentFolder.open(path)
     analysis = analyse_experiment(folder)
-    settings = {treatment.name: treatment.settings for treatment in folder.design.treatments}
-    day = _day(folder)
+    day = day_of(folder)
     for effect in analysis.effects:
-        before, after = settings[effect.baseline], settings[effect.treatment]
-        changed = [knob for knob in {**before, **after} if before.get(knob) != after.get(knob)]
-        if len(changed) != 1 or changed[0] not in before or changed[0] not in after:
+        changed = [*changed_by(folder.design, effect.treatment).items()]
+        if len(changed) != 1 or effect.ratio.estimate <= 0:
             continue
-        if effect.ratio.estimate <= 0:
-            continue
-        knob = changed[0]
-        yield _Tested(
-            knob.partition("@")[0], _text(before[knob]), _text(after[knob]), effect.response, effect.ratio,
-            effect.verdict, analysis.name, day
-        )  # fmt: skip
+        [(knob, (before, after))] = changed
+        if before is not None and after is not None:
+            yield _Tested(
+                knob.partition("@")[0], before, after, effect.response, effect.ratio, effect.verdict,
+                analysis.name, day,
+            )  # fmt: skip
 
 
-def _text(value: Value) -> str:
+def _text(value: Value | None) -> str | None:
+    if value is None:
+        return None
     return plain_value(",".join(value) if isinstance(value, list) else value_text(value))
 
 
-def _day(folder: ExperimentFolder) -> str:
+def day_of(folder: ExperimentFolder) -> str:
     """When the last of its trials ended: ``3 May 2026``."""
     ends = [record.window_end_ns for record in folder.trials() if record.window_end_ns]
     if not ends:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.analysis.judge import TIME, Bound, Outcome, shown
+from headrace.report import expected
 from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Sentences, Table
 from headrace.staged.book import Book, State
 from headrace.staged.dry import Dry
@@ -48,6 +49,8 @@ def plan_parts(plan: Plan) -> Iterator[Part]:
     yield Table(columns, rows)
     yield Gap()
     yield Sentences([*_method(plan)])
+    if lab := expected.plan_sentences(plan):
+        yield Sentences(lab)
     yield from _left_out(plan)
     yield Sentence(f"plan {plan.id}", "strong")
 
@@ -150,6 +153,7 @@ def status_parts(book: Book) -> Iterator[Part]:
         for name in book.plan.members
     ]
     yield Table((("host", ""), ("state", ""), ("change", ""), ("note", "wrap")), hosts)
+    yield from expected.status_parts(book)
     yield Sentence(f"{book.plan.id}: {sentence(state)}", "strong")
 
 
@@ -212,6 +216,7 @@ def to_json(book: Book) -> dict[str, Any]:
             for stage in book.plan.stages
         },
         "hosts": {name: state.host(name) for name in book.plan.members},
+        "lab": expected.to_json(book),
         "events": book.events,
     }
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace.analysis.guards import Window
-from headrace.analysis.judge import Judgement, Pair, Switchback, judge
+from headrace.analysis.judge import Judgement, Pair, Switchback, Trial, judge
 from headrace.analysis.paired import Moment, Paired
 from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError
 from headrace.snapshot import state_path
@@ -216,10 +216,14 @@ class Book:
 
     def judged(self, stage: Stage) -> Judgement:
         """What the stage's trial says so far."""
-        if stage.pairs:
-            hosts = [changed for changed, _ in stage.pairs]
-            return judge(self.plan.question(), Paired(self.state.moments.get(stage.name, [])), hosts)
-        return judge(self.plan.question(), Switchback(self.state.pairs.get(stage.name, [])), stage.hosts)
+        hosts = [changed for changed, _ in stage.pairs] if stage.pairs else stage.hosts
+        return judge(self.plan.question(), self.trial([stage]), hosts)
+
+    def trial(self, stages: Sequence[Stage]) -> Trial:
+        """What was measured in these stages, in the order of the plan."""
+        if self.plan.restart:
+            return Paired([each for stage in stages for each in self.state.moments.get(stage.name, ())])
+        return Switchback([each for stage in stages for each in self.state.pairs.get(stage.name, ())])
 
     def note(self, kind: str, **more: Any) -> None:
         """On disk when this returns."""

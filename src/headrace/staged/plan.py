@@ -85,6 +85,45 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Said:
+    """An experiment's effect of the settings on one response: with them relative to without."""
+
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an experiment said of these settings. ``before``: knob -> its value there without them, None where that
+    is not known. ``metric``: what the rollout judges that its throughput compares with; empty if nothing, and
+    ``why`` says so.
+    """
+
+    experiment: str
+    kind: str
+    folder: str
+    day: str
+    workload: str
+    treatment: str
+    before: Mapping[str, str | None]
+    responses: Mapping[str, Said]
+    metric: str
+    why: str
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Expected:
+        """From ``to_json``. Raises KeyError, TypeError or AttributeError for anything else."""
+        responses = {name: Said(**each) for name, each in content["responses"].items()}
+        return cls(**{**content, "responses": responses})
+
+
+@dataclass(frozen=True)
 class Plan:
     settings: Mapping[str, Value]
     members: Mapping[str, Member]
@@ -95,6 +134,7 @@ class Plan:
     lasting: str = ""
     #: Hosts that are not part of it, and why.
     left_out: Mapping[str, str] | None = None
+    expected: Expected | None = None
 
     @property
     def restart(self) -> RestartRule | None:
@@ -131,6 +171,8 @@ class Plan:
             "allow_weaker": list(self.allow_weaker),
             "lasting": self.lasting,
             "left_out": dict(self.left_out or {}),
+            # A plan that was made before there was this keeps its id.
+            **({"expected": self.expected.to_json()} if self.expected else {}),
         }
 
     @classmethod
@@ -160,6 +202,7 @@ class Plan:
             tuple(content["allow_weaker"]),
             str(content["lasting"]),
             content["left_out"],
+            Expected.of(content["expected"]) if "expected" in content else None,
         )
 
 
@@ -202,6 +245,7 @@ def make(
     allow_weaker: Sequence[str] = (),
     lasting: str = "",
     left_out: Mapping[str, str] | None = None,
+    expected: Expected | None = None,
 ) -> Plan:
     """The plan over these hosts. Raises PlanError if a stage names what is not there, Refused if none is left."""
     if not any(each.restarts for each in seen):
@@ -227,7 +271,7 @@ def make(
         stages = paired(stages, members, {each.host.name: each.kind for each in seen}, rules, seed)
     if not stages:
         raise Refused("no stage has a host", hint="; ".join(f"{name}: {why}" for name, why in out.items()))
-    return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out)
+    return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected)
 
 
 def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.errors import Busy, HeadraceError, PlanError, Refused, StoreError
+from headrace.report import expected
 from headrace.report import rollout as report
 from headrace.staged import book as books
 from headrace.staged.book import Book
@@ -41,6 +42,7 @@ async def listing(site: Site, asked: Asked) -> Listing:
             "hosts": len(book.plan.members),
             "stages": f"{len(book.state.passed)} of {len(book.plan.stages)}",
             "sentence": report.sentence(book.state),
+            "lab": expected.sentence(book),
             "last_s": book.events[-1]["t"] if book.events else None,
         }
         for book in reversed(found)
@@ -52,9 +54,17 @@ async def listing(site: Site, asked: Asked) -> Listing:
         Column("hosts", "Hosts", "n"),
         Column("stages", "Stages passed"),
         Column("sentence", "What happened"),
+        Column("lab", "Lab and production"),
         Column("last_s", "Last event", "time"),
     )
-    return Listing(columns, rows, empty="No rollout was planned on this machine: headrace rollout plan.")
+    note = " ".join(expected.history_sentences(expected.history(found))) if _names_any(found) else ""
+    return Listing(
+        columns, rows, note=note, empty="No rollout was planned on this machine: headrace rollout plan."
+    )
+
+
+def _names_any(found: Sequence[Book]) -> bool:
+    return any(book.plan.expected for book in found)
 
 
 def _word(book: Book) -> str:
@@ -105,6 +115,14 @@ def shown(book: Book) -> dict[str, Any]:
         "sentence": report.sentence(state),
         "stages": Listing(_STAGES, stages),
         "hosts": Listing(_HOSTS, [_host(book, name) for name in book.plan.members]),
+        "lab": Listing(
+            _LAB,
+            [vars(row) for row in expected.stages(book)],
+            note=" ".join(expected.plan_sentences(book.plan)),
+            empty="No stage has a verdict that compares with it yet.",
+        )
+        if book.plan.expected
+        else None,
         "events": Listing(_EVENTS, [_event(each) for each in reversed(book.events[-MOST_EVENTS:])]),
         "waiting": waiting if is_open and waiting != "-" else "",
         "may_abort": not state.is_aborted and (state.is_started or bool(state.kept or state.open)),
@@ -150,6 +168,12 @@ _STAGES = (
     ),
     Column("hosts", "Hosts"),
     Column("approved_by", "Approved by"),
+)
+_LAB = (
+    Column("stage", "Stage"),
+    Column("lab", "Lab"),
+    Column("production", "Production"),
+    Column("agreement", "Agreement"),
 )
 _HOSTS = (
     Column("host", "Host"),
