@@ -203,7 +203,7 @@ PLANTS = (
     ),
     Plant(
         "too few connections",
-        "30 clients, and others, where 25 may connect",
+        "24 clients, and four that come and go, where 25 may connect",
         ("SESS08", "SESS09"),
         "connect",
         Load((operation(POINT),), connections=2),

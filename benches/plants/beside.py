@@ -168,20 +168,19 @@ def refused(server: Server) -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def idle(server: Server, count: int) -> Iterator[None]:
+def idle(server: Server, count: int, user: str = "root", password: str = "") -> Iterator[None]:
+    login = {"unix_socket": server.socket, "user": user, "password": password}
     with contextlib.ExitStack() as stack:
         for _ in range(count):
             with contextlib.suppress(pymysql.Error):
-                stack.enter_context(
-                    contextlib.closing(pymysql.connect(unix_socket=server.socket, user="root"))
-                )
+                stack.enter_context(contextlib.closing(pymysql.connect(**login)))
         yield
 
 
 @contextlib.contextmanager
 def too_many(server: Server) -> Iterator[None]:
-    """More clients than may connect: 30 stay, and others come."""
-    with idle(server, 30), connecting(server, programs=2):
+    """More clients than may connect: 22 of 25 stay, two are the load's, and others come. root has a place more."""
+    with connecting(server, programs=4), idle(server, 22, "comes_and_goes", "right"):
         yield
 
 
