@@ -126,7 +126,7 @@ fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
         uptime_s: host.number("proc/uptime"),
         kernel: platform::kernel(host),
         os: platform::os(host),
-        virtualization: platform::virtualization(host, cpu.hypervisor_flag()),
+        virtualization: platform::virtualization(host, cpu.hypervisor_flag),
         clock_source: platform::clock_source(host),
         mitigations: platform::mitigations(host),
         pressure: platform::pressure(host),

@@ -42,6 +42,9 @@ const FLAGS: [&str; 28] = [
 
 #[derive(Serialize)]
 pub struct Cpu {
+    /// Whether the CPUs have this flag; `None` if they list no flags, or are of an architecture without it.
+    #[serde(skip)]
+    pub hypervisor_flag: Option<bool>,
     model: Option<String>,
     vendor: Option<String>,
     family: Option<String>,
@@ -119,17 +122,11 @@ struct IdleState {
     disabled: Option<bool>,
 }
 
-impl Cpu {
-    /// Whether the CPUs have the flag `hypervisor`; `None` if they list no flags.
-    pub fn hypervisor_flag(&self) -> Option<bool> {
-        self.flags.as_ref().map(|flags| flags.iter().any(|flag| flag == "hypervisor"))
-    }
-}
-
 pub fn read(host: &Folder) -> Cpu {
     let text = host.text("proc/cpuinfo").unwrap_or_default();
     let value = |key: &str| cpuinfo::first(&text, key).map(str::to_owned);
-    let flags = cpuinfo::first(&text, "flags").or_else(|| cpuinfo::first(&text, "Features"));
+    let x86_flags = cpuinfo::first(&text, "flags");
+    let flags = x86_flags.or_else(|| cpuinfo::first(&text, "Features"));
     let folder = host.join("sys/devices/system/cpu");
     let online = list(&folder, "online");
     let topology: Vec<Thread> = online.iter().flatten().map(|&cpu| thread(&folder, cpu)).collect();
@@ -138,7 +135,8 @@ pub fn read(host: &Folder) -> Cpu {
     let sockets: BTreeSet<_> = topology.iter().filter_map(|thread| thread.socket).collect();
     let first = folder.join(&format!("cpu{}", online.as_ref().and_then(|list| list.first()).unwrap_or(&0)));
     Cpu {
-        model: value("model name"),
+        hypervisor_flag: x86_flags.map(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor")),
+        model: value("model name").or_else(|| arm_model(&text)),
         vendor: value("vendor_id").or_else(|| value("CPU implementer")),
         family: value("cpu family").or_else(|| value("CPU architecture")),
         model_number: value("model").or_else(|| value("CPU part")),
@@ -161,6 +159,12 @@ pub fn read(host: &Folder) -> Cpu {
         online,
         topology,
     }
+}
+
+/// ARM's CPUs have numbers where others have names. With no model two unlike hosts would count as alike.
+fn arm_model(text: &str) -> Option<String> {
+    let value = |key: &str| cpuinfo::first(text, key);
+    Some(format!("ARM implementer {} part {}", value("CPU implementer")?, value("CPU part")?))
 }
 
 fn list(folder: &Folder, name: &str) -> Option<Vec<u32>> {
@@ -258,5 +262,29 @@ fn idle(folder: &Folder, first: &Folder) -> Idle {
                 }
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::facts::files::Files;
+    use std::fs;
+
+    /// As Linux prints it on ARM: numbers for names, no model, and no flag that a guest has.
+    const ARM: &str = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd evtstrm aes crc32 atomics\n\
+        CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n\n\
+        processor\t: 1\nCPU implementer\t: 0x41\n";
+
+    #[test]
+    fn arm_has_a_model_and_says_nothing_of_a_hypervisor() {
+        let host = tempfile::tempdir().unwrap();
+        fs::create_dir_all(host.path().join("proc")).unwrap();
+        fs::write(host.path().join("proc/cpuinfo"), ARM).unwrap();
+        let files = Files::open(Some(host.path())).unwrap();
+        let cpu = read(&files.root());
+        assert_eq!(cpu.model.as_deref(), Some("ARM implementer 0x41 part 0xd0c"));
+        assert_eq!(cpu.flags.unwrap(), ["asimd", "aes", "crc32", "atomics"]);
+        assert_eq!(cpu.hypervisor_flag, None);
     }
 }

@@ -40,7 +40,7 @@ pub fn os(host: &Folder) -> Os {
 
 #[derive(Serialize)]
 pub struct Virtualization {
-    /// The CPU flag `hypervisor`; null if the CPUs list no flags.
+    /// The CPU flag `hypervisor`; null if the CPUs list no flags, or are of ARM.
     hypervisor_flag: Option<bool>,
     /// `xen` on Xen, regardless of the CPU: a paravirtualised guest does not have the flag.
     hypervisor: Option<String>,
