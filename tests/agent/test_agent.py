@@ -197,6 +197,41 @@ async def test_an_agent_for_other_processors_is_refused(
 
 
 @needs_sshd
+async def test_a_host_of_another_processor_gets_the_agent_made_for_it(
+    server: sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours is for riscv64 here, so that this machine is the one of another processor."""
+    ours, real = tmp_path / "headrace-agent", Path(programs.agent_path())
+    ours.write_bytes(b"\x7fELF\x02\x01\x01" + bytes(11) + (243).to_bytes(2, "little"))
+    ours.chmod(0o755)
+    monkeypatch.setenv("HEADRACE_AGENT", str(ours))
+    machine = os.uname().machine
+    target = await Counting.connected(server)
+    with pytest.raises(NotReady) as missing:
+        await Agent.install(target)
+    assert str(missing.value.hint).endswith(f"{tmp_path}/headrace-agent-{machine}")
+    other = tmp_path / f"headrace-agent-{machine}"
+    other.write_bytes(ours.read_bytes())
+    with pytest.raises(NotReady, match=f"headrace-agent-{machine} is for riscv64, the host is {machine}"):
+        await Agent.install(target)
+    assert target.puts == []
+    other.write_text("#!/bin/sh\necho headrace-agent 0.0.7\n")
+    monkeypatch.setattr(
+        "headrace.agent.program._machine_of",
+        lambda content: machine if content != ours.read_bytes() else "riscv64",
+    )
+    for _ in range(2):  # the second time it is there already
+        with pytest.raises(NotReady, match=r"is version 0\.0\.7, headrace is"):
+            await Agent.install(target)
+    target.puts = []
+    other.write_bytes(real.read_bytes())
+    agents = [await Agent.install(target) for _ in range(2)]
+    assert target.puts == [agents[0].path] == [agents[1].path]
+    assert (await agents[1].facts()).data["kernel"]["release"] == os.uname().release
+    await target.close()
+
+
+@needs_sshd
 async def test_an_agent_that_does_not_start_is_told(
     server: sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

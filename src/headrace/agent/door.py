@@ -36,7 +36,7 @@ class Agent:
     async def install(cls, target: Target) -> Agent:
         """Find the agent here, and copy it if the target is another machine without this exact version.
 
-        Raises NotReady if there is none, or it is for another architecture.
+        Raises NotReady if there is none for the target's architecture.
         """
         return cls(target, await install(target))
 

@@ -12,6 +12,7 @@ import sysconfig
 import weakref
 from pathlib import Path
 
+from headrace import __version__
 from headrace.errors import CommandFailed, NotReady
 from headrace.target import Target
 from headrace.target.fixture import FixtureTarget
@@ -26,7 +27,7 @@ MACHINES = {3: "i686", 21: "ppc64le", 22: "s390x", 62: "x86_64", 183: "aarch64",
 async def install(target: Target) -> str:
     """Its path on the target: copied there if the target is another machine without this exact version.
 
-    Raises NotReady if there is none here, or it is for another architecture.
+    Raises NotReady if there is none here for the target's architecture.
     """
     binary = find_binary()
     if isinstance(target, LocalTarget | FixtureTarget):
@@ -73,11 +74,12 @@ async def _copy_once(binary: Path, target: Target) -> str:
         verified.add(name)
         return path
     if machine != ours:
-        raise NotReady(
-            f"the agent at {binary} is for {ours}, the host is {machine}",
-            place=target.name,
-            hint=f"build it on a {machine} machine (make setup) and set HEADRACE_AGENT to it",
-        )
+        other = _made_for(machine, binary, ours, target)
+        path = await _copy_once(other, target)
+        if path not in verified:
+            await _same_version(path, other, target)
+            verified.add(path)
+        return path
     await target.put(binary, path, mode=0o755)
     try:
         await target.run([path, "--version"], repeatable=True)
@@ -89,6 +91,30 @@ async def _copy_once(binary: Path, target: Target) -> str:
         ) from error
     verified.add(name)
     return path
+
+
+def _made_for(machine: str, binary: Path, ours: str, target: Target) -> Path:
+    """The agent for another architecture, which lies next to ours. Raises NotReady if it is not there."""
+    other = binary.with_name(f"{PROGRAM}-{machine}")
+    # The host's own answer is part of the name: only known ones become paths.
+    if machine in MACHINES.values() and other != binary and other.is_file():
+        return other
+    raise NotReady(
+        f"the agent at {binary} is for {ours}, the host is {machine}",
+        place=target.name,
+        hint=f"put the agent of headrace's wheel for {machine} at {binary.with_name(PROGRAM)}-{machine}",
+    )
+
+
+async def _same_version(path: str, binary: Path, target: Target) -> None:
+    """Raises NotReady if an agent that did not come with this headrace is of another version."""
+    version = (await target.run([path, "--version"], repeatable=True)).text.split()[-1:]
+    if version != [__version__]:
+        raise NotReady(
+            f"the agent at {binary} is version {''.join(version) or 'unknown'}, headrace is {__version__}",
+            place=target.name,
+            hint="replace it by the agent of the same version's wheel",
+        )
 
 
 @functools.lru_cache(maxsize=4)
