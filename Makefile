@@ -53,7 +53,7 @@ docs: ## the documentation as a site, from the code and docs/ (headrace docs ope
 	$(BIN)/python scripts/reference.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-wheel: setup docs ## dist/: one wheel for glibc and musl, and a source distribution
+wheel: setup docs ## dist/: a wheel per processor, for glibc and musl, and a source distribution
 	@$(BIN)/python scripts/wheels.py
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
