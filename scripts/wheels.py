@@ -107,9 +107,13 @@ def environment(processor: Processor) -> Mapping[str, str]:
     """What cargo and the C compilers of crates need in order to build for it here. Raises Missing."""
     if processor.name == platform.machine():
         return {}
+    packages = f"apt-get install {processor.compiler_package} libc6-dev-{processor.debian}-cross"
     if not shutil.which(processor.linker):
-        packages = f"{processor.compiler_package} libc6-dev-{processor.debian}-cross"
-        raise Missing(f"{processor.linker} is not installed: apt-get install {packages}")
+        raise Missing(f"{processor.linker} is not installed: {packages}")
+    # It answers with the bare name if it has no C library to link statically.
+    argv = [processor.linker, "-print-file-name=libc.a"]
+    if "/" not in subprocess.run(argv, check=True, capture_output=True, text=True).stdout:
+        raise Missing(f"{processor.linker} has no static C library: {packages}")
     for compiler in (os.environ.get("RUSTC", "rustc"), str(UNPACKED)):
         if has_standard_library(compiler, processor.rust):
             variable = f"CARGO_TARGET_{processor.rust.upper().replace('-', '_')}_LINKER"

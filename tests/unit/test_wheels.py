@@ -81,13 +81,16 @@ def test_another_processor_is_left_out_with_a_line_that_says_what_to_install(
     assert f"apt-get install {OTHER.compiler_package} libc6-dev-{OTHER.debian}-cross" in line
     with pytest.raises(SystemExit, match="is not installed: apt-get install"):
         made.wanted([OTHER.name])
-    program(toolchain / OTHER.linker, "exit 0")
+    program(toolchain / OTHER.linker, "echo libc.a")
+    with pytest.raises(SystemExit, match="has no static C library: apt-get install"):
+        made.wanted([OTHER.name])
+    program(toolchain / OTHER.linker, "echo /usr/lib/libc.a")
     with pytest.raises(SystemExit, match=rf"rustup target add {OTHER.rust}, or on Debian scripts/cross"):
         made.wanted([OTHER.name])
 
 
 def test_a_compiler_with_the_standard_library_is_used_where_it_is(toolchain: Path, tmp_path: Path) -> None:
-    program(toolchain / OTHER.linker, "exit 0")
+    program(toolchain / OTHER.linker, "echo /usr/lib/libc.a")
     library = tmp_path / "rustlib"
     program(toolchain / "rustc", f"echo {tmp_path / 'nothing'}")
     program(made.UNPACKED, f"echo {library}")
