@@ -12,6 +12,9 @@ DATA = "/var/lib/mysql"
 #: MySQL whose pages are behind its redo log.
 BEHIND: dict[str, Any] = {"vendor": "mysql", "status": {"innodb_redo_log_logical_size": 5.0 * GIB}}
 DISK = {"block_devices.nvme1n1.rotational": True}
+VIRTUAL = {**DISK, "block_devices.nvme1n1.driver": "virtio_blk"}
+#: Requests that wait as long as those of a spindle.
+SLOW = {"disk.write_ms.nvme1n1": 12_000.0}
 UNKNOWN = {"block_devices.nvme1n1.rotational": None}
 
 CASES = [
@@ -33,6 +36,17 @@ CASES = [
     ),
     Case("FLUSH01", "200 and never behind", lambda: unwell(variables={"innodb_io_capacity": "200"})),
     Case("FLUSH01", "a disk", lambda: unwell(**BEHIND, variables={"innodb_io_capacity": "200"}, facts=DISK)),
+    Case(
+        "FLUSH01",
+        "a virtual disk that says it rotates, and answers like flash",
+        lambda: unwell(**BEHIND, variables={"innodb_io_capacity": "200"}, facts=VIRTUAL),
+        ("",),
+    ),
+    Case(
+        "FLUSH01",
+        "a virtual disk that says it rotates, and may",
+        lambda: unwell(**BEHIND, variables={"innodb_io_capacity": "200"}, facts=VIRTUAL, rates=SLOW),
+    ),
     Case("FLUSH01", "2,000", lambda: unwell(**BEHIND)),
     Case(
         "FLUSH01",

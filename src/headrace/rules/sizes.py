@@ -7,7 +7,10 @@ rounded as the server rounds. An empty result: no larger size would help here.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
+from headrace.analysis.devices import VIRTUAL, class_of
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough
@@ -51,6 +54,8 @@ SHARE_OF_DEVICE = 0.50
 #: The first step on flash: MariaDB Cloud's and many vendors' smallest setting for solid state.
 FLASH_CAPACITY = 1_000
 LARGEST_CAPACITY = 20_000
+#: Requests per second, and the wait of each, that no spindle reaches on the files of a database.
+SEEKS_S, SEEK_MS = 500.0, 2.0
 #: From this version on a temporary table in memory is bounded by tmp_table_size also in TempTable.
 BOUNDED_TEMPTABLE = Versions(since="8.0.28")
 
@@ -227,8 +232,15 @@ def is_flash(evidence: Evidence) -> bool:
         record = evidence.facts.block_device(name)
         if record is None or record.get("rotational") is None:
             raise NotEnough(f"the host does not report whether {name} rotates")
-        kinds.append(bool(record["rotational"]))
+        kinds.append(bool(record["rotational"]) and not _is_faster_than_seeks(evidence, name, record))
     return not any(kinds)
+
+
+def _is_faster_than_seeks(evidence: Evidence, name: str, record: Mapping[str, Any]) -> bool:
+    """Whether a virtual disk is seen not to be a spindle: by default it reports that it rotates."""
+    device = evidence.devices.get(name)
+    is_virtual = class_of(record) is VIRTUAL
+    return is_virtual and device is not None and device.operations >= SEEKS_S and device.wait_ms < SEEK_MS
 
 
 def io_capacity(evidence: Evidence) -> dict[str, Value]:
