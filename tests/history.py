@@ -14,8 +14,11 @@ from headrace.archive.reader import Reader
 from headrace.archive.tables import TABLES
 from headrace.fleet.host import Host
 from headrace.target import TargetSpec
+from headrace.web.auth import Auth
 from headrace.web.collector import Collector
 from headrace.web.minute import change_rows, lost_row, table_of, text_row
+from headrace.web.provider import Provider
+from headrace.web.proxied import Proxy
 from headrace.web.sessions import Audit, Sessions
 from headrace.web.site import Site
 from headrace.web.users import Role, Users
@@ -25,6 +28,7 @@ SECRET = b"s" * 48
 #: A login in a test is not to take as long as one in front of a guesser.
 FAST = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 SLOW = "slow log"
+NO_AUTH = Auth()
 
 
 def write(archive: Archive, table: str, host: str, t_s: int, rows: Sequence[dict[str, Any]]) -> None:
@@ -108,7 +112,9 @@ def fill(archive: Archive, host: str, start_s: int, minutes: int, text: str = "s
     write(archive, "examples", host, start_s, [example])
 
 
-def site(root: Path, hosts: Sequence[str] = ("db1",), *, key: str = "", secure: bool = False) -> Site:
+def site(
+    root: Path, hosts: Sequence[str] = ("db1",), *, key: str = "", secure: bool = False, auth: Auth = NO_AUTH
+) -> Site:
     """The pages' site with one user of each role; nothing is collected."""
     archive = Archive(root / "history")
     archive.create()
@@ -122,8 +128,10 @@ def site(root: Path, hosts: Sequence[str] = ("db1",), *, key: str = "", secure: 
     return Site(
         Reader(archive),
         Collector(archive, watched),
-        Sessions(users, SECRET, key),
+        Sessions(users, SECRET, key, auth.oidc),
         Audit(root / "audit.log"),
         experiments,
         secure,
+        Proxy(auth.proxy, users) if auth.proxy else None,
+        Provider(auth.oidc, SECRET) if auth.oidc else None,
     )

@@ -57,6 +57,52 @@ def test_a_user_is_added_and_removed(tmp_path: Path) -> None:
     assert serve(tmp_path, "--remove-user", "ann").returncode == 3
 
 
+def test_a_user_whom_only_a_proxy_names(tmp_path: Path) -> None:
+    answer = serve(tmp_path, "--add-user", "ann", "--role", "viewer", "--no-password")
+    assert answer.returncode == 0, answer.stderr
+    users = Users(tmp_path / "history" / "users")
+    assert users.all() == {"ann": Role.VIEWER}
+    assert users.path.read_text() == "ann viewer -\n"
+
+
+PROXY = '[proxy]\naddresses = ["10.0.0.7"]\nuser_header = "Remote-User"\n'
+PROVIDER = (
+    '[oidc]\nissuer = "https://id.x"\nclient_id = "h"\nurl = "https://db.x"\nroles = {dba = "viewer"}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "code", "said"),
+    [
+        # What crosses the network in the clear can be read and changed on its way, a proxy's header, too.
+        (PROXY, ["--listen", "0.0.0.0:0"], 5, "needs TLS"),
+        (PROXY.replace("10.0.0.7", "127.0.0.1"), [], 5, "every account of this machine"),
+        ("[oidc]\nclient_secret = 'do not print'", [], 3, "auth.toml: oidc."),
+    ],
+)
+def test_others_who_know_users(
+    tmp_path: Path, content: str, arguments: list[str], code: int, said: str
+) -> None:
+    path = tmp_path / "auth.toml"
+    path.touch(mode=0o600)
+    path.write_text(content)
+    answer = serve(tmp_path, "--auth", str(path), *arguments)
+    assert answer.returncode == code, answer.stderr
+    assert said in answer.stderr
+    assert "do not print" not in answer.stderr
+
+
+def test_a_provider_without_the_extra(tmp_path: Path) -> None:
+    path = tmp_path / "auth.toml"
+    path.touch(mode=0o600)
+    path.write_text(PROVIDER)
+    arguments = ["serve", "--data", str(tmp_path / "history"), "--auth", str(path)]
+    answer = headrace_without("authlib", arguments=arguments)
+    assert answer.returncode == 4, answer.stderr
+    assert "pip install 'headrace[oidc]'" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 def test_without_the_extra_it_is_named(tmp_path: Path) -> None:
     answer = headrace_without("starlette", arguments=["serve", "--data", str(tmp_path)])
     assert answer.returncode == 4, answer.stderr

@@ -48,9 +48,17 @@ class Doors:
     role: Annotated[
         str, typer.Option(metavar="ROLE", help="With --add-user: viewer, operator or approver.")
     ] = "viewer"
+    no_password: Annotated[
+        bool,
+        typer.Option("--no-password", help="With --add-user: a user whom only a reverse proxy names."),
+    ] = False
     remove_user: Annotated[
         str, typer.Option("--remove-user", metavar="NAME", help="Remove a user, and exit.")
     ] = ""
+    auth: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Users of a reverse proxy or an OpenID Connect provider (TOML)."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,7 @@ def serve(
     require_all("web")
     from headrace.archive.files import Archive
     from headrace.snapshot import state_path
+    from headrace.web.auth import Auth, read
     from headrace.web.users import Users
 
     archive = Archive(storage.data or state_path("history"))
@@ -116,10 +125,13 @@ def serve(
     if doors.add_user or doors.remove_user:
         _change_users(users, doors)
         return
-    listen = _listen(doors, users)
+    auth = read(doors.auth) if doors.auth else Auth()
+    if auth.oidc:
+        require_all("oidc")
+    listen = _listen(doors, users, has_others=bool(auth))
     hosts = _hosts(fleet, login)
     with archive.held():
-        site = _site(archive, hosts, users, experiments, storage, listen)
+        site = _site(archive, hosts, users, auth, experiments, storage, listen)
         _run(site, listen, doors)
 
 
@@ -132,7 +144,10 @@ def _change_users(users: object, doors: Doors) -> None:
         stderr().print(f"removed: {doors.remove_user}", highlight=False, markup=False)
         return
     role = Role.of(doors.role)
-    if sys.stdin.isatty():
+    password: str | None = None
+    if doors.no_password:
+        pass
+    elif sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
@@ -140,11 +155,14 @@ def _change_users(users: object, doors: Doors) -> None:
     stderr().print(f"{doors.add_user} is {role.word} in {users.path}", highlight=False, markup=False)
 
 
-def _listen(doors: Doors, users: object) -> Listen:
-    """Where to listen. Raises Refused for an address that others reach without TLS and users."""
+def _listen(doors: Doors, users: object, *, has_others: bool) -> Listen:
+    """Where to listen. Raises Refused for an address that others reach without TLS and users.
+
+    ``has_others``: a reverse proxy or a provider knows users.
+    """
     from headrace.errors import PlanError, Refused
     from headrace.web.app import Listen
-    from headrace.web.guard import is_loopback
+    from headrace.web.auth import is_loopback
     from headrace.web.users import Users
 
     assert isinstance(users, Users)
@@ -161,7 +179,7 @@ def _listen(doors: Doors, users: object) -> Listen:
                 place=doors.listen,
                 hint="--tls-cert FILE --tls-key FILE",
             )
-        if not users.all():
+        if not users.all() and not has_others:
             raise Refused(
                 "others reach this address: it needs users", place=doors.listen,
                 hint="headrace serve --add-user NAME --role viewer",
@@ -190,6 +208,7 @@ def _site(
     archive: object,
     hosts: list[Host],
     users: object,
+    auth: object,
     experiments: Path,
     storage: Storage,
     listen: Listen,
@@ -199,15 +218,23 @@ def _site(
     from headrace.archive.files import Archive
     from headrace.archive.reader import Reader
     from headrace.archive.rollup import Keep
+    from headrace.web.auth import Auth
     from headrace.web.collector import Collector
+    from headrace.web.proxied import Proxy
     from headrace.web.sessions import Audit, Sessions, secret_of
     from headrace.web.site import Site
     from headrace.web.users import Users
 
     assert isinstance(archive, Archive)
     assert isinstance(users, Users)
+    assert isinstance(auth, Auth)
+    provider = None
+    if auth.oidc:
+        from headrace.web.provider import Provider
+
+        provider = Provider(auth.oidc, secret_of(archive.root / "secret"))
     keep = Keep(storage.keep * DAY_S, int(storage.size * GIB))
-    key = "" if users.all() else secrets.token_urlsafe(24)
+    key = "" if users.all() or auth else secrets.token_urlsafe(24)
     return Site(
         Reader(archive),
         Collector(
@@ -218,10 +245,12 @@ def _site(
             with_examples=storage.examples,
             with_plans=storage.plans,
         ),
-        Sessions(users, secret_of(archive.root / "secret"), key),
+        Sessions(users, secret_of(archive.root / "secret"), key, auth.oidc),
         Audit(archive.root / "audit.log"),
         experiments.resolve(),
-        bool(listen.certificate),
+        bool(listen.certificate) or bool(auth.oidc and auth.oidc.is_secure),
+        Proxy(auth.proxy, users) if auth.proxy else None,
+        provider,
     )
 
 
@@ -230,9 +259,10 @@ def _run(site: Site, listen: Listen, doors: Doors) -> None:
     from headrace.web.app import application, serve
 
     # Under these names only: a page elsewhere cannot make its own name point here.
-    names = frozenset({"localhost", "127.0.0.1", "::1", listen.address, *(doors.name or ())})
+    named = {*(doors.name or ()), *([site.provider.settings.host] if site.provider else [])}
+    names = frozenset({"localhost", "127.0.0.1", "::1", listen.address, *named})
     if listen.certificate:
-        names = frozenset(doors.name or ())
+        names = frozenset(named)
 
     def ready(url: str) -> None:
         way = f"/enter?key={site.sessions.key}" if site.sessions.key else "/"

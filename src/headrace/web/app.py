@@ -14,19 +14,20 @@ from sse_starlette.sse import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from headrace.errors import HeadraceError
 from headrace.web import api, live, pages
 from headrace.web.asked import Asked, BadAddress, UnknownHost
-from headrace.web.guard import Guard, address_of, local_path, needs
-from headrace.web.sessions import COOKIE, SESSION_S, Tries
+from headrace.web.auth import BACK, START
+from headrace.web.doors import Doors
+from headrace.web.guard import Guard, needs
 from headrace.web.site import Site
 from headrace.web.tables import one_host
 from headrace.web.templates import drawn
-from headrace.web.users import Role, User
+from headrace.web.users import Role
 
 #: Files that pages load: name -> package, path, media type.
 STATIC = {
@@ -39,75 +40,6 @@ STATIC = {
 #: A browser that does not read an event in this time is let go.
 SEND_TIMEOUT_S = 20
 PING_S = 15
-#: argon2 takes 64 MiB and a core: so many logins are checked at a time.
-LOGINS_AT_ONCE = 2
-
-
-class Doors:
-    """How sessions start and end."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._tries = Tries()
-        self._room = asyncio.Semaphore(LOGINS_AT_ONCE)
-
-    async def form(self, request: Request) -> Response:
-        return self._form(request, local_path(request.query_params.get("next", "/")))
-
-    def _form(self, request: Request, after: str, error: str = "", status: int = 200) -> Response:
-        has_key = bool(self._site.sessions.key)
-        content = drawn(
-            "login.html", request, Asked(), "", title="Log in", error=error, after=after, has_key=has_key
-        )
-        return HTMLResponse(content, status)
-
-    async def log_in(self, request: Request) -> Response:
-        form = request.state.form
-        name, password = str(form.get("name", ""))[:80], str(form.get("password", ""))
-        after, address = local_path(str(form.get("next", "/"))), address_of(request)
-        whose = (f"address {address}", f"name {name}")
-        async with self._room:
-            # Within: guesses that come at once count, too.
-            if (wait := self._tries.wait_s(*whose)) > 0:
-                answer = self._form(request, after, f"Too many failed logins: wait {wait:.0f} s.", 429)
-                answer.headers["retry-after"] = str(max(round(wait), 1))
-                return answer
-            user = await asyncio.to_thread(self._site.sessions.users.verify, name, password)
-            if user is None:
-                self._tries.failed(*whose)
-        self._site.audit.note(name, address, "login", ok=user is not None)
-        if user is None:
-            return self._form(request, after, "Name or password is wrong.", 401)
-        self._tries.succeeded(*whose)
-        return self._opened(user, after)
-
-    async def enter(self, request: Request) -> Response:
-        """The key that was printed at the start, as a link."""
-        address = address_of(request)
-        if self._tries.wait_s(f"key {address}") > 0:
-            return PlainTextResponse("too many wrong keys: wait", 429)
-        user = self._site.sessions.open_with(request.query_params.get("key", ""))
-        self._site.audit.note(user.name if user else "", address, "key", ok=user is not None)
-        if user is None:
-            self._tries.failed(f"key {address}")
-            return self._form(
-                request, "/", "This key is not valid any more: see what headrace serve printed.", 401
-            )
-        return self._opened(user, local_path(request.query_params.get("next", "/")))
-
-    def _opened(self, user: User, after: str) -> Response:
-        answer = RedirectResponse(after, 303)
-        answer.set_cookie(
-            COOKIE, self._site.sessions.start(user), max_age=SESSION_S, httponly=True, samesite="lax",
-            secure=self._site.is_secure, path="/",
-        )  # fmt: skip
-        return answer
-
-    async def log_out(self, request: Request) -> Response:
-        self._site.audit.note(request.state.session.user.name, address_of(request), "logout")
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(COOKIE, path="/")
-        return answer
 
 
 class Events:
@@ -125,11 +57,10 @@ class Events:
             self._streams.check_room()
         except live.TooMany:
             return JSONResponse({"error": "too many browsers follow hosts"}, 503)
-        cookie = request.cookies.get(COOKIE)
 
         async def events() -> AsyncIterator[dict[str, str]]:
             async for content in self._streams.follow(watched):
-                if self._site.sessions.read(cookie) is None:
+                if request.state.session_now() is None:
                     return  # logged out, expired, or removed
                 yield {"data": content}
 
@@ -154,8 +85,18 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/logout", doors.log_out, methods=["POST"])),
         needs(Role.VIEWER, Route("/static/{name}", _static)),
         needs(Role.VIEWER, Route("/live", events.answer)),
+        *_provider_routes(site, doors),
         *pages.routes(site),
         *api.routes(site),
+    ]
+
+
+def _provider_routes(site: Site, doors: Doors) -> list[Route]:
+    if site.provider is None:
+        return []
+    return [
+        needs(Role.VIEWER, Route(START, doors.to_provider, methods=["GET"])),
+        needs(Role.VIEWER, Route(BACK, doors.from_provider, methods=["GET"])),
     ]
 
 
@@ -180,8 +121,9 @@ def application(site: Site, names: frozenset[str] = frozenset()) -> ASGIApp:
     }
     app = Starlette(routes=found, lifespan=lifespan, exception_handlers=errors)  # type: ignore[arg-type]
     return Guard(
-        app, sessions=site.sessions, audit=site.audit, routes=found, names=names, is_secure=site.is_secure
-    )
+        app, sessions=site.sessions, audit=site.audit, routes=found, names=names,
+        is_secure=site.is_secure, proxy=site.proxy,
+    )  # fmt: skip
 
 
 def _said(request: Request, error: str, status: int) -> Response:

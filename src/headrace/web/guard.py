@@ -7,7 +7,6 @@ answer.
 from __future__ import annotations
 
 import hmac
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -18,11 +17,13 @@ from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
-from headrace.web.sessions import COOKIE, Audit, Session, Sessions
+from headrace.web.auth import BACK, START
+from headrace.web.proxied import NotBelieved, Proxy
+from headrace.web.sessions import COOKIE, Audit, Session, Sessions, Tries
 from headrace.web.users import Role
 
 #: Answered without a session.
-OPEN = ("/login", "/enter", "/static/")
+OPEN = ("/login", START, BACK, "/enter", "/static/")
 READS = ("GET", "HEAD")
 MOST_BODY = 64 << 10
 #: Scripts and styles are files of ours; nothing is loaded from elsewhere. The width of a bar is an attribute.
@@ -58,9 +59,11 @@ class Guard:
         routes: list[Route],
         names: frozenset[str],
         is_secure: bool,
+        proxy: Proxy | None = None,
     ) -> None:
         self.app, self.sessions, self.audit, self.routes = app, sessions, audit, routes
-        self.names, self.is_secure = names, is_secure
+        self.names, self.is_secure, self.proxy = names, is_secure, proxy
+        self._tries = Tries()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -78,14 +81,34 @@ class Guard:
         scope.setdefault("state", {})
         answer: ASGIApp = self.app
         try:
-            session = self.sessions.read(request.cookies.get(COOKIE))
+            session = self._session(request)
             scope["state"]["session"] = session
+            scope["state"]["session_now"] = lambda: self._session_now(request)
             refusal, receive = await self._refusal(request, session, receive)
             answer = refusal or answer
+        except NotBelieved as error:
+            self._note_refused(error, address_of(request))
+            answer = PlainTextResponse(str(error), 403)
         except HeadraceError as error:
             # The users' file cannot be trusted: nobody is let in.
             answer = PlainTextResponse(str(error), 503)
         await answer(scope, receive, send_guarded)
+
+    def _session(self, request: Request) -> Session | None:
+        """Who asks. Raises NotBelieved. If a proxy names a user, a cookie of another one does not count."""
+        user = self.proxy.user(address_of(request), request.headers) if self.proxy else None
+        if self.proxy is None or user is None:
+            return self.sessions.read(request.cookies.get(COOKIE))
+        if self.proxy.is_login(user):
+            self.audit.note(user.name, address_of(request), "login by proxy", user.role.word)
+        return self.sessions.of_request(user)
+
+    def _session_now(self, request: Request) -> Session | None:
+        """The session of a request that is still answered; None once it has ended."""
+        try:
+            return self._session(request)
+        except HeadraceError:
+            return None
 
     def _harden(self, headers: MutableHeaders, path: str) -> None:
         for name, value in HEADERS.items():
@@ -125,6 +148,13 @@ class Guard:
         if session is not None and wanted is not None and session.user.role < wanted:
             return self._refused(request, session, f"this needs the role {wanted.word}"), receive
         return None, receive
+
+    def _note_refused(self, error: NotBelieved, address: str) -> None:
+        """In the audit log, but a flood of them leaves fewer lines."""
+        if self._tries.wait_s(address) > 0:
+            return
+        self._tries.failed(address)
+        self.audit.note(error.who, address, "refused proxy user", error.message, ok=False)
 
     def _role(self, scope: Scope) -> Role | None:
         for route in self.routes:
@@ -201,16 +231,6 @@ def _form(headers: Headers, body: bytes) -> Mapping[str, str]:
     except ValueError:
         return {}
     return {name: values[0] for name, values in fields.items()}
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine reaches it."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def local_path(wanted: str) -> str:

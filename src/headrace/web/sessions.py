@@ -1,8 +1,8 @@
 """Sessions, the limit on logins, and the audit log.
 
 A session is a signed cookie. It holds a name, the generation of the password and a token against forged requests;
-the role is looked up with every request. Without users there is one key, printed at the start, for whoever
-started it.
+the role is looked up with every request. For a user of an OpenID Connect provider it also holds the group that
+gave the role. Without users there is one key, printed at the start, for whoever started it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 from itsdangerous import BadData, URLSafeTimedSerializer
 
 from headrace.errors import StoreError
+from headrace.web.auth import ProviderSettings
 from headrace.web.users import Role, User, Users
 
 log = logging.getLogger("headrace.web")
@@ -40,35 +41,67 @@ class Session:
     user: User
     #: Every form and every request that changes something carries it.
     token: str
+    #: An OpenID Connect provider knows the user.
+    is_provided: bool = False
 
 
 class Sessions:
     """Signs and checks sessions. ``key`` lets in without users; empty: users log in."""
 
-    def __init__(self, users: Users, secret: bytes, key: str = "") -> None:
+    def __init__(
+        self, users: Users, secret: bytes, key: str = "", provider: ProviderSettings | None = None
+    ) -> None:
         self.users = users
         self.key = key
+        self.secret = secret
+        self._provider = provider
         self._signer = URLSafeTimedSerializer(secret, salt="headrace-session")
+        #: Tokens of sessions that ended before their time, oldest first.
+        self._ended: OrderedDict[str, None] = OrderedDict()
 
-    def start(self, user: User) -> str:
-        """A cookie's value."""
-        return self._signer.dumps(
-            {"name": user.name, "generation": user.generation, "token": secrets.token_urlsafe(24)}
-        )
+    def start(self, user: User, group: str | None = None) -> str:
+        """A cookie's value. ``group``: why a provider's user has this role."""
+        held = {"name": user.name, "generation": user.generation, "token": secrets.token_urlsafe(24)}
+        return self._signer.dumps(held if group is None else {**held, "group": group})
+
+    def end(self, session: Session) -> None:
+        """Also copies of the cookie open nothing any more, until a restart."""
+        self._ended[session.token] = None
+        while len(self._ended) > MOST_REMEMBERED:
+            self._ended.popitem(last=False)
+
+    def of_request(self, user: User) -> Session:
+        """The session of a user whom each request names. Its token stays the same."""
+        said = f"{user.name}\n{user.generation}".encode()
+        return Session(user, hmac.new(self.secret, b"headrace-token\n" + said, hashlib.sha256).hexdigest())
 
     def read(self, cookie: str | None) -> Session | None:
         """The session of a cookie; None if it is forged, expired, or its user is gone or has another password."""
         if not cookie or len(cookie) > 2000:
             return None
         try:
-            held = self._signer.loads(cookie, max_age=SESSION_S)
+            held, started = self._signer.loads(cookie, max_age=SESSION_S, return_timestamp=True)
             name, generation, token = held["name"], held["generation"], held["token"]
+            group = held.get("group")
         except (BadData, KeyError, TypeError):
             return None
-        user = self.holder() if self.key and name == KEY_HOLDER else self.users.user(name)
-        if user is None or not hmac.compare_digest(user.generation, generation):
+        if group is not None:
+            user = self._provided(name, group, time.time() - started.timestamp())
+        else:
+            user = self.holder() if self.key and name == KEY_HOLDER else self.users.user(name)
+        if user is None or not hmac.compare_digest(user.generation, generation) or token in self._ended:
             return None
-        return Session(user, token)
+        return Session(user, token, group is not None)
+
+    def _provided(self, name: str, group: str, age_s: float) -> User | None:
+        provider = self._provider
+        if provider is None or age_s > provider.session_s or self.is_taken(name):
+            return None
+        return provider.user(name, group)
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a user of our own has this name: nobody else may appear as them."""
+        return name == KEY_HOLDER or self.users.user(name) is not None
 
     def holder(self) -> User:
         return User(KEY_HOLDER, Role.APPROVER, hashlib.sha256(self.key.encode()).hexdigest()[:16])

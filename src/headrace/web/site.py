@@ -7,15 +7,20 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from headrace.archive.reader import Reader
+from headrace.errors import PlanError
 from headrace.web.asked import Asked, UnknownHost
 from headrace.web.collector import Collector
 from headrace.web.kept import Kept
+from headrace.web.proxied import Proxy
 from headrace.web.reviews import Reviews
 from headrace.web.sessions import Audit, Sessions
 from headrace.web.watched import Watched
+
+if TYPE_CHECKING:
+    from headrace.web.provider import Provider
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -34,12 +39,17 @@ class Site:
     audit: Audit
     experiments: Path
     is_secure: bool = False
+    proxy: Proxy | None = None
+    provider: Provider | None = None
     reviews: Reviews = field(init=False)
     #: Capacity is of the whole history, which takes seconds to read.
     capacity: Kept = field(default_factory=lambda: Kept(600.0))
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_QUESTIONS))
 
     def __post_init__(self) -> None:
+        if self.sessions.key and (self.proxy or self.provider):
+            # Behind a proxy the key's link would open the pages to everyone who sees it.
+            raise PlanError("one key for everyone, and users that others know, exclude each other")
         self.reviews = Reviews(self.reader.archive.root / "reviews.jsonl")
 
     def names(self, asked: Asked) -> list[str]:

@@ -21,6 +21,8 @@ from headrace.errors import PlanError, Refused, StoreError
 from headrace.whole import write_whole
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
+#: In place of a hash: the user comes through a reverse proxy, and no password opens it.
+NO_PASSWORD = "-"
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 
 
@@ -77,20 +79,23 @@ class Users:
         """The user, if the password is right. Takes some 50 ms either way."""
         self._refresh()
         role, stored = self._lines.get(name, (Role.VIEWER, self._nobody))
+        if stored == NO_PASSWORD:
+            name, stored = "", self._nobody
         try:
             self._hasher.verify(stored, password[:LONGEST_PASSWORD])
         except (Argon2Error, InvalidHashError):
             return None
         return User(name, role, _generation(stored)) if name in self._lines else None
 
-    def put(self, name: str, role: Role, password: str) -> None:
-        """Add a user, or change the role and the password."""
+    def put(self, name: str, role: Role, password: str | None) -> None:
+        """Add a user, or change the role and the password; None: without one."""
         if not _NAME.fullmatch(name):
             raise PlanError("a name has 1 to 64 letters, digits or ._@-", place=name[:80])
-        if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
+        if password is not None and not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
             raise PlanError(f"a password has at least {SHORTEST_PASSWORD} characters", place=name)
         self._refresh()
-        self._save({**self._lines, name: (role, self._hasher.hash(password))})
+        stored = NO_PASSWORD if password is None else self._hasher.hash(password)
+        self._save({**self._lines, name: (role, stored)})
 
     def remove(self, name: str) -> None:
         self._refresh()

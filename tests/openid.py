@@ -1,0 +1,155 @@
+"""An OpenID Connect provider on loopback: discovery, authorize, token, keys. It checks what a strict one checks.
+
+A test changes what it says: the claims, the key, how a token is signed, or whether it answers at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+from joserfc import jwt
+from joserfc.jwk import ECKey
+
+CLIENT, CLIENT_SECRET = "headrace", "a secret of the client/+:%"
+
+
+class OpenId:
+    """``claims`` replace those of a token, None removes one. ``metadata`` replaces what it says about itself."""
+
+    def __init__(self, back: str) -> None:
+        self.back = back
+        self.claims: dict[str, Any] = {}
+        self.metadata: dict[str, Any] = {}
+        self.answer: dict[str, str] = {}
+        self.key = self.new_key("first")
+        self.published: list[Any] = [self.key]
+        self.sign: Callable[[dict[str, Any]], str] = self.signed
+        self.status, self.body = 200, b""
+        self.stall_s = 0.0
+        #: Path of each request.
+        self.asked: list[str] = []
+        self._codes: dict[str, dict[str, str]] = {}
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.issuer = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    @staticmethod
+    def new_key(kid: str) -> ECKey:
+        return ECKey.generate_key("P-256", {"kid": kid, "use": "sig", "alg": "ES256"})
+
+    def rotate(self) -> None:
+        self.key = self.new_key(secrets.token_hex(4))
+        self.published = [self.key]
+
+    def signed(self, claims: dict[str, Any], key: ECKey | None = None, **header: Any) -> str:
+        key = key or self.key
+        return jwt.encode({"alg": "ES256", "kid": key.kid, **header}, claims, key)
+
+    def about(self) -> dict[str, Any]:
+        known = {
+            "issuer": self.issuer,
+            "authorization_endpoint": f"{self.issuer}/authorize",
+            "token_endpoint": f"{self.issuer}/token",
+            "jwks_uri": f"{self.issuer}/keys",
+            "end_session_endpoint": f"{self.issuer}/logout",
+            "response_types_supported": ["code"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+            "code_challenge_methods_supported": ["S256"],
+            **self.metadata,
+        }
+        return {name: value for name, value in known.items() if value is not None}
+
+    def keys(self) -> dict[str, Any]:
+        return {"keys": [key.as_dict(private=False) for key in self.published]}
+
+    def authorize(self, asked: dict[str, str]) -> str:
+        """The address that the browser is sent back to, after the person has logged in."""
+        assert asked["client_id"] == CLIENT
+        assert asked["redirect_uri"] == self.back
+        assert asked["response_type"] == "code"
+        assert "openid" in asked["scope"].split()
+        assert asked["code_challenge_method"] == "S256"
+        assert len(asked["code_challenge"]) == 43
+        assert len(asked["nonce"]) >= 20
+        assert len(asked["state"]) >= 20
+        code = secrets.token_urlsafe(16)
+        self._codes[code] = asked
+        answer = {"code": code, "state": asked["state"], **self.answer}
+        return f"{self.back}?{urlencode({name: value for name, value in answer.items() if value})}"
+
+    def token(self, asked: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
+        expected = base64.b64encode(f"{CLIENT}:{CLIENT_SECRET}".encode()).decode()
+        if authorization != f"Basic {expected}":
+            return 401, {"error": "invalid_client"}
+        # A code counts once.
+        begun = self._codes.pop(asked.get("code", ""), None)
+        if begun is None or asked.get("redirect_uri") != begun["redirect_uri"]:
+            return 400, {"error": "invalid_grant", "error_description": "no such code"}
+        if create_s256_code_challenge(asked.get("code_verifier", "")) != begun["code_challenge"]:
+            return 400, {"error": "invalid_grant", "error_description": "PKCE"}
+        now = int(time.time())
+        claims = {
+            "iss": self.issuer, "sub": "user-1", "aud": CLIENT, "iat": now, "exp": now + 300,
+            "nonce": begun["nonce"], "preferred_username": "ann", "groups": ["staff", "dba"], **self.claims,
+        }  # fmt: skip
+        token = self.sign({name: value for name, value in claims.items() if value is not None})
+        return 200, {"access_token": "an access token", "token_type": "Bearer", "id_token": token}
+
+
+def _handler(provider: OpenId) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer({})
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"])).decode()
+            self._answer({name: values[0] for name, values in parse_qs(body).items()})
+
+        def _answer(self, form: dict[str, str]) -> None:
+            parts = urlsplit(self.path)
+            provider.asked.append(parts.path)
+            if provider.stall_s:
+                time.sleep(provider.stall_s)
+            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+            if provider.status != 200 or provider.body:
+                self._send(provider.status, provider.body, location="/elsewhere")
+            elif parts.path == "/authorize":
+                self._send(302, b"", location=provider.authorize(query))
+            elif parts.path == "/token":
+                status, content = provider.token(form, self.headers.get("authorization", ""))
+                self._send(status, json.dumps(content).encode())
+            else:
+                known = {"/.well-known/openid-configuration": provider.about, "/keys": provider.keys}
+                self._send(200, json.dumps(known[parts.path]()).encode())
+
+        def _send(self, status: int, body: bytes, location: str = "") -> None:
+            self.send_response(status)
+            if location:
+                self.send_header("location", location)
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    return Handler
