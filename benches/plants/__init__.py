@@ -76,6 +76,7 @@ PLANTS = (
         LARGE_TRANSACTIONS,
         ("--innodb-log-buffer-size=256K",),
         adviser="innodb_log_buffer_size",
+        also=("REDO01", "REDO02", "POOL04", "LOCK11"),
     ),
     Plant(
         "slow flushing",
