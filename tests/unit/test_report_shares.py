@@ -85,7 +85,8 @@ def test_other_workloads_have_no_such_figure(tmp_path: Path) -> None:
     assert tables.per_minute(folder.design, tables.shares(analysis, "STOCK")) is None
     page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert "Each kind of operation" in page
-    assert "TPM" not in page
+    # Not in the packed chart library, which holds any three letters.
+    assert "TPM" not in re.sub(r"<script\b[^>]*>[^<]*</script>", "", page)
 
 
 def test_one_kind_alone_is_the_whole(tmp_path: Path) -> None:
