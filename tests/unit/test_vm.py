@@ -126,7 +126,7 @@ def test_a_multi_queue_card_is_a_second_one_with_an_interrupt_a_queue(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("accel", "words"), [("kvm", ["kvm", "host"]), ("tcg", ["tcg,thread=multi,tb-size=256", "max"])]
+    ("accel", "words"), [("kvm", ["kvm", "host"]), ("tcg", ["tcg,thread=single,tb-size=256", "max"])]
 )
 def test_the_cpu_is_the_hosts_own_or_emulated(tmp_path: Path, accel: qemu.Accel, words: list[str]) -> None:
     argv = qemu.argv(boot(tmp_path, accel=accel))

@@ -93,7 +93,9 @@ def argv(boot: Boot) -> list[str]:
     if boot.accel == "kvm":
         words += ["-accel", "kvm", "-cpu", "host"]
     else:
-        words += ["-accel", f"tcg,thread=multi,tb-size={TCG_CODE_MIB}", "-cpu", "max"]
+        # With a thread per CPU one may run the breakpoint that another writes while the kernel patches itself
+        # (static keys): "Oops: int3", a panic, seen on a busy host.
+        words += ["-accel", f"tcg,thread=single,tb-size={TCG_CODE_MIB}", "-cpu", "max"]
     words += ["-smp", str(spec.cpus), "-m", f"{spec.memory_bytes >> 20}M"]
     words += ["-serial", f"file:{escaped(boot.folder / 'console.log')}", "-monitor", "none"]
     words += ["-kernel", str(boot.kernel.image), "-append", command_line(boot)]

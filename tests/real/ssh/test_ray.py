@@ -102,7 +102,7 @@ def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(
     cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path
 ) -> None:
     hosts, prefix = cluster
-    bench = Lab(tmp_path, hosts, blocks=4)
+    bench = Lab(tmp_path, hosts)
     process = bench.start("--on", "ray", prefix=prefix)
     until(lambda: len(bench.trials()) >= 5, process)
     workers = controllers()
