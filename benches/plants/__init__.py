@@ -248,9 +248,16 @@ PLANTS = (
         ("SESS10",),
         "binary log|binlog|temporary file",
         BIG_TRANSACTIONS,
-        ("--log-bin=binlog", "--server-id=7", "--binlog-cache-size=4096", "--sync-binlog=1"),
+        # As statements, 40 of them are too short to spill.
+        (
+            "--log-bin=binlog",
+            "--server-id=7",
+            "--binlog-cache-size=4096",
+            "--sync-binlog=1",
+            "--binlog-format=ROW",
+        ),
         adviser="binlog_cache_size",
-        also=("BLOG01",),
+        also=("BLOG01", "REDO01", "REDO02", "POOL04"),
         has_remedy=False,
     ),
     Plant(
@@ -290,6 +297,7 @@ PLANTS = (
         "performance_schema off",
         ("STAT01",),
         "",
+        MIXED,
         options=("--performance-schema=OFF",),
         adviser="performance.schema",
         has_remedy=False,
