@@ -23,7 +23,7 @@ class Plant:
     says: str
     load: Load = READS
     options: tuple[str, ...] = ()
-    #: Run before the load, and to put back what a restart does not.
+    #: Statements to run before the load, and those that undo what a restart does not.
     sql: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
     beside: Beside | None = None

@@ -82,7 +82,7 @@ def test_all_of_its_intervals_together_cover_the_mean(mean: float, spread: float
     squares = np.maximum((values**2).cumsum(axis=1) - count * means**2, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         spreads = np.sqrt(squares / (count - 1))
-    # In units of the spread its radius depends on the count alone.
+    # Relative to the spread, its radius depends only on the count.
     units = [sequence(Evidence(n, 0.0, 1.0, n, n - 1.0), alpha).high for n in count.tolist()]
     missed = (np.abs(means - mean)[:, 1:] > np.array(units)[1:] * spreads[:, 1:]).any(axis=1)
     assert missed.mean() <= alpha + 3 * math.sqrt(alpha * (1 - alpha) / series)

@@ -26,6 +26,7 @@ PORT = 6397
 RAY = Path(sys.executable).with_name("ray")
 
 needs_ray = pytest.mark.needs("ray")
+needs_cluster = pytest.mark.needs("ray", "root", *PROGRAMS)
 
 
 def cluster_argv(folder: Path) -> list[str | Path]:
@@ -95,9 +96,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, t
         lab.check("ip", "netns", "del", NAMESPACE)
 
 
-@needs_ray
-@pytest.mark.needs("root")
-@pytest.mark.needs(*PROGRAMS)
+@needs_cluster
 def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(
     cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path
 ) -> None:
@@ -116,9 +115,7 @@ def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(
     assert not (bench.output / "set-aside").exists()
 
 
-@needs_ray
-@pytest.mark.needs("root")
-@pytest.mark.needs(*PROGRAMS)
+@needs_cluster
 def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
     cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path
 ) -> None:

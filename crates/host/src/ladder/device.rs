@@ -223,9 +223,8 @@ fn filled(place: &Place, size_bytes: u64, stop: &StopSignal) -> anyhow::Result<(
     Ok((file, written))
 }
 
-/// Says so if something above the device answers reads with O_DIRECT. Some file systems take the flag and cache all
-/// the same, ZFS among them; others are another process. Only what a device was asked for is counted for us
-/// (`read_bytes` of proc_pid_io(5)).
+/// Reports reads with O_DIRECT that no device answers. Some file systems accept the flag and still cache, such as ZFS;
+/// others run in another process. `read_bytes` of proc_pid_io(5) counts only what devices were asked for.
 fn answered_above(file: &File, size_bytes: u64) -> anyhow::Result<Option<String>> {
     let Some(before) = read_from_devices() else { return Ok(None) };
     let mut buffer = Aligned::new(MEGABYTE);
