@@ -72,6 +72,8 @@ class TrialRecord:
     earlier: list[str] = field(default_factory=list)
     #: The share of CPU time that the hypervisor and other programs took in the window, if verdicts account for it.
     lost_share: float = 0.0
+    #: Of a device's time, what other programs' reads and writes took.
+    lost_device_share: float = 0.0
     #: Load before the plan's warm-up, until it was steady; 0 without ``steady_within_s``.
     settled_s: float = 0.0
     #: Machine -> ``offset_ns`` by which its clock is ahead of the controller's, and its uncertainty ``error_ns``:

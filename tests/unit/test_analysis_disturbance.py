@@ -306,6 +306,65 @@ def test_what_others_took_is_measured_where_the_verdicts_account_for_it() -> Non
     assert len(judge(stolen).invalid) == 1
 
 
+MB = 1e6
+
+
+def disk(name: str, *, busy: float, read_mb: float, written_mb: float = 0.0) -> Series:
+    return {
+        ("disk", "io_ms", name): growing(busy * SECONDS * 1e3),
+        ("disk", "sectors_read", name): growing(read_mb * MB / 512),
+        ("disk", "sectors_written", name): growing(written_mb * MB / 512),
+    }
+
+
+def reader(label: str, *, read_mb: float, written_mb: float = 0.0, rss_bytes: float = 1e7) -> Series:
+    return process(label, cores=0.05, rss_bytes=rss_bytes) | {
+        ("process", "read_bytes", label): growing(read_mb * MB),
+        ("process", "write_bytes", label): growing(written_mb * MB),
+    }
+
+
+SERVER = process("50/mariadbd", cores=0.9) | reader("50/mariadbd", read_mb=600, written_mb=400)
+
+
+def test_a_backup_takes_the_device_and_hardly_a_cpu() -> None:
+    backup = SERVER | reader("60/tar", read_mb=900, written_mb=100)
+    busy = backup | disk("sda", busy=0.8, read_mb=1500, written_mb=500)
+    (reason,) = judge(busy).invalid
+    assert reason == "other programs (tar) took 39% of the time of sda (limit 25%)"
+    found = judge(busy, adaptive=False)
+    assert (found.invalid, found.lost_share) == ((), 0.0)
+    assert found.lost_device_share == pytest.approx(0.39, abs=0.01)
+    assert judge(busy, adaptive=False, is_duet=True).lost_device_share == 0
+    full = backup | disk("sda", busy=1.0, read_mb=900, written_mb=100)
+    assert judge(full, adaptive=False).invalid == ()  # all of it may be the server's
+    alone = (
+        reader("50/mariadbd", read_mb=1) | process("50/mariadbd", cores=0.9) | reader("60/dd", read_mb=4000)
+    )
+    assert judge(alone | disk("sda", busy=1.0, read_mb=4001), adaptive=False).invalid
+
+
+def test_what_others_read_elsewhere_is_no_matter() -> None:
+    """The server's own device carries just what the server read and wrote: the backup is on another."""
+    found = judge(
+        SERVER
+        | reader("60/tar", read_mb=900, written_mb=100)
+        | disk("nvme0n1", busy=0.9, read_mb=600, written_mb=400)
+        | disk("sdb", busy=0.03, read_mb=900, written_mb=100)
+    )
+    assert found == Disturbance()
+    # Kernel threads write for others, and headrace's own programs belong to the trial.
+    quiet_ones = SERVER | reader("9/kworker/u8:1", read_mb=0, written_mb=900, rss_bytes=0)
+    quiet_ones |= reader("100/fio", read_mb=900)
+    assert judge(quiet_ones | disk("sda", busy=0.9, read_mb=1500, written_mb=1300)) == Disturbance()
+
+
+def test_whose_reads_cannot_be_seen_are_not_judged() -> None:
+    """Without root only the own processes' files in /proc can be read."""
+    unseen = reader("60/tar", read_mb=900) | disk("sda", busy=0.9, read_mb=900)
+    assert judge(unseen) == Disturbance()
+
+
 def test_many_processes_of_one_program_count_together() -> None:
     build: Series = {}
     for pid in range(5000, 5010):

@@ -3,8 +3,9 @@
 If something other than the treatment affected the numbers, they answer a different question.
 
 Events that only the outside can cause (another process, the hypervisor, an array's resync) make a trial invalid,
-unless their cost is measured: the verdicts account for the CPU time that others took (``estimate``), up to half of
-it. Designs whose results decide what runs next do not, so there a smaller share is enough.
+unless their cost is measured: the verdicts account for the CPU time and the time of a device that others took
+(``estimate``), up to half of it. Designs whose results decide what runs next do not, so there a smaller share is
+enough.
 Events that the treatment itself may cause (swapping, deadlocks, work still in flight at the end) are warnings:
 dropping those trials would hide exactly the treatments that misbehave. The one exception is a kill for lack of
 memory: such a trial measures nothing.
@@ -81,6 +82,16 @@ MAX_FOREIGN_SHARE = 0.05
 #: From a tenth of a core on, a foreign program is named in a warning.
 WARN_FOREIGN_CORES = 0.1
 
+#: If other programs' reads and writes take more than this share of a device's time, a trial of a design that does
+#: not account for it is invalid.
+MAX_FOREIGN_DEVICE = 0.25
+
+#: From this share on, the programs are named in a warning.
+WARN_FOREIGN_DEVICE = 0.05
+
+#: diskstats count sectors of 512 bytes, whatever the device's own: Documentation/admin-guide/iostats.rst.
+SECTOR_BYTES = 512
+
 #: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
 TICKS_PER_SECOND = 100
 
@@ -96,9 +107,19 @@ SERVER_PROGRAMS = frozenset({"mariadbd", "memcached", "mysqld"})
 
 
 #: Input of the checks: all counters of these samplers, and these counters of any sampler.
-_SAMPLERS = frozenset({"cpu", "md", "thermal"})
+_SAMPLERS = frozenset({"cpu", "disk", "md", "thermal"})
 _METRICS = frozenset(
-    {"headrace_ok", "oom_kill", "pswpin", "tainted", "utime_ticks", "stime_ticks", "rss_bytes"}
+    {
+        "headrace_ok",
+        "oom_kill",
+        "pswpin",
+        "read_bytes",
+        "rss_bytes",
+        "stime_ticks",
+        "tainted",
+        "utime_ticks",
+        "write_bytes",
+    }
 )
 
 
@@ -106,20 +127,25 @@ _METRICS = frozenset(
 class Disturbance:
     """Why a trial must not be analysed (``invalid``), and warnings for the reader (``warnings``).
 
-    ``lost_share`` is the CPU time that others took, if verdicts account for it.
+    ``lost_share`` is the CPU time that others took, and ``lost_device_share`` the time of a device, if verdicts
+    account for it.
     """
 
     invalid: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     lost_share: float = 0.0
+    lost_device_share: float = 0.0
 
 
 class _Reason(NamedTuple):
-    """``lost`` is the share of the machine's CPU time that it took, where that is known."""
+    """``lost`` is the share of the machine's CPU time that it took, and ``lost_device`` that of a device's time,
+    where that is known.
+    """
 
     text: str
     is_invalid: bool
     lost: float = 0.0
+    lost_device: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -193,21 +219,23 @@ def find_disturbance(
     )
     # If headrace does not drive the load, every program on the host belongs to it.
     is_live = design.workload.kind == "observe"
-    checks = [check for check in _CHECKS if not (is_live and check is _foreign_programs)]
+    checks = [check for check in _CHECKS if not (is_live and check in _FOREIGN)]
     # Outside events hit both sides of a duet at the same moment: a duet exists to cancel them. The turns of a
     # switchback have a random order within seconds, so that none is hit more than another.
     is_shared = is_duet or design.blocks_per_start > 0
-    kept = _SHARED if is_shared else _TAKES_CPU if design.target.disturbed == "keep" else ()
+    kept = _SHARED if is_shared else _TAKES if design.target.disturbed == "keep" else ()
     found = [(check, reason) for check in checks for reason in check(trial)]
     is_adjusted = not is_shared and not design.adaptive
     lost = min(sum(reason.lost for _, reason in found), 1.0) if is_adjusted else 0.0
-    if is_adjusted and lost <= MAX_LOST:
+    device = max((reason.lost_device for _, reason in found), default=0.0) if is_adjusted else 0.0
+    if is_adjusted and max(lost, device) <= MAX_LOST:
         kept = (*kept, *_MEASURED)
     reasons = [reason._replace(is_invalid=reason.is_invalid and check not in kept) for check, reason in found]
     return Disturbance(
         tuple(r.text for r in reasons if r.is_invalid),
         tuple(r.text for r in reasons if not r.is_invalid),
         lost,
+        device,
     )
 
 
@@ -400,25 +428,39 @@ def _sampler_gaps(trial: _Trial) -> Iterator[_Reason]:
             )
 
 
-def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
+def _of_processes(trial: _Trial, *metrics: str) -> dict[str, float]:
+    """Process -> growth of these counters together."""
     memory = trial.select("process", "rss_bytes")
-    # CPU time used since the last sample before the window may belong to the tick before it.
-    span_s = trial.seconds + trial.interval_s
-    cores: dict[str, float] = {}
-    for metric in ("utime_ticks", "stime_ticks"):
+    found: dict[str, float] = {}
+    for metric in metrics:
         for label, counter in trial.select("process", metric).items():
             # A kernel thread has no memory; it works on behalf of other processes.
             if label not in memory or memory[label].peak > 0:
-                cores[label] = cores.get(label, 0.0) + counter.growth / TICKS_PER_SECOND / span_s
-    servers = [label for label in cores if _program(label) in SERVER_PROGRAMS]
-    own = sorted(servers, key=lambda label: -cores[label])[: trial.servers]
-    # By program, because a build or a backup is many processes of which none is busy for long.
-    foreign: dict[str, list[str]] = {}
-    for label in cores:
+                found[label] = found.get(label, 0.0) + counter.growth
+    return found
+
+
+def _foreign(trial: _Trial, used: Mapping[str, float]) -> dict[str, float]:
+    """Program -> what its processes used, of those that do not belong to the trial.
+
+    By program, because a build or a backup is many processes of which none is busy for long.
+    """
+    cpu = _of_processes(trial, "utime_ticks", "stime_ticks")
+    servers = [label for label in cpu if _program(label) in SERVER_PROGRAMS]
+    own = sorted(servers, key=lambda label: -cpu[label])[: trial.servers]
+    found: dict[str, float] = {}
+    for label, amount in used.items():
         if label not in own and not OWN_PROGRAMS.fullmatch(_program(label)):
-            foreign.setdefault(_program(label), []).append(label)
-    for program, labels in foreign.items():
-        used = sum(cores[label] for label in labels)
+            found[_program(label)] = found.get(_program(label), 0.0) + amount
+    return found
+
+
+def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
+    # CPU time used since the last sample before the window may belong to the tick before it.
+    span_s = trial.seconds + trial.interval_s
+    ticks = _foreign(trial, _of_processes(trial, "utime_ticks", "stime_ticks"))
+    for program, amount in ticks.items():
+        used = amount / TICKS_PER_SECOND / span_s
         if used <= WARN_FOREIGN_CORES:
             continue
         is_invalid = used > MAX_FOREIGN_CORES and used / trial.cpus > MAX_FOREIGN_SHARE
@@ -428,19 +470,52 @@ def _foreign_programs(trial: _Trial) -> Iterator[_Reason]:
         yield _Reason(text, is_invalid, used / trial.cpus)
 
 
+def _foreign_reads_and_writes(trial: _Trial) -> Iterator[_Reason]:
+    """The device that others kept busy longest: its busy time, shared out by bytes.
+
+    /proc does not tell which device a process used. At most so much of a device's bytes is others' as the trial's
+    own processes cannot have read or written.
+    """
+    used = _of_processes(trial, "read_bytes", "write_bytes")
+    foreign = _foreign(trial, used)
+    others = sum(foreign.values())
+    if not others or len(used) == len(foreign):
+        return  # without root, only the own processes can be read
+    own = sum(used.values()) - others
+    worst, device = 0.0, ""
+    for name, busy in trial.select("disk", "io_ms").items():
+        sectors = (trial.select("disk", each).get(name) for each in ("sectors_read", "sectors_written"))
+        total = SECTOR_BYTES * sum(counter.growth for counter in sectors if counter)
+        if total and trial.seconds > 0:
+            share = min(others, max(total - own, 0.0)) / total
+            taken = share * min(busy.growth / 1e3 / trial.seconds, 1.0)
+            worst, device = max((worst, device), (taken, name))
+    if worst <= WARN_FOREIGN_DEVICE:
+        return
+    is_invalid = worst > MAX_FOREIGN_DEVICE
+    limit = MAX_FOREIGN_DEVICE if is_invalid else WARN_FOREIGN_DEVICE
+    programs = sorted(foreign, key=lambda program: -foreign[program])
+    listed = ", ".join(program for program in programs[:3] if foreign[program] > 0.1 * others)
+    text = f"other programs ({listed}) took {worst:.0%} of the time of {device} (limit {limit:.0%})"
+    yield _Reason(text, is_invalid, lost_device=worst)
+
+
 def _program(label: str) -> str:
     """The program of a process label ``<pid>/<comm>``; comm itself may hold slashes."""
     return label.partition("/")[2]
 
 
-#: Checks of what takes CPU time from a trial. On a shared machine a plan may keep such trials.
-_TAKES_CPU = (_throttling, _steal, _foreign_programs)
+#: Checks of what takes CPU time or a device's time from a trial. On a shared machine a plan may keep such trials.
+_TAKES = (_throttling, _steal, _foreign_programs, _foreign_reads_and_writes)
 
 #: Of these, the share is measured, so that the verdicts can account for it.
-_MEASURED = (_steal, _foreign_programs)
+_MEASURED = (_steal, _foreign_programs, _foreign_reads_and_writes)
+
+#: Checks of what other programs use.
+_FOREIGN = (_foreign_programs, _foreign_reads_and_writes)
 
 #: Checks of events that affect the whole machine.
-_SHARED = (_array_resync, *_TAKES_CPU)
+_SHARED = (_array_resync, *_TAKES)
 
 _CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
     _window,
@@ -454,4 +529,5 @@ _CHECKS: tuple[Callable[[_Trial], Iterator[_Reason]], ...] = (
     _swap_in,
     _sampler_gaps,
     _foreign_programs,
+    _foreign_reads_and_writes,
 )

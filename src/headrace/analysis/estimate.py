@@ -1,17 +1,18 @@
 """What the trials of an experiment say about its treatments: the one estimator of all verdicts and choices.
 
 The log of a response is the sum of its treatment, its block, a slope times what others took from the machine
-during the trial (the disturbance), and noise whose variance is the treatment's own. Every measured trial takes
-part. Without disturbances, one treatment and the baseline twice in each block give Student's paired test.
+during the trial (the disturbance: CPU time, and time of a device, each with a slope of its own), and noise whose
+variance is the treatment's own. Every measured trial takes part. Without disturbances, one treatment and the
+baseline twice in each block give Student's paired test.
 
 - **Variances.** A treatment's own variance is estimated without bias whatever the others are (MINQUE). It is then
   drawn towards the common one as far as the treatments' variances agree, but only upwards: below its own estimate
   it would make a noisy treatment look certain. Degrees of freedom are Satterthwaite's, plus those that the
   agreement lends, at most as many as the blocks allow.
-- **Disturbance.** One slope for all treatments is estimated with everything else, so its uncertainty is part of
-  each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if the trials show more.
-  That widens intervals, and makes a disturbed trial weigh less the quieter the others are. If slopes clearly
-  differ (an F test at ``SLOPE_TEST``), no slope is used, and disturbed trials are left out.
+- **Disturbance.** One slope of a kind for all treatments is estimated with everything else, so its uncertainty
+  is part of each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if the
+  trials show more. That widens intervals, and makes a disturbed trial weigh less the quieter the others are. If
+  slopes clearly differ (an F test at ``SLOPE_TEST``), no slope is used, and disturbed trials are left out.
 
 All rules are fixed here, before any data are seen; ``audit`` simulates what they promise. Functions take a batch
 of studies of the same layout, because the audit judges thousands; an experiment is a batch of one.
@@ -24,7 +25,7 @@ Grubbs 1948, JASA 43 (variances of rows in a two-way table); Satterthwaite 1946,
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+#: What others can take, in the order of ``Seen``.
+KINDS = ("CPU time", "device time")
 
 #: A disturbance below this share is noise like any other ...
 MIN_LOST = 0.02
@@ -78,12 +82,15 @@ _MOST_AT_ONCE = 20_000_000
 
 
 class Seen(NamedTuple):
-    """One trial: the natural log of its response; ``lost`` is the share of CPU time that others took."""
+    """One trial: the natural log of its response, and the shares that others took of the CPU time (``lost``) and
+    of a device's time.
+    """
 
     treatment: str
     block: int
     log: float
     lost: float = 0.0
+    lost_device: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,12 +110,12 @@ class Contrasts:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A batch of fitted studies. ``slope`` is NaN without disturbances, and if disturbed trials are left out
-    (``is_robust``).
+    """A batch of fitted studies. ``slopes`` (studies x kinds of disturbance) are NaN without disturbances of the
+    kind, and if disturbed trials are left out (``is_robust``).
     """
 
     treatments: int
-    slope: Floats
+    slopes: Floats
     is_robust: NDArray[np.bool_]
     used: Floats
     _solve: Floats
@@ -145,8 +152,9 @@ class Fit:
         lent = np.minimum(own.prior[:, None], own.lend * degrees)
         degrees = np.minimum(degrees + lent, np.maximum(own.total, 1.0)[:, None])
         # What is left of a disturbance if the treatment's slope is not the common one.
-        rest = (rows * self._x[:, None, :]) @ indicator
-        variance = variance + self._spread[:, None] * (rest**2).sum(axis=2)
+        for kind in range(self._x.shape[2]):
+            rest = (rows * self._x[:, None, :, kind]) @ indicator
+            variance = variance + self._spread[:, None, kind] * (rest**2).sum(axis=2)
         unknown = (shares * ~own.is_known[:, None, :]).sum(axis=2) > 1e-9 * shares.sum(axis=2)
         # A contrast that the trials do not determine: treatments that nothing connects.
         target = np.zeros((len(weights), self._design.shape[2]))
@@ -182,31 +190,36 @@ def fit(
     codes: NDArray[np.int64],
     blocks: NDArray[np.int64],
 ) -> Fit:
-    """Fit studies of one layout: ``y`` (logs), ``lost`` and ``is_there`` are studies x trials; ``codes`` are the
-    trials' treatments and ``blocks`` their blocks, both from 0.
+    """Fit studies of one layout: ``y`` (logs) and ``is_there`` are studies x trials, ``lost`` is studies x trials,
+    or x kinds of disturbance; ``codes`` are the trials' treatments and ``blocks`` their blocks, both from 0.
     """
+    lost = lost if lost.ndim == 3 else lost[:, :, None]
+    kinds = lost.shape[2]
     count = int(codes.max()) + 1
     indicator = np.eye(count)[codes]
     fixed = np.hstack([indicator, np.eye(int(blocks.max()) + 1)[blocks][:, 1:]])
     x = -np.log1p(-np.clip(lost, 0.0, 0.99))
-    x = np.where((lost < MIN_LOST) | ~is_there, 0.0, x)
-    x = np.where((lost * is_there).max(axis=1, keepdims=True) < DISTURBED, 0.0, x)
     there = is_there.astype(np.float64)
+    x = np.where((lost < MIN_LOST) | ~is_there[:, :, None], 0.0, x)
+    x = np.where((lost * there[:, :, None]).max(axis=1, keepdims=True) < DISTURBED, 0.0, x)
     # Where nothing was disturbed, the slope's column is empty and changes nothing.
-    design = np.concatenate([np.broadcast_to(fixed, (len(y), *fixed.shape)), x[:, :, None]], axis=2)
+    design = np.concatenate([np.broadcast_to(fixed, (len(y), *fixed.shape)), x], axis=2)
     _, residual = _project(design, there)
-    spread, is_robust, noise = _slopes(np.where(is_there, y, 0.0), x, residual, indicator)
-    there = np.where(is_robust[:, None] & (lost > DISTURBED), 0.0, there)
-    x = np.where(is_robust[:, None], 0.0, x)
-    design[:, :, -1] = x
+    logs = np.where(is_there, y, 0.0)
+    spread, differs, noise = _all_slopes(logs, x, residual, indicator)
+    is_robust = np.asarray(differs.any(axis=1))
+    there = np.where((differs[:, None] & (lost > DISTURBED)).any(axis=2), 0.0, there)
+    x = np.where(differs[:, None], 0.0, x)
+    design[:, :, -kinds:] = x
     with np.errstate(divide="ignore", invalid="ignore"):
-        weight = there / (1 + np.nan_to_num(spread[:, None] * x**2 / noise[:, None], posinf=1e12))
+        around = (spread[:, None] * x**2).sum(axis=2) / noise[:, None]
+        weight = there / (1 + np.nan_to_num(around, posinf=1e12))
     solve, residual = _project(design, weight)
     y = np.where(there > 0, y, 0.0)
-    slope = -(solve[:, -1] * y).sum(axis=1)
+    slopes = -(solve[:, -kinds:] @ y[:, :, None])[:, :, 0]
     return Fit(
         treatments=count,
-        slope=np.where(np.abs(x).max(axis=1) > 0, slope, np.nan),
+        slopes=np.where(np.abs(x).max(axis=1) > 0, slopes, np.nan),
         is_robust=is_robust,
         used=there,
         _solve=solve,
@@ -230,6 +243,15 @@ def _project(design: Floats, weight: Floats) -> tuple[Floats, Floats]:
     residual *= there[:, :, None]
     residual *= there[:, None, :]
     return solve, residual
+
+
+def _all_slopes(
+    y: Floats, x: Floats, residual: Floats, indicator: Floats
+) -> tuple[Floats, NDArray[np.bool_], Floats]:
+    """``_slopes`` of every kind of disturbance: the first two are studies x kinds."""
+    found = [_slopes(y, x[:, :, kind], residual, indicator) for kind in range(x.shape[2])]
+    spreads, differ, noise = zip(*found, strict=True)
+    return np.stack(spreads, axis=1), np.stack(differ, axis=1), noise[0]
 
 
 def _slopes(
@@ -297,21 +319,29 @@ def _variances(y: Floats, residual: Floats, indicator: Floats, blocks: int) -> _
     return _Variances(columns, covariance, prior[:, 0], total, is_known, lend)
 
 
+class Taken(NamedTuple):
+    """What others took of one kind (of ``KINDS``) in one experiment.
+
+    ``slope`` is how a log response follows the log of the share that was left; None if slopes differ. ``most`` is
+    the largest share; ``adjusted`` and ``left_out`` count trials.
+    """
+
+    kind: str
+    slope: float | None
+    most: float
+    adjusted: int
+    left_out: int
+
+
 @dataclass(frozen=True, eq=False)
 class One:
-    """One fitted experiment, by the names of its treatments.
-
-    ``slope`` is how a log response follows the log of the share that was left; None without disturbances, or if
-    slopes differ (``is_robust``). ``most_lost`` is the largest share; ``adjusted`` and ``left_out`` count trials.
+    """One fitted experiment, by the names of its treatments; ``taken`` has the disturbances that the fit accounts
+    for, or leaves out.
     """
 
     names: tuple[str, ...]
     fit: Fit
-    slope: float | None
-    is_robust: bool
-    most_lost: float
-    adjusted: int
-    left_out: int
+    taken: tuple[Taken, ...]
 
     def ratios(self, weights: Floats) -> Contrasts:
         """The contrasts of ``weights`` (contrasts x treatments), as one row."""
@@ -330,7 +360,7 @@ def fit_one(trials: Sequence[Seen]) -> One:
     names = tuple(dict.fromkeys(t.treatment for t in trials))
     blocks = {block: i for i, block in enumerate(sorted({t.block for t in trials}))}
     places = {name: i for i, name in enumerate(names)}
-    lost = np.array([[t.lost for t in trials]])
+    lost = np.array([[(t.lost, t.lost_device) for t in trials]])
     found = fit(
         np.array([[t.log for t in trials]]),
         lost,
@@ -338,15 +368,12 @@ def fit_one(trials: Sequence[Seen]) -> One:
         np.array([places[t.treatment] for t in trials]),
         np.array([blocks[t.block] for t in trials]),
     )
-    slope = float(found.slope[0])
-    is_robust = bool(found.is_robust[0])
-    is_adjusted = not math.isnan(slope)
-    return One(
-        names,
-        found,
-        slope if is_adjusted else None,
-        is_robust,
-        float(lost.max()),
-        int((lost >= MIN_LOST).sum()) if is_adjusted else 0,
-        int((lost > DISTURBED).sum()) if is_robust else 0,
-    )
+    return One(names, found, tuple(_taken(lost[0], found)))
+
+
+def _taken(lost: Floats, found: Fit) -> Iterator[Taken]:
+    for kind, shares, slope in zip(KINDS, lost.T, found.slopes[0], strict=True):
+        if not math.isnan(slope):
+            yield Taken(kind, float(slope), float(shares.max()), int((shares >= MIN_LOST).sum()), 0)
+        elif left := int(((shares > DISTURBED) & (found.used[0] == 0)).sum()):
+            yield Taken(kind, None, float(shares.max()), 0, left)

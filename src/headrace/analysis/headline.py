@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from headrace.analysis.estimate import KINDS
 from headrace.analysis.result import Analysis, Effect, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT
 from headrace.model import Treatment
@@ -104,15 +105,16 @@ def of_comparison(a: str, b: str, effects: Iterable[Effect], equivalence: float)
 
 def _adjusted(analysis: Analysis) -> Iterable[str]:
     """What others took from the machine, and how the ratios account for it."""
-    found = [a for a in analysis.adjustments if a.response == THROUGHPUT]
-    if trials := sum(a.trials for a in found):
-        most = max(a.most_lost for a in found if a.trials)
-        yield f"Ratios account for CPU time that others took: up to {most:.0%}, in {trials} trials."
-    if left := sum(a.left_out for a in found):
-        yield (
-            f"Not compared: {left} trials in which others took CPU time, because it slows the treatments "
-            "differently."
-        )
+    for kind in KINDS:
+        found = [a for a in analysis.adjustments if a.response == THROUGHPUT and a.kind == kind]
+        if trials := sum(a.trials for a in found):
+            most = max(a.most_lost for a in found if a.trials)
+            yield f"Ratios account for {kind} that others took: up to {most:.0%}, in {trials} trials."
+        if left := sum(a.left_out for a in found):
+            yield (
+                f"Not compared: {left} trials in which others took {kind}, because it slows the treatments "
+                "differently."
+            )
 
 
 def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 An experiment has a baseline, twice in each block, and seven candidates, over five blocks. Trials vary by 15%,
 blocks by 10%. Others take CPU time in bursts along the order of trials: a third of the trials lose 10 to 40% of
-it.
+it. In some models others also take a device's time, which costs half as much.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _AT_ONCE = 250
 class Model:
     """``spread``: treatments that vary this many times as much (0 is the baseline). ``slopes``: how strongly a
     treatment reacts to what others take, if not in proportion. ``is_random``: each treatment has its own slope.
+    ``disturbed`` and ``device``: the share of trials that lose CPU time, and a device's time.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Model:
     is_correlated: bool = False
     is_missing: bool = False
     disturbed: float = 1 / 3
+    device: float = 0.0
 
 
 MODELS = (
@@ -62,11 +64,19 @@ MODELS = (
     Model("... and a baseline that reacts twice as much", slopes={0: 2.0}),
     Model("... and drift from trial to trial", is_correlated=True),
     Model("... and half of the slow trials missing", is_missing=True),
+    Model("... and bursts of others' reads and writes", device=1 / 3),
+    Model(
+        "... and treatments to which others' reads and writes matter differently",
+        is_random=True,
+        device=1 / 3,
+    ),
 )
 
 
 class Drawn(NamedTuple):
-    """Logs, lost shares and whether a trial is there: studies x trials."""
+    """Logs, lost shares (of CPU time, and of a device's time as well: x 2) and whether a trial is there: studies x
+    trials.
+    """
 
     y: Floats
     lost: Floats
@@ -99,6 +109,15 @@ def draw(rng: np.random.Generator, model: Model, studies: int) -> Drawn:
     blocks = rng.normal(0, BETWEEN_BLOCKS, (studies, BLOCKS))[:, PLACES]
     y = noise * own[CODES] + blocks + slopes[:, CODES] * np.log1p(-lost)
     is_there = np.ones(y.shape, dtype=bool)
+    if model.device:
+        taken = np.where(
+            _in_blocks(rng, _bursts(rng, model.device, studies, count)),
+            rng.uniform(0.1, 0.5, (studies, count)),
+            rng.uniform(0, 0.005, (studies, count)),
+        )
+        cost = 0.5 * (slopes if not model.is_random else np.exp(rng.normal(0, 0.5, slopes.shape)))
+        y = y + cost[:, CODES] * np.log1p(-taken)
+        lost = np.stack([lost, taken], axis=2)
     if model.is_missing:
         is_there = (noise > -0.8) | (rng.random(y.shape) < 0.5)
     return Drawn(y, lost, is_there)

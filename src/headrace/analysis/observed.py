@@ -40,7 +40,7 @@ def seen_of(response: str, trials: Iterable[TrialResponse]) -> list[Seen]:
         numbers.add(trial.number)
         value = trial.value(response)
         if value is not None:
-            found.append(Seen(trial.treatment, trial.block, math.log(value), trial.lost))
+            found.append(Seen(trial.treatment, trial.block, math.log(value), trial.lost, trial.lost_device))
     return found
 
 

@@ -90,7 +90,8 @@ class NoiseFloor:
 
 @dataclass(frozen=True)
 class Adjustment:
-    """How the comparisons of one condition and response account for CPU time that others took.
+    """How the comparisons of one condition and response account for what others took: CPU time, or the time of a
+    device (``kind``, one of ``estimate.KINDS``).
 
     ``slope`` relates the log of the response to the log of the share that was left, in ``trials``. It is None if
     slopes clearly differ between treatments: then the disturbed trials (``left_out``) take no part. ``most_lost``
@@ -103,6 +104,7 @@ class Adjustment:
     trials: int
     left_out: int
     most_lost: float
+    kind: str = "CPU time"
 
 
 @dataclass(frozen=True)

@@ -340,9 +340,17 @@ def _effects(
                 comparisons=_comparisons(design),
             )
             found += effects
-            if one is not None and (one.adjusted or one.left_out):
+            for taken in one.taken if one else ():
                 adjustments.append(
-                    Adjustment(condition, response, one.slope, one.adjusted, one.left_out, one.most_lost)
+                    Adjustment(
+                        condition,
+                        response,
+                        taken.slope,
+                        taken.adjusted,
+                        taken.left_out,
+                        taken.most,
+                        taken.kind,
+                    )
                 )
     order = {t.name: i for i, t in enumerate(design.treatments)}
     return sorted(found, key=lambda e: order[e.treatment]), adjustments

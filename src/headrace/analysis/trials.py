@@ -40,7 +40,8 @@ class TrialResponse:
 
     ``operations`` (successful ones) and ``errors`` count the measured window. ``latency`` covers all operations of
     ``latency_kind``; if that is ``response``, including failed ones. ``parts`` is the same for each kind of
-    operation separately, by name. ``lost`` is the share of CPU time that others took during the window.
+    operation separately, by name. ``lost`` and ``lost_device`` are the shares of CPU time and of a device's time
+    that others took during the window.
     """
 
     number: int
@@ -54,6 +55,7 @@ class TrialResponse:
     latency_kind: str = "service"
     parts: Mapping[str, TrialResponse] = field(default_factory=dict)
     lost: float = 0.0
+    lost_device: float = 0.0
 
     def value(self, response: str) -> float | None:
         """A response by name, in ops/s or ns; None if the trial has no value, or 0."""
@@ -181,6 +183,7 @@ def _response(
             latency=_histogram(latency, kind, total.min_ns, total.max_ns),
             latency_kind=kind,
             lost=record.lost_share,
+            lost_device=record.lost_device_share,
         )
 
     whole = of(_Total.of_all(totals.values()), rows)

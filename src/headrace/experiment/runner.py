@@ -410,4 +410,5 @@ def judge(record: TrialRecord, disturbance: Disturbance) -> TrialRecord:
         reason="; ".join(reasons),
         warnings=[*record.warnings, *disturbance.warnings],
         lost_share=round(disturbance.lost_share, 4),
+        lost_device_share=round(disturbance.lost_device_share, 4),
     )
