@@ -49,7 +49,7 @@ DISTURBED = 0.05
 
 #: The slope of a treatment differs from the common one by this standard deviation, unless the trials show more. A
 #: slope is 1 if a response is in proportion to the CPU time that was left; on a busy virtual machine it was 1.7.
-SLOPE_SPREAD = 0.25
+SLOPE_SPREAD = 0.28
 
 #: How far the spread that the trials show is believed (at least the above, at most this).
 MOST_SPREAD = 2.0
