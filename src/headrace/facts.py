@@ -10,6 +10,9 @@ from headrace.model import Facts, Vendor
 
 GIB = 1 << 30
 
+#: What facts that do not tell the size of a page were collected on.
+X86_PAGE = 4096
+
 
 class HostFacts:
     """Look-ups in one snapshot. Values that the host does not have or report are None, never 0."""
@@ -55,6 +58,12 @@ class HostFacts:
     @property
     def memory_bytes(self) -> int:
         return int(self._required("memory", "total_bytes"))
+
+    @property
+    def page_bytes(self) -> int:
+        """Of the kernel's pages, in which /proc/vmstat counts."""
+        found = self._table("memory").get("page_bytes")
+        return found if isinstance(found, int) else X86_PAGE
 
     @property
     def transparent_huge_pages(self) -> str | None:

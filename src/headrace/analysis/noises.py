@@ -29,6 +29,9 @@ GAIN, MARGIN = 1.5, 0.03
 #: Trials that a burst lasts on average, and the drift's autocorrelation from trial to trial.
 BURST, AUTOCORRELATION = 6, 0.9
 
+#: What a device's time costs, relative to CPU time.
+DEVICE_COST = 0.5
+
 #: A candidate with something special: the one that is named in advance.
 NAMED = 3
 
@@ -88,7 +91,27 @@ CODES = np.tile(np.concatenate([[0], np.arange(CANDIDATES + 1)]), BLOCKS)
 PLACES = np.repeat(np.arange(BLOCKS), CANDIDATES + 2)
 
 
-def draw(rng: np.random.Generator, model: Model, studies: int) -> Drawn:
+class Reactions(NamedTuple):
+    """How strongly each treatment reacts to lost CPU time and to a device's lost time: studies x treatments."""
+
+    cpu: Floats
+    device: Floats
+
+
+def reactions(rng: np.random.Generator, model: Model, studies: int) -> Reactions:
+    shape = (studies, CANDIDATES + 1)
+    cpu, device = np.ones(shape), np.full(shape, DEVICE_COST)
+    if model.is_random:
+        cpu *= np.exp(rng.normal(0, 0.5, shape))
+        device *= np.exp(rng.normal(0, 0.5, shape))
+    for treatment, slope in model.slopes.items():
+        cpu[:, treatment] = slope
+    return Reactions(cpu, device)
+
+
+def draw(rng: np.random.Generator, model: Model, studies: int, slopes: Reactions | None = None) -> Drawn:
+    """Studies of this model; ``slopes`` if another experiment of the same treatments has them."""
+    slopes = slopes or reactions(rng, model, studies)
     count = len(CODES)
     own = np.full(CANDIDATES + 1, BETWEEN_TRIALS)
     for treatment, factor in model.spread.items():
@@ -101,13 +124,8 @@ def draw(rng: np.random.Generator, model: Model, studies: int) -> Drawn:
         rng.uniform(0.1, 0.4, (studies, count)),
         rng.uniform(0, 0.005, (studies, count)),
     )
-    slopes = np.ones((studies, CANDIDATES + 1))
-    if model.is_random:
-        slopes = np.exp(rng.normal(0, 0.5, slopes.shape))
-    for treatment, slope in model.slopes.items():
-        slopes[:, treatment] = slope
     blocks = rng.normal(0, BETWEEN_BLOCKS, (studies, BLOCKS))[:, PLACES]
-    y = noise * own[CODES] + blocks + slopes[:, CODES] * np.log1p(-lost)
+    y = noise * own[CODES] + blocks + slopes.cpu[:, CODES] * np.log1p(-lost)
     is_there = np.ones(y.shape, dtype=bool)
     if model.device:
         taken = np.where(
@@ -115,8 +133,7 @@ def draw(rng: np.random.Generator, model: Model, studies: int) -> Drawn:
             rng.uniform(0.1, 0.5, (studies, count)),
             rng.uniform(0, 0.005, (studies, count)),
         )
-        cost = 0.5 * (slopes if not model.is_random else np.exp(rng.normal(0, 0.5, slopes.shape)))
-        y = y + cost[:, CODES] * np.log1p(-taken)
+        y = y + slopes.device[:, CODES] * np.log1p(-taken)
         lost = np.stack([lost, taken], axis=2)
     if model.is_missing:
         is_there = (noise > -0.8) | (rng.random(y.shape) < 0.5)
@@ -195,8 +212,9 @@ def _judged(drawn: Drawn, alpha: float) -> NDArray[np.int64]:
 
 
 def compared(rng: np.random.Generator, model: Model, studies: int, alpha: float) -> int:
-    """False verdicts of two experiments of the same model, treatment by treatment."""
-    a, b = draw(rng, model, studies), draw(rng, model, studies)
+    """False verdicts of two experiments of the same treatments, treatment by treatment."""
+    slopes = reactions(rng, model, studies)
+    a, b = draw(rng, model, studies, slopes), draw(rng, model, studies, slopes)
     return sum(
         any(not low <= 1 <= high for low, high in _welch(a, b, i, alpha / (CANDIDATES + 1)))
         for i in range(studies)

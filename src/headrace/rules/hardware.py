@@ -22,7 +22,6 @@ THROTTLED_S = 0.1
 WORTH_ITS_FREQUENCY = 0.30
 #: Pages per second that a NUMA node could not give and another had to: 40 MB/s.
 FOREIGN_S = 10_000.0
-PAGE_BYTES = 4_096
 #: A sync of the log above this is not a local flash device; as a share of the time, the log is the limit.
 SLOW_SYNC_MS, SYNCING, MOSTLY_SYNCING = 2.0, 0.20, 0.50
 #: MyISAM index blocks read from files per second, and as a share of all that were asked for.
@@ -222,11 +221,10 @@ def one_node_is_full(evidence: Evidence) -> Iterator[Match]:
             steps=("Start the server with numactl --interleave=all (systemd: NUMAPolicy=interleave).",)
         )
     )
+    megabytes = foreign * evidence.facts.page_bytes / 1e6
     yield Match(
         "",
-        f"{foreign:,.0f} pages/s ({foreign * PAGE_BYTES / 1e6:,.0f} MB/s) meant for one node come from "
-        "another; free: "
-        f"{shown}.",
+        f"{foreign:,.0f} pages/s ({megabytes:,.0f} MB/s) meant for one node come from another; free: {shown}.",
         (number("numa_foreign/s", f"{foreign:,.0f}"), number("free", shown)),
         (remedy,),
     )

@@ -11,7 +11,6 @@ from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-PAGE_BYTES = 4_096
 #: One page from swap now and then is an old page of an idle process; this many belong to a busy one.
 SWAPPED_IN_S = 10.0
 #: Red Hat's guides for databases advise no more than this; TuneD's oracle profile sets it.
@@ -58,10 +57,10 @@ def swapping(evidence: Evidence) -> Iterator[Match]:
         return
     process: Any = evidence.process or {}
     swapped = process.get("swap_bytes")
+    megabytes = read * evidence.facts.page_bytes / 1e6
     yield Match(
         "",
-        f"{read:,.0f} pages/s ({read * PAGE_BYTES / 1e6:,.1f} MB/s) are read back from swap, {written:,.0f} "
-        f"written.",
+        f"{read:,.0f} pages/s ({megabytes:,.1f} MB/s) are read back from swap, {written:,.0f} written.",
         (
             number("swapped in, pages/s", f"{read:,.0f}"),
             number("swapped out, pages/s", f"{written:,.0f}"),

@@ -19,7 +19,6 @@ LEAKED = 4 * MIB
 PARTS = 3
 #: Major faults and pages read back per second: the kernel drops what programs still use.
 FAULTS_S, REFAULTS_S = 50.0, 500.0
-PAGE_BYTES = 4_096
 #: A limit on dirty pages below this stops a server that writes logs and dumps through the page cache.
 LITTLE_DIRTY = 256 * MIB
 #: vm.dirty_ratio's default, of the available memory.
@@ -197,9 +196,11 @@ def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
     From half way between both limits on, each buffered write sleeps. Limits of a few megabytes make every dump
     and every binary log wait for the device; large ones are reached by a neighbour that copies files.
     """
-    dirty = evidence.gauge("vmstat", "nr_dirty").mean + evidence.gauge("vmstat", "nr_writeback").mean
-    background = evidence.gauge("vmstat", "nr_dirty_background_threshold").mean
-    limit = evidence.gauge("vmstat", "nr_dirty_threshold").mean
+    dirty, written, background, limit = (
+        evidence.facts.page_bytes * evidence.gauge("vmstat", name).mean
+        for name in ("nr_dirty", "nr_writeback", "nr_dirty_background_threshold", "nr_dirty_threshold")
+    )
+    dirty += written
     waited = evidence.rate("psi", "some_total_us", "io") / 1e6
     if limit <= 0 or dirty < (background + limit) / 2 or waited < PRESSURE_SEEN:
         return
@@ -209,16 +210,15 @@ def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
         steps=("Find the writer (pidstat -d, headrace top), and slow it down or give it O_DIRECT.",)
     )
     larger = Remedy({"host.vm.dirty_background_bytes": wanted // 4, "host.vm.dirty_bytes": wanted})
-    is_little = PAGE_BYTES * limit < min(LITTLE_DIRTY, wanted / 2)
+    is_little = limit < min(LITTLE_DIRTY, wanted / 2)
     yield Match(
         "",
-        f"{size(PAGE_BYTES * dirty)} is dirty or being written, of {size(PAGE_BYTES * limit)} at which "
-        "writers stop; "
-        f"tasks wait for I/O {share(waited)} of the time.",
+        f"{size(dirty)} is dirty or being written, of {size(limit)} at which writers stop; tasks wait for I/O "
+        f"{share(waited)} of the time.",
         (
-            number("dirty and written back, mean", size(PAGE_BYTES * dirty)),
-            number("background limit", size(PAGE_BYTES * background)),
-            number("limit", size(PAGE_BYTES * limit)),
+            number("dirty and written back, mean", size(dirty)),
+            number("background limit", size(background)),
+            number("limit", size(limit)),
             number("waited for I/O", share(waited)),
         ),
         (larger if is_little else writer,),

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use rustix::param::page_size;
 use serde::Serialize;
 
 use super::files::{Choice, Folder};
@@ -13,6 +14,8 @@ pub struct Memory {
     free_bytes: Option<u64>,
     /// Null before Linux 3.14.
     available_bytes: Option<u64>,
+    /// 4 KiB on x86; 4, 16 or 64 KiB on ARM, as the kernel was built.
+    page_bytes: usize,
     cached_bytes: Option<u64>,
     swap_total_bytes: Option<u64>,
     swap_free_bytes: Option<u64>,
@@ -60,6 +63,7 @@ pub fn read(host: &Folder) -> Memory {
         total_bytes: value("MemTotal"),
         free_bytes: value("MemFree"),
         available_bytes: value("MemAvailable"),
+        page_bytes: page_size(),
         cached_bytes: value("Cached"),
         swap_total_bytes: value("SwapTotal"),
         swap_free_bytes: value("SwapFree"),
