@@ -44,6 +44,9 @@ POWER = 0.85
 #: ... and if others take a device's time as well, from another third of the trials.
 POWER_WITH_DEVICE = 0.70
 
+#: The share of 95% intervals that cover the truth, at least.
+COVERED = 0.93
+
 #: Swaps of an experiment's pairs: all of them up to this many, else as many at random.
 SWAPS = 4096
 
@@ -108,13 +111,15 @@ def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Ra
         if not model.is_correlated:
             alarms = noises.compared(rng, model, studies, alpha)
             yield Rate(f"compare: {model.name}", studies, alarms, alpha)
+        if 0 in model.slopes:
+            what = f"intervals: {model.name}, the truth is covered"
+            yield Rate(what, found.intervals, found.covered, alpha, COVERED)
         if not (model.spread or model.slopes or model.is_random or model.is_missing or model.is_correlated):
             what = f"{model.name}, {noises.GAIN:g}x is found"
             least = POWER_WITH_DEVICE if model.device else POWER
             yield Rate(f"power: {what}", studies, found.found, alpha, least)
-            yield Rate(
-                f"intervals: {model.name}, the truth is covered", found.intervals, found.covered, alpha, 0.93
-            )
+            what = f"intervals: {model.name}, the truth is covered"
+            yield Rate(what, found.intervals, found.covered, alpha, COVERED)
     yield from _switchbacks(rng, studies, alpha)
     for what, factor in (("12 equals", 1.0), ("11 equals and one five times noisier", 5.0)):
         alarms = _race(rng, studies, alpha, factor)
