@@ -367,3 +367,31 @@ def test_a_text_is_found_however_old_it_is(archive: Archive) -> None:
     found = questions.texts(Reader(archive), ["db1"], span, SLOW, ["old", "new", "never"])
     assert {name: row["text"] for name, row in found.items()} == {"old": "select old", "new": "select new"}
     assert questions.texts(Reader(archive), ["db1"], span, SLOW) == found
+
+
+_READ = """
+import sys
+from pathlib import Path
+from headrace.archive import questions
+from headrace.archive.files import Archive
+from headrace.archive.reader import Range, Reader
+
+reader, span = Reader(Archive(Path(sys.argv[1]))), Range(float(sys.argv[2]), float(sys.argv[3]))
+for each in (span, span.before()):
+    print(len(questions.class_totals(reader, ["db1"], each, "slow log")))
+    print(len(questions.resources(reader, "db1", each)))
+print([name for name in sys.modules if name.partition(".")[0] == "pandas"])
+"""
+
+
+def test_a_first_page_does_not_wait_for_pandas(archive: Archive) -> None:
+    """Arrow imports it, if it is installed, to make an array of Python's objects: a second of CPU and more."""
+    pytest.importorskip("pandas")
+    fill(archive, "db1", DAY, 3, "sélect ?")
+    argv = [sys.executable, "-c", _READ, str(archive.root), str(DAY), str(DAY + HOUR_S)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    found = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert found[:5] == ["2", "1", "0", "0", "[]"]
+    # A host's name is a column that is made without it.
+    [change] = questions.changes(Reader(archive), ["db1"], Range(DAY, DAY + DAY_S))
+    assert change["host"] == "db1"

@@ -103,7 +103,15 @@ def _file_rows(file: File, schema: pa.Schema, host: str) -> pa.Table:
         # Threads and read-ahead cost more than such a file.
         rows = pq.ParquetFile(file.path, pre_buffer=False).read(use_threads=False)
     rows = rows.cast(schema)
-    return rows.append_column("host", pa.array([host] * len(rows), pa.string()))
+    return rows.append_column("host", _repeated(host, len(rows)))
+
+
+def _repeated(word: str, times: int) -> pa.StringArray:
+    """Arrow makes an array of Python's objects only after it has imported pandas, if that is installed: seconds of
+    a first page."""
+    content = word.encode()
+    ends = np.arange(times + 1, dtype=np.int32) * len(content)
+    return pa.StringArray.from_buffers(times, pa.py_buffer(ends), pa.py_buffer(content * times))
 
 
 class Reader:
@@ -246,8 +254,9 @@ class Reader:
                     "WHERE t_s >= $since_s AND t_s < $until_s"
                 )
             if not sources:
-                empty = TABLES[table].schema.append(pa.field("host", pa.string())).empty_table()
-                cursor.register("no_rows", empty)
+                # empty_table() would import pandas, see _repeated.
+                schema = TABLES[table].schema.append(pa.field("host", pa.string()))
+                cursor.register("no_rows", pa.Table.from_batches([], schema))
                 sources.append("SELECT * FROM no_rows")
             named = {"paths": paths, "since_s": int(span.since_s), "until_s": span.until_s, **values}
             whole = f"WITH rows AS ({' UNION ALL BY NAME '.join(sources)}) {sql}"

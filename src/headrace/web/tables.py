@@ -257,7 +257,8 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
         await _complete(site, names, span, source, listing.rows)
         return listing.sorted(by, descending=asked.descending).cut(most)
     kept = listing.sorted(by, descending=asked.descending).cut(most)
-    await _complete(site, names, span, source, kept.rows)
+    # The page of one class has charts instead.
+    await _complete(site, names, span, source, kept.rows, with_sparks=not only)
     return kept
 
 
@@ -336,7 +337,9 @@ def _class_row(
     }  # fmt: skip
 
 
-async def _complete(site: Site, names: Sequence[str], span: Range, source: str, rows: Sequence[Row]) -> None:
+async def _complete(
+    site: Site, names: Sequence[str], span: Range, source: str, rows: Sequence[Row], *, with_sparks: bool = True
+) -> None:
     """p99 and sparklines of the classes that are shown."""
     wanted = [row["class"] for row in rows]
     now = await site.ask(questions.percentiles, site.reader, names, span, source, wanted, 0.99)
@@ -345,7 +348,7 @@ async def _complete(site: Site, names: Sequence[str], span: Range, source: str, 
         if now
         else {}
     )
-    sparks = wanted[:MOST_CLASSES]
+    sparks = wanted[:MOST_CLASSES] if with_sparks else []
     _, series = await site.ask(questions.class_series, site.reader, names, span, source, sparks)
     for row in rows:
         assert isinstance(row, dict)
