@@ -1,4 +1,4 @@
-"""An OpenID Connect provider on loopback: discovery, authorize, token, keys. It checks what a strict one checks.
+"""An OpenID Connect provider on loopback: discovery, authorize, token, keys, logout. It is a strict one.
 
 A test changes what it says: the claims, the key, how a token is signed, or whether it answers at all.
 """
@@ -10,7 +10,7 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -22,11 +22,19 @@ from joserfc.jwk import ECKey
 CLIENT, CLIENT_SECRET = "headrace", "a secret of the client/+:%"
 
 
-class OpenId:
-    """``claims`` replace those of a token, None removes one. ``metadata`` replaces what it says about itself."""
+_FORM = (
+    b'<!doctype html><form method="post"><input name="user"><button>Log in at the provider</button></form>'
+)
 
-    def __init__(self, back: str) -> None:
-        self.back = back
+
+class OpenId:
+    """``claims`` replace those of a token, None removes one. ``metadata`` replaces what it says about itself.
+
+    With ``people``, by name, a person logs in with a form, which a browser sends; the claims are theirs.
+    """
+
+    def __init__(self, back: str, people: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self.back, self.people = back, people
         self.claims: dict[str, Any] = {}
         self.metadata: dict[str, Any] = {}
         self.answer: dict[str, str] = {}
@@ -38,6 +46,7 @@ class OpenId:
         #: Path of each request.
         self.asked: list[str] = []
         self._codes: dict[str, dict[str, str]] = {}
+        self._claims: dict[str, dict[str, Any]] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
@@ -80,7 +89,7 @@ class OpenId:
     def keys(self) -> dict[str, Any]:
         return {"keys": [key.as_dict(private=False) for key in self.published]}
 
-    def authorize(self, asked: dict[str, str]) -> str:
+    def authorize(self, asked: dict[str, str], user: str = "") -> str:
         """The address that the browser is sent back to, after the person has logged in."""
         assert asked["client_id"] == CLIENT
         assert asked["redirect_uri"] == self.back
@@ -92,6 +101,7 @@ class OpenId:
         assert len(asked["state"]) >= 20
         code = secrets.token_urlsafe(16)
         self._codes[code] = asked
+        self._claims[code] = {"preferred_username": user, **self.people[user]} if self.people else {}
         answer = {"code": code, "state": asked["state"], **self.answer}
         return f"{self.back}?{urlencode({name: value for name, value in answer.items() if value})}"
 
@@ -108,7 +118,8 @@ class OpenId:
         now = int(time.time())
         claims = {
             "iss": self.issuer, "sub": "user-1", "aud": CLIENT, "iat": now, "exp": now + 300,
-            "nonce": begun["nonce"], "preferred_username": "ann", "groups": ["staff", "dba"], **self.claims,
+            "nonce": begun["nonce"], "preferred_username": "ann", "groups": ["staff", "dba"],
+            **self.claims, **self._claims[asked["code"]],
         }  # fmt: skip
         token = self.sign({name: value for name, value in claims.items() if value is not None})
         return 200, {"access_token": "an access token", "token_type": "Bearer", "id_token": token}
@@ -131,20 +142,31 @@ def _handler(provider: OpenId) -> type[BaseHTTPRequestHandler]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             if provider.status != 200 or provider.body:
                 self._send(provider.status, provider.body, location="/elsewhere")
-            elif parts.path == "/authorize":
-                self._send(302, b"", location=provider.authorize(query))
-            elif parts.path == "/token":
+            else:
+                self._route(parts.path, query, form)
+
+        def _route(self, path: str, query: dict[str, str], form: dict[str, str]) -> None:
+            if path == "/authorize" and provider.people is not None and not form:
+                self._send(200, _FORM, media="text/html")
+            elif path == "/authorize":
+                self._send(302, b"", location=provider.authorize(query, form.get("user", "")))
+            elif path == "/logout":
+                self._send(302, b"", location=query["post_logout_redirect_uri"])
+            elif path == "/token":
                 status, content = provider.token(form, self.headers.get("authorization", ""))
                 self._send(status, json.dumps(content).encode())
             else:
                 known = {"/.well-known/openid-configuration": provider.about, "/keys": provider.keys}
-                self._send(200, json.dumps(known[parts.path]()).encode())
+                about = known.get(path)
+                self._send(200 if about else 404, json.dumps(about() if about else {}).encode())
 
-        def _send(self, status: int, body: bytes, location: str = "") -> None:
+        def _send(
+            self, status: int, body: bytes, location: str = "", media: str = "application/json"
+        ) -> None:
             self.send_response(status)
             if location:
                 self.send_header("location", location)
-            self.send_header("content-type", "application/json")
+            self.send_header("content-type", media)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)

@@ -77,6 +77,29 @@ class TestANamedProxy:
             ("ann", "refused proxy user", False),
         ]
 
+    def test_only_the_proxy_can_log_out(self, tmp_path: Path) -> None:
+        found = site(tmp_path, auth=settings(tmp_path))
+        found.sessions.users.put("ann", Role.OPERATOR, None)
+        with connected(found) as client:
+            page = client.get("/", headers=named("ann")).text
+            assert "Log out" not in page
+            token = page.partition('data-token="')[2].partition('"')[0]
+            answer = client.post("/logout", headers={**named("ann"), "x-csrf-token": token})
+            assert answer.headers["location"] == "/"
+            assert "ann (operator)" in client.get("/", headers=named("ann")).text
+        assert "logout" not in [line["action"] for line in audit(found)]
+        with_url = settings(tmp_path, BY_FILE + '\nlog_out_url = "/oauth2/sign_out"')
+        with connected(site(tmp_path, auth=with_url)) as client:
+            assert (
+                '<a class="button" href="/oauth2/sign_out">Log out</a>'
+                in client.get("/", headers=named("ann")).text
+            )
+
+    @pytest.mark.parametrize("url", ["//evil.example", "javascript:alert(1)", "http://evil.example", "x"])
+    def test_an_address_of_the_logout_is_one(self, tmp_path: Path, url: str) -> None:
+        with pytest.raises(PlanError, match="log_out_url"):
+            settings(tmp_path, f'{BY_FILE}\nlog_out_url = "{url}"')
+
     @pytest.mark.parametrize(
         ("groups", "role"), [("dba", "operator"), ("staff, dba ,lead", "approver"), ("lead", "approver")]
     )

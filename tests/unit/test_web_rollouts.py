@@ -120,6 +120,47 @@ def test_a_session_that_ended_approves_nothing(client: TestClient, book: Book, f
     assert not again(book).state.approvals
 
 
+def test_a_form_of_a_session_that_ended_leads_to_the_login_and_back(client: TestClient, book: Book) -> None:
+    form = {"plan": book.plan.id, "stage": "replicas", "token": log_in(client, Role.APPROVER)}
+    client.cookies.clear()
+    page = f"/rollout?id={book.plan.id}"
+    sent = {"accept": "text/html", "referer": f"http://localhost{page}"}
+    answer = client.post("/rollout/approve", data=form, headers=sent, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (
+        303, f"/login?late=1&next=%2Frollout%3Fid%3D{book.plan.id}",
+    )  # fmt: skip
+    assert "nothing was done" in client.get(answer.headers["location"]).text
+    elsewhere = {"accept": "text/html", "referer": "http://evil.example/rollout"}
+    answer = client.post("/rollout/approve", data=form, headers=elsewhere, follow_redirects=False)
+    assert answer.headers["location"] == "/login?late=1&next=%2F"
+    foreign = {"accept": "text/html", "sec-fetch-site": "cross-site"}
+    assert client.post("/rollout/approve", data=form, headers=foreign).status_code == 401
+    assert not again(book).state.approvals
+
+
+def test_a_form_that_is_refused_says_why_on_a_page(client: TestClient, book: Book) -> None:
+    form = {"plan": book.plan.id, "stage": "replicas", "token": log_in(client, Role.OPERATOR)}
+    sent = {"accept": "text/html", "referer": "http://localhost/rollout?id=<b>"}
+    answer = client.post("/rollout/approve", data=form, headers=sent)
+    assert answer.status_code == 403
+    assert "Nothing was done: this needs the role approver." in answer.text
+    assert "<b>" not in answer.text
+    assert client.post("/rollout/approve", data=form).json() == {"error": "this needs the role approver"}
+
+
+def test_an_approved_stage_is_not_asked_for_again(client: TestClient, book: Book) -> None:
+    token = log_in(client, Role.APPROVER)
+    book.approve("replicas", "ann")
+    page = client.get("/rollout", params={"id": book.plan.id}).text
+    assert "is approved by ann" in page
+    assert "/rollout/approve" not in page
+    book.note("approved", stage="replicas", by="ann", until=time.time() - 1)
+    page = client.get("/rollout", params={"id": book.plan.id}).text
+    assert "The approval by ann has expired." in page
+    assert "/rollout/approve" in page
+    assert token
+
+
 async def test_an_abort_restores_the_hosts_or_asks_whoever_holds_it(book: Book, found: Site) -> None:
     hands = rollouts.Hands(found)
     with book.hold():

@@ -62,6 +62,7 @@ class ProxyTable(_Table):
     roles: dict[str, str] = {}
     secret_file: str = ""
     secret_header: str = "X-Headrace-Secret"
+    log_out_url: str = ""
 
 
 class ProviderTable(_Table):
@@ -111,6 +112,8 @@ class ProxySettings:
     #: Sent by the proxy in ``secret_header``; empty: the address is enough.
     secret: str
     secret_header: str
+    #: Where the proxy logs people out; empty: nowhere, as with passwords that the browser sends by itself.
+    log_out_url: str
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,16 @@ def _proxy(table: ProxyTable, path: Path) -> ProxySettings:
         _roles(table.roles, f"{path}: proxy.roles"),
         read_secret(_beside(path, table.secret_file)) if table.secret_file else "",
         table.secret_header.lower(),
+        _log_out_url(table.log_out_url, path),
     )
+
+
+def _log_out_url(url: str, path: Path) -> str:
+    """A path of the proxy, or an address."""
+    is_path = url.startswith("/") and not url.startswith(("//", "/\\"))
+    if url and not is_path and (why := why_no_url(url)):
+        raise PlanError(f"log_out_url: {why}", place=f"{path}: proxy", hint="a path such as /oauth2/sign_out")
+    return url
 
 
 def _network(text: str, path: Path) -> Network:

@@ -46,7 +46,7 @@ class Doors:
         content = drawn(
             "login.html", request, Asked(), "", title="Log in", error=error, after=after,
             has_key=bool(site.sessions.key), has_proxy=bool(site.proxy), provider=_shown(site.provider),
-            has_users=self._has_users(),
+            has_users=self._has_users(), late="late" in request.query_params,
             log_out=site.provider.log_out_url() if site.provider and "ended" in request.query_params else "",
         )  # fmt: skip
         return HTMLResponse(content, status)
@@ -150,6 +150,9 @@ class Doors:
 
     async def log_out(self, request: Request) -> Response:
         session = request.state.session
+        if session.is_proxied:
+            # The next request names the user again: nothing would have ended.
+            return RedirectResponse("/", 303)
         self._site.audit.note(session.user.name, address_of(request), "logout")
         self._site.sessions.end(session)
         answer = RedirectResponse("/login?ended=1" if session.is_provided else "/login", 303)

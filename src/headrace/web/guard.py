@@ -12,14 +12,16 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
+from headrace.web.asked import Asked
 from headrace.web.auth import BACK, START
 from headrace.web.proxied import NotBelieved, Proxy
 from headrace.web.sessions import COOKIE, Audit, Session, Sessions, Tries
+from headrace.web.templates import drawn
 from headrace.web.users import Role
 
 #: Answered without a session.
@@ -84,6 +86,7 @@ class Guard:
             session = self._session(request)
             scope["state"]["session"] = session
             scope["state"]["session_now"] = lambda: self._session_now(request)
+            scope["state"]["log_out_at"] = self.proxy.settings.log_out_url if self.proxy else ""
             refusal, receive = await self._refusal(request, session, receive)
             answer = refusal or answer
         except NotBelieved as error:
@@ -166,11 +169,20 @@ class Guard:
         if _wants_page(request):
             whole = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             return RedirectResponse(f"/login?next={quote(whole, safe='')}", 303)
+        if _is_form(request) and _is_same_site(request.headers):
+            # Whoever pressed a button gets the login, then the page with the button: nothing is done unseen.
+            return RedirectResponse(f"/login?late=1&next={quote(_page_before(request), safe='')}", 303)
         return JSONResponse({"error": "log in first"}, 401)
 
     def _refused(self, request: Request, session: Session | None, why: str) -> Response:
         who = session.user.name if session else ""
         self.audit.note(who, address_of(request), f"refused {request.method}", request.url.path, ok=False)
+        if _is_form(request) and session is not None:
+            page = drawn(
+                "error.html", request, Asked(), "", title="Not done", error=f"Nothing was done: {why}.",
+                status=403, back=_page_before(request),
+            )  # fmt: skip
+            return HTMLResponse(page, 403)
         return JSONResponse({"error": why}, 403) if not _wants_page(request) else PlainTextResponse(why, 403)
 
 
@@ -182,6 +194,19 @@ def address_of(request: Request) -> str:
 def _wants_page(request: Request) -> bool:
     path = request.url.path
     return request.method in READS and not path.startswith(("/api/", "/live")) and path != "/api"
+
+
+def _is_form(request: Request) -> bool:
+    """A form that a person sent: the answer is shown as a page. Scripts of ours take anything."""
+    return request.method == "POST" and "text/html" in request.headers.get("accept", "")
+
+
+def _page_before(request: Request) -> str:
+    """The page that the form is on, if it is one of ours."""
+    parts = urlsplit(request.headers.get("referer", ""))
+    if parts.netloc.lower() != request.headers.get("host", "").lower():
+        return "/"
+    return local_path(parts.path + (f"?{parts.query}" if parts.query else "")) if parts.path else "/"
 
 
 def _host_of(headers: Headers) -> str:

@@ -34,6 +34,8 @@ REPORT_POLICY = (
 
 #: A page that takes longer is sent in two pieces: meanwhile a browser shows the frame and loads styles.
 FRAME_AFTER_S = 0.03
+#: nginx would keep the first piece back.
+UNBUFFERED = {"x-accel-buffering": "no"}
 #: In the templates, where the first piece ends.
 FRAME_END = "<!--frame-->"
 
@@ -75,7 +77,9 @@ class Pages:
         await asyncio.wait([task], timeout=FRAME_AFTER_S)
         if task.done():
             return HTMLResponse(self._drawn(request, name, title, await task))
-        return StreamingResponse(self._in_pieces(request, name, title, task), media_type="text/html")
+        return StreamingResponse(
+            self._in_pieces(request, name, title, task), media_type="text/html", headers=UNBUFFERED
+        )
 
     def _drawn(self, request: Request, name: str, title: str, values: dict[str, Any]) -> str:
         asked = values.pop("asked", None) or Asked.of(request)

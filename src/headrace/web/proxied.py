@@ -31,7 +31,7 @@ class NotBelieved(Refused):
 
 
 class Proxy:
-    """Reads the user of a request. The proxy's word counts for one request only, so its logout is one here."""
+    """Reads the user of a request. The proxy's word counts for one request, so only the proxy can log out."""
 
     def __init__(self, settings: ProxySettings, users: Users) -> None:
         self.settings, self._users = settings, users

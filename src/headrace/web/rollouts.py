@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -108,6 +109,7 @@ def shown(book: Book) -> dict[str, Any]:
             }
         )
     is_open = not state.is_over and not state.aborting
+    approval = state.approvals.get(waiting)
     return {
         "plan": book.plan,
         "settings": report.settings(book.plan),
@@ -125,6 +127,8 @@ def shown(book: Book) -> dict[str, Any]:
         else None,
         "events": Listing(_EVENTS, [_event(each) for each in reversed(book.events[-MOST_EVENTS:])]),
         "waiting": waiting if is_open and waiting != "-" else "",
+        "approval": approval,
+        "is_approved": bool(approval and approval["until"] > time.time()),
         "may_abort": not state.is_aborted and (state.is_started or bool(state.kept or state.open)),
         "is_asked": bool(book.stop_asked()) and not state.is_aborted,
     }

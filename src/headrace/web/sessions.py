@@ -43,6 +43,8 @@ class Session:
     token: str
     #: An OpenID Connect provider knows the user.
     is_provided: bool = False
+    #: A reverse proxy names the user with each request: only the proxy can log out.
+    is_proxied: bool = False
 
 
 class Sessions:
@@ -73,7 +75,8 @@ class Sessions:
     def of_request(self, user: User) -> Session:
         """The session of a user whom each request names. Its token stays the same."""
         said = f"{user.name}\n{user.generation}".encode()
-        return Session(user, hmac.new(self.secret, b"headrace-token\n" + said, hashlib.sha256).hexdigest())
+        token = hmac.new(self.secret, b"headrace-token\n" + said, hashlib.sha256).hexdigest()
+        return Session(user, token, is_proxied=True)
 
     def read(self, cookie: str | None) -> Session | None:
         """The session of a cookie; None if it is forged, expired, or its user is gone or has another password."""

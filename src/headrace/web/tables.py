@@ -338,7 +338,13 @@ def _class_row(
 
 
 async def _complete(
-    site: Site, names: Sequence[str], span: Range, source: str, rows: Sequence[Row], *, with_sparks: bool = True
+    site: Site,
+    names: Sequence[str],
+    span: Range,
+    source: str,
+    rows: Sequence[Row],
+    *,
+    with_sparks: bool = True,
 ) -> None:
     """p99 and sparklines of the classes that are shown."""
     wanted = [row["class"] for row in rows]

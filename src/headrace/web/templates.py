@@ -43,6 +43,7 @@ NAVIGATION = (
 
 def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any) -> str:
     session = request.state.session
+    log_out_at = getattr(request.state, "log_out_at", "")
     return (
         environment()
         .get_template(name)
@@ -56,6 +57,8 @@ def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any
             navigation=NAVIGATION,
             problem=problem,
             user=session.user if session else None,
+            is_proxied=session.is_proxied if session else False,
+            log_out_at=log_out_at,
             token=session.token if session else "",
             Role=Role,
             version=__version__,

@@ -7,7 +7,7 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -20,14 +20,16 @@ from headrace.archive.reader import Reader
 from headrace.fleet.host import Host
 from headrace.model import ServerLogin
 from headrace.target import TargetSpec
-from headrace.web.app import Listen, application, serve
+from headrace.web.app import application
 from headrace.web.collector import Collector
 from headrace.web.sessions import Audit, Sessions
 from headrace.web.site import Site
 from headrace.web.users import Users
 from tests import browser
 from tests.history import SECRET
+from tests.served import on_loopback
 from tests.servers import Server, find_server, mariadb, server
+from tests.waiting import until
 
 KEY = "key"
 #: The texts of digests are there when the process list was looked at for a whole minute.
@@ -52,13 +54,6 @@ class Served:
             or int(time.time()) // MINUTE_S * MINUTE_S - 5 * MINUTE_S
         )
         asyncio.run_coroutine_threadsafe(collector.write(last + MINUTE_S), self.loop).result(TIMEOUT_S)
-
-
-def wait(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @contextlib.contextmanager
@@ -140,31 +135,17 @@ def running(root: Path, servers: Sequence[Server]) -> Iterator[Served]:
     collector = Collector(archive, hosts, with_examples=True)
     sessions = Sessions(Users(root / "users"), SECRET, KEY)
     site = Site(Reader(archive), collector, sessions, Audit(root / "audit.log"), root / "experiments")
-    loop = asyncio.new_event_loop()
-    urls: list[str] = []
-    task = loop.create_task(serve(application(site), Listen(port=0), urls.append))
-
-    def run() -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
+    with on_loopback(application(site)) as (url, loop):
         watched = list(collector.hosts.values())
-        wait(lambda: urls and all(w.is_fresh and w.feed.facts and w.feed.ticks > 12 for w in watched))
+        until(lambda: all(w.is_fresh and w.feed.facts and w.feed.ticks > 12 for w in watched))
         # The slow log's digest of a whole minute takes a minute: what it says is waited for elsewhere.
-        wait(lambda: all(any("lock" in row for row in w.listed) for w in watched))
-        found = Served(urls[0], site, loop)
+        until(lambda: all(any("lock" in row for row in w.listed) for w in watched))
+        found = Served(url, site, loop)
         found.write()
-        wait(lambda: all(w.feed.ring.window(60).labels("statements", "count") for w in watched))
+        until(lambda: all(w.feed.ring.window(60).labels("statements", "count") for w in watched))
         time.sleep(11)  # the sampler of statements looks every ten seconds: two looks make a difference
         found.write()
         yield found
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join(TIMEOUT_S)
-        loop.close()
 
 
 @pytest.fixture(scope="module")
@@ -222,10 +203,12 @@ def test_every_page_can_be_read_and_used_by_everyone(served: Served, tab: browse
 def test_the_host_is_live_and_its_charts_are_drawn(served: Served, tab: browser.Page) -> None:
     tab.look()
     tab.open(f"{served.url}/host?host=db1")
-    wait(lambda: tab.evaluate("document.getElementById('live-state').textContent") == "one sample per second")
+    until(
+        lambda: tab.evaluate("document.getElementById('live-state').textContent") == "one sample per second"
+    )
     assert "Questions" in tab.evaluate("document.getElementById('live-keys').textContent")
     tab.evaluate("document.querySelector('[data-chart]').scrollIntoView()")
-    wait(lambda: tab.evaluate("!!document.querySelector('[data-chart] canvas')"))
+    until(lambda: tab.evaluate("!!document.querySelector('[data-chart] canvas')"))
     assert tab.evaluate("document.querySelector('.verdict').textContent.trim().length") > 20
     assert not tab.seen.errors
 
@@ -238,12 +221,12 @@ def test_a_query_is_found_and_its_plan_is_shown(served: Served, tab: browser.Pag
         tab.open(f"{served.url}/queries?{urlencode({'source': source, 'q': 'onerror'})}")
         return tab.evaluate(first)
 
-    wait(link)
+    until(link)
     assert "onerror" in tab.evaluate("document.querySelector('.classes tbody th').textContent")
     tab.open(tab.evaluate(first))
     tab.evaluate("document.querySelector('#plan [data-ask] button').click()")
     shown = "document.getElementById('plan-text').textContent"
-    wait(lambda: tab.evaluate(shown) not in ("", "asking …"))
+    until(lambda: tab.evaluate(shown) not in ("", "asking …"))
     # MariaDB keeps no whole statement of a digest unless its history is on: then the answer says so.
     answer = tab.evaluate(shown)
     assert "query_block" in answer or "remembers no whole statement" in answer
@@ -251,7 +234,7 @@ def test_a_query_is_found_and_its_plan_is_shown(served: Served, tab: browser.Pag
         return
     tab.evaluate("document.querySelector('#tables [data-ask] button').click()")
     sizes = "document.getElementById('tables-text').textContent"
-    wait(lambda: tab.evaluate(sizes) not in ("", "asking …"))
+    until(lambda: tab.evaluate(sizes) not in ("", "asking …"))
     assert "InnoDB, about" in tab.evaluate(sizes)
     assert tab.evaluate("document.querySelectorAll('main img').length") == 0
     assert not tab.seen.errors
@@ -280,7 +263,7 @@ def test_two_vendors_are_compared(served: Served, tab: browser.Page) -> None:
             shown.append("onerror" in tab.evaluate(text))
         return all(shown)
 
-    wait(both)
+    until(both)
     # Neither list has headrace's own statements.
     assert "performance_schema." not in tab.evaluate("document.querySelector('.classes').textContent")
     tab.open(f"{served.url}/compare?{urlencode({'source': source, 'with_host': 'db1', 'host': 'db2'})}")
@@ -295,6 +278,6 @@ def test_a_logout_ends_the_stream_and_the_pages(served: Served, tab: browser.Pag
         other.open(f"{served.url}/enter?key={KEY}")
         other.open(f"{served.url}/")
         other.evaluate("document.querySelector('.who button').click()")
-        wait(lambda: other.evaluate("location.pathname") == "/login")
+        until(lambda: other.evaluate("location.pathname") == "/login")
         other.open(f"{served.url}/queries")
         assert other.evaluate("location.pathname") == "/login"

@@ -211,7 +211,8 @@
     const open = () => {
       source = new EventSource(section.dataset.live);
       source.onmessage = (event) => show(JSON.parse(event.data));
-      source.onerror = () => { state.classList.add("bad"); state.textContent = "the connection to headrace is lost; trying again"; };
+      /* A browser tries again after a lost connection, but not after an answer that refuses. */
+      source.onerror = () => { state.classList.add("bad"); state.textContent = source.readyState === EventSource.CLOSED ? "not followed any more: load this page again" : "the connection to headrace is lost; trying again"; };
     };
     /* A page that nobody sees asks for nothing. */
     document.addEventListener("visibilitychange", () => { source.close(); if (!document.hidden) open(); });
