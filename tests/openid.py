@@ -89,6 +89,25 @@ class OpenId:
     def keys(self) -> dict[str, Any]:
         return {"keys": [key.as_dict(private=False) for key in self.published]}
 
+    def answered(
+        self, path: str, query: dict[str, str], form: dict[str, str], authorization: str
+    ) -> tuple[int, bytes, str, str]:
+        """Status, body, location and media type."""
+        status, body, location, media = 200, b"", "", "application/json"
+        if path == "/authorize" and self.people and not form:
+            body, media = _FORM, "text/html"
+        elif path == "/authorize":
+            status, location = 302, self.authorize(query, form.get("user", ""))
+        elif path == "/logout":
+            status, location = 302, query["post_logout_redirect_uri"]
+        elif path == "/token":
+            status, content = self.token(form, authorization)
+            body = json.dumps(content).encode()
+        else:
+            known = {"/.well-known/openid-configuration": self.about, "/keys": self.keys}
+            status, body = (200, json.dumps(known[path]()).encode()) if path in known else (404, b"")
+        return status, body, location, media
+
     def authorize(self, asked: dict[str, str], user: str = "") -> str:
         """The address that the browser is sent back to, after the person has logged in."""
         assert asked["client_id"] == CLIENT
@@ -143,22 +162,7 @@ def _handler(provider: OpenId) -> type[BaseHTTPRequestHandler]:
             if provider.status != 200 or provider.body:
                 self._send(provider.status, provider.body, location="/elsewhere")
             else:
-                self._route(parts.path, query, form)
-
-        def _route(self, path: str, query: dict[str, str], form: dict[str, str]) -> None:
-            if path == "/authorize" and provider.people is not None and not form:
-                self._send(200, _FORM, media="text/html")
-            elif path == "/authorize":
-                self._send(302, b"", location=provider.authorize(query, form.get("user", "")))
-            elif path == "/logout":
-                self._send(302, b"", location=query["post_logout_redirect_uri"])
-            elif path == "/token":
-                status, content = provider.token(form, self.headers.get("authorization", ""))
-                self._send(status, json.dumps(content).encode())
-            else:
-                known = {"/.well-known/openid-configuration": provider.about, "/keys": provider.keys}
-                about = known.get(path)
-                self._send(200 if about else 404, json.dumps(about() if about else {}).encode())
+                self._send(*provider.answered(parts.path, query, form, self.headers.get("authorization", "")))
 
         def _send(
             self, status: int, body: bytes, location: str = "", media: str = "application/json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -10,8 +11,9 @@ from typing import Any
 
 from headrace.archive import questions
 from headrace.archive.reader import Range
+from headrace.staged import book as books
 from headrace.store import ExperimentFolder
-from headrace.web import capacity, rollouts
+from headrace.web import capacity, marks, rollouts
 from headrace.web.asked import RANGES, Asked, BadAddress
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
@@ -405,7 +407,9 @@ def class_columns(asked: Asked, source: str) -> Sequence[Column]:
 
 async def changes(site: Site, asked: Asked) -> Listing:
     """What changed on the hosts: settings, restarts, versions, and what headrace applied."""
-    rows = await site.ask(questions.changes, site.reader, site.names(asked), asked.span())
+    names, span = site.names(asked), asked.span()
+    known = await site.ask(questions.changes, site.reader, names, span)
+    rows = marks.with_rollouts(known, await asyncio.to_thread(books.every), names, span)
     columns = (
         Column("at_s", "When", "time"),
         Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"])),
@@ -413,7 +417,11 @@ async def changes(site: Site, asked: Asked) -> Listing:
         Column("what", "What", "code"),
         Column("before", "Before", "code"),
         Column("after", "After", "code"),
-        Column("who", "By"),
+        Column("verdict", "Verdict", "chip", "of the rollout's stage on this host"),
+        Column(
+            "effect", "Time per query", "text", "with the change, relative to without; the interval decides"
+        ),
+        Column("who", "By", link=lambda row: row["rollout"] and address("/rollout", id=row["rollout"])),
     )
     return Listing(columns, rows, empty="Nothing is known to have changed in this range.")
 

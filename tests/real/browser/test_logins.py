@@ -96,9 +96,10 @@ def press(tab: browser.Page, element: str, shows: str) -> None:
 
 
 def after(tab: browser.Page) -> str:
-    """The next page's text; empty while it is on its way."""
+    """The next page's text; empty while it is on its way, also in pieces."""
     with contextlib.suppress(RuntimeError):
-        return str(tab.evaluate("window.isOld ? '' : document.body.innerText"))
+        is_there = "!window.isOld && document.readyState == 'complete'"
+        return str(tab.evaluate(f"{is_there} ? document.body.innerText : ''"))
     return ""
 
 

@@ -21,7 +21,37 @@
   /* 24 hours, UTC; days where the range is long. */
   const clock = (t, span) => { const d = new Date(t * 1e3), day = `${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())}`, hour = `${two(d.getUTCHours())}:${two(d.getUTCMinutes())}`; return span > 3 * 86400 ? day : span > 86400 ? `${day} ${hour}` : hour; };
   const zone = (t) => uPlot.tzDate(new Date(t * 1e3), "UTC");
-  const marks = () => [...document.querySelectorAll("[data-changes] tbody tr")];
+  const make = (tag, className, text) => { const found = document.createElement(tag); if (className) found.className = className; if (text != null) found.textContent = text; return found; };
+  const marks = () => [...document.querySelectorAll("[data-changes] tbody tr")].map((row, i) => ({ n: i + 1, at: Number(row.dataset.at), said: row.dataset.mark || "", effect: (row.dataset.effect || "").split(" (")[0], look: row.dataset.look || "unsure" })).filter((mark) => mark.at);
+  /* In each picture the proven ones in words: verdict and interval. All are in the table below. */
+  const MOST_SAID = 3;
+  function sayMarks(figure, from, to) {
+    figure.querySelector(".marks")?.remove();
+    const inside = marks().filter((mark) => mark.said && mark.at >= from && mark.at <= to);
+    if (!inside.length) return;
+    const list = make("ol", "marks aside");
+    for (const mark of inside.slice(0, MOST_SAID)) { const item = make("li", mark.look, mark.said); item.value = mark.n; list.append(item); }
+    if (inside.length > MOST_SAID) list.append(make("li", "more", `${inside.length - MOST_SAID} more in the table of changes`));
+    figure.append(list);
+  }
+  /* A line per change, with its number; a proven one also says how much, and is not dashed. */
+  function drawLines(context, box, x) {
+    const taken = [];
+    context.save();
+    context.font = "11px system-ui"; context.textAlign = "left"; context.textBaseline = "alphabetic";
+    for (const mark of marks()) {
+      const at = x(mark.at), text = `${mark.n}${mark.effect ? " " + mark.effect : ""}`;
+      if (!(at >= box.left && at <= box.left + box.width)) continue;
+      context.strokeStyle = context.fillStyle = css("--" + mark.look); context.setLineDash(mark.said ? [] : [4, 3]);
+      context.beginPath(); context.moveTo(at, box.top); context.lineTo(at, box.top + box.height); context.stroke();
+      const long = context.measureText(text).width + 6, start = at + long > box.left + box.width ? at - long : at + 3;
+      let row = 0;
+      while (taken.some((each) => each.row === row && each.start < start + long && start < each.end) && row < 5) row++;
+      taken.push({ row, start, end: start + long });
+      context.fillText(text, start, box.top + 10 + 12 * row);
+    }
+    context.restore();
+  }
 
   function draw(figure, t, lines, options) {
     const plot = figure.querySelector(".plot"), said = figure.querySelector(".said");
@@ -49,21 +79,15 @@
       hooks: options.isLog ? {} : { draw: [drawMarks] },
     }, [t, ...lines.map((line) => line.values)], plot);
     charts.push({ made, plot });
+    if (!options.isLog) sayMarks(figure, t[0], t[t.length - 1]);
   }
 
-  /* Changes as numbered lines: their words are in the table below. */
   function drawMarks(u) {
-    const context = u.ctx;
-    context.save();
-    context.strokeStyle = css("--unsure"); context.fillStyle = css("--unsure"); context.setLineDash([4, 3]); context.font = "11px system-ui";
-    marks().forEach((row, i) => {
-      const at = Number(row.dataset.at);
-      const x = u.valToPos(at, "x", true);
-      if (!at || x < u.bbox.left || x > u.bbox.left + u.bbox.width) return;
-      context.beginPath(); context.moveTo(x, u.bbox.top); context.lineTo(x, u.bbox.top + u.bbox.height); context.stroke();
-      context.fillText(String(i + 1), x + 3, u.bbox.top + 10);
-    });
-    context.restore();
+    const ratio = devicePixelRatio || 1, { left, top, width, height } = u.bbox;
+    u.ctx.save();
+    u.ctx.scale(ratio, ratio);
+    drawLines(u.ctx, { left: left / ratio, top: top / ratio, width: width / ratio, height: height / ratio }, (t) => u.valToPos(t, "x", true) / ratio);
+    u.ctx.restore();
   }
 
   async function chart(figure) {
@@ -153,7 +177,10 @@
       context.globalAlpha = 0.12 + 0.88 * (isLatency ? Math.log1p(v) / Math.log1p(scale) : Math.min(v / scale, 1));
       context.fillRect(left + j * step, y(i), Math.max(step, 1), each - (each > 5 ? 1 : 0));
     }));
-    context.globalAlpha = 1; context.fillStyle = css("--soft"); context.font = "11px system-ui"; context.textBaseline = "middle"; context.textAlign = "right";
+    context.globalAlpha = 1;
+    drawLines(context, { left, top: 0, width: width - left, height }, (t) => left + ((t - t_s[0]) / unit_s) * step);
+    sayMarks(figure, t_s[0], t_s[t_s.length - 1] + unit_s);
+    context.fillStyle = css("--soft"); context.font = "11px system-ui"; context.textBaseline = "middle"; context.textAlign = "right";
     const every = Math.ceil(14 / each);
     labels.forEach((label, i) => { if (i % every === 0) context.fillText(isLatency ? latency(label) : String(label).slice(0, 12), left - 6, Math.max(y(i) + each / 2, 6)); });
     context.textAlign = "center";
@@ -179,7 +206,6 @@
     if (entry.isIntersecting) { seen.unobserve(entry.target); (entry.target.dataset.heat ? heat : chart)(entry.target); }
   }), { rootMargin: "300px" });
 
-  const make = (tag, className, text) => { const found = document.createElement(tag); if (className) found.className = className; if (text != null) found.textContent = text; return found; };
   function live(section) {
     const state = document.getElementById("live-state"), keys = document.getElementById("live-keys"), cores = document.getElementById("live-cores");
     const key = (title, value, note) => { const box = make("div", "key"); box.append(make("p", "key-title", title), make("p", "key-value", value), make("p", "key-note", note || "")); return box; };
@@ -234,6 +260,9 @@
     });
   }
 
+  /* On a narrow screen the page's name may be beyond the edge. */
+  const here = document.querySelector("nav a[aria-current]"), bar = here?.parentElement;
+  if (bar && bar.scrollWidth > bar.clientWidth) bar.scrollLeft = here.offsetLeft - (bar.clientWidth - here.offsetWidth) / 2;
   document.querySelectorAll("[data-live]").forEach(live);
   document.querySelectorAll("[data-ask]").forEach(ask);
   redraw();

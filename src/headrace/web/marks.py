@@ -1,0 +1,80 @@
+"""What rollouts did to hosts, with what was proven: rows of the list of changes, and marks on every chart.
+
+A rollout switches its change on and off in blocks; a host's journal has each switch. Here a host has one row for
+the start of its trial and one for the end, with the verdict of its stage and the interval that decided it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.archive.reader import Range
+from headrace.report import rollout as report
+from headrace.staged.book import Book
+from headrace.staged.plan import Stage
+
+Row = dict[str, Any]
+
+#: Words of a stage that say nothing of an effect yet.
+OPEN = ("to come", "needs approval", "approved")
+
+
+def with_rollouts(
+    rows: Sequence[Mapping[str, Any]], books: Sequence[Book], names: Sequence[str], span: Range
+) -> list[Row]:
+    """The changes of these hosts, newest first: switches of a known rollout are replaced by its rows."""
+    own = tuple(f"/{book.plan.id}-" for book in books)
+    kept = [{**row, **_NOTHING} for row in rows if not any(each in (row["who"] or "") for each in own)]
+    ours = [row for book in books for row in _rows(book, names) if span.since_s <= row["at_s"] < span.until_s]
+    found = sorted(kept + ours, key=lambda row: -row["at_s"])
+    return [{**row, "mark": _mark(row)} for row in found]
+
+
+_NOTHING = {"verdict": "", "effect": "", "rollout": ""}
+
+
+def _rows(book: Book, names: Sequence[str]) -> Iterator[Row]:
+    for stage in book.plan.stages:
+        for host in stage.hosts:
+            if host in names:
+                yield from _of_host(book, stage, host)
+
+
+def _of_host(book: Book, stage: Stage, host: str) -> Iterator[Row]:
+    plan, state = book.plan, book.state
+    events = [each for each in book.events if each.get("host") == host]
+    word, _, _ = report.standing(book, stage)
+    row = {
+        "host": host,
+        "what": report.settings(plan),
+        "before": ", ".join(str(value) for value in plan.members[host].now.values()),
+        "after": ", ".join(str(value) for value in plan.settings.values()),
+        "who": f"rollout {plan.id}",
+        "verdict": "" if word in OPEN else word,
+        "effect": report.effect(state, stage) or "",
+        "rollout": plan.id,
+    }
+    ends = [{**row, "kind": "kept", "at_s": each["t"]} for each in events if each["kind"] == "kept"]
+    undone = [each["t"] for each in events if each["kind"] == "undone"]
+    if state.aborting and undone and host not in state.kept and not state.open.get(host):
+        back = {"before": row["after"], "after": row["before"], "kind": "taken back", "at_s": undone[-1]}
+        ends.append({**row, **back})
+    yield from ends
+    starts = [each["t"] for each in events if each["kind"] == "applying"]
+    if starts:
+        # One line of a chart says what was proven: the end, if there is one.
+        yield {
+            **row,
+            **({"verdict": "", "effect": ""} if ends else {}),
+            "kind": "on trial",
+            "at_s": starts[0],
+        }
+
+
+def _mark(row: Mapping[str, Any]) -> str:
+    """What a chart says of it; empty if nothing was proven, so that its number is enough."""
+    if not row["verdict"]:
+        return ""
+    effect = f"time per query {row['effect']}, " if row["effect"] else ""
+    return f"{row['kind']}: {row['what']}; {effect}{row['verdict']}"

@@ -1,0 +1,92 @@
+"""Marks of rollouts on charts: what was done to a host, with the verdict and the interval that decided it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from headrace.archive.reader import Range
+from headrace.staged.book import Book
+from headrace.web import app, marks
+from headrace.web.users import Role
+from tests.history import PASSWORD, site
+from tests.unit.test_rollout_expected import judged
+
+ALL = Range(0, 4e9)
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def tried(time_ratio: float = 1 / 1.15) -> tuple[Book, str]:
+    """A rollout whose first host was changed, judged and keeps the change."""
+    book = judged(None, time_ratio)
+    host = book.plan.stages[0].hosts[0]
+    for change in ("1", "2"):
+        book.note("applying", host=host, change=f"{book.plan.id}-{change}")
+        book.note("undone", host=host, change=f"{book.plan.id}-{change}")
+    book.note("applying", host=host, change=f"{book.plan.id}-3")
+    book.note("kept", host=host, change=f"{book.plan.id}-3")
+    return book, host
+
+
+def switch(book: Book, host: str, at_s: float = 5.0, who: str = "") -> dict[str, Any]:
+    return {
+        "host": host, "at_s": at_s, "kind": "applied", "what": "innodb_io_capacity", "before": "200",
+        "after": "2000", "who": who or f"headrace-rollout/{book.plan.id}-1",
+    }  # fmt: skip
+
+
+def test_a_host_has_a_row_for_the_start_and_one_for_the_end_with_the_interval() -> None:
+    book, host = tried()
+    rows = marks.with_rollouts([switch(book, host), switch(book, host, 6.0, "apply/x")], [book], [host], ALL)
+    assert [row["kind"] for row in rows] == ["kept", "on trial", "applied"]
+    kept, trial, other = rows
+    assert (kept["verdict"], trial["verdict"], trial["mark"]) == ("pass", "", "")
+    assert kept["mark"].startswith("kept: server.innodb_io_capacity=2000; time per query -1")
+    assert kept["effect"] in kept["mark"]
+    assert " to " in kept["effect"]
+    assert (kept["before"], kept["after"]) == ("200", "2000")
+    assert (other["who"], other["mark"], other["verdict"]) == ("apply/x", "", "")
+
+
+def test_what_was_taken_back_says_why() -> None:
+    book = judged(None, 1.9)
+    host = book.plan.stages[0].hosts[0]
+    book.note("applying", host=host, change="1")
+    [trial] = marks.with_rollouts([], [book], [host], ALL)
+    assert (trial["kind"], trial["verdict"]) == ("on trial", "fail")
+    book.note("aborting", why="harm", is_harmful=True)
+    book.note("undone", host=host, change="1")
+    last, _ = marks.with_rollouts([], [book], [host], ALL)
+    assert (last["kind"], last["verdict"], last["before"], last["after"]) == (
+        "taken back",
+        "fail",
+        "2000",
+        "200",
+    )
+
+
+def test_other_hosts_and_other_times_have_none() -> None:
+    book, host = tried()
+    assert not marks.with_rollouts([], [book], ["elsewhere"], ALL)
+    assert not marks.with_rollouts([], [book], [host], Range(0, 1000))
+
+
+def test_the_pages_show_it_with_a_link_to_the_rollout(tmp_path: Path) -> None:
+    book, host = tried()
+    found = site(tmp_path, (host,))
+    with TestClient(app.application(found), base_url="http://localhost") as client:
+        client.post("/login", data={"name": Role.VIEWER.word, "password": PASSWORD})
+        for page in (f"/host?host={host}", "/changes"):
+            text = client.get(page).text
+            assert f'href="/rollout?id={book.plan.id}"' in text
+            assert 'data-look="better"' in text
+            assert 'data-mark="kept: server.innodb_io_capacity=2000; time per query' in text
+        row = client.get("/api/changes.json").json()["rows"][0]
+        assert (row["verdict"], row["kind"]) == ("pass", "kept")
