@@ -78,6 +78,27 @@ def test_other_hosts_and_other_times_have_none() -> None:
     assert not marks.with_rollouts([], [book], [host], Range(0, 1000))
 
 
+def test_only_logs_that_grew_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    book, host = tried()
+    opened: list[str] = []
+    original = Book.open
+
+    def counted(name: str) -> Book:
+        opened.append(name)
+        return original(name)
+
+    monkeypatch.setattr(Book, "open", counted)
+    for _ in range(3):
+        assert [each.plan.id for each in marks.books_since(0)] == [book.plan.id]
+    assert opened == [book.plan.id]
+    book.note("aborting", why="Ann")
+    assert [each.state.aborting for each in marks.books_since(0)] == ["Ann"]
+    assert not marks.books_since(4e9)
+    (book.folder / "plan.json").write_text("{")
+    book.note("undone", host=host, change="x")
+    assert not marks.books_since(0)
+
+
 def test_the_pages_show_it_with_a_link_to_the_rollout(tmp_path: Path) -> None:
     book, host = tried()
     found = site(tmp_path, (host,))

@@ -28,7 +28,7 @@ from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
 from headrace.whole import sync, write_whole
 
-FOLDER = "rollouts"
+FOLDER, LOG = "rollouts", "log.jsonl"
 #: In a rollout's folder: who asked to take it back while another command held it.
 STOP = "stop"
 
@@ -175,7 +175,7 @@ class Book:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
         self.plan = plan
-        self.events = _read(folder / "log.jsonl")
+        self.events = _read(folder / LOG)
         self.state = State()
         for number, event in enumerate(self.events, start=1):
             try:
@@ -183,7 +183,7 @@ class Book:
             except (KeyError, TypeError, AttributeError) as error:
                 raise StoreError(
                     f"line {number} says nothing that can be understood: {error!r}",
-                    place=str(folder / "log.jsonl"),
+                    place=str(folder / LOG),
                     hint="the hosts' own journals know what stands there: headrace journal -t HOST",
                 ) from error
 
@@ -201,7 +201,7 @@ class Book:
     @classmethod
     def open(cls, name: str) -> Book:
         """The rollout of this id, or the beginning of one. Raises PlanError, or StoreError if it was changed."""
-        found = [folder for folder in _folders() if name and folder.name.startswith(name)]
+        found = [folder for folder in folders() if name and folder.name.startswith(name)]
         if len(found) != 1:
             words = "no such rollout" if not found else "more than one rollout begins with that"
             raise PlanError(words, place=name, hint="headrace rollout status lists them")
@@ -228,7 +228,7 @@ class Book:
     def note(self, kind: str, **more: Any) -> None:
         """On disk when this returns."""
         event = {"t": round(time.time(), 3), "kind": kind, **more}
-        path = self.folder / "log.jsonl"
+        path = self.folder / LOG
         with errors(path):
             is_new = not path.exists()
             with path.open("ab") as file:
@@ -275,7 +275,7 @@ class Book:
                 for name in names:
                     file = held.enter_context(lock_of(name).open("a+"))
                     _lock(file, name, self.plan.id)
-                _trim(self.folder / "log.jsonl")
+                _trim(self.folder / LOG)
             again = Book(self.folder, self.plan)
             self.events, self.state = again.events, again.state
             yield
@@ -307,13 +307,14 @@ def root() -> Path:
 def every() -> list[Book]:
     """All rollouts, the latest last; one that cannot be read is left out."""
     found = []
-    for folder in _folders():
+    for folder in folders():
         with contextlib.suppress(PlanError, StoreError):
             found.append(Book.open(folder.name))
     return found
 
 
-def _folders() -> Sequence[Path]:
+def folders() -> Sequence[Path]:
+    """Of all rollouts, the latest last."""
     if not root().is_dir():
         return []
     plans = [

@@ -7,11 +7,13 @@ the start of its trial and one for the end, with the verdict of its stage and th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from headrace.archive.reader import Range
+from headrace.errors import PlanError, StoreError
 from headrace.report import rollout as report
-from headrace.staged.book import Book
+from headrace.staged.book import LOG, Book, folders
 from headrace.staged.plan import Stage
 
 Row = dict[str, Any]
@@ -31,6 +33,24 @@ def with_rollouts(
     return [{**row, "mark": _mark(row)} for row in found]
 
 
+def books_since(since_s: float) -> list[Book]:
+    """Rollouts that did anything since then. A log that did not grow is not read again."""
+    found = []
+    for folder in folders():
+        try:
+            status = (folder / LOG).stat()
+            if status.st_mtime < since_s:
+                continue
+            seen = status.st_mtime_ns, status.st_size
+            if (known := _read.get(folder)) is None or known[0] != seen:
+                _read[folder] = known = seen, Book.open(folder.name)
+        except (OSError, PlanError, StoreError):
+            continue  # planned only, or damaged: its own page says so
+        found.append(known[1])
+    return found
+
+
+_read: dict[Path, tuple[tuple[int, int], Book]] = {}
 _NOTHING = {"verdict": "", "effect": "", "rollout": ""}
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from headrace.archive import questions
 from headrace.archive.reader import Range
-from headrace.staged import book as books
 from headrace.store import ExperimentFolder
 from headrace.web import capacity, marks, rollouts
 from headrace.web.asked import RANGES, Asked, BadAddress
@@ -409,7 +408,7 @@ async def changes(site: Site, asked: Asked) -> Listing:
     """What changed on the hosts: settings, restarts, versions, and what headrace applied."""
     names, span = site.names(asked), asked.span()
     known = await site.ask(questions.changes, site.reader, names, span)
-    rows = marks.with_rollouts(known, await asyncio.to_thread(books.every), names, span)
+    rows = marks.with_rollouts(known, await asyncio.to_thread(marks.books_since, span.since_s), names, span)
     columns = (
         Column("at_s", "When", "time"),
         Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"])),

@@ -24,7 +24,8 @@ WORSE, BETTER = 1.2, 1 / 1.2
 LOOKS = {
     "ok": "better", "fine": "better", "done": "better",
     "lost": "worse", "saturated": "worse", "limited": "worse", "bottleneck": "worse", "unreadable": "worse",
-    "kept": "better", "finished": "better", "pass": "better", "changed": "better", "fail": "worse", "restoring": "worse",
+    "finished": "better", "pass": "better", "changed": "better", "fail": "worse", "restoring": "worse",
+    "kept": "better",
     "running": "unsure", "waits": "unsure", "needs approval": "unsure", "inconclusive": "unsure",
     "changing": "unsure", "aside": "unsure", "busy": "unsure", "reviewed": "better", "to do": "unsure",
     "now": "worse", "waiting": "unsure", "risk": "unsure", "unfinished": "unsure", "new": "unsure",

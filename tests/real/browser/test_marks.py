@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,7 +36,7 @@ def test_every_chart_says_what_was_proven(tmp_path: Path, monkeypatch: pytest.Mo
             for figure in figures:
                 tab.evaluate(f'document.querySelector("{figure}").scrollIntoView()')
                 text = f'document.querySelector("{figure} .marks")?.textContent || ""'
-                until(lambda text=text: tab.evaluate(text), limit_s=60, what=f"{page} {figure}")
+                until(partial(tab.evaluate, text), limit_s=60, what=f"{page} {figure}")
                 said = tab.evaluate(text)
                 assert said.startswith("kept: server.innodb_io_capacity=2000; time per query -1")
                 assert " to " in said
