@@ -44,6 +44,7 @@ ALONE = {
         "test_drive_stall",
         "test_hunt_planted",
         "test_hunt_steering",
+        "test_ladder_packets",
         "test_race",
         "test_sweep",
         "test_top",

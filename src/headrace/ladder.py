@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.agent import Agent
 from headrace.analysis.ladder import Ladder, read
+from headrace.analysis.packets import Size, Step, steps_of
 from headrace.snapshot import state_path
 from headrace.target import Target
 from headrace.whole import write_whole
@@ -59,3 +62,41 @@ def _known() -> dict[str, dict[str, float]]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+#: Payloads of requests and replies as servers have them: memcached gets, and point selects of MySQL.
+PAYLOADS: tuple[Size, ...] = ((64, 100), (64, 1000), (100, 300))
+#: Rates, as shares of what is answered without a limit.
+SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)
+
+
+async def packets(
+    host: Target,
+    sizes: Sequence[Size],
+    rounds: int,
+    step_s: float,
+    rps: str,
+    listen: Callable[[int], None],
+) -> list[Step]:
+    """Measure packets between two network namespaces of the host, which end with the agent.
+
+    Each round measures every size as it is and, with ``rps`` (a mask of CPUs), also steered, in random order. Both
+    ends run on the first CPU, so that one core does all the work.
+    """
+    agent = await Agent.install(host)
+    order = random.Random(rounds)
+    found: list[Step] = []
+    for number in range(rounds):
+        for variant in order.sample(["", rps] if rps else [""], 2 if rps else 1):
+            spec = {
+                "token": secrets.token_hex(16), "address": "127.0.0.1", "sizes": order.sample(sizes, len(sizes)),
+                "step_s": step_s, "shares": SHARES, "flows": 8, "rps": variant,
+                "most_s": 60 + 2 * step_s * len(sizes) * (len(SHARES) + 1),
+                "server": {"cpus": [0]}, "client": {"cpus": [0]},
+            }  # fmt: skip
+            done = await agent.text(
+                "packets", "pair", stdin=json.dumps(spec).encode(), timeout_s=float(str(spec["most_s"]))
+            )
+            found += steps_of((json.loads(line) for line in done.splitlines()), number, variant)
+        listen(number)
+    return found

@@ -2,7 +2,7 @@
 
 use base::{error, histogram};
 use clap::{Parser, Subcommand};
-use host::{ladder, stacks};
+use host::{ladder, packets, stacks};
 
 /// Reads a MySQL host, samples it, changes its settings safely and drives load. JSON in, JSON lines out.
 #[derive(Parser)]
@@ -20,6 +20,9 @@ enum Command {
     Sample(Box<host::sample::SampleArguments>),
     /// Measure this machine's latency ladder, from a cache to a commit, as JSON lines
     Ladder(Box<ladder::LadderArguments>),
+    /// Measure how many packets per second an interface carries, as JSON lines
+    #[command(subcommand)]
+    Packets(packets::PacketsCommand),
     /// Where a process spends its time, as folded stacks
     Stacks(stacks::StacksArguments),
     /// Draw folded stacks as a flame graph (SVG)
@@ -64,6 +67,7 @@ fn main() -> std::process::ExitCode {
         Command::Facts(arguments) => host::facts::run(&arguments),
         Command::Sample(arguments) => host::sample::run(&arguments, &host::samplers()),
         Command::Ladder(arguments) => ladder::run(&arguments),
+        Command::Packets(command) => packets::run(&command),
         Command::Stacks(arguments) => stacks::run(&arguments),
         Command::Flamegraph(arguments) => stacks::draw(&arguments),
         Command::Statements(arguments) => host::server::statements::run(&arguments),

@@ -15,6 +15,7 @@ pub mod md;
 pub mod meminfo;
 pub mod mountinfo;
 pub mod netdev;
+pub mod packets;
 pub mod process;
 pub mod psi;
 pub mod sample;

@@ -14,6 +14,7 @@ from headrace.cli.shell import (
     app,
     on_target,
     print_json,
+    say,
     stderr,
     stdout,
 )
@@ -32,12 +33,25 @@ def ladder(
     ] = "",
     login: ServerLogin = NO_LOGIN,
     seconds: Annotated[float, typer.Option(min=1, max=3600, help="Total time for all rows.")] = 20.0,
+    packets: Annotated[
+        bool,
+        typer.Option(
+            "--packets", help="Packets per second instead, between two namespaces; keeps a core busy."
+        ),
+    ] = False,
+    rps: Annotated[
+        str, typer.Option(metavar="MASK", help="With --packets: also with received packets on these CPUs.")
+    ] = "",
+    rounds: Annotated[int, typer.Option(min=2, max=100, help="With --packets: how often.")] = 5,
     as_json: Json = False,
 ) -> None:
     """Measure a machine's latencies next to published ones, and report which pairs are out of balance."""
     from headrace import ladder as ladders
     from headrace.report import ladder as report
 
+    if packets:
+        _packets(target, rounds, seconds, rps, as_json)
+        return
     named = {"--file": file, "--target-address": target_address, "--seconds": str(seconds)}
     options = [word for name, value in named.items() if value for word in (name, value)]
 
@@ -56,3 +70,22 @@ def ladder(
         print_json(report.to_json(found))
     else:
         stdout().print(report.terminal(found))
+
+
+def _packets(target: str, rounds: int, seconds: float, rps: str, as_json: bool) -> None:
+    from headrace import ladder as ladders
+    from headrace.report import packets as report
+
+    plays = rounds * (2 if rps else 1) * len(ladders.PAYLOADS) * (len(ladders.SHARES) + 1)
+    # A fifth more is the warm-up of each step.
+    step_s = max(seconds / (1.2 * plays), 0.05)
+    with stderr().status("preparing ...") as status:
+
+        def work(host: Any) -> Any:
+            return ladders.packets(host, ladders.PAYLOADS, rounds, step_s, rps, listen)
+
+        def listen(number: int) -> None:
+            status.update(f"round {number + 1} of {rounds} is done")
+
+        found = on_target(target, work)
+    say(report.page_of(target, found), as_json)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -136,9 +136,12 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
 
     names = [history.host for history in histories]
     sweeps = {h: capacity.of_sweep(path) for h, path in _by_host(measured.sweep, names, "--sweep").items()}
-    ladders = {
-        h: capacity.read_ladder(path) for h, path in _by_host(measured.ladder, names, "--ladder").items()
-    }
+    ladders: dict[str, dict[str, Any]] = {}
+    for word in measured.ladder or ():
+        # Latencies and packets of one host are two files.
+        for h, path in _by_host([word], names, "--ladder").items():
+            own, more = ladders.setdefault(h, {"rungs": []}), capacity.read_ladder(path)
+            ladders[h] = {**own, **more, "rungs": [*own["rungs"], *more["rungs"]]}
     facts = {h: _facts(path) for h, path in _by_host(measured.facts, names, "--facts").items()}
     return {
         history.host: capacity.known(

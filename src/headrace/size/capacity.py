@@ -102,6 +102,9 @@ def known(
         for resource, found, how in _of_ladder(ladder, notes):
             limit[resource], said[resource] = found, how
         servers[Resource.READS] = _parallel(ladder)
+        packets = _of_packets(ladder)
+        if packets is not None:
+            limit[Resource.PACKETS], said[Resource.PACKETS] = packets
     if sweep is not None:
         for resource, found in sweep.capacity.limit.items():
             if resource not in limit:
@@ -192,6 +195,21 @@ def _of_ladder(content: Mapping[str, Any], notes: list[str]) -> Iterable[tuple[R
         if row.get("spoiled_by"):
             notes.append(f"ladder's {rung} is doubtful: {'; '.join(map(str, row['spoiled_by']))}")
         yield resource, Interval(unit * 1e9 / middle, unit * 1e9 / slow, unit * 1e9 / fast), how
+
+
+def _of_packets(content: Mapping[str, Any]) -> tuple[Interval, str] | None:
+    """From ``headrace ladder --packets --json``: the size with the fewest packets, as the host is set now."""
+    try:
+        rows = [row for row in content.get("packets", ()) if not row["rps"]]
+        if not rows:
+            return None
+        least = min(rows, key=lambda row: float(row["packets_s"]["estimate"]))
+        rate, (request, reply) = least["packets_s"], least["size"]
+        found = Interval(float(rate["estimate"]), rate["low"], rate["high"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StoreError(f"its packets are damaged: {error!r}") from error
+    how = f"measured by ladder --packets on one core, {request}/{reply} B, between namespaces: without a card"
+    return found, how
 
 
 def _parallel(content: Mapping[str, Any]) -> float:
