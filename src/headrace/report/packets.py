@@ -20,9 +20,8 @@ def page_of(host: str, steps: Sequence[Step]) -> Page:
     model, (left_out, single) = fit(plain), errors(plain)
     tables: list[Part] = [_limits(found, left_out), _curve(steps)]
     worst = max(map(abs, single.values()), default=0.0)
-    verdict = (
-        f"One core carries {text.count(min(each.packets_s.estimate for each in plain))} packets/s or more."
-    )
+    least = min(each.packets_s.estimate for each in plain)
+    verdict = f"One core carries {text.count(least)} packets/s, both ends included."
     return Page(
         eyebrow="headrace ladder --packets",
         title="Packets per second",
