@@ -208,7 +208,7 @@ def _of_packets(content: Mapping[str, Any]) -> tuple[Interval, str] | None:
         found = Interval(float(rate["estimate"]), rate["low"], rate["high"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"its packets are damaged: {error!r}") from error
-    how = f"measured by ladder --packets on one core, {request}/{reply} B, between namespaces: without a card"
+    how = f"at least, by ladder --packets: one core with both ends, {request}/{reply} B, without a card"
     return found, how
 
 
