@@ -19,6 +19,7 @@ use rustix::fs::{Mode, OFlags, RawDir, SeekFrom, openat, seek};
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 
+use super::facts::cgroup::parse_groups;
 use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::selection::Listing;
 use super::sample::source::numbers;
@@ -26,7 +27,7 @@ use super::sample::values::Values;
 
 pub const PROCESS: Kind = Kind::host(
     "process",
-    "CPU, memory, I/O, switches of followed processes and of those that use CPU; label pid/name (/proc/PID)",
+    "CPU, memory, I/O, switches of followed processes and of those that use CPU; label pid/name (/proc/PID); in_group by pid and path of the control group",
     |host| Box::new(Processes::new(host)),
 );
 
@@ -37,6 +38,8 @@ const KEPT_FILES: u64 = 400;
 /// Threads of a process whose switches are read per tick on average, 10 us each: a server with 64 threads is
 /// read on every fourth tick. They are counters, so nothing is lost in between.
 const THREADS_PER_TICK: u64 = 16;
+/// A process stays in its control group as a rule, and readers keep a minute.
+const GROUP_TICKS: u64 = 10;
 
 const METRICS: [&str; 9] = [
     "utime_ticks",
@@ -63,6 +66,8 @@ struct Processes {
     next_idle: u32,
     pids: Vec<u32>,
     rows: Vec<(Rc<str>, Row)>,
+    /// `pid/path` of the control groups that are read on this tick.
+    groups: Vec<String>,
     text: Vec<u8>,
 }
 
@@ -76,6 +81,8 @@ struct Process {
     cpu_ticks: Option<u64>,
     is_followed: bool,
     is_active: bool,
+    /// The tick from which on its control group is read again.
+    group_due: u64,
     switches: Switches,
 }
 
@@ -95,6 +102,7 @@ impl Processes {
             next_idle: 0,
             pids: Vec::new(),
             rows: Vec::new(),
+            groups: Vec::new(),
             text: Vec::new(),
         }
     }
@@ -176,6 +184,12 @@ impl Processes {
                 (row[6], row[7]) = process.switches.read(folder, pid, threads, &mut self.text).unzip();
             }
         }
+        // One that starts in the window may have ended before it is seen to use CPU time.
+        let is_new = before.is_none() && self.tick > 0;
+        if (process.is_followed || process.is_active || is_new) && self.tick >= process.group_due {
+            process.group_due = self.tick + GROUP_TICKS;
+            self.groups.extend(read_group(folder, pid, &mut self.text));
+        }
         self.rows.push((process.label.clone(), row));
         Some(())
     }
@@ -206,6 +220,7 @@ impl Sample for Processes {
             }
         };
         self.rows.clear();
+        self.groups.clear();
         self.walk(&folder).context("cannot list /proc")?;
         self.folder = Some(folder);
         self.tick += 1;
@@ -217,6 +232,8 @@ impl Sample for Processes {
                 }
             }
         }
+        values.metric("in_group");
+        self.groups.iter().for_each(|label| values.value(label, 1));
         Ok(())
     }
 }
@@ -230,6 +247,7 @@ impl Process {
             cpu_ticks: None,
             is_followed: false,
             is_active: false,
+            group_due: 0,
             switches: Switches::default(),
         }
     }
@@ -316,6 +334,16 @@ fn read_io(folder: &File, pid: u32, text: &mut Vec<u8>) -> (Option<u64>, Option<
         Some(Ok(())) => (find_number(text, "\nread_bytes:"), find_number(text, "\nwrite_bytes:")),
         _ => (None, None),
     }
+}
+
+/// `pid/path` of its control group; none if it is in the root.
+fn read_group(folder: &File, pid: u32, text: &mut Vec<u8>) -> Option<String> {
+    read_file(&open(folder, format_args!("{pid}/cgroup"))?, text).ok()?;
+    let groups = parse_groups(std::str::from_utf8(text).ok()?);
+    // Version 2 and systemd name the service; without both, any controller's group tells it from others.
+    let named = ["", "name=systemd"].into_iter().filter_map(|name| groups.get(name));
+    let path = named.chain(groups.values()).find(|path| path.len() > 1)?;
+    Some(format!("{pid}{path}"))
 }
 
 fn parse_switches(status: &[u8]) -> Option<(u64, u64)> {
@@ -441,6 +469,31 @@ mod tests {
         assert_eq!(third["voluntary_switches"], json!({"10/mariadbd": 3, "20/idle one": 3}));
         fs::remove_dir_all(root.path().join("proc/20")).unwrap();
         assert_eq!(sample(&mut processes)["utime_ticks"], json!({"10/mariadbd": 100}));
+    }
+
+    #[test]
+    fn the_control_group_of_those_at_work_is_read_now_and_then() {
+        let root = tempfile::tempdir().unwrap();
+        write_process(root.path(), 10, "mariadbd", 100, &[(10, 1)]);
+        write_process(root.path(), 20, "idle", 7, &[(20, 3)]);
+        let groups =
+            |pid: u32, text: &str| fs::write(root.path().join(format!("proc/{pid}/cgroup")), text).unwrap();
+        groups(10, "0::/system.slice/mariadb.service\n");
+        groups(20, "0::/user.slice/session-3.scope\n");
+        let mut processes = sampler(root.path(), Listing::Active);
+        let first = sample(&mut processes);
+        assert_eq!(first["in_group"], json!({"10/system.slice/mariadb.service": 1}));
+        assert_eq!(sample(&mut processes).get("in_group"), None);
+        // One that starts now is read at once, also with controllers of version 1; one in the root has no group.
+        write_process(root.path(), 30, "cc1", 1, &[(30, 1)]);
+        groups(30, "9:name=systemd:/\n4:cpu,cpuacct:/ci/job\n0::/\n");
+        write_process(root.path(), 40, "cc2", 1, &[(40, 1)]);
+        groups(40, "0::/\n");
+        assert_eq!(sample(&mut processes)["in_group"], json!({"30/ci/job": 1}));
+        let again = (0..super::GROUP_TICKS)
+            .map(|_| sample(&mut processes))
+            .filter(|values| values.get("in_group") == Some(&json!({"10/system.slice/mariadb.service": 1})));
+        assert_eq!(again.count(), 1);
     }
 
     #[test]

@@ -49,6 +49,8 @@ struct Status {
     semaphore_longest_wait_s: Option<u64>,
     active_transactions: u64,
     lock_wait_transactions: u64,
+    /// Those that wait for a table's AUTO_INCREMENT lock, which no counter of row locks has.
+    autoinc_waiters: u64,
     oldest_transaction_s: Option<u64>,
     /// MySQL: threads inside InnoDB, and those that `innodb_thread_concurrency` holds outside.
     threads_inside: Option<u64>,
@@ -96,6 +98,7 @@ impl Status {
                 let active = active.strip_prefix("(PREPARED) ").unwrap_or(active);
                 self.active_transactions += 1;
                 self.oldest_transaction_s = self.oldest_transaction_s.max(first_number(active));
+                self.autoinc_waiters += u64::from(active.ends_with(" setting auto-inc lock"));
             } else if line.starts_with("LOCK WAIT ") {
                 self.lock_wait_transactions += 1;
             }
@@ -178,6 +181,7 @@ impl Status {
             ("semaphore_longest_wait_s", self.semaphore_longest_wait_s),
             ("active_transactions", Some(self.active_transactions)),
             ("lock_wait_transactions", Some(self.lock_wait_transactions)),
+            ("autoinc_waiters", Some(self.autoinc_waiters)),
             ("oldest_transaction_s", Some(self.oldest_transaction_s.unwrap_or(0))),
             ("threads_inside", self.threads_inside),
             ("threads_queued", self.threads_queued),
@@ -276,7 +280,7 @@ mod tests {
                 "checkpoint_lsn": {"": 44404}, "checkpoint_age_bytes": {"": 18_742_848 - 44404},
                 "pending_reads": {"": 0}, "pending_fsyncs": {"": 0},
                 "pending_writes": {"LRU": 0, "flush list": 0},
-                "active_transactions": {"": 14}, "lock_wait_transactions": {"": 1},
+                "active_transactions": {"": 14}, "lock_wait_transactions": {"": 1}, "autoinc_waiters": {"": 0},
                 "oldest_transaction_s": {"": 2},
             })
         );
@@ -293,7 +297,7 @@ mod tests {
                 "pending_reads": {"": 0}, "pending_aio_reads": {"": 0}, "pending_aio_writes": {"": 0},
                 "pending_fsyncs": {"log": 1, "buffer pool": 0},
                 "pending_writes": {"LRU": 0, "flush list": 0, "single page": 0},
-                "active_transactions": {"": 4}, "lock_wait_transactions": {"": 1},
+                "active_transactions": {"": 4}, "lock_wait_transactions": {"": 1}, "autoinc_waiters": {"": 0},
                 "oldest_transaction_s": {"": 3}, "threads_inside": {"": 0}, "threads_queued": {"": 0},
             })
         );
@@ -343,6 +347,18 @@ mod tests {
         assert_eq!((status.pending_reads, status.max_checkpoint_age), (Some(6), Some(7_782_360)));
         assert_eq!(status.pending_fsyncs["buffer pool"], 3);
         assert_eq!((status.threads_inside, status.threads_queued), (Some(8), Some(24)));
+    }
+
+    #[test]
+    fn waiters_for_numbers_are_no_waiters_for_rows() {
+        // MariaDB 10.11: two INSERT ... SELECT behind a third.
+        let text = "------------\nTRANSACTIONS\n------------\nHistory list length 5\n\
+            ---TRANSACTION 30, ACTIVE 1 sec setting auto-inc lock\nmysql tables in use 2, locked 2\nLOCK WAIT 3 lock struct(s)\n\
+            ---TRANSACTION 29, ACTIVE 1 sec setting auto-inc lock\nLOCK WAIT 3 lock struct(s)\n\
+            ---TRANSACTION 28, ACTIVE 1 sec inserting\n\
+            insert into t select 'setting auto-inc lock'\n--------\nFILE I/O\n--------\n";
+        let status = Status::parse(text);
+        assert_eq!((status.autoinc_waiters, status.lock_wait_transactions), (2, 2));
     }
 
     #[test]

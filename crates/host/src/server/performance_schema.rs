@@ -29,9 +29,10 @@ const WAITS: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
 const DIGESTS: &str = "SELECT LEFT(DIGEST, 16), SUM(COUNT_STAR), SUM(SUM_TIMER_WAIT), SUM(SUM_LOCK_TIME), \
     SUM(SUM_ROWS_EXAMINED), SUM(SUM_ROWS_SENT), SUM(SUM_ROWS_AFFECTED), \
     SUM(SUM_CREATED_TMP_DISK_TABLES), SUM(SUM_NO_INDEX_USED), \
-    SUM(SUM_SORT_MERGE_PASSES), SUM(SUM_ERRORS) FROM performance_schema.events_statements_summary_by_digest \
+    SUM(SUM_SORT_MERGE_PASSES), SUM(SUM_ERRORS), SUM(SUM_SELECT_FULL_JOIN), SUM(SUM_SELECT_FULL_RANGE_JOIN) \
+    FROM performance_schema.events_statements_summary_by_digest \
     WHERE DIGEST IS NOT NULL GROUP BY DIGEST ORDER BY SUM(SUM_TIMER_WAIT) DESC LIMIT 50";
-const DIGEST_METRICS: [&str; 10] = [
+const DIGEST_METRICS: [&str; 12] = [
     "count",
     "time_ns",
     "lock_ns",
@@ -42,6 +43,8 @@ const DIGEST_METRICS: [&str; 10] = [
     "no_index_used",
     "sort_merge_passes",
     "errors",
+    "full_joins",
+    "range_joins",
 ];
 const PS_PER_NS: u64 = 1000;
 
