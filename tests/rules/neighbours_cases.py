@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, GIB, unwell
 
@@ -20,6 +21,11 @@ SLOW_DISK = {
         "read_ms": 62_000.0,
     }.items()
 }
+IN_UNIT = {f"process.in_group.{pid}/system.slice/ci.service": 1.0 for pid in (501, 502)}
+#: Eight programs, none of which uses a fifth of the CPUs.
+CROWD = {f"process.utime_ticks.{601 + n}/tool{n}": 80.0 for n in range(8)}
+OF_THE_CROWD = {f"process.in_group.{601 + n}/system.slice/ci.service": 1.0 for n in range(8)}
+WAITED = {"psi.some_total_us.io": 600_000.0}
 FIO = {"process.utime_ticks.77/fio": 20.0, "process.read_bytes.77/fio": 1_100e6}
 OWN_READS = {"process.read_bytes.1322/mysqld": 100e6}
 SHORT = {"psi.some_total_us.memory": 200_000.0, "process.utime_ticks.9/java": 5.0}
@@ -31,6 +37,41 @@ CASES = [
         lambda: unwell(rates={**FULL, **COMPILER}),
         ("cc1plus",),
         ("cc1plus does 76% of the CPUs' work, the server 16%",),
+        steps=("another host", "set-property UNIT CPUWeight"),
+    ),
+    Case(
+        "HOST01",
+        "a compiler in a unit",
+        lambda: unwell(rates={**FULL, **COMPILER}, gauges=IN_UNIT),
+        ("cc1plus",),
+        steps=("another host", "set-property ci.service CPUWeight"),
+    ),
+    Case(
+        "HOST01",
+        "many small programs of one unit",
+        lambda: unwell(rates={**FULL, **CROWD}, gauges=OF_THE_CROWD),
+        ("ci.service",),
+        ("ci.service (tool0, tool1, tool2 and 5 more) does 81% of the CPUs' work, the server 16%",),
+        steps=("Move ci.service", "set-property ci.service CPUWeight"),
+    ),
+    Case("HOST01", "as many, of nobody's unit", lambda: unwell(rates={**FULL, **CROWD})),
+    Case(
+        "HOST01",
+        "as many, in the server's own group",
+        lambda: unwell(
+            rates={**FULL, **CROWD},
+            gauges={**OF_THE_CROWD, "process.in_group.1322/system.slice/ci.service": 1.0},
+        ),
+    ),
+    Case(
+        "HOST01",
+        "a unit whose name is a command",
+        lambda: unwell(
+            rates={**FULL, **COMPILER},
+            gauges={f"process.in_group.{pid}/$(reboot).service": 1.0 for pid in (501, 502)},
+        ),
+        ("cc1plus",),
+        steps=("another host", "set-property UNIT CPUWeight"),
     ),
     Case("HOST01", "room for both", lambda: unwell(rates=COMPILER)),
     Case("HOST01", "only the server", lambda: unwell(rates=FULL)),
@@ -43,6 +84,21 @@ CASES = [
         ("fio reads and writes 1,100.0 MB/s, the server 100.0, while nvme1n1 is saturated",),
     ),
     Case("HOST02", "a device with room", lambda: unwell(rates={**FIO, **OWN_READS})),
+    Case(
+        "HOST02",
+        "a device with room, and tasks that wait",
+        lambda: unwell(rates={**FIO, **OWN_READS, **WAITED}),
+        ("fio",),
+        (
+            "fio reads and writes 1,100.0 MB/s, the server 100.0, while some task waits for I/O 60% of the time",
+        ),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "HOST02",
+        "tasks that wait, and little of it another's",
+        lambda: unwell(rates={**FIO, "process.read_bytes.1322/mysqld": 2_000e6, **WAITED}),
+    ),
     Case("HOST02", "only the server", lambda: unwell(rates={**SLOW_DISK, **OWN_READS})),
     Case("HOST02", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),
     Case(

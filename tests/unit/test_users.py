@@ -106,3 +106,48 @@ def test_kernel_threads_are_not_programs() -> None:
         gauges={"process.rss_bytes.31/kworker": 0.0},
     )
     assert use(evidence, "cpu").users[0] == "kernel threads 51%"
+
+
+def test_a_control_group_is_known_by_its_service_or_container() -> None:
+    container = "0123456789ab" + 52 * "c"
+    for path, name in {
+        "/": "",
+        "": "",
+        "/system.slice/backup.service": "backup.service",
+        "/system.slice/mariadb.service/worker": "mariadb.service",
+        "/user.slice/user-1000.slice/user@1000.service/app.slice/app-ide.scope": "app-ide.scope",
+        f"/system.slice/docker-{container}.scope": "docker-0123456789ab.scope",
+        f"/kubepods.slice/kubepods-pod7.slice/cri-containerd-{container}.scope": "cri-containerd-0123456789ab.scope",
+        f"/docker/{container}": "docker/0123456789ab",
+        "/ci/job": "job",
+        f"/sandbox/{32 * 'a'}": "sandbox/aaaaaaaaaaaa",
+    }.items():
+        assert users.unit(path) == name
+
+
+def test_full_cpus_name_the_control_groups_of_who_fills_them() -> None:
+    groups = {
+        "process.in_group.501/system.slice/ci.service": 1.0,
+        "process.in_group.502/system.slice/ci.service": 1.0,
+        "process.in_group.1322/system.slice/mysql.service": 1.0,
+        "process.in_group.77/": 1.0,
+    }
+    evidence = unwell(rates={**FULL, **working(cc1_501=3.0, cc1_502=3.0, cron_77=0.6)}, gauges=groups)
+    assert use(evidence, "cpu").users[:3] == (
+        "cc1 (2 processes, in ci.service) 76%",
+        "mysqld (pid 1322, in mysql.service) 16%",
+        "cron (pid 77) 8%",
+    )
+    spread = {**groups, "process.in_group.502/system.slice/night.service": 1.0}
+    del spread["process.in_group.502/system.slice/ci.service"]
+    evidence = unwell(rates={**FULL, **working(cc1_501=3.0, cc1_502=3.0)}, gauges=spread)
+    assert use(evidence, "cpu").users[0] == "cc1 (2 processes, 2 control groups) 76%"
+
+
+def test_a_group_is_the_sum_of_its_programs() -> None:
+    groups = {f"process.in_group.{pid}/system.slice/ci.service": 1.0 for pid in (501, 502, 503)}
+    evidence = unwell(rates=working(cc1_501=0.3, cc1_502=0.5, ld_503=1.0, fio_9=2.0), gauges=groups)
+    (found,) = users.groups(evidence.window)
+    assert (found.name, found.programs) == ("ci.service", ("ld", "cc1"))
+    assert round(found.cpus, 2) == 1.8
+    assert not found.has_server

@@ -1,12 +1,14 @@
 """Who uses a resource: the programs of the host by CPU time, by I/O and by memory, and the server's own threads.
 
-A program is all its processes of one name. Kernel threads work for others, so they are counted apart.
+A program is all its processes of one name, a group all processes of one control group: a service, a session, a
+container. Kernel threads work for others, so they are counted apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 
 from headrace.analysis.window import Window
 
@@ -19,6 +21,8 @@ OURS = ("headrace", "headrace-agent")
 NAMED = 0.05
 #: ... and not more names than this.
 MOST_NAMED = 3
+#: An id as Docker, containerd, CRI-O and others make them.
+_CONTAINER = re.compile(r"[0-9a-f]{32,}")
 #: CPUs from which on a program or thread may be what fills a core.
 HALF_A_CORE, ONE_CORE = 0.5, 1.05
 #: Share of the CPUs' work that no process was seen to do, above which it is worth a word.
@@ -29,7 +33,7 @@ UNSEEN = 0.15
 class Program:
     """All processes of one name: CPUs used, bytes read and written per second by devices, resident bytes now.
 
-    ``is_kernel``: kernel threads.
+    ``is_kernel``: kernel threads; ``groups``: names of the control groups that its processes are in.
     """
 
     name: str
@@ -38,15 +42,32 @@ class Program:
     io_bytes_s: float = 0.0
     rss_bytes: float = 0.0
     is_kernel: bool = False
+    groups: tuple[str, ...] = ()
 
     @property
     def is_server(self) -> bool:
         return self.name in SERVERS
 
 
+@dataclass(frozen=True)
+class Group:
+    """All processes of one control group; ``programs``: their names, the one that uses most CPU first."""
+
+    name: str
+    programs: tuple[str, ...]
+    cpus: float
+    io_bytes_s: float
+    rss_bytes: float
+
+    @property
+    def has_server(self) -> bool:
+        return any(name in SERVERS for name in self.programs)
+
+
 @dataclass
 class _Sum:
     pids: set[int] = field(default_factory=set)
+    groups: set[str] = field(default_factory=set)
     ticks: float = 0.0
     io_bytes: float = 0.0
     rss_bytes: float = 0.0
@@ -55,15 +76,66 @@ class _Sum:
 
 def programs(window: Window) -> list[Program]:
     """Every program that was seen in the window, by CPU time."""
+    return _by(window, lambda _pid, name: name)
+
+
+def groups(window: Window) -> list[Group]:
+    """Every control group but the root that a process was seen in, by CPU time."""
+    known = _groups(window)
+    members: dict[str, list[Program]] = {}
+    # No line of /proc/PID/cgroup holds a line break; a program's name may.
+    for each in _by(window, lambda pid, name: f"{known.get(pid, '')}\n{name}"):
+        group, _, name = each.name.partition("\n")
+        if group and not each.is_kernel:
+            members.setdefault(group, []).append(replace(each, name=name))
+    found = [
+        Group(
+            group,
+            tuple(program.name for program in own),
+            sum(program.cpus for program in own),
+            sum(program.io_bytes_s for program in own),
+            sum(program.rss_bytes for program in own),
+        )
+        for group, own in members.items()
+    ]
+    return sorted(found, key=lambda group: (-group.cpus, group.name))
+
+
+def unit(path: str) -> str:
+    """What a control group's path is known by: its innermost service or scope, a container by 12 digits of its id.
+
+    ``/system.slice/docker-<64 digits>.scope`` -> ``docker-0123456789ab.scope``; the root has no name.
+    """
+    parts = [part for part in path.split("/") if part]
+    named = [part for part in parts if part.endswith((".service", ".scope"))]
+    # Without systemd a container's group is its id, in the group of what made it.
+    is_id = bool(parts) and _CONTAINER.fullmatch(parts[-1]) is not None
+    last = named[-1] if named else "/".join(parts[-2:] if is_id else parts[-1:])
+    return _CONTAINER.sub(lambda found: found.group()[:12], last)
+
+
+def _groups(window: Window) -> dict[str, str]:
+    """Process id -> name of its control group."""
+    found: dict[str, str] = {}
+    for label in window.labels("process", "in_group"):
+        pid, slash, path = label.partition("/")
+        if name := unit(slash + path):
+            found[pid] = name
+    return found
+
+
+def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
+    """Processes summed by a key of their id and name, by CPU time."""
     seconds = window.seconds
     if seconds <= 0:
         return []
-    since = _start_of_sampling(window)
+    since, known = _start_of_sampling(window), _groups(window)
     sums: dict[str, _Sum] = {}
     for label in window.labels("process", "utime_ticks"):
         pid, _, name = label.partition("/")
-        own = sums.setdefault("kernel threads" if _is_of_kernel(window, label) else name, _Sum())
+        own = sums.setdefault("kernel threads" if _is_of_kernel(window, label) else key(pid, name), _Sum())
         own.pids.add(int(pid) if pid.isdigit() else 0)
+        own.groups |= {known[pid]} if pid in known else set()
         own.ticks += sum(_grown(window, metric, label, since) for metric in ("utime_ticks", "stime_ticks"))
         own.io_bytes += sum(_grown(window, metric, label, since) for metric in ("read_bytes", "write_bytes"))
         own.rss_bytes += window.last("process", "rss_bytes", label) or 0.0
@@ -76,6 +148,7 @@ def programs(window: Window) -> list[Program]:
             own.io_bytes / seconds,
             own.rss_bytes,
             bool(own.threads_of_kernel),
+            tuple(sorted(own.groups)),
         )
         for name, own in sums.items()
     ]
@@ -194,9 +267,18 @@ def _worst(shares: Iterable[tuple[float, Program]]) -> list[tuple[float, Program
 
 
 def _called(program: Program) -> str:
-    if program.is_kernel or len(program.pids) == 1:
-        return program.name if program.is_kernel else f"{program.name} (pid {program.pids[0]})"
-    return f"{program.name} ({len(program.pids)} processes)"
+    if program.is_kernel:
+        return program.name
+    count = len(program.pids)
+    who = f"pid {program.pids[0]}" if count == 1 else f"{count} processes"
+    return f"{program.name} ({', '.join((who, *place(program)))})"
+
+
+def place(program: Program) -> tuple[str, ...]:
+    """Its control group in words, if it has one; the number where there are several."""
+    if len(program.groups) > 1:
+        return (f"{len(program.groups)} control groups",)
+    return tuple(f"in {name}" for name in program.groups)
 
 
 def _percent(share: float) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
-from headrace.analysis.resources import Level
-from headrace.analysis.users import OURS, Program, programs
+from headrace.analysis.resources import PRESSURE_HIGH, Level
+from headrace.analysis.users import OURS, Group, Program, groups, programs
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Share of a short resource from which on a program that is no server is a neighbour worth a finding.
 MUCH = 0.20
+#: Share of all I/O, and bytes per second, from which on it is worth a word also where no device is saturated.
+MOST_IO, MOST_IO_S = 0.5, 10e6
 
 _USE = "B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012)"
 
@@ -30,6 +33,29 @@ def _pids(program: Program) -> str:
     return shown if len(program.pids) <= 4 else f"{shown} and {len(program.pids) - 4} more"
 
 
+def _unit(program: Program) -> str:
+    """Its unit, to set a property of; a name that a shell could take for more is not repeated."""
+    name = program.groups[0] if len(program.groups) == 1 else ""
+    return name if re.fullmatch(r"[A-Za-z0-9:_.@-]+\.(service|scope)", name) else "UNIT"
+
+
+def _where(program: Program) -> str:
+    return ", ".join(program.groups[:3]) or "none, or unknown"
+
+
+def _crowds(evidence: Evidence, named: set[str]) -> Iterator[Group]:
+    """Control groups without a server and without a program that is named: many small ones together."""
+    for group in groups(evidence.window):
+        others = [name for name in group.programs if name not in OURS]
+        if others and not group.has_server and named.isdisjoint(others):
+            yield group
+
+
+def _some(names: tuple[str, ...]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
+
+
 @rule(
     "HOST01",
     severity=Severity.LIMIT,
@@ -38,9 +64,10 @@ def _pids(program: Program) -> str:
     refute="With the other program stopped, throughput and p99 of the server are equivalent.",
 )
 def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
-    """Another program uses the CPUs that the server waits for.
+    """Another program, or another control group, uses the CPUs that the server waits for.
 
-    No setting of the server returns that time. The scheduler shares the CPUs by weight, whatever is urgent.
+    No setting of the server returns that time. The scheduler shares the CPUs by weight, whatever is urgent. Many
+    short programs of one service, such as a build's, count together.
     """
     cpu = evidence.use("cpu")
     others = neighbours(evidence)
@@ -48,9 +75,23 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
         return
     busy = cpu.numbers["busy"] * len(evidence.cores)
     own = sum(p.cpus for p in programs(evidence.window) if p.is_server)
-    for program in others:
-        if program.cpus < MUCH * busy:
-            continue
+    much = [program for program in others if program.cpus >= MUCH * busy]
+    for group in _crowds(evidence, {program.name for program in much}):
+        if group.cpus >= MUCH * busy:
+            as_program = Program(group.name, (), groups=(group.name,))
+            yield Match(
+                group.name,
+                f"{group.name} ({_some(group.programs)}) does {share(group.cpus / busy)} of the CPUs' work, the "
+                f"server {share(own / busy)}.",
+                (
+                    number(f"{group.name}, CPUs", f"{group.cpus:.2f}"),
+                    number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
+                    number("programs", _some(group.programs)),
+                    number("waiting", cpu.saturation or "the CPUs are full"),
+                ),
+                (_less_cpu(as_program),),
+            )
+    for program in much:
         yield Match(
             program.name,
             f"{program.name} does {share(program.cpus / busy)} of the CPUs' work, the server {share(own / busy)}.",
@@ -58,17 +99,20 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
                 number(f"{program.name}, CPUs", f"{program.cpus:.2f}"),
                 number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
                 number("processes", _pids(program)),
+                number("control group", _where(program)),
                 number("waiting", cpu.saturation or "the CPUs are full"),
             ),
-            (
-                Remedy(
-                    steps=(
-                        f"Move {program.name} to another host or another hour.",
-                        "Or give it less: systemctl set-property UNIT CPUWeight=10 (cgroup v2), or nice 19.",
-                    )
-                ),
-            ),
+            (_less_cpu(program),),
         )
+
+
+def _less_cpu(program: Program) -> Remedy:
+    return Remedy(
+        steps=(
+            f"Move {program.name} to another host or another hour.",
+            f"Or give it less: systemctl set-property {_unit(program)} CPUWeight=10 (cgroup v2), or nice 19.",
+        )
+    )
 
 
 @rule(
@@ -79,39 +123,46 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
     refute="With the other program stopped, the device's latency and the server's p99 are equivalent.",
 )
 def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
-    """Another program keeps a device busy that is saturated.
+    """Another program keeps a saturated device busy, or does most of the host's I/O while tasks wait for I/O.
 
-    The server's reads and syncs queue behind its requests.
+    The server's reads and syncs queue behind its requests. While the device has room, what the other program costs
+    the server is not known: stop it for a while and look.
     """
     full = [use for use in evidence.verdict.uses if use.resource == "block" and use.level is Level.SATURATED]
     others = neighbours(evidence)
-    if not full:
+    waited = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
+    if not full and waited < PRESSURE_HIGH:
         return
     total = sum(program.io_bytes_s for program in programs(evidence.window))
     own = sum(p.io_bytes_s for p in programs(evidence.window) if p.is_server)
     names = ", ".join(use.instance for use in full)
     for program in sorted(others, key=lambda p: -p.io_bytes_s):
-        if program.io_bytes_s < MUCH * max(total, 1.0):
+        least = MUCH * max(total, 1.0) if full else max(MOST_IO * total, MOST_IO_S)
+        if program.io_bytes_s < least:
             continue
+        moved = f"reads and writes {program.io_bytes_s / 1e6:,.1f} MB/s, the server {own / 1e6:,.1f}"
         yield Match(
             program.name,
-            f"{program.name} reads and writes {program.io_bytes_s / 1e6:,.1f} MB/s, the server "
-            f"{own / 1e6:,.1f}, while {names} is saturated.",
+            f"{program.name} {moved}, while {names} is saturated."
+            if full
+            else f"{program.name} {moved}, while some task waits for I/O {share(waited)} of the time.",
             (
                 number(f"{program.name}, MB/s", f"{program.io_bytes_s / 1e6:,.1f}"),
                 number("the server, MB/s", f"{own / 1e6:,.1f}"),
                 number("processes", _pids(program)),
-                number("waiting", full[0].saturation),
+                number("control group", _where(program)),
+                number("waiting", full[0].saturation if full else f"for I/O {share(waited)} of the time"),
             ),
             (
                 Remedy(
                     steps=(
                         f"Move {program.name} to another device, another host or another hour.",
-                        "Or limit it: systemctl set-property UNIT IOReadBandwidthMax= and IOWriteBandwidthMax= "
-                        "(cgroup v2).",
+                        f"Or limit it: systemctl set-property {_unit(program)} IOReadBandwidthMax= and "
+                        "IOWriteBandwidthMax= (cgroup v2).",
                     )
                 ),
             ),
+            None if full else Severity.ADVICE,
         )
 
 
@@ -141,6 +192,7 @@ def another_program_holds_the_memory(evidence: Evidence) -> Iterator[Match]:
             (
                 number(f"{program.name}, resident", size(program.rss_bytes)),
                 number("processes", _pids(program)),
+                number("control group", _where(program)),
                 number("available at least", size(memory.numbers["available_bytes"])),
                 number("waiting", memory.saturation or memory.errors),
             ),
@@ -148,7 +200,7 @@ def another_program_holds_the_memory(evidence: Evidence) -> Iterator[Match]:
                 Remedy(
                     steps=(
                         f"Move {program.name} to another host, or give it less memory.",
-                        "Or limit it: systemctl set-property UNIT MemoryHigh= (cgroup v2).",
+                        f"Or limit it: systemctl set-property {_unit(program)} MemoryHigh= (cgroup v2).",
                     )
                 ),
             ),
