@@ -135,7 +135,12 @@ class Feed:
 
     async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()
-        while (record := await asyncio.wait_for(anext(lines, None), SILENT_S)) is not None:
+        while True:
+            # wait_for() forgets that it was cancelled if a line comes at the same moment (Python 3.11).
+            async with asyncio.timeout(SILENT_S):
+                record = await anext(lines, None)
+            if record is None:
+                return
             self.ring.add(record)
             # The host's last sampler of a tick: the server's may come later.
             if record.get("sampler") == "agent":

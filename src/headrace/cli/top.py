@@ -16,6 +16,7 @@ from headrace.cli.shell import (
     print_json,
     run_until_signal,
     stdout,
+    tell,
 )
 from headrace.model import ServerLogin
 
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 #: Lines of a snapshot: a tall terminal.
 ONCE_LINES = 40
+#: Samples before it, one per second.
+ONCE_SAMPLES = 3
+#: Nobody waits longer than this without being told for what ...
+SILENT_S = 2.0
+#: ... and no host takes longer than this for its settings.
+FACTS_S = 60.0
 
 
 @app.command(
@@ -65,7 +72,10 @@ def top(
 
 
 async def _one(feed: Feed) -> Shot:
-    """A shot after three samples of the host, and of the server if there is one."""
+    """A shot after three samples of the host, and of the server if there is one.
+
+    What takes longer than people wait without a word is said once.
+    """
     import asyncio
     import time
 
@@ -73,13 +83,20 @@ async def _one(feed: Feed) -> Shot:
     from headrace.report.live.shot import take
 
     following = asyncio.ensure_future(feed.run())
+    start, told = time.monotonic(), ""
     try:
-        while feed.ticks < 3:
+        while feed.ticks < ONCE_SAMPLES or feed.facts is None:
             done, _ = await asyncio.wait([following], timeout=0.1)
             if done:
                 following.result()
             if feed.problem:
                 raise NothingMeasured(feed.problem, place=feed.name)
+            waited_s = time.monotonic() - start
+            if waited_s >= SILENT_S + (ONCE_SAMPLES if feed.ticks else 0) and told != feed.step:
+                told = feed.step
+                tell(f"{told} ...")
+            if feed.ticks and waited_s >= FACTS_S:
+                raise NothingMeasured("the host does not report its settings", place=feed.name)
         await asyncio.sleep(0.3)  # the server's samplers may take longer
         shot = take(feed, time.strftime("%H:%M:%S"), 0.0)
         assert shot is not None
