@@ -17,6 +17,27 @@ CASES = [
         lambda: unwell(gauges={f"server_process.open_files.{SERVER}": 9_000.0}),
         (SERVER,),
         ("mysqld has 9,000 files open of 10,000",),
+        # Half as many again as were open: more than 10 + 500 connections + 2 x 4,000 tables.
+        sets=({"server.open_files_limit": 14_000},),
+        steps=("LimitNOFILE=14000",),
+    ),
+    Case(
+        "LIM01",
+        "a table cache that is to grow, too",
+        lambda: unwell(
+            gauges={f"server_process.open_files.{SERVER}": 9_000.0},
+            status={"open_tables": 4_000.0, "max_used_connections": 140.0},
+        ),
+        (SERVER,),
+        sets=({"server.open_files_limit": 34_000},),
+    ),
+    Case(
+        "LIM01",
+        "a server that was not asked",
+        lambda: unwell(gauges={f"server_process.open_files.{SERVER}": 9_000.0}, has_server=False),
+        (SERVER,),
+        sets=({},),
+        steps=("LimitNOFILE=at least 14000",),
     ),
     Case("LIM01", "few", unwell),
     Case(

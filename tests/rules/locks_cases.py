@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.activity import summed
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -29,6 +30,7 @@ MYISAM: Any = [
     {"engine": "InnoDB", "tables": 9, "rows": 1, "data_bytes": GIB, "index_bytes": 0},
     {"engine": "MyISAM", "tables": 3, "rows": 1, "data_bytes": GIB, "index_bytes": None},
 ]
+FOR_NUMBERS = {"innodb_status.autoinc_waiters.": 6.0}
 BULK: dict[str, Any] = {
     "variables": {"binlog_format": "ROW"},
     "status": {"threads_running": 12.0},
@@ -223,7 +225,42 @@ CASES = [
     Case("LOCK10", "young", lambda: unwell(gauges=QUIET)),
     Case("LOCK10", "not sampled", unwell, missing="oldest_transaction_s was not"),
     Case(
-        "LOCK11", "mode 1", lambda: unwell(**BULK), ("",), ("is 1, with 5.0 bulk inserts/s, 20,000 rows/s",)
+        "LOCK11",
+        "mode 1",
+        lambda: unwell(**BULK),
+        ("",),
+        ("is 1, with 5.0 bulk inserts/s and 20,000 rows/s, and 12 threads running",),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "LOCK11",
+        "they wait, for statements that insert little",
+        lambda: unwell(
+            **{**BULK, "status_rates": {**BULK["status_rates"], "handler_write": 40.0}}, gauges=FOR_NUMBERS
+        ),
+        ("",),
+        (
+            "6.0 transactions wait for a table's AUTO_INCREMENT lock at any time; innodb_autoinc_lock_mode is 1",
+        ),
+        sets=({"server.innodb_autoinc_lock_mode": 2},),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "LOCK11",
+        "they wait, and statements are logged",
+        lambda: unwell(**{**BULK, "variables": {"binlog_format": "STATEMENT"}}, gauges=FOR_NUMBERS),
+        ("",),
+        sets=({},),
+        steps=("binlog_format ROW",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "LOCK11",
+        "few, and none waits",
+        lambda: unwell(
+            **{**BULK, "status_rates": {**BULK["status_rates"], "handler_write": 40.0}},
+            gauges={"innodb_status.autoinc_waiters.": 0.0},
+        ),
     ),
     Case("LOCK11", "mode 2", lambda: unwell(**{**BULK, "vendor": "mysql"})),
     Case("LOCK11", "mixed binary log", lambda: unwell(**{**BULK, "variables": {"binlog_format": "MIXED"}})),

@@ -18,6 +18,8 @@ ONE_HOT_CORE = {
     f"network.rx_bytes.{NIC}": 5e6,
     f"network.tx_bytes.{NIC}": 5e6,
 }
+#: The time of a round on the saved host.
+USECS = 8_000
 
 CASES = [
     Case(
@@ -93,7 +95,26 @@ CASES = [
         lambda: unwell(rates={"softnet.time_squeeze.cpu2": 40.0}),
         ("",),
         ("40 rounds/s", "cpu2"),
+        sets=({"host.net.core.netdev_budget": 600, "host.net.core.netdev_budget_usecs": 2 * USECS},),
         severity=Severity.COST,
+    ),
+    Case(
+        "NET03",
+        "three of four rounds cut off: four times the budget empties the queue",
+        lambda: unwell(rates={"softnet.time_squeeze.cpu2": 675.0}),
+        ("",),
+        sets=({"host.net.core.netdev_budget": 1_200, "host.net.core.netdev_budget_usecs": 4 * USECS},),
+        severity=Severity.COST,
+    ),
+    Case(
+        "NET03",
+        "a core without time",
+        lambda: unwell(
+            rates={"softnet.time_squeeze.cpu2": 675.0, "cpu.idle.cpu2": 0.0, "cpu.user.cpu2": 94.0}
+        ),
+        ("",),
+        sets=({},),
+        steps=("spread its packets",),
     ),
     Case(
         "NET03",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.activity import Activity, Digest
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
@@ -10,6 +11,26 @@ MIB = 1 << 20
 CACHE = {"query_cache_type": "ON", "query_cache_size": str(64 * MIB)}
 OPENED = {"opened_tables": 40.0}
 DEFINITIONS = {"opened_table_definitions": 9.0}
+
+JOIN = Activity(
+    10,
+    digests=(
+        Digest(
+            "5e5511ffffff0000aaaa",
+            "SELECT COUNT ( * ) FROM `orders` `a` JOIN `orders` `b` ON `a` . `customer` = `b` . `customer` + ? "
+            "WHERE `a` . `id` < ? AND `b` . `total` > `b` . `paid`",
+            "shop",
+            ("shop.orders",),
+        ),
+    ),
+)
+
+
+def joins(kind: str, calls: float, rows: float) -> dict[str, float]:
+    """A class of statements that examines so many rows per second in joins."""
+    found = {"count": calls, kind: calls, "rows_examined": rows, "rows_sent": calls}
+    return {f"statements.{metric}.5e5511ffffff0000": rate for metric, rate in found.items()}
+
 
 CASES = [
     Case(
@@ -312,7 +333,53 @@ CASES = [
     Case(
         "SESS10", "not sampled", lambda: unwell(without=["mysql_status"]), missing="binlog_cache_use was not"
     ),
-    Case("SESS11", "many", lambda: unwell(status_rates={"select_full_join": 20.0}), ("",), ("20 joins/s",)),
+    Case(
+        "SESS11",
+        "many, not counted by class",
+        lambda: unwell(status_rates={"select_full_join": 20.0, "handler_read_rnd_next": 200_000.0}),
+        ("",),
+        ("20 joins/s read a whole table",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS11",
+        "many of a small table",
+        lambda: unwell(status_rates={"select_full_join": 20.0}),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "SESS11",
+        "a whole table, by its statement",
+        lambda: unwell(
+            status_rates={"select_full_join": 20.0},
+            rates=joins("full_joins", calls=20.0, rows=40_000.0),
+            activity=JOIN,
+        ),
+        ("",),
+        ("20 times per second a join on a.customer = b.customer uses no index and reads 2,000 rows: SELECT",),
+        steps=("add an index on one side of a.customer = b.customer",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS11",
+        "a long range, by its statement",
+        lambda: unwell(rates=joins("range_joins", calls=200.0, rows=600_000.0), activity=JOIN),
+        ("",),
+        ("200 times per second a join on a.customer = b.customer", "reads 3,000 rows"),
+        severity=Severity.COST,
+    ),
+    Case("SESS11", "short ranges", lambda: unwell(rates=joins("range_joins", calls=200.0, rows=4_000.0))),
+    Case(
+        "SESS11",
+        "whole tables of ten rows, by their statement",
+        lambda: unwell(
+            status_rates={"select_full_join": 20.0, "handler_read_rnd_next": 200_000.0},
+            rates=joins("full_joins", calls=20.0, rows=200.0),
+        ),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
+    ),
     Case("SESS11", "none", unwell),
     Case("SESS11", "not sampled", lambda: unwell(without=["mysql_status"]), missing="full_join was not"),
     Case(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, healthy, unwell
+from tests.rules.neighbours_cases import FULL
 
 SLOW = {"slow_queries": 3_000.0}
 BESIDE = {
@@ -17,6 +19,14 @@ CASES = [
         lambda: unwell(variables={"performance_schema": "OFF"}, status={"threads_running": 20.0}),
         ("",),
         ("performance_schema is off, with 20 threads running",),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "STAT01",
+        "off, and the CPUs are full",
+        lambda: unwell(variables={"performance_schema": "OFF"}, status={"threads_running": 20.0}, rates=FULL),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
     ),
     Case("STAT01", "on", unwell),
     Case("STAT01", "off and idle", lambda: unwell(variables={"performance_schema": "OFF"})),

@@ -160,7 +160,7 @@ CASES = [
         "one group",
         lambda: unwell(variables=POOLED, gauges=QUEUED),
         ("",),
-        ("40.0 requests wait for a thread while 2.0 run; the pool has 4 threads in 1 groups",),
+        ("40.0 requests wait for a thread of the thread pool while 2.0 run; it has 4 threads in 1 group.",),
     ),
     Case(
         "SESS18",

@@ -14,8 +14,18 @@ from tests.rules.flush_cases import BEHIND
 from tests.rules.hardware_cases import DIGESTS
 from tests.rules.hardware_cases import FULL as OWN_WORK
 from tests.rules.hosts import unwell
-from tests.rules.neighbours_cases import COMPILER, FIO, FULL, OWN_READS, SLOW_DISK
+from tests.rules.locks_cases import BULK, FOR_NUMBERS
+from tests.rules.neighbours_cases import (
+    COMPILER,
+    CROWD,
+    FIO,
+    FULL,
+    OF_THE_CROWD,
+    OWN_READS,
+    SLOW_DISK,
+)
 from tests.rules.pool_cases import SMALL
+from tests.rules.session_cases import JOIN, joins
 from tests.rules.statements_cases import SCAN, looked
 
 METADATA = {
@@ -169,3 +179,52 @@ def test_writes_in_the_background_that_fall_behind_are_said() -> None:
 def test_transactions_that_spill_are_why_a_device_is_full() -> None:
     spills = {"binlog_cache_use": 300.0, "binlog_cache_disk_use": 200.0}
     assert verdict(rates=SLOW_DISK, status_rates=spills).causes == ("SESS10",)
+
+
+def test_io_that_is_mostly_another_programs_is_said_also_where_the_device_has_room() -> None:
+    waited = {"psi.some_total_us.io": 600_000.0}
+    found = verdict(rates={**FIO, **OWN_READS, **waited})
+    assert found.causes == ("HOST02@fio",)
+    assert "Not all I/O is the server's: fio reads and writes 1,100.0 MB/s" in found.sentence
+    assert verdict(rates={**FIO, **OWN_READS}).causes == ()
+
+
+def test_that_nobody_counts_waits_is_said_where_nothing_else_explains_them() -> None:
+    off = {"performance_schema": "OFF"}
+    found = verdict(variables=off, status={"threads_running": 20.0})
+    assert found.causes == ("STAT01",)
+    assert found.sentence.endswith(
+        "What statements wait for is not counted: performance_schema is off, with 20 threads running (STAT01)."
+    )
+    assert verdict(variables=off).causes == ()
+    assert "STAT01" not in verdict(variables=off, status={"threads_running": 20.0}, gauges=METADATA).causes
+    assert "STAT01" not in verdict(variables=off, status={"threads_running": 20.0}, rates=FULL).causes
+
+
+def test_waiters_for_numbers_stand_before_what_their_inserts_fill() -> None:
+    full = {"mysql_status.innodb_checkpoint_age.": 7e9, "mysql_status.innodb_checkpoint_max_age.": 7e9}
+    found = verdict(
+        vendor="mariadb",
+        gauges={**FOR_NUMBERS, **full},
+        **{key: value for key, value in BULK.items() if key != "gauges"},
+    )
+    assert found.causes[:2] == ("LOCK11", "REDO02")
+    assert found.sentence.startswith("6.0 transactions wait for a table's AUTO_INCREMENT lock")
+
+
+def test_many_programs_of_one_unit_are_one_neighbour() -> None:
+    found = verdict(rates={**FULL, **CROWD}, gauges=OF_THE_CROWD)
+    assert found.causes[0] == "HOST01@ci.service"
+
+
+def test_a_join_is_named_by_its_condition() -> None:
+    found = verdict(
+        rates={
+            **OWN_WORK,
+            "psi.some_total_us.cpu": 400_000.0,
+            **joins("full_joins", calls=20.0, rows=40_000.0),
+        },
+        activity=JOIN,
+    )
+    assert "SESS11" in found.causes
+    assert "a join on a.customer = b.customer uses no index" in found.sentence

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
-from headrace.analysis.users import programs
+from headrace.analysis.users import groups, programs
 from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Finding, Judgement, Severity
 
@@ -18,8 +18,8 @@ from headrace.rules.rule import Finding, Judgement, Severity
 #: standstill first.
 ELSEWHERE = (
     "FS13", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "LOCK02", "LOCK05", "LOCK17", "LOCK15",
-    "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01",
-    "LIM05", "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10", "REPL01",
+    "LOCK11", "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02", "REDO03", "REDO05", "POOL03",
+    "FLUSH01", "LIM05", "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10", "REPL01",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {
@@ -81,10 +81,25 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
     if why:
         lead = "Cause:" if limiting is not None else "Statements wait:"
         parts.append(" ".join((lead, *(_said(finding) for finding in why))))
+    if limiting is None and not waiting and (hint := _hint(judgement, why)):
+        lead, finding = hint
+        parts.append(f"{lead}: {_said(finding)}")
+        why = [*why, finding]
     if refusal := refusal_of(evidence):
         parts.insert(0, refusal)
     causes = tuple(finding.id for finding in (*waiting, *why))
     return replace(verdict, sentence=" ".join(parts), causes=causes)
+
+
+def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | None:
+    """What to look at where nothing is saturated and nothing is seen to stop work, with the words before it.
+
+    Of another program's I/O nobody knows what it costs the server while the device has room.
+    """
+    if beside := _of(judgement, ("HOST02",)):
+        return "Not all I/O is the server's", beside[0]
+    blind = [finding for finding in _of(judgement, ("STAT01",)) if finding.severity is Severity.ADVICE]
+    return ("What statements wait for is not counted", blind[0]) if blind and not why else None
 
 
 def causes_first(judgement: Judgement, verdict: Verdict) -> Judgement:
@@ -135,8 +150,10 @@ def _servers(evidence: Evidence) -> float:
 
 
 def _cpus(evidence: Evidence, finding: Finding) -> float:
-    """What the program that a finding names uses."""
-    return sum(program.cpus for program in programs(evidence.window) if program.name == finding.hit.subject)
+    """What the program or the control group that a finding names uses."""
+    of_programs = {program.name: program.cpus for program in programs(evidence.window)}
+    of_groups = {group.name: group.cpus for group in groups(evidence.window)}
+    return max(of_programs.get(finding.hit.subject, 0.0), of_groups.get(finding.hit.subject, 0.0))
 
 
 def _of(judgement: Judgement, codes: Iterable[str]) -> list[Finding]:

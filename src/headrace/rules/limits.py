@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.rules import sizes
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -44,7 +46,11 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
     limit = process.get("nofile_soft")
     if not isinstance(limit, int) or used.high < NEAR * limit:
         return
-    raised: dict[str, Any] = {"server.open_files_limit": 2 * limit} if evidence.has_server else {}
+    raised: dict[str, Any] = {}
+    enough = f"at least {math.ceil(1.5 * used.high / 1_000) * 1_000}, for all that the server may open"
+    if evidence.has_server:
+        wanted = sizes.open_files(evidence, used.high)
+        raised, enough = {"server.open_files_limit": wanted}, str(wanted)
     yield Match(
         _name(process),
         f"{process['program']} has {used.high:,.0f} files open of {limit:,}.",
@@ -57,7 +63,7 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 raised,
                 (
-                    f"Raise the service's limit: systemctl edit, [Service] LimitNOFILE={2 * limit}; then "
+                    f"Raise the service's limit: systemctl edit, [Service] LimitNOFILE={enough}; then "
                     "restart the server.",
                 ),
             ),

@@ -33,6 +33,8 @@ HISTORY = 100_000.0
 OLD_TRANSACTION_S = 600.0
 #: Rows inserted per second above which the AUTO_INCREMENT lock can be contended.
 INSERTED_S = 1_000.0
+#: Transactions that wait for that lock, on average over the window, from which on it is what limits.
+AUTOINC_WAITERS = 1.0
 #: Threads that wait to enter InnoDB, on average, above which its limit is felt.
 HELD_OUTSIDE = 1.0
 #: Names of the adaptive hash index's latches, as instruments and in SHOW ENGINE INNODB MUTEX.
@@ -552,24 +554,37 @@ def old_transaction(evidence: Evidence) -> Iterator[Match]:
 def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
     """Bulk inserts hold a table-wide lock for AUTO_INCREMENT.
 
-    Mode 2 needs none, and is safe with row-based binary logging.
+    An INSERT ... SELECT holds it until its end, however long its SELECT takes, and every other insert into the
+    table waits. Mode 2 needs none, and is safe with row-based binary logging.
     """
     mode = evidence.variable("innodb_autoinc_lock_mode")
     inserted = evidence.status_rate("handler_write")
     running = evidence.gauge("mysql_status", "threads_running").mean
     is_safe = not evidence.is_on("log_bin") or evidence.variable("binlog_format") == "ROW"
     bulk = evidence.status_rate("com_insert_select") + evidence.status_rate("com_load")
-    if mode == "2" or not is_safe or bulk < 1 or inserted < INSERTED_S or running < MANY_RUNNING:
+    # Older agents did not count them.
+    seen = evidence.window.gauge("innodb_status", "autoinc_waiters")
+    waiting = seen.mean if seen else 0.0
+    may_wait = is_safe and bulk >= 1 and inserted >= INSERTED_S and running >= MANY_RUNNING
+    if mode == "2" or not (waiting >= AUTOINC_WAITERS or may_wait):
         return
+    with_mode = (
+        f"innodb_autoinc_lock_mode is {mode}, with {bulk:,.1f} bulk inserts/s and {inserted:,.0f} rows/s"
+    )
     yield Match(
         "",
-        f"innodb_autoinc_lock_mode is {mode}, with {bulk:,.1f} bulk inserts/s, {inserted:,.0f} rows/s and "
-        f"{running:.0f} threads running.",
+        f"{waiting:.1f} transactions wait for a table's AUTO_INCREMENT lock at any time; {with_mode}."
+        if waiting >= AUTOINC_WAITERS
+        else f"{with_mode}, and {running:.0f} threads running.",
         (
+            number("waiting for an AUTO_INCREMENT lock", f"{waiting:.1f}" if seen else "unknown"),
             number("innodb_autoinc_lock_mode", mode),
             number("INSERT ... SELECT and LOAD DATA/s", f"{bulk:,.1f}"),
             number("Handler_write/s", f"{inserted:,.0f}"),
             number("binlog_format", evidence.variable("binlog_format")),
         ),
-        (Remedy({"server.innodb_autoinc_lock_mode": 2}),),
+        (Remedy({"server.innodb_autoinc_lock_mode": 2}),)
+        if is_safe
+        else (Remedy(steps=("First log rows: binlog_format ROW. Then set innodb_autoinc_lock_mode 2.",)),),
+        Severity.LIMIT if waiting >= AUTOINC_WAITERS else None,
     )

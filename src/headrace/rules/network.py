@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,8 @@ FEW_PACKETS_S = 5_000
 SQUEEZED_S = 1.0
 #: ... and below this share of a core's rounds, packets hardly ever wait for the next one.
 OF_THE_ROUNDS = 0.01
+#: A round that is longer by more than this keeps the server's threads from the core for tens of milliseconds.
+LONGEST_ROUNDS = 8
 #: The table's size that worked fairly well on a moderately loaded server: scaling.rst.
 FLOW_ENTRIES = 32_768
 #: A backlog of this many packets is a tenth of a second of work for a core: longer only delays them.
@@ -172,13 +175,15 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
     rounds = evidence.window.rate("softirqs", "NET_RX", worst) or 0.0
     cores = {core.name: core.softirq for core in resources.cores(evidence.window)}
     is_felt = 0 < rounds <= squeezed[worst] / OF_THE_ROUNDS or cores.get(worst, 0.0) >= SOFTIRQ_BUSY
+    times = _rounds_in_a_row(squeezed[worst], rounds)
     settings: dict[str, Value] = {
-        "host.net.core.netdev_budget": 2 * int(evidence.sysctl("net.core.netdev_budget"))
+        "host.net.core.netdev_budget": times * int(evidence.sysctl("net.core.netdev_budget"))
     }
     micros = evidence.facts.sysctl("net.core.netdev_budget_usecs")
     if micros is not None:
         # Either limit ends a round, so they go together.
-        settings["host.net.core.netdev_budget_usecs"] = 2 * int(micros)
+        settings["host.net.core.netdev_budget_usecs"] = times * int(micros)
+    busy = next((core.busy for core in resources.cores(evidence.window) if core.name == worst), 0.0)
     yield Match(
         "",
         f"{total:,.0f} rounds/s of receive work end with packets left, most on {worst}.",
@@ -189,9 +194,24 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
             number("net.core.netdev_budget_usecs", micros or "not in this kernel"),
             number(f"rounds/s on {worst}", f"{rounds:,.0f}" if rounds else "unknown"),
         ),
-        (Remedy(settings),),
+        (
+            # Longer rounds on a core without time only keep the server's threads off it.
+            Remedy(steps=(f"{worst} cannot keep up: spread its packets over more cores (NET01, NET04).",))
+            if busy >= FULL
+            else Remedy(settings),
+        ),
         None if is_felt else Severity.HOUSEKEEPING,
     )
+
+
+def _rounds_in_a_row(cut_s: float, rounds_s: float) -> int:
+    """How many rounds it takes on average until the queue is empty: two if half of all rounds are cut off.
+
+    It is a factor for the budget of one: at least 2, and no more than a core may be kept from others."""
+    if rounds_s <= 0:
+        return 2
+    whole = max(1.0 - cut_s / rounds_s, 1.0 / LONGEST_ROUNDS)
+    return min(max(math.ceil(1.0 / whole), 2), LONGEST_ROUNDS)
 
 
 @rule(

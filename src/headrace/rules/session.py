@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
-from headrace.rules import sizes
+from headrace.rules import sizes, statements
 from headrace.rules.evidence import Evidence, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -32,8 +32,10 @@ NEAR = 0.85
 ABORTED_S = 1.0
 #: Transactions too large for the binary log cache: as a share of all, and per second.
 SPILLED, SPILLED_S = 0.05, 5.0
-#: Joins per second that read a whole table for each row of another.
+#: Joins per second that read a whole table for each row of another ...
 FULL_JOINS_S = 5.0
+#: ... and rows that each reads: fewer are compared in less time than an index takes to look up.
+JOINED_ROWS = 500.0
 #: Rows read by scans per second, and as a share of all rows read, above which most of the work is scanning.
 SCANNED_S, SCANNED = 200_000.0, 0.90
 
@@ -270,7 +272,9 @@ def tables_opened_again(evidence: Evidence) -> Iterator[Match]:
     steps = (
         ()
         if fits
-        else (f"Raise LimitNOFILE= of the service above {wanted * 2:,} first: it is {files:,.0f}.",)
+        else (
+            f"Raise LimitNOFILE= of the service to {sizes.open_files(evidence):,} first: it is {files:,.0f}.",
+        )
     )
     yield Match(
         "",
@@ -429,26 +433,47 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
     "SESS11",
     severity=Severity.COST,
     confidence=Confidence.HIGH,
-    source=f"{_STATUS}, Select_full_join: not 0, check the indexes",
+    source=f"{_STATUS}, Select_full_join: not 0, check the indexes; Select_full_range_join; "
+    "SUM_SELECT_FULL_JOIN of Statement Summary Tables",
     refute="With an index for the join, throughput and p99 are equivalent.",
 )
 def joins_without_index(evidence: Evidence) -> Iterator[Match]:
-    """Joins read whole tables because no index fits.
+    """Joins read a whole table, or a range of it, because no index fits their condition.
 
-    The work grows with the product of both tables: fast in the test, slow a year later.
+    Each row of one table is compared with each of the other. The work grows with the product of both: fast in the
+    test, slow a year later.
     """
-    joins = evidence.status_rate("select_full_join")
-    if joins < FULL_JOINS_S:
+    joins, ranges = (evidence.status_rate(f"select_full_{name}") for name in ("join", "range_join"))
+    scanned = evidence.status_rate("handler_read_rnd_next")
+    seen = statements.joined(evidence)
+    worst = next((each for each in seen if each.joins_s >= FULL_JOINS_S and each.rows >= JOINED_ROWS), None)
+    # A range is what a join should read, unless it is long: only the statement's own rows show that.
+    if worst is None and joins < FULL_JOINS_S:
         return
+    is_felt = worst is not None or (not seen and scanned >= JOINED_ROWS * joins)
+    on = f" on {worst.condition}" if worst and worst.condition else ""
     yield Match(
         "",
-        f"{joins:,.0f} joins/s read a whole table; scans read "
-        f"{evidence.status_rate('handler_read_rnd_next'):,.0f} rows/s.",
+        f"{worst.joins_s:,.0f} times per second a join{on} uses no index and reads {worst.rows:,.0f} rows: "
+        f"{worst.text}."
+        if worst
+        else f"{joins:,.0f} joins/s read a whole table; scans read {scanned:,.0f} rows/s.",
         (
             number("Select_full_join/s", f"{joins:,.1f}"),
-            number("Handler_read_rnd_next/s", f"{evidence.status_rate('handler_read_rnd_next'):,.0f}"),
+            number("Select_full_range_join/s", f"{ranges:,.1f}"),
+            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
+            *(worst.numbers if worst else ()),
         ),
-        (Remedy(steps=("Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index.",)),),
+        (
+            Remedy(
+                steps=(
+                    f"EXPLAIN it; add an index on one side of {worst.condition or 'its condition'}."
+                    if worst
+                    else "Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index.",
+                )
+            ),
+        ),
+        None if is_felt else Severity.HOUSEKEEPING,
     )
 
 

@@ -40,6 +40,10 @@ SORTED_ROW_BYTES = 128
 LARGEST_TABLE = 256 * MIB
 #: Transactions beyond this are few, and a file serves them.
 LARGEST_BINLOG_CACHE = 16 * MIB
+#: A table cache of which this share is used will be larger.
+CACHE_FULL = 0.85
+#: The default of open_files_limit where the system allows it.
+FILES = 5_000
 #: An entry of the table cache with its handler.
 TABLE_BYTES = 20 * KIB
 LARGEST_TABLE_CACHE = 16_384
@@ -153,6 +157,19 @@ def table_cache(evidence: Evidence) -> int:
     needed = max(_tables(evidence) * sessions(evidence), 2 * now)
     most = min(LARGEST_TABLE_CACHE, now + OF_SPARE * spare_bytes(evidence) / TABLE_BYTES)
     return int(max(min(needed, max(most, 2 * now)), default(evidence, "table_open_cache")))
+
+
+def open_files(evidence: Evidence, used: float = 0.0) -> int:
+    """What the server asks for itself with these settings, or half as many again as were open; whole thousands.
+
+    A table takes two: MySQL Reference Manual, open_files_limit.
+    """
+    tables = evidence.number("table_open_cache")
+    if evidence.status("open_tables") >= CACHE_FULL * tables:
+        tables = table_cache(evidence)
+    sessions_allowed = evidence.number("max_connections")
+    needed = max(10 + sessions_allowed + 2 * tables, 5 * sessions_allowed, FILES, 1.5 * used)
+    return math.ceil(needed / 1_000) * 1_000
 
 
 def definition_cache(evidence: Evidence) -> dict[str, Value]:

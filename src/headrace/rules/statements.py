@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from headrace.rules.evidence import Evidence, NotEnough, Number, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -22,6 +24,8 @@ LOCKED = 0.30
 #: ... and of each call. MariaDB counts all before the locks, too: parsing and opening, tens of microseconds, and
 #: several times that where threads wait for a CPU.
 LOCKED_NS = 500_000.0
+#: Conditions of a join that are shown.
+MOST_COMPARED = 3
 #: Temporary tables on disk per second, of one class.
 DISK_TABLES_S = 5.0
 
@@ -40,6 +44,53 @@ def _rates(evidence: Evidence, metric: str) -> dict[str, float]:
 
 def _total_s(evidence: Evidence) -> float:
     return sum(_rates(evidence, "time_ns").values()) / 1e9
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A class of statements whose joins use no index: how often per second, the rows that each examines, and what
+    its columns are compared by, as far as the text tells."""
+
+    text: str
+    condition: str
+    joins_s: float
+    rows: float
+    numbers: tuple[Number, ...]
+
+
+def joined(evidence: Evidence) -> list[Joined]:
+    """By rows examined; empty where the server or an older agent does not count them by class."""
+    counts = {name: evidence.window.rates("statements", name) for name in ("full_joins", "range_joins")}
+    calls, examined = (evidence.window.rates("statements", name) for name in ("count", "rows_examined"))
+    found = []
+    for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1]):
+        joins = sum(rates.get(digest, 0.0) for rates in counts.values())
+        if joins <= 0 or not calls.get(digest):
+            continue
+        known = evidence.activity.digest(digest) if evidence.activity is not None else None
+        condition = " and ".join(compared(known.text)) if known is not None else ""
+        found.append(
+            Joined(
+                evidence.statement(digest),
+                condition,
+                joins,
+                rows / calls[digest],
+                (*_of(evidence, digest), number("rows examined per call", f"{rows / calls[digest]:,.0f}")),
+            )
+        )
+    return found
+
+
+def compared(text: str) -> list[str]:
+    """The pairs of columns of two tables that a statement's text compares: ``a.customer = b.id``."""
+    plain = re.sub(r"\s*\.\s*", ".", text.replace("`", ""))
+    pairs = re.findall(r"(\w+(?:\.\w+)?\.\w+) (<=|>=|<=>|=|<|>) (\w+(?:\.\w+)?\.\w+)", plain)
+    of = [(left, sign, right) for left, sign, right in pairs if _table(left) != _table(right)]
+    return list(dict.fromkeys(f"{left} {sign} {right}" for left, sign, right in of))[:MOST_COMPARED]
+
+
+def _table(column: str) -> str:
+    return column.rpartition(".")[0]
 
 
 def _explain(evidence: Evidence, digest: str) -> Remedy:

@@ -27,7 +27,8 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     """The server does not report what it waits for: performance_schema is off.
 
     Without it, rules about waits, digests and metadata locks are not evaluated. It costs memory and some
-    throughput: the experiment shows how much.
+    throughput: the experiment shows how much. Where threads run and no hardware is saturated they wait for each
+    other or for a device, and only performance_schema says for which.
     """
     running = evidence.gauge("mysql_status", "threads_running").mean
     if evidence.is_on("performance_schema") or running < 4:
@@ -37,6 +38,7 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
         f"performance_schema is off, with {running:.0f} threads running.",
         (number("performance_schema", "OFF"), number("threads running, mean", f"{running:.1f}")),
         (Remedy({"server.performance_schema": True}, is_faster=False),),
+        Severity.ADVICE if evidence.verdict.limiting is None else None,
     )
 
 

@@ -401,8 +401,8 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         "",
-        f"{queued:.1f} requests wait for a thread while {active:.1f} run; the pool has {threads:.0f} threads in "
-        f"{groups} groups.",
+        f"{queued:.1f} requests wait for a thread of the thread pool while {active:.1f} run; it has {threads:.0f} "
+        f"threads in {groups} group{'s' if groups > 1 else ''}.",
         (
             number("queued requests, mean", f"{queued:.1f}"),
             number("running requests, mean", f"{active:.1f}"),
