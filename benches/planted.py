@@ -160,7 +160,7 @@ def restarted(server: Server, base: list[str], *options: str) -> None:
 def tried(server: Server, kind: str, plant: Plant, is_noisy: bool) -> Result:
     base = list(server.argv)
     try:
-        restarted(server, base, *plant.options)
+        restarted(server, base, *plant.given, *plant.options)
         result, remedy = hunted(server, kind, plant, is_noisy)
         if remedy:
             result.settings = remedy
@@ -169,10 +169,10 @@ def tried(server: Server, kind: str, plant: Plant, is_noisy: bool) -> Result:
                 for name, value in remedy.items()
                 if name.startswith("server.")
             ]
-            restarted(server, base, *plant.options, *cure)
+            restarted(server, base, *plant.given, *plant.options, *cure)
             with beside(server, plant):
                 result.treated_ops_s = rate(server, plant)
-        restarted(server, base)
+        restarted(server, base, *plant.given)
         result.healthy_ops_s = rate_healthy(server, plant)
     finally:
         restarted(server, base)

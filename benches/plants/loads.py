@@ -23,6 +23,8 @@ HEALTHY = (
     "--max-connections=300",
     "--sort-buffer-size=2M",
 )
+#: Binary logs are purged.
+KEPT_A_WEEK = ("--binlog-expire-logs-seconds=604800",)
 HEALTHY_OF = {
     "mariadb": ("--innodb-log-file-size=512M", "--innodb-lru-scan-depth=1024"),
     "mysql": ("--innodb-redo-log-capacity=1G", "--binlog-expire-logs-seconds=604800"),
@@ -126,8 +128,15 @@ DEADLOCKS = Load(
     ),
     connections=16,
 )
+#: 16 KB of rows each: four times the smallest binary log cache.
 BIG_TRANSACTIONS = Load(
-    (operation(*40 * (statement("INSERT INTO journal (v) VALUES (REPEAT('j', 4000))"),), transaction=True),)
+    (operation(*40 * (statement("INSERT INTO journal (v) VALUES (REPEAT('j', 400))"),), transaction=True),)
+)
+#: Room for what the next load writes while it is hunted: some 100 MB of redo per second.
+ROOMY = (
+    "--loose-innodb-log-file-size=4G",
+    "--loose-innodb-redo-log-capacity=5G",
+    "--innodb-buffer-pool-size=3G",
 )
 #: 4 MB of redo each, twice the smallest log buffer of MariaDB 10.11.
 LARGE_TRANSACTIONS = Load(
@@ -142,7 +151,16 @@ MYISAM = Load(
     ),
     connections=16,
 )
-BULK = Load((operation(statement("INSERT INTO journal (v) SELECT v FROM items WHERE id < 500")),))
+#: Forty rows each that come slowly, as from a search or another server.
+BULK = Load(
+    (
+        operation(
+            statement(
+                "INSERT INTO journal (v) SELECT REPEAT('b', 40) FROM items WHERE id <= 40 AND SLEEP(0.0005) = 0"
+            )
+        ),
+    )
+)
 LOCKED_TABLE = Load(
     (
         operation(statement("LOCK TABLES hot WRITE"), statement("DO SLEEP(0.005)"), statement("UNLOCK TABLES")),

@@ -23,6 +23,8 @@ class Plant:
     says: str
     load: Load = READS
     options: tuple[str, ...] = ()
+    #: Options of the healthy server, too: what the load needs so that nothing else is wrong with it.
+    given: tuple[str, ...] = ()
     #: Statements to run before the load, and those that undo what a restart does not.
     sql: tuple[str, ...] = ()
     undo: tuple[str, ...] = ()
