@@ -309,7 +309,7 @@ def memory_mb() -> int:
 
 def output(*argv: str) -> str:
     done = subprocess.run(
-        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120
+        argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=300
     )
     return done.stdout
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from benches.plants.beside import processes, python
@@ -167,7 +169,82 @@ def little_dirty(server: Server) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def distant(server: Server) -> Iterator[None]:
+    """Its redo log on a volume without a cache that does 250 writes a second."""
+    data, here = server.folder / "data", server.folder.parent / "distant"
+    image, slow, mount = here / "image", here / "slow", here / "log"
+    mount.mkdir(parents=True)
+    slow.touch()
+    run = partial(subprocess.run, check=True, capture_output=True, text=True)
+    run(["truncate", "-s", "1200M", image])
+    run(["mkfs.ext4", "-q", image])
+    argv, there = list(server.argv), f"--innodb-log-group-home-dir={mount}"
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, here, ignore_errors=True)
+        server.stop()
+        # Copied before it is slow.
+        run(["mount", "-o", "loop", image, mount])
+        moved(data, mount)
+        run(["umount", mount])
+        stack.enter_context(contextlib.closing(Throttled(image, slow, 250)))
+        loop = run(["losetup", "--direct-io=on", "--find", "--show", slow]).stdout.strip()
+        stack.callback(run, ["losetup", "--detach", loop])
+        (Path("/sys/block") / Path(loop).name / "queue/write_cache").write_text("write through")
+        run(["mount", loop, mount])
+        stack.callback(run, ["umount", mount])
+        try:
+            server.argv = [*argv, there]
+            server.start()
+            yield
+        finally:
+            server.stop()
+            moved(mount, data)
+            server.argv = argv
+    server.start()
+
+
+def moved(source: Path, target: Path) -> None:
+    """The redo log of a server that is down."""
+    subprocess.run(["cp", "-a", "--sparse=never", source / "ib_logfile0", target], check=True)
+    (source / "ib_logfile0").unlink()
+    shutil.chown(target, "mysql", "mysql")
+
+
+class Throttled:
+    """A file that shows another one with a limit on its writes per second: qemu-storage-daemon, by FUSE."""
+
+    def __init__(self, image: Path, shown: Path, writes_s: int) -> None:
+        argv = ["qemu-storage-daemon", "--object", f"throttle-group,id=slow,x-iops-write={writes_s}"]
+        argv += ["--blockdev", f"driver=file,filename={image},node-name=file"]
+        argv += ["--blockdev", "driver=throttle,throttle-group=slow,file=file,node-name=slow"]
+        argv += ["--export", f"fuse,id=shown,node-name=slow,mountpoint={shown},writable=on"]
+        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while shown.stat().st_size == 0:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.close()
+                raise RuntimeError(f"{' '.join(argv)} does not show {image}")
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+
+
 PLANTS = (
+    Plant(
+        "a distant log",
+        "a redo log on a volume whose writes take 4 ms and need no flush",
+        ("REDO05",),
+        "log is synced|takes",
+        WRITES,
+        beside=distant,
+        servers=MARIADB,
+        adviser="log_group_home|latency",
+        also=("LOCK01", "BLK12", "BLK13"),
+        has_remedy=False,
+    ),
     Plant(
         "many statements",
         "six classes of statements that fill the CPUs together",

@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 
 from benches.plants.beside import old_view, processes, python, session
-from benches.plants.loads import MARIADB, MYSQL, WRITES
+from benches.plants.loads import MARIADB, MYSQL, POINT, WRITES, Load, operation, statement
 from benches.plants.plant import Plant
-from tests.servers import Server
+from tests.servers import Server, mariadb
 
 from headrace.knobs.knob import Versions
 
@@ -53,6 +53,38 @@ def replica(server: Server) -> Iterator[None]:
         yield
     finally:
         server.sql(forget)
+
+
+@contextlib.contextmanager
+def behind(server: Server) -> Iterator[None]:
+    """It applies what a source has written long before, with workers whose queues hold next to nothing."""
+    writes = (
+        "BEGIN NOT ATOMIC DECLARE n INT DEFAULT 0; WHILE n < 60000 DO "
+        "INSERT INTO told.rows VALUES (n, REPEAT('r', 200)); SET n = n + 1; END WHILE; END"
+    )
+    with mariadb(
+        server.folder.parent / "source", "--log-bin=binlog", "--server-id=9", "--binlog-format=ROW"
+    ) as source:
+        source.sql(
+            "SET GLOBAL innodb_flush_log_at_trx_commit = 0",
+            "SET autocommit = 1",
+            "CREATE USER r@'%' IDENTIFIED BY 'throwaway'",
+            "GRANT REPLICATION SLAVE ON *.* TO r@'%'",
+            "CREATE DATABASE told",
+            "CREATE TABLE told.rows (id INT PRIMARY KEY, v VARCHAR(200))",
+            writes,
+        )
+        server.sql(
+            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {source.port}, MASTER_USER = 'r', "
+            "MASTER_PASSWORD = 'throwaway', MASTER_LOG_FILE = 'binlog.000001', MASTER_LOG_POS = 4",
+            "START SLAVE",
+        )
+        try:
+            yield
+        finally:
+            server.sql(
+                "STOP SLAVE", "RESET SLAVE ALL", "DROP DATABASE IF EXISTS told", "DROP USER IF EXISTS r@'%'"
+            )
 
 
 @contextlib.contextmanager
@@ -100,6 +132,24 @@ PLANTS = (
         beside=replica,
         adviser="read.only",
         also=("REPL02", "REPL05"),
+        has_remedy=False,
+    ),
+    Plant(
+        "queues of the workers",
+        "a replica whose workers wait for work although the relay log is full of it",
+        ("REPL10",),
+        "queue|worker",
+        Load((operation(POINT, statement("DO SLEEP(0.01)")),), connections=4),
+        (
+            "--server-id=8",
+            "--slave-parallel-threads=4",
+            "--slave-parallel-max-queued=2000",
+            "--read-only=ON",
+        ),
+        beside=behind,
+        servers=MARIADB,
+        adviser="slave_parallel",
+        also=("REPL01", "REPL02", "REPL05", "REDO01"),
         has_remedy=False,
     ),
     Plant(

@@ -29,9 +29,7 @@ LIVE = (
 #: What a bench on one small machine cannot be given: these rules have only found their cause in fixtures.
 NEVER_PLANTED = {
     "LOCK14": "a device that does not answer for a minute, under a server whose threads hold latches",
-    "REDO05": "a volume without a cache whose writes take milliseconds",
     "LIM07": "memory.high, which control groups of version 1 do not have",
-    "REPL10": "a replica with workers, and a source that is faster than they are",
     "REPL11": "a second node of a cluster that is slower than the first",
     "CPU11": "heat",
     "LOCK07": "more cores than two",

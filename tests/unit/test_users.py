@@ -117,7 +117,7 @@ def test_a_control_group_is_known_by_its_service_or_container() -> None:
         "/system.slice/mariadb.service/worker": "mariadb.service",
         "/user.slice/user-1000.slice/user@1000.service/app.slice/app-ide.scope": "app-ide.scope",
         f"/system.slice/docker-{container}.scope": "docker-0123456789ab.scope",
-        f"/kubepods.slice/kubepods-pod7.slice/cri-containerd-{container}.scope": "cri-containerd-0123456789ab.scope",
+        f"/kubepods.slice/pod7.slice/cri-containerd-{container}.scope": "cri-containerd-0123456789ab.scope",
         f"/docker/{container}": "docker/0123456789ab",
         "/ci/job": "job",
         f"/sandbox/{32 * 'a'}": "sandbox/aaaaaaaaaaaa",
@@ -145,8 +145,12 @@ def test_full_cpus_name_the_control_groups_of_who_fills_them() -> None:
 
 
 def test_a_group_is_the_sum_of_its_programs() -> None:
-    groups = {f"process.in_group.{pid}/system.slice/ci.service": 1.0 for pid in (501, 502, 503)}
-    evidence = unwell(rates=working(cc1_501=0.3, cc1_502=0.5, ld_503=1.0, fio_9=2.0), gauges=groups)
+    groups = {f"process.in_group.{pid}/system.slice/ci.service": 1.0 for pid in (501, 502, 503, 504)}
+    seen = {
+        **working(cc1_501=0.3, cc1_502=0.5, ld_503=1.0, fio_9=2.0),
+        "process.utime_ticks.504/headrace": 70.0,
+    }
+    evidence = unwell(rates=seen, gauges=groups)
     (found,) = users.groups(evidence.window)
     assert (found.name, found.programs) == ("ci.service", ("ld", "cc1"))
     assert round(found.cpus, 2) == 1.8

@@ -80,13 +80,13 @@ def programs(window: Window) -> list[Program]:
 
 
 def groups(window: Window) -> list[Group]:
-    """Every control group but the root that a process was seen in, by CPU time."""
+    """Every control group but the root that a process was seen in, without what looks at the host, by CPU time."""
     known = _groups(window)
     members: dict[str, list[Program]] = {}
     # No line of /proc/PID/cgroup holds a line break; a program's name may.
     for each in _by(window, lambda pid, name: f"{known.get(pid, '')}\n{name}"):
         group, _, name = each.name.partition("\n")
-        if group and not each.is_kernel:
+        if group and not each.is_kernel and name not in OURS:
             members.setdefault(group, []).append(replace(each, name=name))
     found = [
         Group(

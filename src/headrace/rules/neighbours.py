@@ -46,8 +46,7 @@ def _where(program: Program) -> str:
 def _crowds(evidence: Evidence, named: set[str]) -> Iterator[Group]:
     """Control groups without a server and without a program that is named: many small ones together."""
     for group in groups(evidence.window):
-        others = [name for name in group.programs if name not in OURS]
-        if others and not group.has_server and named.isdisjoint(others):
+        if not group.has_server and named.isdisjoint(group.programs):
             yield group
 
 
