@@ -26,10 +26,17 @@ JOIN = Activity(
 )
 
 
-def joins(kind: str, calls: float, rows: float) -> dict[str, float]:
-    """A class of statements that examines so many rows per second in joins."""
-    found = {"count": calls, kind: calls, "rows_examined": rows, "rows_sent": calls}
-    return {f"statements.{metric}.5e5511ffffff0000": rate for metric, rate in found.items()}
+def joins(kind: str, calls: float, each_ms: float) -> dict[str, float]:
+    """A class of statements that joins, beside another one of 1 s per second."""
+    found = {
+        "count": calls,
+        kind: calls,
+        "time_ns": calls * each_ms * 1e6,
+        "rows_examined": 40.0 * calls,
+        "rows_sent": calls,
+    }
+    others = {"statements.time_ns.0000ffff0000ffff": 1e9}
+    return {f"statements.{metric}.5e5511ffffff0000": rate for metric, rate in found.items()} | others
 
 
 CASES = [
@@ -353,29 +360,29 @@ CASES = [
         "a whole table, by its statement",
         lambda: unwell(
             status_rates={"select_full_join": 20.0},
-            rates=joins("full_joins", calls=20.0, rows=40_000.0),
+            rates=joins("full_joins", calls=20.0, each_ms=50.0),
             activity=JOIN,
         ),
         ("",),
-        ("20 times per second a join on a.customer = b.customer uses no index and reads 2,000 rows: SELECT",),
+        ("joins on a.customer = b.customer without an index 20 times per second, 50.0 ms each: 50% of",),
         steps=("add an index on one side of a.customer = b.customer",),
         severity=Severity.COST,
     ),
     Case(
         "SESS11",
         "a long range, by its statement",
-        lambda: unwell(rates=joins("range_joins", calls=200.0, rows=600_000.0), activity=JOIN),
+        lambda: unwell(rates=joins("range_joins", calls=200.0, each_ms=15.0), activity=JOIN),
         ("",),
-        ("200 times per second a join on a.customer = b.customer", "reads 3,000 rows"),
+        ("without an index 200 times per second, 15.0 ms each: 75% of the time",),
         severity=Severity.COST,
     ),
-    Case("SESS11", "short ranges", lambda: unwell(rates=joins("range_joins", calls=200.0, rows=4_000.0))),
+    Case("SESS11", "short ranges", lambda: unwell(rates=joins("range_joins", calls=200.0, each_ms=0.3))),
     Case(
         "SESS11",
         "whole tables of ten rows, by their statement",
         lambda: unwell(
             status_rates={"select_full_join": 20.0, "handler_read_rnd_next": 200_000.0},
-            rates=joins("full_joins", calls=20.0, rows=200.0),
+            rates=joins("full_joins", calls=20.0, each_ms=0.1),
         ),
         ("",),
         severity=Severity.HOUSEKEEPING,

@@ -222,9 +222,9 @@ def test_a_join_is_named_by_its_condition() -> None:
         rates={
             **OWN_WORK,
             "psi.some_total_us.cpu": 400_000.0,
-            **joins("full_joins", calls=20.0, rows=40_000.0),
+            **joins("full_joins", calls=20.0, each_ms=50.0),
         },
         activity=JOIN,
     )
     assert "SESS11" in found.causes
-    assert "a join on a.customer = b.customer uses no index" in found.sentence
+    assert "joins on a.customer = b.customer without an index 20 times per second" in found.sentence

@@ -36,6 +36,8 @@ SPILLED, SPILLED_S = 0.05, 5.0
 FULL_JOINS_S = 5.0
 #: ... and rows that each reads: fewer are compared in less time than an index takes to look up.
 JOINED_ROWS = 500.0
+#: The same by the time of a class of statements: of each, and as a share of all.
+JOINED_MS, JOINED_SHARE = 1.0, 0.1
 #: Rows read by scans per second, and as a share of all rows read, above which most of the work is scanning.
 SCANNED_S, SCANNED = 200_000.0, 0.90
 
@@ -446,16 +448,19 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
     joins, ranges = (evidence.status_rate(f"select_full_{name}") for name in ("join", "range_join"))
     scanned = evidence.status_rate("handler_read_rnd_next")
     seen = statements.joined(evidence)
-    worst = next((each for each in seen if each.joins_s >= FULL_JOINS_S and each.rows >= JOINED_ROWS), None)
-    # A range is what a join should read, unless it is long: only the statement's own rows show that.
+    worst = next(
+        (each for each in seen if each.each_ms >= JOINED_MS and each.time_share >= JOINED_SHARE), None
+    )
+    worst = worst if worst is not None and worst.joins_s >= FULL_JOINS_S else None
+    # A range is what a join should read, unless it is long: only the time of the statement shows that.
     if worst is None and joins < FULL_JOINS_S:
         return
     is_felt = worst is not None or (not seen and scanned >= JOINED_ROWS * joins)
     on = f" on {worst.condition}" if worst and worst.condition else ""
     yield Match(
         "",
-        f"{worst.joins_s:,.0f} times per second a join{on} uses no index and reads {worst.rows:,.0f} rows: "
-        f"{worst.text}."
+        f"{worst.text} joins{on} without an index {worst.joins_s:,.0f} times per second, {worst.each_ms:,.1f} ms "
+        f"each: {share(worst.time_share)} of the time of all statements."
         if worst
         else f"{joins:,.0f} joins/s read a whole table; scans read {scanned:,.0f} rows/s.",
         (

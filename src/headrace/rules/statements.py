@@ -48,25 +48,32 @@ def _total_s(evidence: Evidence) -> float:
 
 @dataclass(frozen=True)
 class Joined:
-    """A class of statements whose joins use no index: how often per second, the rows that each examines, and what
-    its columns are compared by, as far as the text tells."""
+    """A class of statements whose joins use no index: what they compare, as far as the text tells, how often per
+    second they join, the time of each, and their share of the time of all statements."""
 
     text: str
     condition: str
     joins_s: float
-    rows: float
+    each_ms: float
+    time_share: float
     numbers: tuple[Number, ...]
 
 
 def joined(evidence: Evidence) -> list[Joined]:
-    """By rows examined; empty where the server or an older agent does not count them by class."""
+    """By time; empty where the server or an older agent does not count them by class.
+
+    Rows say little: MariaDB does not count those that it compares in its join buffer as examined.
+    """
     counts = {name: evidence.window.rates("statements", name) for name in ("full_joins", "range_joins")}
-    calls, examined = (evidence.window.rates("statements", name) for name in ("count", "rows_examined"))
+    calls, times = (evidence.window.rates("statements", name) for name in ("count", "time_ns"))
+    total = sum(times.values())
     found = []
-    for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1]):
+    for digest, time in sorted(times.items(), key=lambda pair: -pair[1]):
         joins = sum(rates.get(digest, 0.0) for rates in counts.values())
-        if joins <= 0 or not calls.get(digest):
+        if joins <= 0 or time <= 0:
             continue
+        # Executions of prepared statements are not calls in MariaDB.
+        each_ms = time / max(calls.get(digest, 0.0), joins) / 1e6
         known = evidence.activity.digest(digest) if evidence.activity is not None else None
         condition = " and ".join(compared(known.text)) if known is not None else ""
         found.append(
@@ -74,8 +81,9 @@ def joined(evidence: Evidence) -> list[Joined]:
                 evidence.statement(digest),
                 condition,
                 joins,
-                rows / calls[digest],
-                (*_of(evidence, digest), number("rows examined per call", f"{rows / calls[digest]:,.0f}")),
+                each_ms,
+                time / total,
+                (*_of(evidence, digest), number("mean time", f"{each_ms:,.2f} ms")),
             )
         )
     return found
