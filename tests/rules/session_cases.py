@@ -317,7 +317,7 @@ CASES = [
         "a third",
         lambda: unwell(status_rates={"binlog_cache_use": 30.0, "binlog_cache_disk_use": 10.0}),
         ("",),
-        ("10.0 of 30.0 transactions/s do not fit into 32 KiB",),
+        ("10.0 of 30.0 transactions/s do not fit into the binary log cache of 32 KiB",),
         sets=({"server.binlog_cache_size": 128 << 10},),
     ),
     Case(

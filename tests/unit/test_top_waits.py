@@ -63,7 +63,7 @@ def _host(monkeypatch: pytest.MonkeyPatch, hangs: str = "", samples_s: float = 1
     agent = SimpleNamespace(facts=at("facts", facts), lines=lines)
     target = SimpleNamespace(name="db1", connect=at("connect"), close=close)
     monkeypatch.setattr(live, "open_target", lambda _: target)
-    monkeypatch.setattr(live.Agent, "install", at("agent", agent))
+    monkeypatch.setattr("headrace.live.Agent.install", at("agent", agent))
     return Feed(TargetSpec.parse("root@db1"), find_login=at("login", (None, "")))
 
 

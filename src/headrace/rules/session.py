@@ -415,7 +415,7 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
     larger = sizes.binlog_cache(evidence)
     yield Match(
         "",
-        f"{spilled:,.1f} of {used:,.1f} transactions/s do not fit into {size(cache)}.",
+        f"{spilled:,.1f} of {used:,.1f} transactions/s do not fit into the binary log cache of {size(cache)}.",
         (
             number("Binlog_cache_disk_use/s", f"{spilled:,.2f}"),
             number("Binlog_cache_use/s", f"{used:,.1f}"),
