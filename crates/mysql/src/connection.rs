@@ -24,10 +24,14 @@ use super::wire::{Socket, Wire};
 pub const QUERY: u8 = 0x03;
 /// The first byte of a prepared statement's payload that executes it for many rows (COM_STMT_BULK_EXECUTE).
 pub const BULK_EXECUTE: u8 = 0xFA;
+const QUIT: u8 = 0x01;
 const PREPARE: u8 = 0x16;
 const CLOSE_STATEMENT: u8 = 0x19;
 /// The first byte with which the server asks for a file.
 const LOCAL_FILE: u8 = 0xFB;
+
+/// Saying goodbye never holds anybody up for longer.
+const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Answers to our queries are far smaller; a server that sends more would fill the memory.
 const LARGEST_ANSWER: usize = 64 << 20;
@@ -39,6 +43,19 @@ pub struct Connection {
     can_bulk: bool,
     read_timeout: Duration,
     cells: Cells,
+    /// Between a request and the end of its answer, and forever if that did not come.
+    is_busy: bool,
+}
+
+/// Without a goodbye the server counts an aborted client, and most write a warning into their log.
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !self.is_busy && self.wire.socket().limit_writes(GOODBYE).is_ok() {
+            self.wire.begin(GOODBYE);
+            // The server may be gone, which is fine.
+            let _ = self.wire.send(&[QUIT]);
+        }
+    }
 }
 
 /// What a statement did, as the server reports it.
@@ -88,6 +105,7 @@ impl Connection {
             can_bulk,
             read_timeout: options.read_timeout,
             cells: Cells::default(),
+            is_busy: false,
         })
     }
 
@@ -102,7 +120,12 @@ impl Connection {
 
     /// Runs a statement and calls `on_row` with the names of the columns and each row as it arrives.
     /// More than 64 MiB of rows are an error.
-    pub fn query(&mut self, sql: &str, mut on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
+    pub fn query(&mut self, sql: &str, on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
+        let done = self.rows(sql, on_row);
+        self.answered(done)
+    }
+
+    fn rows(&mut self, sql: &str, mut on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
         self.ask(&query(sql))?;
         let Answer::Columns(count) = parse_answer(self.wire.read()?)? else { return Ok(()) };
         let mut columns = Vec::with_capacity(count);
@@ -131,12 +154,17 @@ impl Connection {
 
     /// Sends a whole payload, which starts with `QUERY` or `BULK_EXECUTE` and returns no rows.
     pub fn command(&mut self, payload: &[u8]) -> Result<Done, Error> {
-        self.ask(payload)?;
-        parse_done(self.wire.read()?)
+        let done = self.ask(payload).and_then(|()| parse_done(self.wire.read()?));
+        self.answered(done)
     }
 
     /// Prepares a statement without rows; its number.
     pub fn prepare(&mut self, sql: &str) -> Result<u32, Error> {
+        let done = self.prepared(sql);
+        self.answered(done)
+    }
+
+    fn prepared(&mut self, sql: &str) -> Result<u32, Error> {
         let mut payload = query(sql);
         payload[0] = PREPARE;
         self.ask(&payload)?;
@@ -154,7 +182,8 @@ impl Connection {
     pub fn close_statement(&mut self, statement: u32) -> Result<(), Error> {
         let mut payload = vec![CLOSE_STATEMENT];
         payload.extend_from_slice(&statement.to_le_bytes());
-        self.ask(&payload)
+        let done = self.ask(&payload);
+        self.answered(done)
     }
 
     /// Starts `LOAD DATA LOCAL INFILE 'name' ...`; the server then asks for the content of that file, which `send`
@@ -186,7 +215,14 @@ impl Connection {
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
     }
 
+    /// An error that the server reports ends an answer as well as its last packet does.
+    fn answered<T>(&mut self, done: Result<T, Error>) -> Result<T, Error> {
+        self.is_busy = !matches!(done, Ok(_) | Err(Error::Server { .. }));
+        done
+    }
+
     fn ask(&mut self, payload: &[u8]) -> Result<(), Error> {
+        self.is_busy = true;
         self.wire.begin(self.read_timeout);
         self.wire.send(payload)
     }
@@ -206,7 +242,8 @@ impl Upload<'_> {
     pub fn finish(self) -> Result<Done, Error> {
         self.0.wire.send(&[])?;
         self.0.wire.allow(self.0.read_timeout);
-        parse_done(self.0.wire.read()?)
+        let done = self.0.wire.read().and_then(parse_done);
+        self.0.answered(done)
     }
 }
 
@@ -418,6 +455,26 @@ mod tests {
             assert_eq!((rows, error.code()), (1, Some(1317)));
             connection.query("SET @a = 1", |_, _| unreachable!()).unwrap();
         });
+    }
+
+    #[test]
+    fn a_connection_says_goodbye_unless_an_answer_is_on_its_way() {
+        for is_whole in [true, false] {
+            let play = move |mut stream: UnixStream| {
+                accept_login(&mut stream);
+                receive(&mut stream, 0);
+                let rows: [&[u8]; 4] = [&[1], COLUMN, END, END];
+                send(&mut stream, 1, &rows[..if is_whole { 4 } else { 3 }]);
+                let mut rest = Vec::new();
+                stream.read_to_end(&mut rest).unwrap();
+                assert_eq!(rest, if is_whole { &[1, 0, 0, 0, 1][..] } else { &[] });
+            };
+            with_server(play, |options| {
+                options.read_timeout = Duration::from_millis(300);
+                let mut connection = Connection::open(options).unwrap();
+                assert_eq!(connection.query("SELECT a", |_, _| {}).is_ok(), is_whole);
+            });
+        }
     }
 
     #[test]

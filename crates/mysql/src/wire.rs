@@ -157,6 +157,16 @@ fn connect_unix(path: &Path, limit: Duration) -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
+impl Socket {
+    /// From now on a write may take so long.
+    pub fn limit_writes(&self, limit: Duration) -> io::Result<()> {
+        match self {
+            Socket::Unix(stream) => stream.set_write_timeout(Some(limit)),
+            Socket::Tcp(stream) => stream.set_write_timeout(Some(limit)),
+        }
+    }
+}
+
 impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
