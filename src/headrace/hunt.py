@@ -77,6 +77,14 @@ def examine(snapshot: Snapshot) -> Hunt:
     return Hunt(snapshot, evidence, causes_first(judgement, conclude(evidence, judgement)))
 
 
+def why_no_server(snapshot: Snapshot) -> str:
+    """Why nothing is known of the host's server; empty if its settings are."""
+    if snapshot.facts.data.get("server_settings"):
+        return ""
+    errors = snapshot.errors
+    return errors.get("server") or errors.get("mysql_status") or "the server did not answer"
+
+
 async def watch(
     target: Target,
     seconds: float = DEFAULT_SECONDS,

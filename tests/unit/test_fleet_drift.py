@@ -438,6 +438,19 @@ def hunts() -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"db{number}", {"verdict": "fine", "findings": rows}
 
 
+def test_a_host_whose_server_was_not_asked_lacks_no_finding_of_servers() -> None:
+    found = Findings()
+    for host, one in hunts():
+        if host == "db4":
+            one |= {"not_evaluated": ["NET01"], "no_server": "the server did not answer"}
+        found.add(host, one)
+    assert [(common.code, hosts) for common, _, hosts in found.odd()] == [("CPU01", ("db7",))]
+    assert findings_report.to_json(found)["no_server"] == {"db4": "the server did not answer"}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(terminal.show(findings_report.parts(found)))
+    assert "db4: the server did not answer" in console.export_text()
+
+
 def test_findings_are_ranked_by_cost_then_by_hosts_and_the_odd_ones_are_named() -> None:
     found = Findings()
     for host, one in hunts():

@@ -370,11 +370,12 @@ def fleet_hunt(
 def _judged(path: Path) -> dict[str, Any]:
     """A saved host's findings; runs in a process of its own."""
     from headrace.fleet.findings import to_json
-    from headrace.hunt import examine
+    from headrace.hunt import examine, why_no_server
     from headrace.snapshot import load
 
-    found = examine(load(path))
-    return to_json(found.judgement.findings, found.verdict.sentence)
+    snapshot = load(path)
+    found = examine(snapshot)
+    return to_json(found.judgement, found.verdict.sentence, why_no_server(snapshot))
 
 
 @fleet_app.command("doctor", epilog=f"{EXAMPLE} doctor --fleet inventory.json --tag mysql")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.rules.rule import Finding, Severity
+from headrace.rules.rule import Judgement, Severity
 
 #: A finding is odd if so few hosts have it, or lack it, in a fleet of at least so many.
 ODD_SHARE, ODD_FLEET = 0.1, 4
@@ -14,10 +14,14 @@ ODD_SHARE, ODD_FLEET = 0.1, 4
 MOST_EXAMPLES = 3
 
 
-def to_json(findings: Iterable[Finding], sentence: str) -> dict[str, Any]:
-    """One host's answer: its verdict and its findings."""
+def to_json(judgement: Judgement, sentence: str, no_server: str = "") -> dict[str, Any]:
+    """One host's answer: its verdict, its findings, the rules that could not be evaluated. ``no_server``: why its
+    server was not asked.
+    """
     return {
         "verdict": sentence,
+        "no_server": no_server,
+        "not_evaluated": sorted({each.rule.code for each in judgement.blind}),
         "findings": [
             {
                 "id": finding.id,
@@ -28,7 +32,7 @@ def to_json(findings: Iterable[Finding], sentence: str) -> dict[str, Any]:
                 "summary": finding.hit.summary,
                 "settings": [dict(remedy.settings) for remedy in finding.hit.remedies],
             }
-            for finding in findings
+            for finding in judgement.findings
         ],
     }
 
@@ -57,10 +61,19 @@ class Findings:
 
     by_code: dict[str, Common] = field(default_factory=dict)
     verdicts: dict[str, str] = field(default_factory=dict)
+    #: By rule, the hosts of which it could not be said whether they have it.
+    unknown: dict[str, set[str]] = field(default_factory=dict)
+    #: Hosts whose server was not asked, and why.
+    no_server: dict[str, str] = field(default_factory=dict)
 
     def add(self, host: str, answer: Mapping[str, Any]) -> None:
         self.verdicts[host] = str(answer["verdict"])
         order = list(Severity)
+        # A run file may be of a time when this was not in it.
+        for code in answer.get("not_evaluated", ()):
+            self.unknown.setdefault(code, set()).add(host)
+        if why := answer.get("no_server"):
+            self.no_server[host] = str(why)
         for row in answer["findings"]:
             common = self.by_code.setdefault(row["code"], Common(row["code"], row["title"]))
             severity = Severity(row["severity"])
@@ -78,14 +91,17 @@ class Findings:
         )
 
     def odd(self) -> list[tuple[Common, bool, tuple[str, ...]]]:
-        """(finding, whether few have it or few lack it, these few)."""
+        """(finding, whether few have it or few lack it, these few). Hosts that could not be asked lack nothing."""
         total = len(self.verdicts)
         few = max(1, int(ODD_SHARE * total))
         if total < ODD_FLEET:
             return []
         found: list[tuple[Common, bool, tuple[str, ...]]] = []
         for common in self.ranked():
-            lacking = tuple(host for host in self.verdicts if host not in common.hosts)
+            unknown = self.unknown.get(common.code, ())
+            lacking = tuple(
+                host for host in self.verdicts if host not in common.hosts and host not in unknown
+            )
             if len(common.hosts) <= few:
                 found.append((common, True, tuple(common.hosts)))
             elif 0 < len(lacking) <= few:

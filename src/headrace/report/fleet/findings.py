@@ -17,6 +17,7 @@ def parts(found: Findings) -> Iterator[Part]:
     if not total:
         return
     yield Gap()
+    yield from _no_server(found)
     rows: list[Cells] = []
     for common in found.ranked():
         counts = severities(common)
@@ -56,6 +57,17 @@ def parts(found: Findings) -> Iterator[Part]:
         )
 
 
+def _no_server(found: Findings) -> Iterator[Part]:
+    """Hosts of which only the machine was looked at, by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for host, why in found.no_server.items():
+        by_reason.setdefault(why, []).append(host)
+    if by_reason:
+        words = "; ".join(f"{fold(hosts)}: {why}" for why, hosts in by_reason.items())
+        yield Sentence(f"Servers not asked, so only the host was examined: {words}.")
+        yield Gap()
+
+
 def to_json(found: Findings) -> dict[str, Any]:
     return {
         "findings": [
@@ -72,5 +84,6 @@ def to_json(found: Findings) -> dict[str, Any]:
             {"code": common.code, "few": "have it" if few_have else "lack it", "hosts": list(hosts)}
             for common, few_have, hosts in found.odd()
         ],
+        "no_server": dict(found.no_server),
         "verdicts": dict(found.verdicts),
     }
