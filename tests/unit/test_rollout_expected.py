@@ -186,6 +186,14 @@ def test_the_plan_says_what_it_is_compared_with_and_what_was_different() -> None
     )
 
 
+def test_an_experiment_that_says_almost_nothing_says_so_in_words_that_can_be_read() -> None:
+    wide = lab(0.861)
+    said = replace(wide.responses["throughput"], low=2.9e-4, high=2529.083)
+    text = " ".join(report.plan_sentences(plan(replace(wide, responses={"throughput": said}))))
+    assert "throughput -13.9% (-100.0% to 2,529 times)" in text
+    assert "time per query: +16.1% (-100.0% to 3,448 times)" in text
+
+
 def test_the_command_puts_it_into_the_plan() -> None:
     host = Host("ar1", TargetSpec("ssh", host="ar1", user="root"))
     answer = {

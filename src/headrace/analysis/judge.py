@@ -35,6 +35,8 @@ WEIGHT = 1.0
 MOST_WITHOUT_DATA = 2
 #: Two blocks are never equal to the last digit: below this the counters are too coarse, not the server exact.
 LEAST_SPREAD = 1e-3
+#: A larger ratio is no percentage that anybody can read.
+MANY_TIMES = 10.0
 
 
 class Outcome(StrEnum):
@@ -261,8 +263,13 @@ def shown(bound: Bound, metric: str) -> str:
     """``+18% (+12% to +24%)``."""
     estimate, low, high = bound.ratio(metric)
     if not math.isfinite(bound.low) or not math.isfinite(bound.high):
-        return f"{estimate - 1:+.1%} (too few for an interval)"
-    return f"{estimate - 1:+.1%} ({low - 1:+.1%} to {high - 1:+.1%})"
+        return f"{more(estimate)} (too few for an interval)"
+    return f"{more(estimate)} ({more(low)} to {more(high)})"
+
+
+def more(ratio: float) -> str:
+    """``+18.0%``, or ``2,529 times``."""
+    return f"{ratio - 1:+.1%}" if ratio < MANY_TIMES else f"{ratio:,.0f} times"
 
 
 def _ratio(log: float) -> float:

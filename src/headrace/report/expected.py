@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from headrace.analysis.judge import Bound, shown
+from headrace.analysis.judge import Bound, more, shown
 from headrace.analysis.prediction import Agreement, Prediction, Record, record
 from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Table
 from headrace.staged import expected
@@ -57,8 +57,8 @@ def _main(known: Expected) -> Mapping[str, Said]:
 
 
 def _said(name: str, said: Said) -> str:
-    span = "" if said.low is None or said.high is None else f" ({said.low - 1:+.1%} to {said.high - 1:+.1%})"
-    return f"{name} {said.ratio - 1:+.1%}{span}, {said.verdict}"
+    span = "" if said.low is None or said.high is None else f" ({more(said.low)} to {more(said.high)})"
+    return f"{name} {more(said.ratio)}{span}, {said.verdict}"
 
 
 def _how(known: Expected) -> str:
