@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -18,6 +19,7 @@ import pymysql
 
 from tests import sshd
 from tests.fleet import Fleet, Host, fleet, wait_for
+from tests.networks import Namespace
 from tests.shared import made_once
 
 PROGRAMS = ("unshare", "mariadbd", "mariadb-install-db")
@@ -59,6 +61,14 @@ class Databases:
                     cursor.execute(statement)
             connection.commit()
 
+    def ssh_config(self) -> str:
+        """A ~/.ssh/config that knows the hosts by their names."""
+        return "".join(
+            f"Host {host.name}\n  HostName {host.at}\n  Port {host.port}\n  User {sshd.user()}\n"
+            f"  IdentityFile {self.hosts.key}\n  UserKnownHostsFile {self.hosts.known_hosts}\n"
+            for host in self.hosts.hosts
+        )
+
     def host(self, name: str) -> Host:
         return next(host for host in self.hosts.hosts if host.name == name)
 
@@ -72,21 +82,32 @@ def databases(
     sysctls: Mapping[str, str],
     mounts: Mapping[str, str],
     drop_in: bool = False,
+    groups: Sequence[Sequence[str]] = (),
+    places: Mapping[str, Namespace] | None = None,
 ) -> Iterator[Databases]:
     """The first is the source of all others; ``options``, ``sysctls`` and ``mounts`` are planted, by host.
 
-    With ``drop_in`` each server also reads a folder of option files of its own.
+    With ``drop_in`` each server also reads a folder of option files of its own. With ``groups`` the first of each
+    is the source of the others in it. ``places`` are networks of the hosts' own.
     """
+    groups = groups or [names]
+    sources = [group[0] for group in groups]
     data = made_once("fleet-mariadb", _install)
     with fleet(folder, []) as hosts:
         found = Databases(hosts, folder / "inventory.json")
         for number, name in enumerate(names, start=1):
-            host = hosts.add(name)
+            place = places[name] if places else None
+            host = hosts.add(name, place)
             found.ports[name] = port = host.port + 10_000 if host.port < 50_000 else host.port - 10_000
             disk = hosts.own_disk(host)
             shutil.copytree(data, disk / "mysql")
             own = {"server_id": str(number), "port": str(port), **OPTIONS, **options.get(name, {})}
-            if number > 1:
+            # Not /tmp: a server that starts removes what another has there of temporary tables.
+            own["tmpdir"] = f"{hosts.disk}/tmp"
+            (disk / "tmp").mkdir()
+            if place:
+                own["bind_address"] = place.address
+            if name not in sources:
                 own.setdefault("read_only", "1")
             lines = [f"{key} = {value.format(name=name)}" if value else key for key, value in own.items()]
             lines += [f"!includedir {DROP_IN}"] if drop_in else []
@@ -101,15 +122,18 @@ def databases(
         for host in hosts.hosts:
             wait_for(host)
             _ready(found, host.name)
-        _replicate(found, names)
-        _write_inventory(found)
+        for group in groups:
+            _replicate(found, group)
+        _write_inventory(found, sources)
         yield found
 
 
 def _install(folder: Path) -> None:
     argv = ["mariadb-install-db", "--no-defaults", f"--datadir={folder}", "--user=root", "--skip-test-db",
             "--auth-root-authentication-method=normal"]  # fmt: skip
-    subprocess.run(argv, check=True, capture_output=True)
+    temporary = folder.with_name(f"{folder.name}.tmp")
+    temporary.mkdir(exist_ok=True)
+    subprocess.run(argv, check=True, capture_output=True, env={**os.environ, "TMPDIR": str(temporary)})
 
 
 def _script(host: Host, disk: Path, mount_options: str) -> str:
@@ -147,22 +171,23 @@ def _replicate(found: Databases, names: Sequence[str]) -> None:
     for name in replicas:
         found.sql(
             name,
-            f"CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT={found.ports[source]}, "
+            f"CHANGE MASTER TO MASTER_HOST='{found.host(source).at}', MASTER_PORT={found.ports[source]}, "
             "MASTER_USER='copy', MASTER_PASSWORD='copy', MASTER_USE_GTID=slave_pos",
             "START SLAVE",
         )
 
 
-def _write_inventory(found: Databases) -> None:
+def _write_inventory(found: Databases, sources: Sequence[str]) -> None:
     names = [host.name for host in found.hosts.hosts]
     variables = {
         host.name: {
-            "ansible_host": "127.0.0.1",
+            "ansible_host": host.at,
             "ansible_port": host.port,
             "ansible_user": sshd.user(),
             "ansible_ssh_private_key_file": str(found.hosts.key),
         }
         for host in found.hosts.hosts
     }
-    groups = {"source": {"hosts": names[:1]}, "replicas": {"hosts": names[1:]}}
+    replicas = [name for name in names if name not in sources]
+    groups = {"source": {"hosts": list(sources)}, "replicas": {"hosts": replicas}}
     found.inventory.write_text(json.dumps({"_meta": {"hostvars": variables}, **groups}))

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests import lab, sshd
+from tests.networks import Namespace
 from tests.traces import FORGET_MOUNTS
 
 #: Programs that a host of it needs.
@@ -33,11 +34,12 @@ class Host:
     script: str
     config: Path
     prefix: Sequence[str]
+    at: str = "127.0.0.1"
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        return f"{sshd.user()}@127.0.0.1:{self.port}"
+        return f"{sshd.user()}@{self.at}:{self.port}"
 
     def start(self) -> None:
         unshare = ["unshare", "--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"]
@@ -83,7 +85,9 @@ class Fleet:
         """The same folder, seen from here."""
         return self.folder / host.name / "disk"
 
-    def add(self, name: str) -> Host:
+    def add(self, name: str, place: Namespace | None = None) -> Host:
+        """In a network of its own, or in the one of all."""
+        at = place.address if place else "127.0.0.1"
         folder = self.folder / name
         (folder / "disk" / "home").mkdir(parents=True)
         host_key = sshd.make_key(folder / "host_key")
@@ -92,9 +96,9 @@ class Fleet:
             port = int(probe.getsockname()[1])
         kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
         with self.known_hosts.open("a") as known:
-            known.write(f"[127.0.0.1]:{port} {kind} {key}\n")
+            known.write(f"[{at}]:{port} {kind} {key}\n")
         settings = [
-            "ListenAddress 127.0.0.1",
+            f"ListenAddress {at}",
             f"Port {port}",
             f"HostKey {host_key}",
             f"AuthorizedKeysFile {self.key.with_suffix('.pub')}",
@@ -109,7 +113,7 @@ class Fleet:
         config.write_text("\n".join(settings) + "\n")
         mount = f"mount --bind {folder}/disk {self.disk}"
         script = FORGET_MOUNTS + f"hostname {name}; {mount}; exec {sshd.program()} -D -e -f {config}"
-        host = Host(name, port, script, config, self.prefix)
+        host = Host(name, port, script, config, place.prefix if place else self.prefix, at)
         self.hosts.append(host)
         return host
 
@@ -138,7 +142,7 @@ def fleet(folder: Path, names: Sequence[str], prefix: Sequence[str] = ()) -> Ite
 
 def wait_for(host: Host) -> None:
     """Until its sshd answers."""
-    probe = f"exec 3<>/dev/tcp/127.0.0.1/{host.port}"
+    probe = f"exec 3<>/dev/tcp/{host.at}/{host.port}"
     deadline = time.monotonic() + 20
     while subprocess.run([*host.prefix, "bash", "-c", probe], capture_output=True, check=False).returncode:
         assert time.monotonic() < deadline, host.config.with_name("log").read_text()

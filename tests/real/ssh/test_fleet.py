@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from tests import sshd
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.fleet import wait_for
 from tests.traces import commands
@@ -190,13 +189,7 @@ def test_the_replicas_are_followed_from_their_source(found: Databases, tmp_path:
     _wait_for_replicas(found, tmp_path)
     ssh = tmp_path / "home" / ".ssh"
     ssh.mkdir(parents=True)
-    (ssh / "config").write_text(
-        "".join(
-            f"Host {host.name}\n  HostName 127.0.0.1\n  Port {host.port}\n  User {sshd.user()}\n"
-            f"  IdentityFile {found.hosts.key}\n  UserKnownHostsFile {found.hosts.known_hosts}\n"
-            for host in found.hosts.hosts
-        )
-    )
+    (ssh / "config").write_text(found.ssh_config())
     toml = tmp_path / "fleet.toml"
     login = f'[fleet.mysql]\nsocket = "{found.hosts.disk}/s"\nuser = "root"\n'
     toml.write_text(f'[fleet]\nhosts = ["db1"]\nfollow = true\n{login}')
