@@ -17,6 +17,9 @@ from headrace.experiment import loaders, reboot
 from headrace.target import Completed
 
 UUID = "1f2e3d4c"
+EFI = {loaders.EFI_DEFAULT: "default", loaders.EFI_ONE_SHOT: "oneshot", loaders.EFI_INFO: "info"}
+#: As grub-editenv makes it, but for its padding.
+ENVIRONMENT = b"# GRUB Environment Block\n"
 
 
 class Killed(BaseException):
@@ -38,14 +41,17 @@ class RebootingHost:
         upgrades: Sequence[str] = (),
         loader: str = "grub",
         grub_on: str = "ext4 /dev/vda1",
+        saves_default: bool = False,
     ) -> None:
         self.installed = list(installed)
         self.offered = list(offered)
         self.panics, self.mute, self.upgrades = panics, mute, upgrades
         self.loader, self.grub_on = loader, grub_on
+        self.saves_default = saves_default
+        #: What the loader that booted says of itself to the firmware; GRUB 2.06 says nothing.
+        self.booted_by = "systemd-boot 252.39" if loader == "systemd-boot" else ""
         self.files: dict[str, bytes] = {}
         self.efi: dict[str, str] = {}
-        self.next_entry = ""
         self.boots: list[str] = []
         self.commands = 0
         self.kill_at: int | None = None
@@ -56,7 +62,7 @@ class RebootingHost:
 
     def state(self) -> tuple[object, ...]:
         """All that an experiment must leave as it was."""
-        return (dict(self.files), sorted(self.installed), dict(self.efi), self.next_entry, self.running)
+        return (dict(self.files), sorted(self.installed), dict(self.efi), self.running)
 
     async def connect(self) -> None:
         self._count()
@@ -78,10 +84,11 @@ class RebootingHost:
         self._count()
         if path == "/proc/sys/kernel/random/boot_id":
             return f"boot-{len(self.boots)}\n".encode()
-        if path == loaders.EFI_DEFAULT:
-            if "default" not in self.efi:
+        if path in EFI:
+            text = self.booted_by if EFI[path] == "info" else self.efi.get(EFI[path])
+            if not text:
                 raise FileNotFoundError(path)
-            return b"\x07\0\0\0" + (self.efi["default"] + "\0").encode("utf-16-le")
+            return b"\x07\0\0\0" + (text + "\0").encode("utf-16-le")
         if path not in self.files:
             raise FileNotFoundError(path)
         return self.files[path]
@@ -119,6 +126,8 @@ class RebootingHost:
                 return 0, f"{self.running}\n"
             case ["bootctl", *words]:
                 return self._bootctl(words)
+            case ["stat", "-c", "%a", _]:
+                return 0, "644\n"
             case ["findmnt", *_]:
                 return 0, f"{self.grub_on}\n"
             case ["lsblk", *_, device]:
@@ -146,9 +155,7 @@ class RebootingHost:
             case ["update-grub"]:
                 self._made()
             case ["grub-reboot", entry]:
-                self.next_entry = entry
-            case ["grub-editenv", "-", "unset", "next_entry"]:
-                self.next_entry = ""
+                self._remember("next_entry", entry)
             case _:
                 raise AssertionError(f"what is {argv}?")
 
@@ -178,11 +185,7 @@ class RebootingHost:
         return 0, ""
 
     def _bootctl(self, words: list[str]) -> tuple[int, str]:
-        if self.loader != "systemd-boot":
-            return 1, "no\n"
         match words:
-            case ["is-installed"]:
-                return 0, "yes\n"
             case ["list", "--json=short"]:
                 return 0, json.dumps(
                     [
@@ -245,14 +248,28 @@ class RebootingHost:
             (r for r in self.installed if f"-{r}-" in last or last == f"abc-{r}.conf"), self.installed[0]
         )
 
+    def _remembered(self, name: str) -> str:
+        """A line of GRUB's environment."""
+        content = self.files.get(loaders.GRUB_ENVIRONMENT, b"").decode()
+        found = re.search(rf"^{name}=(.*)$", content, flags=re.MULTILINE)
+        return found[1] if found else ""
+
+    def _remember(self, name: str, value: str) -> None:
+        """GRUB keeps the line of an empty value, and a file that did not exist stays."""
+        content = self.files.get(loaders.GRUB_ENVIRONMENT, ENVIRONMENT).decode()
+        others = re.sub(rf"^{name}=.*\n", "", content, flags=re.MULTILINE)
+        self.files[loaders.GRUB_ENVIRONMENT] = f"{others}{name}={value}\n".encode()
+
     def _boot(self) -> None:
         """The rules of the loader; a kernel that panics without ``panic=`` stands for ever."""
         self.connected = False
         self.files.pop(reboot.CONFIRMED, None)
-        chosen, self.next_entry = self.next_entry, ""
-        if self.loader != "grub":
-            chosen = self.efi.pop("oneshot", "")
+        chosen = self.efi.pop("oneshot", "") if self.loader != "grub" else self._remembered("next_entry")
+        if chosen and self.loader == "grub":
+            self._remember("next_entry", "")
         release = self._of_entry(chosen) if chosen else self._default()
+        if self.saves_default:
+            self._remember("saved_entry", release)
         self.boots.append(release)
         if release in self.panics:
             entry = f"/boot/loader/entries/abc-{release}.conf"

@@ -12,7 +12,7 @@ from headrace.errors import NotReady, Refused, StoreError, TargetError, Treatmen
 from headrace.experiment import loaders, reboot
 from headrace.plan import MachineTable
 from headrace.target import TargetSpec
-from tests.rebooting import Killed, RebootingHost
+from tests.rebooting import ENVIRONMENT, Killed, RebootingHost
 
 OLD, NEW = "6.1.0-18-amd64", "6.12.9+bpo-amd64"
 LOADERS = ("grub", "systemd-boot")
@@ -55,6 +55,32 @@ def test_an_installed_kernel_is_not_installed_again_and_stays(loader: str) -> No
     experiment(host, "6.12")
     assert host.running == OLD
     assert sorted(host.installed) == sorted([OLD, NEW])
+
+
+@pytest.mark.parametrize("there", [None, ENVIRONMENT, b"# padded\nnext_entry=mine\n"])
+def test_the_environment_of_grub_is_what_it_was_to_the_byte(there: bytes | None) -> None:
+    """GRUB keeps the line of an entry that it has booted, and with GRUB_SAVEDEFAULT writes every boot's."""
+    host = RebootingHost(OLD, NEW, saves_default=True)
+    host.running = OLD
+    if there is not None:
+        host.files[loaders.GRUB_ENVIRONMENT] = there
+    before = host.state()
+    experiment(host, "6.12", "6.1")
+    assert host.boots[-2:] == [NEW, OLD]
+    assert host.state() == before
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [("", loaders.Grub), ("GRUB 2.12", loaders.Grub), ("systemd-boot 255", loaders.SystemdBoot)],
+)
+def test_the_loader_is_the_one_that_booted_not_one_that_is_installed(said: str, expected: type) -> None:
+    """An ESP may hold both; bootctl calls systemd-boot installed when the firmware starts GRUB."""
+    host = RebootingHost(OLD, NEW)
+    host.booted_by = said
+    host.connected = True
+    found: Any = host
+    assert isinstance(asyncio.run(loaders.find_loader(found)), expected)
 
 
 def test_the_kernel_that_runs_costs_no_boot() -> None:
@@ -189,8 +215,32 @@ def test_the_newest_of_a_series_and_of_what_apt_would_do() -> None:
     assert reboot.newest("6.1", releases) == "6.1.0-18-amd64"
     assert reboot.newest("6.12", releases) == "6.12.9+bpo-amd64"
     assert reboot.newest("5.10", releases) is None
+    assert reboot.newest("6.1.0-9-amd64", [*releases, "6.1.0-9-amd64-unsigned"]) == "6.1.0-9-amd64"
     said = "Inst linux-image-a (1 Debian [amd64])\nInst libc6 [2.36] (2.37)\nRemv old [1]\nConf libc6\n"
     assert reboot.planned(said) == (["linux-image-a"], ["libc6", "old"])
+
+
+CLOUD, PLAIN = "6.12.117+deb12-cloud-amd64", "6.12.116+deb12-amd64"
+
+
+@pytest.mark.parametrize(
+    ("running", "wanted", "expected"),
+    [
+        ("6.1.0-56-cloud-amd64", "6.12", CLOUD),
+        ("6.1.0-56-amd64", "6.12", PLAIN),
+        ("6.1.0-56-amd64", CLOUD, CLOUD),
+        ("6.1.0-56-rt-amd64", "6.12", PLAIN),
+    ],
+)
+def test_a_version_means_the_flavour_that_the_host_runs(running: str, wanted: str, expected: str) -> None:
+    """Packages offered, and kernels installed already."""
+    host = RebootingHost(running, offered=[CLOUD, PLAIN, f"{CLOUD}-unsigned", f"{PLAIN}-dbg"])
+    experiment(host, wanted)
+    assert host.boots == [running, expected, running]
+    host = RebootingHost(running, CLOUD, PLAIN)
+    host.running = running
+    experiment(host, wanted)
+    assert host.boots[1:] == [expected, running]
 
 
 def test_an_entry_of_systemd_boot_gets_its_panic_once() -> None:

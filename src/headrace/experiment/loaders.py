@@ -15,6 +15,7 @@ from headrace.target import Target
 PANIC_S = 30
 
 GRUB_CONFIG = "/boot/grub/grub.cfg"
+GRUB_ENVIRONMENT = "/boot/grub/grubenv"
 GRUB_OURS = "/etc/default/grub.d/zz-headrace.cfg"
 #: File systems that GRUB can read, and also write on a plain disk.
 WRITABLE = ("ext2", "ext3", "ext4", "xfs", "vfat")
@@ -28,7 +29,10 @@ GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={panic_s}"
 GRUB_RECORDFAIL_TIMEOUT=5
 """
 
+#: Variables of the boot loader interface (systemd.io/BOOT_LOADER_INTERFACE).
 EFI_DEFAULT = "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+EFI_ONE_SHOT = "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
+EFI_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
 Undo = list[dict[str, Any]]
 
@@ -42,7 +46,8 @@ class Loader(Protocol):
     async def pin(self, target: Target, release: str) -> None:
         """From now on, boots run this kernel by default and reboot after a panic."""
 
-    def undo_of_next(self) -> Undo: ...
+    async def undo_of_next(self, target: Target) -> Undo:
+        """How to undo ``set_next``; called before the first."""
 
     async def set_next(self, target: Target, release: str) -> None:
         """Only the next boot runs this kernel; after a panic it reboots into the default."""
@@ -50,13 +55,23 @@ class Loader(Protocol):
 
 async def find_loader(target: Target) -> Loader:
     """The host's boot loader. Raises NotReady or Refused if a boot could not be undone automatically."""
-    installed = await target.run(["bootctl", "is-installed"], check=False)
-    if installed.exit_code == 0 and installed.text.strip() == "yes":
+    # `bootctl is-installed` says what is on the disk: of two loaders the firmware may start the other.
+    if (await _efi_text(target, EFI_INFO)).startswith("systemd-boot"):
         return SystemdBoot()
     if not await target.exists(GRUB_CONFIG):
         raise NotReady("neither systemd-boot nor a Debian-style GRUB was found", place=target.name)
     await _refuse_what_grub_cannot_write(target)
     return Grub()
+
+
+async def _efi_text(target: Target, path: str) -> str:
+    """A firmware variable; empty if unset, or on a machine without UEFI."""
+    try:
+        content = await target.read(path)
+    except FileNotFoundError:
+        return ""
+    # Four bytes of attributes, then UTF-16.
+    return content[4:].decode("utf-16-le", "replace").rstrip("\0")
 
 
 async def _refuse_what_grub_cannot_write(target: Target) -> None:
@@ -86,8 +101,13 @@ class Grub:
         await target.write(GRUB_OURS, content.encode())
         await target.run(["update-grub"], timeout_s=TIMEOUT_S)
 
-    def undo_of_next(self) -> Undo:
-        return [{"run": ["grub-editenv", "-", "unset", "next_entry"]}]
+    async def undo_of_next(self, target: Target) -> Undo:
+        # The whole file: with GRUB_SAVEDEFAULT each boot also writes its own entry there.
+        if not await target.exists(GRUB_ENVIRONMENT):
+            return [{"file": GRUB_ENVIRONMENT, "content": None}]
+        content = (await target.read(GRUB_ENVIRONMENT)).decode("utf-8", "surrogateescape")
+        mode = int((await target.run(["stat", "-c", "%a", GRUB_ENVIRONMENT])).text, 8)
+        return [{"file": GRUB_ENVIRONMENT, "content": content, "mode": mode}]
 
     async def set_next(self, target: Target, release: str) -> None:
         await target.run(["grub-reboot", await self._entry(target, release)])
@@ -126,7 +146,8 @@ def grub_entry(config: str, release: str) -> str | None:
 class SystemdBoot:
     async def undo_of_default(self, target: Target) -> Undo:
         entries = await self._entries(target)
-        undo: Undo = [{"run": ["bootctl", "set-default", await self._default(target)]}]
+        default = await _efi_text(target, EFI_DEFAULT)
+        undo: Undo = [{"run": ["bootctl", "set-default", default]}]
         for entry in entries:
             path = str(entry.get("path", ""))
             if path.endswith(".conf"):
@@ -137,8 +158,8 @@ class SystemdBoot:
     async def pin(self, target: Target, release: str) -> None:
         await target.run(["bootctl", "set-default", await self._id(target, release)])
 
-    def undo_of_next(self) -> Undo:
-        return [{"run": ["bootctl", "set-oneshot", ""]}]
+    async def undo_of_next(self, target: Target) -> Undo:
+        return [{"run": ["bootctl", "set-oneshot", await _efi_text(target, EFI_ONE_SHOT)]}]
 
     async def set_next(self, target: Target, release: str) -> None:
         identity = await self._id(target, release)
@@ -147,15 +168,6 @@ class SystemdBoot:
             content = (await target.read(path)).decode("utf-8", "replace")
             await target.write(path, with_panic(content).encode())
         await target.run(["bootctl", "set-oneshot", identity])
-
-    async def _default(self, target: Target) -> str:
-        """The firmware variable's value; empty if unset, when systemd-boot chooses."""
-        try:
-            content = await target.read(EFI_DEFAULT)
-        except FileNotFoundError:
-            return ""
-        # Four bytes of attributes, then UTF-16.
-        return content[4:].decode("utf-16-le", "replace").rstrip("\0")
 
     async def _entries(self, target: Target) -> Sequence[dict[str, Any]]:
         try:

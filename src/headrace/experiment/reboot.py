@@ -109,7 +109,8 @@ async def _undo(target: Target, action: dict[str, Any]) -> None:
     elif action["content"] is None:
         await target.run(["rm", "-f", action["file"]])
     else:
-        await target.write(action["file"], str(action["content"]).encode())
+        content = str(action["content"]).encode("utf-8", "surrogateescape")
+        await target.write(action["file"], content, mode=action.get("mode", 0o644))
 
 
 class RebootedHost:
@@ -216,7 +217,7 @@ class RebootedHost:
             await loader.pin(target, journal.kernel)
         wanted = await self._installed(target, journal, kernel, tell)
         if not journal.has("next boot"):
-            await journal.begin(target, "next boot", loader.undo_of_next())
+            await journal.begin(target, "next boot", await loader.undo_of_next(target))
         await loader.set_next(target, wanted)
         return wanted
 
@@ -237,12 +238,11 @@ class RebootedHost:
 
     async def _installed(self, target: Target, journal: BootJournal, kernel: str, tell: Tell) -> str:
         """The release of the installed kernel that matches; its package is installed if there is none."""
-        if found := newest(kernel, await _names(target, ["ls", "-1", "/boot"], "vmlinuz-")):
+        here = await _names(target, ["ls", "-1", "/boot"], "vmlinuz-")
+        if found := newest(kernel, here, like=journal.kernel):
             return found
-        offered = await _names(
-            target, ["apt-cache", "pkgnames", f"linux-image-{kernel}"], "linux-image-", unwanted=UNWANTED
-        )
-        release = newest(kernel, offered)
+        offered = await _names(target, ["apt-cache", "pkgnames", f"linux-image-{kernel}"], "linux-image-")
+        release = newest(kernel, sensible(kernel, offered, journal.kernel), like=journal.kernel)
         if release is None:
             raise NotReady(
                 f"no kernel {kernel} is installed, and no package linux-image-{kernel}* is available",
@@ -301,23 +301,36 @@ class RebootedHost:
 
 #: Kernel flavours that a bare version number does not mean.
 UNWANTED = re.compile(r"-(dbg|unsigned|rt-.*|cloud-.*|template.*)$")
+FLAVOUR = re.compile(r"(-[a-z]\w*)+$")
 
 
-async def _names(
-    target: Target, argv: list[str], prefix: str, *, unwanted: re.Pattern[str] | None = None
-) -> list[str]:
+async def _names(target: Target, argv: list[str], prefix: str) -> list[str]:
     try:
         lines = (await target.run(argv, timeout_s=COMMAND_TIMEOUT_S)).text.splitlines()
     except CommandFailed:
         return []
-    names = [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
-    return [name for name in names if not (unwanted and unwanted.search(name))]
+    return [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
 
 
-def newest(kernel: str, releases: list[str]) -> str | None:
-    """The newest of these that matches the plan's name."""
+def sensible(kernel: str, releases: list[str], running: str) -> list[str]:
+    """Those packages that a version number can mean: a cloud kernel only on a host that runs one."""
+    return [r for r in releases if r == kernel or flavour(r) == flavour(running) or not UNWANTED.search(r)]
+
+
+def flavour(release: str) -> str:
+    """The kernel's build: ``-cloud-amd64``, ``-generic``. The same version has another set of drivers in each."""
+    match = FLAVOUR.search(release)
+    return match[0] if match else ""
+
+
+def newest(kernel: str, releases: list[str], *, like: str = "") -> str | None:
+    """The newest of these that matches the plan's name; one built as ``like`` is, if there is one."""
     fitting = [release for release in releases if is_kernel(kernel, release)]
-    return max(fitting, key=_as_version, default=None)
+    if kernel in fitting:
+        return kernel
+    same = [release for release in fitting if flavour(release) == flavour(like)]
+    usual = [release for release in fitting if not UNWANTED.search(release)]
+    return max(same or usual or fitting, key=_as_version, default=None)
 
 
 def _as_version(release: str) -> list[tuple[int, str]]:
