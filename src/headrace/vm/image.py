@@ -229,7 +229,8 @@ async def _bootstrap(host: Target, place: Path) -> None:
         return
     words = (await process.error_text()).strip().splitlines()[-12:]
     text = "\n".join(words)
-    if "newuidmap" in text or "subuid" in text:
+    # The last is what it says of a user for whom neither a user namespace nor fakechroot nor root will do.
+    if any(word in text for word in ("newuidmap", "subuid", "unable to pick chroot mode")):
         raise NotReady(
             text,
             place="mmdebstrap",
