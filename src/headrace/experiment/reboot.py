@@ -233,8 +233,8 @@ class RebootedHost:
             original=journal.kernel, seconds=round(self._table.boot_timeout_s), confirmed=CONFIRMED
         )
         await target.write(GUARD, content.encode())
-        await target.run(["systemctl", "daemon-reload"])
-        await target.run(["systemctl", "enable", GUARD_NAME])
+        await target.run(["systemctl", "daemon-reload"], timeout_s=COMMAND_TIMEOUT_S)
+        await target.run(["systemctl", "enable", GUARD_NAME], timeout_s=COMMAND_TIMEOUT_S)
 
     async def _installed(self, target: Target, journal: BootJournal, kernel: str, tell: Tell) -> str:
         """The release of the installed kernel that matches; its package is installed if there is none."""
