@@ -110,6 +110,12 @@ def test_a_stage_says_why_a_host_cannot_take_part_and_goes_on_without_those_that
     assert plan.left_out == {"ar2": HAS_IT}
 
 
+def test_a_host_that_a_stage_names_twice_is_changed_once(tmp_path: Path) -> None:
+    path = tmp_path / "stages.toml"
+    path.write_text('[[stage]]\nname = "x"\nhosts = "ar1,ar[1-2]"\n')
+    assert stages(make(SETTINGS, topology("a", 2), rules.load(path), 1)) == {"x": ("ar1", "ar2")}
+
+
 @pytest.mark.parametrize(
     "text",
     [

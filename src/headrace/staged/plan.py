@@ -304,8 +304,12 @@ def _stages(
     left = list(members)
     stages: list[Stage] = []
     for rule in rules.stage:
-        _check_named(rule, members, left_out)
-        hosts = _taken(rule, [members[name] for name in left], members, rules.judge.idle_per_s)
+        named = _named(rule, members, left_out)
+        there = [members[name] for name in left]
+        if rule.hosts:
+            hosts = [name for name in named if name in left]
+        else:
+            hosts = _taken(rule.take, there, members, rules.judge.idle_per_s)
         left = [name for name in left if name not in hosts]
         # A host that takes writes is never changed without somebody's word, whatever the file says.
         takes_writes = any(members[name].role is not Role.REPLICA for name in hosts)
@@ -315,33 +319,30 @@ def _stages(
     return tuple(stages), left
 
 
-def _check_named(rule: StageRule, members: Mapping[str, Member], left_out: Mapping[str, str]) -> None:
-    named = expand(rule.hosts) if rule.hosts else []
+def _named(rule: StageRule, members: Mapping[str, Member], left_out: Mapping[str, str]) -> list[str]:
+    """The hosts that a stage names, each once. Raises PlanError for one that cannot take part."""
+    named = list(dict.fromkeys(expand(rule.hosts)))
     unknown = {name: left_out.get(name, "not in the fleet") for name in named if name not in members}
     lost = [f"{name}: {why}" for name, why in unknown.items() if why != HAS_IT]
     if lost:
         why = "; ".join(lost)
         raise PlanError(f"hosts cannot take part: {why}", place=f"stage {rule.name}")
+    return named
 
 
-def _taken(
-    rule: StageRule, left: Sequence[Member], members: Mapping[str, Member], idle_per_s: float
-) -> list[str]:
-    if rule.hosts:
-        there = {member.name for member in left}
-        return [name for name in expand(rule.hosts) if name in there]
+def _taken(take: str, left: Sequence[Member], members: Mapping[str, Member], idle_per_s: float) -> list[str]:
     replicas = [member for member in left if member.role is Role.REPLICA]
     serving = [member.name for member in replicas if member.per_s >= idle_per_s]
-    if rule.take == "idle":
+    if take == "idle":
         idle = sorted((m for m in replicas if m.per_s < idle_per_s), key=lambda member: member.per_s)
         return [member.name for member in idle[:1]]
-    if rule.take == "one":
+    if take == "one":
         return serving[:1]
-    if rule.take == "replicas":
+    if take == "replicas":
         return _names(replicas)
-    if rule.take == "sources":
+    if take == "sources":
         return _names(member for member in left if member.role is not Role.REPLICA)
-    share = int(rule.take.removesuffix("%")) / 100
+    share = int(take.removesuffix("%")) / 100
     every = sum(member.role is Role.REPLICA for member in members.values())
     # Of all replicas; a few are not worth a stage that the next one repeats.
     count = math.ceil(share * every)
