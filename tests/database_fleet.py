@@ -20,6 +20,7 @@ import pymysql
 from tests import sshd
 from tests.fleet import Fleet, Host, fleet, wait_for
 from tests.networks import Namespace
+from tests.servers import free_port
 from tests.shared import made_once
 
 PROGRAMS = ("unshare", "mariadbd", "mariadb-install-db")
@@ -96,9 +97,9 @@ def databases(
     with fleet(folder, []) as hosts:
         found = Databases(hosts, folder / "inventory.json")
         for number, name in enumerate(names, start=1):
-            place = places[name] if places else None
-            host = hosts.add(name, place)
-            found.ports[name] = port = host.port + 10_000 if host.port < 50_000 else host.port - 10_000
+            host = hosts.add(name, places[name] if places else None)
+            taken = {*found.ports.values(), *(each.port for each in hosts.hosts)}
+            found.ports[name] = port = next(port for port in iter(free_port, 0) if port not in taken)
             disk = hosts.own_disk(host)
             shutil.copytree(data, disk / "mysql")
             own = {"server_id": str(number), "port": str(port), **OPTIONS, **options.get(name, {})}

@@ -141,8 +141,8 @@ def fleet(folder: Path, names: Sequence[str], prefix: Sequence[str] = ()) -> Ite
 
 
 def wait_for(host: Host) -> None:
-    """Until its sshd answers."""
-    probe = f"exec 3<>/dev/tcp/{host.at}/{host.port}"
+    """Until its sshd answers; another program that took its port meanwhile does not greet as one."""
+    probe = f"exec 3<>/dev/tcp/{host.at}/{host.port}; read -t 5 -u 3 greeting; [[ $greeting = SSH-* ]]"
     deadline = time.monotonic() + 20
     while subprocess.run([*host.prefix, "bash", "-c", probe], capture_output=True, check=False).returncode:
         assert time.monotonic() < deadline, host.config.with_name("log").read_text()
