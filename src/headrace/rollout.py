@@ -3,6 +3,7 @@
     settings_of    FINDING and KNOB[@INSTANCE]=VALUE -> knob -> value
     prepare        checked against the host's and the server's facts: a plan, or a refusal
     carry_out      the agent does it, all or nothing; the host undoes it itself unless somebody confirms
+    write_ahead    only the files, for a restart of the server that the caller does next
 
 Nothing here writes to a host but through the agent's journal.
 """
@@ -13,6 +14,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from headrace import knobs, persist
 from headrace.agent import Agent, Journal
@@ -311,3 +313,25 @@ async def carry_out(
     # Where everything held already there is nothing to confirm.
     keep = keep or all(e["owner"] != journal.owner for e in await journal.entries())
     return Rollout(rollout_id, tuple(results), tuple(plan.files), keep)
+
+
+async def write_ahead(
+    agent: Agent,
+    plan: Plan,
+    login: ServerLogin,
+    *,
+    confirm_within_s: float,
+    commands: Mapping[str, Any] | None,
+    rollout_id: str,
+) -> None:
+    """Write what lasts, for a restart of the server that comes next: it brings the server's variables.
+
+    The host takes the files back unless somebody confirms. With ``commands`` it then restarts the server by them.
+    """
+    # What is no variable cannot be read from the server: then it counts that it was restarted.
+    waiting = [step.name.removeprefix("server.") for step in plan.steps if step.note == AFTER[Cost.RESTART]]
+    restart = {"restart": [name for name in waiting if name != "allocator"]}
+    own = [change for change in plan.changes if "variable" not in change]
+    changes = [{**restart, "commands": dict(commands)} if commands else restart, *own]
+    journal = journal_of(agent, rollout_id)
+    await journal.change(changes, login=login, confirm_within_s=confirm_within_s)

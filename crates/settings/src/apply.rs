@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::commands::Commands;
 use super::deadline::Deadline;
-use super::journal::{Journal, Undo};
+use super::journal::{Journal, Undo, VariableValue};
 use super::kernel_files::{self, KernelFiles};
 use super::keys::{keys, must_be_free};
-use super::undo::{self, Foreigners};
+use super::undo::{self, Foreigners, Restarts};
 use super::variables::{self, Server};
 use super::{remounts, watcher, whole_files, world};
 use base::error::AgentError;
@@ -25,6 +26,13 @@ pub enum Change {
     Variable { variable: String, value: String },
     /// A whole file; without content it is taken away.
     File { file: PathBuf, content: Option<String> },
+    /// The caller restarts the server with the files of this call, which are therefore written at once: names of
+    /// variables that only a restart changes, and how the host may do it itself.
+    Restart {
+        restart: Vec<String>,
+        #[serde(default)]
+        commands: Option<Box<Commands>>,
+    },
     /// Options of a mount.
     Mount { mount: PathBuf, options: String },
 }
@@ -66,7 +74,7 @@ impl<'a> Hands<'a> {
         for change in changes {
             // Also if the value is already set: undoing the other change would remove it.
             let before = self.read(change)?;
-            let undo = self.undo(change, before.as_deref())?;
+            let undo = self.undo(change, before.as_deref(), changes)?;
             must_be_free(journal, owner, &keys(&undo))?;
             if !change.holds(before.as_deref()) {
                 self.prove_way_back(&undo)?;
@@ -81,7 +89,9 @@ impl<'a> Hands<'a> {
         self.server = None;
         // What cannot be restored now stays open in the journal, and the others are restored all the same.
         let undone =
-            undo::rollback_those(journal, self.kernel, Foreigners::Keep, |entry| ids.contains(&entry.id))?;
+            undo::rollback_those(journal, self.kernel, Foreigners::Keep, Restarts::Leave, |entry| {
+                ids.contains(&entry.id)
+            })?;
         for failure in undone.into_iter().filter_map(|each| each.error) {
             error = error.context(format!("not undone, stays in the journal: {failure}"));
         }
@@ -104,14 +114,14 @@ impl<'a> Hands<'a> {
             let before = self.read(change)?;
             let mut also = Vec::new();
             if !change.holds(before.as_deref()) {
-                let undo = self.undo(change, before.as_deref())?;
+                let undo = self.undo(change, before.as_deref(), changes)?;
                 if ids.is_empty() && deadline.is_some() {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
                 let lasts = !change.is_file() && changes.iter().any(Change::is_file);
                 let id = journal.add_change(owner, over.as_ref(), change.wanted(), lasts, undo.clone())?;
                 ids.push(id);
-                if change.is_deferred(deadline) {
+                if change.is_deferred(deadline, changes) {
                     let text = before.clone().unwrap_or_default();
                     let row = Applied::new(change.subject(), text.clone(), text);
                     applied.push((at, row));
@@ -134,7 +144,7 @@ impl<'a> Hands<'a> {
             applied.push((at, Applied { also, ..Applied::new(change.subject(), before, after) }));
         }
         // A later change may have undone an earlier one: nr_requests, then scheduler.
-        for change in changes.iter().filter(|change| !change.is_deferred(deadline)) {
+        for change in changes.iter().filter(|change| !change.is_deferred(deadline, changes)) {
             self.verify(change, "a later setting of this call made it")?;
         }
         if let Some(deadline) = deadline.filter(|deadline| !ids.is_empty() && !deadline.has_passed()) {
@@ -205,6 +215,14 @@ impl<'a> Hands<'a> {
                 whole_files::read(self.kernel.root(), file).map(drop)
             }
             Change::Mount { mount, options } => remounts::check(mount, options),
+            Change::Restart { commands, .. } => {
+                // Undone last, and only once there is a file to undo.
+                if all.first() != Some(change) || !all.iter().any(Change::is_file) {
+                    let text = "restart: must be the first change, with a file after it";
+                    return Err(AgentError::Input(text.to_owned()).into());
+                }
+                commands.as_ref().map_or(Ok(()), |commands| commands.check())
+            }
         }
     }
 
@@ -214,10 +232,11 @@ impl<'a> Hands<'a> {
             Change::Variable { variable, .. } => self.server()?.read(variable)?,
             Change::File { file, .. } => whole_files::read(self.kernel.root(), file)?,
             Change::Mount { mount, .. } => Some(remounts::read(mount)?),
+            Change::Restart { .. } => None,
         })
     }
 
-    fn undo(&mut self, change: &Change, before: Option<&str>) -> anyhow::Result<Undo> {
+    fn undo(&mut self, change: &Change, before: Option<&str>, all: &[Change]) -> anyhow::Result<Undo> {
         let text = before.unwrap_or_default();
         Ok(match change {
             Change::Kernel { path, .. } => Undo::Setting { restore: self.kernel.restoring(path, text)? },
@@ -228,6 +247,23 @@ impl<'a> Hands<'a> {
                 made: whole_files::missing_folders(self.kernel.root(), file)?,
             },
             Change::Mount { mount, options } => remounts::undo(mount, options, text),
+            Change::Restart { restart, commands } => {
+                let server = self.server()?;
+                let mut restore = Vec::new();
+                for name in restart {
+                    restore.push(VariableValue { name: name.clone(), value: server.read(name)? });
+                }
+                let (login, start) = (server.login().clone(), server.start()?);
+                // One that has its content already has no undo, either.
+                let files: Vec<&Change> = all.iter().filter(|change| change.is_file()).collect();
+                let mut changed = Vec::new();
+                for file in files {
+                    if !file.holds(self.read(file)?.as_deref()) {
+                        changed.push(PathBuf::from(file.subject()));
+                    }
+                }
+                Undo::Restart { login, start, restore, files: changed, commands: commands.clone() }
+            }
         })
     }
 
@@ -249,6 +285,7 @@ impl<'a> Hands<'a> {
             Change::File { file, content: Some(text) } => whole_files::write(root, file, text),
             Change::File { file, content: None } => whole_files::restore(root, file, None, &[]),
             Change::Mount { mount, options } => remounts::remount(mount, options),
+            Change::Restart { .. } => Ok(()),
         }
     }
 
@@ -307,6 +344,7 @@ impl Change {
             Change::Variable { variable, .. } => variable.clone(),
             Change::File { file, .. } => shown(file),
             Change::Mount { mount, .. } => shown(mount),
+            Change::Restart { .. } => "restart".to_owned(),
         }
     }
 
@@ -314,9 +352,12 @@ impl Change {
         matches!(self, Change::File { .. })
     }
 
-    /// What lasts is written when it is confirmed: a boot before that must not find it.
-    fn is_deferred(&self, deadline: Option<&Deadline>) -> bool {
-        self.is_file() && deadline.is_some()
+    /// What lasts is written when it is confirmed: a boot before that must not find it. But a server that the caller
+    /// restarts must.
+    fn is_deferred(&self, deadline: Option<&Deadline>, all: &[Change]) -> bool {
+        let is_restarted = all.iter().any(|change| matches!(change, Change::Restart { .. }));
+        let is_restart = matches!(self, Change::Restart { .. });
+        is_restart || (self.is_file() && deadline.is_some() && !is_restarted)
     }
 
     fn is_variable(&self, name: &str) -> bool {
@@ -328,6 +369,7 @@ impl Change {
             Change::Kernel { value, .. } | Change::Variable { value, .. } => value,
             Change::File { content, .. } => content.as_deref().unwrap_or_default(),
             Change::Mount { options, .. } => options,
+            Change::Restart { .. } => "",
         }
     }
 
@@ -347,6 +389,7 @@ impl Change {
             Change::Variable { value, .. } => variables::is(Some(value), seen),
             Change::File { content, .. } => content.as_deref() == seen,
             Change::Mount { options, .. } => remounts::holds(options, text),
+            Change::Restart { .. } => false,
         }
     }
 }

@@ -61,6 +61,7 @@ pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyh
         let text = format!("{owner} has more than settings to undo ({:?}): that cannot be kept", other.undo);
         return Err(AgentError::Refused(text).into());
     }
+    must_be_whole(&entries)?;
     for entry in &entries {
         match &entry.undo {
             Undo::Setting { restore } => kernel.must_not_be_restored(restore)?,
@@ -81,6 +82,9 @@ pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyh
             }
         }
     }
+    let ids = entries.iter().map(|entry| entry.id).collect();
+    // The server runs with what is kept now: a later rollback restores the files, and restarts nothing.
+    let entries = entries.into_iter().filter(|entry| !entry.undo.is_restart()).collect();
     let kept = Kept { owner: owner.to_owned(), t_ns: since_epoch().as_nanos() as u64, entries };
     // First into the history: whoever dies in between leaves an open entry, never a change without an undo.
     let mut sets = read(&journal.state)?;
@@ -88,7 +92,7 @@ pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyh
     sets.push(kept.clone());
     let surplus = sets.len().saturating_sub(LONGEST);
     write(&journal.state, &sets[surplus..])?;
-    journal.all_done(owner, kept.entries.iter().map(|e| e.id).collect())?;
+    journal.all_done(owner, ids)?;
     journal.tidy()?;
     Ok(kept)
 }
@@ -109,8 +113,8 @@ pub fn finish(journal: &mut Journal) -> anyhow::Result<()> {
         Err(_) => return Ok(()),
     };
     for set in &sets {
-        let is_open = |entry: &&Open| journal.content.open.contains(entry);
-        let ids: Vec<u64> = set.entries.iter().filter(is_open).map(|entry| entry.id).collect();
+        let is_kept = |e: &&Open| set.entries.contains(e) || (e.owner == set.owner && e.undo.is_restart());
+        let ids: Vec<u64> = journal.content.open.iter().filter(is_kept).map(|entry| entry.id).collect();
         if !ids.is_empty() {
             journal.all_done(&set.owner, ids)?;
             journal.tidy()?;
@@ -121,6 +125,21 @@ pub fn finish(journal: &mut Journal) -> anyhow::Result<()> {
     let set = sets.remove(at);
     journal.reopen(&set.entries)?;
     write(&journal.state, &sets)
+}
+
+/// Refuse to keep the restart of files that are back already.
+fn must_be_whole(entries: &[Open]) -> anyhow::Result<()> {
+    let is_open =
+        |file: &PathBuf| entries.iter().any(|e| matches!(&e.undo, Undo::File { path, .. } if path == file));
+    for entry in entries {
+        if let Undo::Restart { files, .. } = &entry.undo
+            && let Some(file) = files.iter().find(|file| !is_open(file))
+        {
+            let text = format!("{}: {} was undone already", entry.owner, file.display());
+            return Err(AgentError::Refused(text).into());
+        }
+    }
+    Ok(())
 }
 
 fn is_unread(error: &anyhow::Error) -> bool {
@@ -153,7 +172,14 @@ pub fn reopen(journal: &mut Journal, owner: Option<&str>) -> anyhow::Result<Opti
 
 /// Whether it undoes a setting; what a trial builds is never kept.
 fn is_change(undo: &Undo) -> bool {
-    matches!(undo, Undo::Setting { .. } | Undo::Variable { .. } | Undo::File { .. } | Undo::Remount { .. })
+    matches!(
+        undo,
+        Undo::Setting { .. }
+            | Undo::Variable { .. }
+            | Undo::File { .. }
+            | Undo::Remount { .. }
+            | Undo::Restart { .. }
+    )
 }
 
 fn write(state: &Path, sets: &[Kept]) -> anyhow::Result<()> {

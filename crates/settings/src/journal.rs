@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
+use super::commands::Commands;
 use super::deadline::Deadline;
 use super::lock;
 use super::world::fs::{self, DirBuilder, DirBuilderExt, File, MetadataExt, OpenOptions, OpenOptionsExt};
@@ -19,8 +20,8 @@ use base::error::AgentError;
 use mysql::ServerArguments;
 
 /// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices. 4: which start of a server,
-/// NULL, what a change became. 5: later deadlines of earlier entries. 6: the mark of processes.
-const FORMAT: u32 = 6;
+/// NULL, what a change became. 5: later deadlines of earlier entries. 6: the mark of processes. 7: restarts.
+const FORMAT: u32 = 7;
 const FILE_NAME: &str = "journal.jsonl";
 /// No journal has counted so far: a line with such a number is damaged, and the next number could not be given.
 const TOO_MANY: u64 = 1 << 62;
@@ -63,6 +64,22 @@ pub enum Undo {
     File { path: PathBuf, content: Option<String>, made: Vec<PathBuf> },
     /// Give a mount these options.
     Remount { path: PathBuf, options: String },
+    /// Have the server of this start restarted once these files are back, so that the variables have these values. With
+    /// commands the host does it itself, otherwise a person.
+    Restart {
+        login: ServerArguments,
+        start: ServerStart,
+        restore: Vec<VariableValue>,
+        files: Vec<PathBuf>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        commands: Option<Box<Commands>>,
+    },
+}
+
+impl Undo {
+    pub fn is_restart(&self) -> bool {
+        matches!(self, Undo::Restart { .. })
+    }
 }
 
 /// One run of one server: variables set in it are lost when it ends.
@@ -604,7 +621,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_not_guessed_at() {
-        let error = Content::parse(b"{\"format\":7,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
+        let error = Content::parse(b"{\"format\":8,\"t_ns\":1,\"changes\":[]}\n").unwrap_err();
         assert!(error.to_string().contains("newer"), "{error}");
     }
 

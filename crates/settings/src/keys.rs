@@ -14,6 +14,8 @@ pub fn keys(undo: &Undo) -> Vec<String> {
             restore.iter().map(|value| format!("{}{server}", value.name)).collect()
         }
         Undo::File { path, .. } => vec![path.display().to_string()],
+        // The files decide what it restarts with: they are undone first.
+        Undo::Restart { files, .. } => files.iter().map(|path| path.display().to_string()).collect(),
         Undo::Remount { path, .. } => vec![format!("mount {}", path.display())],
         _ => vec![],
     }

@@ -6,6 +6,7 @@
 mod apply;
 mod arrays;
 mod busy;
+mod commands;
 mod deadline;
 mod foreign;
 #[cfg(fuzzing)]
@@ -23,6 +24,7 @@ mod owner;
 mod processes;
 mod remounts;
 mod remove;
+mod restart;
 mod signature;
 mod survival;
 mod undo;
@@ -46,7 +48,7 @@ use deadline::Deadline;
 use journal::Journal;
 use kernel_files::KernelFiles;
 use mysql::ServerArguments;
-use undo::Foreigners;
+use undo::{Foreigners, Restarts};
 use world::fs;
 
 #[derive(Subcommand)]
@@ -56,7 +58,7 @@ pub enum JournalCommand {
     /// Write a JSON array of undo entries (standard input) to the journal, before the caller acts
     Record(Caller),
     /// Make a JSON array of changes (standard input), all of them or none: {"path","value"}, {"variable","value"},
-    /// {"file","content"}, {"mount","options"}
+    /// {"file","content"}, {"mount","options"}; first of all {"restart"} if the caller then restarts the server
     Apply {
         #[command(flatten)]
         caller: Caller,
@@ -143,6 +145,9 @@ pub struct Rollback {
     /// Close the entries whose value somebody else has set since; that value is left in any case
     #[arg(long)]
     accept_foreign: bool,
+    /// Undo all but a restart of the server, which the caller does now: the host does it only after TIME
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "owner", conflicts_with_all = ["everyone", "kept"])]
+    restart_within: Option<std::time::Duration>,
     #[command(flatten)]
     root: Root,
 }
@@ -162,7 +167,7 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
             let changes: Vec<Change> = read_json(input)?;
             let kernel = KernelFiles::new(&root.root);
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
-            watcher::revert_overdue(&mut journal, &kernel)?;
+            watcher::revert_overdue(&mut journal, &kernel, Restarts::Leave)?;
             leftovers::must_be_none(&journal, &caller.owner)?;
             // Until this call confirms, its deadline is over: whoever finds the entry without us undoes it.
             let deadline = if *keep { Some(Deadline::passed()) } else { confirm_within.map(Deadline::after) };
@@ -176,13 +181,13 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
         JournalCommand::Confirm { caller, root } => {
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
             let kernel = KernelFiles::new(&root.root);
-            watcher::revert_overdue(&mut journal, &kernel)?;
+            watcher::revert_overdue(&mut journal, &kernel, Restarts::Leave)?;
             watcher::must_be_in_time(&journal, &caller.owner)?;
             print_json(out, &history::confirm(&mut journal, &caller.owner, &kernel)?)
         }
         JournalCommand::Extend { caller, root, confirm_within } => {
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
-            watcher::revert_overdue(&mut journal, &KernelFiles::new(&root.root))?;
+            watcher::revert_overdue(&mut journal, &KernelFiles::new(&root.root), Restarts::Leave)?;
             watcher::must_be_in_time(&journal, &caller.owner)?;
             print_json(out, &watcher::extend(&mut journal, &caller.owner, *confirm_within)?)
         }
@@ -196,7 +201,7 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
 }
 
 fn rollback(arguments: &Rollback, out: &mut dyn Write) -> anyhow::Result<()> {
-    let Rollback { state, owner, everyone, kept, accept_foreign, root } = arguments;
+    let Rollback { state, owner, everyone, kept, accept_foreign, restart_within, root } = arguments;
     // Nothing was ever changed from here, and asking must leave nothing behind.
     if !fs::exists(&state.dir).with_context(|| state.dir.display().to_string())? {
         return print_json(out, &[(); 0]);
@@ -207,17 +212,26 @@ fn rollback(arguments: &Rollback, out: &mut dyn Write) -> anyhow::Result<()> {
         None => Journal::open_unheld(&state.dir)?,
     };
     history::finish(&mut journal)?;
+    if let (Some(owner), Some(patience)) = (owner, restart_within) {
+        watcher::put_off_restart(&mut journal, owner, *patience)?;
+    }
     let foreign = if *accept_foreign { Foreigners::Accept } else { Foreigners::Keep };
     let mut undone = match (kept, everyone) {
         // All of these are undone below, so a failure is reported once.
         (None, true) => vec![],
-        _ => watcher::revert_overdue(&mut journal, &kernel)?,
+        _ => watcher::revert_overdue(&mut journal, &kernel, Restarts::Leave)?,
     };
     undone.retain(|each| each.done);
     undone.extend(match kept {
         // The last change was what the killed call left; undoing more is a separate decision.
         Some(id) if id == "last" && !undone.is_empty() => vec![],
         Some(id) => undo_kept(&mut journal, id, &kernel, foreign)?,
+        None if restart_within.is_some() => {
+            let is_chosen = |e: &journal::Open| {
+                !e.undo.is_restart() && owner.as_ref().is_some_and(|owner| owner::belongs_to(&e.owner, owner))
+            };
+            undo::rollback_those(&mut journal, &kernel, foreign, Restarts::Leave, is_chosen)?
+        }
         None => {
             let whose = if *everyone { None } else { owner.as_deref() };
             undo::rollback(&mut journal, whose, &kernel, foreign)?

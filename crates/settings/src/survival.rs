@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use host::mountinfo;
 
@@ -20,10 +21,18 @@ pub fn outlive_the_unit() {
     }
 }
 
+/// What this process had before it asked to be spared; what it starts gets that again.
+static USUAL_OOM_SCORE: OnceLock<i32> = OnceLock::new();
+
+pub fn usual_oom_score() -> Option<i32> {
+    USUAL_OOM_SCORE.get().copied()
+}
+
 /// Ask the kernel to kill any other process first.
 pub fn outlive_a_shortage() {
     let path = Path::new("/proc/self/oom_score_adj");
     let now = fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<i32>().ok()).unwrap_or(0);
+    let _ = USUAL_OOM_SCORE.set(now);
     for score in OOM_SCORES {
         if score.parse::<i32>().is_ok_and(|score| score >= now) || fs::write(path, score).is_ok() {
             return;

@@ -13,6 +13,7 @@ use super::keys::keys;
 use super::mounts::{self, is_mounted};
 use super::owner::{self, belongs_to};
 use super::remove::{self, real_parent, scratch_of};
+use super::restart::Pending;
 use super::{arrays, loops, processes, remounts, signature, variables, whole_files, zram};
 use base::error::AgentError;
 
@@ -41,6 +42,15 @@ pub enum Foreigners {
     Keep,
     /// The entry is closed.
     Accept,
+}
+
+/// Who restarts a server whose files are back.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Restarts {
+    /// Not this call: entries with commands are the watcher's.
+    Leave,
+    /// This call, with the commands of the entry.
+    CarryOut,
 }
 
 /// The folder below which `remove` is allowed; a request of its own, because it is no change to undo.
@@ -126,7 +136,7 @@ pub fn rollback(
     foreign: Foreigners,
 ) -> anyhow::Result<Vec<Undone>> {
     let is_chosen = |entry: &Open| whose.is_none_or(|owner| belongs_to(&entry.owner, owner));
-    let mut undone = rollback_those(journal, kernel, foreign, is_chosen)?;
+    let mut undone = rollback_those(journal, kernel, foreign, Restarts::Leave, is_chosen)?;
     for line in &journal.content.damaged {
         let what = format!("line {line} of the journal");
         let error = Some("damaged: what it held was not undone".to_owned());
@@ -140,6 +150,7 @@ pub fn rollback_those(
     journal: &mut Journal,
     kernel: &KernelFiles,
     foreign: Foreigners,
+    restarts: Restarts,
     is_chosen: impl Fn(&Open) -> bool,
 ) -> anyhow::Result<Vec<Undone>> {
     let mut entries: Vec<Open> = journal.content.open.iter().filter(|e| is_chosen(e)).cloned().collect();
@@ -165,7 +176,7 @@ pub fn rollback_those(
                 Err(anyhow::anyhow!("a later change of the same setting must be undone first"))
             }
             Ok(true) => Ok(Some("the host was booted since".to_owned())),
-            Ok(false) => perform(&entry, journal, kernel, holder),
+            Ok(false) => perform(&entry, journal, kernel, holder, restarts),
             Err(error) => Err(error),
         };
         let (what, error) = match result {
@@ -212,6 +223,7 @@ fn kind(undo: &Undo) -> &'static str {
         Undo::Variable { .. } => "variable",
         Undo::File { .. } => "file",
         Undo::Remount { .. } => "remount",
+        Undo::Restart { .. } => "restart",
     }
 }
 
@@ -236,6 +248,10 @@ pub fn subject(undo: &Undo) -> String {
         Undo::File { path, content: Some(_), .. } => format!("restore {}", path.display()),
         Undo::File { path, content: None, .. } => format!("remove {}", path.display()),
         Undo::Remount { path, options } => format!("remount {} {options}", path.display()),
+        Undo::Restart { restore, .. } => {
+            let names: Vec<&str> = restore.iter().map(|value| value.name.as_str()).collect();
+            format!("restart the server for {}", names.join(", "))
+        }
     }
 }
 
@@ -251,6 +267,7 @@ fn ended_with_its_boot(entry: &Open) -> anyhow::Result<bool> {
             | Undo::Mapped { .. }
             | Undo::File { .. }
             | Undo::Variable { .. }
+            | Undo::Restart { .. }
     );
     Ok(!lasts && !entry.lasts && entry.is_of_another_boot()?)
 }
@@ -258,9 +275,10 @@ fn ended_with_its_boot(entry: &Open) -> anyhow::Result<bool> {
 /// Undo one entry; what was done already is no error. The note tells what a person should know.
 fn perform(
     entry: &Open,
-    journal: &Journal,
+    journal: &mut Journal,
     kernel: &KernelFiles,
     holder: Option<u32>,
+    restarts: Restarts,
 ) -> anyhow::Result<Option<String>> {
     match &entry.undo {
         Undo::Mount { path } => mounts::unmount_all(path),
@@ -274,6 +292,10 @@ fn perform(
         }
         Undo::Remove { path } => remove::remove(path, &journal.content.scratch).map(|()| None),
         Undo::Wipe { device, uuid } => Ok(signature::wipe(device, uuid)?.map(str::to_owned)),
+        Undo::Restart { login, start, restore, commands, .. } => {
+            let pending = Pending { login, start, restore, commands: commands.as_deref() };
+            if restarts == Restarts::CarryOut { pending.carry_out(journal, entry) } else { pending.left() }
+        }
         _ => perform_change(entry, kernel),
     }
 }

@@ -185,6 +185,17 @@ impl Server {
         }
     }
 
+    /// Statements of clients so far.
+    pub fn questions(&mut self) -> anyhow::Result<u64> {
+        let count = self.ask("SHOW GLOBAL STATUS LIKE 'Questions'", 1).context("the server")?;
+        count.and_then(|text| text.parse().ok()).context("the server does not count its statements")
+    }
+
+    /// How to reach it later.
+    pub fn login(&self) -> &ServerArguments {
+        &self.login
+    }
+
     /// How to bring back the value and what is coupled with it.
     pub fn undo(&mut self, name: &str, before: Option<&str>) -> anyhow::Result<Undo> {
         let value = |name: &str, value: Option<&str>| VariableValue {

@@ -13,11 +13,11 @@ use anyhow::Context;
 
 use super::deadline::Deadline;
 use super::history;
-use super::journal::{self, Journal, Open};
+use super::journal::{self, Journal, Open, Undo};
 use super::kernel_files::KernelFiles;
 use super::owner::belongs_to;
 use super::survival;
-use super::undo::{self, Foreigners, Undone};
+use super::undo::{self, Foreigners, Restarts, Undone};
 use super::world::{self, since_boot, sleep};
 use base::error::AgentError;
 
@@ -46,14 +46,22 @@ fn overdue<'a>(entries: impl IntoIterator<Item = &'a Open>) -> anyhow::Result<Ve
 }
 
 /// Undo what is overdue, whoever opened the journal and for whatever reason, and say so.
-pub fn revert_overdue(journal: &mut Journal, kernel: &KernelFiles) -> anyhow::Result<Vec<Undone>> {
+pub fn revert_overdue(
+    journal: &mut Journal,
+    kernel: &KernelFiles,
+    restarts: Restarts,
+) -> anyhow::Result<Vec<Undone>> {
     if overdue(&journal.content.open)?.is_empty() {
         return Ok(vec![]);
     }
     history::finish(journal)?;
     let overdue = overdue(&journal.content.open)?;
-    let undone =
-        undo::rollback_those(journal, kernel, Foreigners::Keep, |entry| overdue.contains(&entry.id))?;
+    // A server that the host itself restarts may have to be returned to service, too.
+    let is_ours = |entry: &Open| {
+        let is_left = matches!(&entry.undo, Undo::Restart { commands: Some(_), .. });
+        overdue.contains(&entry.id) && (restarts == Restarts::CarryOut || !is_left)
+    };
+    let undone = undo::rollback_those(journal, kernel, Foreigners::Keep, restarts, is_ours)?;
     for each in &undone {
         world::warn(&format!("not confirmed in time, or by a call that was killed: {each}"));
     }
@@ -90,6 +98,13 @@ pub fn extend(journal: &mut Journal, owner: &str, patience: Duration) -> anyhow:
         journal.set_deadline(owner, due, &later)?;
     }
     Ok(found)
+}
+
+/// The caller restarts the server of `owner` itself, and undoes all else: the host does so only after that time.
+pub fn put_off_restart(journal: &mut Journal, owner: &str, patience: Duration) -> anyhow::Result<()> {
+    let is_due = |entry: &&Open| belongs_to(&entry.owner, owner) && entry.undo.is_restart();
+    let due: Vec<u64> = journal.content.open.iter().filter(is_due).map(|entry| entry.id).collect();
+    if due.is_empty() { Ok(()) } else { journal.set_deadline(owner, due, &Deadline::after(patience)) }
 }
 
 /// Start the process that undoes the changes of `owner` at their deadline, before the first of them is journaled.
@@ -205,7 +220,7 @@ impl Watch {
     fn undo(&mut self, kernel: &KernelFiles) -> Next {
         // Not `open_as`: another controller's lock must not keep an unconfirmed change.
         let failed = Journal::open(&self.state)
-            .and_then(|mut journal| revert_overdue(&mut journal, kernel))
+            .and_then(|mut journal| revert_overdue(&mut journal, kernel, Restarts::CarryOut))
             .map_or(1, |undone| undone.iter().filter(|u| !u.done).count());
         if failed == 0 {
             return Next::Look { after: Duration::ZERO };

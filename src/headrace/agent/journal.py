@@ -229,7 +229,7 @@ class Journal:
 
     async def change(
         self,
-        changes: Sequence[Mapping[str, str | None]],
+        changes: Sequence[Mapping[str, Any]],
         login: ServerLogin | None = None,
         *,
         confirm_within_s: float | None = None,
@@ -238,10 +238,12 @@ class Journal:
         """Make changes of every kind, all of them or none; ``before`` and ``after`` as the host said, in order.
 
         ``{"path", "value"}`` is a file of the kernel, ``{"variable", "value"}`` one of the server at ``login``,
-        ``{"file", "content"}`` a whole file, ``{"mount", "options"}`` a remount. With ``confirm_within_s`` the
-        host undoes them itself unless ``confirm`` comes before; with ``keep`` the same call confirms them, and the
-        host undoes what it had made if it is killed. Raises Refused, with everything as it was, where
-        the kernel or the server takes another value.
+        ``{"file", "content"}`` a whole file, ``{"mount", "options"}`` a remount. ``{"restart", "commands"}`` comes
+        first: the caller restarts the server with these files, so they are written before ``confirm``.
+
+        With ``confirm_within_s`` the host undoes them itself unless ``confirm`` comes before; with ``keep`` the
+        same call confirms them, and the host undoes what it had made if it is killed. Raises Refused, with
+        everything as it was, where the kernel or the server takes another value.
         """
         if not changes:
             return []
@@ -275,15 +277,23 @@ class Journal:
         return kept
 
     async def rollback(
-        self, *, everyone: bool = False, kept: str | None = None, accept_foreign: bool = False
+        self,
+        *,
+        everyone: bool = False,
+        kept: str | None = None,
+        accept_foreign: bool = False,
+        restart_within_s: float | None = None,
     ) -> list[Undone]:
         """Undo what is open, newest first: ours, or that of every owner. One that fails has its ``error``.
 
         ``kept`` names changes that were confirmed, by their owner; ``last`` are the latest. A value that another
-        program has set since is left, and its entry stays open unless ``accept_foreign``.
+        program has set since is left, and its entry stays open unless ``accept_foreign``. With
+        ``restart_within_s`` the caller restarts the server: that entry stays open, with this time as its deadline.
         """
         options = ["--everyone"] if everyone else ["--kept", kept] if kept else []
         options += ["--accept-foreign"] if accept_foreign else []
+        if restart_within_s is not None:
+            options += ["--restart-within", f"{round(restart_within_s * 1000)}ms"]
         rows = await self._ask(
             "rollback", "--owner", self._owner, *options, repeatable=True, even_if_it_failed=True
         )

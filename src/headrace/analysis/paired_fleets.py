@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -112,3 +113,53 @@ def rollout(rng: np.random.Generator, world: World, question: Question) -> Judge
                 if judged.outcome is not Outcome.CONTINUE:
                     return judged
     return Judgement(Outcome.INCONCLUSIVE, "no host is left to try it on", len(moments))
+
+
+def shifted(
+    question: Question, moments: Sequence[Moment], before: int, *, shifts: int = 1000, seed: int = 1
+) -> tuple[Rate, Rate]:
+    """False rollbacks and false wins of the judge on pairs of a real fleet in which nothing was changed.
+
+    Of each pair one host is called the changed one by lot, and the pair's blocks begin at one drawn by lot, the
+    first after the last: neighbours stay neighbours. The first ``before`` are taken as before the change.
+    """
+    rng = np.random.default_rng(seed)
+    pairs: dict[str, list[Moment]] = {}
+    for moment in moments:
+        pairs.setdefault(moment.host, []).append(moment)
+    whole = [own for own in pairs.values() if len(own) > before]
+    hosts = [own[0].host for own in whole]
+    ends = [_judged(question, [_placebo(rng, own, before) for own in whole], hosts) for _ in range(shifts)]
+    what = f"{sum(map(len, whole))} blocks of {len(whole)} pairs of hosts, shifted and swapped"
+    return (
+        Rate(f"{what}: rolled back", shifts, _count(ends, Outcome.FAIL), question.harm_alpha),
+        Rate(f"{what}: called better", shifts, sum(each.is_win for each in ends), question.alpha),
+    )
+
+
+def _placebo(rng: np.random.Generator, own: Sequence[Moment], before: int) -> list[Moment]:
+    first, is_swapped = int(rng.integers(len(own))), rng.random() < 0.5
+    turned = [*own[first:], *own[:first]]
+    return [
+        replace(
+            each,
+            changed=each.partner if is_swapped else each.changed,
+            partner=each.changed if is_swapped else each.partner,
+            is_after=place >= before,
+        )
+        for place, each in enumerate(turned)
+    ]
+
+
+def _judged(question: Question, pairs: Sequence[Sequence[Moment]], hosts: Sequence[str]) -> Judgement:
+    """Looking at each block as it would have come."""
+    so_far: list[Moment] = []
+    judged = judge(question, Paired(so_far), hosts)
+    for row in zip_longest(*pairs):
+        for moment in (each for each in row if each is not None):
+            so_far.append(moment)
+            if moment.is_after:
+                judged = judge(question, Paired(so_far), hosts)
+                if judged.outcome is not Outcome.CONTINUE:
+                    return judged
+    return judged

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import secrets
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -168,12 +169,21 @@ def rollout_go(plan_id: PlanId, as_json: Json = False) -> None:
 @rollout_app.command("dry", epilog="Example: headrace rollout dry 3f2a9c1e77b0 --pairs 6")
 def rollout_dry(
     plan_id: PlanId,
-    pairs: Annotated[int, typer.Option("--pairs", min=2, max=200, help="Pairs of blocks per host.")] = 4,
+    pairs: Annotated[
+        int,
+        typer.Option(
+            "--pairs", min=2, max=200, help="Pairs of blocks per host; blocks after the pretended restart."
+        ),
+    ] = 4,
     as_json: Json = False,
 ) -> None:
-    """Measure the plan's hosts with nothing changed, and state how often the judge would be wrong there."""
+    """Measure the plan's hosts with nothing changed, and state how often the judge would be wrong there.
+
+    A plan that takes a restart: it measures pairs of hosts, and does not cover the restart, because there is none.
+    """
     from headrace.analysis.fleets import swapped
-    from headrace.errors import NothingMeasured, Refused
+    from headrace.analysis.paired_fleets import shifted
+    from headrace.errors import NothingMeasured
     from headrace.report import terminal
     from headrace.report.history import words
     from headrace.report.rollout import dry_parts
@@ -181,23 +191,20 @@ def rollout_dry(
     from headrace.staged.book import Book
 
     book = Book.open(plan_id)
-    if book.plan.restart:
-        raise Refused(
-            "a dry run swaps blocks of one host, and this plan takes a restart and compares pairs of hosts",
-            place=book.plan.id,
-            hint="headrace audit --rollouts simulates such rollouts; a dry run of a plan that changes a setting "
-            "while these hosts run shows how much they vary; and `go` measures "
-            f"{book.plan.restart.before} blocks of each pair before it restarts anything: Ctrl-C until then "
-            "changes nothing",
-        )
+    restart = book.plan.restart
+    measure = dries.measure_pairs if restart else dries.measure
     with book.hold():
-        dry = run_until_signal(
-            lambda: dries.measure(book, pairs, tell), stopped="stopped; nothing was changed"
-        )
-    if not dry.pairs:
+        dry = run_until_signal(lambda: measure(book, pairs, tell), stopped="stopped; nothing was changed")
+    question = book.plan.question()
+    if restart:
+        counts = Counter(moment.host for moment in dry.moments)
+        if not any(count > restart.before for count in counts.values()):
+            raise NothingMeasured("no pair of hosts was measured to the end", place=plan_id)
+        rates = shifted(question, dry.moments, restart.before)
+    elif dry.pairs:
+        rates = swapped(question, dry.pairs, sorted({pair.host for pair in dry.pairs}))
+    else:
         raise NothingMeasured("no pair of blocks was measured", place=plan_id)
-    hosts = sorted({pair.host for pair in dry.pairs})
-    rates = swapped(book.plan.question(), dry.pairs, hosts)
     if as_json:
         print_json({**words.rates_json(rates), "pairs": len(dry.pairs), "blocks": dry.blocks, **vars(dry)})
     else:

@@ -104,8 +104,20 @@ def _method_of_restarts(plan: Plan, how: RestartRule) -> Iterator[str]:
     )
     yield (
         f"Then the other hosts are restarted one by one. Each is watched for {timing.soak_s:g} s and keeps the "
-        "change. If this command is killed, no host restarts by itself: a drained one stays out of service, one "
-        "that serves keeps the change, until go or abort."
+        f"change. A host that does not hear from this command for {timing.lease_s:g} s {_alone(how)}."
+    )
+
+
+def _alone(how: RestartRule) -> str:
+    """What a host does with a change that is not kept once nobody is heard."""
+    if how.host_restarts:
+        return (
+            "restores its option file if the change is not kept, and runs these commands itself: drain, restart, "
+            "return; it does not know its neighbours, so the drain command must fail if they cannot spare it"
+        )
+    return (
+        "restores its option file if the change is not kept, and does not restart: a drained host stays out of "
+        "service, one that serves keeps its running server, until go or abort"
     )
 
 
@@ -153,6 +165,11 @@ def status_parts(book: Book) -> Iterator[Part]:
         for name in book.plan.members
     ]
     yield Table((("host", ""), ("state", ""), ("change", ""), ("note", "wrap")), hosts)
+    if (how := book.plan.restart) and (names := sorted({*state.open, *state.out})):
+        yield Sentence(
+            f"{', '.join(names)}: a host that does not hear from `go` or `abort` for "
+            f"{book.plan.rules.timing.lease_s:g} s {_alone(how)}. `headrace journal -t HOST` shows what it did."
+        )
     yield from expected.status_parts(book)
     yield Sentence(f"{book.plan.id}: {sentence(state)}", "strong")
 
@@ -237,8 +254,17 @@ def _text(value: Any) -> str:
 
 def dry_parts(dry: Dry) -> Iterator[Part]:
     """What a dry run says beside its rates."""
-    words = f"{len(dry.pairs)} pairs, {dry.blocks} blocks; {len(dry.tripped)} of them passed a fixed limit"
-    yield Sentence(words)
+    counted = (
+        f"{len({each.host for each in dry.moments})} pairs of hosts"
+        if dry.moments
+        else f"{len(dry.pairs)} pairs"
+    )
+    yield Sentence(f"{counted}, {dry.blocks} blocks; {len(dry.tripped)} of them passed a fixed limit")
+    if dry.moments:
+        yield Sentence(
+            "Nothing was restarted: what a restart does by itself (an emptier cache, new memory layout) and a "
+            "drift slower than these blocks are not covered."
+        )
     if dry.tripped:
         yield Sentences([*dry.tripped])
     if dry.lost:

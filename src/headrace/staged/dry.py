@@ -1,4 +1,7 @@
-"""A rollout with nothing changed: the same pairs of blocks show how often the judge errs on this fleet."""
+"""A rollout with nothing changed: the same pairs show how often the judge errs on this fleet.
+
+Pairs of blocks of one host; of a plan that takes a restart, pairs of hosts in the same blocks.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,20 @@ from dataclasses import dataclass, field
 
 from headrace.analysis.guards import Window, tripped
 from headrace.analysis.judge import Pair
-from headrace.errors import HeadraceError
+from headrace.analysis.paired import Moment
+from headrace.errors import HeadraceError, Refused
 from headrace.staged import hands
 from headrace.staged.book import Book
+from headrace.staged.pairs import both
 from headrace.staged.plan import Member
 
 
 @dataclass
 class Dry:
-    """``tripped``: blocks that a fixed limit would have stopped."""
+    """``tripped``: blocks that a fixed limit would have stopped. ``moments``: of pairs of hosts."""
 
     pairs: list[Pair] = field(default_factory=list)
+    moments: list[Moment] = field(default_factory=list)
     blocks: int = 0
     tripped: list[str] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)
@@ -62,3 +68,53 @@ async def _pair(book: Book, member: Member, usual: list[Window], dry: Dry) -> No
             dry.tripped.append(f"{member.name}: {why}")
     usual += windows
     dry.pairs.append(Pair(member.name, windows[0].block, windows[1].block))
+
+
+async def measure_pairs(book: Book, rounds: int, tell: Callable[[str], None]) -> Dry:
+    """So many blocks of each pair of hosts after as many as the plan has before a restart; nothing is restarted.
+
+    One pair of a replication group at a time. Raises Refused while a host of the plan is changed.
+    """
+    plan, state, dry = book.plan, book.state, Dry()
+    assert plan.restart is not None
+    if busy := sorted({*state.open, *state.out}):
+        raise Refused(
+            f"{', '.join(busy)}: changed, or out of service",
+            place=plan.id,
+            hint=f"headrace rollout abort {plan.id} restores all hosts",
+        )
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for pair in dict.fromkeys(pair for stage in plan.stages for pair in stage.pairs):
+        groups.setdefault(plan.members[pair[0]].group, []).append(pair)
+    blocks = plan.restart.before + rounds
+
+    async def one(pairs: Sequence[tuple[str, str]]) -> None:
+        for pair in pairs:
+            try:
+                await _moments(book, pair, blocks, dry, tell)
+            except HeadraceError as error:
+                tell(f"{pair[0]} and {pair[1]}: {error}")
+                dry.lost[pair[0]] = error.message
+
+    await asyncio.gather(*(one(pairs) for pairs in groups.values()))
+    return dry
+
+
+async def _moments(
+    book: Book, pair: tuple[str, str], blocks: int, dry: Dry, tell: Callable[[str], None]
+) -> None:
+    plan = book.plan
+    usual: tuple[list[Window], list[Window]] = ([], [])
+    first, second = (plan.members[name] for name in pair)
+    async with hands.visit(book, first) as site, hands.visit(book, second) as other:
+        await site.check()
+        await other.check()
+        for number in range(1, blocks + 1):
+            windows = await both(site.watch(plan.block_s, []), other.watch(plan.block_s, []))
+            for name, window, past in zip(pair, windows, usual, strict=True):
+                why = tripped(window, past, plan.rules.limits.limits) if past else ""
+                dry.tripped += [f"{name}: {why}"] if why else []
+                past.append(window)
+            dry.blocks += 1
+            dry.moments.append(Moment(pair[0], windows[0].block, windows[1].block, is_after=False))
+            tell(f"{pair[0]} and {pair[1]}: block {number} of {blocks}")

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from headrace import rollout
 from headrace.agent import Agent
+from headrace.agent.journal import Undone
 from headrace.analysis.guards import Window, tripped
 from headrace.errors import NotReady, TargetError
 from headrace.hunt import usual_login
@@ -114,6 +116,27 @@ class Site:
         """Put off the deadline."""
         await rollout.journal_of(self.agent, change).extend(self.book.plan.rules.timing.lease_s)
 
+    async def leased(self, changes: Sequence[str], work: Coroutine[Any, Any, None]) -> None:
+        """While the deadline of these changes is put off. What the host has taken back meanwhile ends the work."""
+        doing = asyncio.ensure_future(work)
+        renewing = asyncio.ensure_future(self._renewing(changes))
+        try:
+            await asyncio.wait([doing, renewing], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                renewing.result()
+            await doing
+        finally:
+            doing.cancel()
+            renewing.cancel()
+            await to_the_end(asyncio.wait([doing, renewing]))
+
+    async def _renewing(self, changes: Sequence[str]) -> None:
+        while changes:
+            await asyncio.sleep(self.book.plan.rules.timing.lease_s / 3)
+            for change in changes:
+                await self.renew(change)
+        await asyncio.Event().wait()
+
     async def warm(self, change: str = "") -> None:
         """Until it is as fit to be measured as before the change: nothing to wait for without a restart."""
 
@@ -125,18 +148,17 @@ class Site:
         await self._take_back(change)
         self.book.note("undone", host=self.member.name, change=change)
 
-    async def _take_back(self, change: str) -> None:
-        """Whatever became of it: open, kept, undone by the host, or never made."""
+    async def _take_back(self, change: str, restart_within_s: float | None = None) -> bool:
+        """Whatever became of it: open, kept, undone by the host, or never made. Whether there was anything."""
         journal = rollout.journal_of(self.agent, change)
         if any(entry["owner"] == journal.owner for entry in await journal.entries()):
-            undone = await journal.rollback()
+            undone = await journal.rollback(restart_within_s=restart_within_s)
         elif any(kept["owner"] == journal.owner for kept in await journal.history()):
             undone = await journal.rollback(kept=journal.owner)
         else:
-            undone = []
-        failed = [f"{each.what}: {each.error}" for each in undone if not each.done]
-        if failed:
-            raise TargetError(f"not undone: {'; '.join(failed)}", place=self.member.name)
+            return False
+        all_undone(self.member.name, undone)
+        return True
 
     async def undo_all(self, changes: Sequence[str]) -> None:
         for change in reversed(changes):
@@ -162,6 +184,13 @@ class Site:
         limit = self.book.plan.rules.limits.lag_s
         if lag > limit:
             raise TargetError(f"it lags {lag:.0f} s (limit {limit:g} s)", place=self.member.name)
+
+
+def all_undone(name: str, undone: Sequence[Undone]) -> None:
+    """Raises TargetError if one is not."""
+    failed = [f"{each.what}: {each.error}" for each in undone if not each.done]
+    if failed:
+        raise TargetError(f"not undone: {'; '.join(failed)}", place=name)
 
 
 def lag_of(facts: Facts) -> float:

@@ -70,7 +70,7 @@ class PairCarrier(Carrier):
             try:
                 async with self._on_trial(site, change):
                     while self._next(stage, [site.member]):
-                        await self._peers_must_not_lag(site.member)
+                        await site.leased([change], self._peers_must_not_lag(site.member))
                         await self._moment(stage, site, other, change)
                     if self.judged(stage).outcome is Outcome.PASS:
                         await self._soak(site, change)
@@ -93,7 +93,7 @@ class PairCarrier(Carrier):
     async def _moment(self, stage: Stage, site: Site, other: Site, change: str = "") -> None:
         """One block of both hosts; troubles of the partner, or before the change, are not the change's."""
         names, limits = (site.member.name, other.member.name), self.plan.rules.limits.limits
-        first, second = await _both(
+        first, second = await both(
             site.watch(self.plan.block_s, self._usual(site), change), other.watch(self.plan.block_s, [])
         )
         if why := tripped(second, self._usual(other), limits):
@@ -125,7 +125,7 @@ class PairCarrier(Carrier):
         self.book.note("discarded", host=member.name)
 
 
-async def _both(one: Awaitable[Window], other: Awaitable[Window]) -> tuple[Window, Window]:
+async def both(one: Awaitable[Window], other: Awaitable[Window]) -> tuple[Window, Window]:
     """The first that fails ends the other."""
     tasks = [asyncio.ensure_future(one), asyncio.ensure_future(other)]
     try:

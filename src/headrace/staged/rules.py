@@ -73,7 +73,8 @@ class RestartRule(_Table):
     ``within_s`` limits a drain or a return, ``start_s`` a restart until the server answers, ``warm_s`` the
     warm-up, which ends once the buffer pool is ``warm`` times as warm as before. ``before``: blocks of a pair
     before one of it is changed. ``equal``: sets of hosts that serve the same traffic. ``alone``: hosts without an
-    equal partner are changed, too, and only watched.
+    equal partner are changed, too, and only watched. ``host_restarts``: a host that hears nothing for the
+    lease runs these commands itself.
     """
 
     drain: str = Field(min_length=1, max_length=2000)
@@ -89,9 +90,12 @@ class RestartRule(_Table):
     before: int = Field(default=12, ge=LEAST_BEFORE, le=1000)
     equal: tuple[str, ...] = ()
     alone: bool = False
+    host_restarts: bool = False
 
     @model_validator(mode="after")
     def _one_way(self) -> RestartRule:
+        if self.host_restarts and self.at != "host":
+            raise ValueError('host_restarts needs commands that run on the host: at = "host"')
         if bool(self.command) == bool(self.unit):
             raise ValueError("needs one of command and unit")
         return self

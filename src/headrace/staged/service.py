@@ -1,9 +1,10 @@
 """One host of a rollout whose change takes a restart: out of service, new option file, restart, back, warm.
 
-Out of service and back are the user's commands; their exit codes count. The file is kept in the host's journal as
-soon as it is written, so that its undo is known there, but nothing on the host undoes it: a server may only be
-restarted while it is out of service, and its host cannot know. A host that fails on the way stays out of service,
-which is safe, until ``go`` or ``abort`` has restored it.
+Out of service and back are the user's commands; their exit codes count. The file has a deadline in the host's
+journal, which only we put off. A host that we leave alone takes the file back, and restarts its server only if the
+plan says that it may (``host_restarts``): a server may only be restarted while it is out of service, and its host
+cannot know. One that fails on the way stays out of service, which is safe, until ``go`` or ``abort`` has restored
+it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from headrace import knobs, rollout
 from headrace.agent import state_folder
-from headrace.errors import CommandFailed, HeadraceError, TargetError
+from headrace.errors import Busy, CommandFailed, HeadraceError, TargetError
 from headrace.facts import HostFacts
 from headrace.fleet.values import means_the_same
 from headrace.knobs.change import text_of
 from headrace.staged.book import lock_of
 from headrace.staged.command import run_alone
-from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, lag_of
+from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, all_undone, lag_of
 from headrace.staged.look import LASTING
 from headrace.staged.rules import RestartRule
 from headrace.staged.watch import Restarted
@@ -32,6 +34,7 @@ from headrace.target.local import LocalTarget
 #: Over so long a server must be idle, or its pool warm.
 STRETCH_S = 5.0
 ASK_AGAIN_S = 1.0
+TOO_LATE = "the host takes the change back by now"
 
 T = TypeVar("T")
 
@@ -58,9 +61,7 @@ class RestartSite(Site):
             await self._leave()
             self.book.note("applying", host=self.member.name, change=change)
             await self._write(change)
-            await self._restart(change)
-            await self._enter()
-            await self.warm(change)
+            await self.leased([change], self._through(change))
         except BaseException as error:
             await to_the_end(self._restored_after(error))
             if isinstance(error, NotUp):
@@ -83,14 +84,33 @@ class RestartSite(Site):
         prepared = await rollout.prepare(
             self.agent, plan.settings, self.login, allow_weaker=plan.allow_weaker, lasting=lasting
         )
-        # Kept at once: the host would write a file with a deadline only when it is confirmed.
-        await rollout.carry_out(self.agent, prepared, self.login, rollout_id=change)
+        await rollout.write_ahead(
+            self.agent,
+            prepared,
+            self.login,
+            confirm_within_s=plan.rules.timing.lease_s,
+            commands=self._commands() if self.rule.host_restarts else None,
+            rollout_id=change,
+        )
 
-    async def keep(self, change: str) -> None:
-        self.book.note("kept", host=self.member.name, change=change)
+    def _commands(self) -> dict[str, Any]:
+        """What the host runs if it must restart its server without us."""
+        rule, rules = self.rule, self.book.plan.rules
+        return {
+            "drain": rule.drain,
+            "restart": rule.restart,
+            "return": rule.put_back,
+            "environment": self._environment(),
+            "within_s": rule.within_s,
+            "start_s": rule.start_s,
+            "idle_per_s": rules.judge.idle_per_s,
+            "lag_s": rules.limits.lag_s,
+        }
 
-    async def renew(self, change: str) -> None:
-        """There is no deadline on the host."""
+    async def _through(self, change: str) -> None:
+        await self._restart(change)
+        await self._enter()
+        await self.warm(change)
 
     async def undo(self, change: str) -> None:
         await self._restore([change])
@@ -105,21 +125,62 @@ class RestartSite(Site):
 
     async def _restore(self, changes: Sequence[str]) -> None:
         """The old option files, the old server and back in service, from wherever it stopped."""
-        state, name = self.book.state, self.member.name
-        needs_restart = any(change in state.restarted for change in changes)
+        lease_s = self.book.plan.rules.timing.lease_s
+        # First, also of a server that cannot be drained: whoever restarts it gets the old settings.
+        found = [
+            change
+            for change in reversed(changes)
+            if await self._when_free(partial(self._take_back, change, lease_s))
+        ]
+        restarted = [change for change in changes if change in self.book.state.restarted]
+        # What the host's journal does not know any more, the host has undone, with its server.
+        is_left = any(change in found for change in restarted) or (
+            bool(restarted) and not await self._is_old()
+        )
+        open_there = await self._open_there(found)
+        await self.leased(open_there, self._old_and_in_service(needs_restart=is_left))
+        for change in open_there:
+            # Its restart, which was ours to do; what the server has now was looked at.
+            journal = rollout.journal_of(self.agent, change)
+            all_undone(
+                self.member.name, await self._when_free(partial(journal.rollback, accept_foreign=True))
+            )
+        for change in reversed(changes):
+            self.book.note("undone", host=self.member.name, change=change)
+
+    async def _open_there(self, changes: Sequence[str]) -> list[str]:
+        journal = rollout.journal_of(self.agent, self.book.plan.id)
+        owners = {entry["owner"] for entry in await journal.entries()}
+        return [change for change in changes if rollout.journal_of(self.agent, change).owner in owners]
+
+    async def _when_free(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Once the host itself is done with its server, if it is at that."""
+        rule = self.rule
+        wait_s = 2 * rule.within_s + rule.start_s if rule.host_restarts else 0.0
+        end = time.monotonic() + wait_s
+        while True:
+            try:
+                return await ask()
+            except Busy:
+                if time.monotonic() >= end:
+                    raise
+            await asyncio.sleep(ASK_AGAIN_S)
+
+    async def _is_old(self) -> bool:
         try:
-            if needs_restart and name not in state.out:
-                await self._leave()
-        finally:
-            # Also of a server that cannot be drained: whoever restarts it gets the old settings.
-            for change in reversed(changes):
-                await self._take_back(change)
+            facts = HostFacts(await self.agent.facts(self.login))
+        except HeadraceError:
+            return False
+        return bool(facts.variables) and not self._still_new(facts)
+
+    async def _old_and_in_service(self, *, needs_restart: bool) -> None:
+        state, name = self.book.state, self.member.name
         if needs_restart:
+            if name not in state.out:
+                await self._leave()
             await self._restart_with_the_old()
         if name in state.out:
             await self._enter()
-        for change in reversed(changes):
-            self.book.note("undone", host=name, change=change)
 
     # -- the steps ----------------------------------------------------------------------------------------------
 
@@ -160,14 +221,28 @@ class RestartSite(Site):
         """With what the option files say now. ``change`` is empty for the old settings."""
         before = await self._server_pid()
         self.book.note("restarting", host=self.member.name, change=change)
+        command = await self._unless_late(change) if change else self.rule.restart
         try:
-            await to_the_end(self._command("restart", self.rule.restart, within_s=self.rule.start_s))
+            await to_the_end(self._command("restart", command, within_s=self.rule.start_s))
         except CommandFailed as error:
+            if TOO_LATE in error.message:
+                raise TargetError(error.message, place=self.member.name) from error
             raise NotUp(error.message, place=self.member.name) from error
         facts = await self._up(before)
         if change:
             self._must_differ(facts)
         return facts
+
+    async def _unless_late(self, change: str) -> str:
+        """The restart command, for as long as the host has not taken the change back: then the server may be in
+        service again, and a command that was held up on its way there must not restart it.
+        """
+        await self.renew(change)
+        journal = rollout.journal_of(self.agent, change)
+        own = [entry for entry in await journal.entries() if entry["owner"] == journal.owner]
+        until_s = min(entry["deadline"]["uptime_ns"] for entry in own) // 10**9 if own else 0
+        late = f"read -r up _ </proc/uptime; [ ${{up%.*}} -lt {until_s} ] || {{ echo '{TOO_LATE}'; exit 1; }}"
+        return f"{late}\n{self.rule.restart}"
 
     async def _restart_with_the_old(self) -> None:
         """Twice if need be: a restart that somebody began before the file was restored may end after ours.
@@ -290,8 +365,11 @@ class RestartSite(Site):
                 place=self.member.name,
             )
 
+    def _environment(self) -> dict[str, str]:
+        return {"HEADRACE_HOST": self.member.name, "HEADRACE_ADDRESS": self.member.host.spec.host}
+
     async def _command(self, verb: str, command: str, within_s: float | None = None) -> None:
-        name, spec = self.member.name, self.member.host.spec
+        name = self.member.name
         is_here = self.rule.at == "controller" and verb != "restart"
         target: Target = LocalTarget() if is_here else self.agent.target
         lock = (
@@ -299,7 +377,7 @@ class RestartSite(Site):
             if is_here
             else f"{await state_folder(target)}/commands.lock"
         )
-        env = {"HEADRACE_HOST": name, "HEADRACE_ADDRESS": spec.host, "HEADRACE_VERB": verb}
+        env = {**self._environment(), "HEADRACE_VERB": verb}
         self.book.note("command", host=name, verb=verb)
         await run_alone(
             target,

@@ -152,8 +152,9 @@ def clients(found: Databases, tmp_path: Path) -> Iterator[list[Clients]]:
         each.end()
 
 
-def rollouts_of(found: Databases, state: Path) -> Rollouts:
-    return Rollouts(found, state, stages=STAGES.replace("DISK", str(found.hosts.disk)))
+def rollouts_of(found: Databases, state: Path, *, host_restarts: bool = False) -> Rollouts:
+    stages = STAGES.replace("before = 10", "before = 3\nhost_restarts = true") if host_restarts else STAGES
+    return Rollouts(found, state, stages=stages.replace("DISK", str(found.hosts.disk)))
 
 
 def modes(found: Databases) -> dict[str, str]:
@@ -218,7 +219,10 @@ def test_killed_in_mid_restart_it_stays_out_of_service_until_go_or_abort(
     hosts = rollouts.status(plan)["hosts"]
     (out,) = [name for name, state in hosts.items() if state == "out of service"]
     disk = found.hosts.own_disk(found.host(out))
+    # The host takes its file back, and does not know whether it may restart or return the server.
+    until(lambda: not list(disk.glob("conf.d/*")), pause_s=0.1)
     assert (disk / "drained").exists()
+    assert "return" not in steps(found, out)
     # It goes on from there: the host is restored first, and then tried.
     process = rollouts.start("go", plan)
     until(lambda: count(rollouts, plan, "undone") == 1)
@@ -227,13 +231,40 @@ def test_killed_in_mid_restart_it_stays_out_of_service_until_go_or_abort(
     process.kill()
     process.communicate()
     rollouts.run("abort", plan)
+    must_be_as_before(rollouts, plan, clients)
+
+
+def must_be_as_before(rollouts: Rollouts, plan: str, clients: list[Clients]) -> None:
+    found = rollouts.found
     assert modes(found) == dict.fromkeys(SERVING, "1")
-    assert not (disk / "drained").exists()
     assert set(rollouts.status(plan)["hosts"].values()) == {"as before"}
-    assert not list(disk.glob("conf.d/*"))
-    assert [each.errors for each in clients] == [[], []]
     for name in SERVING:
+        disk = found.hosts.own_disk(found.host(name))
+        assert not (disk / "drained").exists()
+        assert not list(disk.glob("conf.d/*"))
         steps(found, name)
+    assert [each.errors for each in clients] == [[], []]
+
+
+@pytest.mark.beside
+def test_a_host_that_may_restarts_by_itself_when_the_controller_is_gone(
+    found: Databases, tmp_path: Path, clients: list[Clients]
+) -> None:
+    rollouts = rollouts_of(found, tmp_path, host_restarts=True)
+    plan = rollouts.plan(f"{MODE}=2")
+    process = rollouts.start("go", plan)
+    until(lambda: count(rollouts, plan, "in") == 1, process)
+    process.kill()
+    process.communicate()
+    (changed,) = [name for name, state in rollouts.status(plan)["hosts"].items() if state == "changing"]
+    until(lambda: modes(found)[changed] == "1", pause_s=0.2)
+    disk = found.hosts.own_disk(found.host(changed))
+    until(lambda: not (disk / "drained").exists(), pause_s=0.1)
+    assert steps(found, changed) == 2 * ONCE
+    # It is not restarted again for what the host has done.
+    rollouts.run("abort", plan)
+    assert steps(found, changed) == []
+    must_be_as_before(rollouts, plan, clients)
 
 
 @pytest.mark.beside

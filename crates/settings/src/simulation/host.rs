@@ -271,6 +271,7 @@ impl Host {
             everyone: kept.is_none(),
             kept: kept.map(str::to_owned),
             accept_foreign,
+            restart_within: None,
             root: root(),
         });
         self.command(&format!("rollback {kept:?}"), fault, &command, &Value::Null)
