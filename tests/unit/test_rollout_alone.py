@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import io
+import json
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from headrace.analysis.fleets import World, series, window
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Question
 from headrace.analysis.paired import Moment
 from headrace.analysis.paired_fleets import BLOCK, shifted
+from headrace.cli.rollout import rollout_app
 from headrace.errors import PlanError, Refused
 from headrace.report import rollout as report
 from headrace.report import terminal
@@ -251,6 +254,25 @@ def test_a_dry_run_measures_the_pairs_and_touches_nothing(
     book.note("out", host="ar1", pages=0.0, misses=0.0)
     with pytest.raises(Refused, match="ar1: changed, or out of service"):
         asyncio.run(dry.measure_pairs(book, 8, lambda _: None))
+
+
+def test_the_dry_command_states_its_rates_and_what_it_does_not_cover(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = series(np.random.default_rng(1), 40 * BLOCK, World("nothing changed"))
+
+    @contextlib.asynccontextmanager
+    async def visit(_: Book, member: Any) -> AsyncIterator[Quiet]:
+        yield Quiet(logs[member.name == "ar1"])
+
+    monkeypatch.setattr(hands, "visit", visit)
+    runner = CliRunner()
+    shown = runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8"])
+    words = " ".join(shown.output.split())
+    assert "20 blocks of 1 pairs of hosts, shifted and swapped" in words, shown.output
+    assert "Nothing was restarted: what a restart does by itself" in words
+    found = json.loads(runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8", "--json"]).stdout)
+    assert (len(found["moments"]), len(found["rates"])) == (20, 2)
 
 
 def test_the_dry_judge_is_seldom_wrong_on_steady_pairs_and_often_where_one_changes_by_itself() -> None:

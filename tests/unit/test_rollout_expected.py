@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import THROUGHPUT, TIME, Bound
 from headrace.analysis.prediction import Agreement, Prediction, record
-from headrace.cli.rollout import _planned, rollout_app, rollout_dry
-from headrace.errors import PlanError, Refused, StoreError
+from headrace.cli.rollout import _planned, rollout_app
+from headrace.errors import PlanError, StoreError
 from headrace.fleet.host import Host
 from headrace.fleet.runner import State
 from headrace.model import Value
@@ -359,13 +359,3 @@ def test_the_command_shows_it() -> None:
     assert found["counted"] == 1
     [row] = json.loads(runner.invoke(rollout_app, ["status", "--json"]).output)
     assert "lab -15.3%" in row["lab"]
-
-
-def test_a_dry_run_of_restarts_says_what_to_do_instead(tmp_path: Path) -> None:
-    hosts = restarts.equal(*topology("a", 2))
-    book = Book.make(restarts.plan_of(tmp_path, hosts, restarts.RESTART))
-    with pytest.raises(Refused, match="takes a restart") as raised:
-        rollout_dry(book.plan.id)
-    hint = str(raised.value.hint)
-    assert "headrace audit --rollouts" in hint
-    assert "12 blocks of each pair before it restarts anything" in hint
