@@ -263,7 +263,7 @@ def test_the_dry_command_states_its_rates_and_what_it_does_not_cover(
 
     @contextlib.asynccontextmanager
     async def visit(_: Book, member: Any) -> AsyncIterator[Quiet]:
-        yield Quiet(logs[member.name == "ar1"])
+        yield Quiet(logs[int(member.name == "ar1")])
 
     monkeypatch.setattr(hands, "visit", visit)
     runner = CliRunner()
