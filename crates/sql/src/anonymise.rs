@@ -1,6 +1,6 @@
 //! Statements with pseudonyms in place of their literals, to be shown or replayed elsewhere.
 //!
-//! A pseudonym has the type and the length in bytes of what it stands for, and under one key is always the same for
+//! A pseudonym has the type and, unless order is kept, the length in bytes of what it stands for, and under one key is always the same for
 //! the same value, so that rows that were equal stay equal. It cannot be turned back without the key.
 //! - Letters become letters of the same case ('Bob' and 'bob' stay alike), digits digits; other characters of ASCII,
 //!   escapes, and so `%`, `_` and the form of addresses stay. Characters of UTF-8 become others of the same length.
@@ -8,46 +8,48 @@
 //! - Numbers keep their sign, point, exponent, count of digits and type; a number in quotes is as without. Zeroes stay.
 //! - Dates stay dates and times times. Hex digits stay hex digits, bits bits.
 //! - JSON stays JSON, its names and values each by their own pseudonyms, and paths fit them.
-//! - Comments are dropped. NULL, TRUE, FALSE, numbers behind LIMIT and OFFSET, lengths and options of CREATE and ALTER, and what SET
-//!   sets (other than user variables) stay: they are no data. So do the numbers that SLEEP, BENCHMARK and GET_LOCK take.
+//! - Comments are dropped. NULL, TRUE, FALSE, and numbers that are no data stay (`kept`).
 //!
-//! What it cannot keep: order among numbers of as many digits (ranges hit other rows), prefixes (LIKE 'a%' fits
-//! nothing), lengths of numbers show sizes.
+//! What it cannot keep: order among numbers of as many digits (ranges hit other rows) and dates unless asked for (`order`), prefixes
+//! (LIKE 'a%' fits nothing), lengths of numbers show sizes.
 
 use super::comments::without_comments;
-use super::definition::Definition;
-use super::lexer::{Kind, Lexer, Token};
-use super::literals::{digits_of_bits, number, quoted};
+use super::kept::Statement;
+use super::lexer::{Kind, Lexer};
+use super::literals::{digits_of_bits, put_number, quoted};
+use super::order::Scheme;
 use super::readings::{Agreed, Tokens};
 
-/// Replaces what `out` holds by `text` with pseudonyms under `key`.
-pub fn anonymise(text: &[u8], key: &[u8; 32], out: &mut Vec<u8>) {
+/// Replaces what `out` holds by `text` with pseudonyms.
+pub fn anonymise(text: &[u8], scheme: &Scheme, out: &mut Vec<u8>) {
     let mut lexer = Lexer::new(text);
-    tokens(text, &mut lexer, key, out);
+    tokens(text, &mut lexer, scheme, out);
     if lexer.doubtful_at().is_some()
         && let Some(mut agreed) = Agreed::new(text)
     {
-        tokens(text, &mut agreed, key, out);
+        tokens(text, &mut agreed, scheme, out);
     }
 }
 
 /// Replaces what `out` holds by the pseudonym of one string with its quotes, in which a backslash escapes.
-pub fn anonymise_string(string: &[u8], key: &[u8; 32], out: &mut Vec<u8>) {
+pub fn anonymise_string(string: &[u8], scheme: &Scheme, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(string);
-    quoted(key, out);
+    quoted(scheme, out, 0);
 }
 
-fn tokens(text: &[u8], tokens: &mut impl Tokens, key: &[u8; 32], out: &mut Vec<u8>) {
+fn tokens(text: &[u8], tokens: &mut impl Tokens, scheme: &Scheme, out: &mut Vec<u8>) {
     out.clear();
     let mut statement = Statement::default();
     let mut behind = 0;
+    let mut is_behind_minus = false;
     while let Some(token) = tokens.next() {
         without_comments(&text[behind..token.start], out);
         behind = token.end;
         let start = out.len();
         let part = &text[token.start..token.end];
         let is_kept = statement.keeps(text, token);
+        let is_negative = std::mem::replace(&mut is_behind_minus, part == b"-");
         if token.kind == Kind::Disputed {
             out.push(b'?');
             continue;
@@ -56,104 +58,32 @@ fn tokens(text: &[u8], tokens: &mut impl Tokens, key: &[u8; 32], out: &mut Vec<u
         if is_kept {
             continue;
         }
-        let part = &mut out[start..];
+        let end = out.len();
         match token.kind {
-            Kind::Number => number(key, part),
-            Kind::Bits => digits_of_bits(key, &mut part[1..]),
-            Kind::String | Kind::Unterminated => quoted(key, part),
+            Kind::Number => put_number(scheme, out, start, end, is_negative),
+            Kind::Bits => digits_of_bits(&scheme.key, &mut out[start + 1..]),
+            Kind::String | Kind::Unterminated => quoted(scheme, out, start),
             _ => {}
         }
     }
     without_comments(&text[behind..], out);
 }
 
-/// Of each `?`, in order: whether a number there is no data but a limit, a time or a count of work, so that its
-/// parameter stays. Empty for text of which readings differ.
-#[must_use]
-pub fn kept_placeholders(text: &[u8]) -> Vec<bool> {
-    let mut lexer = Lexer::new(text);
-    let mut statement = Statement::default();
-    let mut found = Vec::new();
-    while let Some(token) = lexer.next() {
-        statement.keeps(text, token);
-        if token.kind == Kind::Placeholder {
-            found.push(statement.is_limit || statement.open > 0);
-        }
-    }
-    if lexer.doubtful_at().is_some() {
-        found.clear();
-    }
-    found
-}
-
-/// Functions whose numbers are times and counts of work.
-const TAKE_TIME: [&str; 3] = ["sleep", "benchmark", "get_lock"];
-
-/// What is known of a statement up to the next token.
-#[derive(Debug, Default)]
-struct Statement {
-    has_begun: bool,
-    is_set: bool,
-    definition: Option<Definition>,
-    is_limit: bool,
-    is_user_variable: bool,
-    /// A function that takes time stands before its parenthesis.
-    takes_time: bool,
-    /// Parentheses open since its own.
-    open: usize,
-}
-
-impl Statement {
-    fn follow_parentheses(&mut self, kind: Kind) {
-        match kind {
-            Kind::Open if self.open > 0 || self.takes_time => self.open += 1,
-            Kind::Close => self.open = self.open.saturating_sub(1),
-            _ => {}
-        }
-        self.takes_time &= kind == Kind::Word;
-    }
-
-    /// Whether a token is no data.
-    fn keeps(&mut self, text: &[u8], token: Token) -> bool {
-        let part = &text[token.start..token.end];
-        let is = |word: &str| part.eq_ignore_ascii_case(word.as_bytes());
-        let is_form = self.definition.as_mut().is_some_and(|definition| definition.keeps(part, token.kind));
-        self.follow_parentheses(token.kind);
-        match token.kind {
-            Kind::Word => {
-                self.takes_time = self.open == 0 && TAKE_TIME.iter().any(|name| is(name));
-                if !self.has_begun {
-                    self.has_begun = true;
-                    self.is_set = is("set");
-                    self.definition = (is("create") || is("alter")).then(Definition::default);
-                }
-                self.is_limit = is("limit") || is("offset");
-            }
-            Kind::Variable => self.is_user_variable = !part.starts_with(b"@@"),
-            Kind::Semicolon => *self = Self::default(),
-            // It may contain the end of the statement: treat everything from here on as data.
-            Kind::Disputed => *self = Self { has_begun: true, ..Self::default() },
-            Kind::Comma | Kind::Placeholder if self.is_limit => {}
-            Kind::Comma => self.is_user_variable = false,
-            Kind::Number if self.is_limit || is_form || self.open > 0 => return true,
-            Kind::Number | Kind::Bits | Kind::String | Kind::Unterminated => {
-                return self.is_set && !self.is_user_variable;
-            }
-            _ => self.is_limit = false,
-        }
-        false
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{anonymise, kept_placeholders};
+    use super::anonymise;
+    use crate::order::{Order, Scheme};
     use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
+    use std::collections::HashSet;
+
+    fn under(scheme: &Scheme, text: &str) -> String {
+        let mut out = Vec::new();
+        anonymise(text.as_bytes(), scheme, &mut out);
+        String::from_utf8(out).unwrap()
+    }
 
     fn anonymous(text: &str) -> String {
-        let mut out = Vec::new();
-        anonymise(text.as_bytes(), &[7; 32], &mut out);
-        String::from_utf8(out).unwrap()
+        under(&Scheme { key: [7; 32], ..Scheme::default() }, text)
     }
 
     fn literal(text: &str) -> String {
@@ -229,22 +159,182 @@ mod tests {
         assert_eq!(literal("'bob'").to_lowercase(), literal("'Bob'").to_lowercase());
         let (name, path) = (literal(r#"'{"surname": 1}'"#), literal("'$.surname'"));
         assert!(name.contains(path.trim_matches(['\'', '$', '.'])), "{name} {path}");
-        let mut other = Vec::new();
-        anonymise(b"select 'a name'", &[8; 32], &mut other);
-        assert_ne!(anonymous("select 'a name'").as_bytes(), other);
+        let other = Scheme { key: [8; 32], ..Scheme::default() };
+        assert_ne!(anonymous("select 'a name'"), under(&other, "select 'a name'"));
+    }
+
+    /// Different texts, and that as many come out.
+    fn are_apart(texts: impl Iterator<Item = String>) {
+        let texts: Vec<_> = texts.collect();
+        let found: HashSet<_> = texts.iter().map(|text| literal(text)).collect();
+        assert_eq!(found.len(), texts.len());
+        assert!(texts.iter().all(|text| literal(text).len() == text.len()));
     }
 
     #[test]
-    fn parameters_that_are_no_data() {
-        let found = |text: &str| kept_placeholders(text.as_bytes());
-        assert_eq!(found("select sleep(?), a from t where b = ? limit ?, ?"), [true, false, true, true]);
-        assert_eq!(
-            found("select get_lock(?, ?), (?), benchmark(? + (?), a)"),
-            [true, true, false, true, true]
-        );
-        assert_eq!(found("select ? from t limit 5 offset ?"), [false, true]);
-        assert_eq!(found("select sleep from t where a in (?); select ?"), [false, false]);
-        assert!(found("select 1").is_empty());
+    fn different_values_have_different_pseudonyms() {
+        are_apart((0..2000).map(|id| id.to_string()));
+        are_apart((0..2000).map(|id| format!("-{id}")));
+        are_apart((0..2000).map(|id| format!("'{id}.{}5'", id % 10)));
+        are_apart((0..2000).map(|id| format!("0x{id:04X}")));
+        are_apart((0..2000).map(|id| format!("x'{id:06x}'")));
+        are_apart((0..2000).map(|id| format!("b'{id:011b}'")));
+        are_apart((0..2000).map(|id| (i64::MIN + id).to_string()));
+        are_apart((0..2000).map(|id| (u64::MAX - id).to_string()));
+    }
+
+    #[test]
+    fn the_extremes_of_types_fit_them() {
+        for (least, most) in [
+            (i128::from(i8::MIN), i128::from(u8::MAX)),
+            (i128::from(i16::MIN), i128::from(u16::MAX)),
+            (-(1 << 23), (1 << 24) - 1),
+            (i128::from(i32::MIN), i128::from(u32::MAX)),
+            (i128::from(i64::MIN), i128::from(u64::MAX)),
+        ] {
+            let parsed = |number: i128| literal(&number.to_string()).parse::<i128>().unwrap();
+            // All around the ends of the signed type and the unsigned one.
+            for number in (least..least + 20).chain(most - 19..=most) {
+                assert!((least..=most).contains(&parsed(number)), "{number}");
+                assert_eq!(literal(&format!("'{number}'")), format!("'{}'", parsed(number)));
+            }
+            for number in -least - 20..-least {
+                assert!(parsed(number) < -least, "{number}");
+            }
+        }
+        for year in 1901..2156 {
+            assert!((1901..2156).contains(&literal(&year.to_string()).parse().unwrap()), "{year}");
+        }
+        for double in ["1.7976931348623157e308", "9.9e307", "-1.79e308", "2.2250738585072014e-308"] {
+            assert!(literal(double).parse::<f64>().unwrap().is_finite(), "{double} {}", literal(double));
+        }
+    }
+
+    #[test]
+    fn zeroes_that_end_a_fraction_are_no_part_of_the_value() {
+        let (short, long) = (literal("73.5"), literal("73.500"));
+        assert_eq!(long, format!("{short}00"));
+        assert_eq!(literal("8191.00"), format!("{}.00", literal("8191")));
+        assert!(short != "73.5" && !short.ends_with('0'), "{short}");
+    }
+
+    #[test]
+    fn numbers_that_are_no_data_stay() {
+        for text in [
+            "select a from t limit 10 offset 20",
+            "select a from t order by b offset 5 rows fetch next 10 rows only",
+            "select a from t limit rows examined 100000",
+            "select a from t limit 5 rows examined 100000",
+            "select a from t for update wait 5",
+            "select a, count(*) from t group by 1, 2 order by 2 desc, 1",
+            "select now(6), current_timestamp(3), cast(a as decimal(10, 2)), cast(a as char(20)), cast(a as datetime(6))",
+            "select convert(a, decimal(10, 2)), master_pos_wait(a, 4, 10)",
+            "set statement max_statement_time=10 for select a from t limit 5",
+            "select sleep(5), benchmark(100000, a), get_lock(a, 10)",
+            "select a from t where b > now() - interval 7 day and c < d + interval -3 hour",
+            "select a + interval '1 12' day_hour, date_sub(a, interval 90 second)",
+            "select a from t where b > '0000-00-00 00:00:00.000000'",
+        ] {
+            assert_eq!(anonymous(text), text);
+        }
+        for text in [
+            "set statement max_statement_time=10 for select a from t where b = 41414141",
+            "select offset, 41414141 from t",
+            "select offset - 41414141 from t",
+            "select interval(41414141, 1, 41414141), a + interval 1 day = 41414141, a + interval 1 day - 41414141",
+            "select wait, 41414141 from t",
+            "select a from t order by field(a, 41414141, 41414141)",
+            "select a from t group by a union select b, 41414141",
+            "select row_number() over (order by a), 41414141 from t order by 41414141",
+            "select char(41414141), time(41414141), cast(41414141 as char(3))",
+            "set @a = (select b from t where c = 41414141)",
+            "set session a = (select b from t where c = 41414141)",
+        ] {
+            assert!(!anonymous(text).contains("41414141"), "{}", anonymous(text));
+        }
+    }
+
+    #[test]
+    fn dates_with_a_zone_stay_dates() {
+        for (plain, zone) in [
+            ("2021-03-04T05:06:07", "Z"),
+            ("2021-03-04 05:06:07.123", "+02:00"),
+            ("2021-03-04 05:06:07", "-11:30"),
+        ] {
+            let whole = literal(&format!("'{plain}'"));
+            assert_eq!(
+                literal(&format!("'{plain}{zone}'")),
+                format!("{}{zone}'", whole.trim_end_matches('\''))
+            );
+        }
+    }
+
+    fn ordered(text: &str) -> String {
+        let scheme = Scheme { key: [7; 32], order: Order { numbers: true, dates: true } };
+        under(&scheme, &format!("select {text}"))["select ".len()..].to_owned()
+    }
+
+    #[test]
+    fn order_is_kept_where_asked() {
+        let numbers: Vec<f64> = [
+            "-9e18",
+            "-70000.5",
+            "-70000",
+            "-5000",
+            "-1",
+            "0",
+            "0.5",
+            "1.25",
+            "128",
+            "4095.99",
+            "4096",
+            "9999",
+            "0010000",
+            "10000.01",
+            "99999",
+            "1e5",
+            "100001",
+            "123456.789e1",
+            "2147483647",
+            "2147483648",
+            "9007199254740993",
+            "1e16",
+            "9223372036854775807",
+            "1.5e30",
+        ]
+        .map(|text| ordered(text).parse().unwrap())
+        .into();
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+        assert_eq!(ordered("'70000'"), format!("'{}'", ordered("70000")));
+        assert_eq!(ordered("N'-70000.50'"), format!("N'-{}.50'", ordered("70000")));
+        assert_ne!(ordered("70000"), "70000");
+        assert_eq!(ordered("0099999"), format!("0{}", ordered("99999")));
+        assert_ne!(ordered("0x12345678"), "0x12345678");
+        assert_ne!(ordered("'Miller'"), "'Miller'");
+
+        let dates = [
+            "'1000-01-01'",
+            "'1969-12-31 23:59:59'",
+            "'1970-01-01'",
+            "'2020-02-28'",
+            "'2020-02-28 00:00:01'",
+            "'2020-02-29'",
+            "'2020-02-31'",
+            "'2020-03-05T12:00:00'",
+            "'2020-03-06 11:59:59.999'",
+            "'2038-01-19'",
+            "'9999-12-31'",
+        ]
+        .map(|date| ordered(date).trim_matches('\'').to_owned());
+        assert!(dates.is_sorted_by(|a, b| a < b), "{dates:?}");
+        assert_eq!((&*dates[0], &*dates[10]), ("1000-01-01", "9999-12-31"));
+        assert_ne!(dates[3], "2020-02-28");
+        assert_eq!(ordered("'11:30:00'"), "'11:30:00'");
+        // Only what was asked for.
+        let scheme = Scheme { key: [7; 32], order: Order { numbers: false, dates: true } };
+        let text = "select 70000, '2020-02-28'";
+        let out = under(&scheme, text);
+        assert!(out.contains(&literal("70000")) && out.contains(&dates[3]), "{out}");
     }
 
     #[test]
@@ -292,9 +382,12 @@ mod tests {
         }
 
         #[test]
-        fn lengths_stay_and_nothing_fails(text in any::<Vec<u8>>(), word in "[a-z]{12,40}") {
+        fn lengths_stay_and_nothing_fails(
+            text in any::<Vec<u8>>(), word in "[a-z]{12,40}", numbers in any::<bool>(), dates in any::<bool>(),
+        ) {
+            let order = Order { numbers, dates };
             let mut out = Vec::new();
-            anonymise(&text, &[1; 32], &mut out);
+            anonymise(&text, &Scheme { key: [1; 32], order }, &mut out);
             let quoted = format!("'{word}'");
             let hidden = literal(&quoted);
             prop_assert_eq!(hidden.len(), quoted.len());

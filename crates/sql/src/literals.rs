@@ -1,5 +1,6 @@
 //! Pseudonyms of single literals, by what they look like: numbers, dates, hex digits, JSON, any other text.
 
+use super::order::{self, Scheme};
 use super::pseudonyms::{self, keyed};
 
 /// Numbers without end that only who has the key can foretell.
@@ -29,11 +30,25 @@ impl Draw {
 }
 
 /// A decimal number: other digits, none in front that was not there, and zero stays zero.
-pub fn number(key: &[u8; 32], part: &mut [u8]) {
+pub fn number(key: &[u8; 32], part: &mut [u8], is_negative: bool) {
     let mantissa = part.iter().position(|byte| byte | 0x20 == b'e').unwrap_or(part.len());
-    if pseudonyms::digits(key, &mut part[..mantissa]) {
-        return;
+    let before = (mantissa < part.len() && is_finite(part)).then(|| part.to_vec());
+    if !pseudonyms::digits(key, &mut part[..mantissa], is_negative) {
+        drawn_digits(key, part, mantissa);
     }
+    // The largest DOUBLE has no digit to spare.
+    if let Some(before) = before
+        && !is_finite(part)
+    {
+        part.copy_from_slice(&before);
+    }
+}
+
+fn is_finite(number: &[u8]) -> bool {
+    std::str::from_utf8(number).is_ok_and(|text| text.parse::<f64>().is_ok_and(f64::is_finite))
+}
+
+fn drawn_digits(key: &[u8; 32], part: &mut [u8], mantissa: usize) {
     let mut draw = Draw::new(key, b'n', part.iter().copied());
     let mut leads = true;
     for byte in &mut part[..mantissa] {
@@ -49,11 +64,50 @@ pub fn number(key: &[u8; 32], part: &mut [u8]) {
     }
 }
 
+/// Puts the pseudonym of a number that stands in `out[from..to]` in its place. In order it may have one digit more.
+pub fn put_number(scheme: &Scheme, out: &mut Vec<u8>, from: usize, to: usize, is_negative: bool) {
+    match scheme.order.numbers.then(|| in_order(&scheme.key, &out[from..to])).flatten() {
+        Some(replaced) => drop(out.splice(from..to, replaced)),
+        None => number(&scheme.key, &mut out[from..to], is_negative),
+    }
+}
+
+/// A number whose pseudonym is larger than those of smaller ones. Digits behind the point stay. `None` where it has too
+/// many digits.
+fn in_order(key: &[u8; 32], part: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(part).ok()?;
+    let is_double = text.bytes().any(|byte| byte | 0x20 == b'e');
+    let mut plain = text.to_owned();
+    if is_double {
+        let number: f64 = text.parse().ok()?;
+        if number < 4096.0 || number >= 1e37 {
+            return Some(part.to_vec());
+        }
+        plain = number.to_string();
+    }
+    let (before, behind) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let significant = before.trim_start_matches('0');
+    if !before.bytes().all(|byte| byte.is_ascii_digit()) || significant.len() > pseudonyms::MOST_DIGITS {
+        return None;
+    }
+    let value = significant.parse().unwrap_or(0);
+    let width = before.len();
+    let behind = if is_double { format!("{behind}e0") } else { behind.to_owned() };
+    Some(match order::whole(key, value) {
+        same if same == value => part.to_vec(),
+        other => format!("{other:0width$}{behind}").into_bytes(),
+    })
+}
+
 /// The digits of `0x..` or `0b..`, from the letter on.
 pub fn digits_of_bits(key: &[u8; 32], part: &mut [u8]) {
     let is_hex = part[0] | 0x20 == b'x';
-    let mut draw = Draw::new(key, b'h', part[1..].iter().map(u8::to_ascii_lowercase));
-    for byte in part[1..].iter_mut().filter(|byte| byte.is_ascii_alphanumeric()) {
+    let digits = &mut part[1..];
+    if if is_hex { pseudonyms::letters(key, digits, 6) } else { pseudonyms::bits(key, digits) } {
+        return;
+    }
+    let mut draw = Draw::new(key, b'h', digits.iter().map(u8::to_ascii_lowercase));
+    for byte in digits.iter_mut().filter(|byte| byte.is_ascii_alphanumeric()) {
         *byte = if is_hex { hex(*byte, &mut draw) } else { b'0' + draw.below(2) };
     }
 }
@@ -67,44 +121,52 @@ fn hex(byte: u8, draw: &mut Draw) -> u8 {
     }
 }
 
-/// A string with its quotes and prefix.
-pub fn quoted(key: &[u8; 32], part: &mut [u8]) {
+/// A string with its quotes and prefix, from `start` to the end of `out`.
+pub fn quoted(scheme: &Scheme, out: &mut Vec<u8>, start: usize) {
+    let part = &mut out[start..];
     let Some(quote) = part.iter().position(|byte| matches!(byte, b'\'' | b'"')) else {
-        return plain(key, part, false);
+        return plain(&scheme.key, part, false);
     };
     if part[0] == b'$' {
         // Between dollar tags, whose letters stay.
         let tag = 2 + part[1..].iter().position(|&byte| byte == b'$').unwrap_or(0);
         let end = part.len().saturating_sub(tag).max(tag);
-        return plain(key, &mut part[tag..end], false);
+        return plain(&scheme.key, &mut part[tag..end], false);
     }
     if quote == 1 && matches!(part[0] | 0x20, b'x' | b'b') {
         // As `0x..`: the letter in front of the digits.
         let end = part.len() - usize::from(part.len() > 2 && part[part.len() - 1] == part[1]);
         let (letter, mark) = (part[0], part[1]);
         part[1] = letter;
-        digits_of_bits(key, &mut part[1..end]);
+        digits_of_bits(&scheme.key, &mut part[1..end]);
         part[1] = mark;
         return;
     }
     let mark = part[quote];
     let is_closed = part.len() > quote + 1 && part.last() == Some(&mark);
     let end = part.len() - usize::from(is_closed);
-    content(key, &mut part[quote + 1..end], false);
+    let inner = &mut part[quote + 1..end];
+    if is_number(inner) {
+        let is_negative = inner[0] == b'-';
+        let from = start + quote + 1 + usize::from(is_negative);
+        return put_number(scheme, out, from, start + end, is_negative);
+    }
+    content(scheme, inner, false);
 }
 
 /// What stands in quotes, by its form.
-fn content(key: &[u8; 32], text: &mut [u8], in_json: bool) {
-    if text.is_empty() || text == b"0000-00-00" || text == b"0000-00-00 00:00:00" {
+fn content(scheme: &Scheme, text: &mut [u8], in_json: bool) {
+    let key = &scheme.key;
+    if text.is_empty() || is_no_date(text) {
         return;
     }
     if is_number(text) {
         let sign = usize::from(text[0] == b'-');
-        number(key, &mut text[sign..]);
+        number(key, &mut text[sign..], sign > 0);
     } else if is_date(text) {
-        date(key, text);
+        date(scheme, text);
     } else if is_time(text) {
-        time(key, text);
+        time(scheme, text);
     } else if text.len() >= 16
         && text.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
         && text.iter().any(u8::is_ascii_digit)
@@ -113,9 +175,15 @@ fn content(key: &[u8; 32], text: &mut [u8], in_json: bool) {
             let mut draw = Draw::new(key, b's', text.iter().map(u8::to_ascii_lowercase));
             text.iter_mut().for_each(|byte| *byte = hex(*byte, &mut draw));
         }
-    } else if (!json_shape(text) || !json(key, text)) && !path(key, text) {
+    } else if (!json_shape(text) || !json(scheme, text)) && !path(scheme, text) {
         plain(key, text, in_json);
     }
+}
+
+/// `0000-00-00`, and a time of as many zeroes.
+fn is_no_date(text: &[u8]) -> bool {
+    text.starts_with(b"0000-00-00")
+        && text[10..].iter().all(|byte| matches!(byte, b' ' | b'T' | b'0' | b':' | b'.'))
 }
 
 fn is_number(text: &[u8]) -> bool {
@@ -136,7 +204,8 @@ fn fits(text: &[u8], form: &[u8]) -> bool {
 /// `2020-01-31`, and a time behind it.
 fn is_date(text: &[u8]) -> bool {
     fits(text, b"dddd-dd-dd")
-        && (text.len() == 10 || matches!(text[10], b' ' | b'T') && is_time(&text[11..]))
+        && (text.len() == 10
+            || matches!(text[10], b' ' | b'T') && is_time(&text[11..text.len() - zone(text)]))
         && text[5..7] <= b"12"[..]
         && text[8..10] <= b"31"[..]
 }
@@ -149,14 +218,31 @@ fn is_time(text: &[u8]) -> bool {
     (is_short || is_long) && text[..2] <= b"23"[..] && text[3..5] <= b"59"[..]
 }
 
+/// How long the zone is that a date and time end with: `Z` or `+02:00`.
+fn zone(text: &[u8]) -> usize {
+    let signed = text.len().checked_sub(6).filter(|&at| at > 10);
+    match text {
+        [.., b'Z'] => 1,
+        _ if signed.is_some_and(|at| fits(&text[at..], b"+dd:dd") || fits(&text[at..], b"-dd:dd")) => 6,
+        _ => 0,
+    }
+}
+
 fn two_digits(text: &mut [u8], number: u8) {
     text[0] = b'0' + number / 10;
     text[1] = b'0' + number % 10;
 }
 
-fn date(key: &[u8; 32], text: &mut [u8]) {
+fn date(scheme: &Scheme, text: &mut [u8]) {
+    let key = &scheme.key;
     if text.len() > 10 {
-        time(key, &mut text[11..]);
+        let end = text.len() - zone(text);
+        time(scheme, &mut text[11..end]);
+    }
+    if scheme.order.dates
+        && let Some(days) = pseudonyms::days_in(text)
+    {
+        return pseudonyms::put_days(text, order::days(key, days));
     }
     if pseudonyms::date(key, &mut text[..10]) {
         return;
@@ -170,9 +256,10 @@ fn date(key: &[u8; 32], text: &mut [u8]) {
     two_digits(&mut text[8..10], 1 + draw.below(28));
 }
 
-fn time(key: &[u8; 32], text: &mut [u8]) {
-    if text.iter().all(|byte| matches!(byte, b'0' | b':' | b'.')) {
-        // Midnight says that there is no time.
+fn time(scheme: &Scheme, text: &mut [u8]) {
+    let key = &scheme.key;
+    // Midnight says that there is no time. In order each moment of a day has only one place.
+    if scheme.order.dates || text.iter().all(|byte| matches!(byte, b'0' | b':' | b'.')) {
         return;
     }
     if pseudonyms::time(key, text) {
@@ -277,7 +364,7 @@ fn json_shape(text: &[u8]) -> bool {
 }
 
 /// JSON, as written in a string of SQL: `"` may have a backslash in front. False, and nothing changed, if it is none.
-fn json(key: &[u8; 32], text: &mut [u8]) -> bool {
+fn json(scheme: &Scheme, text: &mut [u8]) -> bool {
     let first = text.iter().position(|&byte| byte == b'"').unwrap_or(0);
     let mark: &[u8] = if first > 0 && text[first - 1] == b'\\' { b"\\\"" } else { b"\"" };
     // Twice: the first time only to see whether all of it can be read.
@@ -288,7 +375,7 @@ fn json(key: &[u8; 32], text: &mut [u8]) -> bool {
                 let start = at + mark.len();
                 let Some(end) = json_string_end(text, start, mark) else { return false };
                 if is_real {
-                    content(key, &mut text[start..end], true);
+                    content(scheme, &mut text[start..end], true);
                 }
                 end + mark.len()
             } else if text[at].is_ascii_digit() {
@@ -296,7 +383,8 @@ fn json(key: &[u8; 32], text: &mut [u8]) -> bool {
                     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-')
                 });
                 if is_real {
-                    number(key, &mut text[at..end]);
+                    let is_negative = at > 0 && text[at - 1] == b'-';
+                    number(&scheme.key, &mut text[at..end], is_negative);
                 }
                 end
             } else if text[at].is_ascii_alphabetic() {
@@ -350,7 +438,7 @@ fn json_string_end(text: &[u8], from: usize, mark: &[u8]) -> Option<usize> {
 }
 
 /// A path of JSON (`$.name[0]."other name"`): its names as those of the documents. False if it is none.
-fn path(key: &[u8; 32], text: &mut [u8]) -> bool {
+fn path(scheme: &Scheme, text: &mut [u8]) -> bool {
     if text[0] != b'$' || !matches!(text.get(1), None | Some(b'.' | b'[')) {
         return false;
     }
@@ -360,16 +448,16 @@ fn path(key: &[u8; 32], text: &mut [u8]) -> bool {
             b'[' => at = end_of(text, at, |byte| byte != b']'),
             b'"' => {
                 let Some(end) = find(text, b"\"", at + 1) else {
-                    plain(key, &mut text[at..], false);
+                    plain(&scheme.key, &mut text[at..], false);
                     return true;
                 };
-                content(key, &mut text[at + 1..end], false);
+                content(scheme, &mut text[at + 1..end], false);
                 at = end + 1;
             }
             byte if byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80 => {
                 let end =
                     end_of(text, at, |byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80);
-                content(key, &mut text[at..end], false);
+                content(scheme, &mut text[at..end], false);
                 at = end;
             }
             _ => at += 1,

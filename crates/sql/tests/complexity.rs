@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sql::{Mode, anonymise, fingerprint, is_read_only, redact, tables, verb};
+use sql::{Mode, Scheme, anonymise, fingerprint, is_read_only, redact, tables, verb};
 
 type Reader = fn(&[u8], &mut Vec<u8>);
 
@@ -14,7 +14,7 @@ const READERS: &[(&str, Reader)] = &[
     ("redact", |text, out| {
         redact(text, out);
     }),
-    ("anonymise", |text, out| anonymise(text, &[1; 32], out)),
+    ("anonymise", |text, out| anonymise(text, &Scheme::default(), out)),
     ("tables", |text, _| {
         let _ = tables(text);
     }),

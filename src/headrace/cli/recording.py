@@ -15,6 +15,8 @@ from headrace.errors import Refused, StoreError
 
 #: How long ``--estimate`` records into its temporary file.
 ESTIMATE_S = 5
+#: Of which pseudonyms can keep their order.
+ORDERED = ("dates", "numbers")
 Literals = Annotated[
     bool,
     typer.Option(
@@ -326,9 +328,25 @@ def anonymise(
             metavar="FILE", help="File of 32 bytes; the same key gives the same pseudonyms [a random key]."
         ),
     ] = None,
+    keep_order: Annotated[
+        str,
+        typer.Option(
+            "--keep-order",
+            metavar="KINDS",
+            help="dates, numbers or dates,numbers: their pseudonyms keep the order, so ranges select what they "
+            "did. Shows more of the values.",
+        ),
+    ] = "",
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Replace values, users and hosts by pseudonyms of the same type and length; table names are kept."""
-    key = ["--key-file", str(key_file)] if key_file else []
-    _made(["anonymise", *key, "--", str(file)], output, force, as_json)
+    kinds = [kind.strip() for kind in keep_order.split(",") if kind.strip()]
+    unknown = [kind for kind in kinds if kind not in ORDERED]
+    if unknown:
+        raise typer.BadParameter(
+            f"--keep-order {unknown[0]}: write {', '.join(ORDERED)} or both with a comma"
+        )
+    options = ["--key-file", str(key_file)] if key_file else []
+    options += ["--keep-order", ",".join(kinds)] if kinds else []
+    _made(["anonymise", *options, "--", str(file)], output, force, as_json)

@@ -14,6 +14,7 @@ use crate::sources;
 use base::error::AgentError;
 use mysql::reader::Reader as Bytes;
 use mysql::types;
+use sql::Scheme;
 
 /// The key of a file, or a random one.
 ///
@@ -40,13 +41,13 @@ pub fn key(path: Option<&Path>) -> anyhow::Result<[u8; 32]> {
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn run(input: &Path, output: &Path, force: bool, key: &[u8; 32]) -> anyhow::Result<Edited> {
+pub fn run(input: &Path, output: &Path, force: bool, scheme: &Scheme) -> anyhow::Result<Edited> {
     refuse_same_file(output, &[input.to_owned()])?;
     let mut reader = Reader::open(input)?;
     let mut options = options_like(&[&reader], &[input.to_owned()], force, "anonymised")?;
     options.info.is_anonymised = true;
     let mut writer = Writer::create(output, &options)?;
-    let mut pseudonyms = Pseudonyms { key: *key, ..Pseudonyms::default() };
+    let mut pseudonyms = Pseudonyms { scheme: *scheme, ..Pseudonyms::default() };
     let (mut text, mut parameters) = (Vec::new(), Vec::new());
     let (mut user, mut host) = (Vec::new(), Vec::new());
     let mut kept = 0;
@@ -56,7 +57,7 @@ pub fn run(input: &Path, output: &Path, force: bool, key: &[u8; 32]) -> anyhow::
         pseudonyms.string(event.host, &mut host);
         text.clear();
         if is_statement(event.command) {
-            sql::anonymise(event.text, key, &mut text);
+            sql::anonymise(event.text, scheme, &mut text);
         }
         let is_whole = pseudonyms.parameters(&event, &mut parameters);
         writer.event(&Event {
@@ -92,7 +93,7 @@ fn is_number(kind: u8) -> bool {
 /// Values get the pseudonyms that they would have as literals of a statement.
 #[derive(Default)]
 struct Pseudonyms {
-    key: [u8; 32],
+    scheme: Scheme,
     literal: Vec<u8>,
     replaced: Vec<u8>,
 }
@@ -109,14 +110,17 @@ impl Pseudonyms {
             self.literal.push(byte);
         }
         self.literal.push(b'\'');
-        sql::anonymise_string(&self.literal, &self.key, &mut self.replaced);
+        sql::anonymise_string(&self.literal, &self.scheme, &mut self.replaced);
         let inner =
             self.replaced.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'")).unwrap_or_default();
         let mut bytes = inner.iter();
         while let Some(&byte) = bytes.next() {
             out.push(if byte == b'\\' { bytes.next().copied().unwrap_or(byte) } else { byte });
         }
-        if out.len() != value.len() {
+        // In order a number may have one digit more.
+        let is_longer_number =
+            self.scheme.order.numbers && out.iter().all(|byte| byte.is_ascii_digit() || b"-.".contains(byte));
+        if out.len() != value.len() && !is_longer_number {
             out.clear();
             out.resize(value.len(), b'x');
         }
@@ -124,7 +128,7 @@ impl Pseudonyms {
 
     /// A number as digits.
     fn number(&mut self, value: &str) -> &str {
-        sql::anonymise(value.as_bytes(), &self.key, &mut self.replaced);
+        sql::anonymise(value.as_bytes(), &self.scheme, &mut self.replaced);
         std::str::from_utf8(&self.replaced).unwrap_or("0")
     }
 
@@ -173,24 +177,38 @@ impl Pseudonyms {
             }
             types::FLOAT => {
                 let number = f32::from_le_bytes(value.try_into().unwrap_or_default());
-                let replaced: f32 = self.number(&format!("{number:e}")).parse().unwrap_or(0.0);
+                let replaced: Option<f32> = self.float(f64::from(number), &number.to_string()).parse().ok();
+                let replaced = replaced.filter(|replaced| replaced.is_finite()).unwrap_or(number);
                 out.extend_from_slice(&replaced.to_le_bytes());
             }
             types::DOUBLE => {
                 let number = f64::from_le_bytes(value.try_into().unwrap_or_default());
-                let replaced: f64 = self.number(&format!("{number:e}")).parse().unwrap_or(0.0);
+                let replaced: Option<f64> = self.float(number, &number.to_string()).parse().ok();
+                let replaced = replaced.filter(|replaced| replaced.is_finite()).unwrap_or(number);
                 out.extend_from_slice(&replaced.to_le_bytes());
             }
             types::TIMESTAMP | types::DATE | types::DATETIME => self.date(value, out),
             types::TIME => self.time(value, out),
             _ => {
                 let (length, text) = split_length(value);
-                out.extend_from_slice(length);
                 let mut replaced = Vec::new();
                 self.string(text, &mut replaced);
+                if replaced.len() == text.len() {
+                    out.extend_from_slice(length);
+                } else {
+                    put_length(out, replaced.len());
+                }
                 out.extend_from_slice(&replaced);
             }
         }
+    }
+
+    /// A number that a client sent in binary, `plain` without an exponent, as a statement would have it: some clients send
+    /// every number so, and 5 is 5.
+    fn float(&mut self, number: f64, plain: &str) -> &str {
+        let is_usual = number == 0.0 || (1e-5..1e17).contains(&number.abs());
+        let short = format!("{number:e}");
+        self.number(if is_usual { plain } else { &short })
     }
 
     /// Little-endian, as long as it was; zero stays zero.
@@ -198,15 +216,21 @@ impl Pseudonyms {
         let mut bytes = [0; 8];
         bytes[..value.len()].copy_from_slice(value);
         let unsigned = u64::from_le_bytes(bytes);
-        let spare = 64 - 8 * u32::try_from(value.len()).unwrap_or(8);
-        let signed = unsigned.cast_signed() << spare >> spare;
-        let (is_negative, size) =
-            if is_unsigned { (false, unsigned) } else { (signed < 0, signed.unsigned_abs()) };
-        let most = u64::MAX >> (spare + u32::from(!is_unsigned));
-        // A pseudonym has as many digits; where it is too large for the type it comes round.
-        let replaced = self.number(&size.to_string()).parse::<u128>().unwrap_or(0) % (u128::from(most) + 1);
-        let replaced = u64::try_from(replaced).unwrap_or(0);
-        (if is_negative { replaced.wrapping_neg() } else { replaced }).to_le_bytes()
+        let bits = 8 * u32::try_from(value.len()).unwrap_or(8);
+        let spare = 64 - bits;
+        let (number, least, end) = if is_unsigned {
+            (i128::from(unsigned), 0, 1_i128 << bits)
+        } else {
+            (
+                i128::from(unsigned.cast_signed() << spare >> spare),
+                -(1_i128 << (bits - 1)),
+                1_i128 << (bits - 1),
+            )
+        };
+        let replaced = self.number(&number.to_string()).parse().unwrap_or(0_i128);
+        // Only one in order can be too large for the type.
+        let replaced = replaced.clamp(least, end - 1).to_le_bytes();
+        replaced[..8].try_into().unwrap_or_default()
     }
 
     /// Length, year, month, day, and as much of a time as there is.
@@ -240,7 +264,7 @@ impl Pseudonyms {
     fn time(&mut self, value: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(value);
-        if value.len() >= 9 {
+        if value.len() >= 9 && !self.scheme.order.dates {
             out[start + 2..start + 6].fill(0);
             self.clock(&mut out[start + 6..]);
         }
@@ -265,6 +289,17 @@ impl Pseudonyms {
         }
         if let Some(micros) = clock.get_mut(3..7) {
             micros.copy_from_slice(&(part(9..15) % 1_000_000).to_le_bytes());
+        }
+    }
+}
+
+/// A length-encoded integer, of a text that is a number.
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    match u8::try_from(length) {
+        Ok(length @ ..=250) => out.push(length),
+        _ => {
+            out.push(0xfc);
+            out.extend_from_slice(&u16::try_from(length).unwrap_or(u16::MAX).to_le_bytes());
         }
     }
 }

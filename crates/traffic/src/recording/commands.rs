@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::describe;
@@ -10,6 +10,7 @@ use super::edit::{self, Edited};
 use super::reader::Reader;
 use crate::filter::{Filter, Selection, parse_moment};
 use base::error::AgentError;
+use sql::{Order, Scheme};
 
 #[derive(Subcommand)]
 pub enum RecordingCommand {
@@ -94,6 +95,17 @@ pub struct AnonymiseArguments {
     /// 32 bytes that make the same pseudonyms again; without, a random key that nobody keeps
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Comma-separated: pseudonyms of these keep their order, so that ranges select what they did
+    #[arg(long, value_name = "KIND", value_enum, value_delimiter = ',')]
+    keep_order: Vec<Ordered>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Ordered {
+    /// All move by the same number of weeks; times of day stay
+    Dates,
+    /// With gaps between them; small ones and digits behind the point stay
+    Numbers,
 }
 
 /// Does what the command says; prints one JSON object.
@@ -122,8 +134,10 @@ pub fn run(command: &RecordingCommand) -> anyhow::Result<()> {
         }
         RecordingCommand::Anonymise(arguments) => {
             let output = &arguments.output;
-            let key = super::anonymise::key(arguments.key_file.as_deref())?;
-            let edited = super::anonymise::run(&arguments.path, &output.output, output.force, &key)?;
+            let keeps = |kind| arguments.keep_order.contains(&kind);
+            let order = Order { numbers: keeps(Ordered::Numbers), dates: keeps(Ordered::Dates) };
+            let scheme = Scheme { key: super::anonymise::key(arguments.key_file.as_deref())?, order };
+            let edited = super::anonymise::run(&arguments.path, &output.output, output.force, &scheme)?;
             say(&output.output, &edited)
         }
     }

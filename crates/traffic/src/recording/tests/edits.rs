@@ -11,6 +11,7 @@ use crate::event::{Command, Event, Sink};
 use crate::filter::Selection;
 use crate::recording::edit::{merge, refuse_same_file, select};
 use crate::recording::{Reader, Writer, WriterOptions, anonymise};
+use sql::{Order, Scheme};
 
 /// Start, session, what it is.
 type Plain = (u64, u64, u8);
@@ -282,7 +283,7 @@ fn pseudonyms_are_the_same_for_text_and_parameters() {
     };
     writer.event(&execute).unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&input, &output, false, &[7; 32]).unwrap();
+    anonymise::run(&input, &output, false, &Scheme { key: [7; 32], ..Scheme::default() }).unwrap();
     let mut reader = Reader::open(&output).unwrap();
     assert!(reader.info()[0].is_anonymised);
     let query = reader.next().unwrap().unwrap();
@@ -323,7 +324,7 @@ fn parameters_of_limits_and_sleeps_stay_and_others_do_not() {
         })
         .unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&plain, &hidden, false, &[7; 32]).unwrap();
+    anonymise::run(&plain, &hidden, false, &Scheme { key: [7; 32], ..Scheme::default() }).unwrap();
 
     let mut reader = Reader::open(&hidden).unwrap();
     let event = reader.next().unwrap().unwrap();
@@ -331,4 +332,103 @@ fn parameters_of_limits_and_sleeps_stay_and_others_do_not() {
         event.parameters[8..].chunks(8).map(|value| i64::from_le_bytes(value.try_into().unwrap())).collect();
     assert_eq!((values[0], values[2]), (5, 20));
     assert_ne!(values[1], 71_234_567);
+}
+
+/// The anonymised text of a statement, and the values of another's parameters.
+fn hidden(scheme: &Scheme, text: &[u8], kinds: &[[u8; 2]], values: &[u8]) -> (String, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let (plain, hidden) = (folder.path().join("plain"), folder.path().join("hidden"));
+    let mut parameters = vec![0; kinds.len().div_ceil(8)];
+    parameters.push(1);
+    parameters.extend(kinds.concat());
+    let head = parameters.len();
+    parameters.extend(values);
+    let mut writer = Writer::create(&plain, &with_literals()).unwrap();
+    writer.event(&Event { text, ..Event::new(1, 1, Command::Query) }).unwrap();
+    let execute = Event {
+        text: b"select ?",
+        statement: Some(1),
+        parameter_count: u16::try_from(kinds.len()).unwrap(),
+        parameters: &parameters,
+        ..Event::new(2, 1, Command::Execute)
+    };
+    writer.event(&execute).unwrap();
+    writer.finish(&Coverage::default()).unwrap();
+    anonymise::run(&plain, &hidden, false, scheme).unwrap();
+    let mut reader = Reader::open(&hidden).unwrap();
+    let text = String::from_utf8(reader.next().unwrap().unwrap().text.to_vec()).unwrap();
+    let execute = reader.next().unwrap().unwrap();
+    assert!(!execute.is_cut);
+    (text, execute.parameters[head..].to_vec())
+}
+
+#[test]
+fn a_number_has_one_pseudonym_however_a_client_sends_it() {
+    let scheme = Scheme { key: [7; 32], ..Scheme::default() };
+    let [signed, unsigned] = [0, 0x80];
+    let mut values = vec![0x80, 0xff];
+    values.extend(i16::MIN.to_le_bytes());
+    values.extend(i64::MIN.to_le_bytes());
+    values.extend(u64::MAX.to_le_bytes());
+    values.extend(12_345_f64.to_le_bytes());
+    values.extend((-7.25_f64).to_le_bytes());
+    values.extend(12_345_f32.to_le_bytes());
+    values.extend(f64::MAX.to_le_bytes());
+    values.extend(b"\x08-7.25000");
+    let kinds = [
+        [1, signed],
+        [1, unsigned],
+        [2, signed],
+        [8, signed],
+        [8, unsigned],
+        [5, signed],
+        [5, signed],
+        [4, signed],
+        [5, signed],
+        [0xf6, signed],
+    ];
+    let text = b"select -128, 255, -32768, -9223372036854775808, 18446744073709551615, 12345, -7.25";
+    let (text, values) = hidden(&scheme, text, &kinds, &values);
+    let said: Vec<&str> = text.trim_start_matches("select ").split(", ").collect();
+    let sent = [
+        i8::from_le_bytes([values[0]]).to_string(),
+        values[1].to_string(),
+        i16::from_le_bytes([values[2], values[3]]).to_string(),
+        i64::from_le_bytes(values[4..12].try_into().unwrap()).to_string(),
+        u64::from_le_bytes(values[12..20].try_into().unwrap()).to_string(),
+        f64::from_le_bytes(values[20..28].try_into().unwrap()).to_string(),
+        f64::from_le_bytes(values[28..36].try_into().unwrap()).to_string(),
+    ];
+    assert_eq!(said, sent);
+    assert_eq!(f32::from_le_bytes(values[36..40].try_into().unwrap()).to_string(), sent[5]);
+    assert!(f64::from_le_bytes(values[40..48].try_into().unwrap()).is_finite());
+    assert_eq!(values[48..], *format!("\x08{}000", sent[6]).as_bytes());
+}
+
+#[test]
+fn parameters_keep_their_order_where_asked() {
+    let order = Order { numbers: true, dates: true };
+    let scheme = Scheme { key: [7; 32], order };
+    let mut values = b"\x0599999".to_vec();
+    values.extend(99_999_i64.to_le_bytes());
+    values.extend(99_999_f64.to_le_bytes());
+    values.extend(i32::MAX.to_le_bytes());
+    values.extend(b"\x07\xe4\x07\x02\x1d\x17\x3b\x01"); // 2020-02-29 23:59:01
+    values.extend(b"\x08\x00\x02\x00\x00\x00\x0b\x1e\x00"); // 2 days and 11:30:00
+    let kinds = [[0xfd, 0], [8, 0], [5, 0], [3, 0], [12, 0], [11, 0]];
+    let (text, values) = hidden(&scheme, b"select 99999, '2020-02-29 23:59:01'", &kinds, &values);
+    let (number, date) = text.trim_start_matches("select ").split_once(", ").unwrap();
+    let length = number.len();
+    assert_eq!((length, usize::from(values[0])), (6, 6), "{text}");
+    assert_eq!(values[1..=length], *number.as_bytes());
+    let values = &values[length + 1..];
+    let number: i64 = number.parse().unwrap();
+    assert_eq!(values[..8], number.to_le_bytes());
+    assert_eq!(values[8..16], (number as f64).to_le_bytes());
+    // What its type has no room for is the largest that it has.
+    assert_eq!(values[16..20], i32::MAX.to_le_bytes());
+    let year = u16::from_le_bytes([values[21], values[22]]);
+    assert_eq!(format!("'{year}-{:02}-{:02} 23:59:01'", values[23], values[24]), date);
+    assert_eq!(values[25..28], [23, 59, 1]);
+    assert_eq!(values[28..], *b"\x08\x00\x02\x00\x00\x00\x0b\x1e\x00");
 }
