@@ -95,6 +95,8 @@ class Activity:
     waits: tuple[LockWait, ...] = ()
     digests: tuple[Digest, ...] = ()
     error: str = ""
+    #: Looks that the agent left out to spare the server.
+    spared: int = 0
 
     def threads(self, found: StatementClass | LockWait) -> float:
         """How many threads were at it on average."""
@@ -120,6 +122,7 @@ class Activity:
                 tuple(LockWait(**row) for row in content["waits"]),
                 tuple(Digest(**_tuples(row)) for row in content["digests"]),
                 str(content["error"]),
+                int(content.get("spared", 0)),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"its activity is damaged: {error!r}") from error
@@ -148,11 +151,13 @@ class Looks:
     def __init__(self) -> None:
         self._looks = 0
         self._error = ""
+        self._spared = 0
         self._classes: dict[str, _Class] = {}
         self._waits: dict[tuple[Any, ...], tuple[dict[str, Any], int]] = {}
         self._digests: dict[str, Digest] = {}
 
     def add(self, line: Mapping[str, Any]) -> None:
+        self._spared += int(line.get("spared") or 0)
         if line.get("error"):
             self._error = str(line["error"])
             return
@@ -227,6 +232,7 @@ class Looks:
             tuple(LockWait(**values, sightings=count) for values, count in waits),
             tuple(self._digests.values()),
             self._error,
+            self._spared,
         )
 
 

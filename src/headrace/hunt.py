@@ -12,7 +12,7 @@ import contextlib
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -93,21 +93,24 @@ async def watch(
     limits: Mapping[str, float] | None = None,
     alone_ms: Mapping[str, float] | None = None,
     profile: bool = False,
+    thorough: bool = False,
     listen: Listener = lambda done_s, total_s: None,
 ) -> Snapshot:
     """Samples a live host.
 
     ``listen`` gets the progress in seconds. With ``profile`` the stacks of its busiest server are also recorded
-    for some seconds, which costs the host more than all samplers together. Without a ``login`` the host's only
-    server is tried over its socket. Raises NothingMeasured if no counter has two samples.
+    for some seconds, which costs the host more than all samplers together. ``thorough`` lifts the agent's limits
+    on what it may cost the server. Without a ``login`` the host's only server is tried over its socket. Raises
+    NothingMeasured if no counter has two samples.
     """
     agent = await Agent.install(target)
     login, why_not = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with scratch_folder(target) as folder:
-        looking = asyncio.create_task(_look(agent, seconds, login))
+        more = ["--thorough"] if thorough else []
+        looking = asyncio.create_task(_look(agent, seconds, login, more))
         try:
-            samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen)
+            samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen, more)
         except BaseException:
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
@@ -118,7 +121,7 @@ async def watch(
             await target.get(samples, local)
             found = await asyncio.to_thread(Samples.read, local)
             errors = await asyncio.to_thread(sampler_errors, local)
-    facts = await _facts(agent, login)
+    facts = await _facts(agent, login, thorough)
     if why_not:
         errors["server"] = why_not
     stacks = await _profile(agent, facts, min(seconds, PROFILE_S), errors) if profile else ""
@@ -163,10 +166,16 @@ async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLo
 
 
 async def _sample(
-    agent: Agent, output: str, seconds: float, login: ServerLogin | None, listen: Listener
+    agent: Agent,
+    output: str,
+    seconds: float,
+    login: ServerLogin | None,
+    listen: Listener,
+    more: Sequence[str] = (),
 ) -> str:
     """Runs the sampler for this long. On cancellation it is stopped, and waited for."""
     options = ["--interval", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
+    options += more
     process = await agent.spawn("sample", *options, "--output", output, *(login.argv if login else ()))
     start = time.monotonic()
     try:
@@ -185,17 +194,17 @@ async def _sample(
     return output
 
 
-async def _facts(agent: Agent, login: ServerLogin | None) -> Facts:
+async def _facts(agent: Agent, login: ServerLogin | None, thorough: bool) -> Facts:
     """The facts of the host and its server; a server that is too busy to let us in is asked again."""
     for _ in range(FACTS_TRIES - 1):
-        facts = await agent.facts(login)
+        facts = await agent.facts(login, thorough=thorough)
         if login is None or not login.is_named or facts.data.get("server_settings"):
             return facts
         await asyncio.sleep(INTERVAL_S)
-    return await agent.facts(login)
+    return await agent.facts(login, thorough=thorough)
 
 
-async def _look(agent: Agent, seconds: float, login: ServerLogin | None) -> Activity | None:
+async def _look(agent: Agent, seconds: float, login: ServerLogin | None, more: list[str]) -> Activity | None:
     """What the server executed and who waited for whose lock; None without a server."""
     if login is None or not login.is_named:
         return None
@@ -204,6 +213,7 @@ async def _look(agent: Agent, seconds: float, login: ServerLogin | None) -> Acti
     await asyncio.sleep(INTERVAL_S)
     seconds -= INTERVAL_S
     options = ["--every", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
+    options += more
     try:
         async with asyncio.timeout(seconds + ENDING_S):
             async with agent.lines(

@@ -65,6 +65,8 @@ class Feed:
     heard_at: float = 0.0
     listed: dict[str, Any] = field(default_factory=dict)
     find_login: Callable[[Agent, ServerLogin | None], Awaitable[tuple[ServerLogin | None, str]]] | None = None
+    #: Whether the server is asked whatever that costs it.
+    thorough: bool = False
     #: What the last looks at the server's process list show together.
     activity: Activity | None = None
     _looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS))
@@ -111,7 +113,8 @@ class Feed:
                 self.login, _ = await self.find_login(agent, self.login)
             self.step = f"waiting for the settings and the second sample of {self.name}"
             self.agent = agent
-            options = ["--interval", f"{INTERVAL_S:.0f}s", *(self.login.argv if self.login else ())]
+            options = ["--interval", f"{INTERVAL_S:.0f}s", *(["--thorough"] if self.thorough else [])]
+            options += self.login.argv if self.login else []
             # A busy server takes seconds to tell its settings: the host is shown meanwhile.
             reading = asyncio.create_task(self._read_facts(agent))
             async with agent.lines("sample", *options) as lines:
@@ -131,7 +134,7 @@ class Feed:
             self.facts = await agent.facts()
         if self.login is not None and self.login.is_named:
             with contextlib.suppress(HeadraceError):
-                self.facts = await agent.facts(self.login)
+                self.facts = await agent.facts(self.login, thorough=self.thorough)
 
     async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()

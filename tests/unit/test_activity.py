@@ -73,3 +73,11 @@ def test_a_hostile_statement_is_text_in_the_page() -> None:
     page = html.render(page_of(hunt.examine(replace(saved(gauges=MDL), activity=held))))
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
+
+
+def test_looks_that_were_left_out_are_counted() -> None:
+    found = summed([{"statements": [SCAN], "spared": 7}, {"error": "gone", "spared": 2}, {"statements": []}])
+    assert (found.looks, found.spared) == (2, 9)
+    assert Activity.of_json(found.to_json()) == found
+    old = {key: value for key, value in found.to_json().items() if key != "spared"}
+    assert Activity.of_json(old).spared == 0

@@ -47,6 +47,9 @@ pub struct FactsArguments {
     /// Indent the JSON for people
     #[arg(long)]
     pretty: bool,
+    /// Also read what may cost the server much: sizes of more than 10,000 tables, for up to a minute
+    #[arg(long)]
+    thorough: bool,
     #[command(flatten)]
     server: Box<ServerArguments>,
 }
@@ -85,12 +88,12 @@ struct Facts {
 }
 
 pub fn run(arguments: &FactsArguments) -> anyhow::Result<()> {
-    let server = arguments.server.options(server::READ_TIMEOUT)?;
+    let server = arguments.server.options(server::read_timeout(arguments.thorough))?;
     if server.is_some() && arguments.root.is_some() {
         let message = "--root names a saved host, which has no server to ask";
         return Err(AgentError::Input(message.to_owned()).into());
     }
-    let facts = read(Files::open(arguments.root.as_deref())?, server.as_ref())?;
+    let facts = read(Files::open(arguments.root.as_deref())?, server.as_ref(), arguments.thorough)?;
     let mut output = std::io::stdout().lock();
     if arguments.pretty {
         output.write_all(pretty::pretty(&serde_json::to_value(&facts)?).as_bytes())?;
@@ -104,10 +107,10 @@ pub fn run(arguments: &FactsArguments) -> anyhow::Result<()> {
 /// What is printed of the host that a folder holds.
 #[cfg(fuzzing)]
 pub(crate) fn printed(root: &std::path::Path) -> anyhow::Result<Vec<u8>> {
-    Ok(serde_json::to_vec(&read(Files::open(Some(root))?, None)?)?)
+    Ok(serde_json::to_vec(&read(Files::open(Some(root))?, None, false)?)?)
 }
 
-fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
+fn read(files: Files, server: Option<&Options>, is_thorough: bool) -> anyhow::Result<Facts> {
     let host = files.root();
     let host = &host;
     let mounts = mountinfo::parse(&host.text("proc/self/mountinfo").unwrap_or_default());
@@ -146,8 +149,9 @@ fn read(files: Files, server: Option<&Options>) -> anyhow::Result<Facts> {
         errors: Vec::new(),
     };
     let mut errors = files.into_errors();
-    let server_settings = server
-        .and_then(|server| server::read(server, &facts.servers, facts.hostname.as_deref(), &mut errors));
+    let server_settings = server.and_then(|server| {
+        server::read(server, is_thorough, &facts.servers, facts.hostname.as_deref(), &mut errors)
+    });
     Ok(Facts { server_settings, errors, ..facts })
 }
 

@@ -145,12 +145,13 @@ class Agent:
         if broken:
             raise broken
 
-    async def facts(self, login: ServerLogin | None = None) -> Facts:
-        """The configuration of the host, and with ``login`` also of the server.
+    async def facts(self, login: ServerLogin | None = None, *, thorough: bool = False) -> Facts:
+        """The configuration of the host, and with ``login`` also of the server: ``thorough`` at any cost.
 
         The hash of two readings is equal unless the configuration changed.
         """
-        data = await self.answer("facts", *(login.argv if login else ()), repeatable=True)
+        options = ["--thorough"] if thorough else []
+        data = await self.answer("facts", *options, *(login.argv if login else ()), repeatable=True)
         return Facts(facts_hash(data), data)
 
     async def start_sampler(

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import NO_LOGIN, Thorough, grouped
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stdout
 from headrace.model import ServerLogin
 
@@ -45,7 +45,12 @@ def _print_checks(checks: list[Any]) -> None:
 
 @app.command(epilog="Example: headrace facts --target root@db1 --json | jq .block_devices")
 @grouped
-def facts(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json: Json = False) -> None:
+def facts(
+    target: TargetOption = "local",
+    thorough: Thorough = False,
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
     """Show how a host and its servers are configured."""
     from headrace.agent import Agent
 
@@ -55,7 +60,7 @@ def facts(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json
         )
 
     async def work(host: Any) -> Any:
-        return await (await Agent.install(host)).facts(login if login.is_named else None)
+        return await (await Agent.install(host)).facts(login if login.is_named else None, thorough=thorough)
 
     found = on_target(target, work)
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import NO_LOGIN, Thorough, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -66,6 +66,7 @@ def hunt(
     profile: Annotated[
         bool, typer.Option("--profile", help="Also record where the server's CPU time goes (perf).")
     ] = False,
+    thorough: Thorough = False,
     page: PageFile = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Also show healthy resources and every gap.")
@@ -91,7 +92,7 @@ def hunt(
         from headrace.ladder import remembered
 
         limits = replace(limits, alone_ms={**remembered(target), **limits.alone_ms})
-        found = hunts.examine(_watch(target, seconds, login, limits, profile))
+        found = hunts.examine(_watch(target, seconds, login, limits, profile, thorough))
         # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
         if brief and not as_json:
@@ -185,7 +186,9 @@ def _examine(path: Path, limits: Measured) -> Hunt:
     )
 
 
-def _watch(target: str, seconds: float, login: ServerLogin, limits: Measured, profile: bool) -> Snapshot:
+def _watch(
+    target: str, seconds: float, login: ServerLogin, limits: Measured, profile: bool, thorough: bool
+) -> Snapshot:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from headrace import hunt as hunts
@@ -203,6 +206,7 @@ def _watch(target: str, seconds: float, login: ServerLogin, limits: Measured, pr
                 limits=limits.limits,
                 alone_ms=limits.alone_ms,
                 profile=profile,
+                thorough=thorough,
                 listen=lambda done, _: progress.update(task, completed=done),
             )
 

@@ -27,6 +27,16 @@ CapturePorts = Annotated[
 ]
 
 
+Thorough = Annotated[
+    bool,
+    typer.Option(
+        "--thorough",
+        help="Ask a big server everything, each second, at any cost; otherwise what costs it much is asked less "
+        "often, or left out and named.",
+    ),
+]
+
+
 @dataclasses.dataclass(frozen=True)
 class LoginOptions:
     """How the agent on the target reaches a server there.

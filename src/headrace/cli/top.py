@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import NO_LOGIN, Thorough, grouped
 from headrace.cli.shell import (
     Json,
     TargetOption,
@@ -42,6 +42,7 @@ FACTS_S = 60.0
 def top(
     target: TargetOption = "local",
     login: ServerLogin = NO_LOGIN,
+    thorough: Thorough = False,
     once: Annotated[
         bool, typer.Option("--once", help="Print the overview after a few samples and exit.")
     ] = False,
@@ -55,7 +56,7 @@ def top(
     from headrace.live import Feed
     from headrace.target import TargetSpec
 
-    feed = Feed(TargetSpec.parse(target), login, find_login=usual_login)
+    feed = Feed(TargetSpec.parse(target), login, find_login=usual_login, thorough=thorough)
     if once or as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         shot = run_until_signal(lambda: _one(feed))
         if as_json:

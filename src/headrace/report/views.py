@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headrace.analysis.headline import TAIL
 from headrace.analysis.result import Comparison, Effect, Interval
+from headrace.analysis.spared import OPTION, of_facts
 from headrace.analysis.trials import THROUGHPUT
 from headrace.design import Design
 from headrace.facts import HostFacts
@@ -32,6 +33,9 @@ def facts(found: Facts) -> RenderableType:
     table = _table("", "")
     for name, value in HostFacts(found).digest():
         table.add_row(Text(clean(name), style="bold"), Text(clean(value)))
+    if missing := of_facts(found):
+        reasons = f"{'; '.join(missing)}. headrace facts {OPTION} reads all"
+        table.add_row(Text("left out", style="bold"), Text(clean(reasons)))
     return table
 
 

@@ -22,8 +22,20 @@ use mysql::{Connection, Endpoint, Error, Options};
 const MOST_TABLES: u64 = 10_000;
 /// The longest that one statement may take, by the server's own clock.
 const STATEMENT_LIMIT_S: u64 = 3;
-/// And by ours, for a server that ignores its own limit.
-pub const READ_TIMEOUT: Duration = Duration::from_secs(STATEMENT_LIMIT_S + 2);
+/// The same where a user wants all of it.
+const THOROUGH_LIMIT_S: u64 = 60;
+
+/// What MariaDB and MySQL answer when it ran out.
+const TOO_LONG: [u16; 2] = [1969, 3024];
+
+fn statement_limit_s(is_thorough: bool) -> u64 {
+    if is_thorough { THOROUGH_LIMIT_S } else { STATEMENT_LIMIT_S }
+}
+
+/// The limit by our own clock, for a server that ignores its own.
+pub fn read_timeout(is_thorough: bool) -> Duration {
+    Duration::from_secs(statement_limit_s(is_thorough) + 2)
+}
 
 const SYSTEM_SCHEMAS: &str = "('mysql', 'information_schema', 'performance_schema', 'sys')";
 /// Variables that hold statement texts, which may contain literals.
@@ -86,12 +98,18 @@ struct PerformanceSchema {
 /// None if the server cannot be reached; each part that fails is an entry of `errors`.
 pub fn read(
     options: &Options,
+    is_thorough: bool,
     servers: &[Server],
     hostname: Option<&str>,
     errors: &mut Vec<ReadError>,
 ) -> Option<Settings> {
-    let mut asked =
-        Asked { place: options.endpoint.to_string(), errors, missing: Vec::new(), is_lost: false };
+    let mut asked = Asked {
+        place: options.endpoint.to_string(),
+        errors,
+        missing: Vec::new(),
+        is_lost: false,
+        is_thorough,
+    };
     let connection = Connection::open(options);
     let mut connection = asked.known("log in", "", connection)?;
     asked.limit(&mut connection);
@@ -154,6 +172,7 @@ struct Asked<'a> {
     missing: Vec<&'static str>,
     /// The connection is unusable.
     is_lost: bool,
+    is_thorough: bool,
 }
 
 impl Asked<'_> {
@@ -166,7 +185,11 @@ impl Asked<'_> {
                 if error.is_denied() && !privilege.is_empty() && !self.missing.contains(&privilege) {
                     self.missing.push(privilege);
                 }
-                self.errors.push(ReadError { path: self.place.clone(), error: format!("{what}: {error}") });
+                let is_cut_short =
+                    !self.is_thorough && error.code().is_some_and(|code| TOO_LONG.contains(&code));
+                let hint = if is_cut_short { "; --thorough waits longer" } else { "" };
+                self.errors
+                    .push(ReadError { path: self.place.clone(), error: format!("{what}: {error}{hint}") });
                 None
             }
         }
@@ -187,11 +210,12 @@ impl Asked<'_> {
     }
 
     fn limit(&mut self, connection: &mut Connection) {
+        let limit_s = statement_limit_s(self.is_thorough);
         let settings: &[String] = if connection.is_mariadb() {
-            &[format!("SET SESSION max_statement_time = {STATEMENT_LIMIT_S}")]
+            &[format!("SET SESSION max_statement_time = {limit_s}")]
         } else {
             &[
-                format!("SET SESSION max_execution_time = {}", STATEMENT_LIMIT_S * 1000),
+                format!("SET SESSION max_execution_time = {}", limit_s * 1000),
                 // Otherwise MySQL 8 stores the sizes it looked up in its own tables.
                 "SET SESSION information_schema_stats_expiry = 0".to_owned(),
             ]
@@ -307,13 +331,18 @@ impl Asked<'_> {
 
     /// Summing sizes makes the server open every table; counting opens none.
     fn has_few_tables(&mut self, connection: &mut Connection) -> bool {
+        if self.is_thorough {
+            return true;
+        }
         let sql = format!(
             "SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA NOT IN {SYSTEM_SCHEMAS}"
         );
         let Some(rows) = self.ask(connection, "number of tables", "", &sql) else { return false };
         let count = rows.first().and_then(|row| row.first()?.as_deref()?.parse::<u64>().ok());
         let Some(count) = count.filter(|count| *count > MOST_TABLES) else { return true };
-        let error = format!("sizes of the tables: not read, because {count} tables would have to be opened");
+        let error = format!(
+            "sizes of the tables: not read, because {count} tables would have to be opened; --thorough reads them"
+        );
         self.errors.push(ReadError { path: self.place.clone(), error });
         false
     }

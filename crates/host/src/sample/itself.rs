@@ -1,5 +1,6 @@
 //! The cost of sampling itself: the agent is a process of the host it measures.
 
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use rustix::param::page_size;
@@ -11,7 +12,7 @@ use super::values::Values;
 
 pub const AGENT: Kind = Kind::host(
     "agent",
-    "ticks missed by the host's and by the server's loop, memory and CPU time of the agent itself",
+    "ticks missed by the host's and by the server's loop, ticks skipped to spare them, memory and CPU time of the agent itself",
     |host: &Host| {
         Box::new(Itself {
             missed: host.missed.clone(),
@@ -31,6 +32,10 @@ impl Sample for Itself {
         values.metric("missed_ticks");
         values.value("", self.missed.host.load(Ordering::Relaxed));
         values.value("server", self.missed.server.load(Ordering::Relaxed));
+        values.metric("spared_ticks");
+        for (sampler, ticks) in &*self.missed.spared.lock().unwrap_or_else(PoisonError::into_inner) {
+            values.value(sampler, *ticks);
+        }
         if let Some(pages) = numbers(self.memory.read()?).nth(1) {
             values.single("rss_bytes", pages * page_size() as u64);
         }

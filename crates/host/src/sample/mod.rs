@@ -56,6 +56,9 @@ pub struct SampleArguments {
     /// Ask the server on every tick, whatever its answers cost it
     #[arg(long)]
     every_tick: bool,
+    /// Sample and ask as often as planned and everything, whatever it costs the host and the server
+    #[arg(long)]
+    thorough: bool,
     #[command(flatten)]
     server: Box<ServerArguments>,
 }
@@ -83,14 +86,20 @@ pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result
     };
     let server_loop = match server {
         Some(options) if kinds.iter().any(|kind| kind.is_server()) => {
-            let ticker = Ticker::start(arguments.interval, last_tick, stop.clone(), missed.server)?;
-            let rest = if arguments.every_tick { Rest::new } else { Rest::of_server };
-            Some(server::spawn(options, &kinds, rest, ticker, stop.clone(), output.clone())?)
+            let ticker = Ticker::start(arguments.interval, last_tick, stop.clone(), missed.server.clone())?;
+            let rest = match (arguments.thorough, arguments.every_tick) {
+                (true, _) => Rest::thorough,
+                (false, true) => Rest::new,
+                (false, false) => Rest::of_server,
+            };
+            let asking = server::Asking { rest, is_thorough: arguments.thorough, missed: missed.clone() };
+            Some(server::spawn(options, &kinds, asking, ticker, stop.clone(), output.clone())?)
         }
         _ => None,
     };
     let ticker = Ticker::start(arguments.interval, last_tick, stop, missed.host)?;
-    let result = sample_host(&kinds, &host, ticker, &output);
+    let rest = if arguments.thorough { Rest::thorough } else { Rest::new };
+    let result = sample_host(&kinds, &host, rest, ticker, &output);
     let server_result = server_loop.map_or(Ok(()), server::ServerLoop::finish);
     result.and(server_result).and(output.finish())
 }
@@ -106,13 +115,14 @@ fn list(all: &[&Kind], mut output: impl std::io::Write) -> anyhow::Result<()> {
 fn sample_host(
     kinds: &[&'static Kind],
     host: &Host,
+    rest: fn(Duration) -> Rest,
     mut ticker: Ticker,
     output: &Output,
 ) -> anyhow::Result<()> {
     let mut samplers: Vec<Running> = kinds
         .iter()
         .filter_map(|kind| match kind.source {
-            Source::Host(open) => Some(Running::new(kind, open(host))),
+            Source::Host(open) => Some(Running::new(kind, open(host), rest(kind.every), host.missed.clone())),
             Source::Server(_) => None,
         })
         .collect();
@@ -134,17 +144,21 @@ struct Running {
     name: &'static str,
     sampler: Box<dyn Sample>,
     rest: Rest,
+    missed: Missed,
 }
 
 impl Running {
-    fn new(kind: &Kind, sampler: Box<dyn Sample>) -> Self {
-        Self { name: kind.name, sampler, rest: Rest::new(kind.every) }
+    fn new(kind: &Kind, sampler: Box<dyn Sample>, rest: Rest, missed: Missed) -> Self {
+        Self { name: kind.name, sampler, rest, missed }
     }
 
     /// Appends the line of this sampler, unless it rests.
     fn tick(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {
         let start = Instant::now();
         if self.rest.is_on(start, is_last) {
+            if self.rest.is_spared(start) {
+                self.missed.spare(self.name);
+            }
             return;
         }
         let time_ns = now_ns();
@@ -182,6 +196,7 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::rest::Rest;
     use super::sampler::{Host, Missed, Source};
     use super::selection::{Listing, Selection};
     use super::values::Values;
@@ -228,7 +243,7 @@ mod tests {
             let mut lines = Vec::new();
             for kind in samplers() {
                 if let Source::Host(open) = kind.source {
-                    let mut sampler = Running::new(kind, open(&host));
+                    let mut sampler = Running::new(kind, open(&host), Rest::new(kind.every), Missed::default());
                     for _ in 0..2 {
                         sampler.tick(&mut Values::default(), &mut lines, true);
                     }

@@ -19,6 +19,10 @@ const RECENT: usize = 3;
 
 pub struct Rest {
     every: Duration,
+    /// Whether it rests longer for what it costs.
+    is_sparing: bool,
+    /// When it would have been due but for that.
+    due: Option<Instant>,
     /// The cost of the last samples, if the server also pays for it.
     recent_ns: Option<[u64; RECENT]>,
     samples: usize,
@@ -29,12 +33,30 @@ pub struct Rest {
 impl Rest {
     /// `every` is zero for a sampler of every tick.
     pub fn new(every: Duration) -> Self {
-        Self { every, recent_ns: None, samples: 0, until: None, is_absent: false }
+        Self {
+            every,
+            is_sparing: true,
+            due: None,
+            recent_ns: None,
+            samples: 0,
+            until: None,
+            is_absent: false,
+        }
     }
 
     /// The same for queries to a server, which cost more the larger it is.
     pub fn of_server(every: Duration) -> Self {
         Self { recent_ns: Some([0; RECENT]), ..Self::new(every) }
+    }
+
+    /// Never longer than `every`, whatever it costs.
+    pub fn thorough(every: Duration) -> Self {
+        Self { is_sparing: false, ..Self::new(every) }
+    }
+
+    /// Whether it rests only because of what it costs.
+    pub fn is_spared(&self, now: Instant) -> bool {
+        !self.is_absent && self.due.is_some_and(|due| due <= now)
     }
 
     /// Whether it rests. On the last tick only absent sources do, so that counters span the whole time.
@@ -45,6 +67,12 @@ impl Rest {
     /// After a sample: due slightly early, otherwise a tick that comes early would cost a whole round.
     pub fn after_sample(&mut self, start: Instant, cost_ns: u64) {
         self.is_absent = false;
+        let due = start + self.every.mul_f64(0.95);
+        self.due = Some(due);
+        if !self.is_sparing {
+            self.until = Some(due);
+            return;
+        }
         if self.every.is_zero() {
             self.until = self.rest_of_tick(cost_ns).map(|rest| start + rest.mul_f64(0.95));
             return;
@@ -100,6 +128,36 @@ mod tests {
         assert_eq!(costs([90, 100, 90]), 4, "for 15 s at most");
         assert_eq!(costs([1, 100, 100]), 0);
         assert!(!rest.is_on(at(14), true), "on the last tick all are asked");
+    }
+
+    #[test]
+    fn what_is_spared_is_known_and_asked_if_wanted() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut slow = Rest::new(Duration::from_secs(5));
+        slow.after_sample(start, 200_000_000);
+        let mut tick = Rest::of_server(Duration::ZERO);
+        (0..3).for_each(|_| tick.after_sample(start, 100_000_000));
+        for (rest, seconds, is_on, is_spared) in [
+            (&slow, 4, true, false),
+            (&slow, 6, true, true),
+            (&slow, 20, false, true),
+            (&tick, 1, true, true),
+        ] {
+            assert_eq!(
+                (rest.is_on(at(seconds), false), rest.is_spared(at(seconds))),
+                (is_on, is_spared),
+                "{seconds}"
+            );
+        }
+        slow.after_absence(start, "gone");
+        assert!(slow.is_on(at(20), false) && !slow.is_spared(at(20)));
+        for every in [0, 5] {
+            let mut rest = Rest::thorough(Duration::from_secs(every));
+            (0..3).for_each(|_| rest.after_sample(start, 60_000_000_000));
+            assert!(!rest.is_on(at(every + 1), false));
+            assert_eq!(rest.is_on(at(1), false), every > 1);
+        }
     }
 
     #[test]

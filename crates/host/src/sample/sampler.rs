@@ -1,8 +1,9 @@
 //! The sampler interface; the lists of samplers are in `lib.rs` and `server/mod.rs`, next to the modules.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::selection::Selection;
@@ -61,11 +62,18 @@ pub struct Host {
     pub missed: Missed,
 }
 
-/// Ticks that each loop skipped because it was late.
+/// Ticks that each loop skipped because it was late, and those that samplers skipped because of what they cost.
 #[derive(Clone, Default)]
 pub struct Missed {
     pub host: Arc<AtomicU64>,
     pub server: Arc<AtomicU64>,
+    pub spared: Arc<Mutex<BTreeMap<&'static str, u64>>>,
+}
+
+impl Missed {
+    pub fn spare(&self, sampler: &'static str) {
+        *self.spared.lock().unwrap_or_else(PoisonError::into_inner).entry(sampler).or_default() += 1;
+    }
 }
 
 /// Those of `all` in a comma-separated list, in the order of `all`; without a list all that can run.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::rest::Rest;
-use super::sampler::{Kind, Source};
+use super::sampler::{Kind, Missed, Source};
 use super::session::{ServerSample, Session, Trouble};
 use super::ticker::{Ticker, elapsed_ns, now_ns};
 use super::values::{Values, write_failure};
@@ -28,21 +28,33 @@ pub struct ServerLoop {
     stop: StopSignal,
 }
 
-/// Starts to sample the server; lines go to `output` as they come. `rest` says how often samplers are left out.
+/// How the server is asked.
+pub struct Asking {
+    /// How often samplers are left out.
+    pub rest: fn(Duration) -> Rest,
+    pub is_thorough: bool,
+    pub missed: Missed,
+}
+
+/// Starts to sample the server; lines go to `output` as they come.
 pub fn spawn(
     options: Options,
     kinds: &[&'static Kind],
-    rest: fn(Duration) -> Rest,
+    asking: Asking,
     ticker: Ticker,
     stop: StopSignal,
     output: Arc<Output>,
 ) -> anyhow::Result<ServerLoop> {
     let mut server = Server {
         options,
+        is_thorough: asking.is_thorough,
+        missed: asking.missed,
         samplers: kinds
             .iter()
             .filter_map(|kind| match kind.source {
-                Source::Server(sample) => Some(Sampler { name: kind.name, sample, rest: rest(kind.every) }),
+                Source::Server(sample) => {
+                    Some(Sampler { name: kind.name, sample, rest: (asking.rest)(kind.every) })
+                }
                 Source::Host(_) => None,
             })
             .collect(),
@@ -90,6 +102,8 @@ struct Sampler {
 
 struct Server {
     options: Options,
+    is_thorough: bool,
+    missed: Missed,
     samplers: Vec<Sampler>,
     session: Option<Session>,
     rest: Duration,
@@ -121,7 +135,7 @@ impl Server {
         if self.session.is_none() {
             match Connection::open(&self.options) {
                 Ok(connection) => {
-                    self.session = Some(Session::new(connection));
+                    self.session = Some(Session::new(connection, self.is_thorough));
                     // A new server may have sources that the old one lacked.
                     self.samplers.iter_mut().for_each(|sampler| sampler.rest.end());
                     (self.rest, self.rests_until) = (Duration::ZERO, None);
@@ -144,6 +158,9 @@ impl Server {
             let name = sampler.name;
             let start = Instant::now();
             if sampler.rest.is_on(start, is_last) {
+                if sampler.rest.is_spared(start) {
+                    self.missed.spare(name);
+                }
                 continue;
             }
             let time_ns = now_ns();

@@ -28,6 +28,8 @@ pub struct Session {
     pub connection: Connection,
     /// Which form of each statement this server understands.
     pub understood: Understood,
+    /// Also asks what may cost the server much.
+    pub is_thorough: bool,
 }
 
 #[derive(Default)]
@@ -39,7 +41,7 @@ pub struct Understood {
 }
 
 impl Session {
-    pub fn new(connection: Connection) -> Self {
-        Self { connection, understood: Understood::default() }
+    pub fn new(connection: Connection, is_thorough: bool) -> Self {
+        Self { connection, understood: Understood::default(), is_thorough }
     }
 }

@@ -17,7 +17,7 @@ pub const INNODB_MUTEX: Kind = Kind::server(
 const MAX_POOL_BYTES: u64 = 8 << 30;
 
 fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
-    if !session.connection.is_mariadb() {
+    if !session.connection.is_mariadb() && !session.is_thorough {
         refuse_large_pool(session)?;
     }
     let mut waits = BTreeMap::<String, [Option<u64>; 2]>::new();
@@ -63,7 +63,7 @@ fn refuse_large_pool(session: &mut Session) -> Result<(), Trouble> {
     }
     Err(Trouble::Absent(format!(
         "SHOW ENGINE INNODB MUTEX was not asked: it walks the locks of all pages, and the pool has {} GiB; \
-         performance_schema (mysql_waits) tells the same for wait/synch/% instruments",
+         performance_schema (mysql_waits) tells the same for wait/synch/% instruments; --thorough asks it",
         pool_bytes >> 30
     )))
 }

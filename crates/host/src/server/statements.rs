@@ -41,6 +41,9 @@ pub struct StatementsArguments {
     /// How long, with --every
     #[arg(long, value_parser = parse_duration, requires = "every")]
     duration: Option<Duration>,
+    /// With --every never rarer, whatever it costs the server
+    #[arg(long, requires = "every")]
+    thorough: bool,
 }
 
 #[derive(Serialize)]
@@ -65,7 +68,15 @@ struct Line {
     t_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    /// Looks that were left out before this one, to spare the server.
+    #[serde(skip_serializing_if = "is_zero")]
+    spared: u64,
     statements: Vec<Statement>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's interface")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 pub fn run(arguments: &StatementsArguments) -> anyhow::Result<()> {
@@ -97,6 +108,7 @@ fn follow(
     let mut ticker = Ticker::start(every, last, StopSignal::install()?, Arc::default())?;
     let mut session: Option<(Connection, bool)> = None;
     let mut rests_until = Instant::now();
+    let mut spared = 0;
     loop {
         let start = Instant::now();
         if start >= rests_until || ticker.is_last() {
@@ -108,10 +120,17 @@ fn follow(
                     (Vec::new(), Some(error.to_string()))
                 }
             };
-            serde_json::to_writer(&mut *output, &Line { t_ns, error, statements })?;
+            serde_json::to_writer(
+                &mut *output,
+                &Line { t_ns, error, spared: std::mem::take(&mut spared), statements },
+            )?;
             output.write_all(b"\n")?;
             output.flush()?;
-            rests_until = start + Duration::from_nanos(elapsed_ns(start)) * COST_PART;
+            if !arguments.thorough {
+                rests_until = start + Duration::from_nanos(elapsed_ns(start)) * COST_PART;
+            }
+        } else {
+            spared += 1;
         }
         if !ticker.wait()? {
             return Ok(());

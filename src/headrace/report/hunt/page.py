@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.analysis.spared import OPTION, left_out
 from headrace.analysis.stacks import parse, profile
 from headrace.analysis.waits import events, kernel_waits
 from headrace.hunt import Hunt
@@ -105,6 +106,8 @@ def _hot_functions(hunt: Hunt) -> Iterator[Part]:
 
 def _gaps(hunt: Hunt, everything: bool) -> Section:
     judgement = hunt.judgement
+    snapshot = hunt.snapshot
+    spared = left_out(hunt.evidence.window, snapshot.facts, snapshot.errors, snapshot.activity)
     why: dict[str, list[str]] = {}
     for blind in judgement.blind:
         why.setdefault(blind.missing, []).append(blind.rule.code)
@@ -123,19 +126,30 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
     brief = list(_blind(missing, len(judgement.blind), everything))
     skipped = f", {others} are for other servers or versions" if others else ""
     brief.append(Sentence(f"{quiet} rules had no finding{skipped}.", "aside"))
+    brief += _spared(spared)
     return Section(
         "gaps",
         "Not evaluated",
         "Not evaluated",
-        [*table, Sentence(looked)],
+        [*table, Sentence(looked), *_spared(spared)],
         said,
         brief,
         {
             "blind": [{"rule": blind.rule.code, "missing": blind.missing} for blind in judgement.blind],
             "silent": [rule.code for rule in judgement.silent],
             "skipped": [rule.code for rule in judgement.skipped],
+            "spared": list(spared),
         },
     )
+
+
+def _spared(lines: tuple[str, ...]) -> Iterator[Part]:
+    if lines:
+        yield Sentence(
+            f"Left out to spare the host and its server; headrace hunt {OPTION} asks all of it:", "alert"
+        )
+    for line in lines:
+        yield Sentence(f"  {line}", "aside")
 
 
 def _blind(missing: list[tuple[str, list[str]]], count: int, everything: bool) -> Iterator[Part]:

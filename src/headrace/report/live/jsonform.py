@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.analysis import devices, resources
+from headrace.analysis.spared import resting
 from headrace.report.live.shot import Shot
 
 
@@ -51,6 +52,7 @@ def overview(shot: Shot) -> dict[str, Any]:
         },
         "server": _server(shot),
         "errors": dict(shot.errors),
+        "spared": list(resting(shot.recent)),
     }
 
 

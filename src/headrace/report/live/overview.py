@@ -6,6 +6,7 @@ from rich.text import Text
 
 from headrace.analysis import devices, resources
 from headrace.analysis.resources import Core, Level
+from headrace.analysis.spared import OPTION, resting
 from headrace.report.live import lines, lists
 from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
 from headrace.report.live.shot import Shot
@@ -296,7 +297,17 @@ def server_lines(shot: Shot, width: int) -> list[Text]:
         *lines.flow("server  ", first, width),
         *lines.flow("threads ", second, width),
         *lines.flow("innodb  ", _innodb(shot), width),
+        *_spared(shot, width),
     ]
+
+
+def _spared(shot: Shot, width: int) -> list[Text]:
+    """What is asked rarely because the server would pay for it."""
+    names = resting(shot.recent)
+    if not names:
+        return []
+    cell = f"{', '.join(names)} asked less often: headrace top {OPTION} asks each second"
+    return lines.flow("spared  ", [(cell, DIM)], width)
 
 
 #: InnoDB metrics: the text, and the metric's name on MariaDB and on MySQL.
