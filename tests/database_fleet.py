@@ -97,7 +97,8 @@ def databases(
     with fleet(folder, []) as hosts:
         found = Databases(hosts, folder / "inventory.json")
         for number, name in enumerate(names, start=1):
-            host = hosts.add(name, places[name] if places else None)
+            place = places[name] if places else None
+            host = hosts.add(name, place)
             taken = {*found.ports.values(), *(each.port for each in hosts.hosts)}
             found.ports[name] = port = next(port for port in iter(free_port, 0) if port not in taken)
             disk = hosts.own_disk(host)

@@ -80,7 +80,7 @@ fn in_order(key: &[u8; 32], part: &[u8]) -> Option<Vec<u8>> {
     let mut plain = text.to_owned();
     if is_double {
         let number: f64 = text.parse().ok()?;
-        if number < 4096.0 || number >= 1e37 {
+        if !(4096.0..1e37).contains(&number) {
             return Some(part.to_vec());
         }
         plain = number.to_string();
