@@ -36,6 +36,11 @@ pub trait Client {
         None
     }
 
+    /// The connection is lost. True if that was the work of other clients: then nothing failed with it.
+    fn lost(&mut self) -> bool {
+        false
+    }
+
     /// Chooses the next operation.
     fn choose(&mut self, random: &mut Random) -> Choice;
 

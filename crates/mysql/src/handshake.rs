@@ -21,6 +21,7 @@ pub struct Handshake<'a> {
     /// The answer to the greeting, to be sent once the connection is encrypted.
     after_tls: Option<Vec<u8>>,
     is_greeted: bool,
+    connection: u32,
 }
 
 /// The progress of a login.
@@ -41,6 +42,7 @@ impl<'a> Handshake<'a> {
             login: None,
             after_tls: None,
             is_greeted: false,
+            connection: 0,
         }
     }
 
@@ -49,6 +51,11 @@ impl<'a> Handshake<'a> {
         self.database = database;
         self.wanted = wanted;
         self
+    }
+
+    /// The connection's number on the server; 0 before the greeting.
+    pub fn connection(&self) -> u32 {
+        self.connection
     }
 
     /// Takes received bytes; the answer goes to `out`.
@@ -100,6 +107,7 @@ impl<'a> Handshake<'a> {
     fn greet(&mut self, out: &mut Vec<u8>) -> Result<Option<Box<ClientConnection>>, Error> {
         let options = self.options;
         let greeting = parse_greeting(self.frames.payload())?;
+        self.connection = greeting.connection;
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
         let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
         let capabilities = capabilities(&greeting, uses_tls, self.database.is_some())

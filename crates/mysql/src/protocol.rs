@@ -18,6 +18,8 @@ const UTF8MB4_GENERAL_CI: u8 = 45;
 /// The server's greeting, its first packet.
 pub struct Greeting {
     pub version: String,
+    /// The connection's number on the server.
+    pub connection: u32,
     pub capabilities: CapabilityFlags,
     pub plugin: Vec<u8>,
     pub nonce: Vec<u8>,
@@ -43,6 +45,7 @@ pub fn parse_greeting(payload: &[u8]) -> Result<Greeting, Error> {
     let version = version.strip_prefix("5.5.5-").unwrap_or(&version).to_owned();
     Ok(Greeting {
         version,
+        connection: packet.connection_id(),
         capabilities: packet.capabilities(),
         plugin: packet.auth_plugin_name_ref().unwrap_or(b"mysql_native_password").to_vec(),
         nonce: packet.nonce(),

@@ -14,32 +14,51 @@ pub fn only_computes(name: &[u8]) -> bool {
     KNOWN.contains(name) || name.starts_with("st_")
 }
 
-/// Whether a statement reads the clock, chance, or what is peculiar to a server or a connection: then its answers may differ
-/// on the same data.
+/// Why a statement's answers may differ on the same data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Varying {
+    /// Only because it reads the number of its own connection.
+    Connection,
+    /// It reads the clock, chance, or what is peculiar to a server.
+    Moment,
+}
+
+/// Whether a statement's answers may differ from server to server or from one moment to the next, and why.
 #[must_use]
-pub fn varies(text: &[u8]) -> bool {
+pub fn varying(text: &[u8]) -> Option<Varying> {
     let mut lexer = Lexer::new(text);
-    let mut function = false;
+    let mut function = None;
     let mut shows = false;
+    let mut found = None;
     while let Some(token) = lexer.next() {
         let word = &text[token.start..token.end];
         let is_of = |words: &str| {
             words.split_ascii_whitespace().any(|each| word.eq_ignore_ascii_case(each.as_bytes()))
         };
         match token.kind {
-            Kind::Open if function => return true,
-            Kind::Variable if word.starts_with(b"@@") => return true,
-            Kind::Word if is_of(VARYING_WORDS) || shows && is_of(SHOWN_STATE) => return true,
+            Kind::Open => found = found.max(function),
+            Kind::Variable if is_of(OWN_NUMBER) => found = found.max(Some(Varying::Connection)),
+            Kind::Variable if word.starts_with(b"@@") => return Some(Varying::Moment),
+            Kind::Word if is_of(VARYING_WORDS) || shows && is_of(SHOWN_STATE) => {
+                return Some(Varying::Moment);
+            }
             _ => {}
         }
         shows |= token.kind == Kind::Word && is_of("show");
-        function = token.kind == Kind::Word && is_of(VARYING);
+        function = match token.kind {
+            Kind::Word if is_of(OWN_NUMBER) => Some(Varying::Connection),
+            Kind::Word if is_of(VARYING) => Some(Varying::Moment),
+            _ => None,
+        };
     }
-    false
+    found
 }
 
+/// What gives a connection's own number.
+const OWN_NUMBER: &str = "connection_id ps_current_thread_id @@pseudo_thread_id @@session.pseudo_thread_id";
+
 const VARYING: &str = "uuid uuid_short sys_guid rand random_bytes now sysdate curdate curtime unix_timestamp localtime \
-    localtimestamp utc_date utc_time utc_timestamp connection_id ps_current_thread_id version user current_user \
+    localtimestamp utc_date utc_time utc_timestamp version user current_user \
     session_user system_user";
 
 const VARYING_WORDS: &str = "current_timestamp current_date current_time utc_timestamp utc_date utc_time current_user \
@@ -108,7 +127,7 @@ const PLACES: &str = "area asbinary astext aswkb aswkt boundary buffer centroid 
 
 #[cfg(test)]
 mod tests {
-    use super::varies;
+    use super::{Varying, varying};
 
     #[test]
     fn clocks_and_chance_vary() {
@@ -118,9 +137,17 @@ mod tests {
             "SELECT CURRENT_TIMESTAMP",
             "select @@hostname",
             "SHOW GLOBAL STATUS LIKE 'Threads%'",
-            "select connection_id ( )",
+            "select connection_id(), now()",
+            "select @@pseudo_thread_id, rand()",
         ] {
-            assert!(varies(text.as_bytes()), "{text}");
+            assert_eq!(varying(text.as_bytes()), Some(Varying::Moment), "{text}");
+        }
+        for text in [
+            "select connection_id ( )",
+            "delete from t where owner = CONNECTION_ID()",
+            "select @@pseudo_thread_id",
+        ] {
+            assert_eq!(varying(text.as_bytes()), Some(Varying::Connection), "{text}");
         }
         for text in [
             "select user, version, rand from t",
@@ -129,7 +156,7 @@ mod tests {
             "select @now",
             "select `now` from t",
         ] {
-            assert!(!varies(text.as_bytes()), "{text}");
+            assert_eq!(varying(text.as_bytes()), None, "{text}");
         }
     }
 }

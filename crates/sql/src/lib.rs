@@ -7,6 +7,7 @@ mod comments;
 mod definition;
 mod functions;
 mod kept;
+mod kill;
 pub mod lexer;
 mod literals;
 mod order;
@@ -21,11 +22,12 @@ mod tables;
 mod words;
 
 pub use anonymise::{anonymise, anonymise_string};
-pub use functions::varies;
+pub use functions::{Varying, varying};
 pub use kept::kept_placeholders;
+pub use kill::{Ending, Kill, Manner, ending, has_kill, mentions_kill, runs_other_text};
 pub use order::{Order, Scheme};
 pub use redact::redact;
-pub use statements::{ends_others, is_read_only, verb};
+pub use statements::{is_read_only, verb};
 pub use tables::tables;
 
 /// Whose classes: our own, or percona-toolkit's for those who have a history of them.

@@ -3,7 +3,6 @@
 use super::functions::only_computes;
 use super::lexer::{Kind, Lexer, Token};
 use super::readings;
-use super::redact::is_any;
 
 /// What may begin a statement.
 const VERBS: &[&str] = &[
@@ -90,30 +89,6 @@ pub fn verb(text: &[u8]) -> &'static [u8] {
     }
     let known = VERBS.iter().find(|verb| words.is(verb)).map_or("other", |verb| verb);
     if known == "with" { words.with_verb().as_bytes() } else { known.as_bytes() }
-}
-
-/// Whether a statement ends what is not its own session: KILL names a connection of the server that it was meant for, and
-/// on another server that is somebody else's. The cloud's procedures for it count, SHUTDOWN and RESTART too.
-#[must_use]
-pub fn ends_others(text: &[u8]) -> bool {
-    let ends = |mut lexer: Lexer<'_>| {
-        let mut begins = true;
-        while let Some(token) = lexer.next() {
-            let word = &text[token.start..token.end];
-            if token.kind == Kind::Word
-                && (begins && is_any(word, &["kill", "shutdown", "restart"])
-                    || is_any(word, &["rds_kill", "rds_kill_query", "az_kill", "az_kill_query"]))
-            {
-                return (true, lexer.doubtful_at());
-            }
-            begins = token.kind == Kind::Semicolon;
-        }
-        (false, lexer.doubtful_at())
-    };
-    match ends(Lexer::new(text)) {
-        (false, Some(_)) => readings::others(text).into_iter().any(|lexer| ends(lexer).0),
-        (found, _) => found,
-    }
 }
 
 /// Whether a statement only reads: it changes no data, takes no lock that outlasts it and that others see, and does
@@ -415,32 +390,7 @@ const MODIFIERS: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{ends_others, is_read_only, verb};
-
-    #[test]
-    fn what_ends_other_sessions() {
-        for text in [
-            "KILL 5",
-            " kill query 5",
-            "/* why */ KILL HARD CONNECTION ID 5",
-            "kill user bob",
-            "/*!50000 kill 5 */",
-            "select 1; KILL 5",
-            "CALL mysql.rds_kill(5)",
-            "call `mysql`.rds_kill_query(5)",
-            "SHUTDOWN",
-            "restart",
-            // A string under NO_BACKSLASH_ESCAPES that ends before.
-            r"set @a = 'c:\'; kill 5 -- '",
-        ] {
-            assert!(ends_others(text.as_bytes()), "{text}");
-        }
-        for text in
-            ["select 'kill 5'", "select `kill` from t", "update t set kill = 1", "-- kill 5", "skill", ""]
-        {
-            assert!(!ends_others(text.as_bytes()), "{text}");
-        }
-    }
+    use super::{is_read_only, verb};
 
     #[test]
     fn what_only_reads() {

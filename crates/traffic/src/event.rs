@@ -57,6 +57,8 @@ pub struct Event<'a> {
     pub first_byte_ns: Option<u64>,
     /// One number a connection, unique in its source.
     pub session: u64,
+    /// The connection's number on the server, which KILL takes.
+    pub connection: Option<u64>,
     pub user: &'a [u8],
     /// The client's host or address.
     pub host: &'a [u8],
@@ -68,7 +70,8 @@ pub struct Event<'a> {
     pub text: &'a [u8],
     /// Only the beginning of the statement is here: good for a class, never to be sent again.
     pub is_cut: bool,
-    /// The server's number of a prepared statement, unique in the session while it lives.
+    /// The server's number of a prepared statement, unique in the session while it lives; of COM_PROCESS_KILL the
+    /// connection that it names.
     pub statement: Option<u32>,
     /// For `Execute`: what followed the iteration count, with the types always present and long data in its place
     /// (null bitmap, 0x01, two bytes of type a parameter, values). Empty without parameters.
@@ -92,6 +95,7 @@ impl Event<'_> {
             response_ns: None,
             first_byte_ns: None,
             session,
+            connection: None,
             user: b"",
             host: b"",
             database: b"",

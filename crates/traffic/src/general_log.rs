@@ -288,6 +288,7 @@ impl<'n> Parser<'n> {
         let command = commands::by_name(prefix.command);
         let session = self.sessions.update(prefix.thread, command, argument);
         let mut event = Event::new(self.time_ns, prefix.thread, command);
+        event.connection = Some(prefix.thread);
         event.is_cut = is_cut;
         event.text = match command {
             Command::Query => argument,

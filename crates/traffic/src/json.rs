@@ -30,6 +30,7 @@ impl Serialize for Object<'_> {
         map.serialize_entry("response_ns", &event.response_ns)?;
         map.serialize_entry("first_byte_ns", &event.first_byte_ns)?;
         map.serialize_entry("session", &event.session)?;
+        map.serialize_entry("connection", &event.connection)?;
         map.serialize_entry("user", &user)?;
         map.serialize_entry("host", &host)?;
         map.serialize_entry("database", &database)?;

@@ -8,7 +8,7 @@ use rustls::ClientConnection;
 
 use super::Engine;
 use super::slot::State;
-use crate::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress};
+use crate::client::{CANNOT_CONNECT, CONNECTION_LOST, Client, Failure, Progress, Turn};
 use crate::net::Happened;
 use crate::recorder::Times;
 use base::clock::now_ns;
@@ -263,6 +263,17 @@ impl<C: Client> Engine<'_, C> {
     /// Closes the connection; the current operation fails.
     pub(super) fn lose(&mut self, place: usize, failure: Failure, now: u64) {
         let slot = &mut self.slots[place];
+        let is_open = matches!(slot.state, State::Busy | State::Free | State::Resting);
+        if is_open && slot.client.lost() {
+            self.busy -= usize::from(slot.state == State::Busy);
+            slot.set_state(State::Down);
+            if self.config.is_assigned && matches!(slot.client.turn(now), Turn::Over) {
+                self.vacate(place);
+            } else {
+                self.rest_before_connecting(place, now);
+            }
+            return;
+        }
         match slot.state {
             State::Busy => {
                 let failure = slot.client.first_failure().unwrap_or(failure);

@@ -6,6 +6,7 @@ fn parsed(log: &[u8]) -> (Vec<Seen>, Coverage) {
     let mut events = Vec::new();
     let mut sink = |event: &Event<'_>| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(event.connection, Some(event.session));
         events.push((
             event.start_ns,
             event.session,

@@ -9,6 +9,7 @@ use super::edit::{Edited, options_like, refuse_same_file};
 use super::encode::types_length;
 use super::reader::Reader;
 use super::writer::Writer;
+use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Sink};
 use crate::sources;
 use base::error::AgentError;
@@ -66,6 +67,8 @@ pub fn run(input: &Path, output: &Path, force: bool, scheme: &Scheme) -> anyhow:
             text: &text,
             parameters: &parameters,
             is_cut: event.is_cut || !is_whole,
+            connection: event.connection.map(|connection| pseudonyms.connection(connection)),
+            statement: pseudonyms.statement(&event),
             // Rows are what they are; on anonymised data they would be others.
             checksum: None,
             ..event
@@ -130,6 +133,21 @@ impl Pseudonyms {
     fn number(&mut self, value: &str) -> &str {
         sql::anonymise(value.as_bytes(), &self.scheme, &mut self.replaced);
         std::str::from_utf8(&self.replaced).unwrap_or("0")
+    }
+
+    /// A connection has the pseudonym that it has in a KILL.
+    fn connection(&mut self, connection: u64) -> u64 {
+        self.number(&connection.to_string()).parse().unwrap_or(0)
+    }
+
+    /// Of COM_PROCESS_KILL the number is a connection's.
+    fn statement(&mut self, event: &Event<'_>) -> Option<u32> {
+        match event.command {
+            Command::Other(PROCESS_KILL) => {
+                event.statement.and_then(|named| u32::try_from(self.connection(named.into())).ok())
+            }
+            _ => event.statement,
+        }
     }
 
     /// The parameters of an execution with their values replaced; false, and nothing, where they make no sense.

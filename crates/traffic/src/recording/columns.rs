@@ -7,7 +7,7 @@ use crate::measures::Measure;
 pub struct Malformed;
 
 /// The columns of a block of events, in their order in the file. Behind them is one for each measure, in the order of
-/// their table.
+/// their table, and behind the places of all measures that there can be `CONNECTION`.
 #[derive(Clone, Copy, Debug)]
 pub enum Column {
     Start,
@@ -36,7 +36,12 @@ pub enum Column {
 }
 
 const FIRST_MEASURE: usize = Column::ParameterValues as usize + 1;
-pub const COLUMNS: usize = FIRST_MEASURE + Measure::ALL.len();
+/// As many measures as an event can have, in this version and in later ones.
+const MOST_MEASURES: usize = 32;
+/// For each new session of the block its connection's number on the server.
+pub const CONNECTION: usize = FIRST_MEASURE + MOST_MEASURES;
+pub const COLUMNS: usize = CONNECTION + 1;
+const _: () = assert!(Measure::ALL.len() <= MOST_MEASURES, "a place for each");
 
 /// The column of the measure at this place of the table.
 pub fn measure_column(place: usize) -> usize {
@@ -73,6 +78,11 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// Nothing is left.
+    pub fn is_at_end(&self) -> bool {
+        self.at == self.end
+    }
+
     pub fn varint(&mut self, raw: &[u8]) -> Result<u64, Malformed> {
         let column = raw.get(self.at..self.end).ok_or(Malformed)?;
         let mut value = 0u64;

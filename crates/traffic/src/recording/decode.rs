@@ -1,6 +1,6 @@
 //! A block of events while it is read: cursors walk the columns side by side, and an event borrows from the block.
 
-use super::columns::{COLUMNS, Column, Cursor, Malformed, measure_column, split, unzigzag};
+use super::columns::{COLUMNS, CONNECTION, Column, Cursor, Malformed, measure_column, split, unzigzag};
 use super::encode::{Last, hole_columns, known, types_length};
 use super::frame::{Header, MAX_UNPACKED_BYTES};
 use super::template::{NUMBER_HOLE, PLAIN, STRING_HOLE, TEMPLATE};
@@ -9,6 +9,14 @@ use crate::measures::Measure;
 
 type Range = (usize, usize);
 
+/// A session of the block: its number, that of its connection, the index of its names.
+#[derive(Clone, Copy)]
+struct Session {
+    number: u64,
+    connection: Option<u64>,
+    names: usize,
+}
+
 /// One decompressed block and how far it was read.
 pub struct Block {
     raw: Vec<u8>,
@@ -16,7 +24,7 @@ pub struct Block {
     /// Events that were not read yet, the one whose start is known among them.
     left: u32,
     next_start_ns: u64,
-    sessions: Vec<(u64, usize)>,
+    sessions: Vec<Session>,
     last_session: u64,
     names: Vec<[Range; 3]>,
     texts: Vec<Range>,
@@ -82,15 +90,16 @@ impl Block {
             return Ok(false);
         }
         let start_ns = self.next_start_ns;
-        let (session, names) = self.read_session()?;
+        let session = self.read_session()?;
         let text = self.read_text()?;
         self.current_text = self.unpack_text(text)?;
-        let mut event = Event::new(start_ns, session, Command::Ping);
+        let mut event = Event::new(start_ns, session.number, Command::Ping);
+        event.connection = session.connection;
         self.read_numbers(text, &mut event)?;
         self.left -= 1;
         self.advance_start()?;
         self.current = event;
-        self.current_names = names;
+        self.current_names = session.names;
         Ok(true)
     }
 
@@ -124,13 +133,13 @@ impl Block {
         self.cursors[column as usize].bytes(length)
     }
 
-    /// The session and the index of its names.
-    fn read_session(&mut self) -> Result<(u64, usize), Malformed> {
+    fn read_session(&mut self) -> Result<Session, Malformed> {
         let code = self.varint(Column::Session)?;
         let index = if code == 0 {
             let coded = self.varint(Column::NewSession)?;
             self.last_session = unzigzag(self.last_session, coded);
-            self.sessions.push((self.last_session, usize::MAX));
+            let connection = self.read_connection()?;
+            self.sessions.push(Session { number: self.last_session, connection, names: usize::MAX });
             self.sessions.len() - 1
         } else {
             usize::try_from(code - 1).map_err(|_| Malformed)?
@@ -144,15 +153,27 @@ impl Block {
                     *range = self.bytes(Column::Names, length)?;
                 }
                 self.names.push(ranges);
-                self.sessions.get_mut(index).ok_or(Malformed)?.1 = self.names.len() - 1;
+                self.sessions.get_mut(index).ok_or(Malformed)?.names = self.names.len() - 1;
             }
             code => {
                 let names = usize::try_from(code - 2).map_err(|_| Malformed)?;
-                self.sessions.get_mut(index).ok_or(Malformed)?.1 = names;
+                self.sessions.get_mut(index).ok_or(Malformed)?.names = names;
             }
         }
-        let &(session, names) = self.sessions.get(index).ok_or(Malformed)?;
-        if names < self.names.len() { Ok((session, names)) } else { Err(Malformed) }
+        let session = *self.sessions.get(index).ok_or(Malformed)?;
+        if session.names < self.names.len() { Ok(session) } else { Err(Malformed) }
+    }
+
+    /// Of the session that is new. Earlier versions did not write any.
+    fn read_connection(&mut self) -> Result<Option<u64>, Malformed> {
+        if self.cursors[CONNECTION].is_at_end() {
+            return Ok(None);
+        }
+        match self.cursors[CONNECTION].varint(&self.raw)? {
+            0 => Ok(None),
+            1 => Ok(Some(unzigzag(self.last_session, self.cursors[CONNECTION].varint(&self.raw)?))),
+            _ => Err(Malformed),
+        }
     }
 
     fn read_text(&mut self) -> Result<usize, Malformed> {

@@ -98,7 +98,9 @@ pub fn merge(inputs: &[PathBuf], output: &Path, force: bool) -> anyhow::Result<E
         if let Some(event) = reader.next()? {
             kept += u64::from(!event.is_state);
             let session = apart(event.session, index, inputs.len());
-            writer.event(&Event { session, ..event })?;
+            // Numbers of several servers would be taken for each other's.
+            let connection = event.connection.filter(|_| inputs.len() == 1);
+            writer.event(&Event { session, connection, ..event })?;
         }
         starts[index] = reader.next_start_ns()?;
     }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::columns::{COLUMNS, Column, join, measure_column, put_varint, zigzag};
+use super::columns::{COLUMNS, CONNECTION, Column, join, measure_column, put_varint, zigzag};
 use super::frame::MAX_BLOCK_BYTES;
 use super::template::{NUMBER_HOLE, plain, split};
 use crate::event::{Command, Event, Outcome};
@@ -164,8 +164,8 @@ pub struct Encoder {
     unpacked_bytes: usize,
     splits: bool,
     span_ns: Option<(u64, u64)>,
-    /// Session to its index; for each index who it is.
-    sessions: HashMap<u64, usize>,
+    /// Session, with its connection, to its index; for each index who it is.
+    sessions: HashMap<(u64, Option<u64>), usize>,
     session_names: Vec<usize>,
     last_session: u64,
     names: Dictionary,
@@ -259,17 +259,18 @@ impl Encoder {
         }
         let names = self.names.find_or_add(&entry, &mut self.columns[Column::Names as usize]);
         self.scratch = entry;
-        let index = if let Some(&index) = self.sessions.get(&event.session) {
+        let index = if let Some(&index) = self.sessions.get(&(event.session, event.connection)) {
             self.put(Column::Session, index as u64 + 1);
             index
         } else {
             let index = self.session_names.len();
-            self.sessions.insert(event.session, index);
+            self.sessions.insert((event.session, event.connection), index);
             // No index is this: the first event of a session always says who it is.
             self.session_names.push(usize::MAX);
             self.put(Column::Session, 0);
             self.put(Column::NewSession, zigzag(self.last_session, event.session));
             self.last_session = event.session;
+            put_connection(&mut self.columns[CONNECTION], event);
             index
         };
         let code = match names {
@@ -362,6 +363,14 @@ impl Encoder {
             last.checksum = checksum;
         }
         self.last[text] = last;
+    }
+}
+
+/// 0 where it is not known; or 1 and how far it is from the session's number, which in logs is the same.
+fn put_connection(column: &mut Vec<u8>, event: &Event<'_>) {
+    put_varint(column, event.connection.is_some().into());
+    if let Some(connection) = event.connection {
+        put_varint(column, zigzag(event.session, connection));
     }
 }
 

@@ -84,7 +84,11 @@ impl Shared {
         self.pulse.beat();
         let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         match writer.as_mut() {
-            Some(writer) => writer.event(&Event { session, ..event.clone() }),
+            // Numbers of several servers would be taken for each other's.
+            Some(writer) => {
+                let connection = event.connection.filter(|_| count == 1);
+                writer.event(&Event { session, connection, ..event.clone() })
+            }
             None => Err(Stopped.into()),
         }
     }

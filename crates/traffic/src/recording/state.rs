@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::owned::OwnedEvent;
+use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Outcome, Sink};
 
 /// Settings that one session may have; the oldest goes first.
@@ -67,7 +68,8 @@ impl States {
             }
         }
         if let Some(prepared) = event.statement.and_then(|number| session.prepared.get_mut(&number))
-            && event.command != Command::Prepare
+            // The number of COM_PROCESS_KILL is none of a statement.
+            && !matches!(event.command, Command::Prepare | Command::Other(PROCESS_KILL))
             && !prepared.is_given
         {
             prepared.is_given = true;

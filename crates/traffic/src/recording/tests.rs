@@ -81,7 +81,7 @@ fn some_event() -> impl Strategy<Value = Owned> {
     (
         (any::<u64>(), 0..6u64, some_command(), some_outcome(), numbers, option::of(any::<u32>())),
         (word(), word(), word(), proptest::prop_oneof![bytes(), word()], bytes()),
-        (0..20u16, some_number(), any::<bool>(), any::<bool>(), some_number(), some_number()),
+        (0..20u16, some_number(), any::<bool>(), any::<bool>(), some_number(), some_number(), some_number()),
     )
         .prop_map(|(a, b, c)| {
             let mut event = Event::new(a.0, a.1, a.2);
@@ -91,7 +91,7 @@ fn some_event() -> impl Strategy<Value = Owned> {
             }
             event.statement = a.5;
             (event.parameter_count, event.checksum, event.is_state, event.is_cut) = (c.0, c.1, c.2, c.3);
-            (event.response_ns, event.first_byte_ns) = (c.4, c.5);
+            (event.response_ns, event.first_byte_ns, event.connection) = (c.4, c.5, c.6);
             Owned { numbers: event, parts: [b.0, b.1, b.2, b.3, b.4] }
         })
 }

@@ -84,13 +84,14 @@ impl Window {
 
 pub fn without_parts(event: &Event<'_>) -> Event<'static> {
     // Every field by name: one that is new must not be lost here.
-    let Event { start_ns, response_ns, first_byte_ns, session, command, outcome, statement, .. } = *event;
-    let Event { parameter_count, measures, checksum, is_cut, is_state, .. } = *event;
+    let Event { start_ns, response_ns, first_byte_ns, session, connection, command, outcome, .. } = *event;
+    let Event { statement, parameter_count, measures, checksum, is_cut, is_state, .. } = *event;
     Event {
         start_ns,
         response_ns,
         first_byte_ns,
         session,
+        connection,
         user: b"",
         host: b"",
         database: b"",

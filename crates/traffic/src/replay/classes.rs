@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::queue::Numbers;
-use sql::{self, Mode};
+use sql::{self, Ending, Mode, Varying};
 
 /// Operations of a replay: what has a latency of its own in the lines.
 pub const OPERATIONS: [&str; 15] = [
@@ -35,7 +35,12 @@ pub struct Known {
     pub operation: u16,
     pub class: u32,
     pub is_read_only: bool,
-    pub ends_others: bool,
+    /// What it ends beyond its session.
+    pub ending: Option<Ending>,
+    /// It has variables; it may leave the text of a KILL in one; it runs a text that is not in it.
+    pub has_variables: bool,
+    pub mentions_kill: bool,
+    pub runs_other_text: bool,
     /// Whether others wait for it, and it for others, where the order of commits is kept.
     pub is_ordered: bool,
 }
@@ -45,8 +50,8 @@ pub struct Known {
 pub struct Class {
     pub id: String,
     pub fingerprint: Vec<u8>,
-    /// Its answers differ from server to server, or from one moment to the next.
-    pub varies: bool,
+    /// Why its answers differ from server to server, or from one moment to the next.
+    pub varying: Option<Varying>,
 }
 
 pub struct Classifier {
@@ -59,7 +64,7 @@ pub struct Classifier {
 impl Classifier {
     pub fn new() -> Self {
         let rest =
-            Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec(), varies: false };
+            Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec(), varying: None };
         Self {
             texts: Numbers::default(),
             numbers: HashMap::new(),
@@ -92,8 +97,8 @@ impl Classifier {
             None => {
                 let class = self.classes.len() as u32;
                 let id = sql::class_id(Mode::Strict, &self.fingerprint);
-                let varies = sql::varies(&self.fingerprint);
-                self.classes.push(Class { id, fingerprint: self.fingerprint.clone(), varies });
+                let varying = sql::varying(&self.fingerprint);
+                self.classes.push(Class { id, fingerprint: self.fingerprint.clone(), varying });
                 self.numbers.insert(self.fingerprint.clone(), class);
                 class
             }
@@ -101,7 +106,17 @@ impl Classifier {
         let operation = operation_of(sql::verb(text));
         let is_read_only = sql::is_read_only(text);
         let is_ordered = !is_read_only || matches!(operation, COMMIT | ROLLBACK);
-        Known { operation, class, is_read_only, is_ordered, ends_others: sql::ends_others(text) }
+        let has_variables = memchr::memchr(b'@', text).is_some();
+        Known {
+            operation,
+            class,
+            is_read_only,
+            is_ordered,
+            ending: sql::ending(text),
+            has_variables,
+            mentions_kill: has_variables && sql::mentions_kill(text),
+            runs_other_text: sql::runs_other_text(text),
+        }
     }
 
     /// The classes by their numbers.

@@ -3,18 +3,21 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use sql::Ending;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::accounts::Accounts;
 use super::answers::{NO_NUMBER, RecordedAnswers};
 use super::classes::{Class, Classifier, Known, NONE, PREPARE, SESSION};
+use super::kills::{self, Aim, Connections, Kills, LeftOut, SessionState};
 use super::order::{Order, Planner, Step};
 use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
 use super::timeline::{Speed, Timeline};
+use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Outcome};
 use crate::measures::Measure;
 use crate::recording::Reader;
@@ -88,8 +91,8 @@ pub struct Counts {
     pub refused_logins: u64,
     /// Sessions that began before the recording, and of which it does not know the database.
     pub without_database: u64,
-    /// Statements that end other sessions, or the server.
-    pub kills: u64,
+    /// What it found of statements that end other sessions, or the server.
+    pub kills: Kills,
     pub first_ns: Option<u64>,
     pub last_ns: u64,
     /// Of the recording: what could not be read, and what came out of order.
@@ -112,7 +115,6 @@ impl Counts {
                 "without_text": self.without_text,
                 "unsupported": self.unsupported,
                 "refused_logins": self.refused_logins,
-                "kills": self.kills,
             },
             "damaged": self.damaged,
             "unordered": self.unordered,
@@ -128,6 +130,10 @@ struct Player {
     database: Vec<u8>,
     /// It may just have changed its database by a statement.
     may_change_database: bool,
+    /// The number of its connection, when it was recorded.
+    connection: Option<u64>,
+    /// A variable of it may have the text of a KILL.
+    may_hold_kill: bool,
 }
 
 pub struct Dispatch<'a> {
@@ -145,6 +151,7 @@ pub struct Dispatch<'a> {
     writes: Planner,
     closes: Planner,
     players: Numbers<u64, Player>,
+    connections: Connections,
     next_key: u32,
     batches: Vec<Vec<Delivery>>,
     batched: usize,
@@ -163,6 +170,7 @@ impl<'a> Dispatch<'a> {
             writes: Planner::default(),
             closes: Planner::default(),
             players: Numbers::default(),
+            connections: Connections::default(),
             next_key: 0,
             batches: channel.inboxes.iter().map(|_| Vec::new()).collect(),
             batched: 0,
@@ -227,7 +235,8 @@ impl<'a> Dispatch<'a> {
                 self.open(event, false);
             }
             Command::Quit => self.close(event.session, event.start_ns),
-            Command::Fetch | Command::Other(_) => self.counts.unsupported += 1,
+            Command::Other(byte) if byte != PROCESS_KILL => self.counts.unsupported += 1,
+            Command::Fetch => self.counts.unsupported += 1,
             _ => {
                 if !self.players.contains_key(&event.session) {
                     self.open(event, true);
@@ -245,27 +254,77 @@ impl<'a> Dispatch<'a> {
             }
             _ => None,
         };
+        let ending = match event.command {
+            Command::Other(_) => Some(kills::of_command(event)),
+            _ => known.and_then(|known| known.ending),
+        };
+        if let Some(ending) = ending {
+            return self.take_kill(event, known, ending);
+        }
         if self.plan.is_read_only && known.is_some_and(|known| !known.is_read_only) {
             self.counts.filtered_writes += 1;
             return Ok(());
         }
-        if known.is_some_and(|known| known.ends_others) {
-            self.counts.kills += 1;
+        if known.is_some_and(|known| self.may_run_kill(event, known)) {
+            self.counts.kills.leave_out(LeftOut::Variable);
             return Ok(());
         }
         self.follow_database(event);
         let Some(request) = self.request(event) else { return Ok(()) };
+        let mut request = Some(request);
+        self.hand_to_copies(event, known, |_, is_last| match is_last {
+            true => request.take(),
+            false => request.as_ref().map(Request::copy),
+        })
+    }
+
+    /// A statement that ends a session of the recording ends what plays it here; any other is left out.
+    fn take_kill(&mut self, event: &Event<'_>, known: Option<Known>, ending: Ending) -> anyhow::Result<()> {
+        if ending == Ending::Server {
+            self.counts.kills.servers += 1;
+            return Ok(());
+        }
+        let found = self.connections.victim(event, ending).and_then(|(session, kill)| {
+            let player = self.players.get(&session).ok_or(LeftOut::NotOpen)?;
+            Ok((Rc::clone(&player.seats), session == event.session, kill))
+        });
+        match found {
+            Ok((victims, is_own, kill)) => {
+                self.follow_database(event);
+                self.hand_to_copies(event, known, |place, _| {
+                    let victim = victims.get(place)?;
+                    Some(Request::Kill(Box::new(Aim::new(&victim.state, kill, is_own))))
+                })
+            }
+            Err(reason) => {
+                self.counts.kills.leave_out(reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it runs a text that the session may have made a KILL of.
+    fn may_run_kill(&mut self, event: &Event<'_>, known: Known) -> bool {
+        let Some(player) = self.players.get_mut(&event.session) else { return false };
+        player.may_hold_kill |= known.mentions_kill || known.has_variables && sql::has_kill(event.parameters);
+        player.may_hold_kill && known.runs_other_text
+    }
+
+    /// Gives an event to all that play its session: to each what `request` makes for its place.
+    fn hand_to_copies(
+        &mut self,
+        event: &Event<'_>,
+        known: Option<Known>,
+        mut request: impl FnMut(usize, bool) -> Option<Request>,
+    ) -> anyhow::Result<()> {
         let answered = self.answers.map(|kept| kept.answer(self.counts.events)).transpose()?;
         let Some(player) = self.players.get_mut(&event.session) else { return Ok(()) };
         player.may_change_database = matches!(event.command, Command::Query) && starts_with_use(event.text);
         let seats = Rc::clone(&player.seats);
         let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);
         let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
-        let mut request = Some(request);
         for (place, seat) in seats.iter().enumerate() {
-            let is_last = place + 1 == seats.len();
-            let own = if is_last { request.take() } else { request.as_ref().map(Request::copy) };
-            let Some(own) = own else { break };
+            let Some(own) = request(place, place + 1 == seats.len()) else { break };
             let step = match is_ordered {
                 true => self.writes.step(event.start_ns, end_ns, self.channel.writes),
                 false => Step::default(),
@@ -371,6 +430,7 @@ impl<'a> Dispatch<'a> {
 
     fn open(&mut self, event: &Event<'_>, is_first_event: bool) {
         self.counts.sessions += 1;
+        self.connections.opened(event.connection, event.session);
         let has_database = !event.database.is_empty() || event.command == Command::InitDb;
         self.counts.without_database += u64::from(is_first_event && !has_database);
         let step = match self.plan.speed {
@@ -385,7 +445,7 @@ impl<'a> Dispatch<'a> {
             let seat = Seat {
                 key,
                 thread: key as usize % self.channel.inboxes.len(),
-                waiting: Arc::new(AtomicUsize::new(0)),
+                state: Arc::new(SessionState::default()),
             };
             let database = (!event.database.is_empty())
                 .then(|| String::from_utf8_lossy(self.mapped(event.database)).into_owned());
@@ -395,19 +455,25 @@ impl<'a> Dispatch<'a> {
                 lead_ns: if is_first_event { LEAD_NS + u64::from(key % 64) * 1_000_000 } else { 0 },
                 account: self.accounts.number_of(event.user),
                 database,
-                waiting: Arc::clone(&seat.waiting),
+                state: Arc::clone(&seat.state),
                 step,
             };
             self.put(seat.thread, Delivery::Open(key, Box::new(opening)));
             seats.push(seat);
         }
-        let player =
-            Player { seats: seats.into(), database: event.database.to_vec(), may_change_database: false };
+        let player = Player {
+            seats: seats.into(),
+            database: event.database.to_vec(),
+            may_change_database: false,
+            connection: event.connection,
+            may_hold_kill: false,
+        };
         self.players.insert(event.session, player);
     }
 
     fn close(&mut self, session: u64, at_ns: u64) {
         let Some(player) = self.players.remove(&session) else { return };
+        self.connections.closed(player.connection, session);
         for seat in player.seats.iter() {
             let step = match self.plan.speed {
                 Speed::Max => self.closes.step(at_ns, at_ns, self.channel.closes),
@@ -470,17 +536,16 @@ impl<'a> Dispatch<'a> {
     fn push(&mut self, seat: &Seat, mut item: Item) {
         item.size = item.own_size() + std::mem::take(&mut self.new_text);
         let size = item.size;
-        if !self.channel.budget.admits(size, seat.waiting.load(Ordering::Relaxed)) {
+        let waiting = || seat.state.waiting.load(Ordering::Relaxed);
+        if !self.channel.budget.admits(size, waiting()) {
             // What makes room must be on its way first.
             self.flush();
-            while !self.channel.budget.admits_many(size, seat.waiting.load(Ordering::Relaxed))
-                && !self.is_stopped()
-            {
+            while !self.channel.budget.admits_many(size, waiting()) && !self.is_stopped() {
                 std::thread::sleep(ROOM_CHECK);
             }
         }
         self.channel.budget.take(&item);
-        seat.waiting.fetch_add(1, Ordering::Relaxed);
+        seat.state.give();
         self.put(seat.thread, Delivery::Event(seat.key, Box::new(item)));
     }
 

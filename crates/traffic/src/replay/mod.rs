@@ -8,6 +8,7 @@ mod accounts;
 mod answers;
 mod classes;
 mod dispatch;
+mod kills;
 mod order;
 mod play;
 mod queue;

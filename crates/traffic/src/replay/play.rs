@@ -367,7 +367,7 @@ impl<'a> SessionFeeder<'a> {
     fn enter(&mut self, engine: &mut Engine<'_, Session<'a>>, key: u32, opening: Opening) -> usize {
         let account = &self.stage.replay.accounts.options[opening.account];
         let database = opening.database.or_else(|| account.database.clone());
-        let session = Session::new(Rc::clone(&self.shared), account, database, opening.waiting);
+        let session = Session::new(Rc::clone(&self.shared), account, database, opening.state);
         let due_ns = self.shared.start_ns + opening.at_ns - opening.lead_ns;
         engine.enter(key as usize, session, due_ns)
     }

@@ -9,6 +9,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::kills::{Aim, SessionState};
 use super::order::Step;
 use crate::event::Outcome;
 
@@ -66,6 +67,7 @@ pub struct Item {
 #[derive(Debug)]
 pub enum Request {
     Query(Box<[u8]>),
+    Kill(Box<Aim>),
     Prepare { statement: u32, text: Arc<[u8]> },
     Execute { statement: Option<u32>, text: Arc<[u8]>, parameters: Box<[u8]> },
     ResetStatement(u32),
@@ -119,6 +121,7 @@ impl Request {
     pub fn copy(&self) -> Self {
         match self {
             Request::Query(text) => Request::Query(text.clone()),
+            Request::Kill(aim) => Request::Kill(aim.clone()),
             Request::Prepare { statement, text } => {
                 Request::Prepare { statement: *statement, text: Arc::clone(text) }
             }
@@ -241,8 +244,7 @@ pub struct Seat {
     /// Unique in the replay.
     pub key: u32,
     pub thread: usize,
-    /// Events that it has been given and has not begun.
-    pub waiting: Arc<AtomicUsize>,
+    pub state: Arc<SessionState>,
 }
 
 /// A session that begins.
@@ -252,7 +254,7 @@ pub struct Opening {
     pub lead_ns: u64,
     pub account: usize,
     pub database: Option<String>,
-    pub waiting: Arc<AtomicUsize>,
+    pub state: Arc<SessionState>,
     pub step: Step,
 }
 

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::classes::Class;
 use super::dispatch::Counts;
+use super::kills::Kills;
 use super::queue::Budget;
 use super::stats::{ReplayStats, class_lines};
 use base::histogram::Sparse;
@@ -36,18 +37,24 @@ struct Totals {
     unknown_statements: u64,
     too_long: u64,
     sessions_broken: u64,
+    sessions_killed: u64,
     unanswered: u64,
+    kills: Kills,
 }
 
 impl Totals {
-    fn of(threads: &[ReplayStats]) -> Self {
+    fn of(threads: &[ReplayStats], counts: &Counts) -> Self {
+        let mut kills = counts.kills;
+        threads.iter().for_each(|stats| kills.add(&stats.kills));
         let total = |value: fn(&ReplayStats) -> u64| threads.iter().map(value).sum();
         Self {
             prepared_late: total(|stats| stats.prepared_late),
             unknown_statements: total(|stats| stats.unknown_statements),
             too_long: total(|stats| stats.too_long),
             sessions_broken: total(|stats| stats.sessions_broken),
+            sessions_killed: total(|stats| stats.sessions_killed),
             unanswered: total(|stats| stats.unanswered),
+            kills,
         }
     }
 }
@@ -66,13 +73,16 @@ impl Results {
         budget: &Budget,
         verdict: &Verdict,
     ) -> (Map<String, Value>, Vec<Value>) {
-        let total = Totals::of(&self.threads);
+        let total = Totals::of(&self.threads, counts);
         let (invalid, warnings) = self.judge(&total, counts, budget, verdict);
         let mut replay = counts.to_json();
         replay["prepared_late"] = total.prepared_late.into();
         replay["skipped"]["unknown_statements"] = total.unknown_statements.into();
         replay["skipped"]["too_long"] = total.too_long.into();
+        replay["skipped"]["kills"] = (total.kills.left_out() + total.kills.servers).into();
+        replay["kills"] = total.kills.to_json();
         replay["sessions_broken"] = total.sessions_broken.into();
+        replay["sessions_killed"] = total.sessions_killed.into();
         replay["unanswered"] = total.unanswered.into();
         replay["not_sent"] = budget.events().into();
         replay["max_queued_bytes"] = budget.largest().into();
@@ -86,6 +96,8 @@ impl Results {
                     "different": comparison.different,
                     "classes_different": comparison.classes_different,
                     "set_apart": comparison.set_apart,
+                    "own_number": comparison.own_number,
+                    "interrupted": comparison.interrupted,
                 }),
             );
         }
@@ -129,6 +141,7 @@ impl Results {
                 "{unknown_statements} executions of statements whose text the recording does not have were left out"
             ));
         }
+        warnings.extend(total.kills.warning());
         if counts.without_database > 0 && !verdict.has_database {
             warnings.push(format!(
                 "{} sessions began before the recording, which does not know their database: give --mysql-database",

@@ -5,11 +5,11 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mysql_common::constants::CapabilityFlags;
 
 use super::answers::AnswerWriter;
+use super::kills::{Aim, SessionState, Shot, is_interrupted};
 use super::order::{Order, Step};
 use super::queue::{Budget, Item, Request};
 use super::stats::{Got, ReplayStats};
@@ -56,16 +56,22 @@ pub struct Session<'a> {
     shared: Rc<Shared<'a>>,
     account: &'a Options,
     database: Option<String>,
-    waiting: Arc<AtomicUsize>,
+    state: Arc<SessionState>,
     queue: VecDeque<Box<Item>>,
     at_work: Option<Box<Item>>,
     begun_ns: u64,
+    /// KILLs that had been sent to this session when it began what is at work.
+    hits_before: u32,
+    /// The connection that a KILL ends, which is sent next.
+    aimed_at: u32,
     statements: HashMap<u32, Prepared>,
     /// What nobody answers goes out with the next request.
     unsent: Vec<u8>,
     answers: Answers,
     phase: Phase<'a>,
     was_connected: bool,
+    /// A KILL ended its connection, as recorded: nothing should come after that.
+    was_killed: bool,
 }
 
 struct Prepared {
@@ -87,21 +93,24 @@ impl<'a> Session<'a> {
         shared: Rc<Shared<'a>>,
         account: &'a Options,
         database: Option<String>,
-        waiting: Arc<AtomicUsize>,
+        state: Arc<SessionState>,
     ) -> Self {
         Self {
             shared,
             account,
             database,
-            waiting,
+            state,
             queue: VecDeque::new(),
             at_work: None,
             begun_ns: 0,
+            hits_before: 0,
+            aimed_at: 0,
             statements: HashMap::new(),
             unsent: Vec::new(),
             answers: Answers::default(),
             phase: Phase::Down,
             was_connected: false,
+            was_killed: false,
         }
     }
 
@@ -121,7 +130,7 @@ impl<'a> Session<'a> {
     fn take_first(&mut self) -> Option<Box<Item>> {
         let item = self.queue.pop_front()?;
         self.shared.budget.begun(&item);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.state.take();
         Some(item)
     }
 
@@ -148,6 +157,11 @@ impl<'a> Session<'a> {
                 }
             }
             Request::Query(text) => write_command(QUERY, text, out),
+            Request::Kill(aim) => {
+                aim.fire(self.aimed_at);
+                self.shared.stats.borrow_mut().kills.sent += 1;
+                write_command(QUERY, aim.kill.to_sql(self.aimed_at.into()).as_bytes(), out)
+            }
             Request::InitDb(name) => write_command(INIT_DB, name, out),
             Request::ResetConnection => write_command(RESET_CONNECTION, b"", out),
             Request::Ping => write_command(PING, b"", out),
@@ -209,15 +223,20 @@ impl<'a> Session<'a> {
         let code = error.as_ref().and_then(Error::code);
         let got = Got::of(&self.answers, code);
         let service_ns = now_ns() - self.begun_ns;
-        self.shared.stats.borrow_mut().answered(&item, service_ns, &got, self.shared.is_checked);
+        let was_hit = self.state.hits() != self.hits_before;
+        self.state.works(false);
+        self.shared.stats.borrow_mut().answered(&item, service_ns, &got, was_hit, self.shared.is_checked);
         if let Some(answer_writer) = self.shared.answer_writer {
             answer_writer.keep(item.number, &got, service_ns);
         }
         self.shared.writes.over(item.step);
         self.shared.budget.give_back(&item);
         match error {
-            // What failed when it was recorded has to fail now.
-            Some(error) if item.expected.outcome != Outcome::Error(code.unwrap_or(0)) => {
+            // What failed when it was recorded has to fail now, and a KILL may come sooner than when it was recorded.
+            Some(error)
+                if item.expected.outcome != Outcome::Error(code.unwrap_or(0))
+                    && !(was_hit && code.is_some_and(is_interrupted)) =>
+            {
                 Progress::Failed(Failure { is_lost_race: false, ..Failure::from(&error) })
             }
             _ => Progress::Ended { rows: got.rows, bytes: self.answers.bytes },
@@ -259,6 +278,7 @@ impl<'a> Session<'a> {
     /// Gives up what is at work: the connection is gone.
     fn drop_work(&mut self) {
         if let Some(item) = self.at_work.take() {
+            self.state.works(false);
             self.shared.budget.give_back(&item);
             self.lose_item(&item);
         }
@@ -267,6 +287,32 @@ impl<'a> Session<'a> {
     fn lose_item(&self, item: &Item) {
         self.shared.writes.over(item.step);
         self.shared.stats.borrow_mut().lost(item, self.shared.is_checked);
+    }
+
+    /// What a KILL ended is over, and answered with that.
+    fn end_killed(&mut self) {
+        if let Some(item) = self.at_work.take() {
+            self.state.works(false);
+            self.shared.budget.give_back(&item);
+            self.shared.writes.over(item.step);
+            self.shared.stats.borrow_mut().killed(&item, self.shared.is_checked);
+        }
+    }
+
+    /// What becomes of a KILL that is due; None where it is left out.
+    fn aim(&mut self, aim: &Aim, assignment: Assignment) -> Option<Turn> {
+        match aim.shot() {
+            Shot::Send(connection) => {
+                self.aimed_at = connection;
+                Some(Turn::Begin(assignment))
+            }
+            Shot::Wait if now_ns() < self.shared.end_ns => Some(Turn::Held),
+            Shot::Wait => None,
+            Shot::Leave(reason) => {
+                self.shared.stats.borrow_mut().kills.leave_out(reason);
+                None
+            }
+        }
     }
 
     /// Whether the server would refuse it for its length, and close the connection with that.
@@ -303,6 +349,7 @@ impl Client for Session<'_> {
                 Ok(HandshakeState::Encrypt(session)) => Progress::Encrypt(session),
                 Ok(HandshakeState::Done) => {
                     self.was_connected = true;
+                    self.state.connected(handshake.connection());
                     self.phase = Phase::Idle;
                     Progress::Ready
                 }
@@ -322,6 +369,11 @@ impl Client for Session<'_> {
 
     fn begin(&mut self, out: &mut Vec<u8>, _random: &mut Random) -> Progress {
         let mut item = self.take_first().expect("its turn was asked for");
+        if std::mem::take(&mut self.was_killed) {
+            self.shared.stats.borrow_mut().sessions_broken += 1;
+        }
+        self.hits_before = self.state.hits();
+        self.state.works(true);
         self.begun_ns = now_ns();
         self.write(&item, out);
         if matches!(self.phase, Phase::Working) {
@@ -345,7 +397,8 @@ impl Client for Session<'_> {
                 }
                 Request::Quit => {
                     let at_ns = self.due_ns(item, since_ns);
-                    if at_ns <= now_ns() {
+                    if at_ns <= now_ns() || self.was_killed {
+                        self.state.disconnected();
                         let step: Step = item.step;
                         self.pop();
                         self.shared.closes.over(step);
@@ -377,19 +430,39 @@ impl Client for Session<'_> {
                             return Turn::Rest(end_ns);
                         }
                         self.drop_rest();
+                        self.state.disconnected();
                         return Turn::Over;
                     }
                     if !self.shared.writes.allows(item.step) {
                         return Turn::Held;
                     }
-                    return Turn::Begin(Assignment { operation: usize::from(item.operation), intended_ns });
+                    let assignment = Assignment { operation: usize::from(item.operation), intended_ns };
+                    let aim = match &item.request {
+                        Request::Kill(aim) if intended_ns <= now_ns() => aim.clone(),
+                        _ => return Turn::Begin(assignment),
+                    };
+                    if let Some(turn) = self.aim(&aim, assignment) {
+                        return turn;
+                    }
+                    self.pop();
                 }
             }
         }
     }
 
+    fn lost(&mut self) -> bool {
+        let is_killed = self.state.disconnected();
+        if is_killed {
+            self.end_killed();
+            self.shared.stats.borrow_mut().sessions_killed += 1;
+            (self.was_connected, self.was_killed) = (false, true);
+        }
+        is_killed
+    }
+
     fn give_up(&mut self, now: u64) -> Option<Assignment> {
         self.drop_work();
+        self.state.disconnected();
         let item = self.queue.front()?;
         let intended_ns = self.due_ns(item, now);
         if intended_ns > now || matches!(item.request, Request::Quit) {

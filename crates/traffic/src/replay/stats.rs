@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::classes::{Class, NONE};
+use super::kills::{Kills, NO_SUCH_THREAD, is_interrupted};
 use super::queue::{Expected, Item, Request};
 use crate::event::Outcome;
 use base::histogram::{Histogram, Sparse};
 use engine::lines::summary;
 use mysql::answers::Answers;
-use sql;
+use sql::Varying;
 
 /// Examples of differences that are kept of each class.
 const EXAMPLES: usize = 3;
@@ -58,6 +59,9 @@ pub struct ReplayStats {
     pub too_long: u64,
     /// Connections made anew in the middle of a session: their variables and transactions are lost.
     pub sessions_broken: u64,
+    /// Sessions whose connection a KILL ended, as recorded.
+    pub sessions_killed: u64,
+    pub kills: Kills,
 }
 
 #[derive(Default)]
@@ -69,6 +73,8 @@ struct Entry {
     service: Histogram,
     compared: u64,
     different: u64,
+    /// Answers that a KILL ended, when recorded or here, and not both.
+    interrupted: u64,
     kinds: [u64; KINDS.len()],
     examples: Vec<Example>,
 }
@@ -88,6 +94,7 @@ struct Sum {
     service: Sparse,
     compared: u64,
     different: u64,
+    interrupted: u64,
     set_apart: u64,
     kinds: [u64; KINDS.len()],
     examples: Vec<Example>,
@@ -99,8 +106,12 @@ pub struct Comparison {
     pub compared: u64,
     pub different: u64,
     pub classes_different: u64,
-    /// Differences that are no news: of statements that ask for the clock, chance or the server itself.
+    /// Differences that are no news: all of those below, and those of statements that ask for the clock, chance or the
+    /// server itself.
     pub set_apart: u64,
+    /// Of statements that ask for the number of their connection, and of those that a KILL met.
+    pub own_number: u64,
+    pub interrupted: u64,
 }
 
 impl ReplayStats {
@@ -141,8 +152,24 @@ impl ReplayStats {
         }
     }
 
-    /// An answer is whole.
-    pub fn answered(&mut self, item: &Item, service_ns: u64, got: &Got, is_checked: bool) {
+    /// A KILL of this replay ended the connection, so no answer will come.
+    pub fn killed(&mut self, item: &Item, is_checked: bool) {
+        if item.class == NONE {
+            return;
+        }
+        let entry = self.entry(item.class as usize);
+        entry.count += 1;
+        entry.errors += 1;
+        if is_checked && item.expected.outcome != Outcome::Unanswered {
+            let was_ended = matches!(item.expected.outcome, Outcome::Error(code)
+                if is_interrupted(code) || code == CONNECTION_LOST);
+            entry.compared += 1;
+            entry.interrupted += u64::from(!was_ended);
+        }
+    }
+
+    /// An answer is whole; `was_hit` if a KILL was sent to its session meanwhile.
+    pub fn answered(&mut self, item: &Item, service_ns: u64, got: &Got, was_hit: bool, is_checked: bool) {
         if item.class == NONE {
             return;
         }
@@ -162,7 +189,20 @@ impl ReplayStats {
         }
         let (is_compared, differences) = compare(&item.expected, got);
         entry.compared += u64::from(is_compared);
-        entry.differs(item, got, differences);
+        if differences.contains(&true) && (was_hit || is_race_with_kill(item, got)) {
+            entry.interrupted += 1;
+        } else {
+            entry.differs(item, got, differences);
+        }
+    }
+}
+
+/// Whether what a KILL met was sooner over than when it was recorded: the statement, or the connection.
+fn is_race_with_kill(item: &Item, got: &Got) -> bool {
+    match item.expected.outcome {
+        Outcome::Error(code) if is_interrupted(code) => got.error.is_none(),
+        Outcome::Ok => matches!(item.request, Request::Kill(_)) && got.error == Some(NO_SUCH_THREAD),
+        _ => false,
     }
 }
 
@@ -196,7 +236,8 @@ fn compare(expected: &Expected, got: &Got) -> (bool, [bool; KINDS.len()]) {
             true
         }
         Outcome::Error(code) => {
-            differs[0] = got.error != Some(code);
+            let are_interrupted = is_interrupted(code) && got.error.is_some_and(is_interrupted);
+            differs[0] = got.error != Some(code) && !are_interrupted;
             true
         }
         // Nobody knows what would have come.
@@ -220,6 +261,7 @@ fn example(item: &Item, kind: usize, got: &Got) -> Value {
     let text: &[u8] = match &item.request {
         Request::Query(text) => text,
         Request::Prepare { text, .. } | Request::Execute { text, .. } => text,
+        Request::Kill(aim) => &aim.kill.to_sql(aim.kill.connection).into_bytes(),
         _ => b"",
     };
     let expected = &item.expected;
@@ -277,11 +319,14 @@ pub fn class_lines(
         if sum.count == 0 && sum.different == 0 {
             continue;
         }
-        if class.varies {
+        if let Some(varying) = class.varying {
             // An error is one all the same.
             sum.set_apart = sum.different - sum.kinds[0];
             sum.different = sum.kinds[0];
+            comparison.own_number += if varying == Varying::Connection { sum.set_apart } else { 0 };
         }
+        sum.set_apart += sum.interrupted;
+        comparison.interrupted += sum.interrupted;
         comparison.set_apart += sum.set_apart;
         comparison.compared += sum.compared;
         comparison.different += sum.different;
@@ -293,6 +338,13 @@ pub fn class_lines(
     (comparison, lines.into_iter().map(|(_, _, line)| line).collect())
 }
 
+fn varying_name(varying: Varying) -> &'static str {
+    match varying {
+        Varying::Connection => "connection",
+        Varying::Moment => "moment",
+    }
+}
+
 impl Sum {
     fn add(&mut self, mut entry: Entry) {
         self.count += entry.count;
@@ -302,6 +354,7 @@ impl Sum {
         self.service.add(&entry.service.take());
         self.compared += entry.compared;
         self.different += entry.different;
+        self.interrupted += entry.interrupted;
         for (sum, count) in self.kinds.iter_mut().zip(entry.kinds) {
             *sum += count;
         }
@@ -324,11 +377,75 @@ impl Sum {
             line["compared"] = self.compared.into();
             line["different"] = self.different.into();
             line["set_apart"] = self.set_apart.into();
+            line["interrupted"] = self.interrupted.into();
+            line["varies_by"] = class.varying.map(varying_name).into();
             for (kind, count) in KINDS.iter().zip(self.kinds) {
                 line[format!("different_{kind}")] = count.into();
             }
             line["examples"] = self.examples.into_iter().map(|example| example.value).collect();
         }
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::classes::Class;
+    use crate::replay::order::Step;
+
+    fn item(outcome: Outcome) -> Item {
+        Item {
+            at_ns: 0,
+            recorded_ns: 0,
+            number: 0,
+            request: Request::Query(b"SELECT 1".as_slice().into()),
+            operation: 0,
+            class: 0,
+            expected: Expected { outcome, rows_sent: Some(1), ..Expected::NOTHING },
+            step: Step::default(),
+            size: 0,
+        }
+    }
+
+    fn got(error: Option<u16>, rows: u64) -> Got {
+        Got { error, rows, affected: 0, warnings: None, checksum: None }
+    }
+
+    /// Compared, different, and set apart because of a KILL.
+    fn sums(varying: Option<Varying>, tell: impl Fn(&mut ReplayStats)) -> (u64, u64, u64, u64) {
+        let mut stats = ReplayStats::default();
+        tell(&mut stats);
+        let class = Class { id: String::new(), fingerprint: Vec::new(), varying };
+        let comparison = class_lines(vec![stats], &[class], true).0;
+        assert_eq!(comparison.set_apart, comparison.interrupted + comparison.own_number);
+        (comparison.compared, comparison.different, comparison.interrupted, comparison.own_number)
+    }
+
+    #[test]
+    fn what_a_kill_met_is_compared_as_far_as_it_can_be() {
+        let answered = |outcome, got: Got, was_hit| {
+            sums(None, |stats| stats.answered(&item(outcome), 1, &got, was_hit, true))
+        };
+        assert_eq!(answered(Outcome::Error(1317), got(Some(1317), 0), true), (1, 0, 0, 0));
+        assert_eq!(answered(Outcome::Error(1317), got(Some(1927), 0), true), (1, 0, 0, 0));
+        // It was sooner over here, or the KILL came sooner.
+        assert_eq!(answered(Outcome::Error(1317), got(None, 1), false), (1, 0, 1, 0));
+        assert_eq!(answered(Outcome::Ok, got(Some(1317), 0), true), (1, 0, 1, 0));
+        assert_eq!(answered(Outcome::Ok, got(None, 0), true), (1, 0, 1, 0));
+        // Nobody of ours did that.
+        assert_eq!(answered(Outcome::Ok, got(Some(1317), 0), false), (1, 1, 0, 0));
+        assert_eq!(answered(Outcome::Error(1317), got(Some(1064), 0), false), (1, 1, 0, 0));
+        let killed = |outcome| sums(None, |stats| stats.killed(&item(outcome), true));
+        assert_eq!(killed(Outcome::Unanswered), (0, 0, 0, 0));
+        assert_eq!(killed(Outcome::Error(1927)), (1, 0, 0, 0));
+        assert_eq!(killed(Outcome::Ok), (1, 0, 1, 0));
+    }
+
+    #[test]
+    fn the_number_of_a_connection_is_set_apart_by_its_name() {
+        let tell =
+            |stats: &mut ReplayStats| stats.answered(&item(Outcome::Ok), 1, &got(None, 2), false, true);
+        assert_eq!(sums(Some(Varying::Connection), tell), (1, 0, 0, 1));
     }
 }

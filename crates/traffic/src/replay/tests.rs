@@ -174,22 +174,118 @@ fn a_session_from_its_login_to_its_end() {
     assert_eq!((counts.unsupported, counts.refused_logins), (1, 1));
 }
 
+/// A statement of a session with a connection that has the session's number.
+fn of(at_ms: u64, session: u64, text: &'static str) -> Made {
+    with(event(at_ms, session, Command::Query, text), |e| e.connection = Some(session))
+}
+
+/// KILLs as they are given out: who sends what, and to whom.
+fn kills(plan: &Plan, events: Vec<Made>) -> (Vec<String>, Counts) {
+    let bench = Bench::new(1, usize::MAX);
+    let counts = bench.read(plan, events);
+    let mut states = Vec::new();
+    let mut found = Vec::new();
+    for delivery in bench.mail(0) {
+        match delivery {
+            Delivery::Open(key, opening) => states.push((key, opening.state)),
+            Delivery::Event(key, item) => {
+                if let Request::Kill(aim) = item.request {
+                    let victim =
+                        states.iter().find(|(_, state)| aim.is_for(state)).expect("a session of ours");
+                    found.push(format!("{key} to {}: {}", victim.0, aim.kill.to_sql(0)));
+                }
+            }
+        }
+    }
+    (found, counts)
+}
+
+fn reasons(counts: &Counts) -> Vec<String> {
+    let found = counts.kills.to_json();
+    let reasons = found["reasons"].as_object().unwrap().iter();
+    reasons.filter(|(_, count)| **count != 0).map(|(name, count)| format!("{name} {count}")).collect()
+}
+
 #[test]
-fn what_would_end_other_sessions_is_left_out_and_counted() {
-    let events = vec![
-        event(0, 1, Command::Query, "SELECT 1"),
-        event(10, 1, Command::Query, "KILL QUERY 8"),
-        with(event(20, 1, Command::Prepare, "KILL ?"), |e| e.statement = Some(7)),
-        with(event(30, 1, Command::Execute, "KILL ?"), |e| {
-            e.statement = Some(7);
-            e.parameter_count = 1;
-        }),
-        event(40, 1, Command::Query, "SHUTDOWN"),
-        event(50, 1, Command::Query, "SELECT 2"),
+fn a_kill_is_for_the_session_that_had_the_connection() {
+    let events = || {
+        vec![
+            with(event(0, 70, Command::Connect, ""), |e| e.connection = Some(5)),
+            of(1, 6, "SELECT 1"),
+            of(2, 6, "KILL 5"),
+            of(3, 6, "kill/**/query/* */5"),
+            with(event(4, 6, Command::Other(0x0C), ""), |e| e.statement = Some(5)),
+            // As a log has a prepared one.
+            with(event(5, 6, Command::Execute, "KILL SOFT QUERY 6;"), |e| e.connection = Some(6)),
+        ]
+    };
+    let expected = [
+        "1 to 0: KILL CONNECTION 0",
+        "1 to 0: KILL QUERY 0",
+        "1 to 0: KILL CONNECTION 0",
+        "1 to 1: KILL SOFT QUERY 0",
     ];
-    let (words, counts) = played(&plan(), events);
+    // It ends nothing but sessions of the replay, so it is no write.
+    for plan in [plan(), Plan { is_read_only: true, ..plan() }] {
+        let (found, counts) = kills(&plan, events());
+        assert_eq!(found, expected);
+        assert_eq!((counts.kills.left_out(), counts.unsupported), (0, 0));
+    }
+    let (found, _) = kills(&Plan { copies: 2, ..plan() }, events());
+    assert_eq!(found[..2], ["2 to 0: KILL CONNECTION 0", "3 to 1: KILL CONNECTION 0"]);
+}
+
+#[test]
+fn what_would_end_strangers_is_left_out_and_counted() {
+    let events = vec![
+        of(0, 1, "SELECT 1"),
+        of(1, 2, "SELECT 1"),
+        of(2, 1, "KILL QUERY 8"),
+        with(of(3, 1, "KILL ?"), |e| (e.command, e.statement) = (Command::Prepare, Some(7))),
+        with(of(4, 1, "KILL ?"), |e| {
+            (e.command, e.statement, e.parameter_count) = (Command::Execute, Some(7), 1);
+        }),
+        with(of(5, 1, "KILL 2"), |e| (e.command, e.statement) = (Command::Prepare, Some(8))),
+        of(6, 1, "SHUTDOWN"),
+        of(7, 1, "KILL USER root"),
+        of(8, 1, "KILL QUERY ID 2"),
+        of(9, 1, "SELECT 1; KILL 2"),
+        of(10, 1, "/*!50000 KILL 2*/"),
+        of(11, 1, "PREPARE s FROM 'KILL 2'"),
+        of(12, 1, "KILL CONNECTION_ID()"),
+        with(of(13, 1, "KILL 2"), |e| e.is_cut = true),
+        with(of(14, 1, "KILL 2"), |e| e.outcome = Outcome::Error(1095)),
+        with(event(15, 1, Command::Other(0x0C), ""), |e| e.connection = Some(1)),
+        event(16, 2, Command::Quit, ""),
+        of(17, 1, "KILL 2"),
+        of(18, 1, "SELECT 2"),
+    ];
+    let bench = Bench::new(1, usize::MAX);
+    let counts = bench.read(&plan(), events);
+    let words = words(&bench.mail(0));
     assert_eq!(words.iter().filter(|line| line.to_lowercase().contains("kill")).count(), 0, "{words:?}");
-    assert_eq!((counts.kills, counts.sent), (4, 2));
+    let mut found = reasons(&counts);
+    found.sort();
+    assert_eq!(found, ["among 5", "expression 4", "failed 1", "not_open 2", "query_id 1", "user 1"]);
+    assert_eq!((counts.kills.servers, counts.sent), (1, 3));
+}
+
+#[test]
+fn a_kill_put_together_in_a_variable_is_not_run() {
+    let events = |first: Made| {
+        vec![of(0, 1, "SELECT 1"), first, of(2, 1, "PREPARE s FROM @s"), of(3, 2, "PREPARE s FROM @s")]
+    };
+    let of_parameter = with(of(1, 1, "SET @s = ?"), |e| {
+        (e.command, e.statement, e.parameter_count) = (Command::Execute, Some(1), 1);
+        e.parameters = b"\0\x01\xfd\0\x06kill 5";
+    });
+    for first in [of(1, 1, "SET @s = CONCAT('kI', 'Ll ', 5)"), of_parameter] {
+        let (words, counts) = played(&plan(), events(first));
+        assert_eq!(reasons(&counts), ["variable 1"]);
+        // A session that never spoke of it may run what it likes.
+        assert_eq!(words.iter().filter(|line| line.contains("PREPARE")).count(), 1);
+    }
+    assert_eq!(played(&plan(), events(of(1, 1, "SET @s = 'SELECT 1'"))).1.kills.left_out(), 0);
 }
 
 #[test]
@@ -317,14 +413,14 @@ fn the_cap_holds_and_nothing_waits_for_ever() {
         .collect();
     let bench = Bench::new(1, 4_000);
     let mut queues: HashMap<u32, VecDeque<Box<Item>>> = HashMap::new();
-    let mut waiting = HashMap::new();
+    let mut states = HashMap::new();
     let (mut done, mut largest, mut largest_item) = (0, 0, 0);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| bench.read(&plan(), events));
         while done < EVENTS {
             for delivery in bench.mail(0) {
                 match delivery {
-                    Delivery::Open(key, opening) => drop(waiting.insert(key, opening.waiting)),
+                    Delivery::Open(key, opening) => drop(states.insert(key, opening.state)),
                     Delivery::Event(key, item) => {
                         largest_item = largest_item.max(item.size);
                         queues.entry(key).or_default().push_back(item);
@@ -341,7 +437,7 @@ fn the_cap_holds_and_nothing_waits_for_ever() {
             let item = queue.pop_front().unwrap();
             bench.budget.begun(&item);
             bench.budget.give_back(&item);
-            waiting[key].fetch_sub(1, Ordering::Relaxed);
+            states[key].take();
             done += usize::from(!matches!(item.request, Request::Quit));
         }
         bench.stop.store(true, Ordering::Relaxed);

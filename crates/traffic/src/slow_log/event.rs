@@ -64,12 +64,14 @@ pub(super) enum Statement<'a> {
 pub(super) fn event<'a>(header: &Header<'a>, carried: &'a Carried, statement: &Statement<'a>) -> Event<'a> {
     let response_ns = header.query_ns.and_then(duration);
     let account = header.account.unwrap_or_default();
-    let session = account.id.or(header.thread).unwrap_or_else(|| by_name(account.user, account.host));
+    let thread = account.id.or(header.thread);
+    let session = thread.unwrap_or_else(|| by_name(account.user, account.host));
     let (command, text) = match statement {
         Statement::Text(text) => (Command::Query, *text),
         Statement::Command(name) => (commands::by_name(name), &b""[..]),
     };
     let mut event = Event::new(start_ns(header, carried, response_ns), session, command);
+    event.connection = thread;
     event.text = text;
     event.response_ns = response_ns;
     event.user = account.user;

@@ -3,7 +3,7 @@
 use super::resync;
 use super::session::{Phase, Session};
 use super::shared::Shared;
-use crate::event::{Command, Event};
+use crate::event::Command;
 use crate::stream::Side;
 
 impl Session {
@@ -152,8 +152,7 @@ impl Session {
         let was_known = self.is_logged_in && self.phase != Phase::Ignored;
         self.end_open(shared)?;
         if was_known {
-            let mut event = Event::new(time_ns, self.id, Command::Quit);
-            (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
+            let event = self.event(time_ns, Command::Quit);
             shared.emit(&event)?;
         }
         Ok(())

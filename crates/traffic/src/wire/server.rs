@@ -251,6 +251,7 @@ impl Session {
         match parse_greeting(payload) {
             Ok(greeting) => {
                 self.server_flags = greeting.capabilities;
+                self.connection = Some(greeting.connection.into());
                 self.phase = Phase::Greeted;
                 Ok(())
             }

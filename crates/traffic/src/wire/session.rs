@@ -12,7 +12,7 @@ use super::resync;
 use super::shared::{SPARE_REQUESTS, Shared};
 use super::sides::{ClientSide, ServerSide};
 use super::statements::{Statements, text_start};
-use crate::commands::by_byte;
+use crate::commands::{PROCESS_KILL, by_byte};
 use crate::event::{Command, Event, Outcome};
 use crate::measures::Measure;
 use crate::stream::{Opened, Side};
@@ -44,6 +44,8 @@ pub struct Compression {
 
 pub struct Session {
     pub id: u64,
+    /// The connection's number on the server, where its greeting was seen.
+    pub connection: Option<u64>,
     pub phase: Phase,
     /// An answer fitted its request since bytes were missed last.
     pub is_verified: bool,
@@ -68,6 +70,7 @@ impl Session {
     pub fn new(opened: &Opened) -> Self {
         Session {
             id: opened.session,
+            connection: None,
             phase: Phase::Start,
             is_verified: false,
             is_logged_in: false,
@@ -140,6 +143,10 @@ impl Session {
         };
         if request.command == Command::Query {
             self.find_text(&mut request);
+        }
+        if request.command == Command::Other(PROCESS_KILL) {
+            let named = request.body.get(1..5).and_then(|bytes| bytes.try_into().ok());
+            request.statement = named.map(u32::from_le_bytes);
         }
         self.pending_bytes += request.body.len();
         self.requests.push_back(request);
@@ -259,8 +266,7 @@ impl Session {
         let Some(request) = self.requests.pop_front() else { return Ok(()) };
         self.pending_bytes = self.pending_bytes.saturating_sub(request.body.len());
         if request.command != Command::Other(SEND_LONG_DATA) {
-            let mut event = Event::new(request.start_ns, self.id, request.command);
-            (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
+            let mut event = self.event(request.start_ns, request.command);
             event.statement = request.statement;
             event.measures.set(Measure::RequestBytes, request.wire_bytes);
             event.outcome = Outcome::Ok;
@@ -330,6 +336,14 @@ impl Session {
         }
     }
 
+    /// An event of this session of which nothing else is known.
+    pub fn event(&self, start_ns: u64, command: Command) -> Event<'_> {
+        let mut event = Event::new(start_ns, self.id, command);
+        event.connection = self.connection;
+        (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
+        event
+    }
+
     /// Gives the event of a request to the sink: answered at `end_ns`, or never.
     fn emit(
         &mut self,
@@ -337,8 +351,8 @@ impl Session {
         end_ns: Option<u64>,
         shared: &mut Shared<'_>,
     ) -> anyhow::Result<()> {
-        let mut event = Event::new(request.start_ns, self.id, request.command);
-        (event.user, event.host, event.database) = (&self.user, &self.host, &self.database);
+        let has_hole = std::mem::take(&mut self.server.has_hole);
+        let mut event = self.event(request.start_ns, request.command);
         event.statement = request.statement;
         event.measures.set(Measure::RequestBytes, request.wire_bytes);
         event.outcome = Outcome::Unanswered;
@@ -379,11 +393,10 @@ impl Session {
             event.measures.set(Measure::ResponseBytes, answer.bytes);
             let warnings = answer.reply.error.is_none().then_some(u64::from(answer.reply.warnings));
             event.measures.set(Measure::Warnings, warnings);
-            let is_whole = answer.reply.error.is_none() && !self.server.has_hole && !opens_cursor;
+            let is_whole = answer.reply.error.is_none() && !has_hole && !opens_cursor;
             let is_summed = shared.options.checksum && is_whole;
             event.checksum = is_summed.then(|| answer.checksum.value());
         }
-        self.server.has_hole = false;
         shared.emit(&event)
     }
 }

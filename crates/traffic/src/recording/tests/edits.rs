@@ -432,3 +432,28 @@ fn parameters_keep_their_order_where_asked() {
     assert_eq!(values[25..28], [23, 59, 1]);
     assert_eq!(values[28..], *b"\x08\x00\x02\x00\x00\x00\x0b\x1e\x00");
 }
+
+#[test]
+fn numbers_of_connections_stay_with_their_kills_and_not_with_other_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, hidden, both] = ["one", "hidden", "both"].map(|name| folder.path().join(name));
+    let mut writer = Writer::create(&one, &with_literals()).unwrap();
+    let of = |start_ns, command| Event { connection: Some(4711), ..Event::new(start_ns, 3, command) };
+    writer.event(&of(1, Command::Connect)).unwrap();
+    writer.event(&Event { text: b"KILL QUERY 4711", ..of(2, Command::Query) }).unwrap();
+    writer.event(&Event { statement: Some(4711), ..of(3, Command::Other(0x0C)) }).unwrap();
+    writer.finish(&Coverage::default()).unwrap();
+    anonymise::run(&one, &hidden, false, &[7; 32]).unwrap();
+    let mut reader = Reader::open(&hidden).unwrap();
+    let number = reader.next().unwrap().unwrap().connection.unwrap();
+    assert_ne!(number, 4711);
+    assert_eq!(reader.next().unwrap().unwrap().text, format!("KILL QUERY {number}").as_bytes());
+    assert_eq!(reader.next().unwrap().unwrap().statement.map(u64::from), Some(number));
+    merge(&[one.clone(), hidden], &both, false).unwrap();
+    let mut reader = Reader::open(&both).unwrap();
+    while let Some(event) = reader.next().unwrap() {
+        assert_eq!(event.connection, None);
+    }
+    merge(std::slice::from_ref(&one), &both, true).unwrap();
+    assert_eq!(Reader::open(&both).unwrap().next().unwrap().unwrap().connection, Some(4711));
+}

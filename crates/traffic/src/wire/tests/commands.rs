@@ -280,3 +280,13 @@ fn large_packets_are_not_held() {
     assert_eq!((pieces[1].checksum, pieces[1].rows), (whole[1].checksum, Some(2)));
     assert_ne!(whole[1].checksum, Some(0));
 }
+
+#[test]
+fn the_number_of_a_connection_is_that_of_its_greeting() {
+    let mut talk = Talk::new(OLD);
+    talk.query("select 1", &[OK]).client(0, &[0x0C, 0x2A, 1, 0, 0]).server(1, &[OK]).client(0, b"\x01");
+    let (events, _) = talk.events();
+    assert!(events.iter().all(|event| event.connection == Some(7)));
+    // COM_PROCESS_KILL says whom it ends.
+    assert_eq!((events[2].command, events[2].statement), (Command::Other(0x0C), Some(298)));
+}
