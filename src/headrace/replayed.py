@@ -19,6 +19,8 @@ class Replayed:
 
     def __init__(self) -> None:
         self.end: Mapping[str, Any] = {}
+        #: What the schedule needs of the cores; empty without a schedule.
+        self.needs: Mapping[str, Any] = {}
         self.classes: list[Mapping[str, Any]] = []
         self.statements = 0
         self.errors = 0
@@ -35,6 +37,8 @@ class Replayed:
                 self._add_interval(line)
         elif line["kind"] == "class":
             self.classes.append(line)
+        elif line["kind"] == "start":
+            self.needs = line.get("needs") or {}
         elif line["kind"] == "end":
             self.end = line
 

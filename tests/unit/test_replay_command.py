@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import replay
 from headrace.cli.shell import app
 from headrace.replayed import Replayed
+from headrace.report import replay as report
 
 WINDOW = {"window_start_ns": 0, "window_end_ns": 1_000_000_000}
 SAME = {"compared": 5, "different": 0, "classes_different": 0}
+NO_TIMES = {"p50_ns": None, "p99_ns": None}
 OTHER = {"compared": 5, "different": 2, "classes_different": 1}
 
 
@@ -37,3 +41,65 @@ def test_an_invalid_replay_does_not_pass(
     monkeypatch.setattr(replay, "_play", play)
     done = CliRunner().invoke(app, ["replay", "x.rec", "--check", "--json"])
     assert done.exit_code == code, done.output
+
+
+def test_what_became_of_kills_is_said_with_its_numbers() -> None:
+    reasons = dict.fromkeys(
+        (
+            "user",
+            "query_id",
+            "expression",
+            "among",
+            "variable",
+            "not_open",
+            "failed",
+            "not_connected",
+            "over",
+        ),
+        0,
+    )
+    replayed = Replayed()
+    needs = {"sentence": "headrace needs about 0.30 of 2 cores", "is_enough": False}
+    replayed.add({"kind": "start", "needs": needs})
+    line = {"class": "c", "count": 9, "different": 0, "recorded": NO_TIMES, "service": NO_TIMES}
+    replayed.add(
+        {**line, "kind": "class", "fingerprint": "select now()", "set_apart": 1, "varies_by": "moment"}
+    )
+    replayed.add(
+        {
+            **line,
+            "kind": "class",
+            "fingerprint": "select connection_id()",
+            "set_apart": 4,
+            "varies_by": "connection",
+        }
+    )
+    kills = {"sent": 5, "left_out": 3, "reasons": {**reasons, "over": 2, "user": 1}, "servers": 1}
+    comparison = {**SAME, "set_apart": 8, "own_number": 4, "interrupted": 3}
+    warning = "1 KILL statements could not be mapped and were not sent: 1 of a user"
+    replayed.add(
+        {
+            "kind": "end",
+            **WINDOW,
+            "invalid": [],
+            "warnings": [warning],
+            "comparison": comparison,
+            "replay": {"kills": kills, "sessions_killed": 2, "skipped": {"kills": 4}},
+        }
+    )
+    console = Console(width=200, file=io.StringIO())
+    console.print(report.terminal(replayed))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    for words in (
+        "set apart: 1 answers that differ because their statements ask for the time, chance or the server itself "
+        "(select now())",
+        "set apart: 4 answers that differ because their statements ask for the number of their connection "
+        "(select connection_id())",
+        "set apart: 3 answers that differ because a KILL interrupted them here or in the recording, ",
+        f"! {warning}",
+        "mapped: 5 KILL statements, which closed 2 connections of this replay",
+        "left out: 2 KILL statements whose target had already finished here",
+        "left out: 1 SHUTDOWN and RESTART statements",
+    ):
+        assert words in said, said
+    assert report.to_json(replayed)["needs"] == needs

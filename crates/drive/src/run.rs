@@ -173,6 +173,7 @@ fn conduct<M>(
             Pacing::Closed { .. } => CLOSED,
             Pacing::Open { .. } => "open",
         },
+        needs: None,
     };
     let mut lines = Lines::begin(output, &title, shows_progress)?;
     for start in starts {

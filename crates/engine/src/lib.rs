@@ -5,6 +5,7 @@ pub mod client;
 mod engine;
 pub mod keys;
 pub mod lines;
+pub mod needs;
 pub mod net;
 pub mod recorder;
 mod schedule;

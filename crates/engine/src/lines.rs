@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::engine::Outcome;
+use crate::needs::Needs;
 use crate::recorder::{Row, Second, Whole};
 use crate::schedule::Schedule;
 use crate::usage::{Used, max_rss_bytes};
@@ -46,6 +47,8 @@ pub struct Title<'a> {
     /// How many connections there are at first.
     pub connections: usize,
     pub pacing: &'static str,
+    /// What the schedule needs of this machine's cores, where that was looked at.
+    pub needs: Option<Needs>,
 }
 
 /// A `Title::pacing` by which own delays are judged.
@@ -123,7 +126,11 @@ impl<'a> Lines<'a> {
             "connections": title.connections,
             "threads": title.threads,
             "pacing": title.pacing,
+            "needs": title.needs.as_ref().map(Needs::to_json),
         }))?;
+        if let Some(needs) = title.needs.filter(|_| lines.shows_progress) {
+            eprintln!("{}", needs.sentence());
+        }
         Ok(lines)
     }
 

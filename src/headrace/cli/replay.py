@@ -163,6 +163,10 @@ def _other_server(login: ServerLogin, address: str) -> ServerLogin:
     return changed(login, socket="", host=match["host"] or match["v6"], port=int(port) if port else None)
 
 
+def _style(needs: Mapping[str, Any]) -> str:
+    return "" if needs["is_enough"] else "yellow"
+
+
 def _play(
     target: str, argv: list[str], login: ServerLogin, other: ServerLogin | None
 ) -> tuple[Replayed, Replayed]:
@@ -170,6 +174,7 @@ def _play(
     from headrace import traffic
     from headrace.replayed import Replayed
     from headrace.report.replay import progress
+    from headrace.report.text import clean
 
     first = Replayed()
     last = Replayed() if other else first
@@ -177,6 +182,8 @@ def _play(
     def shown(replayed: Replayed) -> Callable[[Mapping[str, Any]], None]:
         def listen(line: Mapping[str, Any]) -> None:
             replayed.add(line)
+            if line["kind"] == "start" and replayed.needs:
+                stderr().print(clean(replayed.needs["sentence"]), style=_style(replayed.needs), markup=False)
             status.update(progress(replayed))
 
         return listen

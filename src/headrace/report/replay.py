@@ -51,6 +51,7 @@ def to_json(replayed: Replayed) -> dict[str, Any]:
         "throughput_ops_s": replayed.statements / length_s if length_s else None,
         "operations": replayed.operations(),
         "classes": replayed.classes,
+        "needs": dict(replayed.needs) or None,
         "end": dict(replayed.end),
     }
 
@@ -188,17 +189,29 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
 
 
 def _set_apart(replayed: Replayed, number: int) -> list[RenderableType]:
-    """Differences that any two runs have."""
-    if not number:
-        return []
-    classes = [clean(line["fingerprint"][:60]) for line in replayed.classes if line.get("set_apart")]
-    more = f" and {len(classes) - MOST_SET_APART} more" if len(classes) > MOST_SET_APART else ""
-    return [
-        Text(
-            f"set apart: {count(number)} answers that differ because their statements ask for the time, chance or "
-            f"the server itself ({'; '.join(classes[:MOST_SET_APART])}{more})"
-        )
+    """Differences that any two runs have, each kind with its number."""
+    comparison = replayed.end.get("comparison", {})
+    killed, own = comparison.get("interrupted", 0), comparison.get("own_number", 0)
+    kinds = [
+        (number - killed - own, "their statements ask for the time, chance or the server itself", "moment"),
+        (own, "their statements ask for the number of their connection", "connection"),
+        (killed, "a KILL interrupted them here or in the recording, but not in both", ""),
     ]
+    return [
+        Text(f"set apart: {count(found)} answers that differ because {why}{_named(replayed, varies_by)}")
+        for found, why, varies_by in kinds
+        if found
+    ]
+
+
+def _named(replayed: Replayed, varies_by: str) -> str:
+    """The classes whose differences were set apart for this reason; none named for KILL."""
+    lines = [line for line in replayed.classes if line.get("set_apart") and varies_by]
+    classes = [
+        clean(line["fingerprint"][:60]) for line in lines if line.get("varies_by", varies_by) == varies_by
+    ]
+    more = f" and {len(classes) - MOST_SET_APART} more" if len(classes) > MOST_SET_APART else ""
+    return f" ({'; '.join(classes[:MOST_SET_APART])}{more})" if classes else ""
 
 
 def _answer(answer: Mapping[str, Any]) -> str:
@@ -212,10 +225,36 @@ def _left_out(replay: Mapping[str, Any]) -> list[str]:
         "writes": "statements that do more than read",
         "without_text": "statements with incomplete text",
         "unsupported": "commands that cannot be replayed (fetches from cursors, administration)",
-        "kills": "KILL, SHUTDOWN and RESTART statements: they name connections of the recorded server",
         "too_long": "statements longer than this server's max_allowed_packet",
         "refused_logins": "logins that were refused when recorded",
         "unknown_statements": "executions of unknown statements",
     }
     skipped = replay.get("skipped", {})
-    return [f"left out: {count(skipped[key])} {text}" for key, text in words.items() if skipped.get(key)]
+    left_out = [f"left out: {count(skipped[key])} {text}" for key, text in words.items() if skipped.get(key)]
+    return [*_kills(replay), *left_out]
+
+
+def _kills(replay: Mapping[str, Any]) -> list[str]:
+    """What became of KILL statements. Those that could not be mapped are a warning."""
+    kills = replay.get("kills")
+    if not kills:
+        return []
+    words = {
+        "over": "KILL statements whose target had already finished here",
+        "not_connected": "KILL statements whose target had no connection here",
+        "failed": "KILL statements that failed when recorded",
+    }
+    lines = [
+        f"left out: {count(kills['reasons'][key])} {text}"
+        for key, text in words.items()
+        if kills["reasons"][key]
+    ]
+    if kills["servers"]:
+        lines.append(f"left out: {count(kills['servers'])} SHUTDOWN and RESTART statements")
+    if kills["sent"]:
+        ended = count(replay.get("sessions_killed", 0))
+        lines.insert(
+            0,
+            f"mapped: {count(kills['sent'])} KILL statements, which closed {ended} connections of this replay",
+        )
+    return lines

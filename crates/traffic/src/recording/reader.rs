@@ -197,6 +197,11 @@ impl Reader {
         self.order.iter().map(|entry| entry.header.last_ns).max().map(|last| (first, last))
     }
 
+    /// First start, last start and number of events of each block, without reading it.
+    pub fn event_blocks(&self) -> impl Iterator<Item = (u64, u64, u32)> + '_ {
+        self.order.iter().map(|entry| (entry.header.first_ns, entry.header.last_ns, entry.header.events))
+    }
+
     /// The next event read is the first that starts at this time or later.
     pub fn seek(&mut self, start_ns: u64) {
         self.from_ns = start_ns;

@@ -21,6 +21,7 @@ use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Outcome};
 use crate::measures::Measure;
 use crate::recording::Reader;
+use base::clock::thread_cpu_ns;
 
 /// So many events go to the threads at once.
 const BATCH: usize = 128;
@@ -566,6 +567,8 @@ impl<'a> Dispatch<'a> {
             inbox.put(batch);
         }
         self.batched = 0;
+        self.channel.progress.events.store(self.counts.events, Ordering::Relaxed);
+        self.channel.progress.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
         self.channel.progress.read_until_ns.store(self.at_ns, Ordering::Release);
     }
 }

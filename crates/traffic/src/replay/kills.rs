@@ -263,6 +263,11 @@ impl Aim {
         }
     }
 
+    /// The server did not do it: what ends the connection later is something else.
+    pub fn missed(&self, connection: u32) {
+        let _ = self.victim.ended.compare_exchange(connection, NOT_YET, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// The victim's connection will be ended, or its statement.
     pub fn fire(&self, connection: u32) {
         if !self.kill.is_query {
@@ -306,10 +311,14 @@ mod tests {
         connection.fire(77);
         assert!(victim.disconnected());
         assert_eq!(connection.shot(), Shot::Leave(LeftOut::NotConnected));
-        // The next connection's end is another matter.
+        // The next connection's end is another matter, and so is what a KILL that failed did not end.
         victim.connected(78);
         assert!(!victim.disconnected());
-        assert_eq!(victim.hits(), 1);
+        victim.connected(79);
+        connection.fire(79);
+        connection.missed(79);
+        assert!(!victim.disconnected());
+        assert_eq!(victim.hits(), 2);
         assert_eq!(victim.connection.load(std::sync::atomic::Ordering::Relaxed), GONE);
     }
 

@@ -12,6 +12,7 @@ mod kills;
 mod order;
 mod play;
 mod queue;
+mod rate;
 mod results;
 mod session;
 mod stats;
@@ -252,6 +253,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         capabilities,
         max_allowed_packet,
         planned_ns: planned_ns(arguments, span_ns),
+        rate: rate_ops_s(arguments, &reader, (since_ns, until_ns), span_ns),
         verdict: Verdict {
             max_lag_ns: arguments.max_lag.map(|lag| lag.as_nanos() as u64),
             is_checked,
@@ -262,6 +264,20 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     };
     play::run(&replay, &mut reader, arguments.output.as_deref())?;
     answer_writer.map_or(Ok(()), AnswerWriter::finish)
+}
+
+/// Events a second in the busiest second, and on average; None as fast as possible.
+fn rate_ops_s(
+    arguments: &ReplayArguments,
+    reader: &Reader,
+    range_ns: (u64, u64),
+    span_ns: u64,
+) -> Option<(f64, f64)> {
+    let Speed::Factor(factor) = arguments.speed else { return None };
+    // A second of the replay is so much of the recording.
+    let (peak, total) = rate::busiest(reader.event_blocks(), range_ns, (factor * 1e9) as u64);
+    let copies = f64::from(arguments.sessions);
+    Some((copies * peak, copies * total * factor / (span_ns as f64 / 1e9).max(1.0)))
 }
 
 /// What the server takes at most, in bytes.

@@ -17,6 +17,7 @@ use super::classes::{Class, OPERATIONS};
 use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
 use super::order::Order;
 use super::queue::{Budget, Delivery, Inbox, Item, Numbers, Opening, Progress, Request};
+use super::rate::{Probe, request_cost_ns};
 use super::results::{Results, Verdict};
 use super::session::{Session, Shared};
 use super::stats::ReplayStats;
@@ -26,6 +27,7 @@ use base::output::Output;
 use base::stop::StopSignal;
 use engine::arrivals::Think;
 use engine::lines::{Lines, RECORDED, ThreadEnd, Title};
+use engine::needs::{Needs, cores, is_here};
 use engine::net::Address;
 use engine::recorder::Second;
 use engine::stopping::{StopsAtEnd, watch};
@@ -63,6 +65,8 @@ pub struct Replay<'a> {
     pub max_allowed_packet: usize,
     /// How long the replay is expected to take.
     pub planned_ns: u64,
+    /// Events a second in the busiest second, and on average, where there is a schedule.
+    pub rate: Option<(f64, f64)>,
     pub verdict: Verdict,
     pub shows_progress: bool,
 }
@@ -233,6 +237,7 @@ impl Stage<'_> {
     ) -> anyhow::Result<()> {
         self.read_ahead();
         let replay = self.replay;
+        let needs = replay.rate.map(|rate| self.needs(rate));
         let offset_ns = epoch_offset_ns();
         let start_ns = now_ns() + START_DELAY_NS;
         let window_start_ns = start_ns + replay.warmup_ns;
@@ -245,6 +250,7 @@ impl Stage<'_> {
             offset_ns,
             connections: 0,
             pacing: RECORDED,
+            needs,
         };
         let mut lines = Lines::begin(output, &title, replay.shows_progress)?;
         for start in starts {
@@ -274,6 +280,28 @@ impl Stage<'_> {
             output.write(format!("{line}\n").as_bytes())?;
         }
         Ok(())
+    }
+
+    /// What the schedule needs of the cores: pings timed now, and what was read so far.
+    fn needs(&self, (busiest_ops_s, mean_ops_s): (f64, f64)) -> Needs {
+        let replay = self.replay;
+        let probe = Probe {
+            address: &replay.address,
+            account: &replay.accounts.options[0],
+            capabilities: replay.capabilities,
+            max_allowed_packet: replay.max_allowed_packet,
+        };
+        let (events, cpu_ns) =
+            (self.progress.events.load(Ordering::Relaxed), self.progress.cpu_ns.load(Ordering::Relaxed));
+        Needs {
+            busiest_ops_s,
+            mean_ops_s,
+            send_ns: request_cost_ns(&probe, self.stop),
+            read_ns: cpu_ns as f64 / events.max(1) as f64,
+            threads: replay.threads,
+            cores: cores(),
+            shares_with_server: is_here(&replay.address),
+        }
     }
 
     fn read_ahead(&self) {

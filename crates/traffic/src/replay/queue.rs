@@ -296,6 +296,9 @@ impl Inbox {
 pub struct Progress {
     /// Whatever is due before this, in ns since the replay's start, is in the inboxes.
     pub read_until_ns: AtomicU64,
+    /// Events that were read, and the reader's CPU so far.
+    pub events: AtomicU64,
+    pub cpu_ns: AtomicU64,
     /// There is no more.
     pub is_over: AtomicBool,
     /// No more is wanted: what is left of the recording is beyond the replay's end.

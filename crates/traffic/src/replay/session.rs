@@ -225,6 +225,12 @@ impl<'a> Session<'a> {
         let service_ns = now_ns() - self.begun_ns;
         let was_hit = self.state.hits() != self.hits_before;
         self.state.works(false);
+        // Whoever ended itself is told so.
+        if let (Request::Kill(aim), Some(code)) = (&item.request, code)
+            && !is_interrupted(code)
+        {
+            aim.missed(self.aimed_at);
+        }
         self.shared.stats.borrow_mut().answered(&item, service_ns, &got, was_hit, self.shared.is_checked);
         if let Some(answer_writer) = self.shared.answer_writer {
             answer_writer.keep(item.number, &got, service_ns);
