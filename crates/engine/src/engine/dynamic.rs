@@ -83,11 +83,14 @@ impl<C: Client> Engine<'_, C> {
                 slot.set_state(State::Resting);
                 self.pauses.push(Reverse((until_ns, place, slot.generation)));
             }
-            Turn::Held if !slot.is_queued => {
-                slot.is_queued = true;
-                self.held.push(place);
+            turn @ (Turn::Held | Turn::Nothing) => {
+                // Who rested before rests no more: it has to be asked, or woken.
+                slot.set_state(State::Free);
+                if turn == Turn::Held && !slot.is_queued {
+                    slot.is_queued = true;
+                    self.held.push(place);
+                }
             }
-            Turn::Held | Turn::Nothing => {}
             Turn::Over => self.take_leave(place, now),
         }
     }
