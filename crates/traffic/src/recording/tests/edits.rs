@@ -443,7 +443,7 @@ fn numbers_of_connections_stay_with_their_kills_and_not_with_other_servers() {
     writer.event(&Event { text: b"KILL QUERY 4711", ..of(2, Command::Query) }).unwrap();
     writer.event(&Event { statement: Some(4711), ..of(3, Command::Other(0x0C)) }).unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&one, &hidden, false, &[7; 32]).unwrap();
+    anonymise::run(&one, &hidden, false, &Scheme { key: [7; 32], ..Scheme::default() }).unwrap();
     let mut reader = Reader::open(&hidden).unwrap();
     let number = reader.next().unwrap().unwrap().connection.unwrap();
     assert_ne!(number, 4711);
