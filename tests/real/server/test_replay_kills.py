@@ -19,6 +19,8 @@ import pytest
 
 from tests import servers
 from tests.proxies import proxy
+from tests.replays import Said, play, slow_log
+from tests.replays import record as recorded_from
 from tests.servers import Server
 
 SETUP = (
@@ -132,3 +134,20 @@ def test_a_kill_ends_who_plays_its_victim_and_no_stranger(both: tuple[Server, Se
     assert found["needs"]["busiest_ops_s"] >= 1
     assert found["needs"]["shares_with_server"] is True
     assert "headrace needs about" in " ".join(done.stderr.split())
+
+
+def test_a_kill_waits_for_a_late_target(both: tuple[Server, Server], folder: Path) -> None:
+    """The statement before takes longer than when it was recorded: the KILL is due before its target starts."""
+    _, other = both
+    said = [
+        Said(1, 0.0, 0.1, "SELECT SLEEP(1.2)"),
+        Said(1, 0.2, 0.3, "SELECT SLEEP(20)"),
+        Said(2, 0.3, 0.001, "KILL QUERY 1"),
+        Said(2, 0.6, 0.001, "SELECT 1"),
+    ]
+    recording = recorded_from(slow_log(folder / "slow.log", said), folder / "slow.rec")
+    login = ["--mysql-host", "127.0.0.1", "--mysql-port", str(other.port), "--mysql-user", "app"]
+    played = play([*login, "--mysql-password-file", str(folder / "password")], recording)
+    assert (played.end["replay"]["kills"]["sent"], played.end["replay"]["kills"]["left_out"]) == (1, 0)
+    assert played.counts["select"] == 3
+    assert played.length_s < 15

@@ -133,6 +133,8 @@ struct Player {
     may_change_database: bool,
     /// The number of its connection, when it was recorded.
     connection: Option<u64>,
+    /// When its last event was recorded to start.
+    last_ns: u64,
     /// A variable of it may have the text of a KILL.
     may_hold_kill: bool,
 }
@@ -287,14 +289,19 @@ impl<'a> Dispatch<'a> {
         }
         let found = self.connections.victim(event, ending).and_then(|(session, kill)| {
             let player = self.players.get(&session).ok_or(LeftOut::NotOpen)?;
-            Ok((Rc::clone(&player.seats), session == event.session, kill))
+            let since_ns = event.start_ns.saturating_sub(player.last_ns);
+            let delay_ns = match self.plan.speed {
+                Speed::Max => 0,
+                Speed::Factor(factor) => (since_ns as f64 / factor) as u64,
+            };
+            Ok((Rc::clone(&player.seats), session == event.session, kill, delay_ns))
         });
         match found {
-            Ok((victims, is_own, kill)) => {
+            Ok((victims, is_own, kill, delay_ns)) => {
                 self.follow_database(event);
                 self.hand_to_copies(event, known, |place, _| {
                     let victim = victims.get(place)?;
-                    Some(Request::Kill(Box::new(Aim::new(&victim.state, kill, is_own))))
+                    Some(Request::Kill(Box::new(Aim::new(&victim.state, kill, is_own, delay_ns))))
                 })
             }
             Err(reason) => {
@@ -321,6 +328,7 @@ impl<'a> Dispatch<'a> {
         let answered = self.answers.map(|kept| kept.answer(self.counts.events)).transpose()?;
         let Some(player) = self.players.get_mut(&event.session) else { return Ok(()) };
         player.may_change_database = matches!(event.command, Command::Query) && starts_with_use(event.text);
+        player.last_ns = event.start_ns;
         let seats = Rc::clone(&player.seats);
         let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);
         let end_ns = event.start_ns.saturating_add(event.response_ns.unwrap_or(0));
@@ -467,6 +475,7 @@ impl<'a> Dispatch<'a> {
             database: event.database.to_vec(),
             may_change_database: false,
             connection: event.connection,
+            last_ns: event.start_ns,
             may_hold_kill: false,
         };
         self.players.insert(event.session, player);

@@ -11,6 +11,7 @@ use sql::{Ending, Kill};
 
 use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Outcome};
+use base::clock::now_ns;
 
 /// Errors of a statement that a KILL ended: ER_QUERY_INTERRUPTED, MariaDB's ER_CONNECTION_KILLED, MySQL's
 /// ER_SESSION_WAS_KILLED.
@@ -166,6 +167,8 @@ pub fn of_command(event: &Event<'_>) -> Ending {
     })
 }
 
+/// A request that was begun is on its way for less than this.
+const LEAST_DELAY_NS: u64 = 1_000_000;
 /// Without a connection, not yet; and no more, or not at the moment.
 const NOT_YET: u32 = 0;
 const GONE: u32 = u32::MAX;
@@ -179,6 +182,8 @@ pub struct SessionState {
     given: AtomicU64,
     /// Events that it has begun or given up, times two; plus one while the last is at work. The session's.
     reached: AtomicU64,
+    /// When the last was begun, in ns of the driver's clock.
+    begun_ns: AtomicU64,
     /// Its connection's number on this server.
     connection: AtomicU32,
     /// The connection that a KILL was sent to end; and how many KILLs were sent to it.
@@ -199,6 +204,9 @@ impl SessionState {
     }
 
     pub fn works(&self, is_at_work: bool) {
+        if is_at_work {
+            self.begun_ns.store(now_ns(), Ordering::Relaxed);
+        }
         let reached = self.reached.load(Ordering::Relaxed);
         self.reached.store(reached & !1 | u64::from(is_at_work), Ordering::Release);
     }
@@ -225,6 +233,8 @@ pub struct Aim {
     victim: Arc<SessionState>,
     /// What the victim had been given by then: it must have begun that.
     after: u64,
+    /// And that must be so long ago: what is begun is not yet with the server.
+    delay_ns: u64,
     is_own: bool,
     pub kill: Kill,
 }
@@ -240,9 +250,11 @@ pub enum Shot {
 }
 
 impl Aim {
-    pub fn new(victim: &Arc<SessionState>, kill: Kill, is_own: bool) -> Self {
+    /// `delay_ns` is how long after the start of its target it was recorded.
+    pub fn new(victim: &Arc<SessionState>, kill: Kill, is_own: bool, delay_ns: u64) -> Self {
+        let delay_ns = delay_ns.max(LEAST_DELAY_NS);
         let after = victim.given.load(Ordering::Relaxed);
-        Self { victim: Arc::clone(victim), after, is_own, kill }
+        Self { victim: Arc::clone(victim), after, delay_ns, is_own, kill }
     }
 
     #[cfg(test)]
@@ -259,8 +271,13 @@ impl Aim {
             _ if reached / 2 < self.after => Shot::Wait,
             // A statement that came later must not be hit by what was meant for the one before.
             _ if self.kill.is_query && reached != 2 * self.after + 1 => Shot::Leave(LeftOut::Over),
+            _ if reached == 2 * self.after + 1 && now_ns() < self.due_ns() => Shot::Wait,
             connection => Shot::Send(connection),
         }
+    }
+
+    fn due_ns(&self) -> u64 {
+        self.victim.begun_ns.load(Ordering::Relaxed).saturating_add(self.delay_ns)
     }
 
     /// The server did not do it: what ends the connection later is something else.
@@ -292,7 +309,7 @@ mod tests {
         victim.give();
         victim.give();
         let (query, connection) =
-            (Aim::new(&victim, kill(true), false), Aim::new(&victim, kill(false), false));
+            (Aim::new(&victim, kill(true), false, 0), Aim::new(&victim, kill(false), false, 0));
         victim.give();
         assert_eq!(query.shot(), Shot::Wait);
         victim.connected(77);
@@ -302,6 +319,9 @@ mod tests {
         victim.works(false);
         victim.take();
         victim.works(true);
+        // It is not with the server yet.
+        assert_eq!((query.shot(), connection.shot()), (Shot::Wait, Shot::Wait));
+        std::thread::sleep(std::time::Duration::from_nanos(2 * super::LEAST_DELAY_NS));
         assert_eq!((query.shot(), connection.shot()), (Shot::Send(77), Shot::Send(77)));
         victim.works(false);
         assert_eq!((query.shot(), connection.shot()), (Shot::Leave(LeftOut::Over), Shot::Send(77)));
@@ -343,7 +363,7 @@ mod tests {
     fn an_event_that_is_given_up_counts_as_begun() {
         let victim = Arc::new(SessionState::default());
         victim.give();
-        let aim = Aim::new(&victim, kill(true), false);
+        let aim = Aim::new(&victim, kill(true), false, 0);
         victim.connected(77);
         victim.take();
         assert_eq!(aim.shot(), Shot::Leave(LeftOut::Over));
@@ -354,6 +374,6 @@ mod tests {
     fn who_ends_itself_waits_for_nobody() {
         let own = Arc::new(SessionState::default());
         own.connected(9);
-        assert_eq!(Aim::new(&own, kill(true), true).shot(), Shot::Send(9));
+        assert_eq!(Aim::new(&own, kill(true), true, 0).shot(), Shot::Send(9));
     }
 }
