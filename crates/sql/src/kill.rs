@@ -103,7 +103,7 @@ fn ending_in(text: &[u8], depth: u32) -> Option<Ending> {
     }
     // Another reading may hold a KILL, too: then nobody knows which of them the server has.
     let mut others = readings::others(text).into_iter().filter_map(|lexer| look(lexer, text, depth).0);
-    match others.next_back() {
+    match others.next() {
         Some(_) => Some(Ending::Among),
         None => found,
     }
