@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from dataclasses import dataclass, replace
@@ -63,7 +64,8 @@ class Site:
         stretch_s = max(min(GUARD_S, self.book.plan.block_s / 2), LEAST_READINGS * timing.sample_s)
         silence_s = max(timing.lease_s / 3, 3 * timing.sample_s)
         end = time.monotonic() + seconds
-        renewed = time.monotonic()
+        # At once: many watches that are shorter than a part of the lease would never put it off.
+        renewed = -math.inf
         while True:
             await asyncio.sleep(GLANCE_S)
             if change and self.follower.is_refused:
