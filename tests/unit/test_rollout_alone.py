@@ -294,3 +294,29 @@ def test_the_dry_judge_is_seldom_wrong_on_steady_pairs_and_often_where_one_chang
         assert rate.holds
     rolled_back, better = shifted(question, moments(1.0), before, shifts=200)
     assert not (rolled_back.holds and better.holds)
+
+
+class Answering(Follower):
+    """Of a server that always answers, at the same rate."""
+
+    last_ns = 0
+    silent_s = 0.0
+
+    def since(self, start_ns: int) -> Window:
+        return window(np.zeros(10))
+
+
+def test_blocks_much_shorter_than_the_lease_put_the_deadline_off_too(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal()
+    site = site_of(book, monkeypatch, journal)
+    site.follower = Answering()
+
+    async def blocks() -> None:
+        for _ in range(3):
+            await site.watch(0.01, [], CHANGE)
+        await site.watch(0.01, [])
+
+    asyncio.run(blocks())
+    assert journal.asked == ["extend"] * 3
