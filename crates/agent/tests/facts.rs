@@ -118,6 +118,7 @@ fn this_host() {
         facts["cpu"]["online_count"].to_string()
     );
     assert_eq!(facts["kernel"]["release"], command("uname", &["-r"]));
+    assert_eq!(facts["memory"]["page_bytes"].to_string(), command("getconf", &["PAGESIZE"]));
     let total_kib = facts["memory"]["total_bytes"].as_u64().unwrap() / 1024;
     assert!(std::fs::read_to_string("/proc/meminfo").unwrap().contains(&format!("{total_kib} kB")));
     let root = find(&facts["file_systems"], "mount_point", "/");

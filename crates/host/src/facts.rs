@@ -135,7 +135,7 @@ fn read(files: Files, server: Option<&Options>, is_thorough: bool) -> anyhow::Re
         pressure: platform::pressure(host),
         cpu,
         numa_nodes: memory::numa_nodes(host),
-        memory: memory::read(host),
+        memory: memory::read(host, files.is_live()),
         file_systems: filesystems::read(host, &mounts, &block_devices),
         block_devices,
         md_arrays: md::read(host),

@@ -30,7 +30,7 @@ const CLOSE_STATEMENT: u8 = 0x19;
 /// The first byte with which the server asks for a file.
 const LOCAL_FILE: u8 = 0xFB;
 
-/// Saying goodbye never holds anybody up for longer.
+/// The goodbye never takes longer.
 const GOODBYE: Duration = Duration::from_millis(200);
 
 /// Answers to our queries are far smaller; a server that sends more would fill the memory.

@@ -60,7 +60,7 @@ impl<'a> Hands<'a> {
         Hands { kernel, login, server: None }
     }
 
-    /// Apply all changes or none. With a `deadline` they are undone by themselves unless somebody confirms.
+    /// Apply all changes or none. With a `deadline` they are undone automatically unless confirmed.
     pub fn apply(
         &mut self,
         journal: &mut Journal,
@@ -107,7 +107,7 @@ impl<'a> Hands<'a> {
         ids: &mut Vec<u64>,
     ) -> anyhow::Result<Vec<Applied>> {
         let mut applied: Vec<(usize, Applied)> = Vec::new();
-        // Until all are made, whoever finds them without us undoes them.
+        // Until all are made, any later call that finds them without this process undoes them.
         let over = deadline.map(|_| Deadline::passed());
         for at in self.order(changes)? {
             let change = &changes[at];
@@ -327,7 +327,7 @@ fn taken_along(undo: &Undo, became: &[Option<String>], changes: &[Change]) -> Ve
     };
     let all = before.into_iter().zip(became);
     all.filter(|((name, before), now)| {
-        // Gone with what it belonged to, as a scheduler's tunables: nothing that anybody could read.
+        // Gone with its owner, as a scheduler's tunables are: there is nothing to read.
         let is_there = now.is_some() || matches!(undo, Undo::Variable { .. });
         is_there && *before != now.as_deref() && changes.iter().all(|change| change.subject() != *name)
     })

@@ -60,7 +60,7 @@ pub fn stop(root: &Path, own: &str, name: &str) -> anyhow::Result<Option<String>
         let Some(array) = arrays.first() else { return Ok(note) };
         let called = array.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if Instant::now() > deadline {
-            // An empty shell holds nothing; whoever looks at its name keeps it there.
+            // An empty array holds nothing; opening its name keeps it there.
             anyhow::ensure!(members(array).is_empty(), "{called}: the kernel has not stopped it");
             return Ok(note);
         }

@@ -10,12 +10,12 @@ use super::world::{since_boot, since_epoch};
 pub struct Deadline {
     /// By the calendar, for people.
     pub t_ns: u64,
-    /// By the clock since boot, which nobody sets.
+    /// By the clock since boot, which cannot be set.
     pub uptime_ns: u64,
 }
 
 impl Deadline {
-    /// Of changes that are undone unless whoever makes them, or confirms them, comes to an end.
+    /// Of changes that are undone unless the process that makes or confirms them finishes.
     pub fn passed() -> Deadline {
         Deadline { t_ns: nanoseconds(since_epoch()), uptime_ns: 0 }
     }

@@ -1,8 +1,8 @@
-//! A value that is neither what we wrote nor the original was set by somebody else: it is never overwritten.
+//! A value that is neither ours nor the original was set by another program or person: it is never overwritten.
 
 use std::fmt;
 
-/// Left as it is; the entry stays open until somebody decides.
+/// Left as it is; the entry stays open until a person decides.
 #[derive(Debug)]
 pub struct Foreign(pub String);
 
@@ -23,7 +23,7 @@ pub struct Value<'a> {
 
 /// Fail with `Foreign` if one of the values is neither the original nor what the change made it.
 ///
-/// `became` is empty where whoever wrote was killed before it could note that: then what it was asked to write decides.
+/// `became` is empty if the writer was killed before it could note that: then what it was asked to write decides.
 pub fn check(
     values: &[Value<'_>],
     became: &[Option<String>],

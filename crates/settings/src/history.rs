@@ -86,7 +86,7 @@ pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyh
     // The server runs with what is kept now: a later rollback restores the files, and restarts nothing.
     let entries = entries.into_iter().filter(|entry| !entry.undo.is_restart()).collect();
     let kept = Kept { owner: owner.to_owned(), t_ns: since_epoch().as_nanos() as u64, entries };
-    // First into the history: whoever dies in between leaves an open entry, never a change without an undo.
+    // First into the history: a process that dies in between leaves an open entry, never a change without an undo.
     let mut sets = read(&journal.state)?;
     sets.retain(|set| set.owner != owner);
     sets.push(kept.clone());

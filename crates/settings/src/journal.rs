@@ -111,13 +111,13 @@ pub struct Open {
     pub t_ns: u64,
     /// The boot in which it was journaled; empty where the host does not tell.
     pub boot_id: String,
-    /// Undone by itself from then on, unless somebody confirms before.
+    /// Undone automatically from then on, unless confirmed before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
     /// What was written.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub wrote: String,
-    /// What the values of `undo` were after the write, in their order; empty where whoever wrote was killed before
+    /// What the values of `undo` were after the write, in their order; empty if the writer was killed before
     /// it could note them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub became: Vec<Option<String>>,
@@ -259,7 +259,7 @@ impl Content {
     }
 }
 
-/// The open journal. While it lives nobody else reads-then-writes it, and nobody can take the host's lock.
+/// The open journal. While it lives no other process reads-then-writes it or takes the host's lock.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -278,13 +278,13 @@ impl Journal {
         }
     }
 
-    /// Open for somebody who speaks for nobody: only while nobody holds the host.
+    /// Open for a call without an owner: only while no owner holds the host.
     pub fn open_unheld(state: &Path) -> anyhow::Result<Journal> {
         let journal = Journal::open(state)?;
         lock::holder(state)?.map_or(Ok(journal), |holder| Err(holder.busy().into()))
     }
 
-    /// Open whoever holds the host: for `hold` itself.
+    /// Open regardless of who holds the host: for `hold` itself.
     pub fn open(state: &Path) -> anyhow::Result<Journal> {
         make_private_folder(state)?;
         let path = state.join(FILE_NAME);
@@ -329,7 +329,7 @@ impl Journal {
         Ok(self.add_line(line, vec![Numbered { lasts, ..Numbered::new(wrote.to_owned(), undo) }])?[0])
     }
 
-    /// Note what the values of an entry are after its write: from then on another value is somebody else's.
+    /// Note what the values of an entry are after its write: from then on any other value is foreign.
     pub fn note_became(&mut self, owner: &str, id: u64, values: Vec<Option<String>>) -> anyhow::Result<()> {
         self.append(Line { became: vec![Became { id, values }], ..self.line(owner) })
     }
@@ -478,7 +478,7 @@ pub fn read_open(state: &Path) -> anyhow::Result<Vec<Open>> {
     }
 }
 
-/// The journal says what root shall undo, so nobody else may be able to write it.
+/// The journal says what root will undo, so only root may be able to write it.
 fn make_private_folder(state: &Path) -> anyhow::Result<()> {
     let place = || state.display().to_string();
     if fs::metadata(state).is_err() {

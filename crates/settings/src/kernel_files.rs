@@ -109,7 +109,7 @@ impl KernelFiles {
     }
 
     /// The value of a file; None where it cannot be read: it is not supported by this device, or gone with it. Then
-    /// nobody can change it, either.
+    /// it cannot be changed, either.
     fn readable(&self, path: &str) -> anyhow::Result<Option<String>> {
         match self.chosen(path) {
             Ok(value) => Ok(Some(value)),
@@ -146,7 +146,7 @@ impl KernelFiles {
         values.iter().map(|value| self.readable(&value.path)).collect()
     }
 
-    /// Fail if somebody else has set one of these values since `entry` was journaled.
+    /// Fail if one of these values was set from outside since `entry` was journaled.
     pub fn check_foreign(&self, values: &[FileValue], entry: &Open) -> anyhow::Result<()> {
         let now = self.read_all(values)?;
         // After a boot a file has set again what was written; its effect on the others was not recorded.

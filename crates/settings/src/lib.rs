@@ -142,7 +142,7 @@ pub struct Rollback {
     /// Undo kept changes, too: those of this ID, or with `last` those that were kept last
     #[arg(long, value_name = "ID|last", value_parser = owner::parse, conflicts_with = "everyone")]
     kept: Option<String>,
-    /// Close the entries whose value somebody else has set since; that value is left in any case
+    /// Close the entries whose value was set from outside since; that value is left in any case
     #[arg(long)]
     accept_foreign: bool,
     /// Undo all but a restart of the server, which the caller does now: the host does it only after TIME
@@ -169,7 +169,7 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
             let mut journal = Journal::open_as(&caller.state.dir, &caller.owner)?;
             watcher::revert_overdue(&mut journal, &kernel, Restarts::Leave)?;
             leftovers::must_be_none(&journal, &caller.owner)?;
-            // Until this call confirms, its deadline is over: whoever finds the entry without us undoes it.
+            // Until this call confirms, its deadline is over: a later call that finds the entry without this process undoes it.
             let deadline = if *keep { Some(Deadline::passed()) } else { confirm_within.map(Deadline::after) };
             let mut hands = Hands::new(&kernel, server);
             let applied = hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?;

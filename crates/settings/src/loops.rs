@@ -40,7 +40,7 @@ pub fn detach_all(backing: &Path) -> anyhow::Result<()> {
             // SAFETY: LOOP_CLR_FD takes no argument.
             let cleared = unsafe { ioctl(&file, NoArg::<{ LOOP_CLR_FD as Opcode }>::new()) };
             match cleared {
-                // NXIO: somebody was faster. BUSY: asked again below.
+                // NXIO: another process was faster. BUSY: asked again below.
                 Ok(()) | Err(Errno::NXIO | Errno::BUSY) => {}
                 Err(error) => return Err(error).with_context(|| device.display().to_string()),
             }

@@ -63,7 +63,7 @@ pub fn holds(wanted: &str, now: &str) -> bool {
     wanted.split(',').all(|option| now.split(',').any(|seen| is(option, seen)))
 }
 
-/// Fail if somebody else has given the mount an option since: neither one of `wrote` nor one of `original`.
+/// Fail if the mount was given an option from outside since: neither one of `wrote` nor one of `original`.
 pub fn check_foreign(path: &Path, wrote: &str, original: &str) -> anyhow::Result<()> {
     let now = read(path)?;
     for option in now.split(',') {

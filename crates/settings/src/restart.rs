@@ -25,9 +25,9 @@ use super::variables::{self, Server};
 use host::server::replication;
 use mysql::ServerArguments;
 
-/// Held while a command of the owner's runs, by whoever runs it: the controller's do, too.
+/// Held while one of the owner's commands runs, also by the controller's.
 const LOCK: &str = "commands.lock";
-/// A restart that somebody had begun before the file was back may end after ours; then never again without a person.
+/// A restart that began before the file was back may end after ours; after that only a person restarts it.
 const MOST_RESTARTS: usize = 2;
 const STRETCH: Duration = Duration::from_secs(5);
 const GLANCE: Duration = Duration::from_millis(100);
@@ -62,7 +62,7 @@ impl Seen {
 }
 
 impl Pending<'_> {
-    /// For whoever asks: done if the server has its original values; otherwise it is left as it is.
+    /// For any call: done if the server has its original values; otherwise it is left as it is.
     pub fn left(&self) -> anyhow::Result<Option<String>> {
         match self.look()? {
             Seen::Old => Ok(None),
@@ -88,7 +88,7 @@ impl Pending<'_> {
         );
         let drained = runner.run("drain", &commands.drain, commands.within_s);
         if let Err(error) = drained.and_then(|()| self.must_be_idle(commands)) {
-            // In service as it was, which is better than nobody knows what.
+            // In service as it was, which is better than an unknown state.
             let _ = runner.run("return", &commands.put_back, commands.within_s);
             return Err(error);
         }
@@ -135,7 +135,7 @@ impl Pending<'_> {
                 Ok(per_s) if per_s < commands.idle_per_s => return Ok(()),
                 Ok(per_s) => format!("it has {per_s:.0} queries/s"),
                 Err(error) if is_answer(&error) => format!("{error:#}"),
-                // One that does not answer serves nobody.
+                // A server that does not answer has no clients to lose.
                 Err(_) => return Ok(()),
             };
             anyhow::ensure!(began.elapsed() < within, "drained, but {why}");
@@ -191,7 +191,7 @@ fn is_answer(error: &anyhow::Error) -> bool {
         .any(|cause| cause.downcast_ref::<mysql::Error>().is_some_and(|cause| cause.code().is_some()))
 }
 
-/// Runs the owner's commands, one at a time on this host, whoever's they are.
+/// Runs an owner's commands, one at a time on this host.
 struct Runner<'a> {
     commands: &'a Commands,
     state: PathBuf,

@@ -17,13 +17,13 @@ struct Signature {
     uuid: String,
 }
 
-/// Fail unless the device is of no use to anybody: opened by no mount, array, swap or other holder, and unmarked.
+/// Fail unless the device is unused: not opened by a mount, array, swap or other holder, and unmarked.
 pub fn must_be_empty(device: &Path) -> anyhow::Result<()> {
     let refused = |why: String| Err(AgentError::Refused(format!("{}: {why}", device.display())).into());
     if !is_block_device(device)? {
         return refused("is no block device".into());
     }
-    // An exclusive open is the kernel's own answer to "does anybody use it?"
+    // An exclusive open is the kernel's own answer to "is it in use?"
     match open(device, OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty()) {
         Ok(_) => {}
         Err(Errno::BUSY) => return refused("is in use".into()),

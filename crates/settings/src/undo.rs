@@ -103,7 +103,7 @@ fn checked(undo: Undo) -> anyhow::Result<Undo> {
     })
 }
 
-/// What is there already was made by somebody else, and undoing would take it away.
+/// What exists already was not made by this change, and undoing would remove it.
 fn must_be_absent(undo: &Undo) -> anyhow::Result<()> {
     let present = match undo {
         Undo::Mount { path } if is_mounted(path)? => format!("{}: is mounted already", path.display()),
@@ -255,7 +255,7 @@ pub fn subject(undo: &Undo) -> String {
     }
 }
 
-/// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may be somebody else's by now, so the
+/// Whether a reboot has undone this change. `sdb`, `zram1` or a sysctl may have another owner by now, so the
 /// undo would harm. Files on disk are still there, and what udev puts together again is known by its UUID or name.
 fn ended_with_its_boot(entry: &Open) -> anyhow::Result<bool> {
     // A server may run on another machine, or have been told to persist what was set.
@@ -300,7 +300,7 @@ fn perform(
     }
 }
 
-/// Undo what `apply` did. What somebody else has set since is left, which fails with `Foreign`.
+/// Undo what `apply` did. A value that was set from outside since is left, which fails with `Foreign`.
 pub fn perform_change(entry: &Open, kernel: &KernelFiles) -> anyhow::Result<Option<String>> {
     match &entry.undo {
         Undo::Setting { restore } => {

@@ -1,6 +1,6 @@
-//! The dead man's hand: what nobody confirms in time is undone on the host itself, whoever lost the connection.
+//! The dead man's hand: what is not confirmed in time is undone on the host itself, whichever side lost the connection.
 //!
-//! The deadline stands in the journal, so whoever opens it later, after a reboot too, undoes what is overdue. A
+//! The deadline is in the journal, so the next call that opens it, even after a reboot, undoes what is overdue. A
 //! process of its own watches meanwhile; it needs nothing but the journal.
 
 use std::io::{BufRead, Write};
@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 const READY: &str = "watching\n";
 
-/// Whether nobody confirmed it in time. A host that was booted since was not confirmed, either.
+/// Whether it was not confirmed in time. A host that was booted since was not confirmed, either.
 fn is_overdue(entry: &Open) -> anyhow::Result<bool> {
     let Some(deadline) = &entry.deadline else { return Ok(false) };
     Ok(deadline.has_passed() || entry.is_of_another_boot()?)
@@ -45,7 +45,7 @@ fn overdue<'a>(entries: impl IntoIterator<Item = &'a Open>) -> anyhow::Result<Ve
     Ok(found)
 }
 
-/// Undo what is overdue, whoever opened the journal and for whatever reason, and say so.
+/// Undo what is overdue, regardless of why the journal was opened, and say so.
 pub fn revert_overdue(
     journal: &mut Journal,
     kernel: &KernelFiles,

@@ -54,7 +54,7 @@ pub fn missing_folders(root: &Path, path: &Path) -> anyhow::Result<Vec<PathBuf>>
     Ok(missing)
 }
 
-/// Write it whole: whoever reads sees the old content or the new one.
+/// Write it whole: a reader sees the old content or the new one.
 pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
     if content.len() > LONGEST_BYTES || content.contains('\0') {
         return Err(AgentError::Input(format!("{}: too long, or no text", path.display())).into());
@@ -86,7 +86,7 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fail if the file's content is neither `wrote` nor the original: somebody else has written it since.
+/// Fail if the file's content is neither `wrote` nor the original: it was written from outside since.
 pub fn check_foreign(root: &Path, path: &Path, original: Option<&str>, wrote: &str) -> anyhow::Result<()> {
     let now = read(root, path)?;
     if now.as_deref() == original || now.as_deref().unwrap_or_default() == wrote {
@@ -109,7 +109,7 @@ pub fn restore(root: &Path, path: &Path, content: Option<&str>, made: &[PathBuf]
         },
         _ => {}
     }
-    // Also if it was there: whoever wrote or removed it may have been killed before this. Else a power cut brings the
+    // Also if it existed: its writer or remover may have been killed before this. Else a power cut brings the
     // other one back, and the boot after that applies it.
     let folder = below(root, path.parent().unwrap_or(Path::new("/")));
     if fs::exists(&folder).with_context(|| folder.display().to_string())? {

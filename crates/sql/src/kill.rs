@@ -1,6 +1,6 @@
 //! KILL: what a statement would end beyond its own session.
 //!
-//! A KILL names a connection of the server that it was meant for; on another server that number is somebody else's.
+//! A KILL names a connection of the server it was meant for; on another server that number is a stranger's.
 
 use super::lexer::{Kind, Lexer, Token};
 use super::readings;
@@ -101,7 +101,7 @@ fn ending_in(text: &[u8], depth: u32) -> Option<Ending> {
     if !is_doubtful {
         return found;
     }
-    // Another reading may hold a KILL, too: then nobody knows which of them the server has.
+    // Another reading may also hold a KILL: then it is unknown which one the server would run.
     let mut others = readings::others(text).into_iter().filter_map(|lexer| look(lexer, text, depth).0);
     match others.next() {
         Some(_) => Some(Ending::Among),

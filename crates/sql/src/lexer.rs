@@ -166,7 +166,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The next token, if any is left.
-    // Not an iterator: whoever looks ahead copies the lexer.
+    // Not an iterator: looking ahead copies the lexer.
     #[allow(clippy::should_implement_trait)]
     #[inline(always)]
     pub fn next(&mut self) -> Option<Token> {

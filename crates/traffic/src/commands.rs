@@ -15,7 +15,7 @@ const NAMES: [&str; 0x21] = [
 const RENAMED: [(&str, u8); 2] = [("Register Replica", 0x15), ("Reset connection", 0x1f)];
 /// COM_PROCESS_KILL.
 pub const PROCESS_KILL: u8 = 0x0c;
-/// For a name that nobody knows: the byte of servers' "Error", which is no command.
+/// For an unknown name: the byte of the servers' "Error", which is not a command.
 const UNKNOWN: u8 = 0xff;
 
 /// The command of a name.

@@ -66,7 +66,7 @@ pub struct Event<'a> {
     pub database: &'a [u8],
     pub command: Command,
     pub outcome: Outcome,
-    /// The statement. Passwords in it are still there: whoever keeps it calls `sql::redact`.
+    /// The statement. It still holds passwords: code that keeps it calls `sql::redact`.
     pub text: &'a [u8],
     /// Only the beginning of the statement is here: good for a class, never to be sent again.
     pub is_cut: bool,

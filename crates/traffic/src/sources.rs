@@ -226,7 +226,7 @@ mod tests {
                 assert_eq!(kind(format!("{begin}{line}").as_bytes()), Some(Kind::GeneralLog), "{line}");
             }
             assert_eq!(kind(begin.as_bytes()), Some(Kind::Empty));
-            // Something that nobody can read is not nothing.
+            // An unreadable source is not an empty one.
             assert_eq!(kind(format!("{begin}something else\n").as_bytes()), None);
         }
         assert_eq!(kind(b"\x89HRREC\r\nand more"), Some(Kind::Recording));

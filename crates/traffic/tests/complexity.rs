@@ -1,5 +1,5 @@
 //! Work grows with the length of what is read and no faster, whatever is in it: a log holds what clients sent, and a
-//! capture or a recording comes from anybody.
+//! capture or a recording may come from an attacker.
 
 use std::io::{self, Read};
 use std::time::Duration;

@@ -104,7 +104,7 @@ fn release_at_once(mut streams: Vec<TcpStream>) -> Vec<u64> {
 #[test]
 fn work_on_replies_that_came_together_is_not_the_servers() {
     let round_ns = (CLIENTS as u64 * WORK.as_nanos() as u64) as f64;
-    // A busy machine adds delays that are nobody's here, so some attempts are allowed. Stamped when they are looked
+    // A busy machine adds delays that the engine did not cause, so some attempts are allowed. Stamped when they are looked
     // at, replies come half a round late on average in every one of them.
     let is_apart = (0..20).any(|_| {
         let (row, whole, kept_ns) = drive(0.2, release_at_once);

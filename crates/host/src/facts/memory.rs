@@ -15,7 +15,7 @@ pub struct Memory {
     /// Null before Linux 3.14.
     available_bytes: Option<u64>,
     /// 4 KiB on x86; 4, 16 or 64 KiB on ARM, as the kernel was built.
-    page_bytes: usize,
+    page_bytes: Option<usize>,
     cached_bytes: Option<u64>,
     swap_total_bytes: Option<u64>,
     swap_free_bytes: Option<u64>,
@@ -55,7 +55,7 @@ struct TransparentHugePages {
     khugepaged_max_ptes_none: Option<u64>,
 }
 
-pub fn read(host: &Folder) -> Memory {
+pub fn read(host: &Folder, is_live: bool) -> Memory {
     let text = host.text("proc/meminfo").unwrap_or_default();
     let values: HashMap<&str, u64> = meminfo::parse(&text).collect();
     let value = |name: &str| values.get(name).copied();
@@ -63,7 +63,7 @@ pub fn read(host: &Folder) -> Memory {
         total_bytes: value("MemTotal"),
         free_bytes: value("MemFree"),
         available_bytes: value("MemAvailable"),
-        page_bytes: page_size(),
+        page_bytes: is_live.then(page_size),
         cached_bytes: value("Cached"),
         swap_total_bytes: value("SwapTotal"),
         swap_free_bytes: value("SwapFree"),

@@ -28,7 +28,7 @@ struct Set {
     /// What keys were, and what the change made them, as long as no stranger has set them.
     was: BTreeMap<String, BTreeSet<Text>>,
     made: BTreeMap<String, Text>,
-    /// What the change made them, whoever has set them since: a file of it makes it so again.
+    /// What the change made them, regardless of later writes: its file sets them again.
     wrote: BTreeMap<String, Text>,
     asked: BTreeSet<String>,
     /// Its command ended well.
@@ -216,7 +216,7 @@ impl World {
         self.sets.push(set);
     }
 
-    /// Its undo has begun: whoever comes next finishes it.
+    /// Its undo has begun: the next call finishes it.
     pub fn reopened(&mut self, owner: &str) {
         let Some(set) = self.sets.iter_mut().find(|set| set.owner == owner && set.is_kept) else { return };
         (set.is_kept, set.heard) = (false, false);

@@ -151,7 +151,7 @@ impl Host {
             let mut values = machine.kernel.values().clone();
             let files = machine.disk.files_below(&Path::new(ROOT).join("etc"));
             let name = |path: &Path| path.to_string_lossy().trim_start_matches(ROOT).to_owned();
-            // A draft that a killed call left is nobody's value.
+            // A draft that a killed call left is not a value.
             let files = files.into_iter().filter(|(path, _)| !path.ends_with(".headrace.part"));
             values.extend(files.map(|(path, text)| (name(&path), text)));
             for server in &machine.servers.all {
@@ -209,7 +209,7 @@ impl Host {
         let ended =
             catch_unwind(AssertUnwindSafe(|| answer(command, &mut input.to_string().as_bytes(), &mut out)));
         let (calls, went_wrong) = self.machine(|machine| (machine.course.calls, machine.course.went_wrong));
-        // Killed before anybody heard of it.
+        // Killed before it was reported.
         let unheard = fault.is_some_and(|f| f.kind == FaultKind::Kill && f.at == calls + 1);
         self.machine(|machine| {
             machine.disarm();
@@ -344,7 +344,7 @@ impl Host {
         self.machine(|machine| machine.course.went_wrong)
     }
 
-    /// Everything works again, and whoever comes next recovers the host.
+    /// Everything works again, and the next call recovers the host.
     pub fn at_rest(&self) -> Result<Rest, String> {
         self.pass(Duration::from_secs(200), None);
         // By then the living watchers have undone what can be undone.

@@ -1,7 +1,7 @@
 //! The journal's own code on a model of a machine, by seeds: several owners, deadlines, strangers, boots, and at any
 //! system call a kill, an error, or the work of the watchers.
 //!
-//! A run does a few things at random and then lets the host come to rest: whoever comes next recovers it. Then every key
+//! A run does a few things at random and then lets the host come to rest: the next call recovers it. Then every key
 //! has the value that was confirmed last, or its original, or what a stranger set, which was reported; and what was
 //! confirmed is kept. `HEADRACE_SIMULATE=RUNS` says how many runs, `HEADRACE_SIMULATE=FIRST..END` which of them;
 //! `HEADRACE_SEED=SEED` runs one and tells its steps.

@@ -71,7 +71,7 @@ fn open_of(owner: &str) -> Vec<Open> {
 }
 
 impl Watchers {
-    /// Until `until` only its owner undoes it, or whoever is told to undo everything.
+    /// Until `until` only its owner undoes it, or a call that undoes everything.
     pub fn promise(&self, owner: &str, until: Duration) {
         let mut promises = self.promises.borrow_mut();
         let promised = promises.entry(owner.to_owned()).or_default();
@@ -100,7 +100,7 @@ impl Watchers {
         machine(|machine| machine.watchers.clone()).iter().flat_map(|owner| open_of(owner)).collect()
     }
 
-    /// Time passes in which nobody else does anything.
+    /// Time passes in which nothing else happens.
     pub fn pass(&self, until: Duration, kernel: &KernelFiles) {
         while let Some((at, wakes)) = self.first_awake() {
             if wakes > until {
@@ -112,7 +112,7 @@ impl Watchers {
         machine(|machine| machine.turn_to(until));
     }
 
-    /// A command is interrupted for a while: whoever is awake by then does its work, as far as the locks allow.
+    /// A command is interrupted for a while: the watchers that are awake by then do its work, as far as the locks allow.
     pub fn meanwhile(&self, time: Duration, fault: Option<Fault>, kernel: &KernelFiles) {
         machine(|machine| machine.turn_to(machine.uptime() + time));
         let course = machine(|machine| machine.change_course(Course::new(fault)));

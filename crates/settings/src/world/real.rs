@@ -30,13 +30,13 @@ pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// The time since boot, suspended or not, which nobody sets.
+/// The time since boot, suspended or not, which cannot be set.
 pub fn since_boot() -> Duration {
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(u64::try_from(now.tv_sec).unwrap_or(0), u32::try_from(now.tv_nsec).unwrap_or(0))
 }
 
-/// Start a program that nobody waits for. What it prints.
+/// Start a program without waiting for it. What it prints.
 pub fn start(command: &mut Command) -> io::Result<impl Read + use<>> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     child.stdout.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())

@@ -1,6 +1,6 @@
 //! Live capture on an interface, or on all: the kernel filters and stamps, we put together what it hands over.
 //!
-//! The interface is never made promiscuous: what is not for this host is nobody's workload here.
+//! The interface is never made promiscuous: packets for other hosts are not this host's workload.
 
 mod filter;
 mod limits;

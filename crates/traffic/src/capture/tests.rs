@@ -286,7 +286,7 @@ fn ends_by_itself() {
 
 #[test]
 fn lost_packets_are_counted() {
-    // A ring of two blocks cannot take 12 MB that nobody reads.
+    // A ring of two blocks cannot take 12 MB that is not read.
     if !may_capture() {
         return;
     }

@@ -169,7 +169,7 @@ fn read(
     Ok(vec![(digest, coverage)])
 }
 
-/// Digests what passes, until somebody stops it or it would cost the host too much.
+/// Digests what passes, until it is stopped or would cost the host too much.
 fn capture_on(name: &str, arguments: &DigestArguments, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
     let options = CaptureOptions {
         interface: (name != "any").then(|| name.to_owned()),

@@ -1,4 +1,4 @@
-//! How far the reading is, on standard error, where somebody sits before it.
+//! How far the reading is, on standard error if that is a terminal.
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
-        // Of a pipe nobody knows the end.
+        // The length of a pipe is unknown.
         let sizes: Option<u64> = files
             .iter()
             .map(|path| std::fs::metadata(path).ok().filter(|found| found.is_file()).map(|found| found.len()))

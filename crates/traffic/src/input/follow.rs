@@ -1,4 +1,4 @@
-//! A file that somebody still writes, and that may be renamed, truncated or deleted meanwhile.
+//! A file that is still being written, and that may be renamed, truncated or deleted meanwhile.
 
 use std::fs::File;
 use std::io::{self, Read};

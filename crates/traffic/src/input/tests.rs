@@ -159,7 +159,7 @@ fn a_truncated_file_is_read_from_its_beginning() {
     follower.expect("one\ntwo\n");
     std::fs::write(&follower.path, "three\n").unwrap();
     follower.expect("three\n");
-    // Grown past the old end before anybody looked.
+    // Grown past the old end before it was looked at.
     std::fs::write(&follower.path, "four\nfive\nsix\n").unwrap();
     follower.expect("four\nfive\nsix\n");
     follower.finish("");

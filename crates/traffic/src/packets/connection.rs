@@ -186,7 +186,7 @@ impl Connection {
         segment.has(ACK) && mine.is_far(segment.sequence) && theirs.is_far(segment.acknowledged)
     }
 
-    /// A reset counts when its number is near: others are leftovers, or somebody's forgery.
+    /// A reset counts if its number is near: others are leftovers, or forged.
     pub fn is_reset(&self, from: Side, sequence: u32) -> bool {
         !self.halves[index(from)].is_far(sequence)
     }
@@ -320,7 +320,7 @@ impl Connection {
     }
 
     /// Hands on what is held and waits for nothing any more. `late` is when the byte that was waited for came, for
-    /// each side: whoever reads the stream had to wait for it too. True if there was any.
+    /// each side: the stream's reader also had to wait for it. True if there was any.
     fn drain<S: Streams>(&mut self, mut late: [u64; 2], output: &mut Output<'_, S>) -> anyhow::Result<bool> {
         let mut has_moved = false;
         loop {

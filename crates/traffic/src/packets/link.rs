@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-/// More tags than anybody stacks.
+/// More tags than are ever stacked.
 const MOST_TAGS: usize = 4;
 const TCP: u8 = 6;
 /// Linux's number of a loopback device in cooked captures, and of packets on their way out.

@@ -31,7 +31,7 @@ impl Key {
     }
 }
 
-/// Multiplies what it is given into 64 bits. Its seed is secret, so that nobody can aim at one bucket.
+/// Multiplies what it is given into 64 bits. Its seed is secret, so that a client cannot aim at one bucket.
 #[derive(Clone)]
 struct Folding {
     state: u64,

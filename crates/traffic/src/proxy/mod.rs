@@ -124,7 +124,7 @@ fn decoded(decoding: JoinHandle<anyhow::Result<(Coverage, Out)>>, queue: &Queue)
     Ok(coverage)
 }
 
-/// Takes in connections until somebody asks us to stop.
+/// Accepts connections until it is asked to stop.
 fn accept(
     listener: &TcpListener,
     stop: &StopSignal,
@@ -176,7 +176,7 @@ fn decode(
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
     let result = tap::drain(batches, queue, &mut decoder, nowhere, Out::tick);
     if let Err(error) = result {
-        // The traffic goes on; whoever started us should know at once.
+        // Traffic continues; the caller should know immediately.
         eprintln!("headrace-agent: recording has stopped: {error:#}");
         return Err(error);
     }

@@ -31,7 +31,7 @@ impl Settings {
 
 #[derive(Default)]
 pub struct Totals {
-    /// When everything must be over, by the clock that does not jump; 0 before somebody asked for it.
+    /// When everything must be over, by the clock that does not jump; 0 before a stop was requested.
     pub stop_ns: AtomicU64,
     pub sessions: AtomicU64,
     pub active: AtomicUsize,

@@ -358,7 +358,7 @@ impl Worker {
                 (before, after) if before == after => continue,
                 (None, Some(flags)) => epoll::add(&self.epoll, leg.fd.as_fd(), data, flags),
                 (Some(_), Some(flags)) => epoll::modify(&self.epoll, leg.fd.as_fd(), data, flags),
-                // Not watched at all: a hang-up that nobody may look at yet would be reported again and again.
+                // Not watched at all: a hang-up that may not be handled yet would be reported again and again.
                 (_, None) => epoll::delete(&self.epoll, leg.fd.as_fd()),
             };
             leg.watched = wanted;

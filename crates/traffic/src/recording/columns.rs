@@ -2,7 +2,7 @@
 
 use crate::measures::Measure;
 
-/// What is wrong with a block whose checksum is right: written by something else, or by somebody hostile.
+/// What is wrong with a block whose checksum is right: written by another program, or by an attacker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 

@@ -92,7 +92,7 @@ pub struct AnonymiseArguments {
     path: PathBuf,
     #[command(flatten)]
     output: OutputArguments,
-    /// 32 bytes that make the same pseudonyms again; without, a random key that nobody keeps
+    /// 32 bytes that make the same pseudonyms again; without it, a random key that is not kept
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// Comma-separated: pseudonyms of these keep their order, so that ranges select what they did

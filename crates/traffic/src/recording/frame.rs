@@ -83,7 +83,7 @@ impl Header {
         bytes
     }
 
-    /// None where the bytes are no header, a damaged one, or one of a size that nobody writes.
+    /// None if the bytes are not a header, a damaged one, or one of an impossible size.
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));

@@ -8,7 +8,7 @@ use crate::coverage::Coverage;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Info {
-    /// Counts the times that somebody recorded into this file, from 0.
+    /// Counts the recordings into this file, from 0.
     pub segment: u32,
     /// Whether statements have their literals; without, they are strict fingerprints.
     pub with_literals: bool,

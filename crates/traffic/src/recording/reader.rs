@@ -340,7 +340,7 @@ fn entries_of_index(raw: &[u8], end: u64) -> Option<Vec<Entry>> {
         let (offset, header) = bytes.split_at(8);
         let offset = u64::from_le_bytes(offset.try_into().ok()?);
         let entry = Entry { offset, header: Header::decode(header.try_into().ok()?)? };
-        // A hole is damage that was there before somebody appended: a scan finds it and says so.
+        // A hole is damage from before the last append: a scan finds it and says so.
         if offset != at {
             return None;
         }

@@ -1,4 +1,4 @@
-//! `headrace-agent record`: any sources into one recording, until they end, a limit is reached, or somebody stops it.
+//! `headrace-agent record`: any sources into one recording, until they end, a limit is reached, or it is stopped.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -195,7 +195,7 @@ fn read_all(
     Ok((coverage, None))
 }
 
-/// Captures until somebody or a limit stops it. What was seen by then is kept, whatever stopped it.
+/// Captures until it is stopped or a limit is reached. What was seen by then is kept in both cases.
 fn capture_all(
     name: &str,
     arguments: &RecordArguments,

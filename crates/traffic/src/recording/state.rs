@@ -179,7 +179,7 @@ impl States {
     }
 }
 
-/// At the time of the event that needs it, and with no answer: nobody is to measure it.
+/// At the time of the event that needs it, and without an answer: it is not to be measured.
 fn as_state(state: &OwnedEvent, start_ns: u64) -> Event<'_> {
     let event = state.event();
     Event { start_ns, is_state: true, response_ns: None, first_byte_ns: None, checksum: None, ..event }

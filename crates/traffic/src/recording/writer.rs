@@ -98,7 +98,7 @@ impl Writer {
     /// The file is there and `force` is not set, or it cannot be written.
     pub fn create(path: &Path, options: &WriterOptions) -> anyhow::Result<Self> {
         if options.force {
-            // Removed rather than truncated: somebody may be reading it, or it may have another mode.
+            // Removed rather than truncated: another process may be reading it, or it may have another mode.
             match std::fs::remove_file(path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("cannot replace {}", path.display()));

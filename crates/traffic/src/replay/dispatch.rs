@@ -202,7 +202,7 @@ impl<'a> Dispatch<'a> {
             self.push(seat, self.quit(Step::default()));
         }
         self.flush();
-        // Also after an error: whoever plays must come to an end.
+        // Also after an error: the players must finish.
         self.channel.progress.is_over.store(true, Ordering::Release);
         result?;
         self.counts.cut_ns = self.timeline.cut_ns();

@@ -23,7 +23,7 @@ pub struct Planner {
 pub struct Step {
     /// So many places must be over.
     pub after: u64,
-    /// None for what nobody waits for.
+    /// None for what is not waited for.
     pub number: Option<u64>,
 }
 

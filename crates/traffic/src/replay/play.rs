@@ -271,7 +271,7 @@ impl Stage<'_> {
             }
         }
         let was_stopped = self.stop.load(Ordering::Relaxed);
-        // It may wait for room that nobody makes any more.
+        // It may wait for room that is never made.
         self.stop.store(true, Ordering::Relaxed);
         let (counts, classes) = read()?;
         let (also, class_lines) = results.finish(&counts, &classes, self.budget, &replay.verdict);

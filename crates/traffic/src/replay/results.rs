@@ -15,7 +15,7 @@ const WARN_LAG_NS: u64 = 1_000_000;
 
 /// What makes a replay invalid, beside the driver's own lateness.
 pub struct Verdict {
-    /// The largest p99 of the schedule lag, whoever is to blame.
+    /// The largest p99 of the schedule lag, whatever its cause.
     pub max_lag_ns: Option<u64>,
     pub is_checked: bool,
     /// The account has a database of its own.

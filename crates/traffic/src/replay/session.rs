@@ -65,7 +65,7 @@ pub struct Session<'a> {
     /// The connection that a KILL ends, which is sent next.
     aimed_at: u32,
     statements: HashMap<u32, Prepared>,
-    /// What nobody answers goes out with the next request.
+    /// A request without an answer goes out with the next one.
     unsent: Vec<u8>,
     answers: Answers,
     phase: Phase<'a>,

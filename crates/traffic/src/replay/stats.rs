@@ -51,7 +51,7 @@ pub struct ReplayStats {
     classes: Vec<Entry>,
     /// Prepared here because the recording began after they were.
     pub prepared_late: u64,
-    /// Executions of a statement whose text nobody knows.
+    /// Executions of a statement whose text is unknown.
     pub unknown_statements: u64,
     /// Statements that were due and never answered: their connection was lost, or could not be made.
     pub unanswered: u64,
@@ -143,7 +143,7 @@ impl ReplayStats {
         let entry = self.entry(item.class as usize);
         entry.count += 1;
         entry.errors += 1;
-        // Where the recorded client did not wait for the answer either, nobody knows what would have come.
+        // If the recorded client did not wait for the answer either, the expected answer is unknown.
         if is_checked && item.expected.outcome != Outcome::Unanswered {
             let got = Got { error: Some(code), rows: 0, affected: 0, warnings: None, checksum: None };
             let as_recorded = item.expected.outcome == Outcome::Error(code);

@@ -41,7 +41,7 @@ impl Timeline {
     }
 
     /// When an event is to be sent, in ns since the replay's start. `response_ns` is how long it took when it was
-    /// recorded: while somebody waits for an answer the server is not idle.
+    /// recorded: while a client waits for an answer the server is not idle.
     pub fn instant(&mut self, start_ns: u64, response_ns: Option<u64>) -> u64 {
         let first_ns = *self.first_ns.get_or_insert(start_ns);
         if let Some(longest_ns) = self.longest_idle_ns
@@ -89,7 +89,7 @@ mod tests {
     fn idle_stretches_are_shortened_and_busy_ones_are_not() {
         let mut timeline = Timeline::new(Speed::Factor(2.0), Some(5 * SECOND));
         let start = 1_000 * SECOND;
-        // The first takes 100 s: nobody is idle meanwhile.
+        // The first takes 100 s: the server is not idle meanwhile.
         assert_eq!(timeline.instant(start, Some(100 * SECOND)), 0);
         assert_eq!(timeline.instant(start + 60 * SECOND, Some(1)), 30 * SECOND);
         // 20 s after the answer: 15 of them go.

@@ -95,7 +95,7 @@ pub(super) fn read_windows<S: Sink + Send>(
     Ok(results)
 }
 
-/// Whether each event names its own database: then nobody will ask for changes.
+/// Whether each event names its own database: then changes are not asked for.
 fn has_schemas(file: &File) -> io::Result<bool> {
     let mut head = vec![0; 64 << 10];
     let count = file.read_at(&mut head, 0)?;

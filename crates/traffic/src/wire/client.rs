@@ -140,7 +140,7 @@ impl Session {
         self.dialect.deprecates_eof = Some(flags.contains(Flags::CLIENT_DEPRECATE_EOF));
         self.dialect.has_attributes = Some(flags.contains(Flags::CLIENT_QUERY_ATTRIBUTES));
         (self.user, self.database) = (hello.user.to_vec(), hello.database.to_vec());
-        // The answer to the challenge is of no use to anybody.
+        // The answer to the challenge is useless afterwards.
         request.body.clear();
         request.command = Command::Connect;
         self.phase = Phase::LoggingIn;

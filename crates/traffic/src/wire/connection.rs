@@ -29,7 +29,7 @@ impl Session {
         }
         if self.phase == Phase::Lost && from == Side::Client && follows_quiet {
             self.resume(bytes, inflated);
-            // Of those of a session that is seen from its middle on, nobody knows whether they were requests.
+            // In a session that is seen from its middle, it is unknown whether they were requests.
             shared.coverage.lost_events += u64::from(self.phase == Phase::Lost && self.is_logged_in);
         }
         if matches!(self.phase, Phase::Lost | Phase::Ignored) {
@@ -133,7 +133,7 @@ impl Session {
         }
         let missing = missing.and_then(|missing| usize::try_from(missing).ok());
         self.last_side = Some(from);
-        // What nobody would have looked at is not missed; of a request, only its text is.
+        // Bytes that would not have been read are not missed; of a request, only its text is.
         if let (Some(missing), None) = (missing, &self.compression) {
             match from {
                 Side::Server if self.server.pass_unseen(missing) => return Ok(()),

@@ -1,4 +1,4 @@
-//! The wire: MySQL's protocol, read by somebody who only listens. Both directions of any number of connections go in,
+//! The wire: MySQL's protocol, read by a listener. Both directions of any number of connections go in,
 //! one event a request comes out.
 //!
 //! Requests are kept until their answers are whole (`max_text_bytes` a session at most); answers are counted by the
@@ -64,7 +64,7 @@ impl<S: Sink> Decoder<S> {
     }
 
     /// Ends what is still open. Counts of events, damage, TLS, replication and mid-stream sessions, unknown statements,
-    /// unanswered requests and skipped bytes; sessions, bytes and packets are counted by whoever feeds the decoder.
+    /// unanswered requests and skipped bytes; the caller counts sessions, bytes and packets.
     ///
     /// # Errors
     /// The sink's.

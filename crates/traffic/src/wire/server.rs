@@ -217,7 +217,7 @@ impl Session {
         self.pass(payload, sums);
     }
 
-    /// Bytes of a packet that nobody looks at.
+    /// Bytes of a packet that is not read.
     fn pass(&mut self, bytes: &[u8], sums: bool) {
         if !sums || !self.server.is_row {
             return;

@@ -137,7 +137,7 @@ impl Session {
             self.finish(self.answer.last_byte_ns, shared)?;
         }
         request.command = match by_byte(request.body.first().copied().unwrap_or(0)) {
-            // Logins have no byte of their own; whoever sends this one is told so.
+            // Logins have no byte of their own; a client that sends this one gets an error.
             Command::Connect => Command::Other(0x0B),
             command => command,
         };
@@ -173,7 +173,7 @@ impl Session {
         }
     }
 
-    /// Looks at the request whose turn it is, and at those behind it that nobody answers.
+    /// Looks at the request whose turn it is, and at those behind it that get no answer.
     pub fn next_request(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         while let Some(request) = self.requests.front_mut() {
             let stage = match request.command {
@@ -261,7 +261,7 @@ impl Session {
         }
     }
 
-    /// The first request is one that nobody answers.
+    /// The first request gets no answer.
     fn finish_unanswered(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         let Some(request) = self.requests.pop_front() else { return Ok(()) };
         self.pending_bytes = self.pending_bytes.saturating_sub(request.body.len());

@@ -53,10 +53,10 @@ impl ClientSide {
 
 #[derive(Default)]
 pub struct ServerSide {
-    /// Bytes of a packet that is not whole, or nobody asked for yet.
+    /// Bytes of a packet that is incomplete, or not requested yet.
     pub partial: Vec<u8>,
     pub partial_ns: u64,
-    /// Bytes that are still to come of a packet nobody looks at; of a row where `is_row`.
+    /// Bytes that are still to come of a packet that is not read; of a row if `is_row`.
     pub skip: usize,
     pub is_row: bool,
     /// The frame before was full: the next one goes on with the same row.
@@ -71,12 +71,12 @@ impl ServerSide {
         self.partial.is_empty()
     }
 
-    /// Bytes of packets that are not whole, or that nobody asked for.
+    /// Bytes of packets that are incomplete, or not requested.
     pub fn held_bytes(&self) -> u64 {
         self.partial.len() as u64
     }
 
-    /// Skips missing bytes where all of them lie in a row that nobody looks at.
+    /// Skips missing bytes if all of them belong to a row that is not read.
     pub fn pass_unseen(&mut self, missing: usize) -> bool {
         if missing > self.skip {
             return false;

@@ -15,7 +15,7 @@ pub const LAST: u32 = u32::MAX;
 const HAS_PARAMETER_COUNT: u8 = 0x08;
 const BULK_HAS_TYPES: u16 = 128;
 
-/// Spreads numbers that somebody else counts up: sessions, statements.
+/// Spreads numbers that are counted up elsewhere: sessions, statements.
 #[derive(Default)]
 pub struct Spread(u64);
 

@@ -322,7 +322,7 @@ pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     create_dir(path)
 }
 
-/// Of a file or folder, as far as anybody asks.
+/// Of a file or directory, as far as it is asked for.
 pub struct Metadata {
     is_folder: bool,
     mode: u32,

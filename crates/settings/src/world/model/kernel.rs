@@ -82,7 +82,7 @@ impl Kernel {
         Some(format!("{value}\n"))
     }
 
-    /// All values, for whoever compares.
+    /// All values, for comparison.
     pub fn values(&self) -> &BTreeMap<String, String> {
         &self.values
     }

@@ -357,7 +357,7 @@ fn goes_on_after_damage() {
         assert_eq!(coverage.places[0].offset, before as u64);
     }
     let good = pcapng();
-    // Behind the block that nobody knows.
+    // After the unknown block.
     let before = good.windows(8).position(|bytes| bytes == b"is one\0\0").unwrap() + 13;
     for rubbish in [vec![0xff; 40], vec![0; 5000], vec![0x0a; 400]] {
         let capture = [&good[..before], &rubbish, &good[before..]].concat();

@@ -159,7 +159,7 @@ proptest! {
         let (calls, coverage) = read_packets(&through(&network, &said.packets, &mut random));
         let (reached, missing) = check(&calls, &said, false);
         prop_assert_eq!(coverage.gap_bytes, missing);
-        // A lost last packet may be the end alone, or what nobody acknowledged in the capture.
+        // A lost last packet may be only the end, or data that is not acknowledged in the capture.
         prop_assert!(reached[0] <= said.lengths[0] + 1 && reached[1] <= said.lengths[1] + 1);
     }
 

@@ -216,7 +216,7 @@ fn one_direction_alone() {
     let (calls, _) = read_packets(&talk.packets);
     assert_eq!(calls.said(1, Server), SERVER);
     assert_eq!(calls.said(1, Client), b"~~~~~~~~~~~~~~~~~~");
-    // A hole that nobody can acknowledge is given up in the end.
+    // A hole that cannot be acknowledged is given up in the end.
     talk.packets.remove(2);
     talk.packets.iter_mut().skip(3).for_each(|packet| packet.time_ns += 20_000_000_000);
     let (calls, coverage) = read_packets(&talk.packets);
