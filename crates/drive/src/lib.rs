@@ -60,7 +60,7 @@ pub struct RunArguments {
 pub struct CommonArguments {
     /// JSON file that says what to drive; - is standard input
     spec: PathBuf,
-    /// Show how far it is on standard error, also where that is no terminal
+    /// Show how far it is on standard error, also where that is not a terminal
     #[arg(long)]
     progress: bool,
     #[command(flatten)]

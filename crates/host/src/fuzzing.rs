@@ -9,7 +9,7 @@ use super::sample::sampler::{Host, Missed, Source};
 use super::sample::selection::{FOLLOWED, Listing, Selection};
 use super::sample::values::Values;
 
-/// A server has the number 10. What stands here is never empty, so that one file is enough to reach its reader.
+/// A server has the number 10. What is here is never empty, so that one file is enough to reach its reader.
 const ALWAYS: &[(&str, &str)] = &[
     ("proc/10/comm", "mariadbd\n"),
     ("proc/10/cmdline", "/usr/sbin/mariadbd\0"),
@@ -119,7 +119,7 @@ impl Root {
 ///
 /// # Panics
 ///
-/// That is what it looks for; also where what is printed is no JSON.
+/// That is what it looks for; also where what is printed is not JSON.
 pub fn host(mut data: &[u8]) {
     ROOT.with(|root| {
         for (path, content) in ALWAYS {

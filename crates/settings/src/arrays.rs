@@ -15,7 +15,7 @@ use super::busy::put;
 /// Of the `put` that asks a busy array again, and of the kernel, which takes a stopped one away by itself.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where version 1.2 of md's superblock stands on a member, and what it begins with: mdp_superblock_1 of md_p.h.
+/// Where version 1.2 of md's superblock is on a member, and what it begins with: mdp_superblock_1 of md_p.h.
 const SUPERBLOCK_OFFSET: u64 = 4096;
 const SUPERBLOCK_MAGIC: u32 = 0xa92b_4efc;
 const SUPERBLOCK_VERSION: u32 = 1;

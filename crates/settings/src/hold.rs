@@ -50,7 +50,7 @@ fn listen(input: BorrowedFd) -> anyhow::Result<()> {
     }
 }
 
-/// The last number that stands on a line of its own.
+/// The last number that is on a line of its own.
 fn seconds(heard: &[u8]) -> Option<Timespec> {
     let number = std::str::from_utf8(heard).ok()?.lines().rev().find_map(|line| line.parse::<u32>().ok())?;
     Some(Timespec { tv_sec: number.into(), tv_nsec: 0 })

@@ -1,7 +1,7 @@
 //! The journal file: `journal.jsonl` in the state folder, one JSON line an event, appended and synced.
 //!
 //! A line may declare scratch folders, add undo entries and mark entries as done. All that one call adds
-//! stands on one line, so it is there whole or not at all. A last line that cannot be read was being written
+//! is on one line, so it is there whole or not at all. A last line that cannot be read was being written
 //! when the machine or the process died: the write had not returned, nobody acted on it, it is dropped.
 //! When no entry is open the file is emptied.
 

@@ -11,7 +11,7 @@ use host::cpulist;
 
 /// Writing one of these changes the others, which sit in the same folder.
 ///
-/// A new scheduler sets the depth and the writeback throttling anew and drops the old one's tunables;
+/// A new scheduler sets the depth and the writeback throttling again and drops the old one's tunables;
 /// vm.dirty_ratio and vm.dirty_bytes are two ways to say one thing, as are vm.overcommit_ratio and
 /// vm.overcommit_kbytes; intel_pstate's `performance` governor takes the energy preference along.
 const COUPLED: &[(&str, &[&str])] = &[
@@ -101,7 +101,7 @@ impl KernelFiles {
                 }
             }
         }
-        // Of a pair of which one is 0 because the other is set, 0 is no value that can be written.
+        // Of a pair of which one is 0 because the other is set, 0 is not a value that can be written.
         if is_of_a_pair(path) && values[0].value == "0" && values.iter().any(|v| v.value != "0") {
             values.rotate_left(1);
         }
@@ -174,7 +174,7 @@ impl KernelFiles {
         if stands && companions.iter().all(|v| matches!(self.stands(v), Ok(Some(true) | None))) {
             return Ok(None);
         }
-        // Written even where it stands: that is what brings its companions along (dirty_ratio, dirty_bytes).
+        // Written even where it already has the value: that is what brings its companions along (dirty_ratio, dirty_bytes).
         self.write_back(first)?;
         for companion in companions {
             if self.stands(companion)? == Some(false) {

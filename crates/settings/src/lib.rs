@@ -73,7 +73,7 @@ pub enum JournalCommand {
         #[command(flatten)]
         server: Box<ServerArguments>,
     },
-    /// Keep the changes of ID: they leave the journal and stand in the history
+    /// Keep the changes of ID: they leave the journal and are in the history
     Confirm {
         #[command(flatten)]
         caller: Caller,

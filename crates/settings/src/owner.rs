@@ -1,6 +1,6 @@
 //! Whose a change is: `ID`, or `ID/part`.
 
-/// The owner stands in environments, in file names and on lines of text.
+/// The owner appears in environments, in file names and on lines of text.
 pub fn parse(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@+".contains(c);
     if text.is_empty() || text.len() > 200 || text.ends_with('/') || !text.chars().all(plain) {

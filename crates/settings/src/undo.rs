@@ -53,7 +53,7 @@ pub enum Restarts {
     CarryOut,
 }
 
-/// The folder below which `remove` is allowed; a request of its own, because it is no change to undo.
+/// The folder below which `remove` is allowed; a request of its own, because it is not a change to undo.
 #[derive(Deserialize)]
 struct ScratchFolder {
     path: PathBuf,
@@ -272,7 +272,7 @@ fn ended_with_its_boot(entry: &Open) -> anyhow::Result<bool> {
     Ok(!lasts && !entry.lasts && entry.is_of_another_boot()?)
 }
 
-/// Undo one entry; what was done already is no error. The note tells what a person should know.
+/// Undo one entry; what was done already is not an error. The note tells what a person should know.
 fn perform(
     entry: &Open,
     journal: &mut Journal,

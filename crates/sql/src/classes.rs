@@ -5,7 +5,7 @@
 pub enum Class {
     Space,
     Letter,
-    /// Letters that may stand before a quote and belong to the string.
+    /// Letters that may be before a quote and belong to the string.
     Prefix,
     Dollar,
     Digit,

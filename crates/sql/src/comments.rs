@@ -2,7 +2,7 @@
 
 use memchr::{memchr, memmem};
 
-/// Appends what stands between two tokens without its comments: spaces, and the marks of executable ones.
+/// Appends what is between two tokens without its comments: spaces, and the marks of executable ones.
 pub fn without_comments(between: &[u8], out: &mut Vec<u8>) {
     let mut at = 0;
     while let Some(&byte) = between.get(at) {

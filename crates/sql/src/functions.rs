@@ -1,4 +1,4 @@
-//! Functions that only compute, and words that stand in front of a parenthesis without being a function.
+//! Functions that only compute, and words that are in front of a parenthesis without being a function.
 
 use super::lexer::{Kind, Lexer};
 use std::collections::HashSet;

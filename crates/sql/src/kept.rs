@@ -53,7 +53,7 @@ pub struct Statement {
     /// It may have a sign, or be in quotes: INTERVAL '1 12' DAY_HOUR.
     is_interval: bool,
     is_user_variable: bool,
-    /// A function whose numbers are no data stands before its parenthesis.
+    /// A function whose numbers are no data is before its parenthesis.
     takes_none: bool,
     /// Parentheses open since its own.
     open: usize,
@@ -93,7 +93,7 @@ impl Statement {
         self.is_interval = is("interval");
     }
 
-    /// Whether a token is no data.
+    /// Whether a token is not data.
     pub fn keeps(&mut self, text: &[u8], token: Token) -> bool {
         let part = &text[token.start..token.end];
         let is_form = self.definition.as_mut().is_some_and(|definition| definition.keeps(part, token.kind));

@@ -60,7 +60,7 @@ impl Kind {
     }
 }
 
-/// A token and where it stands.
+/// A token and where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token {
     pub kind: Kind,
@@ -133,7 +133,7 @@ impl<'a> Lexer<'a> {
 
     #[inline(always)]
     fn byte(&self, at: usize) -> u8 {
-        // A zero is a space, so that the end of the text ends whatever stands there.
+        // A zero is a space, so that the end of the text ends whatever is there.
         self.text.get(at).copied().unwrap_or(0)
     }
 
@@ -267,7 +267,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A string whose quote stands at `quote`; `start` is where its prefix does.
+    /// A string whose quote is at `quote`; its prefix starts at `start`.
     #[inline]
     fn string(&mut self, start: usize, quote: usize) -> Option<Token> {
         let mark = self.text[quote];

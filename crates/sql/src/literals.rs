@@ -64,7 +64,7 @@ fn drawn_digits(key: &[u8; 32], part: &mut [u8], mantissa: usize) {
     }
 }
 
-/// Puts the pseudonym of a number that stands in `out[from..to]` in its place. In order it may have one digit more.
+/// Puts the pseudonym of a number that is in `out[from..to]` in its place. In order it may have one digit more.
 pub fn put_number(scheme: &Scheme, out: &mut Vec<u8>, from: usize, to: usize, is_negative: bool) {
     match scheme.order.numbers.then(|| in_order(&scheme.key, &out[from..to])).flatten() {
         Some(replaced) => drop(out.splice(from..to, replaced)),
@@ -154,7 +154,7 @@ pub fn quoted(scheme: &Scheme, out: &mut Vec<u8>, start: usize) {
     content(scheme, inner, false);
 }
 
-/// What stands in quotes, by its form.
+/// What is in quotes, by its form.
 fn content(scheme: &Scheme, text: &mut [u8], in_json: bool) {
     let key = &scheme.key;
     if text.is_empty() || is_no_date(text) {
@@ -287,7 +287,7 @@ fn plain(key: &[u8; 32], text: &mut [u8], in_json: bool) {
             b'a'..=b'z' => text[at] = b'a' + draw.below(26),
             b'A'..=b'Z' => text[at] = b'A' + draw.below(26),
             b'0'..=b'9' => text[at] = draw.digit(),
-            // An escape is no letter. JSON's have their backslash twice.
+            // An escape is not a letter. JSON's have their backslash twice.
             b'\\' if in_json && text[at..].starts_with(b"\\\\u") && text.len() >= at + 7 => {
                 other_escape(&mut text[at + 3..at + 7], &mut draw);
                 at += 6;

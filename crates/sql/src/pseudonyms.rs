@@ -151,7 +151,7 @@ fn whole(key: &[u8; 32], value: u128, digits: usize, is_negative: bool) -> u128 
     least + Words::new(key, b'n', form).of(value - least, end - least)
 }
 
-/// The digits of another number with as many of them before and behind the point, of which the last is no zero either.
+/// The digits of another number with as many of them before and behind the point, of which the last is not a zero either.
 fn fraction(key: &[u8; 32], value: u128, digits: usize, behind_point: usize) -> u128 {
     let form = [digits as u8].into_iter().chain(behind_point.to_le_bytes());
     let words = Words::new(key, b'n', form);

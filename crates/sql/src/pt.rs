@@ -287,7 +287,7 @@ fn without_numbers(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// What may stand in front of a number or string.
+/// What may be in front of a number or string.
 fn without_prefixes(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let mut at = 0;
@@ -436,13 +436,13 @@ fn short_limit(out: &mut Vec<u8>) {
     }
 }
 
-/// Takes ` asc` out of what stands behind the first ORDER BY.
+/// Takes ` asc` out of what is behind the first ORDER BY.
 fn without_asc(text: &[u8], out: &mut Vec<u8>) {
     out.clear();
     let order = memmem::find_iter(text, b"order by ").find(|&at| is_boundary(text, at));
     let mut copied = 0;
     let mut at = order.map_or(text.len(), |order| order + 9);
-    // At least one byte stands before each.
+    // At least one byte is before each.
     while let Some(length) = text.get(at + 1..).and_then(|rest| memmem::find(rest, b" asc")) {
         let mut start = at + 1 + length;
         let end = start + 4;

@@ -64,7 +64,7 @@ fn makes_sense(mut lexer: Lexer<'_>, text: &[u8], may_be_cut: bool) -> bool {
     true
 }
 
-/// Words that may stand right before or behind a string.
+/// Words that may be right before or behind a string.
 fn is_keyword(word: &[u8]) -> bool {
     let mut lower = [0; 13];
     let Some(lower) = lower.get_mut(..word.len()) else { return false };

@@ -20,7 +20,7 @@ use super::lexer::{Kind, Lexer, Token};
 use super::places::Places;
 use super::readings;
 
-/// What stands in place of a password.
+/// What is in place of a password.
 const HIDDEN: &[u8] = b"'***'";
 
 /// Replaces what `out` holds by `text` without its passwords; true if there were any.
@@ -230,7 +230,7 @@ impl Search {
 /// What ends the secrets of an account.
 const OPTIONS: &[&str] =
     &["require", "account", "comment", "attribute", "default", "failed_login_attempts", "password_lock_time"];
-/// What may stand between a name and its value.
+/// What may be between a name and its value.
 const BETWEEN: &[&str] = &[
     "like", "in", "not", "is", "for", "binary", "rlike", "regexp", "between", "to", "as", "using", "by",
     "with", "value", "values",

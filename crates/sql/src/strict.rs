@@ -469,7 +469,7 @@ impl<'a> Writer<'a> {
         0
     }
 
-    /// The last UNION goes as well, whatever order and limit stand behind all of them.
+    /// The last UNION goes as well, whatever order and limit are behind all of them.
     fn end_unions(&mut self) {
         if self.depth >= DEPTH {
             return;

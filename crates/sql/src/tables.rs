@@ -8,7 +8,7 @@ const MOST: usize = 256;
 /// Deeper parentheses are read as if they were this deep.
 const DEPTH: usize = 32;
 
-/// Tables of a statement, `table` or `database.table`, in the order in which they stand there, each once and 256 at most. Names are as
+/// Tables of a statement, `table` or `database.table`, in the order in which they appear, each once and 256 at most. Names are as
 /// written, without their quotes. Names of WITH are no tables.
 #[must_use]
 pub fn tables(text: &[u8]) -> Vec<Vec<u8>> {
@@ -72,7 +72,7 @@ struct Finder<'a> {
     /// The last word, and the statement's first.
     last: &'a [u8],
     first: &'a [u8],
-    /// Nothing stands between this and a parenthesis.
+    /// Nothing is between this and a parenthesis.
     starts_parenthesis: bool,
 }
 

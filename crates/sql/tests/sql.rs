@@ -68,7 +68,7 @@ fn bare_literal() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What may stand between two tokens.
+/// What may be between two tokens.
 fn blank() -> impl Strategy<Value = &'static str> {
     prop_oneof![
         6 => Just(" "),

@@ -81,7 +81,7 @@ pub struct Event<'a> {
     pub measures: Measures,
     /// Checksum of the rows as the client saw them (see `wire`), where the source saw them whole.
     pub checksum: Option<u64>,
-    /// It happened before what was cut out of a recording, and stands there only so that a replay can bring the
+    /// It happened before what was cut out of a recording, and is there only so that a replay can bring the
     /// session into its state. Never counted.
     pub is_state: bool,
 }

@@ -4,9 +4,9 @@
 //! before that and in MariaDB, where two TABs stand in its place and it is the server's local time. MySQL 5.0 pads commands
 //! to twelve columns instead of ending them with a TAB, and logs that went through an editor have blanks for TABs: there,
 //! only the names of commands that exist begin an event. Nothing tells where
-//! an argument ends: it goes on until a line that looks like another event. What no general log knows is `None`: how
-//! long it took, what came back. Who is asking stands on the line of the login and is remembered for each thread.
-//! Values stand in the text of executed statements. A login that is refused has two lines: `Connect`, and `Connect`
+//! an argument ends: it continues until a line that looks like another event. What no general log knows is `None`: how
+//! long it took, what came back. Who is asking is on the line of the login and is remembered for each thread.
+//! Values are part of the text of executed statements. A login that is refused has two lines: `Connect`, and `Connect`
 //! with "Access denied".
 
 mod sessions;
@@ -24,7 +24,7 @@ use super::slow_log::MAX_EVENT_BYTES;
 use super::slow_log::time::{self, Stamp};
 
 const BUFFER_BYTES: usize = 512 << 10;
-/// What stands before an argument is not longer.
+/// What is before an argument is not longer.
 const PREFIX_BYTES: usize = 96;
 /// Columns of a command with the blanks behind it, up to MySQL 5.0.
 const PADDED_BYTES: usize = 12;
@@ -37,7 +37,7 @@ pub struct Options {
     pub utc_offset_s: i32,
 }
 
-/// Reads a whole log; local time is taken for UTC. `name` stands in the places of damage.
+/// Reads a whole log; local time is taken for UTC. `name` is in the places of damage.
 ///
 /// # Errors
 /// Reading failed, or the sink refused an event.
@@ -83,7 +83,7 @@ struct Parser<'n> {
     searched: usize,
 }
 
-/// What stands before an argument.
+/// What is before an argument.
 struct Prefix<'a> {
     time: Option<Stamp>,
     thread: u64,

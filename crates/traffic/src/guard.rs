@@ -1,5 +1,5 @@
 //! Limits that hold whatever the reading does: a thread that waits for nothing ends the process when a limit has been
-//! reached and the work neither ends nor goes on. What was written by then is whole blocks.
+//! reached and the work neither ends nor continues. What was written by then is whole blocks.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

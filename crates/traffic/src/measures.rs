@@ -19,7 +19,7 @@ pub enum Unit {
 /// A row of the table.
 #[derive(Debug)]
 pub struct Row {
-    /// As digests, recordings, filters and JSON name it, with its unit last where that is no count.
+    /// As digests, recordings, filters and JSON name it, with its unit last where that is not a count.
     pub name: &'static str,
     pub unit: Unit,
 }

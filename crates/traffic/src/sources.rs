@@ -57,7 +57,7 @@ pub fn kind(path: &Path) -> anyhow::Result<Kind> {
 /// Gives every event of a file, a pipe (`-`) or a recording to the sink, and tells what was seen and missed.
 ///
 /// # Errors
-/// It cannot be read, is nothing that we know, or the sink has failed. Damage is no error: it is counted.
+/// It cannot be read, is nothing that we know, or the sink has failed. Damage is not an error: it is counted.
 pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
     let mut input = input::open(path, options.follow)?;
     let name = input.name().to_owned();

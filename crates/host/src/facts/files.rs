@@ -206,7 +206,7 @@ impl<'a> Folder<'a> {
             .open_path(&path, OFlags::PATH | OFlags::NOFOLLOW)
             .and_then(|fd| readlinkat(fd, "", Vec::new()));
         // A checkout without symbolic links (git's core.symlinks=false) holds the target as the file's text.
-        // On a live host the same error means that the name is no link.
+        // On a live host the same error means that the name is not a link.
         if !self.files.live && matches!(target, Err(Errno::NOENT | Errno::INVAL)) {
             return self.line(name);
         }

@@ -53,7 +53,7 @@ pub struct StacksArguments {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Method {
-    /// What runs on a CPU; the process goes on
+    /// What runs on a CPU; the process continues
     #[default]
     Perf,
     /// What every thread does, also waiting; short pauses

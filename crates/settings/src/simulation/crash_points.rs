@@ -1,7 +1,7 @@
 //! Every crash point of one round of each command: the N-th system call kills the agent or fails, for every N.
 //!
 //! As SQLite tests itself (sqlite.org/testing.html). The seeds of `simulation` meet some of these by chance; here none is
-//! left out, and after each the machine goes on, loses its power or boots.
+//! left out, and after each the machine continues, loses its power or boots.
 
 use std::time::Duration;
 

@@ -40,7 +40,7 @@ pub enum Answer {
 /// A host at rest.
 pub struct Rest {
     pub values: Values,
-    /// Keys of what stays open because a stranger's value stands there, which a command has said.
+    /// Keys of what stays open because a stranger's value is there, which a command has said.
     pub reported: Vec<String>,
     /// The owners of what is kept, oldest first.
     pub kept: Vec<String>,
@@ -361,7 +361,7 @@ impl Host {
         Ok(Rest { values: self.state(), reported, kept: self.history() })
     }
 
-    /// Whoever comes next recovers the host. The keys of what stays open because a stranger's value stands there, and its
+    /// Whoever comes next recovers the host. The keys of what stays open because a stranger's value is there, and its
     /// entries.
     fn recover(&self) -> Result<(Vec<String>, Vec<Open>), String> {
         self.machine(|machine| machine.servers.is_down = false);

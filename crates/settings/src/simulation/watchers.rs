@@ -95,7 +95,7 @@ impl Watchers {
         self.wrong.borrow_mut().get_or_insert(text);
     }
 
-    /// What is left open that a living watcher should have undone, if nothing stands in its way.
+    /// What is left open that a living watcher should have undone, if nothing is in its way.
     pub fn watched(&self) -> Vec<Open> {
         machine(|machine| machine.watchers.clone()).iter().flat_map(|owner| open_of(owner)).collect()
     }

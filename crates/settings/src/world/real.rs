@@ -42,7 +42,7 @@ pub fn start(command: &mut Command) -> io::Result<impl Read + use<>> {
     child.stdout.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
 }
 
-/// What a person should know although the command goes on.
+/// What a person should know although the command continues.
 pub fn warn(text: &str) {
     eprintln!("headrace-agent: {text}");
 }

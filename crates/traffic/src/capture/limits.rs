@@ -65,7 +65,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// How it stands; all but the memory count from the start.
+/// Its state; all but the memory count from the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Costs {
     pub elapsed: Duration,

@@ -55,7 +55,7 @@ fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) ->
 impl Ring {
     /// `interface` is its index, 0 for all.
     pub fn open(interface: u32, filter: &mut [libc::sock_filter], bytes: usize) -> anyhow::Result<Self> {
-        // No protocol yet, so that nothing comes before the filter stands.
+        // No protocol yet, so that nothing comes before the filter is attached.
         // SAFETY: plain system call; the descriptor is ours alone.
         let socket = check(unsafe {
             libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)

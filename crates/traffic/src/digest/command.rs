@@ -191,7 +191,7 @@ fn source_options(arguments: &DigestArguments) -> SourceOptions {
     SourceOptions { follow: arguments.follow, ports: arguments.ports.clone(), ..SourceOptions::default() }
 }
 
-/// A digest an interval, while one thread reads. What was covered is known at the end, and stands in the last one.
+/// A digest an interval, while one thread reads. What was covered is known at the end, and is in the last one.
 fn run_every(
     arguments: &DigestArguments,
     options: &DigestOptions,

@@ -77,7 +77,7 @@ impl FollowedFile {
             self.begin(None);
             return Ok(());
         }
-        // A server goes on writing to a renamed file until it is told to open its logs again. Once the new file has
+        // A server keeps writing to a renamed file until it is told to open its logs again. Once the new file has
         // something in it, the old one is complete.
         let Ok(new) = std::fs::metadata(&self.path) else { return Ok(()) };
         if (new.dev(), new.ino()) == (own.dev(), own.ino()) || new.len() == 0 {

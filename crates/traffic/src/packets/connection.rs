@@ -1,6 +1,6 @@
 //! One connection of TCP: both directions put back in order.
 //!
-//! Data goes on as soon as everything that it follows has: the bytes before it, and those of the other direction that
+//! Data continues as soon as everything that it follows has: the bytes before it, and those of the other direction that
 //! its sender had acknowledged. So an answer never overtakes its question, in whatever order a capture has them.
 
 use std::collections::BTreeMap;
@@ -262,7 +262,7 @@ impl Connection {
         let half = &mut self.halves[index(from)];
         let end = start + u64::from(segment.length);
         if end <= half.next {
-            // The one byte of a keep-alive probe is no data.
+            // The one byte of a keep-alive probe is not data.
             if !(segment.length == 1 && end == half.next) {
                 output.coverage.retransmitted_packets += 1;
             }

@@ -12,7 +12,7 @@ pub struct Frame<'a> {
     pub data: &'a [u8],
     /// Its length before the snap length cut it.
     pub wire_bytes: usize,
-    /// Where it stands in the input, and which one it is.
+    /// Where it is in the input, and which one it is.
     pub offset: u64,
     pub item: u64,
 }

@@ -44,7 +44,7 @@ impl Link {
     }
 }
 
-/// One end of a connection. An IPv4 address stands in its mapped form.
+/// One end of a connection. An IPv4 address is in its mapped form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     pub address: u128,
@@ -202,7 +202,7 @@ fn ipv4(bytes: &[u8], wire_bytes: usize) -> Parsed<'_> {
 fn ipv6(bytes: &[u8], wire_bytes: usize) -> Parsed<'_> {
     let Some(header) = bytes.first_chunk::<40>() else { return Parsed::Cut };
     let mut total = match usize::from(u16::from_be_bytes([header[4], header[5]])) {
-        // As above, or a jumbogram: its length stands in an option and is that of the packet.
+        // As above, or a jumbogram: its length is in an option and is that of the packet.
         0 => wire_bytes.saturating_sub(40),
         length => length,
     };

@@ -147,7 +147,7 @@ pub fn is_capture(begin: &[u8]) -> bool {
 /// The counts are those of the file, of packets and of sessions; what is in these is the decoder's to count.
 ///
 /// # Errors
-/// The input cannot be read or is no capture; or as `streams` says.
+/// The input cannot be read or is not a capture; or as `streams` says.
 pub fn read(
     input: impl Read,
     name: &str,

@@ -8,7 +8,7 @@ use super::window::Window;
 
 const HEADER_BYTES: usize = 24;
 const RECORD_BYTES: usize = 16;
-/// A packet further than this from the one before, in s, is no reason to believe in a record that was searched for.
+/// A packet further than this from the one before, in s, is not a reason to believe in a record that was searched for.
 const NEAR_S: u32 = 86_400;
 
 #[derive(Clone, Copy)]
@@ -67,7 +67,7 @@ impl Record {
     }
 }
 
-/// Reads a whole file; the window stands at its magic.
+/// Reads a whole file; the window is at its magic.
 pub fn read<R: Read>(format: Format, window: &mut Window<R>, frames: &mut impl Frames) -> anyhow::Result<()> {
     if !window.fill(HEADER_BYTES)? {
         let left = window.bytes().len();

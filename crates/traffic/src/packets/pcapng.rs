@@ -62,7 +62,7 @@ struct Reader<'a, F> {
     has_told_untimed: bool,
 }
 
-/// Reads a whole file; the window stands at its first block.
+/// Reads a whole file; the window is at its first block.
 pub fn read<R: Read>(window: &mut Window<R>, frames: &mut impl Frames) -> anyhow::Result<()> {
     let mut reader = Reader {
         frames,

@@ -5,7 +5,7 @@
 use crate::stream::Side;
 use mysql::frames::HEADER;
 
-/// Bytes of a request for TLS, and of what stands before the user of a login.
+/// Bytes of a request for TLS, and of what is before the user of a login.
 const FIXED: usize = 32;
 /// CLIENT_SSL in the second byte of the flags.
 const SSL: u8 = 0x08;

@@ -33,7 +33,7 @@ pub struct Block {
     text: Vec<u8>,
     parameters: Vec<u8>,
     unpacked_bytes: usize,
-    /// The event that was read last, without what it borrows: that stands at these indexes.
+    /// The event that was read last, without what it borrows: that is at these indexes.
     current: Event<'static>,
     current_names: usize,
     current_text: Option<Range>,
@@ -192,7 +192,7 @@ impl Block {
         if index < self.texts.len() { Ok(index) } else { Err(Malformed) }
     }
 
-    /// Where the text stands in the block, or None where it was put together.
+    /// Where the text is in the block, or None where it was put together.
     fn unpack_text(&mut self, text: usize) -> Result<Option<Range>, Malformed> {
         let (start, end) = self.texts[text];
         match self.raw[start] {

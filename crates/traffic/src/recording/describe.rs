@@ -96,7 +96,7 @@ impl Contents {
 /// Everything that `recording info` prints. Without `quick` every event is read.
 ///
 /// # Errors
-/// The file cannot be read, or is no recording.
+/// The file cannot be read, or is not a recording.
 pub fn info(path: &Path, quick: bool) -> anyhow::Result<Value> {
     let mut reader = Reader::open(path)?;
     let bytes = std::fs::metadata(path)?.len();
@@ -151,7 +151,7 @@ pub fn info(path: &Path, quick: bool) -> anyhow::Result<Value> {
 /// Looks at every byte: headers, checksums, columns, order and counts.
 ///
 /// # Errors
-/// The file cannot be read, or is no recording. Damage is no error here; the caller decides.
+/// The file cannot be read, or is not a recording. Damage is not an error here; the caller decides.
 pub fn verify(path: &Path) -> anyhow::Result<(Value, Coverage)> {
     let mut reader = Reader::open(path)?;
     let mut events = 0_u64;

@@ -125,7 +125,7 @@ impl Hasher for Hashed {
     }
 }
 
-/// Byte strings that were seen, found by their hash. The strings themselves stand in a column.
+/// Byte strings that were seen, found by their hash. The strings themselves are in a column.
 #[derive(Default)]
 struct Dictionary {
     indexes: HashMap<u64, usize, BuildHasherDefault<Hashed>>,

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Begins every block, and so every recording. Its first byte is no text, its last two suffer where a tool thinks
+/// Begins every block, and so every recording. Its first byte is not text, its last two suffer where a tool thinks
 /// that they are a line's end.
 pub const MAGIC: [u8; 8] = *b"\x89HRREC\r\n";
 pub const VERSION: u16 = 1;

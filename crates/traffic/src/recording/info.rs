@@ -34,7 +34,7 @@ pub struct Totals {
     pub events: u64,
     /// Of these, the ones that only restore a session's state.
     pub state_events: u64,
-    /// Came after later ones had been written: they stand in blocks of their own, and are read in their place.
+    /// Came after later ones had been written: they are in blocks of their own, and are read in their place.
     pub late_events: u64,
     /// Started before an earlier event of their session, by a coarse clock: moved forward to its start.
     pub moved_events: u64,

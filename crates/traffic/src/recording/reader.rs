@@ -213,7 +213,7 @@ impl Reader {
     /// The next event in the order of start, or None at the end.
     ///
     /// # Errors
-    /// The file cannot be read any more. Damage is no error: it is counted, and the rest is read.
+    /// The file cannot be read any more. Damage is not an error: it is counted, and the rest is read.
     // An Iterator cannot lend what it gives.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> anyhow::Result<Option<Event<'_>>> {
@@ -328,7 +328,7 @@ impl Reader {
     }
 }
 
-/// The entries of an index that stands at `end`; None where they cannot be what was written.
+/// The entries of an index that is at `end`; None where they cannot be what was written.
 fn entries_of_index(raw: &[u8], end: u64) -> Option<Vec<Entry>> {
     const ENTRY_BYTES: usize = 8 + HEADER_BYTES;
     if !raw.len().is_multiple_of(ENTRY_BYTES) {

@@ -250,7 +250,7 @@ fn watch(
         if let Some(interval) = arguments.progress
             && said.elapsed() >= interval
         {
-            // Nobody may be there to read it any more: that is no reason to end the recording.
+            // Nobody may be there to read it any more: that is not a reason to end the recording.
             let line = progress(began.elapsed(), said.elapsed(), events, events - events_said, bytes);
             let _ = writeln!(std::io::stderr(), "{line}");
             (said, events_said) = (Instant::now(), events);

@@ -1,5 +1,5 @@
 //! What a session needs before the first of its events that is kept: its login, its settings, its database, and the
-//! statements that it goes on using.
+//! statements that it keeps using.
 
 use std::collections::HashMap;
 

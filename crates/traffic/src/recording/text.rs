@@ -32,7 +32,7 @@ impl Cleaner {
             window.push(event);
             return false;
         }
-        // A value cut in two is no string any more: nothing of such a statement is sure but its class.
+        // A value cut in two is not a string any more: nothing of such a statement is sure but its class.
         if self.with_literals && !event.is_cut {
             return self.clean_literals(event, window);
         }
@@ -47,7 +47,7 @@ impl Cleaner {
 
     fn clean_literals(&mut self, event: &Event<'_>, window: &mut Window) -> bool {
         if !has_statement(event.command) {
-            // What stands there is not ours to understand, and so not to keep.
+            // What is there is not ours to understand, and so not to keep.
             window.push(&Event { text: b"", parameters: b"", ..event.clone() });
             return false;
         }

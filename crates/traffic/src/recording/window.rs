@@ -3,7 +3,7 @@
 
 use crate::event::Event;
 
-/// An event without what it borrows; that stands in the arena, one after another from `at`.
+/// An event without what it borrows; that is in the arena, one after another from `at`.
 struct Pending {
     event: Event<'static>,
     at: usize,

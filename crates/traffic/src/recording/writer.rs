@@ -41,13 +41,13 @@ pub struct WriterOptions {
     pub force: bool,
     /// What the first block says: sources, and what was done to them.
     pub info: Info,
-    /// Events wait so long for earlier ones, measured in their own time; what comes later stands in blocks of its own.
+    /// Events wait so long for earlier ones, measured in their own time; what comes later is in blocks of its own.
     pub window: Duration,
     /// And no more than so many bytes wait.
     pub window_bytes: usize,
     /// Size of a block before compression.
     pub block_bytes: usize,
-    /// What stands in memory is written after this time at the latest: what a crash costs.
+    /// What is in memory is written after this time at the latest: what a crash costs.
     pub flush_after: Duration,
     pub compression_level: i32,
 }
@@ -120,7 +120,7 @@ impl Writer {
     /// Goes on with a recording: after its last whole block, whether it was finished or its recorder was killed.
     ///
     /// # Errors
-    /// The file is no recording, or keeps literals and this one would not (or the other way round).
+    /// The file is not a recording, or keeps literals and this one would not (or the other way round).
     pub fn append(path: &Path, options: &WriterOptions) -> anyhow::Result<Self> {
         let reader = Reader::open(path)?;
         let infos = reader.info();

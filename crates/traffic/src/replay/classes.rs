@@ -16,14 +16,14 @@ const COMMIT: u16 = 8;
 const ROLLBACK: u16 = 9;
 pub const OTHER: u16 = 12;
 pub const PREPARE: u16 = 13;
-/// What is no statement: ping, reset, change of the database.
+/// What is not a statement: ping, reset, change of the database.
 pub const SESSION: u16 = 14;
 
 /// Classes with numbers of their own; whatever is seen later is one class together.
 const MAX_CLASSES: usize = 1_000;
 /// Number of the class of all others.
 pub const REST: u32 = 0;
-/// Of what is no statement.
+/// Of what is not a statement.
 pub const NONE: u32 = u32::MAX;
 /// Texts that are remembered, and how long they may be: what is executed again and again is looked at once.
 const MAX_TEXTS: usize = 1 << 16;

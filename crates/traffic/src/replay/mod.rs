@@ -51,7 +51,7 @@ pub struct ReplayArguments {
     /// Write to this file instead of standard output, compressed if it ends in .zst
     #[arg(long)]
     output: Option<PathBuf>,
-    /// Show how far it is on standard error, also where that is no terminal
+    /// Show how far it is on standard error, also where that is not a terminal
     #[arg(long)]
     progress: bool,
     /// So many times as fast as recorded, or max: each session as fast as the server answers it

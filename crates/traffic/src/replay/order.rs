@@ -1,7 +1,7 @@
 //! Who has to wait for whom, across sessions: a step waits for every step that was recorded to be over before it
 //! began.
 //!
-//! Steps are dependent only on steps that stand before them in the recording, so the first that is not over can
+//! Steps are dependent only on steps that are before them in the recording, so the first that is not over can
 //! always go on: nothing waits for ever.
 
 use std::cmp::Reverse;

@@ -101,7 +101,7 @@ impl Expected {
     };
 }
 
-/// What stands before the parameters of an execution: command, number of the statement, flags, iterations.
+/// What is before the parameters of an execution: command, number of the statement, flags, iterations.
 const EXECUTION_HEAD: usize = 10;
 
 impl Request {
@@ -197,7 +197,7 @@ impl Budget {
         waiting == 0 || self.used() + size <= self.cap
     }
 
-    /// The same for a reader that has waited: it goes on when it can do so for a while, not for every event.
+    /// The same for a reader that has waited: it continues when it can do so for a while, not for every event.
     pub fn admits_many(&self, size: usize, waiting: usize) -> bool {
         waiting == 0 || (self.admits(size, waiting) && self.used() <= self.cap - self.cap / 8)
     }

@@ -57,7 +57,7 @@ pub struct ReplayStats {
     pub unanswered: u64,
     /// Statements that are longer than the server takes; none of them was sent.
     pub too_long: u64,
-    /// Connections made anew in the middle of a session: their variables and transactions are lost.
+    /// Connections made again in the middle of a session: their variables and transactions are lost.
     pub sessions_broken: u64,
     /// Sessions whose connection a KILL ended, as recorded.
     pub sessions_killed: u64,

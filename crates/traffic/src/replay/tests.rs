@@ -225,7 +225,7 @@ fn a_kill_is_for_the_session_that_had_the_connection() {
         "1 to 0: KILL CONNECTION 0",
         "1 to 1: KILL SOFT QUERY 0",
     ];
-    // It ends nothing but sessions of the replay, so it is no write.
+    // It ends nothing but sessions of the replay, so it is not a write.
     for plan in [plan(), Plan { is_read_only: true, ..plan() }] {
         let (found, counts) = kills(&plan, events());
         assert_eq!(found, expected);
@@ -366,7 +366,7 @@ fn parts_of_a_recording() {
     };
     let plan = Plan { since_ns: START + 20 * MS, until_ns: START + 30 * MS, ..plan() };
     let (words, counts) = played(&plan, events(["SET @a = 1", "SELECT 1", "SELECT 2", "SELECT 3"]));
-    // What brings the session into its state comes first, and is no operation of its own.
+    // What brings the session into its state comes first, and is not an operation of its own.
     assert_eq!(words, ["0 open 0 -", "0 0 session SET @a = 1", "0 0 select SELECT 2", "0 0 session Quit"]);
     assert_eq!(counts.state_events, 1);
 }

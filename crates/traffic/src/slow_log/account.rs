@@ -4,7 +4,7 @@ use memchr::{memmem, memrchr};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Account<'a> {
-    /// Who logged in; the account that stands before it may be another one (a proxy, an anonymous account).
+    /// Who logged in; the account that is before it may be another one (a proxy, an anonymous account).
     pub(super) user: &'a [u8],
     /// The name of the client's host, or its address where the server knows no name.
     pub(super) host: &'a [u8],

@@ -3,7 +3,7 @@
 //! Servers write `;` and an end of line after each statement, and the next event begins with `# Time: ` or
 //! `# User@Host: `. A *firm* boundary is that: it depends on nothing before it, so that a file can be read in parts. A
 //! statement whose literal holds such lines looks the same, and is cut there (by pt-query-digest as well). A *loose*
-//! one is a line of that kind after anything else. It counts unless it stands inside a literal or a comment, so that
+//! one is a line of that kind after anything else. It counts unless it is inside a literal or a comment, so that
 //! what is broken costs one event.
 
 use memchr::{memchr, memmem};
@@ -17,7 +17,7 @@ const TIME: &[u8] = b"# Time: ";
 const USER: &[u8] = b"# User@Host: ";
 const QUERY_TIME: &[u8] = b"# Query_time: ";
 
-/// What stands at the beginning of a line.
+/// What is at the beginning of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     /// The first line of an event.
@@ -90,7 +90,7 @@ enum Inside {
 }
 
 impl Lexer {
-    /// Reads on to `end`; true where that is inside of something that goes on.
+    /// Reads on to `end`; true where that is inside of something that continues.
     pub(super) fn is_inside(&mut self, text: &[u8], end: usize) -> bool {
         while self.position < end {
             self.position += match self.inside {

@@ -12,9 +12,9 @@ const BY_NAME: u64 = 1 << 63;
 /// What a log says once and means for all events after it; `None` for what it did not say yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Carried {
-    /// `use db;` stands only where the database differs from that of the event before, whichever session that was.
+    /// `use db;` is written only where the database differs from that of the event before, whichever session that was.
     pub(super) database: Option<Vec<u8>>,
-    /// `# Time:` stands once a second in the older form. Needed only where no timestamp is set.
+    /// `# Time:` is written once a second in the older form. Needed only where no timestamp is set.
     pub(super) time_ns: Option<u64>,
 }
 
@@ -30,7 +30,7 @@ impl Carried {
         }
     }
 
-    /// A server that opens its log anew has written no database yet.
+    /// A server that opens its log again has written no database yet.
     pub(super) fn reopen(&mut self) {
         self.database.get_or_insert_default().clear();
     }
@@ -106,7 +106,7 @@ fn start_ns(header: &Header<'_>, carried: &Carried, response_ns: Option<u64>) ->
     end_ns.saturating_sub(response_ns.unwrap_or(0))
 }
 
-/// Before 5.6 no number of a thread stands in the log: then all from one user and host count as one session.
+/// Before 5.6 the log has no thread number: then all from one user and host count as one session.
 fn by_name(user: &[u8], host: &[u8]) -> u64 {
     let mut hasher = xxhash_rust::xxh3::Xxh3::new();
     hasher.update(user);

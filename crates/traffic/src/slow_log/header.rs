@@ -94,7 +94,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// `Key: value  Key: value`, with one blank or two between. The keys that stand in every event come first and in
+    /// `Key: value  Key: value`, with one blank or two between. The keys that are in every event come first and in
     /// their order: these need no search.
     fn fields(&mut self, rest: &'a [u8]) {
         let mut rest = skip_blanks(rest);
@@ -204,7 +204,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it goes on to `SET`, but
+/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it continues to `SET`, but
 /// not past a line that begins another event. `None` where the buffer ends too early to tell.
 fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
     let first = memchr(b'\n', text)?;

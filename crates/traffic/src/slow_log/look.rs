@@ -147,7 +147,7 @@ impl Region<'_> {
         }
     }
 
-    /// A server that opens its log anew has written no database yet.
+    /// A server that opens its log again has written no database yet.
     fn banner(&self, line: usize) -> Found<()> {
         let Some(length) = memchr::memchr(b'\n', &self.buffer[line..]) else { return Found::Unclear };
         let end = line + length + 1;

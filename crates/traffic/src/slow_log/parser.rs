@@ -30,7 +30,7 @@ pub(super) struct Parser<'n> {
     /// How long the text must be before a look at the header that begins it is worth while.
     header_from: usize,
     scan: Scan,
-    /// Up to here in the input a line like a header is one: the literal that it seems to stand in is never closed. Else
+    /// Up to here in the input a line like a header is one: the literal that it seems to be in is never closed. Else
     /// each such line would be followed to where that is known, by one event after the other.
     unclosed_until: u64,
     /// Of the next byte in the input, and how many lines end before it.
@@ -263,7 +263,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A literal that is still open at the end of a statement was never closed: the lines that seemed to stand in it
+    /// A literal that is still open at the end of a statement was never closed: the lines that seemed to be in it
     /// were headers.
     fn firm_end(&mut self, text: &[u8], start: u64, body: usize, line: usize) -> End {
         let refused = self.scan.refused;

@@ -9,7 +9,7 @@ use crate::pieces::{Buffer, drive};
 
 pub(super) const BUFFER_BYTES: usize = 512 << 10;
 
-/// Reads a whole log. `name` stands in the places of damage.
+/// Reads a whole log. `name` is in the places of damage.
 ///
 /// # Errors
 /// Reading failed, or the sink refused an event.

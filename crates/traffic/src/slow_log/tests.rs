@@ -292,7 +292,7 @@ mod properties {
         assert!(seen.iter().all(|event| !event.database.contains('\n')), "{seen:?}");
     }
 
-    /// Lines as they stand in logs, whole and damaged, in any order.
+    /// Lines as they are in logs, whole and damaged, in any order.
     fn lines() -> impl Strategy<Value = String> {
         let line = prop_oneof![
             Just(event(1, 8, "select 1")),

@@ -13,7 +13,7 @@ const MAX_BLANKS: usize = 4;
 pub struct Stamp {
     /// In ns since 1970; of a `local` one as if its zone were UTC.
     pub ns: u64,
-    /// No zone stands beside it: it is the server's local time.
+    /// It has no time zone: it is the server's local time.
     pub is_local: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct Frame {
 }
 
 impl Inflate {
-    /// Takes from `input` what belongs to the next frame; its content goes to `out`. None where the frame goes on
+    /// Takes from `input` what belongs to the next frame; its content goes to `out`. None where the frame continues
     /// behind the input, which is then kept.
     pub fn next(&mut self, input: &[u8], now_ns: u64, out: &mut Vec<u8>) -> Result<Option<Frame>, Error> {
         if self.partial.is_empty() {

@@ -13,7 +13,7 @@ pub struct Hello<'a> {
     pub database: &'a [u8],
 }
 
-/// Bytes of a request for TLS, and of what stands before the user of a login.
+/// Bytes of a request for TLS, and of what is before the user of a login.
 const FIXED: usize = 32;
 
 impl<'a> Hello<'a> {

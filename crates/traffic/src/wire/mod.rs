@@ -5,7 +5,7 @@
 //! headers of their packets and never held. Where bytes are missing, or no packets can be seen in them, a session is
 //! lost until a client's packet looks like the start of a request again; what was open ends as `Unanswered`.
 //!
-//! One request is one event, whatever number of results it has. COM_STMT_SEND_LONG_DATA makes none: its data stands in
+//! One request is one event, whatever number of results it has. COM_STMT_SEND_LONG_DATA makes none: its data is in
 //! the execution's parameters and its bytes in `request_bytes`. MariaDB's COM_STMT_BULK_EXECUTE is `Other(0xFA)`, with
 //! the statement's text; its parameters are flags (types always set), types, rows. Compressed connections count
 //! the compressed bytes.

@@ -4,7 +4,7 @@ use super::inflate::{HEADER as FRAME_HEADER, decompress};
 use super::statements::text_start;
 use mysql::frames::HEADER;
 
-/// A request that goes on behind this packet is believed only if the packet is about as long as packets get.
+/// A request that continues behind this packet is believed only if the packet is about as long as packets get.
 const SHORTEST_FULL_PACKET: usize = 500;
 /// So much of a text is looked at.
 const LOOKED_AT: usize = 32;

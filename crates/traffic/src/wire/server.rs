@@ -7,7 +7,7 @@ use mysql::frames::{HEADER, LARGEST_FRAME};
 use mysql::protocol::parse_greeting;
 use mysql::reply::{END, ERROR, Stage, Step};
 
-/// So much is looked at of a packet that is no row; what lies behind it is passed over.
+/// So much is looked at of a packet that is not a row; what lies behind it is passed over.
 const LOOKED_AT: usize = 64 * 1024;
 /// So much is kept of an answer that comes before its request: captures may see packets out of order.
 const MOST_HELD: usize = 64 * 1024;

@@ -21,7 +21,7 @@ pub struct ClientSide {
     /// Bytes that are still to come of the frame; None between frames.
     pub left: Option<usize>,
     pub length: usize,
-    /// The frame before was full: the next one goes on with the same packet.
+    /// The frame before was full: the next one continues with the same packet.
     pub continues: bool,
     pub sequence: u8,
     pub target: Target,
@@ -59,7 +59,7 @@ pub struct ServerSide {
     /// Bytes that are still to come of a packet that is not read; of a row if `is_row`.
     pub skip: usize,
     pub is_row: bool,
-    /// The frame before was full: the next one goes on with the same row.
+    /// The frame before was full: the next one continues with the same row.
     pub continues: bool,
     pub hasher: Option<Box<Xxh3>>,
     /// Bytes of the rows were missed, so that no sum of them means anything.

@@ -151,7 +151,7 @@ impl Statement {
         let mut reader = Reader { payload: body, at: 10 };
         let mut count = own;
         if attributes && flags & HAS_PARAMETER_COUNT != 0 {
-            // Attributes of the query stand behind the parameters.
+            // Attributes of the query are behind the parameters.
             count = usize::try_from(reader.length()?).unwrap_or(usize::MAX);
             if count < own || count > usize::from(u16::MAX) {
                 return Err(Error::Malformed("the number of parameters"));

@@ -152,7 +152,7 @@ impl Machine {
         }
     }
 
-    /// From now on the calls are counted anew, and one of them goes wrong.
+    /// From now on the calls are counted again, and one of them goes wrong.
     pub fn arm(&mut self, fault: Option<Fault>) {
         self.course = Course::new(fault);
     }

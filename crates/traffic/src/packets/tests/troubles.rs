@@ -340,7 +340,7 @@ fn one_side_ends_before_the_other() {
     assert_eq!(calls.said(1, Client), b"all I ask");
     assert_eq!(calls.said(1, Server), b"onetwo");
     nothing_lost(&coverage);
-    // The end was lost by the capture, but acknowledged: it is no byte.
+    // The end was lost by the capture, but acknowledged: it is not a byte.
     talk.packets.remove(6);
     talk.packets.remove(3);
     let (calls, coverage) = read_packets(&talk.packets);

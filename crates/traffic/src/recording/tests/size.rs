@@ -27,7 +27,7 @@ fn digits(random: &mut Generator, groups: usize) -> String {
     (0..groups).map(group).collect::<Vec<_>>().join("-")
 }
 
-/// A statement's text and parameters; in text protocol the parameters stand in the text.
+/// A statement's text and parameters; in text protocol the parameters are in the text.
 fn statement(random: &mut Generator, shape: &str, is_prepared: bool) -> (String, Vec<u8>) {
     let table = random.random_range(1..=4);
     let mut text = shape.replace('#', &table.to_string());
