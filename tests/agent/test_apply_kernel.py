@@ -72,7 +72,7 @@ def test_a_mount_is_remounted_and_back(tmp_path: Path) -> None:
         host.call("apply", stdin=[{"mount": str(point), "options": "noatime"}])
         assert "noatime" in options()
         assert {"nosuid", "nosymfollow"} <= set(options()), "what was not named stays"
-        assert "mounted anew" in host.call(
+        assert "mounted again" in host.call(
             "apply", stdin=[{"mount": str(point), "options": "data=journal"}], code=5
         )
         host.call("rollback")

@@ -94,7 +94,7 @@ pub fn check(path: &Path, wanted: &str) -> anyhow::Result<()> {
         let bad_value = value.is_some_and(|v| !v.parse::<u32>().is_ok_and(|s| (1..=300).contains(&s)));
         if !plain || bad_value || kind(option).is_empty() || !known.contains(&kind(option)) {
             let text = format!(
-                "{}: a remount cannot make it {option}; it takes effect when the file system is mounted anew",
+                "{}: a remount cannot make it {option}; it takes effect when the file system is mounted again",
                 path.display()
             );
             return Err(AgentError::Refused(text).into());
@@ -124,7 +124,16 @@ pub fn remount(path: &Path, options: &str) -> anyhow::Result<()> {
         .map_or_else(|| mount.super_options.iter().any(|o| o == "lazytime"), |option| *option == "lazytime");
     own.set(MountFlags::from_bits_retain(1 << 25), lazy);
     let data: Vec<&str> = rest.into_iter().filter(|o| kind(o) != "lazytime").collect();
-    mount_remount(path, own, &*CString::new(data.join(","))?).with_context(place)
+    // Here the flag is that of the file system, and would make it read-only, or writable, at every place.
+    let is_whole_read_only = mount.super_options.iter().any(|o| o == "ro");
+    let mut whole = own;
+    whole.set(MountFlags::RDONLY, is_whole_read_only);
+    mount_remount(path, whole, &*CString::new(data.join(","))?).with_context(place)?;
+    if whole == own {
+        return Ok(());
+    }
+    // It took this place along.
+    mount_remount(path, own | MountFlags::BIND, c"").with_context(place)
 }
 
 fn find(path: &Path) -> anyhow::Result<Mount> {

@@ -112,6 +112,40 @@ def test_a_mount_has_every_option_that_it_had(kind: str, host: Host, tmp_path: P
     assert trips > len(starts) * len(ACCESS)
 
 
+@pytest.mark.parametrize("kind", ["ext4", "btrfs"])
+@pytest.mark.parametrize("access", ["ro", "rw"])
+def test_a_place_and_its_file_system_are_each_as_writable_as_before(
+    kind: str, access: str, host: Host, tmp_path: Path
+) -> None:
+    """A read-only place of a file system that is written elsewhere, and the other way round."""
+    if not has(f"mkfs.{kind}"):
+        pytest.skip(f"needs mkfs.{kind}")
+    other = {"ro": "rw", "rw": "ro"}[access]
+    place = tmp_path / "place"
+    place.mkdir()
+    with mounted(tmp_path, kind) as (point, device):
+        run("mount", "-t", kind, "-o", other, str(device), point)
+        try:
+            run("mount", "--bind", point, place)
+            run("mount", "-o", f"remount,bind,{access}", place)
+            before = mount_line(point), mount_line(place)
+            assert f"/ {place} {access}," in before[1]
+            host.call("apply", owner=OWNER, stdin=[{"mount": str(place), "options": "commit=11"}])
+            changed = mount_line(point), mount_line(place)
+            assert tuple(line.replace(",commit=11", "") for line in changed) == before
+            assert before[0] != changed[0]
+            undone(host)
+            # The kernel prints the default once it was set.
+            now = tuple(
+                line.replace(",commit=5", "").replace(",commit=30", "")
+                for line in (mount_line(point), mount_line(place))
+            )
+            assert now == before
+        finally:
+            run("umount", place)
+            run("umount", point)
+
+
 def about(path: Path) -> tuple[object, ...] | None:
     """All that a file is, but for its times and its place on the disk."""
     if not path.exists():
