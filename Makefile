@@ -65,8 +65,8 @@ torture: ## hours of it: killed at every command, then what servers may say in e
 	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \
 	cargo +nightly fuzz run $$name fuzz/corpus/$$name $$seeds -- -max_len=65536 -max_total_time=60 || exit 1; done
 
-lock: ## renew the locked Python requirements
-	$(BIN)/uv pip compile -q --upgrade --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.txt
+lock: ## renew the locked Python requirements, for the oldest Python that is promised: Debian 12's
+	$(BIN)/uv pip compile -q --upgrade --python-version 3.11.2 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --extra dev pyproject.toml -o requirements.txt
 
 clean: ## remove what was built (experiments stay)
 	rm -rf target .venv .mypy_cache .ruff_cache .pytest_cache
