@@ -27,7 +27,8 @@ class Killed(BaseException):
 
 
 class RebootingHost:
-    """``panics`` are releases that panic; ``mute`` are those that come up without a network."""
+    """``panics`` are releases that panic; ``mute`` are those that come up without a network; ``images`` are those
+    in one file with initrd and command line."""
 
     name = "db1"
     is_root = True
@@ -42,12 +43,15 @@ class RebootingHost:
         loader: str = "grub",
         grub_on: str = "ext4 /dev/vda1",
         saves_default: bool = False,
+        lists_an_array: bool = False,
+        images: Sequence[str] = (),
     ) -> None:
         self.installed = list(installed)
         self.offered = list(offered)
         self.panics, self.mute, self.upgrades = panics, mute, upgrades
         self.loader, self.grub_on = loader, grub_on
         self.saves_default = saves_default
+        self.lists_an_array, self.images = lists_an_array, images
         #: What the loader that booted says of itself to the firmware; GRUB 2.06 says nothing.
         self.booted_by = "systemd-boot 252.39" if loader == "systemd-boot" else ""
         self.files: dict[str, bytes] = {}
@@ -187,12 +191,14 @@ class RebootingHost:
     def _bootctl(self, words: list[str]) -> tuple[int, str]:
         match words:
             case ["list", "--json=short"]:
-                return 0, json.dumps(
-                    [
-                        {"id": f"abc-{r}.conf", "version": r, "path": f"/boot/loader/entries/abc-{r}.conf"}
-                        for r in self.installed
-                    ]
+                found = [self._listed(release) for release in self.installed]
+                # The firmware's own, which the loader adds.
+                found.append(
+                    {"id": "auto-reboot-to-firmware-setup", "title": "Reboot Into Firmware Interface"}
                 )
+                if self.lists_an_array:
+                    return 0, json.dumps(found) + "\n"
+                return 0, "".join(json.dumps(entry) + "\n" for entry in found)
             case ["set-default" | "set-oneshot" as what, identity]:
                 key = what.removeprefix("set-")
                 self.efi.pop(key, None)
@@ -200,6 +206,20 @@ class RebootingHost:
                     self.efi[key] = identity
                 return 0, ""
         raise AssertionError(f"what is bootctl {words}?")
+
+    def _listed(self, release: str) -> dict[str, str]:
+        """As systemd 252 prints it. The version of an image is whatever its maker wrote into it."""
+        identity, folder = f"abc-{release}.conf", "loader/entries"
+        if release in self.images:
+            identity, folder = f"abc-{release}.efi", "EFI/Linux"
+        return {
+            "id": identity,
+            "path": f"/boot/{folder}/{identity}",
+            "root": "/boot",
+            "title": "Debian GNU/Linux 12 (bookworm)",
+            "version": release,
+            "options": "root=/dev/vda1",
+        }
 
     def _made(self) -> None:
         """What update-grub and kernel-install make of the installed kernels: the newest comes first."""

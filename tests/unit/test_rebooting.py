@@ -57,6 +57,42 @@ def test_an_installed_kernel_is_not_installed_again_and_stays(loader: str) -> No
     assert sorted(host.installed) == sorted([OLD, NEW])
 
 
+@pytest.mark.parametrize("lists_an_array", [False, True])
+def test_the_entries_of_systemd_boot_are_read_as_its_version_prints_them(lists_an_array: bool) -> None:
+    """systemd 252 prints one object after the other, later versions one array; some entries have no file."""
+    host = RebootingHost(OLD, NEW, loader="systemd-boot", lists_an_array=lists_an_array)
+    host.running = OLD
+    host.efi["default"] = f"abc-{OLD}.conf"
+    before = host.state()
+    experiment(host, "6.12")
+    assert host.boots[-2:] == [NEW, OLD]
+    assert host.state() == before
+    assert loaders.boot_entries("") == []
+    assert loaders.boot_entries('{"id": "a"}') == [{"id": "a"}]
+
+
+def test_an_entry_of_systemd_boot_is_what_it_was_to_the_byte() -> None:
+    host = RebootingHost(OLD, NEW, loader="systemd-boot")
+    host.running = OLD
+    host.efi["default"] = f"abc-{OLD}.conf"
+    host.files[f"/boot/loader/entries/abc-{NEW}.conf"] = b"title D\xe9bian\r\noptions ro\n"
+    before = host.state()
+    experiment(host, "6.12")
+    assert host.state() == before
+
+
+def test_a_unified_image_that_would_not_reboot_after_a_panic_is_refused() -> None:
+    host = RebootingHost(OLD, NEW, loader="systemd-boot", images=[NEW])
+    host.running = OLD
+    host.efi["default"] = f"abc-{OLD}.conf"
+    before = host.state()
+    with pytest.raises(Refused, match="unified image"):
+        experiment(host, "6.12")
+    assert host.boots == [NEW]
+    asyncio.run(machine_of(host).release(lambda _: None))
+    assert host.state() == before
+
+
 @pytest.mark.parametrize("there", [None, ENVIRONMENT, b"# padded\nnext_entry=mine\n"])
 def test_the_environment_of_grub_is_what_it_was_to_the_byte(there: bytes | None) -> None:
     """GRUB keeps the line of an entry that it has booted, and with GRUB_SAVEDEFAULT writes every boot's."""

@@ -88,6 +88,13 @@ async def _refuse_what_grub_cannot_write(target: Target) -> None:
         )
 
 
+async def _copy(target: Target, path: str) -> dict[str, Any]:
+    """The undo of a change to an existing file."""
+    content = (await target.read(path)).decode("utf-8", "surrogateescape")
+    mode = int((await target.run(["stat", "-c", "%a", path])).text, 8)
+    return {"file": path, "content": content, "mode": mode}
+
+
 class Grub:
     async def undo_of_default(self, target: Target) -> Undo:
         if await target.exists(GRUB_OURS):
@@ -105,9 +112,7 @@ class Grub:
         # The whole file: with GRUB_SAVEDEFAULT each boot also writes its own entry there.
         if not await target.exists(GRUB_ENVIRONMENT):
             return [{"file": GRUB_ENVIRONMENT, "content": None}]
-        content = (await target.read(GRUB_ENVIRONMENT)).decode("utf-8", "surrogateescape")
-        mode = int((await target.run(["stat", "-c", "%a", GRUB_ENVIRONMENT])).text, 8)
-        return [{"file": GRUB_ENVIRONMENT, "content": content, "mode": mode}]
+        return [await _copy(target, GRUB_ENVIRONMENT)]
 
     async def set_next(self, target: Target, release: str) -> None:
         await target.run(["grub-reboot", await self._entry(target, release)])
@@ -145,46 +150,63 @@ def grub_entry(config: str, release: str) -> str | None:
 
 class SystemdBoot:
     async def undo_of_default(self, target: Target) -> Undo:
-        entries = await self._entries(target)
         default = await _efi_text(target, EFI_DEFAULT)
-        undo: Undo = [{"run": ["bootctl", "set-default", default]}]
-        for entry in entries:
-            path = str(entry.get("path", ""))
-            if path.endswith(".conf"):
-                content = (await target.read(path)).decode("utf-8", "replace")
-                undo.append({"file": path, "content": content})
-        return undo
+        paths = [path for entry in await self._entries(target) if (path := _file(entry))]
+        return [{"run": ["bootctl", "set-default", default]}, *[await _copy(target, path) for path in paths]]
 
     async def pin(self, target: Target, release: str) -> None:
-        await target.run(["bootctl", "set-default", await self._id(target, release)])
+        await target.run(["bootctl", "set-default", (await self._entry(target, release))["id"]])
 
     async def undo_of_next(self, target: Target) -> Undo:
         return [{"run": ["bootctl", "set-oneshot", await _efi_text(target, EFI_ONE_SHOT)]}]
 
     async def set_next(self, target: Target, release: str) -> None:
-        identity = await self._id(target, release)
-        path = next(str(e.get("path", "")) for e in await self._entries(target) if e.get("id") == identity)
-        if path.endswith(".conf"):
-            content = (await target.read(path)).decode("utf-8", "replace")
-            await target.write(path, with_panic(content).encode())
-        await target.run(["bootctl", "set-oneshot", identity])
+        entry = await self._entry(target, release)
+        if path := _file(entry):
+            content = (await target.read(path)).decode("utf-8", "surrogateescape")
+            await target.write(path, with_panic(content).encode("utf-8", "surrogateescape"))
+        elif not re.search(r"\bpanic=", str(entry.get("options", ""))):
+            raise Refused(
+                f"kernel {release} is a unified image without panic=, so that it would not reboot after a panic",
+                place=target.name,
+                hint=f"build it with panic={PANIC_S} on its command line",
+            )
+        await target.run(["bootctl", "set-oneshot", entry["id"]])
 
     async def _entries(self, target: Target) -> Sequence[dict[str, Any]]:
         try:
-            answer = await target.run(["bootctl", "list", "--json=short"], timeout_s=TIMEOUT_S)
-            entries: list[dict[str, Any]] = json.loads(answer.stdout)
+            return boot_entries(
+                (await target.run(["bootctl", "list", "--json=short"], timeout_s=TIMEOUT_S)).text
+            )
         except (CommandFailed, ValueError) as error:
             raise NotReady(f"bootctl does not list its entries: {error}", place=target.name) from error
-        return entries
 
-    async def _id(self, target: Target, release: str) -> str:
+    async def _entry(self, target: Target, release: str) -> dict[str, Any]:
         for entry in await self._entries(target):
             named = str(entry.get("id", "")).removesuffix(".conf")
             if entry.get("version") == release or re.search(
                 rf"(^|-){re.escape(release)}(\+\d+(-\d+)?)?$", named
             ):
-                return str(entry["id"])
+                return entry
         raise NotReady(f"systemd-boot has no entry for kernel {release}", place=target.name)
+
+
+def boot_entries(listing: str) -> list[dict[str, Any]]:
+    """What ``bootctl list --json=short`` prints: one array, or with systemd 252 each entry by itself."""
+    decoder = json.JSONDecoder()
+    found: list[dict[str, Any]] = []
+    rest = listing.strip()
+    while rest:
+        value, end = decoder.raw_decode(rest)
+        found += value if isinstance(value, list) else [value]
+        rest = rest[end:].lstrip()
+    return found
+
+
+def _file(entry: dict[str, Any]) -> str:
+    """The file of an entry's own words; empty for a unified image, or an entry that the loader made up."""
+    path = str(entry.get("path", ""))
+    return path if path.endswith(".conf") else ""
 
 
 def with_panic(entry: str) -> str:
