@@ -2,9 +2,12 @@
 
     python benches/boot_loaders.py [--keep FOLDER] [grub-bios grub-efi systemd-boot]
 
-Each disk boots by its own firmware and loader. The plan's kernels are 6.1, 6.12 (with grub-bios installed from a
-package and removed again) and one that panics. Needs root and the mirror of Debian 12 that apt uses here. Without
-KVM a loader takes at least 10 minutes, an hour on a busy machine. ``--keep`` keeps disks, consoles and states in
+Each disk boots by its own firmware and loader. The plan's kernels are 6.1, which is the default; 6.12 (with
+grub-bios installed from a package and removed again); one that panics; and one that comes up without a network, so
+that the guard has to end it. With grub-efi and systemd-boot the default is not the newest kernel. Prints a row per
+case, and ends with exit code 1 if the host is not as found: files in /boot, on the ESP and in /etc, packages, and
+variables of the firmware. Needs root and the mirror of Debian 12 that apt uses here. Without KVM a loader takes at
+least 10 minutes, an hour on a busy machine. ``--keep`` keeps disks, consoles, states and what the run said in
 FOLDER, and reuses the packages there.
 """
 
@@ -15,6 +18,7 @@ import contextlib
 import difflib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -26,12 +30,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).parent
-LOADERS = ("grub-bios", "grub-efi", "systemd-boot")
+#: With the order of the kernels that this seed makes. With the first two, 6.12 is the last one, so that the host
+#: has to be booted back from it; with the others, kernels that do not come up follow on 6.12.
+LOADERS = {"grub-bios": 6, "grub-efi": 6, "systemd-boot": 1}
 PROGRAMS = ("qemu-system-x86_64", "mmdebstrap", "dpkg-scanpackages", "sfdisk", "losetup", "ssh-keygen")
 #: An emulated machine on a busy one is slow; a stuck one never ends.
 PATIENCE_S = 5400.0
 BOOT_PATIENCE_S = 1200.0
-BROKEN = "5.99"
+USUAL, OTHER, BROKEN = "6.1", "6.12", "5.99"
 
 PLAN = """
 name = "boot-loaders"
@@ -42,12 +48,12 @@ known_hosts = "{folder}/known_hosts"
 [machine]
 allow_reboot = true
 hosts = ["127.0.0.1"]
-boot_timeout_s = 900
+boot_timeout_s = {boot_timeout_s}
 [design]
 kind = "factorial"
-baseline = "6.1"
+baseline = "{usual}"
 blocks = 1
-seed = 2
+seed = {seed}
 [workload]
 kind = "fio"
 seconds = 3
@@ -56,7 +62,7 @@ size = "8M"
 ioengine = "psync"
 [factors.kernel]
 knob = "machine.kernel"
-levels = ["6.1", "6.12", "{broken}"]
+levels = ["{usual}", "{other}", "{broken}", "{mute}"]
 """
 
 
@@ -76,8 +82,9 @@ class Guest:
             "-monitor",
             "none",
         ]
-        words += ["-machine", "q35,vmport=off", "-accel", "tcg,thread=single,tb-size=256", "-cpu", "max"]
-        words += ["-smp", "1", "-m", "768M", "-serial", f"file:{self.folder}/{self.loader}.console"]
+        words += ["-machine", "q35,vmport=off,smm=off", "-cpu", "max", "-smp", "1", "-m", "768M"]
+        words += ["-accel", "kvm", "-accel", "tcg,thread=single,tb-size=256"]
+        words += ["-serial", f"file:{self.folder}/{self.loader}.console"]
         if self.loader != "grub-bios":
             firmware = self.folder / "host/usr/share/OVMF"
             variables = self.folder / f"{self.loader}.vars"
@@ -102,54 +109,121 @@ class Guest:
             return done.stdout if done.returncode == 0 else None
         return None
 
-    def state(self) -> list[str]:
+    def state(self, name: str) -> list[str]:
         found = self.ssh("sh", "-s", stdin=(HERE / "boot/state").read_text(), timeout_s=BOOT_PATIENCE_S)
         assert found, "the host does not say its state"
+        if self.loader != "grub-bios":
+            assert re.search(r"^/boot/efi +vfat$", found, flags=re.MULTILINE), "its ESP is not mounted"
+            assert re.search(r"^Boot0000-", found, flags=re.MULTILINE), (
+                "it shows no variables of the firmware"
+            )
+        (self.folder / f"{self.loader}.{name}").write_text(found)
         return found.splitlines()
 
 
+@dataclass(frozen=True)
+class Row:
+    loader: str
+    case: str
+    result: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.loader:<13} {self.case:<42} {self.result:<38} {self.seconds:>6.0f} s"
+
+
 @contextlib.contextmanager
-def booted(folder: Path, loader: str) -> Iterator[Guest]:
+def booted(folder: Path, loader: str) -> Iterator[tuple[Guest, float]]:
+    """The guest, and how long its first boot took."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         guest = Guest(folder, loader, server.getsockname()[1])
     kind, key, *_ = (folder / f"{loader}.host_key").read_text().split()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{guest.port} {kind} {key}\n")
+    started = time.monotonic()
     with subprocess.Popen(guest.argv()) as qemu:
         try:
-            started = time.monotonic()
             while guest.ssh("true") is None:
                 assert qemu.poll() is None, "QEMU ended"
                 assert time.monotonic() - started < BOOT_PATIENCE_S, f"no login: see {loader}.console"
                 time.sleep(3)
-            yield guest
+            yield guest, time.monotonic() - started
         finally:
             qemu.kill()
 
 
-def run(guest: Guest) -> None:
-    """The experiment, and what must be true of it."""
+def followed(guest: Guest, argv: list[str]) -> tuple[int, list[Row]]:
+    """The exit code of a run, and a row for each boot, from what the run says."""
+    mute = (guest.folder / f"{guest.loader}.mute").read_text().strip()
+    what = {mute: "has no network, until the guard", OTHER: "boots", USUAL: "boots", BROKEN: "panics"}
+    environment = {**os.environ, "HEADRACE_DISTURBED": "keep", "COLUMNS": "500"}
+    rows: list[Row] = []
+    case = result = ""
+    started = time.monotonic()
+    with (
+        (guest.folder / f"{guest.loader}.run").open("w") as log,
+        subprocess.Popen(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        ) as run,
+    ):
+        assert run.stdout is not None
+        try:
+            for line in run.stdout:
+                print(f"{time.monotonic() - started:7.0f} {line}", end="", file=log, flush=True)
+                if match := re.search(r"it boots (\S+) now", line):
+                    case, result = f"{match[1]} {what[match[1]]}", "failed treatment, back on the default"
+                    result = "runs" if match[1] in (USUAL, OTHER) else result
+                elif match := re.search(r"returns to kernel (\S+)", line):
+                    case, result = f"back to {match[1]} at the end", "runs"
+                elif match := re.search(r"is back after (\d+) s", line):
+                    rows.append(Row(guest.loader, case, result, float(match[1])))
+                assert time.monotonic() - started < PATIENCE_S, "the run does not end"
+        except BaseException:
+            run.kill()
+            raise
+    return run.returncode, rows
+
+
+def check(guest: Guest, out: Path) -> None:
+    """Each trial ran on its kernel, or failed because that did not come up."""
+    trials = [json.loads(path.read_text()) for path in sorted(out.glob("trials/[0-9]*/trial.json"))]
+    assert len(trials) == 5, trials
+    for trial in trials:
+        if trial["treatment"] in (USUAL, OTHER):
+            assert trial["state"] == "complete", trial
+            assert trial["versions"]["kernel"].startswith(f"{trial['treatment']}."), trial
+        else:
+            assert trial["state"] == "failed", trial
+            assert f"did not come up: the host returned with {USUAL}." in trial["reason"], trial
+
+
+def measure(guest: Guest, first_boot_s: float) -> list[Row]:
     plan, out = guest.folder / f"{guest.loader}.toml", guest.folder / f"{guest.loader}.out"
-    plan.write_text(PLAN.format(port=guest.port, folder=guest.folder, broken=BROKEN))
+    values = {
+        "port": guest.port,
+        "folder": guest.folder,
+        # Enough for a boot, and for another one when the guard has ended the first.
+        "boot_timeout_s": max(120, round(2.5 * first_boot_s)),
+        "seed": LOADERS[guest.loader],
+        "usual": USUAL,
+        "other": OTHER,
+        "broken": BROKEN,
+        "mute": (guest.folder / f"{guest.loader}.mute").read_text().strip(),
+    }
+    plan.write_text(PLAN.format(**values))
     shutil.rmtree(out, ignore_errors=True)
-    before = guest.state()
-    argv = [sys.executable, "-m", "headrace", "run", str(plan), "-o", str(out)]
-    done = subprocess.run(
-        argv, timeout=PATIENCE_S, check=False, env={**os.environ, "HEADRACE_DISTURBED": "keep"}
-    )
-    after = guest.state()
-    (guest.folder / f"{guest.loader}.before").write_text("\n".join(before))
-    (guest.folder / f"{guest.loader}.after").write_text("\n".join(after))
+    started = time.monotonic()
+    before = guest.state("before")
+    code, rows = followed(guest, [sys.executable, "-m", "headrace", "run", str(plan), "-o", str(out)])
+    for row in rows:
+        print(row, flush=True)
+    after = guest.state("after")
     changed = list(difflib.unified_diff(before, after, "before", "after", n=0, lineterm=""))
     assert not changed, "\n".join(["the host is not as it was:", *changed])
-    assert done.returncode == 0, f"exit code {done.returncode}"
-    trials = [json.loads(path.read_text()) for path in sorted(out.glob("trials/[0-9]*/trial.json"))]
-    assert len(trials) == 4, trials
-    for trial in trials:
-        if trial["treatment"] == BROKEN:
-            assert trial["state"] == "failed", trial
-            assert "did not come up: the host returned with" in trial["reason"], trial
-        else:
-            assert trial["versions"]["kernel"].startswith(f"{trial['treatment']}."), trial
+    assert code == 0, f"exit code {code}: see {guest.loader}.run"
+    check(guest, out)
+    whole = Row(guest.loader, "the whole experiment", "as found", time.monotonic() - started)
+    print(whole, flush=True)
+    return [*rows, whole]
 
 
 def main() -> None:
@@ -164,19 +238,17 @@ def main() -> None:
         sys.exit(f"needs root, and {', '.join(PROGRAMS)}; missing: {', '.join(missing) or 'root'}")
     with contextlib.ExitStack() as stack:
         folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/var/tmp")))
+        folder = folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         for loader in options.loaders:
-            started = time.monotonic()
             with (folder / f"{loader}.log").open("w") as log:
-                argv = [HERE / "boot/disk", folder.absolute(), loader]
-                made = subprocess.run(argv, stdout=log, stderr=log, check=False)
+                made = subprocess.run(
+                    [HERE / "boot/disk", folder, loader], stdout=log, stderr=log, check=False
+                )
             assert made.returncode == 0, (folder / f"{loader}.log").read_text()[-2000:]
-            with booted(folder.absolute(), loader) as guest:
-                run(guest)
-            minutes = (time.monotonic() - started) / 60
-            print(
-                f"{loader}: kernels as factors, one that panics, and as found afterwards: {minutes:.0f} minutes"
-            )
+            with booted(folder, loader) as (guest, first_boot_s):
+                print(Row(loader, "first boot", "runs", first_boot_s), flush=True)
+                measure(guest, first_boot_s)
 
 
 if __name__ == "__main__":
