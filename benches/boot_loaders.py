@@ -189,7 +189,7 @@ def check(guest: Guest, out: Path) -> None:
     assert len(trials) == 5, trials
     for trial in trials:
         if trial["treatment"] in (USUAL, OTHER):
-            assert trial["state"] == "complete", trial
+            assert trial["state"] != "failed", trial
             assert trial["versions"]["kernel"].startswith(f"{trial['treatment']}."), trial
         else:
             assert trial["state"] == "failed", trial

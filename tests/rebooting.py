@@ -20,6 +20,8 @@ UUID = "1f2e3d4c"
 EFI = {loaders.EFI_DEFAULT: "default", loaders.EFI_ONE_SHOT: "oneshot", loaders.EFI_INFO: "info"}
 #: As grub-editenv makes it, but for its padding.
 ENVIRONMENT = b"# GRUB Environment Block\n"
+#: What may take minutes on a slow host.
+SLOW = ("apt-get", "apt-cache", "dpkg", "systemctl", "update-grub")
 
 
 class Killed(BaseException):
@@ -45,6 +47,7 @@ class RebootingHost:
         saves_default: bool = False,
         lists_an_array: bool = False,
         images: Sequence[str] = (),
+        slow_s: float = 0.0,
     ) -> None:
         self.installed = list(installed)
         self.offered = list(offered)
@@ -52,6 +55,7 @@ class RebootingHost:
         self.loader, self.grub_on = loader, grub_on
         self.saves_default = saves_default
         self.lists_an_array, self.images = lists_an_array, images
+        self.slow_s = slow_s
         #: What the loader that booted says of itself to the firmware; GRUB 2.06 says nothing.
         self.booted_by = "systemd-boot 252.39" if loader == "systemd-boot" else ""
         self.files: dict[str, bytes] = {}
@@ -113,6 +117,8 @@ class RebootingHost:
         self._count()
         if not self.connected:
             raise TargetError("not connected", place=self.name)
+        if argv[0] in SLOW and timeout_s is not None and timeout_s < self.slow_s:
+            raise CommandFailed(f"{argv}: timed out", place=self.name)
         code, text = self._answer(list(argv))
         if code and check:
             raise CommandFailed(f"{argv}: {text}", place=self.name)

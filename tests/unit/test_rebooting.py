@@ -119,6 +119,14 @@ def test_the_loader_is_the_one_that_booted_not_one_that_is_installed(said: str, 
     assert isinstance(asyncio.run(loaders.find_loader(found)), expected)
 
 
+def test_a_host_may_need_minutes_for_what_systemd_and_apt_do() -> None:
+    host = RebootingHost(OLD, offered=[NEW], slow_s=200)
+    before = host.state()
+    experiment(host, "6.12")
+    assert host.boots == [OLD, NEW, OLD]
+    assert host.state() == before
+
+
 def test_the_kernel_that_runs_costs_no_boot() -> None:
     host = RebootingHost(OLD)
     before = host.state()

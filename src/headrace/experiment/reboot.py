@@ -252,7 +252,9 @@ class RebootedHost:
         package = f"linux-image-{release}"
         tell(f"installing {package} on {target.name}")
         simulated = await target.run(
-            ["apt-get", "install", "-s", "--no-install-recommends", package], env=DEBIAN
+            ["apt-get", "install", "-s", "--no-install-recommends", package],
+            env=DEBIAN,
+            timeout_s=COMMAND_TIMEOUT_S,
         )
         new, others = planned(simulated.text)
         if others:
@@ -279,7 +281,7 @@ class RebootedHost:
         before = await boot_id(target)
         # The answer may be lost with the connection.
         with contextlib.suppress(TargetError):
-            await target.run(["systemctl", "reboot"], timeout_s=30, check=False)
+            await target.run(["systemctl", "reboot"], timeout_s=COMMAND_TIMEOUT_S, check=False)
         began = time.monotonic()
         while time.monotonic() - began < self._table.boot_timeout_s * 2:
             await target.close()
