@@ -33,7 +33,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 #: With the order of the kernels that this seed makes. With the first two, 6.12 is the last one, so that the host
 #: has to be booted back from it; with the others, kernels that do not come up follow on 6.12.
-LOADERS = {"grub-bios": 6, "grub-efi": 6, "systemd-boot": 1}
+LOADERS = {"grub-bios": 6, "grub-efi": 6, "systemd-boot": 13}
 PROGRAMS = ("qemu-system-x86_64", "mmdebstrap", "dpkg-scanpackages", "sfdisk", "losetup", "ssh-keygen")
 FIRMWARE = "host/usr/share/OVMF"
 #: An emulated machine on a busy one is slow; a stuck one never ends.
@@ -241,7 +241,7 @@ def plan_of(guest: Guest, first_boot_s: float) -> str:
         port=guest.port,
         folder=guest.folder,
         # Enough for a boot, and for another one when the guard has ended the first.
-        boot_timeout_s=max(120, round(2.5 * first_boot_s)),
+        boot_timeout_s=max(120, round(2 * first_boot_s)),
         seed=LOADERS[guest.loader],
         usual=USUAL,
         other=OTHER,
