@@ -1,6 +1,6 @@
 """A host with a real boot loader, in QEMU: do its kernels run as a factor, and is it as found afterwards?
 
-    python benches/boot_loaders.py [--keep FOLDER] [--cut] [grub-bios grub-efi systemd-boot]
+    python benches/boot_loaders.py [--keep FOLDER] [--cut] [--kvm] [grub-bios grub-efi systemd-boot]
 
 Each disk boots by its own firmware and loader. The plan's kernels are 6.1, which is the default; 6.12 (with
 grub-bios installed from a package and removed again); one that panics; and one that comes up without a network, so
@@ -73,6 +73,7 @@ class Guest:
     folder: Path
     loader: str
     port: int
+    kvm: bool
 
     def argv(self) -> list[str]:
         words = [
@@ -85,7 +86,7 @@ class Guest:
             "none",
         ]
         words += ["-machine", "q35,vmport=off,smm=off", "-cpu", "max", "-smp", "1", "-m", "768M"]
-        words += ["-accel", "kvm", "-accel", "tcg,thread=single,tb-size=256"]
+        words += ["-accel", "kvm" if self.kvm else "tcg,thread=single,tb-size=256"]
         words += ["-chardev", f"file,id=console,path={self.folder}/{self.loader}.console,append=on"]
         words += ["-serial", "chardev:console"]
         if self.loader != "grub-bios":
@@ -133,14 +134,14 @@ class Row:
         return f"{self.loader:<13} {self.case:<42} {self.result:<38} {self.seconds:>6.0f} s"
 
 
-def made(folder: Path, loader: str) -> Guest:
+def made(folder: Path, loader: str, *, kvm: bool) -> Guest:
     """A guest with a new disk, not yet booted."""
     with (folder / f"{loader}.log").open("w") as log:
         argv = [str(HERE / "boot/disk"), str(folder), loader]
         done = subprocess.run(argv, stdout=log, stderr=log, check=False)
     assert done.returncode == 0, (folder / f"{loader}.log").read_text()[-2000:]
     with socket.create_server(("127.0.0.1", 0)) as server:
-        guest = Guest(folder, loader, server.getsockname()[1])
+        guest = Guest(folder, loader, server.getsockname()[1], kvm)
     kind, key, *_ = (folder / f"{loader}.host_key").read_text().split()
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{guest.port} {kind} {key}\n")
     shutil.copy(folder / FIRMWARE / "OVMF_VARS_4M.fd", folder / f"{loader}.vars")
@@ -256,6 +257,7 @@ def main() -> None:
     )
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--cut", action="store_true")
+    parser.add_argument("--kvm", action="store_true")
     parser.add_argument("loaders", nargs="*", choices=[*LOADERS, []], metavar="LOADER", default=list(LOADERS))
     options = parser.parse_args()
     missing = [name for name in PROGRAMS if not shutil.which(name)]
@@ -266,7 +268,7 @@ def main() -> None:
         folder = folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         for loader in options.loaders:
-            measure(made(folder, loader), cut=options.cut)
+            measure(made(folder, loader, kvm=options.kvm), cut=options.cut)
 
 
 if __name__ == "__main__":
