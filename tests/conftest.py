@@ -59,6 +59,7 @@ LONG = (
     "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
     "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points",
     "test_loops", "test_fleet", "test_rollout", "test_rollout_restart", "test_planted_rules",
+    "test_tutorials",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}

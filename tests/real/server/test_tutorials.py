@@ -5,6 +5,7 @@ Only the sockets differ: they are those of private servers.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -13,10 +14,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pymysql
 import pytest
 
+from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.folders import ROOT
+from tests.loads import load_by
 from tests.servers import Server, mariadb
+from tests.waiting import until
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 TIMEOUT_S = 400.0
@@ -27,6 +32,14 @@ SHOWN = {
     "apply-and-roll-back": ("innodb_io_capacity", "400"),
     "saturation-point": ("knee",),
     "test-an-upgrade": ("shop", "update sbtest1", "commit"),
+    "from-a-finding-to-a-fleet": (
+        "SESS06",
+        "Lab: tables of ",
+        "needs an approval",
+        "finished: every host of the plan keeps the change",
+        "p99",
+        "every host is as before",
+    ),
 }
 
 
@@ -41,16 +54,22 @@ def folder() -> Iterator[Path]:
 def script(page: str) -> str:
     """The page's shell commands in order; ``json`` and ``toml`` blocks are saved under the names it gives."""
     parts = []
+    names: dict[str, list[str]] = {
+        kind: re.findall(rf"[Ss]ave (?:this|it) as `([\w.]+\.{kind})`", page) for kind in ("toml", "json")
+    }
     for kind, text in re.findall(r"^```(sh|toml|json)\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
         if kind == "sh":
             parts.append(text)
         else:
-            [name] = re.findall(rf"[Ss]ave (?:this|it) as `([\w.]+\.{kind})`", page)
-            parts.append(f"cat > {name} <<'END'\n{text}END\n")
+            # Some name it before the block, some after it, each in the order of the blocks.
+            parts.append(f"cat > {names[kind].pop(0)} <<'END'\n{text}END\n")
+    assert not any(names.values()), names
     return "".join(parts)
 
 
-def follow(page: str, folder: Path, sockets: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def follow(
+    page: str, folder: Path, sockets: dict[str, str], more: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     commands = script(page)
     for shown, real in sockets.items():
         commands = commands.replace(shown, real)
@@ -60,18 +79,23 @@ def follow(page: str, folder: Path, sockets: dict[str, str]) -> subprocess.Compl
         "HEADRACE_STATE": str(folder / "state"),
         "XDG_CACHE_HOME": str(folder / "cache"),
         "COLUMNS": "160",
+        **(more or {}),
     }
-    return subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", commands],
-        cwd=folder,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    try:
+        return subprocess.run(
+            ["bash", "-euxo", "pipefail", "-c", commands],
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        shown = (error.stdout or b"").decode(errors="replace")
+        raise AssertionError(f"not followed within {TIMEOUT_S:g} s: {shown[-4000:]}") from None
 
 
 @pytest.mark.beside
@@ -124,3 +148,68 @@ def test_the_tutorial_about_an_upgrade(folder: Path) -> None:
         for text in SHOWN["test-an-upgrade"]:
             assert text in done.stdout
         assert production.sql("SELECT @@slow_query_log") == [(0,)]
+
+
+#: The tutorial's tables, and a load that leaves the machine to others for most of the time.
+MONTHS = [f"m{number:02}" for number in range(1, 13)]
+YEAR = "SELECT COUNT(*), SLEEP(0.004) FROM year WHERE customer = ?"
+
+
+def shop(found: Databases) -> None:
+    union = " UNION ALL ".join(f"SELECT * FROM {month}" for month in MONTHS)
+    tables = [f"CREATE TABLE {month} (id INT PRIMARY KEY, customer INT, KEY (customer))" for month in MONTHS]
+    found.sql("db1", "CREATE DATABASE shop", "USE shop", *tables, f"CREATE VIEW year AS {union}")
+    for name in ("db2", "db3"):
+        until(lambda name=name: has_year(found, name), pause_s=0.1)  # type: ignore[misc]
+
+
+def has_year(found: Databases, name: str) -> bool:
+    with contextlib.suppress(pymysql.Error):
+        found.sql(name, "SELECT COUNT(*) FROM shop.year")
+        return True
+    return False
+
+
+def served(found: Databases, name: str) -> contextlib.AbstractContextManager[None]:
+    key = {"kind": "int", "min": 1, "max": 1000}
+    operation = {"name": "year", "statements": [{"sql": YEAR, "parameters": [key]}]}
+    workload = {"kind": "sql", "prepared": False, "operations": [operation]}
+    spec = {"workload": workload, "connections": 1, "seconds": TIMEOUT_S}
+    return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
+
+
+@pytest.mark.beside
+@pytest.mark.needs("root", "sshd", *PROGRAMS)
+def test_the_tutorial_about_a_fleet(folder: Path) -> None:
+    """On hosts that ~/.ssh/config knows by the tutorial's names, as on a reader's machine."""
+    names = ["db1", "db2", "db3"]
+    options = {
+        "table_open_cache": "10",
+        "slow_query_log": "1",
+        "long_query_time": "0",
+        "slow_query_log_file": "slow.log",
+    }
+    with (
+        databases(
+            folder / "hosts", names, options=dict.fromkeys(names, options), sysctls={}, mounts={}
+        ) as found,
+        contextlib.ExitStack() as stack,
+    ):
+        shop(found)
+        for name in ("db2", "db3"):
+            stack.enter_context(served(found, name))
+        (folder / "home" / ".ssh").mkdir(parents=True)
+        (folder / "home" / ".ssh" / "config").write_text(found.ssh_config())
+        page = (ROOT / "docs" / "tutorials" / "from-a-finding-to-a-fleet.md").read_text()
+        disk = found.hosts.disk
+        shown = {
+            "/run/mysqld/mysqld.sock": f"{disk}/s",
+            "/var/log/mysql/slow.log": f"{disk}/mysql/slow.log",
+            "[volume]": f'[target]\nscratch = "{folder / "scratch"}"\n\n[volume]',
+        }
+        more = {**found.hosts.env, "HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "xdg")}
+        more["PATH"] = f"{Path(sys.executable).parent}:{more['PATH']}"
+        done = follow(page, folder, shown, {**more, "COLUMNS": "160"})
+        assert done.returncode == 0, done.stdout[-4000:]
+        for text in SHOWN["from-a-finding-to-a-fleet"]:
+            assert text in done.stdout
