@@ -61,6 +61,7 @@ torture: ## hours of it: killed at every command, then what servers may say in e
 	HEADRACE_KILLS=1000 $(BIN)/pytest -s tests/real/server/test_kills.py
 	PROPTEST_CASES=20000 cargo test --locked --quiet --package headrace-sql --test sql
 	$(BIN)/python benches/serve_killed.py 100
+	$(BIN)/python benches/fleet8.py
 	HEADRACE_SIMULATE=1000000 $(subst test ,test --release ,$(SIMULATE))
 	@for seeds in fuzz/seeds/*; do name=$${seeds##*/}; mkdir -p fuzz/corpus/$$name; \
 	cargo +nightly fuzz run $$name fuzz/corpus/$$name $$seeds -- -max_len=65536 -max_total_time=60 || exit 1; done
