@@ -3,10 +3,10 @@
     python benches/fleet8.py [--cut-s 600] [--kills 50] [--block-s 3] [--json FILE]
 
 Every host has a network namespace with an sshd and a MariaDB in it, and load from the driver. Differences and
-findings are planted: all must be found, and no other. Then three rollouts: one that helps, with an experiment as
+findings are planted: all must be found, and no other. Then four rollouts: one that helps, with an experiment as
 its evidence and the controller's way to a host cut in every stage; one that harms; one that does nothing, with the
-controller killed at random moments. A watcher that does not go through headrace reads every server's values all
-the time: what it saw decides.
+controller killed at random moments; one that helps and takes a restart, in pairs. A watcher that does not go
+through headrace reads every server's values all the time: what it saw decides.
 
 As root. Ctrl-C ends all of it. The exit code is 1 if anything was not as it must be.
 """
@@ -25,7 +25,6 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +43,15 @@ from benches.eight import (
     servers,
     setup,
 )  # fmt: skip
+from benches.eight.restarts import restarts
+from benches.eight.rollouts import Results, Rollout
 from tests.traces import commands
 from tests.waiting import until
 
 #: Beyond what was promised, for a machine that is busy with both ends of eight hosts.
 SLACK_S = 5.0
 
-PARTS = ("ask", "helps", "harms", "nothing")
+PARTS = ("ask", "helps", "harms", "nothing", "restarts")
 
 STAGES = """
 [timing]
@@ -93,28 +94,6 @@ device = "directory"
 knob = "server.table_open_cache"
 levels = [{small}, {large}]
 """
-
-
-@dataclass
-class Results:
-    """A row for each thing that must hold."""
-
-    rows: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, what: str, must: str, found: str, holds: bool, **more: Any) -> None:
-        self.rows.append({"what": what, "must": must, "found": found, "holds": holds, **more})
-        print(
-            f"{'ok   ' if holds else 'WRONG'} {what}: {found}" + ("" if holds else f" (must: {must})"),
-            flush=True,
-        )
-
-    def table(self) -> str:
-        widths = [max((len(row[key]) for row in self.rows), default=0) for key in ("what", "must")]
-        what, must = widths
-        return "\n".join(
-            f"{'' if row['holds'] else 'WRONG':5} {row['what']:{what}}  {row['must']:{must}}  {row['found']}"
-            for row in self.rows
-        )
 
 
 def ask(fleet: Fleet, results: Results) -> None:
@@ -183,69 +162,6 @@ def _hunt(fleet: Fleet, results: Results) -> None:
     )
 
 
-@dataclass
-class Rollout:
-    """One plan, with a state that only it is in."""
-
-    fleet: Fleet
-    setting: str
-    values: tuple[int, int]
-    stages: Path
-    evidence: Path | None = None
-    id: str = ""
-    began: float = 0.0
-
-    def plan(self) -> dict[str, Any]:
-        words = ["plan", f"server.{self.setting}={self.values[1]}", "--stages", str(self.stages), "--json"]
-        words += ["--fleet", str(self.fleet.folder / "fleet.toml")]
-        words += ["--evidence", str(self.evidence)] if self.evidence else []
-        plan: dict[str, Any] = json.loads(self.fleet.run("rollout", *words))
-        self.id, self.began = plan["id"], time.time()
-        return plan
-
-    @property
-    def status(self) -> dict[str, Any]:
-        content: dict[str, Any] = json.loads(self.fleet.run("rollout", "status", self.id, "--json"))
-        return content
-
-    def events(self, kind: str = "") -> list[dict[str, Any]]:
-        path = self.fleet.folder / "state" / "headrace" / "rollouts" / self.id / "log.jsonl"
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [event for event in map(json.loads, lines) if kind in ("", event["kind"])]
-
-    def go(self) -> subprocess.Popen[str]:
-        return self.fleet.start("rollout", "go", self.id)
-
-    def finish(self, process: subprocess.Popen[str] | None = None) -> int:
-        """Until it is over, with an approval where it waits for one; the last exit code. A host that was cut off
-        may be aside: then it is tried again."""
-        end = time.monotonic() + PATIENCE_S
-        while True:
-            process = process or self.go()
-            try:
-                out, err = process.communicate(timeout=PATIENCE_S)
-            finally:
-                process.kill()
-            if "Traceback" in err or process.returncode not in (0, 13, 15):
-                raise RuntimeError(f"go: exit code {process.returncode}\n{out[-3000:]}\n{err[-3000:]}")
-            code, status, process = process.returncode, self.status, None
-            if status["is_finished"] or status["is_aborted"]:
-                return code
-            print(f"     go ended with {code}: {status['state']}", flush=True)
-            if "needs an approval" in status["paused"] or "has expired" in status["paused"]:
-                self.fleet.run("rollout", "approve", self.id, "--stage", "sources", "--by", "bench")
-            if "inconclusive" in status["paused"] or time.monotonic() > end:
-                return code
-
-    def longest(self, name: str) -> float:
-        """The longest time that the new value stood at one host before it was kept, s."""
-        kept = {event["host"]: event["t"] for event in self.events("kept")}
-        end = kept.get(name, time.time())
-        found = self.fleet.watchers[name].stretches(self.setting, self.values[1], self.began, end)
-        # The one that ends with being kept is the soak.
-        return max(found[:-1] if name in kept else found, default=0.0)
-
-
 #: The host's own sshd, and when it is cut off: in a block of the trial, or while it is watched before it is kept.
 CUTS = (("one", "trial"), ("10%", "soak"), ("replicas", "trial"), ("sources", "soak"))
 
@@ -261,10 +177,15 @@ def helps(fleet: Fleet, results: Results, options: argparse.Namespace) -> Rollou
         [stage["name"] for stage in plan["stages"]] == [name for name, _ in CUTS],
         lab=plan["expected"],
     )
-    cutting = threading.Thread(target=cut, args=(rollout, plan, results, options), daemon=True)
+    before = len(results.rows)
+    is_over = threading.Event()
+    cutting = threading.Thread(target=cut, args=(rollout, plan, results, options, is_over), daemon=True)
     cutting.start()
-    code = rollout.finish()
+    code = rollout.finish(PATIENCE_S + len(CUTS) * options.cut_s)
+    is_over.set()
     cutting.join(options.cut_s + 60)
+    cuts = len(results.rows) - before
+    results.add("cuts", f"{len(CUTS)}", f"{cuts}", cuts == len(CUTS))
     values = fleet.values(CACHE)
     promoted = sum(value == LARGE for value in values.values())
     results.add(
@@ -287,11 +208,18 @@ def helps(fleet: Fleet, results: Results, options: argparse.Namespace) -> Rollou
     return rollout
 
 
-def cut(rollout: Rollout, plan: Mapping[str, Any], results: Results, options: argparse.Namespace) -> None:
+def cut(
+    rollout: Rollout,
+    plan: Mapping[str, Any],
+    results: Results,
+    options: argparse.Namespace,
+    is_over: threading.Event,
+) -> None:
     """Once in every stage: the host must take the change back by itself within its lease."""
     hosts = {stage["name"]: set(stage["hosts"]) for stage in plan["stages"]}
     for stage, moment in CUTS:
-        wait_for_event(rollout, hosts[stage], stage if moment == "soak" else "")
+        if not wait_for_event(rollout, hosts[stage], stage if moment == "soak" else "", is_over):
+            return
         name = rollout.events("applying")[-1]["host"]
         name = name if name in hosts[stage] else next(iter(hosts[stage]))
         watcher, place = rollout.fleet.watchers[name], rollout.fleet.places[name]
@@ -313,9 +241,9 @@ def cut(rollout: Rollout, plan: Mapping[str, Any], results: Results, options: ar
         )
 
 
-def wait_for_event(rollout: Rollout, hosts: set[str], stage: str) -> None:
-    """Until a host of the stage is being changed; with ``stage`` only after its verdict."""
-    while True:
+def wait_for_event(rollout: Rollout, hosts: set[str], stage: str, is_over: threading.Event) -> bool:
+    """Until a host of the stage is being changed; with ``stage`` only after its verdict. Whether it was."""
+    while not is_over.is_set():
         events = rollout.events()
         first = 0
         if stage:
@@ -323,8 +251,9 @@ def wait_for_event(rollout: Rollout, hosts: set[str], stage: str) -> None:
             first = verdicts[0] if verdicts else len(events)
         open_ones = [event for event in events[first:] if event["kind"] in ("applying", "undone", "kept")]
         if open_ones and open_ones[-1]["kind"] == "applying" and open_ones[-1]["host"] in hosts:
-            return
+            return True
         time.sleep(0.05)
+    return False
 
 
 def harms(fleet: Fleet, results: Results, options: argparse.Namespace) -> None:
@@ -377,9 +306,9 @@ def nothing(fleet: Fleet, results: Results, options: argparse.Namespace) -> None
             process.wait(random.uniform(0.5, 6 * options.block_s))
         if process.poll() is not None:
             process.communicate()
-            if rollout.status["is_finished"]:
+            status = rollout.status
+            if status["is_finished"] or status["is_aborted"] or not rollout.approved(status):
                 break
-            rollout.fleet.run("rollout", "approve", rollout.id, "--stage", "sources", "--by", "bench")
             continue
         process.kill()
         process.communicate()
@@ -465,6 +394,32 @@ def experiment(fleet: Fleet) -> Path:
     return folder
 
 
+def work(fleet: Fleet, results: Results, options: argparse.Namespace) -> None:
+    """The parts that were asked for."""
+    parts = options.parts
+    good = None
+    if "ask" in parts:
+        ask(fleet, results)
+    if "helps" in parts:
+        good = helps(fleet, results, options)
+    elif "harms" in parts:
+        for name in NAMES:
+            fleet.found.sql(name, f"SET GLOBAL {CACHE} = {LARGE}")
+        time.sleep(1)
+    if "harms" in parts:
+        harms(fleet, results, options)
+    if "nothing" in parts:
+        nothing(fleet, results, options)
+    if good:
+        fleet.run("rollout", "abort", good.id)
+        time.sleep(1)
+        values = set(fleet.values(CACHE).values())
+        results.add("abort of the one that helped", "all as before", str(values), values == {SMALL})
+    if "restarts" in parts:
+        restarts(fleet, results)
+    left_behind(fleet, results)
+
+
 def main() -> int:
     options = arguments()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -474,26 +429,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="hr-fleet8-", dir="/var/tmp") as place:
             Path(place).chmod(0o755)
             with servers(Path(place)) as fleet:
-                if "ask" in options.parts:
-                    ask(fleet, results)
-                if "helps" in options.parts:
-                    good = helps(fleet, results, options)
-                elif "harms" in options.parts:
-                    for name in NAMES:
-                        fleet.found.sql(name, f"SET GLOBAL {CACHE} = {LARGE}")
-                    time.sleep(1)
-                if "harms" in options.parts:
-                    harms(fleet, results, options)
-                if "nothing" in options.parts:
-                    nothing(fleet, results, options)
-                if "helps" in options.parts:
-                    fleet.run("rollout", "abort", good.id)
-                    time.sleep(1)
-                    values = set(fleet.values(CACHE).values())
-                    results.add(
-                        "abort of the one that helped", "all as before", str(values), values == {SMALL}
-                    )
-                left_behind(fleet, results)
+                work(fleet, results, options)
                 if options.keep:
                     shutil.copytree(fleet.folder / "state", options.keep / "state")
                     if (folder := fleet.folder / "opens").exists():

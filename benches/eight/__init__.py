@@ -19,6 +19,7 @@ import pymysql
 from tests.database_fleet import Databases, databases
 from tests.networks import Namespace, networks
 from tests.programs import agent_path
+from tests.service import TABLE, put_scripts
 from tests.waiting import until
 
 GROUPS = (("db1", "db2", "db3", "db4"), ("db5", "db6", "db7", "db8"))
@@ -100,6 +101,7 @@ class Fleet:
     folder: Path
     watchers: dict[str, Watcher] = field(default_factory=dict)
     loads: dict[str, Path] = field(default_factory=dict)
+    running: dict[str, contextlib.ExitStack] = field(default_factory=dict)
 
     @property
     def env(self) -> dict[str, str]:
@@ -131,6 +133,11 @@ class Fleet:
         found = self.run("fleet", verb, "--fleet", str(self.folder / "fleet.toml"), "--json", *words)
         answer: dict[str, Any] = json.loads(found)
         return answer
+
+    def rest(self, name: str) -> None:
+        """A host without its load and its watcher, which hold connections."""
+        self.running[name].close()
+        del self.watchers[name]
 
     def values(self, name: str) -> dict[str, int]:
         return {host: watcher.value(name) for host, watcher in self.watchers.items()}
@@ -164,7 +171,12 @@ def setup() -> list[str]:
 
 @contextlib.contextmanager
 def servers(folder: Path) -> Iterator[Fleet]:
-    own = {CACHE: str(SMALL), "innodb_file_per_table": "0"}
+    own = {
+        CACHE: str(SMALL),
+        "innodb_file_per_table": "0",
+        "innodb_autoinc_lock_mode": "1",
+        "innodb_flush_log_at_trx_commit": "0",
+    }
     options = {name: {**own, **OPTIONS.get(name, {})} for name in NAMES}
     with (
         networks(NAMES) as places,
@@ -174,6 +186,7 @@ def servers(folder: Path) -> Iterator[Fleet]:
             options=options,
             sysctls=SYSCTLS,
             mounts=MOUNTS,
+            drop_in=True,
             groups=GROUPS,
             places=places,
         ) as found,
@@ -183,8 +196,9 @@ def servers(folder: Path) -> Iterator[Fleet]:
         toml += f'[fleet.mysql]\nsocket = "{found.hosts.disk}/s"\nuser = "root"\n'
         (folder / "fleet.toml").write_text(toml)
         for group in GROUPS:
-            found.sql(group[0], "CREATE DATABASE shop", "USE shop", *setup())
+            found.sql(group[0], "CREATE DATABASE shop", "USE shop", TABLE, *setup())
         for name in NAMES:
+            put_scripts(found, name)
             until(lambda name=name: has_all(found, name), pause_s=0.2)  # type: ignore[misc]
         for name, statement in RUNNING.items():
             found.sql(name, statement)
@@ -192,9 +206,10 @@ def servers(folder: Path) -> Iterator[Fleet]:
         subprocess.run([*places[host].prefix, "sysctl", "-q", f"net.core.somaxconn={value}"], check=True)
         with contextlib.ExitStack() as stack:
             for name in NAMES:
-                stack.enter_context(loaded(fleet, name))
+                fleet.running[name] = running = stack.enter_context(contextlib.ExitStack())
+                running.enter_context(loaded(fleet, name))
                 fleet.watchers[name] = Watcher(fleet.socket(name))
-                stack.callback(fleet.watchers[name].end)
+                running.callback(fleet.watchers[name].end)
             for place in places.values():
                 stack.callback(place.join)
             until(lambda: all(watcher.queries for watcher in fleet.watchers.values()), pause_s=0.2)

@@ -4,26 +4,20 @@ restarted and returned by scripts, compared in a pair, promoted or taken back, a
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pymysql
 import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.real.ssh.test_rollout import Rollouts, count, events, value
+from tests.service import TABLE, Clients, put_scripts
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
 
 NAMES = ["db1", "db2", "db3"]
 SERVING = NAMES[1:]
-#: In mode 1 such a statement locks the table's counter from its first row to its end: one at a time. In mode 2 all
-#: of them run at a time.
-INSERT = "INSERT INTO own (c) SELECT SLEEP(IF(seq = 1, 0, 0.005)) FROM seq_1_to_2"
 MODE = "server.innodb_autoinc_lock_mode"
 STAGES = """
 [timing]
@@ -54,64 +48,6 @@ equal = ["db[2-3]"]
 name = "both"
 hosts = "db[2-3]"
 """
-DRAIN = """#!/bin/sh
-echo drain >>{disk}/service.log
-[ ! -e {disk}/stuck ] || exit 3
-touch {disk}/drained
-"""
-RETURN = """#!/bin/sh
-echo return >>{disk}/service.log
-rm -f {disk}/drained
-"""
-RESTART = """#!/bin/sh
-echo restart >>{disk}/service.log
-mariadb-admin --no-defaults --user=root --socket={disk}/s shutdown
-while [ -e {disk}/s ]; do sleep 0.05; done
-setsid mariadbd --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s >>{disk}/error.log 2>&1 &
-server=$!
-while kill -0 $server; do
-  mariadb-admin --no-defaults --user=root --socket={disk}/s ping && exit 0
-  sleep 0.05
-done
-exit 1
-"""
-
-
-class Clients:
-    """Of one host; they leave when it is drained, as behind a load balancer. ``errors``: what else they saw."""
-
-    def __init__(self, found: Databases, name: str, threads: int = 4) -> None:
-        disk = found.hosts.own_disk(found.host(name))
-        self.socket, self.drained = disk / "s", disk / "drained"
-        self.errors: list[str] = []
-        self.is_over = threading.Event()
-        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
-        for thread in self.threads:
-            thread.start()
-
-    def _run(self) -> None:
-        while not self.is_over.is_set():
-            if self.drained.exists():
-                time.sleep(0.02)
-                continue
-            try:
-                with (
-                    contextlib.closing(
-                        pymysql.connect(unix_socket=str(self.socket), user="root", database="shop")
-                    ) as connection,
-                    connection.cursor() as cursor,
-                ):
-                    while not self.drained.exists() and not self.is_over.is_set():
-                        cursor.execute(INSERT)
-                        connection.commit()
-            except pymysql.Error as error:
-                self.errors.append(str(error))
-                time.sleep(0.1)
-
-    def end(self) -> None:
-        self.is_over.set()
-        for thread in self.threads:
-            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -128,14 +64,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
         toml = f'[fleet]\nknown_hosts = "{running.hosts.known_hosts}"\nfiles = ["inventory.json"]\n'
         toml += f'[fleet.mysql]\nsocket = "{running.hosts.disk}/s"\nuser = "root"\n'
         running.inventory.with_name("fleet.toml").write_text(toml)
-        table = "CREATE TABLE shop.own (id INT AUTO_INCREMENT PRIMARY KEY, c INT)"
-        running.sql("db1", "CREATE DATABASE shop", table)
+        running.sql("db1", "CREATE DATABASE shop", "USE shop", TABLE)
         for name in SERVING:
             until(lambda name=name: value(running, name, "SELECT COUNT(*) FROM shop.own") == "0")  # type: ignore[misc]
-            disk = running.hosts.own_disk(running.host(name))
-            for verb, text in (("drain", DRAIN), ("return", RETURN), ("restart", RESTART)):
-                (disk / verb).write_text(text.format(disk=running.hosts.disk))
-                (disk / verb).chmod(0o755)
+            put_scripts(running, name)
         yield running
 
 
