@@ -75,6 +75,12 @@ CASES = [
     Case("STMT05", "no look", unwell, missing="process list was not looked at"),
     Case(
         "STMT05",
+        "a short hunt",
+        lambda: unwell(rates=FULL, activity=looked(SCAN, looks=3)),
+        missing="looked at 3 times, and 5 are needed",
+    ),
+    Case(
+        "STMT05",
         "a failed look",
         lambda: unwell(activity=summed([{"error": "access denied"}])),
         missing="access denied",
