@@ -255,7 +255,8 @@ def status(t_s: int, questions: float, **more: float) -> dict[str, Any]:
 def test_a_stretch_is_queries_threads_and_errors() -> None:
     follower = Follower()
     for t_s in range(11):
-        follower.take(status(t_s, 1000 * t_s, aborted_clients=t_s))
+        # Two of them are the samples here.
+        follower.take(status(t_s, 1002 * t_s, aborted_clients=t_s))
         threads = {"Sleep": 90, "Query": 3, "Execute": 1, "Slave_SQL": 1, "Slave_IO": 1, "Binlog Dump": 2}
         follower.take(processlist(t_s, threads, {"": 4, "Slave has read all relay log": 1}))
     window = follower.since(0)
@@ -263,6 +264,15 @@ def test_a_stretch_is_queries_threads_and_errors() -> None:
     assert window.time_s == pytest.approx(0.004)
     assert follower.since(5 * 10**9).queries == 5000
     assert follower.since(11 * 10**9).time_s is None
+
+
+def test_a_server_that_only_we_ask_has_no_queries() -> None:
+    follower = Follower()
+    for t_s in range(4):
+        follower.take(status(t_s, 3 * t_s + 1))
+        follower.take(processlist(t_s, {"Sleep": 1}, {}))
+        follower.take({"t_ns": t_s * 10**9, "sampler": "replication", "ok": True, "values": {}})
+    assert follower.since(0).queries == 0
 
 
 def processlist(t_s: int, threads: dict[str, int], states: dict[str, int]) -> dict[str, Any]:

@@ -172,8 +172,9 @@ def test_the_pool_is_read_from_the_samples_of_one_server() -> None:
     follower = Follower()
     assert follower.pool(5) == (0.0, None)
     for t_s in range(11):
+        # One of them is the sample itself.
         follower.take(
-            status(t_s, 100 * t_s, innodb_buffer_pool_pages_data=t_s, innodb_buffer_pool_reads=10 * t_s)
+            status(t_s, 101 * t_s, innodb_buffer_pool_pages_data=t_s, innodb_buffer_pool_reads=10 * t_s)
         )
     assert follower.pool(5) == (10, 0.1)
     follower.take({**status(-90, 0, innodb_buffer_pool_pages_data=3), "t_ns": 11 * 10**9})

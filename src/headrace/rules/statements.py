@@ -275,7 +275,9 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
         error = activity.error if activity else ""
         raise NotEnough("the process list was not looked at" + (f": {error}" if error else ""))
     if activity.looks < ENOUGH_LOOKS:
-        raise NotEnough(f"the process list was looked at {activity.looks} times, and {ENOUGH_LOOKS} are needed")
+        raise NotEnough(
+            f"the process list was looked at {activity.looks} times, and {ENOUGH_LOOKS} are needed"
+        )
     total = sum(each.sightings for each in activity.classes)
     if not activity.classes or (evidence.verdict.limiting is None and total < RUNNING * activity.looks):
         return

@@ -48,12 +48,14 @@ class Restarted(TargetError):
 @dataclass(frozen=True)
 class Reading:
     t_ns: int
-    queries: float
+    questions: float
     errors: float
     uptime_s: float
     #: The buffer pool: pages of data, pages that had to be read.
     pages: float = 0.0
     misses: float = 0.0
+    #: Of the questions so far, those that we have asked.
+    ours: int = 0
 
 
 @dataclass
@@ -69,6 +71,8 @@ class Follower:
     broken: str = ""
     problem: str = ""
     is_refused: bool = False
+    #: Samples so far: each is one question to the server.
+    asked: int = 0
 
     async def read(self, lines: AsyncIterator[dict[str, Any]]) -> None:
         try:
@@ -84,6 +88,7 @@ class Follower:
             self.problem = str(record.get("error") or "the server does not answer")
             self.is_refused = self.is_refused or record.get("sampler") == "mysql_status"
             return
+        self.asked += 1
         if record.get("sampler") == "replication":
             self._replication(values)
         elif record.get("sampler") == "processlist":
@@ -99,6 +104,7 @@ class Follower:
                     _number(values, "uptime"),
                     _number(values, "innodb_buffer_pool_pages_data"),
                     _number(values, "innodb_buffer_pool_reads"),
+                    self.asked,
                 )
             )
 
@@ -120,14 +126,14 @@ class Follower:
         if len(own) < 2:
             return Window(0.0, 0.0, 0.0, 0.0, self.lag_s, self.broken)
         first, last = own[0], own[-1]
-        if last.uptime_s < first.uptime_s or last.queries < first.queries:
+        if last.uptime_s < first.uptime_s or last.questions < first.questions:
             raise Restarted("the server was restarted, or its counters reset")
         seconds = (last.t_ns - first.t_ns) / 1e9
         threads = [count for t_ns, count in self.serving if first.t_ns <= t_ns <= last.t_ns]
         running = sum(threads) / len(threads) if threads else 0.0
         return Window(
             seconds,
-            last.queries - first.queries,
+            _queries(first, last),
             running * seconds,
             max(last.errors - first.errors, 0.0),
             self.lag_s,
@@ -142,7 +148,7 @@ class Follower:
         if not own:
             return 0.0, None
         first, last = own[0], own[-1]
-        queries = last.queries - first.queries
+        queries = _queries(first, last)
         is_one = last.uptime_s >= first.uptime_s
         misses = (last.misses - first.misses) / queries if is_one and queries > 0 else None
         return last.pages, misses
@@ -154,6 +160,11 @@ class Follower:
     @property
     def silent_s(self) -> float:
         return time.monotonic() - self.heard_at
+
+
+def _queries(first: Reading, last: Reading) -> float:
+    """Those of clients. At ten samples a second a server without any would count 30, and never be drained."""
+    return max(last.questions - first.questions - (last.ours - first.ours), 0.0)
 
 
 def _serving(values: Mapping[str, Any]) -> float:

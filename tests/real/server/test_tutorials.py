@@ -1,6 +1,7 @@
 """The tutorials, as a reader follows them: every file they show is saved, every command is run, in one shell.
 
-Only the sockets differ: they are those of private servers.
+Only the sockets differ: they are those of private servers. Where a test is short of time, an experiment also has
+fewer blocks.
 """
 
 from __future__ import annotations
@@ -150,9 +151,10 @@ def test_the_tutorial_about_an_upgrade(folder: Path) -> None:
         assert production.sql("SELECT @@slow_query_log") == [(0,)]
 
 
-#: The tutorial's tables, and a load that leaves the machine to others for most of the time.
+#: The tutorial's tables, and a load that leaves the machine to others for most of the time: then their load hardly
+#: changes its times.
 MONTHS = [f"m{number:02}" for number in range(1, 13)]
-YEAR = "SELECT COUNT(*), SLEEP(0.004) FROM year WHERE customer = ?"
+YEAR = "SELECT COUNT(*), SLEEP(0.02) FROM year WHERE customer = ?"
 
 
 def shop(found: Databases) -> None:
@@ -174,7 +176,7 @@ def served(found: Databases, name: str) -> contextlib.AbstractContextManager[Non
     key = {"kind": "int", "min": 1, "max": 1000}
     operation = {"name": "year", "statements": [{"sql": YEAR, "parameters": [key]}]}
     workload = {"kind": "sql", "prepared": False, "operations": [operation]}
-    spec = {"workload": workload, "connections": 1, "seconds": TIMEOUT_S}
+    spec = {"workload": workload, "connections": 3, "seconds": TIMEOUT_S}
     return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
 
 
@@ -205,7 +207,9 @@ def test_the_tutorial_about_a_fleet(folder: Path) -> None:
         shown = {
             "/run/mysqld/mysqld.sock": f"{disk}/s",
             "/var/log/mysql/slow.log": f"{disk}/mysql/slow.log",
-            "[volume]": f'[target]\nscratch = "{folder / "scratch"}"\n\n[volume]',
+            # Other tests may work beside it, and trials are not measured again for that; two blocks are as good.
+            "[volume]": f'[target]\nscratch = "{folder / "scratch"}"\ndisturbed = "keep"\n\n[volume]',
+            "blocks = 3 ": "blocks = 2 ",
         }
         more = {**found.hosts.env, "HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "xdg")}
         more["PATH"] = f"{Path(sys.executable).parent}:{more['PATH']}"
