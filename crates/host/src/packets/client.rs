@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::batch::{Batch, MOST, connected};
 use super::ends::{Counters, interface_of};
+use super::interrupt::round_trip_ns;
 use super::message::{Head, Token};
 use super::output::write;
 use super::spec::Spec;
@@ -33,7 +34,7 @@ const ANSWER: Duration = Duration::from_secs(30);
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum Line<'a> {
-    Start { client: &'a str, server: &'a str, cpus: usize },
+    Start { client: &'a str, server: &'a str, cpus: usize, interrupt_ns: Option<u64> },
     Step(Box<Step>),
     End { elapsed_s: f64 },
 }
@@ -66,10 +67,12 @@ pub fn measure(spec: &Spec, stop: &StopSignal) -> anyhow::Result<()> {
     let interface = threads[0].interface().unwrap_or_default();
     let mut near = Counters::new(&interface);
     let first = far.ask()?;
+    let own = spec.client.cpus.first().copied().unwrap_or(0);
     write(&Line::Start {
         client: &interface,
         server: first["interface"].as_str().unwrap_or_default(),
         cpus: std::thread::available_parallelism().map_or(1, Into::into),
+        interrupt_ns: spec.interrupt.and_then(|far| round_trip_ns(own, far)),
     })?;
     let mut number = 0;
     for (request_bytes, reply_bytes) in &spec.sizes {

@@ -11,6 +11,7 @@ use crate::sample::sampler::{Host, Kind, Missed, Sample, Source};
 use crate::sample::selection::{Listing, Selection};
 use crate::sample::values::Values;
 use crate::{netdev, snmp, softirqs, softnet, stat};
+use base::clock::{now_ns, process_cpu_ns};
 
 const KINDS: [&Kind; 5] = [&stat::CPU, &softirqs::SOFTIRQS, &softnet::SOFTNET, &netdev::NETWORK, &snmp::SNMP];
 
@@ -34,10 +35,11 @@ impl Counters {
         Self { samplers: KINDS.iter().filter_map(open).collect(), interface: interface.to_owned() }
     }
 
-    /// Time, interface and sampler -> metric -> label -> number. What this host does not have is absent.
+    /// Time, CPU time of this process, interface and sampler -> metric -> label -> number. What this host does not have is absent.
     pub fn read(&mut self) -> Value {
         let mut found = Map::new();
-        found.insert("t_ns".to_owned(), base::clock::now_ns().into());
+        found.insert("t_ns".to_owned(), now_ns().into());
+        found.insert("own_cpu_ns".to_owned(), process_cpu_ns().into());
         found.insert("interface".to_owned(), self.interface.clone().into());
         for (name, sampler) in &mut self.samplers {
             let (mut values, mut line) = (Values::default(), Vec::new());
@@ -105,15 +107,16 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
 impl End {
     /// Thread `number` of this end stays on its CPU from now on.
     pub fn settle(&self, number: usize) -> anyhow::Result<()> {
-        use rustix::thread::{CpuSet, sched_setaffinity};
-        if let Some(cpu) = self.cpus.get(number % self.cpus.len().max(1)) {
-            let mut set = CpuSet::new();
-            set.set(*cpu);
-            sched_setaffinity(None, &set)
-                .map_err(|error| anyhow::anyhow!("cannot run on CPU {cpu}: {error}"))?;
-        }
-        Ok(())
+        self.cpus.get(number % self.cpus.len().max(1)).map_or(Ok(()), |cpu| stay_on(*cpu))
     }
+}
+
+/// The calling thread runs on this CPU only.
+pub fn stay_on(cpu: usize) -> anyhow::Result<()> {
+    use rustix::thread::{CpuSet, sched_setaffinity};
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    sched_setaffinity(None, &set).map_err(|error| anyhow::anyhow!("cannot run on CPU {cpu}: {error}"))
 }
 
 #[cfg(test)]
@@ -126,6 +129,7 @@ mod tests {
         assert_eq!(interface_of("203.0.113.7".parse().unwrap()), None);
         let found = Counters::new(&name).read();
         assert!(found["cpu"]["softirq"]["cpu0"].is_u64(), "{found}");
+        assert!(found["own_cpu_ns"].as_u64() > Some(0));
         assert!(found["softirqs"]["NET_RX"].is_object());
         assert!(found["softirqs"].get("TIMER").is_none());
         assert!(found["network"]["rx_packets"][&name].is_u64());

@@ -7,6 +7,7 @@
 mod batch;
 mod client;
 mod ends;
+mod interrupt;
 mod message;
 mod output;
 mod pair;

@@ -42,6 +42,9 @@ pub struct Spec {
     /// Only of `pair`: CPUs that get received packets, as a mask; empty leaves the kernel's setting.
     #[serde(default)]
     pub rps: String,
+    /// The CPU that would get them: what interrupting it takes is measured before the first step.
+    #[serde(default)]
+    pub interrupt: Option<usize>,
     /// Only of the server that `pair` starts: its interface is made, and has to be set up.
     #[serde(default)]
     pub is_inside: bool,
@@ -89,6 +92,7 @@ fn parse(text: &str) -> anyhow::Result<Spec> {
         ((1..=1024).contains(&spec.flows), "flows must be from 1 to 1024"),
         ((1..=4096).contains(&spec.window), "window must be from 1 to 4096"),
         (spec.shares.iter().all(|share| (0.01..=4.0).contains(share)), "shares must be from 0.01 to 4"),
+        (spec.interrupt.is_none_or(|cpu| cpu < 1024), "interrupt must be a CPU below 1024"),
         (
             spec.rps.chars().all(|letter| letter.is_ascii_hexdigit() || letter == ','),
             "rps must be a mask of CPUs",
@@ -136,6 +140,7 @@ mod tests {
             (r#","client":{"threads":1000}"#, "threads"),
             (r#","shares":[9.0]"#, "shares"),
             (r#","rps":"3; rm""#, "mask"),
+            (r#","interrupt":1024"#, "interrupt"),
             (r#","speed":1"#, "unknown field"),
         ] {
             let error = parse(&with(more)).err().unwrap().to_string();
