@@ -12,6 +12,8 @@ from typing import Any
 from headrace.agent import Agent
 from headrace.analysis.ladder import Ladder, read
 from headrace.analysis.packets import Size, Step, steps_of
+from headrace.analysis.steering import cpus_of
+from headrace.errors import PlanError
 from headrace.snapshot import state_path
 from headrace.target import Target
 from headrace.whole import write_whole
@@ -68,6 +70,8 @@ def _known() -> dict[str, dict[str, float]]:
 PAYLOADS: tuple[Size, ...] = ((64, 100), (64, 1000), (100, 300))
 #: Rates, as shares of what is answered without a limit.
 SHARES = (0.25, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)
+#: The CPU of both ends.
+CPU = 0
 
 
 async def packets(
@@ -81,8 +85,9 @@ async def packets(
     """Measure packets between two network namespaces of the host, which end with the agent.
 
     Each round measures every size as it is and, with ``rps`` (a mask of CPUs), also steered, in random order. Both
-    ends run on the first CPU, so that one core does all the work.
+    ends run on the first CPU, so that one core does all the work. Raises PlanError if ``rps`` is no mask.
     """
+    others = _cpus(rps) - {CPU}
     agent = await Agent.install(host)
     order = random.Random(rounds)
     found: list[Step] = []
@@ -92,7 +97,7 @@ async def packets(
                 "token": secrets.token_hex(16), "address": "127.0.0.1", "sizes": order.sample(sizes, len(sizes)),
                 "step_s": step_s, "shares": SHARES, "flows": 8, "rps": variant,
                 "most_s": 60 + 2 * step_s * len(sizes) * (len(SHARES) + 1),
-                "server": {"cpus": [0]}, "client": {"cpus": [0]},
+                "server": {"cpus": [CPU]}, "client": {"cpus": [CPU]}, "interrupt": min(others, default=None),
             }  # fmt: skip
             done = await agent.text(
                 "packets", "pair", stdin=json.dumps(spec).encode(), timeout_s=float(str(spec["most_s"]))
@@ -100,3 +105,12 @@ async def packets(
             found += steps_of((json.loads(line) for line in done.splitlines()), number, variant)
         listen(number)
     return found
+
+
+def _cpus(mask: str) -> frozenset[int]:
+    try:
+        return cpus_of(mask)
+    except ValueError:
+        raise PlanError(
+            f"{mask!r} is not a mask of CPUs", place="--rps", hint="such as 2 for the second CPU"
+        ) from None

@@ -21,6 +21,7 @@ SIZES: tuple[Size, ...] = ((64, 100), (64, 1000), (100, 300))
 def counters(t_s: float, packets: int, softirq: int, idle: int, lost: int = 0) -> dict[str, Any]:
     return {
         "t_ns": int(t_s * 1e9),
+        "own_cpu_ns": int(t_s * 0.4e9),
         "interface": "hrp1",
         "cpu": {
             "user": {"cpu0": 0, "cpu1": 0},
@@ -38,6 +39,7 @@ def row(size: Size, share: float | None, offered_s: float | None, answered: int)
         "kind": "step", "request_bytes": size[0], "reply_bytes": size[1], "share": share, "offered_s": offered_s,
         "seconds": 1.0, "sent": answered, "answered": answered, "latency": {"buckets": [[1000, 98], [1100, 2]]},
         "server": [counters(1, 0, 0, 0), counters(2, answered, 100, 100, 5)],
+        "client": [counters(1, 0, 0, 0), counters(2, answered, 100, 100, 5)],
     }  # fmt: skip
 
 
@@ -51,6 +53,7 @@ def test_a_step_has_its_core_and_its_losses() -> None:
     assert step.packets_s == 2000
     assert [(core.name, core.softirq, core.busy) for core in step.cores] == [("cpu0", 1, 1), ("cpu1", 0, 0)]
     assert (step.dropped, step.squeezed, step.socket_full) == (5, 10, 15)
+    assert step.own == pytest.approx(0.8)
     assert step.p50_ns is not None
     assert step.p99_ns is not None
     assert step.p50_ns < step.p99_ns

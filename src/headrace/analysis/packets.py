@@ -47,6 +47,10 @@ class Step:
     dropped: int
     socket_full: int
     squeezed: int
+    #: What interrupting another core took in this round, there and back.
+    interrupt_ns: float | None = None
+    #: CPU time of both ends, in cores.
+    own: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,13 @@ def steps_of(rows: Iterable[Mapping[str, Any]], number: int, rps: str) -> list[S
         found = list(rows)
         if not found or found[-1]["kind"] != "end":
             raise StoreError("the round has no end")
-        return [_step(row, number, rps) for row in found if row["kind"] == "step"]
+        interrupt_ns = found[0].get("interrupt_ns")
+        return [_step(row, number, rps, interrupt_ns) for row in found if row["kind"] == "step"]
     except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
         raise StoreError(f"these are not the lines of a measurement of packets: {error!r}") from error
 
 
-def _step(row: Mapping[str, Any], number: int, rps: str) -> Step:
+def _step(row: Mapping[str, Any], number: int, rps: str, interrupt_ns: float | None) -> Step:
     before, after = row["server"]
     seconds = (after["t_ns"] - before["t_ns"]) / 1e9
 
@@ -98,7 +103,19 @@ def _step(row: Mapping[str, Any], number: int, rps: str) -> Step:
         sum(grown("softnet", "dropped", name) for name in names) + grown("network", "rx_dropped", nic),
         grown("snmp", "Udp.RcvbufErrors", ""),
         sum(grown("softnet", "time_squeeze", name) for name in names),
+        interrupt_ns, _own(row),
     )  # fmt: skip
+
+
+def _own(row: Mapping[str, Any]) -> float | None:
+    """None from an agent that does not count it."""
+    ends = [row.get(end, ()) for end in ("client", "server")]
+    if not all(end and all("own_cpu_ns" in counted for counted in end) for end in ends):
+        return None
+    used = 0.0
+    for before, after in ends:
+        used += (after["own_cpu_ns"] - before["own_cpu_ns"]) / (after["t_ns"] - before["t_ns"])
+    return used
 
 
 def _percentile(buckets: Sequence[Sequence[int]], share: float) -> float | None:

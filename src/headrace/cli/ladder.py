@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
     Json,
+    PageFile,
     TargetOption,
     app,
     on_target,
@@ -17,6 +19,7 @@ from headrace.cli.shell import (
     say,
     stderr,
     stdout,
+    write_page,
 )
 from headrace.model import ServerLogin
 
@@ -43,6 +46,7 @@ def ladder(
         str, typer.Option(metavar="MASK", help="With --packets: also with received packets on these CPUs.")
     ] = "",
     rounds: Annotated[int, typer.Option(min=2, max=100, help="With --packets: how often.")] = 5,
+    page: PageFile = None,
     as_json: Json = False,
 ) -> None:
     """Measure a machine's latencies next to published ones, and report which pairs are out of balance."""
@@ -50,8 +54,10 @@ def ladder(
     from headrace.report import ladder as report
 
     if packets:
-        _packets(target, rounds, seconds, rps, as_json)
+        _packets(target, rounds, seconds, rps, page, as_json)
         return
+    if page is not None:
+        raise typer.BadParameter("only --packets has an HTML report", param_hint="--html")
     named = {"--file": file, "--target-address": target_address, "--seconds": str(seconds)}
     options = [word for name, value in named.items() if value for word in (name, value)]
 
@@ -72,7 +78,7 @@ def ladder(
         stdout().print(report.terminal(found))
 
 
-def _packets(target: str, rounds: int, seconds: float, rps: str, as_json: bool) -> None:
+def _packets(target: str, rounds: int, seconds: float, rps: str, page: Path | None, as_json: bool) -> None:
     from headrace import ladder as ladders
     from headrace.report import packets as report
 
@@ -88,4 +94,7 @@ def _packets(target: str, rounds: int, seconds: float, rps: str, as_json: bool) 
             status.update(f"round {number + 1} of {rounds} is done")
 
         found = on_target(target, work)
-    say(report.page_of(target, found), as_json)
+    content = report.page_of(target, found)
+    if page is not None:
+        write_page(page, content)
+    say(content, as_json)
