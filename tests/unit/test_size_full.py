@@ -21,10 +21,12 @@ from headrace.archive.tables import METRICS, STATES, Table
 from headrace.cli.size import size_app
 from headrace.errors import NothingMeasured, StoreError
 from headrace.report import html, jsonform, terminal
+from headrace.report.packets import page_of as packets_page
 from headrace.report.size import full as page
 from headrace.size import capacity, full, history
 from headrace.size.history import History, Peaks
 from headrace.size.model import Demand, Resource
+from tests.unit.test_ladder_steering import rounds
 from tests.unit.test_sweep_report import make
 
 DAY = 1_700_006_400 // DAY_S  # a whole number of days since 1970
@@ -269,6 +271,28 @@ def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:
     assert "is full on" in out.read_text()
     only = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--host", "db1"])
     assert [host["name"] for host in json.loads(only.stdout)["hosts"]] == ["db1"]
+
+
+def test_a_host_whose_packets_run_out_first_is_found(tmp_path: Path) -> None:
+    """With what `headrace ladder --packets --json` prints, which says in each row that it is a lower bound."""
+    archive = archive_of(tmp_path / "history", hosts=1)
+    content = packets_page("db0", rounds(0.6, 4200, 6000))
+    path = tmp_path / "packets.json"
+    path.write_text(json.dumps(jsonform.render(content), allow_nan=False))
+    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--ladder", f"db0={path}"])
+    assert ran.exit_code == 0, ran.output
+    [host] = json.loads(ran.stdout)["hosts"]
+    assert [each["resource"] for each in host["outlooks"]] == ["packets", "cpu"]
+    first = host["outlooks"][0]
+    assert first["limit_from"].startswith("at least, by ladder --packets: one core")
+    # Without RPS: that it would move the limit is no reason to count on it.
+    assert first["limit"]["estimate"] == pytest.approx(4200, rel=0.01)
+    assert first["state"] == "full now"
+    assert host["unknown"] == []
+    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--ladder", f"db0={path}"])
+    said = " ".join(ran.output.split())
+    assert "or higher (its limit is a lower bound)" in said
+    assert "the limit of packets is at least 4,200/s, by ladder --packets" in said
 
 
 def test_a_source_without_anything_is_an_error(tmp_path: Path) -> None:

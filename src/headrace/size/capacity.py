@@ -36,6 +36,8 @@ STOCKS = {
     ),  # the rest is for page tables, connections and the page cache's floor
     Resource.SPACE: (0.85, 0.80, 0.90),  # file systems slow down, and an online ALTER needs a copy
 }
+#: How a limit that is a lower bound is said to be known.
+AT_LEAST = "at least, "
 #: A rung of `headrace ladder` -> the resource whose rate it bounds, and whether it was measured with many at
 #: a time.
 _RUNGS = {
@@ -189,9 +191,7 @@ def _of_ladder(content: Mapping[str, Any], notes: list[str]) -> Iterable[tuple[R
         if min(fast, middle, slow) <= 0:
             continue
         done.add(resource)
-        how = "measured by ladder"
-        if not is_many:
-            how += ", one at a time: the device may do more"
+        how = "measured by ladder" if is_many else f"{AT_LEAST}measured by ladder, one at a time"
         if row.get("spoiled_by"):
             notes.append(f"ladder's {rung} is doubtful: {'; '.join(map(str, row['spoiled_by']))}")
         yield resource, Interval(unit * 1e9 / middle, unit * 1e9 / slow, unit * 1e9 / fast), how
@@ -208,7 +208,7 @@ def _of_packets(content: Mapping[str, Any]) -> tuple[Interval, str] | None:
         found = Interval(float(rate["estimate"]), rate["low"], rate["high"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"its packets are damaged: {error!r}") from error
-    how = f"at least, by ladder --packets: one core with both ends, {request}/{reply} B, without a card"
+    how = f"{AT_LEAST}by ladder --packets: one core with both ends, {request}/{reply} B, without a card"
     return found, how
 
 

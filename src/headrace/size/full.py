@@ -23,7 +23,7 @@ import numpy as np
 
 from headrace.analysis.intervals import Interval, t_quantile
 from headrace.archive.files import DAY_S
-from headrace.size.capacity import STOCKS, Known, queue_knee
+from headrace.size.capacity import AT_LEAST, STOCKS, Known, queue_knee
 from headrace.size.model import Resource
 
 if TYPE_CHECKING:
@@ -109,6 +109,11 @@ class Outlook:
     watched: float = 1.0
     limit_from: str = ""
     knee_from: str = ""
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether the limit, and with it the knee, is a lower bound."""
+        return self.limit_from.startswith(AT_LEAST)
 
     @property
     def room(self) -> float:

@@ -29,6 +29,7 @@ from headrace.report.parts import (
     method,
 )
 from headrace.report.size.words import amount, dates, name, times, when
+from headrace.size.capacity import AT_LEAST
 from headrace.size.capacity import times as scaled
 from headrace.size.full import IN_VAIN, LEAST_DAYS, Host, Outlook, State, Together
 
@@ -117,7 +118,7 @@ def _verdict(host: Host) -> str:
         parts.append(
             f"{host.name} is full now: at its peak it uses {amount(first.resource, first.peak)} of "
             f"{name(first.resource)}, "
-            f"and the knee is at {amount(first.resource, first.full_at.estimate)}"
+            f"and the knee is at {_knee(first)}"
         )
     elif first.state is State.DATED:
         parts.append(
@@ -132,6 +133,11 @@ def _verdict(host: Host) -> str:
     if second is not None and math.isfinite(second.room):
         parts.append(f"the next bottleneck is {name(second.resource)}, at {times(second.room)} its peak")
     return f"{'; '.join(parts)}."
+
+
+def _knee(each: Outlook) -> str:
+    found = amount(each.resource, each.full_at.estimate)
+    return f"{found} or higher (its limit is a lower bound)" if each.is_at_least else found
 
 
 def _keys(hosts: Sequence[Host]) -> Iterator[Key]:
@@ -180,7 +186,7 @@ def _cells(host: Host, each: Outlook) -> Cells:
         _growth(each),
         Cell(when(host, each), chip),
         dates(host, each),
-        each.knee_from,
+        f"{each.knee_from}; limit: {each.limit_from}" if each.limit_from else each.knee_from,
     ]
 
 
@@ -341,8 +347,15 @@ def _buy(hosts: Sequence[Host]) -> Iterator[Part]:
         for host in hosts
         if host.unknown
     ]
-    if kept or vain or unknown:
-        yield Sentences([*kept, *vain, *unknown][:24])
+    bounds = [
+        f"{host.name}: the limit of {name(each.resource)} is at least "
+        f"{amount(each.resource, each.limit.estimate)}, {each.limit_from.removeprefix(AT_LEAST)}."
+        for host in hosts
+        for each in host.outlooks
+        if each.is_at_least
+    ]
+    if kept or vain or unknown or bounds:
+        yield Sentences([*kept, *vain, *unknown, *bounds][:24])
 
 
 def _calls(host: Host, factor: float) -> str:
