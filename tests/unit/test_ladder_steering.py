@@ -205,6 +205,12 @@ def test_other_work_and_missing_predictions_are_said() -> None:
     assert any("cpu1 had other work" in line for line in full_page(beside=0.4).cautions)
     assert any("no core was full" in line for line in full_page(busy=0.7).cautions)
     assert not full_page().cautions
+    busy = full_page(own=0.1, busy=1.0)
+    assert any("both ends used 70% of it. Limits are too low" in line for line in busy.cautions)
+    out = io.StringIO()
+    Console(file=out, width=160).print(terminal.render(busy))
+    assert "Limits are too low" in out.getvalue()
+    assert "no prediction, cpu0 was full of other work" in out.getvalue()
 
 
 def test_the_command_prints_numbers_and_writes_a_page(

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from headrace.analysis.intervals import Interval
 from headrace.analysis.ladder import duration
 from headrace.analysis.packets import Limit, Size, Step, errors, fit, limits
-from headrace.analysis.steering import Steered, steered
+from headrace.analysis.steering import OURS, Steered, ours_of, steered
 from headrace.report import charts, text
 from headrace.report.parts import (
     Cell,
@@ -26,6 +26,7 @@ from headrace.report.parts import (
     Part,
     Section,
     Sentence,
+    Sentences,
     Table,
     method,
 )
@@ -37,6 +38,7 @@ def page_of(host: str, steps: Sequence[Step]) -> Page:
     found, moved = limits(steps), steered(steps)
     plain = [each for each in found if not each.rps]
     model, (left_out, single) = fit(plain), errors(plain)
+    cautions = _cautions(steps, moved)
     most, load, rps = _limits(found, left_out), _curve(steps), _steering(moved)
     curves = [*_latency(steps), replace(load, is_folded=True)]
     worst = max(map(abs, single.values()), default=0.0)
@@ -47,11 +49,12 @@ def page_of(host: str, steps: Sequence[Step]) -> Page:
         title="Packets per second",
         verdicts=[verdict, *_steering_verdicts(moved)],
         lead=f"Between two network namespaces of {host}, both ends on one core; UDP.",
-        cautions=_cautions(moved),
+        cautions=cautions,
         sections=[
             Section("limits", "Limits", "How many packets per second?", [_bars(found), most], brief=[most]),
             Section("rps", "RPS", "Does RPS move the limit?", rps, brief=rps),
             Section("load", "Load", "What load does to latency", curves, brief=[load]),
+            Section("notes", "", "What limits this", brief=[Sentences(cautions)] if cautions else []),
             Section("method", "Method", "How this was computed", [method(_method(worst, moved))]),
         ],
         footer="headrace ladder --packets --json prints the numbers",
@@ -99,8 +102,16 @@ def _steering_verdicts(moved: Sequence[Steered]) -> list[str]:
     return said
 
 
-def _cautions(moved: Sequence[Steered]) -> list[str]:
-    said = [
+def _cautions(steps: Sequence[Step], moved: Sequence[Steered]) -> list[str]:
+    most = [step for step in steps if step.share is None and not step.rps]
+    softirq = [max((core.softirq for core in step.cores), default=0.0) for step in most]
+    ours = ours_of(most, sum(softirq) / len(softirq) if softirq else 0.0)
+    said = (
+        [f"Other work ran on the core: both ends used {ours:.0%} of it. Limits are too low."]
+        if ours < OURS
+        else []
+    )
+    said += [
         f"{_name(each.size)} with RPS {each.rps}: no prediction, {each.why_not}."
         for each in moved
         if each.why_not
