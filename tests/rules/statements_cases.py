@@ -26,6 +26,7 @@ EVEN = {
     for metric, rate in zip(METRICS, (1_000.0, 0.5e9, 1e6, 2_000.0, 1_000.0, 0.0, 0.0, 0.0), strict=True)
 }
 HEAVY = "0a1b2c3d4e5f6071"
+SWITCHED_OFF = "index_merge=off,index_merge_union=on,index_merge_sort_intersection=off,mrr=off,semijoin=on"
 
 #: What the agent says of running statements, once a second.
 SCAN: dict[str, Any] = {
@@ -153,4 +154,31 @@ CASES = [
         ),
     ),
     Case("STMT04", "not sampled", unwell, missing="not sampled by digest"),
+    Case(
+        "STMT06",
+        "index merge is off",
+        lambda: unwell(
+            variables={"optimizer_switch": SWITCHED_OFF}, status_rates={"handler_read_rnd_next": 2e6}
+        ),
+        ("",),
+        ("index_merge is off in optimizer_switch, and scans read 2,000,000 rows/s",),
+        sets=({"server.optimizer_switch": "index_merge=on"},),
+    ),
+    Case(
+        "STMT06",
+        "what is off by default",
+        lambda: unwell(status_rates={"handler_read_rnd_next": 2e6}),
+    ),
+    Case(
+        "STMT06",
+        "what is off by default in MySQL",
+        lambda: unwell(vendor="mysql", status_rates={"handler_read_rnd_next": 2e6}),
+    ),
+    Case("STMT06", "off, but nothing scans", lambda: unwell(variables={"optimizer_switch": SWITCHED_OFF})),
+    Case(
+        "STMT06",
+        "not sampled",
+        lambda: unwell(variables={"optimizer_switch": SWITCHED_OFF}, without=["mysql_status"]),
+        missing="rnd_next was not",
+    ),
 ]

@@ -38,8 +38,6 @@ FULL_JOINS_S = 5.0
 JOINED_ROWS = 500.0
 #: The same by the time of a class of statements: of each, and as a share of all.
 JOINED_MS, JOINED_SHARE = 1.0, 0.1
-#: Rows read by scans per second, and as a share of all rows read, above which most of the work is scanning.
-SCANNED_S, SCANNED = 200_000.0, 0.90
 
 _VARIABLES = "MySQL Reference Manual, Server System Variables"
 _STATUS = "MySQL Reference Manual, Server Status Variables"
@@ -503,11 +501,10 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
     Each scan costs CPU time for rows that the statement does not need, and pushes other pages out of the buffer
     pool.
     """
-    names = ("handler_read_key", "handler_read_next", "handler_read_rnd", "handler_read_first")
-    scanned = evidence.status_rate("handler_read_rnd_next")
-    others = sum(evidence.status_rate(name) for name in names)
-    if scanned < SCANNED_S or scanned < SCANNED * (scanned + others):
+    found = statements.mostly_scanned(evidence)
+    if found is None:
         return
+    scanned, others = found
     seen = evidence.executed()
     yield Match(
         "",

@@ -24,6 +24,23 @@ LOCKED = 0.30
 #: ... and of each call. MariaDB counts all before the locks, too: parsing and opening, tens of microseconds, and
 #: several times that where threads wait for a CPU.
 LOCKED_NS = 500_000.0
+#: Rows per second that scans read, and their share of all rows, above which scans are the server's work.
+SCANNED_S, SCANNED = 200_000.0, 0.90
+#: Switches of the optimiser that are on by default in all supported versions that have them. Off, each takes away
+#: a way to read few rows.
+SWITCHES = (
+    "index_merge",
+    "index_merge_union",
+    "index_merge_sort_union",
+    "index_merge_intersection",
+    "index_condition_pushdown",
+    "materialization",
+    "semijoin",
+    "firstmatch",
+    "loosescan",
+    "derived_merge",
+    "derived_with_keys",
+)
 #: Conditions of a join that are shown.
 MOST_COMPARED = 3
 #: Temporary tables on disk per second, of one class.
@@ -307,4 +324,45 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
                 )
             ),
         ),
+    )
+
+
+def mostly_scanned(evidence: Evidence) -> tuple[float, float] | None:
+    """Rows per second read by scans and by an index, if scans read many and nearly all; else None."""
+    names = ("handler_read_key", "handler_read_next", "handler_read_rnd", "handler_read_first")
+    scanned = evidence.status_rate("handler_read_rnd_next")
+    others = sum(evidence.status_rate(name) for name in names)
+    is_most = scanned >= SCANNED_S and scanned >= SCANNED * (scanned + others)
+    return (scanned, others) if is_most else None
+
+
+@rule(
+    "STMT06",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Switchable Optimizations; Index Merge Optimization; MariaDB, optimizer_switch",
+    refute="With the switches on, throughput and p99 are equivalent.",
+)
+def optimiser_is_held_back(evidence: Evidence) -> Iterator[Match]:
+    """Switches of the optimiser are off, and nearly all rows are read by table scans.
+
+    Without index merge, for example, a condition on two columns joined by OR reads the whole table, although each
+    column has an index. Such a switch is often turned off because of one statement and then holds for all. A
+    connection copies the switches when it is made: only new ones have a change.
+    """
+    switches = dict(each.partition("=")[::2] for each in evidence.variable("optimizer_switch").split(","))
+    off = [name for name in SWITCHES if switches.get(name) == "off"]
+    if not off or (found := mostly_scanned(evidence)) is None:
+        return
+    scanned, others = found
+    yield Match(
+        "",
+        f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} off in optimizer_switch, and scans read "
+        f"{scanned:,.0f} rows/s, an index {others:,.0f}.",
+        (
+            *(number(name, "off") for name in off),
+            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
+            number("by an index/s", f"{others:,.0f}"),
+        ),
+        (Remedy({"server.optimizer_switch": ",".join(f"{name}=on" for name in off)}),),
     )
