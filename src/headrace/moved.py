@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.model import Facts
@@ -19,6 +20,18 @@ VOLATILE = (
 )
 #: Of the server that was asked.
 IDENTITY = ("vendor", "version")
+#: Characters of a value that are shown.
+MOST_VALUE = 80
+
+
+@dataclass(frozen=True)
+class Difference:
+    """``said`` is a sentence about the finding; the values are empty if only that they differ is known."""
+
+    what: str
+    before: str
+    after: str
+    said: str
 
 
 def moved(before: Facts, now: Facts) -> list[str]:
@@ -26,25 +39,33 @@ def moved(before: Facts, now: Facts) -> list[str]:
 
     Compared are the host's name, the server, its variables, sysctls, queues of block devices and mount options.
     """
+    return [each.said for each in differences(before, now)]
+
+
+def differences(before: Facts, now: Facts) -> list[Difference]:
+    """The same, one by one."""
     old, new = before.data, now.data
     return [*_host(old, new), *_server(old, new), *_settings(old, new)]
 
 
-def _host(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    if old.get("hostname") != new.get("hostname"):
-        yield f"this host is {new.get('hostname')}, the finding is of {old.get('hostname')}"
+def _host(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
+    then, now = old.get("hostname"), new.get("hostname")
+    if then != now:
+        yield Difference("host name", str(then), str(now), f"this host is {now}, the finding is of {then}")
 
 
-def _server(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _server(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
     then, now = old.get("server_settings"), new.get("server_settings")
     if not then:
         return
     if not now:
-        yield "the server cannot be asked whether its settings are still the same"
+        said = "the server cannot be asked whether its settings are still the same"
+        yield Difference("server", "answers", "cannot be asked", said)
         return
     for name in IDENTITY:
         if then.get(name) != now.get(name):
-            yield f"the server's {name} is {now.get(name)}, not {then.get(name)}"
+            said = f"the server's {name} is {now.get(name)}, not {then.get(name)}"
+            yield Difference(f"server {name}", str(then.get(name)), str(now.get(name)), said)
     yield from _differences("", _steady(then), _steady(now))
 
 
@@ -53,7 +74,7 @@ def _steady(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in variables.items() if not name.startswith(VOLATILE)}
 
 
-def _settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+def _settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
     yield from _differences("", old.get("sysctls") or {}, new.get("sysctls") or {})
     for key, name, part in (
         ("block_devices", "name", "queue"),
@@ -67,10 +88,24 @@ def _settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
             if isinstance(then, Mapping) and isinstance(now[place], Mapping):
                 yield from _differences(f"{place} ", then, now[place])
             else:
-                yield f"{place}: {part.replace('_', ' ')} differ"
+                what = part.replace("_", " ")
+                yield Difference(f"{place} {what}", "", "", f"{place}: {what} differ")
 
 
-def _differences(place: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+def _differences(place: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted(then.keys() & now.keys()):
         if then[name] != now[name]:
-            yield f"{place}{name} is {now[name]!s:.80}, the finding saw {then[name]!s:.80}"
+            before, after = (f"{each:.{MOST_VALUE}}" for each in _unlike(str(then[name]), str(now[name])))
+            said = f"{place}{name} is {after}, the finding saw {before}"
+            yield Difference(f"{place}{name}", before, after, said)
+
+
+def _unlike(then: str, now: str) -> tuple[str, str]:
+    """Of two lists of switches those that differ, or their end would be cut off; else both values whole."""
+    old, new = (dict(each.partition("=")[::2] for each in value.split(",")) for value in (then, now))
+    if not all(value for value in (*old.values(), *new.values())):
+        return then, now
+    names = [name for name in (*old, *new) if old.get(name) != new.get(name)]
+    names = list(dict.fromkeys(names))
+    before, after = (",".join(f"{n}={side[n]}" for n in names if n in side) for side in (old, new))
+    return before, after

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.model import Facts
-from headrace.moved import moved
+from headrace.moved import Difference, differences, moved
 from headrace.snapshot import save
 from tests.commands import headrace
 from tests.rules.hosts import healthy, saved, unwell
@@ -16,6 +16,12 @@ from tests.rules.hosts import healthy, saved, unwell
 
 def facts(**changes: Any) -> Facts:
     return Facts("0" * 16, unwell(**changes).raw)
+
+
+def switches(without: str) -> str:
+    """Those of the healthy server, but one."""
+    every = str(facts().data["server_settings"]["variables"]["optimizer_switch"]).split(",")
+    return ",".join(each for each in every if not each.startswith(f"{without}="))
 
 
 def test_a_host_that_stayed_as_it_was() -> None:
@@ -27,6 +33,10 @@ def test_a_host_that_stayed_as_it_was() -> None:
     ("changes", "said"),
     [
         ({"variables": {"sort_buffer_size": "4194304"}}, "sort_buffer_size is 4194304, the finding saw "),
+        (
+            {"variables": {"optimizer_switch": f"{switches('mrr')},mrr=on"}},
+            "optimizer_switch is mrr=on, the finding saw mrr=off",
+        ),
         ({"facts": {"sysctls.vm.swappiness": "37"}}, "vm.swappiness is 37, the finding saw "),
         ({"facts": {"hostname": "db2"}}, "this host is db2, the finding is of "),
         ({"version": "11.4.2"}, "the server's version is 11.4.2, not "),
@@ -37,12 +47,18 @@ def test_a_host_that_stayed_as_it_was() -> None:
         ),
         ({"facts": {"file_systems./var/lib/mysql.super_options": ["rw", "nodiscard"]}}, "/var/lib/mysql: "),
     ],
-    ids=["variable", "sysctl", "host", "version", "no server", "queue", "mount"],
+    ids=["variable", "switch", "sysctl", "host", "version", "no server", "queue", "mount"],
 )
 def test_a_difference_is_named(changes: dict[str, Any], said: str) -> None:
     found = moved(facts(), facts(**changes))
     assert len(found) == 1
     assert found[0].startswith(said)
+
+
+def test_a_change_has_its_values_before_and_after() -> None:
+    changed = facts(variables={"sort_buffer_size": "4194304"})
+    [found] = differences(facts(), changed)
+    assert found == Difference("sort_buffer_size", "2097152", "4194304", found.said)
 
 
 def test_a_hunt_without_a_server_needs_none() -> None:

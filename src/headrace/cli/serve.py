@@ -86,7 +86,9 @@ class Storage:
     plans: Annotated[
         bool,
         typer.Option(
-            "--plans", help="Ask for the plans of the 10 busiest classes, each once an hour, with EXPLAIN."
+            "--plans",
+            help="Ask for the plans of the busiest classes with EXPLAIN: each once an hour, and when its time "
+            "per call doubles or halves.",
         ),
     ] = False
 

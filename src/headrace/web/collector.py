@@ -22,7 +22,7 @@ from headrace.errors import DiskFull, HeadraceError
 from headrace.facts import HostFacts
 from headrace.fleet.host import Host
 from headrace.live import Link
-from headrace.moved import moved
+from headrace.moved import differences
 from headrace.rollout import OWNER
 from headrace.rules import Evidence, all_rules, judge
 from headrace.rules.cause import causes_first, conclude
@@ -264,8 +264,7 @@ class Collector:
         each.judgement = causes_first(judgement, verdict)
         each.verdict, each.evidence = verdict, evidence
         counted = each.counted.rows(window)
-        by_time = sorted(counted, key=lambda row: -(row.get("time_ns") or 0))
-        each.busiest = [row["class"] for row in by_time]
+        each.busiest = plans.busiest([*counted, *found.get("classes", [])], found.get("examples", []))
         seen, texts = minute.seen_rows(activity)
         texts += minute.digest_texts(activity)
         found["changes"] = found.get("changes", []) + self._changes(each)
@@ -292,7 +291,11 @@ class Collector:
         if before is None or now is None or before.hash == now.hash:
             return []
         return minute.change_rows(
-            [{"kind": "settings", "what": said, "at_s": time.time()} for said in moved(before, now)]
+            [
+                {"kind": "settings", "what": each.what, "before": each.before, "after": each.after}
+                | {"at_s": time.time()}
+                for each in differences(before, now)
+            ]
         )
 
     def _write(self, host: str, t_s: int, rows: Mapping[str, Sequence[minute.Row]]) -> None:

@@ -9,20 +9,27 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace.errors import HeadraceError, NotReady
 from headrace.report.live import plan as shapes
-from headrace.web.minute import PERFORMANCE_SCHEMA
-from headrace.web.watched import Watched, server_of
+from headrace.web.minute import PERFORMANCE_SCHEMA, SLOW_LOG, Row
+from headrace.web.watched import Busy, Watched, server_of
 
 log = logging.getLogger("headrace.web")
 
-#: With ``--plans``: the busiest classes, each this often.
+#: With ``--plans``: the busiest classes of each source, each this often, spread over the hour.
 MOST_ASKED, EVERY_S = 10, 3600.0
+PAUSE_S = EVERY_S / MOST_ASKED / 10
+#: Earlier, if the time per call has changed by this factor since: then the plan may be another.
+CHANGED, AGAIN_S = 2.0, 120.0
+#: How often it is looked whether a class is due.
+LOOK_S = 5.0
 ASK_S = 15.0
+_READS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
 
 
 async def ask(watched: Watched, source: str, name: str, example: Mapping[str, Any] | None) -> str:
@@ -50,17 +57,54 @@ def note(watched: Watched, source: str, name: str, answer: Mapping[str, Any]) ->
     watched.pending.setdefault("plans", []).append({**row, "at_s": time.time()})
 
 
+def busiest(rows: Iterable[Row], examples: Iterable[Row] = ()) -> list[Busy]:
+    """The classes of a minute whose plans can be asked for, by time: digests of the server, and what the slow log
+    has an example of that only reads."""
+    known = {(row["source"], row["class"]): row for row in examples if _READS.match(row["text"])}
+    found: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        key = row["source"], row["class"]
+        if row.get("timed") and (key[0] == PERFORMANCE_SCHEMA or key in known):
+            sums = found.setdefault(key, [0.0, 0])
+            sums[0] += row.get("time_ns") or 0
+            sums[1] += row["timed"]
+    by_time = sorted(found.items(), key=lambda pair: -pair[1][0])
+    every = [Busy(*key, time_ns / timed, known.get(key)) for key, (time_ns, timed) in by_time]
+    of = {
+        source: [each for each in every if each.source == source] for source in (SLOW_LOG, PERFORMANCE_SCHEMA)
+    }
+    return [each for some in of.values() for each in some[:MOST_ASKED]]
+
+
+def due(
+    classes: Sequence[Busy], asked: Mapping[tuple[str, str], tuple[float, float]], now_s: float
+) -> Busy | None:
+    """Whose plan to ask for: one whose time per call has changed, then one that was not asked for an hour.
+
+    ``asked``: when each was asked for last, and its time per call then.
+    """
+
+    def has_changed(each: Busy) -> bool:
+        at_s, mean_ns = asked.get(each.key, (now_s, 0.0))
+        ratio = each.mean_ns / mean_ns if mean_ns else 1.0
+        return now_s - at_s >= AGAIN_S and not 1 / CHANGED < ratio < CHANGED
+
+    old = [each for each in classes if now_s - asked.get(each.key, (-EVERY_S, 0.0))[0] >= EVERY_S]
+    return next(iter([*filter(has_changed, classes), *old]), None)
+
+
 async def follow(watched: Watched) -> None:
-    """Ask for the plans of the busiest classes, one at a time, spread over the hour."""
-    asked: dict[str, float] = {}
+    """Ask for the plans of the busiest classes, one at a time."""
+    asked: dict[tuple[str, str], tuple[float, float]] = {}
     while True:
-        await asyncio.sleep(EVERY_S / MOST_ASKED / 10)
-        now = time.monotonic()
-        due = [each for each in watched.busiest[:MOST_ASKED] if now - asked.get(each, -EVERY_S) >= EVERY_S]
-        if not due or not watched.is_fresh:
+        await asyncio.sleep(LOOK_S)
+        now_s = time.monotonic()
+        each = due(watched.busiest, asked, now_s) if watched.is_fresh else None
+        if each is None:
             continue
-        asked[due[0]] = now
+        asked[each.key] = now_s, each.mean_ns
         try:
-            await ask(watched, PERFORMANCE_SCHEMA, due[0], None)
+            await ask(watched, each.source, each.name, each.example)
         except (HeadraceError, OSError, TimeoutError) as error:
-            log.debug("no plan of %s on %s: %s", due[0], watched.name, error)
+            log.debug("no plan of %s on %s: %s", each.name, watched.name, error)
+        await asyncio.sleep(PAUSE_S - LOOK_S)

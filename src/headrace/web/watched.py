@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,20 @@ from headrace.web import minute
 
 #: A sample older than this is of a host that is lost.
 STALE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Busy:
+    """A class of the last minute. ``example``: a call with its values, or only performance_schema has a plan."""
+
+    source: str
+    name: str
+    mean_ns: float
+    example: Mapping[str, Any] | None = None
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.source, self.name
 
 
 @dataclass
@@ -42,8 +57,8 @@ class Watched:
     pending: dict[str, list[minute.Row]] = field(default_factory=dict)
     #: Source and class -> the shape of its last plan.
     plans: dict[tuple[str, str], str] = field(default_factory=dict)
-    #: Digests of performance_schema in the last minute, the one with most time first.
-    busiest: list[str] = field(default_factory=list)
+    #: Classes whose plans can be asked for, the one with most time in the last minute first.
+    busiest: list[Busy] = field(default_factory=list)
     written_s: int = 0
 
     @property
