@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,19 @@ from starlette.testclient import TestClient
 
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.archive.tables import TABLES
-from headrace.web import app, capacity, plans, tables
+from headrace.fleet.host import Host
+from headrace.model import ServerLogin
+from headrace.rules import all_rules, judge
+from headrace.target import TargetSpec
+from headrace.web import app, capacity, locks, plans, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
-from headrace.web.minute import table_of, text_row
+from headrace.web.minute import PERFORMANCE_SCHEMA, table_of, text_row
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
+from headrace.web.watched import watched as watched_of
 from tests.history import SLOW, fill, query, site, state, write
+from tests.rules.hosts import unwell
 
 METRICS, STATES = TABLES["metrics"], TABLES["states"]
 
@@ -157,6 +164,23 @@ def test_a_plan_is_kept_when_its_shape_changes(found: Site, client: TestClient) 
     assert "(the latest)" in page
 
 
+def test_plans_are_asked_for_of_what_reads_and_again_when_a_call_takes_longer() -> None:
+    reads, writes = "SELECT 1 FROM t WHERE id = 4711", "UPDATE t SET a = 1"
+    rows = [query("a", 10, 1e6), query("b", 10, 9e6), query("no example", 10, 9e9)]
+    rows.append({**query("digest", 10, 1e3), "source": PERFORMANCE_SCHEMA})
+    examples = [{"source": SLOW, "class": "a", "text": reads}, {"source": SLOW, "class": "b", "text": writes}]
+    found = plans.busiest(rows, examples)
+    assert [each.name for each in found] == ["a", "digest"]
+    asked = {found[0].key: (0.0, 1e6)}
+    assert plans.due(found, asked, 600.0) == found[1]
+    asked[found[1].key] = 0.0, 1e3
+    assert plans.due(found, asked, 600.0) is None
+    slower = [found[0], replace(found[1], mean_ns=2.5e3)]
+    assert plans.due(slower, asked, 600.0) == slower[1]
+    assert plans.due(slower, asked, plans.AGAIN_S / 2) is None
+    assert plans.due(found, asked, plans.EVERY_S) == found[0]
+
+
 def review(client: TestClient, **form: str) -> str:
     token = client.get("/").text.partition('data-token="')[2].partition('"')[0]
     return client.post("/query/review", data={"token": token, "source": SLOW, "class": "a", **form}).text
@@ -227,3 +251,67 @@ def test_without_a_history_there_is_no_capacity(client: TestClient) -> None:
     page = client.get("/capacity")
     assert "No host has a history of its use yet." in page.text
     assert client.get("/capacity/report").status_code == 404
+
+
+def test_a_finding_names_the_commands_that_test_it_where_it_was_found(tmp_path: Path) -> None:
+    remote = Host(
+        "db1", TargetSpec.parse("root@db1.example:2222"), login=ServerLogin(socket="/run/s", user="me")
+    )
+    found = site(tmp_path, key="k")
+    for host, where in (
+        (remote, "-t root@db1.example:2222 --mysql-socket /run/s --mysql-user me"),
+        (replace(remote, spec=TargetSpec("local")), "--mysql-socket /run/s --mysql-user me"),
+    ):
+        watched = watched_of(host)
+        off = {"optimizer_switch": "index_merge=off"}
+        rules = judge(unwell(variables=off, status_rates={"handler_read_rnd_next": 2e6}), all_rules())
+        watched.judgement = rules
+        found.collector.hosts = {"db1": watched}
+        rows = {row["id"]: row for row in asyncio.run(tables.findings(found, Asked(host="db1"))).rows}
+        assert rows["STMT06"]["test"] == f"headrace hunt {where} && headrace prove STMT06 --live {where}"
+        assert rows["SESS12"]["test"] == ""
+
+
+def wait(waiter: int, holder: int | None, **more: Any) -> dict[str, Any]:
+    known = {"lock": "row", "table": "shop.t", "waiter_class": f"of {waiter}", "holder_class": f"of {holder}"}
+    return {**known, "waiter": waiter, "holder": holder, "holder_open_s": 9, "is_certain": True, **more}
+
+
+@pytest.mark.parametrize(
+    ("edges", "drawn"),
+    [
+        ([(2, 1), (3, 1)], [("1", 0, 2), ("2", 1, 0), ("3", 1, 0)]),
+        ([(3, 2), (2, 1)], [("1", 0, 2), ("2", 1, 1), ("3", 2, 0)]),
+        ([(3, 2), (3, 1), (2, 1)], [("1", 0, 2), ("3", 1, 0), ("2", 1, 0)]),
+        ([(2, 1), (6, 5), (7, 5)], [("5", 0, 2), ("6", 1, 0), ("7", 1, 0), ("1", 0, 1), ("2", 1, 0)]),
+        ([(1, 2), (2, 1)], [("1", 0, 1), ("2", 1, 0)]),
+        ([(2, None)], [("2", 0, 0)]),
+    ],
+    ids=[
+        "two wait",
+        "one behind the other",
+        "for both",
+        "two trees",
+        "a circle",
+        "a holder that is not known",
+    ],
+)
+def test_waits_are_a_tree(edges: list[tuple[int, int | None]], drawn: list[tuple[str, int, int]]) -> None:
+    found = locks.tree([wait(*each) for each in edges])
+    assert [(row["connection"], row["depth"], row["behind"]) for row in found] == drawn
+    for row in found:
+        assert row["statement"] == f"of {row['connection']}"
+        assert (row["waits_for"] is None) == (row["depth"] == 0 and (1, 2) not in edges)
+
+
+def test_the_tree_is_drawn(found: Site, client: TestClient) -> None:
+    watched = found.collector.hosts["db1"]
+    watched.listed = [{"id": 2, "user": "app"}, wait(2, 1), wait(3, 2)]
+    page = client.get("/now", params={"host": "db1"}).text
+    assert "\u2003└ " in page
+    rows = client.get("/api/waits.json", params={"host": "db1"}).json()["rows"]
+    assert [(row["connection"], row["waits_for"], row["user"]) for row in rows] == [
+        ("1", None, None),
+        ("2", 1, "app"),
+        ("3", 2, None),
+    ]

@@ -39,6 +39,17 @@ class TargetSpec:
     forward_agent: bool = False
     reconnect_s: float | None = None
 
+    @property
+    def address(self) -> str:
+        """As ``parse`` takes it. Without a user, which ``~/.ssh/config`` may name, ``USER`` is for a person to fill
+        in."""
+        if self.kind != "ssh":
+            return self.path or self.kind
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = f":{self.port}" if self.port else ""
+        options = ("+sudo" if self.sudo else "") + ("+agent" if self.forward_agent else "")
+        return f"{self.user or 'USER'}@{host}{port}{options}{f'+jump={self.jump}' if self.jump else ''}"
+
     @staticmethod
     def parse(
         address: str,

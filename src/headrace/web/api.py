@@ -14,8 +14,8 @@ from headrace.archive import questions
 from headrace.web.asked import MOST_WORDS, RANGES, Asked
 from headrace.web.guard import needs
 from headrace.web.listing import KINDS
-from headrace.web.site import Site
-from headrace.web.tables import TABLES, Table, one_host
+from headrace.web.site import Site, one_host
+from headrace.web.tables import TABLES, Table
 from headrace.web.users import Role
 
 _PARAMETERS: Mapping[str, tuple[str, Any]] = {

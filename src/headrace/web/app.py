@@ -24,8 +24,7 @@ from headrace.web.asked import Asked, BadAddress, UnknownHost
 from headrace.web.auth import BACK, START
 from headrace.web.doors import Doors
 from headrace.web.guard import Guard, needs
-from headrace.web.site import Site
-from headrace.web.tables import one_host
+from headrace.web.site import Site, one_host
 from headrace.web.templates import drawn
 from headrace.web.users import Role
 

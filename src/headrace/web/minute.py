@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from headrace.analysis.devices import devices
 from headrace.analysis.resources import Level, Verdict
 from headrace.analysis.window import Window
 from headrace.archive.tables import Table
+from headrace.knobs import Cost
 from headrace.report.hunt.words import remedy_text
 from headrace.rules.rule import Finding, Judgement
 from headrace.size import used
@@ -79,14 +81,15 @@ def state_row(verdict: Verdict, judgement: Judgement | None, sampled_s: float) -
 
 
 def finding_row(found: Finding) -> Row:
-    tests = any(remedy.settings and found.promises_speed(remedy) for remedy in found.hit.remedies)
+    tested = [each for each in found.hit.remedies if each.settings and found.promises_speed(each)]
     return {
         "id": found.id,
         "title": found.rule.title,
         "severity": str(found.severity),
         "summary": found.hit.summary,
         "fix": "; or ".join(remedy_text(remedy) for remedy in found.hit.remedies),
-        "test": f"headrace prove {found.id}" if tests else "",
+        "test": f"headrace prove {shlex.quote(found.id)}" if tested else "",
+        "is_dynamic": any(remedy.cost is Cost.DYNAMIC for remedy in tested),
         "refuted_if": found.rule.refute,
     }
 

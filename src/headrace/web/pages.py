@@ -14,15 +14,15 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import capacity, compare, plans, rollouts, schema, tables
+from headrace.web import capacity, compare, locks, plans, rollouts, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
 from headrace.web.listing import address
 from headrace.web.minute import PERFORMANCE_SCHEMA
 from headrace.web.reviews import STATES
-from headrace.web.site import Site
-from headrace.web.tables import MOST_CLASSES, TABLES, one_host
+from headrace.web.site import Site, one_host
+from headrace.web.tables import MOST_CLASSES, TABLES
 from headrace.web.templates import drawn
 from headrace.web.users import Role
 
@@ -240,7 +240,7 @@ class Pages:
             return {
                 "asked": asked,
                 "running": await tables.running(self._site, asked),
-                "waits": await tables.waits(self._site, asked),
+                "waits": await locks.waits(self._site, asked),
                 "hosts": hosts,
             }
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from headrace.archive.reader import Reader
 from headrace.errors import PlanError
-from headrace.web.asked import Asked, UnknownHost
+from headrace.web.asked import Asked, BadAddress, UnknownHost
 from headrace.web.collector import Collector
 from headrace.web.kept import Kept
 from headrace.web.proxied import Proxy
@@ -91,6 +91,12 @@ class Site:
                     below += _folders(folder)
             level = below
         return sorted(found, key=lambda path: -_time_of(path))
+
+
+def one_host(site: Site, asked: Asked) -> list[str]:
+    if not asked.host:
+        raise BadAddress("this needs a host", hint="add host=NAME")
+    return site.names(asked)
 
 
 def _folders(folder: Path) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,12 +13,13 @@ from typing import Any
 from headrace.archive import questions
 from headrace.archive.reader import Range
 from headrace.store import ExperimentFolder
-from headrace.web import capacity, marks, rollouts
-from headrace.web.asked import RANGES, Asked, BadAddress
+from headrace.web import capacity, locks, marks, rollouts
+from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
-from headrace.web.site import Site, loaded
+from headrace.web.site import Site, loaded, one_host
 from headrace.web.users import Role
+from headrace.web.watched import Watched
 
 #: Rows of the list of classes on a page; ``/api`` gives up to the second number.
 MOST_CLASSES, MOST_ROWS = 100, 100_000
@@ -163,18 +165,12 @@ async def resources(site: Site, asked: Asked) -> Listing:
     return Listing(columns, shown, empty="No minute of this range was sampled.")
 
 
-def one_host(site: Site, asked: Asked) -> list[str]:
-    if not asked.host:
-        raise BadAddress("this needs a host", hint="add host=NAME")
-    return site.names(asked)
-
-
 async def findings(site: Site, asked: Asked) -> Listing:
     """What the rules found in the last minute, each with the command that tests it."""
     [name] = one_host(site, asked)
     watched = site.watched(name)
     if watched is not None and watched.judgement is not None:
-        rows = [finding_row(found) for found in watched.judgement.findings]
+        rows = [_with_test(finding_row(found), watched) for found in watched.judgement.findings]
     else:
         last = await site.ask(questions.last_states, site.reader, [name], asked.span())
         rows = loaded(last.get(name, {}).get("findings"))
@@ -188,6 +184,16 @@ async def findings(site: Site, asked: Asked) -> Listing:
         Column("refuted_if", "Refuted if"),
     )
     return Listing(columns, rows, "Each is a hypothesis, worst first.", "No findings.")
+
+
+def _with_test(row: dict[str, Any], watched: Watched) -> dict[str, Any]:
+    """A fix that a running host takes is tested there: by a hunt, which saves the finding, and a proof of it."""
+    if not row["test"] or not row.pop("is_dynamic"):
+        return row
+    login = watched.feed.login or watched.host.login
+    target = ["-t", watched.feed.spec.address] if watched.feed.spec.kind != "local" else []
+    where = shlex.join([*target, *(login.argv if login else [])])
+    return {**row, "test": f"headrace hunt {where} && {row['test']} --live {where}"}
 
 
 async def chosen_source(site: Site, asked: Asked, names: Sequence[str]) -> tuple[str, list[str]]:
@@ -448,36 +454,7 @@ async def running(site: Site, asked: Asked) -> Listing:
         Column("database", "Database"),
         Column("examined", "Examined", "n"),
     )
-    return Listing(columns, shown, _look_note(site, name), _no_look(site, name, "Nothing was running."))
-
-
-async def waits(site: Site, asked: Asked) -> Listing:
-    """Who waits for whose lock, now."""
-    [name] = one_host(site, asked)
-    watched = site.watched(name)
-    rows = [row for row in (watched.listed if watched else []) if "lock" in row]
-    shown = [
-        {
-            "lock": row.get("lock"), "table": row.get("table"), "waiter": row.get("waiter"),
-            "waiter_class": row.get("waiter_class") or "",
-            "holder": row.get("holder"), "holder_user": row.get("holder_user"),
-            "holder_class": row.get("holder_class") or "", "open_s": row.get("holder_open_s"),
-            "is_certain": "yes" if row.get("is_certain") else "no: the oldest open transaction",
-        }
-        for row in rows
-    ]  # fmt: skip
-    columns = (
-        Column("lock", "Lock", "chip"),
-        Column("table", "Table", "code"),
-        Column("waiter", "Waiting connection", "n"),
-        Column("waiter_class", "Its statement", "code"),
-        Column("holder", "Held by connection", "n"),
-        Column("holder_user", "Of"),
-        Column("holder_class", "Its statement", "code"),
-        Column("open_s", "Transaction open for", "age"),
-        Column("is_certain", "Named by the server"),
-    )
-    return Listing(columns, shown, "", _no_look(site, name, "Nobody waits for a lock."))
+    return Listing(columns, shown, _look_note(site, name), locks.no_look(site, name, "Nothing was running."))
 
 
 def _look_note(site: Site, name: str) -> str:
@@ -485,13 +462,6 @@ def _look_note(site: Site, name: str) -> str:
     if watched is None or not watched.listed_at_s:
         return ""
     return f"Seen {max(time.time() - watched.listed_at_s, 0):.0f} s ago."
-
-
-def _no_look(site: Site, name: str, otherwise: str) -> str:
-    watched = site.watched(name)
-    if watched is None:
-        return "This host is not watched now."
-    return watched.listed_problem or watched.problem or otherwise
 
 
 async def experiments(site: Site, asked: Asked) -> Listing:
@@ -565,7 +535,7 @@ TABLES: Mapping[str, Table] = {
             ("host", "range", "until", "source", "q", "own", "sort", "order"),
         ),
         Table("running", "Running", "Statements that run now.", running, ("host",)),
-        Table("waits", "Lock waits", "Who waits for whose lock, now.", waits, ("host",)),
+        Table("waits", "Lock waits", "Who waits for whose lock, now, as a tree.", locks.waits, ("host",)),
         Table("changes", "Changes", "What changed on the hosts.", changes),
         Table(
             "capacity",

@@ -225,6 +225,7 @@ class _Rooted(FixtureTarget):
 )
 def test_addresses(address: str, expected: TargetSpec) -> None:
     assert TargetSpec.parse(address) == expected
+    assert TargetSpec.parse(expected.address) == expected
 
 
 @pytest.mark.parametrize(
