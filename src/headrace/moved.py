@@ -95,17 +95,18 @@ def _settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Differ
 def _differences(place: str, then: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
     for name in sorted(then.keys() & now.keys()):
         if then[name] != now[name]:
-            before, after = (f"{each:.{MOST_VALUE}}" for each in _unlike(str(then[name]), str(now[name])))
+            before, after = (f"{each:.{MOST_VALUE}}" for each in unlike(str(then[name]), str(now[name])))
             said = f"{place}{name} is {after}, the finding saw {before}"
             yield Difference(f"{place}{name}", before, after, said)
 
 
-def _unlike(then: str, now: str) -> tuple[str, str]:
-    """Of two lists of switches those that differ, or their end would be cut off; else both values whole."""
+def unlike(then: str, now: str) -> tuple[str, str]:
+    """Of two lists of switches those that ``now`` names and that differ; of other values both as they are.
+
+    Such a list is long: cut off, it would not show the difference.
+    """
     old, new = (dict(each.partition("=")[::2] for each in value.split(",")) for value in (then, now))
-    if not all(value for value in (*old.values(), *new.values())):
+    names = [name for name in new if old.get(name) != new[name]]
+    if not names or not all((*old.values(), *new.values())):
         return then, now
-    names = [name for name in (*old, *new) if old.get(name) != new.get(name)]
-    names = list(dict.fromkeys(names))
-    before, after = (",".join(f"{n}={side[n]}" for n in names if n in side) for side in (old, new))
-    return before, after
+    return ",".join(f"{n}={old[n]}" for n in names if n in old), ",".join(f"{n}={new[n]}" for n in names)

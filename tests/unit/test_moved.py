@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.model import Facts
-from headrace.moved import Difference, differences, moved
+from headrace.moved import Difference, differences, moved, unlike
 from headrace.snapshot import save
 from tests.commands import headrace
 from tests.rules.hosts import healthy, saved, unwell
@@ -74,3 +74,17 @@ def test_a_proof_on_another_host_is_refused_before_it_starts(tmp_path: Path) -> 
     assert "the host is not what the finding saw" in done.stderr
     assert "the finding is of elsewhere" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "shown"),
+    [
+        ("a=on,b=off,c=on", "b=on", ("b=off", "b=on")),
+        ("a=on,b=off", "a=on,b=on,new=on", ("b=off", "b=on,new=on")),
+        ("200", "2000", ("200", "2000")),
+        ("ibdata1:12M:autoextend", "ibdata1:12M", ("ibdata1:12M:autoextend", "ibdata1:12M")),
+        ("a=on", "", ("a=on", "")),
+    ],
+)
+def test_of_switches_those_that_differ_are_shown(then: str, now: str, shown: tuple[str, str]) -> None:
+    assert unlike(then, now) == shown

@@ -166,9 +166,11 @@ def test_a_plan_is_kept_when_its_shape_changes(found: Site, client: TestClient) 
 
 def test_plans_are_asked_for_of_what_reads_and_again_when_a_call_takes_longer() -> None:
     reads, writes = "SELECT 1 FROM t WHERE id = 4711", "UPDATE t SET a = 1"
-    rows = [query("a", 10, 1e6), query("b", 10, 9e6), query("no example", 10, 9e9)]
+    looks = "select count(*) from `performance_schema`.threads"
+    rows = [query("a", 10, 1e6), query("b", 10, 9e6), query("c", 10, 9e6), query("no example", 10, 9e9)]
     rows.append({**query("digest", 10, 1e3), "source": PERFORMANCE_SCHEMA})
     examples = [{"source": SLOW, "class": "a", "text": reads}, {"source": SLOW, "class": "b", "text": writes}]
+    examples.append({"source": SLOW, "class": "c", "text": looks})
     found = plans.busiest(rows, examples)
     assert [each.name for each in found] == ["a", "digest"]
     asked = {found[0].key: (0.0, 1e6)}

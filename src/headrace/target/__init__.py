@@ -41,8 +41,7 @@ class TargetSpec:
 
     @property
     def address(self) -> str:
-        """As ``parse`` takes it. Without a user, which ``~/.ssh/config`` may name, ``USER`` is for a person to fill
-        in."""
+        """As ``parse`` takes it. ``USER`` is for a person to fill in: without one ``~/.ssh/config`` names it."""
         if self.kind != "ssh":
             return self.path or self.kind
         host = f"[{self.host}]" if ":" in self.host else self.host

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: Word -> seconds.
 RANGES: Mapping[str, int] = {
+    "15m": 900,
     "1h": 3600,
     "6h": 6 * 3600,
     "24h": 86400,

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.archive.reader import Range
 from headrace.errors import PlanError, StoreError
+from headrace.moved import unlike
 from headrace.report import rollout as report
 from headrace.staged.book import LOG, Book, folders
 from headrace.staged.plan import Stage
@@ -68,7 +69,10 @@ def _of_host(book: Book, stage: Stage, host: str) -> Iterator[Row]:
     row = {
         "host": host,
         "what": report.settings(plan),
-        "before": ", ".join(str(value) for value in plan.members[host].now.values()),
+        "before": ", ".join(
+            unlike(str(value), str(plan.settings.get(knob, "")))[0]
+            for knob, value in plan.members[host].now.items()
+        ),
         "after": ", ".join(str(value) for value in plan.settings.values()),
         "who": f"rollout {plan.id}",
         "verdict": "" if word in OPEN else word,

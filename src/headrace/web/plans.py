@@ -21,15 +21,14 @@ from headrace.web.watched import Busy, Watched, server_of
 
 log = logging.getLogger("headrace.web")
 
-#: With ``--plans``: the busiest classes of each source, each this often, spread over the hour.
-MOST_ASKED, EVERY_S = 10, 3600.0
-PAUSE_S = EVERY_S / MOST_ASKED / 10
+#: With ``--plans``: the busiest classes of each source, each this often, with a pause between two.
+MOST_ASKED, EVERY_S, PAUSE_S = 10, 3600.0, 10.0
 #: Earlier, if the time per call has changed by this factor since: then the plan may be another.
 CHANGED, AGAIN_S = 2.0, 120.0
-#: How often it is looked whether a class is due.
-LOOK_S = 5.0
 ASK_S = 15.0
 _READS = re.compile(r"\s*(select|with)\b", re.IGNORECASE)
+#: Of headrace's own sessions and other monitors.
+_LOOKS_AT_SERVER = re.compile(r"\b(performance_schema|information_schema|sys)\W*\.|@@", re.IGNORECASE)
 
 
 async def ask(watched: Watched, source: str, name: str, example: Mapping[str, Any] | None) -> str:
@@ -59,8 +58,12 @@ def note(watched: Watched, source: str, name: str, answer: Mapping[str, Any]) ->
 
 def busiest(rows: Iterable[Row], examples: Iterable[Row] = ()) -> list[Busy]:
     """The classes of a minute whose plans can be asked for, by time: digests of the server, and what the slow log
-    has an example of that only reads."""
-    known = {(row["source"], row["class"]): row for row in examples if _READS.match(row["text"])}
+    has an example of that only reads, tables of users."""
+    known = {
+        (row["source"], row["class"]): row
+        for row in examples
+        if _READS.match(row["text"]) and not _LOOKS_AT_SERVER.search(row["text"])
+    }
     found: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         key = row["source"], row["class"]
@@ -97,7 +100,7 @@ async def follow(watched: Watched) -> None:
     """Ask for the plans of the busiest classes, one at a time."""
     asked: dict[tuple[str, str], tuple[float, float]] = {}
     while True:
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(PAUSE_S)
         now_s = time.monotonic()
         each = due(watched.busiest, asked, now_s) if watched.is_fresh else None
         if each is None:
@@ -107,4 +110,3 @@ async def follow(watched: Watched) -> None:
             await ask(watched, each.source, each.name, each.example)
         except (HeadraceError, OSError, TimeoutError) as error:
             log.debug("no plan of %s on %s: %s", each.name, watched.name, error)
-        await asyncio.sleep(PAUSE_S - LOOK_S)

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from headrace.errors import Busy, HeadraceError, PlanError, Refused, StoreError
+from headrace.moved import unlike
 from headrace.report import expected
 from headrace.report import rollout as report
 from headrace.staged import book as books
@@ -140,7 +141,10 @@ def _host(book: Book, name: str) -> dict[str, Any]:
         "host": name,
         "role": str(member.role),
         "state": book.state.host(name),
-        "now": ", ".join(f"{knob}={value}" for knob, value in member.now.items()),
+        "now": ", ".join(
+            f"{knob}={unlike(str(value), str(book.plan.settings.get(knob, '')))[0]}"
+            for knob, value in member.now.items()
+        ),
         "per_s": member.per_s,
         "note": book.state.aside.get(name, ""),
     }
