@@ -42,6 +42,23 @@ def test_one_sample_or_none_has_no_rate() -> None:
     assert ring.window(10).last("disk", "reads", "vda") == 1
 
 
+def test_a_sample_may_arrive_while_a_window_is_made() -> None:
+    """The pages' collector makes it on a thread, and lost a minute by that."""
+    ring = Ring()
+    for t_s in range(5):
+        ring.add(line("disk", t_s, {"reads": {"vda": t_s}}))
+
+    class Asked(float):
+        def __ge__(self, other: float) -> bool:
+            ring.add(line("disk", 5, {"reads": {"vda": 5}}))
+            ring.add(line("net", 5, {"bytes": {"eth0": 5}}))
+            return float(self) >= other
+
+    ticks = ring._samplers["disk"].ticks
+    ticks[2] = (Asked(ticks[2][0]), *ticks[2][1:])
+    assert ring.window(60).rate("disk", "reads", "vda") == pytest.approx(1.0)
+
+
 def test_a_missing_sample_is_a_gap_and_not_a_zero() -> None:
     ring = Ring()
     ring.add(line("mysql_status", 0, {"questions": {"": 1000}}))

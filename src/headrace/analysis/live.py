@@ -85,11 +85,13 @@ class Ring:
         parts = []
         index: dict[tuple[str, str], dict[str, int]] = {}
         number = 0
-        for name, sampler in self._samplers.items():
-            ticks = [tick for tick in sampler.ticks if tick[0] >= since]
+        # Copies: samples arrive on another thread than a window is made on.
+        for name, sampler in list(self._samplers.items()):
+            kept = sampler.ticks.copy()
+            ticks = [tick for tick in kept if tick[0] >= since]
             if len(ticks) < 2 and not sampler.error:
                 oldest = max(self.newest_s - RESTING_S, sampler.failed_s)
-                ticks = [tick for tick in sampler.ticks if tick[0] >= oldest][-2:]
+                ticks = [tick for tick in kept if tick[0] >= oldest][-2:]
             if name not in wanted or not ticks:
                 continue
             names, values = _matrix([(tick[1], tick[2]) for tick in ticks])
