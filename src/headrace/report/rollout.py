@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.analysis.judge import TIME, Bound, Outcome, shown
+from headrace.moved import unlike
 from headrace.report import expected
 from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Sentences, Table
 from headrace.staged.book import Book, State
@@ -24,7 +25,7 @@ def plan_parts(plan: Plan) -> Iterator[Part]:
         for place, name in enumerate(stage.hosts):
             member = plan.members[name]
             change = "; ".join(
-                f"{knob}: {member.now.get(knob) or '?'} -> {_text(value)}"
+                f"{knob}: {unlike(str(member.now.get(knob) or '?'), _text(value))[0]} -> {_text(value)}"
                 for knob, value in plan.settings.items()
             )
             group = "" if member.group == name else f" of {member.group}"
