@@ -61,6 +61,7 @@ def start_s() -> int:
         ("set session max_execution_time = ?", "", True),
         ("commit", "", False),
         ("select ?", "", False),
+        ("explain format = json select * from t", "shop.t", True),
         ("text unknown", "", False),
     ],
 )

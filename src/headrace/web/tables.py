@@ -27,6 +27,7 @@ MOST_CLASSES, MOST_ROWS = 100, 100_000
 #: Classes of headrace's own sessions and of other monitors, which are left out.
 OWN_CLASSES = 100
 SERVER_SCHEMAS = frozenset({"performance_schema", "information_schema", "sys"})
+_EXPLAIN = re.compile(r"\s*explain\b", re.IGNORECASE)
 _SERVER_TEXT = re.compile(
     r"\s*(show\s+(global\s+|session\s+|full\s+|engine\s|all\s+|master\s|slave\s|replica|binary\s|binlog\s|"
     r"status|variables|processlist|plugins|engines|databases|grants)|set\s+(session|global|names|@@)|"
@@ -288,7 +289,12 @@ def is_wanted(asked: Asked, row: Row) -> bool:
 
 
 def looks_at_server(text: str, tables: str) -> bool:
-    """Whether a class reads only what the server knows of itself: headrace's own sessions, and other monitors."""
+    """Whether a class reads only what the server knows of itself: headrace's own sessions, and other monitors.
+
+    A plan, too: ``--plans`` asks for many.
+    """
+    if _EXPLAIN.match(text):
+        return True
     schemas = {name.strip().strip("`").partition(".")[0].strip("`").lower() for name in tables.split(",")} - {
         ""
     }
