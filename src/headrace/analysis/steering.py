@@ -177,18 +177,21 @@ def _predicted(
 def _why_not(full: Use, steps: Sequence[Step]) -> str:
     if full.busy < FULL:
         return f"no core was full without RPS: {full.name} was busy for {full.busy:.0%}"
-    ours = ours_of(steps, full.softirq)
+    ours = ours_of(steps)
     if ours < OURS:
         return f"{full.name} was full of other work: both ends used {ours:.0%} of it"
     return "" if full.softirq > 0 else f"{full.name} received nothing: the kernel counts no softirq"
 
 
-def ours_of(steps: Sequence[Step], softirq: float) -> float:
-    """The mean share of their core that both ends used, with its ``softirq``; 1 if the agent did not count it."""
+def ours_of(steps: Sequence[Step]) -> float:
+    """The mean share of their core that both ends used, with its softirq; 1 if the agent did not count it."""
     own = [step.own for step in steps if step.own is not None]
     # Where the kernel accounts interrupts exactly, the CPU time of a process is without the softirq in it. With
     # the softirq in it, both together exceed the core.
     ours = math.fsum(own) / len(own) if own else 1.0
+    softirq = math.fsum(max((core.softirq for core in s.cores), default=0.0) for s in steps) / max(
+        len(steps), 1
+    )
     if ours + softirq <= 1.02:
         ours += softirq
     return ours

@@ -104,8 +104,7 @@ def _steering_verdicts(moved: Sequence[Steered]) -> list[str]:
 
 def _cautions(steps: Sequence[Step], moved: Sequence[Steered]) -> list[str]:
     most = [step for step in steps if step.share is None and not step.rps]
-    softirq = [max((core.softirq for core in step.cores), default=0.0) for step in most]
-    ours = ours_of(most, sum(softirq) / len(softirq) if softirq else 0.0)
+    ours = ours_of(most)
     said = (
         [f"Other work ran on the core: both ends used {ours:.0%} of it. Limits are too low."]
         if ours < OURS
