@@ -1,5 +1,7 @@
 //! What a statement does: its verb, and whether it only reads.
 
+use memchr::memchr;
+
 use super::functions::only_computes;
 use super::lexer::{Kind, Lexer, Token};
 use super::readings;
@@ -89,6 +91,28 @@ pub fn verb(text: &[u8]) -> &'static [u8] {
     }
     let known = VERBS.iter().find(|verb| words.is(verb)).map_or("other", |verb| verb);
     if known == "with" { words.with_verb().as_bytes() } else { known.as_bytes() }
+}
+
+/// Whether a statement of a text is PREPARE or EXECUTE, also IMMEDIATE.
+#[must_use]
+pub fn is_dynamic(text: &[u8]) -> bool {
+    let are_several = memchr(b';', text).is_some();
+    let mut begins = true;
+    let mut lexer = Lexer::new(text);
+    while let Some(token) = lexer.next() {
+        let word = &text[token.start..token.end];
+        match token.kind {
+            Kind::Semicolon => begins = true,
+            Kind::Word if begins && is_prepare(word) => return true,
+            _ if !are_several => return false,
+            _ => begins = false,
+        }
+    }
+    false
+}
+
+fn is_prepare(word: &[u8]) -> bool {
+    word.eq_ignore_ascii_case(b"prepare") || word.eq_ignore_ascii_case(b"execute")
 }
 
 /// Whether a statement only reads: it changes no data, takes no lock that outlasts it and that others see, and does
@@ -390,7 +414,30 @@ const MODIFIERS: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{is_read_only, verb};
+    use super::{is_dynamic, is_read_only, verb};
+
+    #[test]
+    fn what_prepares_or_executes() {
+        for text in [
+            "PREPARE s FROM 'select 1'",
+            "/* a */ execute s using @a;",
+            "Execute immediate concat('a', @b)",
+            "set @a = 1; execute s",
+            ";; execute s",
+        ] {
+            assert!(is_dynamic(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            ";",
+            "select 'execute s'",
+            "select `execute` from prepare",
+            "deallocate prepare s; select 1",
+            "'; execute s'",
+        ] {
+            assert!(!is_dynamic(text.as_bytes()), "{text}");
+        }
+    }
 
     #[test]
     fn what_only_reads() {

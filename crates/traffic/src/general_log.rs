@@ -7,7 +7,9 @@
 //! an argument ends: it continues until a line that looks like another event. What no general log knows is `None`: how
 //! long it took, what came back. Who is asking is on the line of the login and is remembered for each thread.
 //! Values are part of the text of executed statements. A login that is refused has two lines: `Connect`, and `Connect`
-//! with "Access denied".
+//! with "Access denied". SQL's PREPARE and EXECUTE have the statement that they prepare or run in lines behind their own,
+//! as `Prepare` and `Execute`: one event, because the client sent one statement. A database that is refused has a line
+//! `Init DB` with "Access denied": behind a login that is the login's second line, behind a USE it is the USE.
 
 mod sessions;
 
@@ -15,7 +17,7 @@ use std::io::Read;
 
 use memchr::{memchr, memchr_iter, memmem};
 
-use self::sessions::Sessions;
+use self::sessions::{DENIED, Dynamic, Last, Sessions, denied_database};
 use super::commands;
 use super::coverage::Coverage;
 use super::event::{Command, Event, Outcome, Sink};
@@ -29,6 +31,7 @@ const PREFIX_BYTES: usize = 96;
 /// Columns of a command with the blanks behind it, up to MySQL 5.0.
 const PADDED_BYTES: usize = 12;
 const ACCESS_DENIED: u16 = 1045;
+const DATABASE_DENIED: u16 = 1044;
 
 /// How to read what the log does not say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,6 +75,7 @@ struct Parser<'n> {
     utc_offset_s: i32,
     coverage: Coverage,
     sessions: Sessions,
+    dynamic: Dynamic,
     /// The last time that stood before a line.
     time_ns: u64,
     /// Of the next byte, and how many lines end before it.
@@ -178,6 +182,7 @@ impl<'n> Parser<'n> {
             utc_offset_s: options.utc_offset_s,
             coverage: Coverage::default(),
             sessions: Sessions::default(),
+            dynamic: Dynamic::default(),
             time_ns: 0,
             offset: 0,
             lines: 0,
@@ -285,7 +290,18 @@ impl<'n> Parser<'n> {
             let offset_ns = if stamp.is_local { i64::from(self.utc_offset_s) * 1_000_000_000 } else { 0 };
             self.time_ns = stamp.ns.saturating_add_signed(-offset_ns);
         }
-        let command = commands::by_name(prefix.command);
+        let mut command = commands::by_name(prefix.command);
+        let is_refused = command == Command::InitDb && argument.starts_with(DENIED);
+        if is_refused {
+            match self.sessions.refused(prefix.thread) {
+                Last::Use(_) => return Ok(()),
+                Last::Login => command = Command::Connect,
+                Last::Other => {}
+            }
+        }
+        if self.dynamic.repeats(prefix.thread, command, argument) {
+            return Ok(());
+        }
         let session = self.sessions.update(prefix.thread, command, argument);
         let mut event = Event::new(self.time_ns, prefix.thread, command);
         event.connection = Some(prefix.thread);
@@ -295,13 +311,16 @@ impl<'n> Parser<'n> {
             Command::Prepare | Command::Execute => without_number(argument),
             _ => b"",
         };
-        if command == Command::Connect && argument.starts_with(b"Access denied") {
-            event.outcome = Outcome::Error(ACCESS_DENIED);
-        }
         if let Some(session) = session {
             event.user = session.user();
             event.host = session.host();
             event.database = session.database();
+        }
+        if is_refused {
+            event.outcome = Outcome::Error(DATABASE_DENIED);
+            event.database = denied_database(argument).unwrap_or_default();
+        } else if command == Command::Connect && argument.starts_with(b"Access denied") {
+            event.outcome = Outcome::Error(ACCESS_DENIED);
         }
         self.coverage.events += 1;
         sink.event(&event)?;

@@ -1,6 +1,6 @@
 //! Who is behind a thread's number, as far as the log told.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use memchr::memmem;
 use memchr::memrchr;
@@ -12,11 +12,44 @@ const KEPT: usize = 1 << 16;
 /// Names are not longer; what is, no server wrote.
 const NAME_BYTES: usize = 1024;
 
+/// How a line begins that refuses a login, or a database.
+pub(super) const DENIED: &[u8] = b"Access denied for user '";
+
 /// Sessions by thread. The ones not heard of for longest are forgotten first: whole generations at a time.
 #[derive(Default)]
 pub(super) struct Sessions {
     young: HashMap<u64, Session>,
     old: HashMap<u64, Session>,
+}
+
+/// Threads whose last statement was SQL's own PREPARE or EXECUTE. Servers log it as a query, and what it prepares or
+/// runs in lines of its own behind it, as if the client had sent that, too.
+#[derive(Default)]
+pub(super) struct Dynamic {
+    threads: HashSet<u64>,
+}
+
+impl Dynamic {
+    /// Whether the line repeats what the thread's statement before it is.
+    pub(super) fn repeats(&mut self, thread: u64, command: Command, argument: &[u8]) -> bool {
+        match command {
+            Command::Prepare | Command::Execute => self.threads.contains(&thread),
+            Command::Query if sql::is_dynamic(argument) => {
+                if self.threads.len() >= KEPT {
+                    self.threads.clear();
+                }
+                self.threads.insert(thread);
+                false
+            }
+            _ => {
+                // Hardly any traffic has them.
+                if !self.threads.is_empty() {
+                    self.threads.remove(&thread);
+                }
+                false
+            }
+        }
+    }
 }
 
 /// `user@host`, and the database.
@@ -25,6 +58,18 @@ pub(super) struct Session {
     names: Vec<u8>,
     user_bytes: usize,
     database: Vec<u8>,
+    last: Last,
+}
+
+/// What a line that refuses a database may belong to.
+#[derive(Clone, Default)]
+pub(super) enum Last {
+    /// Nothing before it: it is a command of the protocol.
+    #[default]
+    Other,
+    Login,
+    /// USE, with the database before it.
+    Use(Vec<u8>),
 }
 
 impl Session {
@@ -48,6 +93,7 @@ impl Session {
             names,
             user_bytes: user.len(),
             database: database.to_vec(),
+            last: Last::Login,
         })
     }
 }
@@ -61,8 +107,12 @@ impl Sessions {
                     self.insert(thread, session);
                 }
             }
-            Command::InitDb => self.set_database(thread, argument),
-            _ => {}
+            Command::InitDb if !argument.starts_with(DENIED) => self.set_database(thread, argument),
+            _ => {
+                if let Some(session) = self.young.get_mut(&thread) {
+                    session.last = Last::Other;
+                }
+            }
         }
         if !self.young.contains_key(&thread)
             && let Some(session) = self.old.remove(&thread)
@@ -70,6 +120,16 @@ impl Sessions {
             self.insert(thread, session);
         }
         self.young.get(&thread)
+    }
+
+    /// A database was refused: what refused it, which changed nothing.
+    pub(super) fn refused(&mut self, thread: u64) -> Last {
+        let Some(session) = self.young.get_mut(&thread) else { return Last::Other };
+        let last = std::mem::take(&mut session.last);
+        if let Last::Use(database) = &last {
+            session.database.clone_from(database);
+        }
+        last
     }
 
     /// What the command changes for those after it.
@@ -81,7 +141,11 @@ impl Sessions {
             }
             Command::Query => {
                 if let Some(database) = used(argument) {
+                    let before = self.young.get(&thread).map(|session| session.database.clone());
                     self.set_database(thread, database);
+                    if let Some(session) = self.young.get_mut(&thread) {
+                        session.last = Last::Use(before.unwrap_or_default());
+                    }
                 }
             }
             _ => {}
@@ -126,6 +190,13 @@ fn denied(argument: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let host = argument.get(between + 3..)?;
     let host = &host[..memchr::memchr(b'\'', host)?];
     Some((argument.get(user..between)?, host, b""))
+}
+
+/// The name in `Access denied for user ... to database 'name'`.
+pub(super) fn denied_database(argument: &[u8]) -> Option<&[u8]> {
+    let before = b"to database '";
+    let name = &argument[memmem::rfind(argument, before)? + before.len()..];
+    name.strip_suffix(b"'")
 }
 
 /// The database of a plain `use name`.

@@ -162,3 +162,62 @@ fn tabs_may_have_become_blanks() {
         [owned(3, Command::Connect, "", "shop"), owned(3, Command::Query, "SELECT 1", "shop")]
     );
 }
+
+#[test]
+fn what_sql_prepares_and_executes_is_one_event() {
+    let log = "240301 12:00:00\t     5 Query\tPREPARE look FROM 'SELECT ?'\n\t\t     5 Prepare\tSELECT ?\n\
+        \t\t     6 Prepare\tSELECT a\n\t\t     6 Execute\tSELECT a\n\
+        \t\t     5 Query\tEXECUTE look USING 1\n\t\t     5 Execute\tSELECT 1\n\
+        \t\t     5 Query\tset @a = 1; execute immediate 'SELECT 2'\n\t\t     5 Prepare\tSELECT 2\n\
+        \t\t     5 Execute\tSELECT 2\n\
+        \t\t     5 Query\tDEALLOCATE PREPARE look\n\
+        \t\t     5 Prepare\tSELECT 3\n\t\t     5 Execute\tSELECT 3\n";
+    let (events, coverage) = parsed(log.as_bytes());
+    let short: Vec<_> = events.iter().map(|e| (e.1, e.5, e.6.as_str())).collect();
+    assert_eq!(
+        short,
+        [
+            (5, Command::Query, "PREPARE look FROM 'SELECT ?'"),
+            (6, Command::Prepare, "SELECT a"),
+            (6, Command::Execute, "SELECT a"),
+            (5, Command::Query, "EXECUTE look USING 1"),
+            (5, Command::Query, "set @a = 1; execute immediate 'SELECT 2'"),
+            (5, Command::Query, "DEALLOCATE PREPARE look"),
+            (5, Command::Prepare, "SELECT 3"),
+            (5, Command::Execute, "SELECT 3"),
+        ]
+    );
+    assert_eq!((coverage.damaged, coverage.events), (0, 8), "{coverage:?}");
+}
+
+#[test]
+fn a_refused_database_is_not_the_sessions() {
+    let denied = |name: &str| format!("Init DB\tAccess denied for user 'a'@'%' to database '{name}'\n");
+    let log = format!(
+        "240301 12:00:00\t     5 Connect\ta@h on d using TCP/IP\n\t\t     5 Query\tuse absent\n\t\t     5 {}\
+         \t\t     5 Query\tSELECT 1\n\t\t     5 {}\t\t     5 Query\tSELECT 2\n\
+         \t\t     6 Connect\ta@h on absent using TCP/IP\n\t\t     6 {}\t\t     7 {}\t\t     7 Init DB\td\n",
+        denied("absent"),
+        denied("other"),
+        denied("absent"),
+        denied("other"),
+    );
+    let (events, coverage) = parsed(log.as_bytes());
+    let short: Vec<_> = events.iter().map(|e| (e.1, e.2.as_str(), e.4.as_str(), e.5, e.7)).collect();
+    let refused = Outcome::Error(1044);
+    assert_eq!(
+        short,
+        [
+            (5, "a", "d", Command::Connect, Outcome::Unknown),
+            (5, "a", "d", Command::Query, Outcome::Unknown),
+            (5, "a", "d", Command::Query, Outcome::Unknown),
+            (5, "a", "other", Command::InitDb, refused),
+            (5, "a", "d", Command::Query, Outcome::Unknown),
+            (6, "a", "absent", Command::Connect, Outcome::Unknown),
+            (6, "a", "absent", Command::Connect, refused),
+            (7, "", "other", Command::InitDb, refused),
+            (7, "", "d", Command::InitDb, Outcome::Unknown),
+        ]
+    );
+    assert_eq!(coverage.damaged, 0, "{coverage:?}");
+}
