@@ -41,6 +41,13 @@ impl<'a> Reader<'a> {
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
+    /// The same for a parameter: of a length of eight bytes servers read the lower four, and mysql2 for Node writes the
+    /// lower four twice.
+    pub fn parameter(&mut self) -> Result<&'a [u8], Error> {
+        let length = self.length()? & u64::from(u32::MAX);
+        self.take(usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
     /// Bytes up to a NUL, which is also consumed.
     pub fn until_nul(&mut self) -> Result<&'a [u8], Error> {
         let length = memchr::memchr(0, self.rest()).ok_or(Error::Malformed("a name without an end"))?;

@@ -30,7 +30,7 @@ pub fn take_value<'a>(reader: &mut Reader<'a>, kind: u8) -> Result<&'a [u8], Err
         TIMESTAMP | DATE | TIME | DATETIME => reader.at += usize::from(reader.take(1)?[0]),
         // Texts, blobs, DECIMAL, JSON, BIT, ENUM, SET and geometry are all bytes with a length.
         _ => {
-            reader.text()?;
+            reader.parameter()?;
         }
     }
     reader.payload.get(start..reader.at).ok_or(Error::Malformed("a value is too short"))

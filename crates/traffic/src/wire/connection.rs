@@ -150,6 +150,9 @@ impl Session {
 
     pub fn closed(&mut self, time_ns: u64, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         let was_known = self.is_logged_in && self.phase != Phase::Ignored;
+        // Behind a request that nobody answers, as when the connection was killed, it has not been an event yet. It is
+        // the end below, and no other one.
+        self.requests.retain(|request| request.command != Command::Quit);
         self.end_open(shared)?;
         if was_known {
             let event = self.event(time_ns, Command::Quit);

@@ -187,11 +187,12 @@ impl Statement {
                 }
             }
         }
-        if is_as_sent {
-            reader.end()?;
-            return Ok(Bound::AsSent(start));
+        // Servers do not look behind the last value, where mysql2 for Node has a byte per NULL and per long text.
+        if is_as_sent && reader.at < body.len() {
+            out.extend_from_slice(&body[start..reader.at]);
         }
-        Ok(Bound::Rewritten)
+        let is_whole = reader.at == body.len();
+        Ok(if is_as_sent && is_whole { Bound::AsSent(start) } else { Bound::Rewritten })
     }
 
     fn take_types(&mut self, reader: &mut Reader<'_>, count: usize, named: bool) -> Result<(), Error> {

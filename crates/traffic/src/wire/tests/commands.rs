@@ -145,6 +145,35 @@ fn requests_may_come_before_answers() {
 }
 
 #[test]
+fn parameters_are_read_as_servers_read_them() {
+    let null = [1, 1, 6, 0, 0xFD, 0, 2, b'h', b'i'];
+    // The upper half of the length is not looked at.
+    let long = [0, 1, 3, 0, 0xFD, 0, 5, 0, 0, 0, 0xFE, 2, 0, 0, 0, 2, 0, 0, 0, b'h', b'i'];
+    let mut talk = Talk::new(NEW);
+    talk.client(0, b"\x16select ?, ?").server(1, &[&prepared(2, 1), COLUMN, COLUMN, COLUMN]);
+    for rest in [[&null[..], &[0x55, 0x55]].concat(), long.to_vec()] {
+        talk.client(0, &execute(7, &rest)).server(1, &[&[1], COLUMN, b"\0\0\x05", END]);
+    }
+    let (events, coverage) = talk.events();
+    assert_eq!(coverage.damaged, 0, "{coverage:?}");
+    let bound: Vec<_> =
+        find(&events, Command::Execute).iter().map(|event| event.parameters.clone()).collect();
+    assert_eq!(bound, [null.to_vec(), long.to_vec()]);
+}
+
+#[test]
+fn a_session_ends_once() {
+    let mut talk = Talk::new(NEW);
+    talk.query("select 1", &[&[1], COLUMN, b"\x011", END]);
+    talk.client(0, b"\x03select sleep(9)").client(0, b"\x01");
+    let (events, coverage) = talk.events();
+    let ended: Vec<_> = events.iter().map(|event| (event.command, event.outcome)).collect();
+    let sleep = (Command::Query, Outcome::Unanswered);
+    assert_eq!(ended[2..], [sleep, (Command::Quit, Outcome::Unknown)]);
+    assert_eq!(coverage.unanswered, 1);
+}
+
+#[test]
 fn attributes_stand_before_the_text() {
     let mut talk = Talk::new(NEW | Flags::CLIENT_QUERY_ATTRIBUTES);
     let attributes = b"\x01\x01\x00\x01\xfd\x00\x04name\x05value";
