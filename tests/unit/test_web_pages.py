@@ -315,6 +315,6 @@ def test_the_tree_is_drawn(found: Site, client: TestClient) -> None:
     rows = client.get("/api/waits.json", params={"host": "db1"}).json()["rows"]
     assert [(row["connection"], row["waits_for"], row["user"]) for row in rows] == [
         ("1", None, None),
-        ("2", 1, "app"),
-        ("3", 2, None),
+        ("2", "1", "app"),
+        ("3", "2", None),
     ]

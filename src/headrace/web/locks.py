@@ -12,7 +12,7 @@ from headrace.web.site import Site, one_host
 #: The first column's cell is indented by ``depth`` of its row.
 COLUMNS = (
     Column("connection", "Connection"),
-    Column("waits_for", "Waits for", "n", "the connection that holds the lock; nothing: it waits for nobody"),
+    Column("waits_for", "Waits for", "text", "the connection that holds the lock; nothing: it waits for nobody"),
     Column("behind", "Behind it", "n", "connections that wait until this one ends, also through others"),
     Column("lock", "Lock", "chip"),
     Column("table", "Table", "code"),
@@ -85,7 +85,7 @@ def _row(name: Any, waits: Row | None, holds: Row | None, users: Mapping[Any, An
     is_certain = waits is None or waits.get("is_certain")
     return {
         "connection": str(name),
-        "waits_for": waits.get("holder") if waits else None,
+        "waits_for": str(waits["holder"]) if waits and waits.get("holder") is not None else None,
         "lock": known.get("lock"),
         "table": known.get("table"),
         "statement": statement or "",
