@@ -1,0 +1,432 @@
+"""A planted fault, found in the pages of ``headrace serve`` by clicks alone, tested, and rolled out.
+
+    python benches/story.py [DIR]
+
+A MariaDB serves a small shop under headrace's own load driver. Somebody turns off one switch of the optimiser, so
+a plan becomes a scan, transactions hold their row locks longer, and others wait. From the first page on everything
+is reached by clicks in Chromium; commands are only those that a page shows, and those of a rollout. DIR gets a
+picture of each step: docs/assets/story has those of docs/howto/follow-a-slow-query.md.
+
+The hour before the fault is made of the minutes that were measured before it. All that follows is measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from tests import browser  # noqa: E402
+from tests.programs import agent_path  # noqa: E402
+from tests.servers import Server, mariadb  # noqa: E402
+from tests.waiting import until  # noqa: E402
+
+from headrace.archive.files import MINUTE_S, Archive  # noqa: E402
+from headrace.archive.tables import TABLES  # noqa: E402
+
+MINUTES = 15
+NEEDS = {"chromium": "chromium", "mariadbd": "mariadb-server"}
+
+HOST, FAULT, FIX = "db1", "index_merge=off", "server.optimizer_switch=index_merge=on"
+ROWS, CUSTOMERS = 120_000, 20_000
+#: Minutes before the fault that are measured, and the minutes that are made of them.
+HEALTHY, COPIED = 1, 58
+#: How long a busy machine may take for what takes minutes.
+LATE_S = 600.0
+WIDTH, HEIGHT = 1180, 780
+
+SETUP = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.stock (id INT PRIMARY KEY, sold INT)",
+    "INSERT INTO shop.stock VALUES (1, 0)",
+    "CREATE TABLE shop.item (id INT PRIMARY KEY, name CHAR(40))",
+    "INSERT INTO shop.item SELECT seq, CONCAT('item ', seq) FROM shop.seq_1_to_10000",
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, customer INT, referrer INT, total INT, note CHAR(60), "
+    "KEY customer (customer), KEY referrer (referrer))",
+    f"INSERT INTO shop.orders SELECT seq, seq % {CUSTOMERS}, seq * 7919 % {CUSTOMERS}, 10, 'paid' "
+    f"FROM shop.seq_1_to_{ROWS}",
+    "ANALYZE TABLE shop.orders",
+)
+CUSTOMER = {"kind": "int", "min": 0, "max": CUSTOMERS - 1}
+LOAD = {
+    "workload": {
+        "kind": "sql",
+        "prepared": False,
+        "operations": [
+            {
+                "name": "buy",
+                "transaction": True,
+                "statements": [
+                    {"sql": "UPDATE stock SET sold = sold + 1 WHERE id = 1"},
+                    {
+                        "sql": "SELECT COUNT(*), SUM(total) FROM orders WHERE customer = ? OR referrer = ?",
+                        "parameters": [CUSTOMER, CUSTOMER],
+                    },
+                ],
+            },
+            {
+                "name": "look",
+                "weight": 2,
+                "statements": [
+                    {
+                        "sql": "SELECT name FROM item WHERE id = ?",
+                        "parameters": [{"kind": "int", "min": 1, "max": 10_000}],
+                    }
+                ],
+            },
+        ],
+    },
+    "connections": 6,
+    # As in a pool whose connections live a short time: the switch is copied when a connection is made.
+    "seconds": 2.5,
+    "pacing": {"kind": "closed", "think_time_s": 0.3},
+}
+STAGES = """
+[timing]
+block_s = 7
+wash_s = 3
+soak_s = 6
+sample_s = 0.2
+[judge]
+looks = [6, 8, 10]
+idle_per_s = 1
+[[stage]]
+name = "production"
+take = "sources"
+"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="hr-story-") as name:
+        Path(name).chmod(0o755)  # the server runs as another user
+        tell(Path(name))
+
+
+def tell(folder: Path) -> None:
+    pictures = Path(sys.argv[1]) if len(sys.argv) > 1 else folder / "pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    logs = ("--slow-query-log=ON", "--long-query-time=0", "--slow-query-log-file=slow.log")
+    more = ("--performance-schema=ON", "--innodb-buffer-pool-size=256M")
+    began = time.monotonic()
+    with mariadb(folder / "db1", *logs, *more) as server:
+        server.sql(*SETUP)
+        with loaded(server), Commands(folder, server) as commands, browser.page() as tab:
+            Story(server, commands, tab, pictures).told()
+    sizes = {path.name: path.stat().st_size for path in sorted(pictures.glob("*.webp"))}
+    for name, size in sizes.items():
+        print(f"{name}: {size / 1000:.0f} kB")
+    print(f"{len(sizes)} pictures, {sum(sizes.values()) / 1000:.0f} kB; {time.monotonic() - began:.0f} s")
+
+
+@contextlib.contextmanager
+def loaded(server: Server) -> Iterator[None]:
+    """The load, from two drivers that connect anew all the time, by turns, until the block ends."""
+    done = threading.Event()
+    argv = [agent_path(), "drive", "run", "-", "--mysql-socket", server.socket, "--mysql-user", "root"]
+
+    def drive(delay_s: float) -> None:
+        done.wait(delay_s)
+        while not done.is_set():
+            subprocess.run(
+                [*argv, "--mysql-database", "shop"],
+                input=json.dumps(LOAD),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                check=False,
+            )
+
+    threads = [threading.Thread(target=drive, args=(delay_s,)) for delay_s in (0.0, 1.25)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+class Commands:
+    """``headrace serve``, and other commands, with a state of their own."""
+
+    def __init__(self, folder: Path, server: Server) -> None:
+        self.folder = folder
+        self.archive = Archive(folder / "history")
+        (folder / "experiments").mkdir()
+        state = {"XDG_STATE_HOME": str(folder / "state"), "HEADRACE_STATE": str(folder / "journal")}
+        # Absolute: the commands run elsewhere.
+        sources = {"PYTHONPATH": str(HERE.parent / "src"), "HEADRACE_AGENT": agent_path()}
+        self.env = {**os.environ, **state, **sources, "COLUMNS": "160"}
+        fleet = f'[fleet]\nfiles = ["hosts.json"]\n[fleet.mysql]\nsocket = "{server.socket}"\nuser = "root"\n'
+        (folder / "fleet.toml").write_text(fleet)
+        hosts = {"_meta": {"hostvars": {HOST: {"ansible_connection": "local"}}}, "all": {"hosts": [HOST]}}
+        (folder / "hosts.json").write_text(json.dumps(hosts))
+        (folder / "stages.toml").write_text(STAGES)
+
+    def __enter__(self) -> Commands:
+        argv = ["serve", "--data", str(self.archive.root), "--listen", "127.0.0.1:0", "--examples", "--plans"]
+        argv += [
+            "--experiments",
+            str(self.folder / "experiments"),
+            "--fleet",
+            str(self.folder / "fleet.toml"),
+        ]
+        self._log = (self.folder / "serve.log").open("w")
+        self._serve = subprocess.Popen(
+            [sys.executable, "-m", "headrace", *argv],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=self.env,
+            text=True,
+            cwd=self.folder,
+        )
+        assert self._serve.stdout
+        self.link = self._serve.stdout.readline().strip()
+        assert self.link, (self.folder / "serve.log").read_text()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._serve.terminate()
+        self._serve.wait(60)
+        self._log.close()
+
+    def run(self, *words: str, code: int = 0) -> str:
+        print(f"$ headrace {shlex.join(words)}", flush=True)
+        done = subprocess.run(
+            [sys.executable, "-m", "headrace", *words],
+            env=self.env,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+        print(done.stdout[-1500:], flush=True)
+        return done.stdout
+
+    def minutes(self) -> list[int]:
+        return [file.t_s for file in self.archive.files("states", HOST) if file.kind == "m"]
+
+    def copy_back(self) -> None:
+        """Minutes before the first one, made of those that were measured; the first is not whole."""
+        first, *whole = self.minutes()
+        for name in ("states", "resources", "metrics", "classes", "buckets"):
+            paths = [self.archive.path(name, HOST, "m", t_s) for t_s in whole]
+            rows = [pq.read_table(path) for path in paths if path.exists()]
+            for i in range(1, COPIED + 1):
+                t_s, copy = first - i * MINUTE_S, rows[i % len(rows)]
+                at = copy.schema.get_field_index("t_s")
+                copy = copy.set_column(at, "t_s", pa.array([t_s] * len(copy), pa.int64()))
+                self.archive.write(TABLES[name], HOST, "m", t_s, copy)
+
+
+class Story:
+    """A person with a mouse."""
+
+    def __init__(self, server: Server, commands: Commands, tab: browser.Page, pictures: Path) -> None:
+        self.server, self.commands, self.tab, self.pictures = server, commands, tab, pictures
+
+    def told(self) -> None:
+        self.healthy()
+        self.the_fault()
+        self.which_query()
+        self.what_changed()
+        self.who_waits()
+        self.is_tested()
+        self.is_rolled_out()
+        self.is_on_the_chart()
+        assert not self.tab.seen.errors, self.tab.seen.errors
+
+    def healthy(self) -> None:
+        wait(lambda: len(self.commands.minutes()) >= HEALTHY + 1, "healthy minutes", LATE_S)
+        wait(lambda: self.commands.archive.files("plans", HOST), "the plan before", LATE_S)
+        self.commands.copy_back()
+
+    def the_fault(self) -> None:
+        self.server.sql(f"SET GLOBAL optimizer_switch = '{FAULT}'")
+        self.fault_s = time.time()
+        self.tab.look(WIDTH, HEIGHT)
+        self.tab.open(self.commands.link)
+        before = len(self.commands.minutes())
+        wait(lambda: len(self.commands.minutes()) >= before + 2, "minutes with the fault", LATE_S)
+
+    def which_query(self) -> None:
+        self.click("nav a", "Queries")
+        self.click(".switch.links a", "15m")
+        self.click("th a[href*='p99_change']", "before")
+        top = [self.text(f".classes tbody tr:nth-child({i}) th") for i in (1, 2)]
+        assert any("orders" in each for each in top), top
+        self.picture("1-queries", "main", 430)
+        self.click(".classes tbody th a", "orders")
+        wait(lambda: self.exists("#time canvas"), "the charts of the class")
+        self.picture("2-class", "body", HEIGHT)
+
+    def what_changed(self) -> None:
+        """The page of the class again and again, until its new plan is in the history."""
+
+        def has_two() -> bool:
+            self.click(".switch.links a", "15m")
+            return int(self.tab.evaluate("document.querySelectorAll('#plan details').length")) >= 2
+
+        wait(has_two, "the new plan of the class", LATE_S, 5)
+        plans = [self.text(f"#plan details:nth-of-type({i}) pre") for i in (1, 2)]
+        assert "ALL" in plans[0], plans
+        assert "index_merge" in plans[1], plans
+        self.click("#plan details:nth-of-type(2) summary")
+        self.picture("3-plans", "#plan", 520)
+        self.click("nav a", "Changes")
+
+        def is_named() -> bool:
+            self.click(".switch.links a", "1h")
+            return "index_merge=off" in self.text("main")
+
+        wait(is_named, "the changed setting", LATE_S, 5)
+
+    def who_waits(self) -> None:
+        self.click("nav a", "Now")
+
+        def is_deep() -> bool:
+            self.click("main a", "Look again")
+            rows = int(self.tab.evaluate("document.querySelectorAll('#waits tbody tr').length"))
+            return rows >= 4 and "orders" in self.text("#waits tbody tr:nth-child(1)")
+
+        wait(is_deep, "a tree of waits", 180, 0.5)
+        self.picture("4-waits", "#waits", 480)
+
+    def is_tested(self) -> None:
+        self.click("nav a", "Hosts")
+        self.click(".hosts tbody th a", HOST)
+        row = "[...document.querySelectorAll('.findings tbody tr')].find((r) => r.textContent.includes('STMT06'))"
+
+        def is_found() -> bool:
+            self.click(".switch.links a", "1h")
+            return bool(self.tab.evaluate(f"!!({row})"))
+
+        wait(is_found, "the finding", 180, 5)
+        self.picture("5-finding", "#findings", 760)
+        shown = str(self.tab.evaluate(f"({row}).querySelector('[data-label=\"Tested by\"]').textContent"))
+        for command in shown.split(" && "):
+            name, *words = shlex.split(command)
+            assert name == "headrace", shown
+            # Shorter than by default.
+            self.commands.run(*words, *(["--seconds", "6", "--blocks", "3"] if words[0] == "prove" else []))
+        self.click("nav a", "Experiments")
+        self.click("main tbody th a", "")
+        wait(lambda: self.exists("iframe.report"), "the report")
+        time.sleep(3)  # the report draws itself
+        self.picture("6-report", "body", HEIGHT)
+
+    def is_rolled_out(self) -> None:
+        options = ["--fleet", "fleet.toml", "--stages", "stages.toml", "--evidence", "experiments"]
+        plan = json.loads(self.commands.run("rollout", "plan", FIX, *options, "--json"))["id"]
+        self.commands.run("rollout", "go", plan, code=15)
+        self.click("nav a", "Rollouts")
+        self.click("main tbody th a", "")
+        self.click("#approve button", "Approve")
+        wait(lambda: "is approved by" in self.text("#approve"), "the approval")
+        self.commands.run("rollout", "go", plan)
+        self.click("nav a", "Rollouts")
+        self.click("main tbody th a", "")
+        assert "pass" in self.text("#stages"), self.text("#stages")
+        self.picture("7-rollout", "body", HEIGHT)
+
+    def is_on_the_chart(self) -> None:
+        before = len(self.commands.minutes())
+        wait(lambda: len(self.commands.minutes()) >= before + 1, "a minute with the fix", LATE_S)
+        self.click("nav a", "Queries")
+        self.click("th a[href*='p99_change']", "before")
+        self.click(".classes tbody th a", "orders")
+
+        def is_marked() -> bool:
+            self.click(".switch.links a", "1h")
+            return self.exists("#time .marks") and "kept" in self.text("#time .marks")
+
+        wait(is_marked, "the mark", 120, 3)
+        said = self.text("#time .marks")
+        assert "pass" in said, said
+        assert " to " in said, said
+        self.picture("8-mark", "#time", 620)
+        print(f"the mark: {said}")
+
+    # The mouse and the eye
+
+    def click(self, selector: str, words: str = "") -> None:
+        """Click on the first element that holds the words; if it leads to another page, wait for that."""
+        every = f"[...document.querySelectorAll({json.dumps(selector)})]"
+        find = f"{every}.find((e) => e.textContent.includes({json.dumps(words)}))"
+        box: dict[str, Any] = {}
+
+        def is_there() -> bool:
+            found = self.tab.evaluate(
+                f"(() => {{ const e = {find}; if (!e || document.readyState !== 'complete') return null; "
+                "e.scrollIntoView({block: 'center'}); "
+                "const b = (e.firstElementChild || e).getBoundingClientRect(); "
+                "return b && b.width ? {x: b.x + Math.min(b.width / 2, 60), y: b.y + b.height / 2, "
+                "leads: !!e.closest('a, form:not([data-ask]) button')} : null; })()"
+            )
+            box.update(found or {})
+            return bool(found)
+
+        wait(is_there, f"{selector} with {words!r}", 60)
+        self.tab.evaluate("window.was = true")
+        for kind in ("mousePressed", "mouseReleased"):
+            self.tab.call(
+                "Input.dispatchMouseEvent", type=kind, x=box["x"], y=box["y"], button="left", clickCount=1
+            )
+        if box["leads"]:
+            here = "!window.was && document.readyState === 'complete'"
+            wait(lambda: bool(self.tab.evaluate(here)), f"the page behind {selector} {words!r}", 60)
+
+    def text(self, selector: str) -> str:
+        return str(self.tab.evaluate(f"document.querySelector({json.dumps(selector)})?.textContent || ''"))
+
+    def exists(self, selector: str) -> bool:
+        return bool(self.tab.evaluate(f"!!document.querySelector({json.dumps(selector)})"))
+
+    def picture(self, name: str, selector: str, height: int) -> None:
+        """From the element's top on."""
+        self.tab.evaluate(f"document.querySelector({json.dumps(selector)}).scrollIntoView()")
+        time.sleep(1)  # charts are drawn when they come near
+        top = self.tab.evaluate(
+            f"document.querySelector({json.dumps(selector)}).getBoundingClientRect().top + scrollY"
+        )
+        whole = self.tab.evaluate("document.documentElement.scrollHeight")
+        clip = {"x": 0, "y": max(top - 8, 0), "width": WIDTH, "height": min(height, whole - top), "scale": 1}
+        shot = self.tab.call(
+            "Page.captureScreenshot", format="webp", quality=60, clip=clip, captureBeyondViewport=True
+        )
+        (self.pictures / f"{name}.webp").write_bytes(base64.b64decode(shot["data"]))
+        print(f"picture {name}, {time.strftime('%H:%M:%S')}", flush=True)
+
+
+def wait(condition: Any, what: str, limit_s: float = 120.0, pause_s: float = 0.2) -> None:
+    """Until it holds; a page that is being left cannot be asked."""
+
+    def holds() -> bool:
+        try:
+            return bool(condition())
+        except RuntimeError:
+            return False
+
+    until(holds, limit_s=limit_s, pause_s=pause_s, what=what)
+
+
+if __name__ == "__main__":
+    main()
