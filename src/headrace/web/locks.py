@@ -12,7 +12,9 @@ from headrace.web.site import Site, one_host
 #: The first column's cell is indented by ``depth`` of its row.
 COLUMNS = (
     Column("connection", "Connection"),
-    Column("waits_for", "Waits for", "text", "the connection that holds the lock; nothing: it waits for nobody"),
+    Column(
+        "waits_for", "Waits for", "text", "the connection that holds the lock; nothing: it waits for nobody"
+    ),
     Column("behind", "Behind it", "n", "connections that wait until this one ends, also through others"),
     Column("lock", "Lock", "chip"),
     Column("table", "Table", "code"),
