@@ -72,6 +72,26 @@ def test_what_was_taken_back_says_why() -> None:
     )
 
 
+def test_the_trials_of_an_experiment_are_one_row_where_they_start_and_one_where_they_end() -> None:
+    book, host = tried()
+    who = "headrace-prove-STMT06-0123456789ab"
+    process = {**switch(book, host, 9.0, who), "what": "process", "after": ""}
+    switches = [switch(book, host, 10.0 + second, who) for second in range(5)]
+    later = [switch(book, host, 4000.0 + second, who) for second in range(2)]
+    rows = marks.with_rollouts(
+        [*switches, process, *later, switch(book, host, 12.0, "apply/x")], [], [host], ALL
+    )
+    assert [(row["kind"], row["at_s"], row["who"]) for row in rows] == [
+        ("trials over", 4001.0, "experiment prove-STMT06"),
+        ("trials", 4000.0, "experiment prove-STMT06"),
+        ("trials over", 14.0, "experiment prove-STMT06"),
+        ("applied", 12.0, "apply/x"),
+        ("trials", 9.0, "experiment prove-STMT06"),
+    ]
+    assert rows[-1]["what"] == "innodb_io_capacity"
+    assert (rows[-1]["mark"], rows[-1]["after"]) == ("", "")
+
+
 def test_other_hosts_and_other_times_have_none() -> None:
     book, host = tried()
     assert not marks.with_rollouts([], [book], ["elsewhere"], ALL)

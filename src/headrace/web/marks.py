@@ -2,11 +2,14 @@
 
 A rollout switches its change on and off in blocks; a host's journal has each switch. Here a host has one row for
 the start of its trial and one for the end, with the verdict of its stage and the interval that decided it.
+The changes of an experiment's trials, which are undone after each, are one row for its start and one for its end.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +24,22 @@ Row = dict[str, Any]
 
 #: Words of a stage that say nothing of an effect yet.
 OPEN = ("to come", "needs approval", "approved")
+#: Who changes a host for the trials of an experiment: its name and the start of its design's hash.
+EXPERIMENT = re.compile(r"headrace-(?P<name>.+)-[0-9a-f]{12}")
+#: An experiment whose changes are further apart was continued.
+PAUSE_S = 900.0
 
 
 def with_rollouts(
     rows: Sequence[Mapping[str, Any]], books: Sequence[Book], names: Sequence[str], span: Range
 ) -> list[Row]:
-    """The changes of these hosts, newest first: switches of a known rollout are replaced by its rows."""
+    """The changes of these hosts, newest first; rollouts and experiments have rows of their own."""
     own = tuple(f"/{book.plan.id}-" for book in books)
-    kept = [{**row, **_NOTHING} for row in rows if not any(each in (row["who"] or "") for each in own)]
+    kept = [
+        {**row, **_NOTHING}
+        for row in _without_trials(rows)
+        if not any(each in (row["who"] or "") for each in own)
+    ]
     ours = [row for book in books for row in _rows(book, names) if span.since_s <= row["at_s"] < span.until_s]
     found = sorted(kept + ours, key=lambda row: -row["at_s"])
     return [{**row, "mark": _mark(row)} for row in found]
@@ -60,6 +71,35 @@ def _rows(book: Book, names: Sequence[str]) -> Iterator[Row]:
         for host in stage.hosts:
             if host in names:
                 yield from _of_host(book, stage, host)
+
+
+def _without_trials(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """All rows but those of experiments, which have one where their trials start and one where they end."""
+    trials: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: float(row["at_s"])):
+        if EXPERIMENT.fullmatch(row["who"] or ""):
+            trials.setdefault((row["host"], row["who"]), []).append(row)
+        else:
+            yield row
+    for each in trials.values():
+        breaks = [
+            i for i, (one, next_) in enumerate(pairwise(each), 1) if next_["at_s"] - one["at_s"] > PAUSE_S
+        ]
+        for start, end in pairwise([0, *breaks, len(each)]):
+            yield from _of_trials(each[start:end])
+
+
+def _of_trials(rows: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    found = EXPERIMENT.fullmatch(rows[0]["who"])
+    assert found is not None
+    settings = sorted({str(row["what"]) for row in rows if row["after"]})
+    row = {
+        **rows[0], "what": ", ".join(settings) or "nothing kept", "before": "", "after": "",
+        "who": f"experiment {found['name']}",
+    }  # fmt: skip
+    yield {**row, "kind": "trials"}
+    if rows[-1]["at_s"] > rows[0]["at_s"]:
+        yield {**row, "kind": "trials over", "at_s": rows[-1]["at_s"]}
 
 
 def _of_host(book: Book, stage: Stage, host: str) -> Iterator[Row]:
