@@ -40,6 +40,9 @@ def test_the_servers_part_is_told_apart_by_its_threads() -> None:
     unnamed = {"threads.utime_ticks.1401/connection": 0.0, "threads.utime_ticks.1402/mysqld": 480.0}
     cpu = use(unwell(rates={**FULL, **unnamed, **working(mysqld_1322=6.0)}), "cpu")
     assert cpu.users[0] == "mysqld (pid 1322) 81%"
+    # Of two servers nothing says whose threads they are.
+    two = unwell(rates={**FULL, **threads, **working(mysqld_1322=5.0, memcached_1500=1.0)})
+    assert use(two, "cpu").users[:2] == ("mysqld (pid 1322) 68%", "memcached (pid 1500) 13%")
 
 
 def _sentence(rates: dict[str, float], **cpus: float) -> str:

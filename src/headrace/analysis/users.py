@@ -198,7 +198,8 @@ def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
     worst = _worst(shares)
     named = [f"{_called(program)} {_percent(share)}" for share, program in worst]
     own = next((place for place, (_, program) in enumerate(worst) if program.is_server), None)
-    if own is not None:
+    # Samples of threads do not say whose they are.
+    if own is not None and sum(program.is_server and program.cpus > 0 for program in found) == 1:
         named[own] += _by_threads(window, worst[own][1], busy_cpus)
     unseen = 1 - sum(share for share, _ in shares)
     if unseen >= UNSEEN:
