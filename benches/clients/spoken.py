@@ -1,4 +1,4 @@
-"""What every Python driver of benches/clients.py says: one JSON line per case, and the statements that all share.
+"""What the Python drivers of benches/clients.py share: their statements, and one JSON line per case.
 
 A driver is called as `DRIVER CASE ...` with HR_HOST, HR_PORT, HR_CLIENT (its database, and the first part of its
 accounts), HR_TLS (1: every connection is encrypted) and HR_FILE (the file of LOAD DATA LOCAL) in its environment.

@@ -35,7 +35,7 @@ async def _for_ever() -> Any:
 
 
 def _host(monkeypatch: pytest.MonkeyPatch, hangs: str = "", samples_s: float = 1.0) -> Feed:
-    """A feed of a host that hangs at this step, and answers at once before it."""
+    """A feed of a host that answers each step until this one, and then hangs."""
 
     async def close() -> None:
         pass

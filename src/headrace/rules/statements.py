@@ -24,7 +24,7 @@ LOCKED = 0.30
 #: ... and of each call. MariaDB counts all before the locks, too: parsing and opening, tens of microseconds, and
 #: several times that where threads wait for a CPU.
 LOCKED_NS = 500_000.0
-#: Rows per second that scans read, and their share of all rows, above which scans are the server's work.
+#: Scans dominate above this many rows per second and this share of all rows read.
 SCANNED_S, SCANNED = 200_000.0, 0.90
 #: Switches of the optimiser that are on by default in all supported versions that have them. Off, each takes away
 #: a way to read few rows.

@@ -18,7 +18,7 @@ pub struct Batch {
     headers: Box<[libc::mmsghdr; MOST]>,
 }
 
-// SAFETY: its pointers lead to its own boxes, which move with it.
+// SAFETY: its pointers point into boxes that it owns; moving it does not move their contents.
 unsafe impl Send for Batch {}
 
 impl Batch {
