@@ -21,7 +21,7 @@ EFI = {loaders.EFI_DEFAULT: "default", loaders.EFI_ONE_SHOT: "oneshot", loaders.
 #: As grub-editenv makes it, but for its padding.
 ENVIRONMENT = b"# GRUB Environment Block\n"
 #: What may take minutes on a slow host.
-SLOW = ("apt-get", "apt-cache", "dpkg", "systemctl", "update-grub")
+SLOW = ("apt-get", "apt-cache", "dpkg", "systemctl", "update-grub", "grub-mkconfig")
 
 
 class Killed(BaseException):
@@ -151,6 +151,8 @@ class RebootingHost:
                 return 0, "".join(f"{name}\n" for name in names if name.startswith(start))
             case ["apt-get", *words]:
                 return self._apt(words)
+            case ["grub-mkconfig"]:
+                return 0, self._grub_config()
         self._change(argv)
         return 0, ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -49,6 +50,8 @@ def backup(server: Server) -> Iterator[None]:
     argv = ["fio", "--name=backup", f"--directory={server.folder}", "--size=256M", "--rw=randrw", "--bs=64k"]
     # Fast devices have room for one with 32 requests in flight.
     argv += ["--numjobs=2", "--iodepth=64"]
+    # Its processes would outlive it when it is killed.
+    argv += ["--thread"]
     argv += ["--ioengine=libaio", "--direct=1", "--time_based", "--runtime=600"]
     with processes(argv):
         try:
@@ -87,6 +90,16 @@ def slow_device(server: Server) -> Iterator[None]:
     finally:
         Path("/sys/fs/cgroup/blkio/cgroup.procs").write_text(str(server.pid))
         folder.rmdir()
+
+
+@contextlib.contextmanager
+def few_files(server: Server) -> Iterator[None]:
+    """400 descriptors: a server that root starts raises the limit that its options name."""
+    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (400, 400))
+    try:
+        yield
+    finally:
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ CASES = [
     Case(
         "SESS15",
         "nine",
-        lambda: unwell(variables=RESOLVES, gauges={"processlist.threads.Connect": 9.0}),
+        lambda: unwell(variables=RESOLVES, gauges={"processlist.threads.Connect": 9.0, "processlist.states.login": 9.0}),
         ("",),
         ("9.0 sessions are logging in at any time",),
     ),
@@ -31,6 +31,14 @@ CASES = [
         lambda: unwell(
             variables={**RESOLVES, "slave_parallel_threads": "4"},
             gauges={"processlist.threads.Connect": 6.0, "replication.sql_running.": 1.0},
+        ),
+    ),
+    Case(
+        "SESS15",
+        "connections that send nothing",
+        lambda: unwell(
+            variables=RESOLVES,
+            gauges={"processlist.threads.Connect": 22.0, "processlist.states.Reading from net": 22.0},
         ),
     ),
     Case("SESS15", "none", lambda: unwell(variables=RESOLVES, gauges={"processlist.threads.Sleep": 9.0})),

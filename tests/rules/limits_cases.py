@@ -7,7 +7,9 @@ from tests.rules.hosts import GIB, unwell
 
 SERVER = "1322/mysqld"
 DATA_LIMITED = {
-    "servers.1322.cgroup.io": [{"device_number": "259:4", "write_ios_s": 1600, "read_ios_s": "max"}]
+    "servers.1322.cgroup.io": [
+        {"path": "/sys/fs/cgroup/db", "device_number": "259:4", "write_ios_s": 1600, "read_ios_s": "max"}
+    ]
 }
 
 CASES = [
@@ -99,7 +101,19 @@ CASES = [
         "1,600 writes",
         lambda: unwell(facts=DATA_LIMITED),
         ("nvme1n1",),
-        ("nvme1n1 does 1,500 write ios/s; the server's group is limited to 1,600",),
+        ("nvme1n1 does 1,500 write ios/s; the server's control group is limited to 1,600",),
+    ),
+    Case(
+        "LIM05",
+        "1,600 writes of its own",
+        lambda: unwell(facts=DATA_LIMITED, rates={"cgroup.write_ios./sys/fs/cgroup/db 259:4": 1_590.0}),
+        ("nvme1n1",),
+        ("the server's control group on nvme1n1 does 1,590 write ios/s; it is limited to 1,600",),
+    ),
+    Case(
+        "LIM05",
+        "others write",
+        lambda: unwell(facts=DATA_LIMITED, rates={"cgroup.write_ios./sys/fs/cgroup/db 259:4": 20.0}),
     ),
     Case(
         "LIM05",

@@ -134,6 +134,14 @@ CASES = [
         ("",),
         ("12.0 times per second the log buffer of 16 MiB is full",),
     ),
+    Case(
+        "REDO03",
+        "full for each statement",
+        lambda: unwell(status_rates={"innodb_log_waits": 1_600.0}),
+        ("",),
+        ("is full, 2.0 times for each statement that writes",),
+        severity=Severity.LIMIT,
+    ),
     Case("REDO03", "never", unwell),
     Case("REDO03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="log_waits was not"),
     Case(

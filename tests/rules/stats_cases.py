@@ -28,8 +28,19 @@ CASES = [
         ("",),
         severity=Severity.HOUSEKEEPING,
     ),
+    Case(
+        "STAT01",
+        "off, with little to know",
+        lambda: unwell(variables={"performance_schema": "OFF"}, status={"threads_running": 3.0}),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
+    ),
     Case("STAT01", "on", unwell),
-    Case("STAT01", "off and idle", lambda: unwell(variables={"performance_schema": "OFF"})),
+    Case(
+        "STAT01",
+        "off and idle",
+        lambda: unwell(variables={"performance_schema": "OFF"}, status={"threads_running": 1.0}),
+    ),
     Case(
         "STAT01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="threads_running was not"
     ),

@@ -106,6 +106,36 @@ def test_the_environment_of_grub_is_what_it_was_to_the_byte(there: bytes | None)
     assert host.state() == before
 
 
+#: Made before the last change of its settings, or from another system, as an installer does.
+STALE = b'set timeout=30\n'
+
+
+def test_a_configuration_of_grub_that_it_would_not_make_today_is_what_it_was_to_the_byte() -> None:
+    host = RebootingHost(OLD, NEW)
+    host.running = OLD
+    host.files[loaders.GRUB_CONFIG] = STALE + host.files[loaders.GRUB_CONFIG]
+    before = host.state()
+    experiment(host, "6.12", "6.1")
+    assert host.boots[-2:] == [NEW, OLD]
+    assert host.state() == before
+
+
+def test_a_configuration_of_grub_that_lacks_what_was_installed_meanwhile_does_not_come_back() -> None:
+    host = RebootingHost(OLD, NEW)
+    host.running = OLD
+    host.files[loaders.GRUB_CONFIG] = STALE + host.files[loaders.GRUB_CONFIG]
+
+    async def work() -> None:
+        machine = machine_of(host)
+        await machine.ready("6.12", lambda _: None)
+        host.installed.append("6.1.0-19-amd64")
+        await machine.release(lambda _: None)
+
+    asyncio.run(work())
+    assert b"vmlinuz-6.1.0-19-amd64" in host.files[loaders.GRUB_CONFIG]
+    assert STALE not in host.files[loaders.GRUB_CONFIG]
+
+
 @pytest.mark.parametrize(
     ("said", "expected"),
     [("", loaders.Grub), ("GRUB 2.12", loaders.Grub), ("systemd-boot 255", loaders.SystemdBoot)],

@@ -1,4 +1,5 @@
-//! How control groups limited a server: CPU time refused, memory limits hit, tasks. For its own group and those above.
+//! How control groups limited a server: CPU time refused, memory limits hit, tasks, requests to devices whose rate is
+//! limited. For its own group and those above.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,7 +13,8 @@ use super::servers::Servers;
 
 pub const CGROUP: Kind = Kind::host(
     "cgroup",
-    "CPU throttling, memory events and tasks of the servers' control groups and those above; label group",
+    "CPU throttling, memory events, tasks, and I/O where it is limited, of the servers' control groups and those \
+     above; label group, for I/O GROUP MAJOR:MINOR",
     |host: &Host| Box::new(Groups { root: host.root.clone(), servers: Servers::new(&host.root) }),
 )
 .every(10);
@@ -72,7 +74,9 @@ fn read_all(
                     add(&folder, "memory.events", key, metric, 1, counters);
                 }
                 read_tasks(&folder, counters);
+                read_io(&folder, counters);
             }
+            "blkio" => read_throttled(&folder, counters),
             "pids" => read_tasks(&folder, counters),
             "cpu" => read_cpu(&folder, counters),
             "memory" => {
@@ -100,6 +104,63 @@ fn read_cpu(folder: &Folder, counters: &mut Counters) {
     add(folder, "cpu.stat", "throttled_usec", "throttled_us", 1, counters);
     // Version 1 counts ns.
     add(folder, "cpu.stat", "throttled_time", "throttled_us", NS_PER_US, counters);
+}
+
+/// Lines `8:16 rbytes=1459200 wbytes=314773504 rios=192 wios=353 dbytes=0 dios=0`.
+fn read_io(folder: &Folder, counters: &mut Counters) {
+    if folder.text("io.max").unwrap_or_default().is_empty() {
+        return;
+    }
+    for line in folder.text("io.stat").unwrap_or_default().lines() {
+        let Some((device, numbers)) = line.split_once(' ') else { continue };
+        for (key, metric) in
+            [("rbytes", "read_bytes"), ("wbytes", "write_bytes"), ("rios", "read_ios"), ("wios", "write_ios")]
+        {
+            let number = numbers
+                .split_whitespace()
+                .find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok());
+            insert_of_device(folder, metric, device, number, counters);
+        }
+    }
+}
+
+/// Version 1: lines `8:16 Read 192` of two files.
+fn read_throttled(folder: &Folder, counters: &mut Counters) {
+    let is_limited =
+        |what| !folder.text(&format!("blkio.throttle.{what}_device")).unwrap_or_default().is_empty();
+    if !["read_bps", "write_bps", "read_iops", "write_iops"].into_iter().any(is_limited) {
+        return;
+    }
+    for (file, read, write) in [
+        ("blkio.throttle.io_serviced", "read_ios", "write_ios"),
+        ("blkio.throttle.io_service_bytes", "read_bytes", "write_bytes"),
+    ] {
+        for line in folder.text(file).unwrap_or_default().lines() {
+            let mut words = line.split_whitespace();
+            let (Some(device), Some(what), Some(number)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let metric = match what {
+                "Read" => read,
+                "Write" => write,
+                _ => continue,
+            };
+            insert_of_device(folder, metric, device, number.parse().ok(), counters);
+        }
+    }
+}
+
+fn insert_of_device(
+    folder: &Folder,
+    metric: &'static str,
+    device: &str,
+    number: Option<u64>,
+    counters: &mut Counters,
+) {
+    if let Some(number) = number {
+        let label = format!("{} {device}", folder.path());
+        counters.entry(metric).or_default().insert(label, number);
+    }
 }
 
 /// The number of a line `key number`.
@@ -162,6 +223,15 @@ mod tests {
         write(root.path(), "sys/fs/cgroup/db/mysql/pids.current", "30\n");
         write(root.path(), "sys/fs/cgroup/db/mysql/pids.max", "32\n");
         write(root.path(), "sys/fs/cgroup/db/mysql/pids.events", "max 4\n");
+        write(root.path(), "sys/fs/cgroup/db/mysql/io.max", "8:16 rbps=max wbps=max riops=max wiops=150\n");
+        write(
+            root.path(),
+            "sys/fs/cgroup/db/mysql/io.stat",
+            "8:16 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n",
+        );
+        // Without a limit nobody asks.
+        write(root.path(), "sys/fs/cgroup/db/io.max", "");
+        write(root.path(), "sys/fs/cgroup/db/io.stat", "8:16 rbytes=5 wbytes=5 rios=5 wios=5\n");
         assert_eq!(
             sample(root.path()),
             json!({
@@ -171,6 +241,9 @@ mod tests {
                 "memory_oom": {"/sys/fs/cgroup/db/mysql": 1}, "memory_oom_kill": {"/sys/fs/cgroup/db/mysql": 2},
                 "tasks": {"/sys/fs/cgroup/db/mysql": 30}, "tasks_limit": {"/sys/fs/cgroup/db/mysql": 32},
                 "tasks_refused": {"/sys/fs/cgroup/db/mysql": 4},
+                "read_bytes": {"/sys/fs/cgroup/db/mysql 8:16": 4096},
+                "write_bytes": {"/sys/fs/cgroup/db/mysql 8:16": 8192},
+                "read_ios": {"/sys/fs/cgroup/db/mysql 8:16": 1}, "write_ios": {"/sys/fs/cgroup/db/mysql 8:16": 2},
             })
         );
     }
@@ -178,8 +251,12 @@ mod tests {
     #[test]
     fn version_1() {
         let root = tempfile::tempdir().unwrap();
-        let mounts = "32 1 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n33 1 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n";
-        server(root.path(), mounts, "4:memory:/db\n1:cpu:/db\n");
+        let mounts = "32 1 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu\n33 1 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n\
+            34 1 0:33 / /cg/blkio rw - cgroup cgroup rw,blkio\n";
+        server(root.path(), mounts, "4:memory:/db\n1:cpu:/db\n2:blkio:/db\n");
+        write(root.path(), "cg/blkio/db/blkio.throttle.write_iops_device", "8:16 150\n");
+        let served = "8:16 Read 3\n8:16 Write 4\n8:16 Sync 7\n8:16 Total 7\nTotal 7\n";
+        write(root.path(), "cg/blkio/db/blkio.throttle.io_serviced", served);
         write(root.path(), "cg/cpu/db/cpu.stat", "nr_periods 4\nnr_throttled 2\nthrottled_time 5000999\n");
         write(root.path(), "cg/memory/db/memory.failcnt", "17\n");
         write(
@@ -192,6 +269,7 @@ mod tests {
             json!({
                 "nr_periods": {"/cg/cpu/db": 4}, "nr_throttled": {"/cg/cpu/db": 2}, "throttled_us": {"/cg/cpu/db": 5000},
                 "memory_max": {"/cg/memory/db": 17}, "memory_oom_kill": {"/cg/memory/db": 1},
+                "read_ios": {"/cg/blkio/db 8:16": 3}, "write_ios": {"/cg/blkio/db 8:16": 4},
             })
         );
     }

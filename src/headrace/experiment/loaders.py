@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -34,6 +35,8 @@ EFI_DEFAULT = "/sys/firmware/efi/efivars/LoaderEntryDefault-4a67b082-0a4c-41cf-b
 EFI_ONE_SHOT = "/sys/firmware/efi/efivars/LoaderEntryOneShot-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 EFI_INFO = "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 
+#: Actions, in order: ``run`` a command; write a ``file``'s ``content`` with ``mode``, or remove it where that is
+#: None, but one with ``instead_of`` only over a content of that SHA-256.
 Undo = list[dict[str, Any]]
 
 
@@ -99,7 +102,14 @@ class Grub:
     async def undo_of_default(self, target: Target) -> Undo:
         if await target.exists(GRUB_OURS):
             raise Refused("left by an experiment whose journal is gone", place=f"{target.name}:{GRUB_OURS}")
-        return [{"file": GRUB_OURS, "content": None}, {"run": ["update-grub"]}]
+        undo: Undo = [{"file": GRUB_OURS, "content": None}, {"run": ["update-grub"]}]
+        # What update-grub will make then, unless somebody changes a kernel or a setting meanwhile. Until now its
+        # settings, kernels or host may have been others; what was there may be what the host can boot.
+        made = (await target.run(["grub-mkconfig"], timeout_s=TIMEOUT_S)).stdout
+        original = await _copy(target, GRUB_CONFIG)
+        if original["content"].encode("utf-8", "surrogateescape") != made:
+            undo.append({**original, "instead_of": hashlib.sha256(made).hexdigest()})
+        return undo
 
     async def pin(self, target: Target, release: str) -> None:
         entry = await self._entry(target, release)

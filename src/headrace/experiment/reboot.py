@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import re
 import time
@@ -108,9 +109,17 @@ async def _undo(target: Target, action: dict[str, Any]) -> None:
         await target.run(action["run"], env=DEBIAN, timeout_s=INSTALL_TIMEOUT_S)
     elif action["content"] is None:
         await target.run(["rm", "-f", action["file"]])
-    else:
+    elif "instead_of" not in action or await _digest(target, action["file"]) == action["instead_of"]:
         content = str(action["content"]).encode("utf-8", "surrogateescape")
         await target.write(action["file"], content, mode=action.get("mode", 0o644))
+
+
+async def _digest(target: Target, path: str) -> str:
+    """Of a file's content; empty if there is none."""
+    try:
+        return hashlib.sha256(await target.read(path)).hexdigest()
+    except FileNotFoundError:
+        return ""
 
 
 class RebootedHost:

@@ -13,6 +13,9 @@ LOGINS_S = 100.0
 FEW_STATEMENTS = 10.0
 #: Sessions that log in at any moment, on average: a login should take less than a millisecond.
 LOGGING_IN = 1.0
+#: The state of a session before the server has its client's name; MariaDB: then it is "Reading from net" until the
+#: client sends its login.
+NAMELESS = "login"
 #: CPU time of a full TLS handshake with a 2,048-bit key, and the part of the host's CPUs that is worth a word.
 HANDSHAKE_CPU_S, OF_THE_CPUS = 0.001, 0.02
 #: Connections per second that end without saying so: more than restarts of applications.
@@ -76,18 +79,12 @@ def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
         return
     if "processlist" not in evidence.window.samplers():
         raise NotEnough("the process list was not sampled")
-    waiting = sum(
-        float(evidence.window.values("processlist", "threads", command).sum())
-        for command in evidence.window.labels("processlist", "threads")
-        if command == "Connect"
-    )
+    waiting = evidence.window.values("processlist", "states", NAMELESS)
     samples = max(
         len(evidence.window.values("processlist", "threads", command))
         for command in evidence.window.labels("processlist", "threads")
     )
-    # The appliers of a replica are listed as connecting, too.
-    appliers = len(evidence.window.labels("replication", "sql_running"))
-    mean = waiting / max(samples, 1) - (2 + _workers(evidence)) * appliers
+    mean = float(waiting.sum()) / max(samples, 1)
     if mean < LOGGING_IN:
         return
     yield Match(
@@ -109,11 +106,6 @@ def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
             ),
         ),
     )
-
-
-def _workers(evidence: Evidence) -> float:
-    names = ("slave_parallel_threads", "replica_parallel_workers", "slave_parallel_workers")
-    return max((evidence.number(name) for name in names if evidence.has_variable(name)), default=0.0)
 
 
 @rule(

@@ -207,20 +207,26 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
         if device is None:
             continue
         name = str(device["name"])
-        done = {
-            "read_ios_s": evidence.rate("disk", "reads", name),
-            "write_ios_s": evidence.rate("disk", "writes", name),
-            "read_bytes_s": 512 * evidence.rate("disk", "sectors_read", name),
-            "write_bytes_s": 512 * evidence.rate("disk", "sectors_written", name),
+        of_device = {
+            "read_ios": evidence.rate("disk", "reads", name),
+            "write_ios": evidence.rate("disk", "writes", name),
+            "read_bytes": 512 * evidence.rate("disk", "sectors_read", name),
+            "write_bytes": 512 * evidence.rate("disk", "sectors_written", name),
         }
-        for what, rate in done.items():
-            limit = entry.get(what)
+        for what, all_of_it in of_device.items():
+            limit = entry.get(f"{what}_s")
+            # Others may use the device, too. Without the group's own count, theirs cannot be told apart.
+            own = evidence.window.rate("cgroup", what, f"{entry.get('path')} {entry['device_number']}")
+            rate = all_of_it if own is None else own
             if not isinstance(limit, int) or rate < HELD_BACK * limit:
                 continue
-            shown = what.removesuffix("_s").replace("_", " ")
+            shown = what.replace("_", " ")
+            who = name if own is None else f"the server's control group on {name}"
+            limited = f"limited to {limit:,}"
             yield Match(
                 name,
-                f"{name} does {rate:,.0f} {shown}/s; the server's group is limited to {limit:,}.",
+                f"{who} does {rate:,.0f} {shown}/s; "
+                + (f"it is {limited}." if own is not None else f"the server's control group is {limited}."),
                 (number(f"{shown}/s", f"{rate:,.0f}"), number("io.max", f"{limit:,}")),
                 (Remedy(steps=("Raise or remove the group's io.max (IOReadIOPSMax= and the like).",)),),
             )

@@ -197,28 +197,31 @@ def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
     and every binary log wait for the device; large ones are reached by a neighbour that copies files.
     """
     dirty, written, background, limit = (
-        evidence.facts.page_bytes * evidence.gauge("vmstat", name).mean
+        evidence.gauge("vmstat", name)
         for name in ("nr_dirty", "nr_writeback", "nr_dirty_background_threshold", "nr_dirty_threshold")
     )
-    dirty += written
     waited = evidence.rate("psi", "some_total_us", "io") / 1e6
-    if limit <= 0 or dirty < (background + limit) / 2 or waited < PRESSURE_SEEN:
-        return
     # The kernel's own share: what is dirty cannot be given to the server before it is written.
     wanted = int(min(GIB, OF_AVAILABLE * evidence.gauge("memory", "MemAvailable").low)) // MIB * MIB
+    page = evidence.facts.page_bytes
+    most = page * limit.mean
+    is_little = most < min(LITTLE_DIRTY, wanted / 2)
+    # A little fills and empties many times a second: samples meet it full now and then.
+    held = page * (dirty.high + written.high if is_little else dirty.mean + written.mean)
+    if most <= 0 or held < (page * background.mean + most) / 2 or waited < PRESSURE_SEEN:
+        return
     writer = Remedy(
         steps=("Find the writer (pidstat -d, headrace top), and slow it down or give it O_DIRECT.",)
     )
     larger = Remedy({"host.vm.dirty_background_bytes": wanted // 4, "host.vm.dirty_bytes": wanted})
-    is_little = limit < min(LITTLE_DIRTY, wanted / 2)
     yield Match(
         "",
-        f"{size(dirty)} is dirty or being written, of {size(limit)} at which writers stop; tasks wait for I/O "
+        f"{size(held)} is dirty or being written, of {size(most)} at which writers stop; tasks wait for I/O "
         f"{share(waited)} of the time.",
         (
-            number("dirty and written back, mean", size(dirty)),
-            number("background limit", size(background)),
-            number("limit", size(limit)),
+            number(f"dirty and written back, {'the most' if is_little else 'mean'}", size(held)),
+            number("background limit", size(page * background.mean)),
+            number("limit", size(most)),
             number("waited for I/O", share(waited)),
         ),
         (larger if is_little else writer,),

@@ -18,6 +18,10 @@ LITTLE_AN_HOUR = 256 * MIB
 PRESSED = 0.50
 #: Without the age: a round of fewer minutes than this writes busy pages again and again.
 SHORT_ROUND = 10.0
+#: Counters of statements that write, and how often one of them is said to wait for the log buffer at most.
+WRITES = ("com_insert", "com_insert_select", "com_update", "com_update_multi", "com_delete", "com_delete_multi",
+          "com_replace", "com_replace_select", "com_load")  # fmt: skip
+MANY = 100.0
 #: Above this share of the capacity flushing is forced, and above about 90% statements wait.
 FULL = 0.80
 #: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
@@ -208,9 +212,11 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     if waits <= 0 or buffer >= LARGEST_BUFFER:
         return
     larger = sizes.log_buffer(evidence, LARGEST_BUFFER)
+    each = waits / max(sum(evidence.window.rate("mysql_status", name) or 0.0 for name in WRITES), waits / MANY)
+    often = f", {each:.1f} times for each statement that writes" if each >= 1 else ""
     yield Match(
         "",
-        f"{waits:,.1f} times per second the log buffer of {size(buffer)} is full.",
+        f"{waits:,.1f} times per second the log buffer of {size(buffer)} is full{often}.",
         (
             number("Innodb_log_waits/s", f"{waits:,.1f}"),
             number("innodb_log_buffer_size", size(buffer)),
@@ -221,6 +227,7 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
             if larger
             else Remedy(steps=("Free memory for a larger one, or make the transactions smaller.",)),
         ),
+        Severity.LIMIT if often else None,
     )
 
 

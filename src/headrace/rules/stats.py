@@ -14,12 +14,14 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 SLOW_LINES_S = 200.0
 #: Statements per second that the general log writes, each under one lock.
 STATEMENTS_S = 100.0
+#: Threads that run, on average: fewer wait for nothing, and more wait for something.
+RUNNING, WAITING = 2.0, 4.0
 
 
 @rule(
     "STAT01",
     severity=Severity.HOUSEKEEPING,
-    confidence=Confidence.MEDIUM,
+    confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Performance Schema Startup Configuration; MariaDB: off by default",
     refute="With performance_schema on, throughput is lower by more than the knowledge is worth.",
 )
@@ -31,14 +33,14 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     other or for a device, and only performance_schema says for which.
     """
     running = evidence.gauge("mysql_status", "threads_running").mean
-    if evidence.is_on("performance_schema") or running < 4:
+    if evidence.is_on("performance_schema") or running < RUNNING:
         return
     yield Match(
         "",
         f"performance_schema is off, with {running:.0f} threads running.",
         (number("performance_schema", "OFF"), number("threads running, mean", f"{running:.1f}")),
         (Remedy({"server.performance_schema": True}, is_faster=False),),
-        Severity.ADVICE if evidence.verdict.limiting is None else None,
+        Severity.ADVICE if running >= WAITING and evidence.verdict.limiting is None else None,
     )
 
 
