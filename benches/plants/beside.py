@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -95,11 +94,19 @@ def slow_device(server: Server) -> Iterator[None]:
 @contextlib.contextmanager
 def few_files(server: Server) -> Iterator[None]:
     """400 descriptors: a server that root starts raises the limit that its options name."""
-    before = resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (400, 400))
+    owner = Path(f"/proc/{server.pid}").stat()
+
+    def limit(soft: int) -> None:
+        ids = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
+        subprocess.run(["prlimit", f"--pid={server.pid}", f"--nofile={soft}:"], check=True, **ids)
+
+    limits = Path(f"/proc/{server.pid}/limits").read_text()
+    before = next(int(line.split()[3]) for line in limits.splitlines() if line.startswith("Max open files"))
+    limit(400)
     try:
         yield
     finally:
-        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, before)
+        limit(before)
 
 
 @contextlib.contextmanager
