@@ -76,6 +76,20 @@ class HostFacts:
         return _text(self._table("sysctls").get(name))
 
     @property
+    def server_process(self) -> Mapping[str, Any] | None:
+        """The queried server's process, if it runs on this host; without one, the only server's of databases."""
+        pid = self._table("server_settings").get("pid")
+        servers = self._rows("servers")
+        found = [server for server in servers if pid is not None and server.get("pid") == pid]
+        databases = [server for server in servers if server.get("program") in ("mysqld", "mariadbd")]
+        return found[0] if found else databases[0] if len(databases) == 1 else None
+
+    def has_group(self, folder: str) -> bool:
+        """Whether the server is in this control group or below it; true also where that is not known."""
+        own = ((self.server_process or {}).get("cgroup") or {}).get("folders")
+        return not own or any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for path in own.values())
+
+    @property
     def block_devices(self) -> list[Mapping[str, Any]]:
         return self._rows("block_devices")
 

@@ -21,7 +21,9 @@ CASES = [
     Case(
         "SESS15",
         "nine",
-        lambda: unwell(variables=RESOLVES, gauges={"processlist.threads.Connect": 9.0, "processlist.states.login": 9.0}),
+        lambda: unwell(
+            variables=RESOLVES, gauges={"processlist.threads.Connect": 9.0, "processlist.states.login": 9.0}
+        ),
         ("",),
         ("9.0 sessions are logging in at any time",),
     ),

@@ -86,6 +86,25 @@ CASES = [
         (GROUP,),
         ("30% of its periods", "0.40 s of thread time", "a quota of 6 CPUs"),
     ),
+    Case(
+        "CPU03",
+        "another server's quota",
+        lambda: unwell(
+            facts={"servers.1322.cgroup.folders": {"cpu": "system.slice/other.service"}},
+            rates={f"cgroup.nr_throttled.{GROUP}": 3.0, f"cgroup.throttled_us.{GROUP}": 400_000.0},
+        ),
+    ),
+    Case(
+        "CPU03",
+        "the quota of a group above",
+        lambda: unwell(
+            facts={"servers.1322.cgroup.folders": {"cpu": f"{GROUP}/inner"}},
+            rates={f"cgroup.nr_throttled.{GROUP}": 12.0, f"cgroup.throttled_us.{GROUP}": 400_000.0},
+        ),
+        (GROUP,),
+        # A period is counted when it ends.
+        ("100% of its periods",),
+    ),
     Case("CPU03", "never stopped", unwell),
     Case(
         "CPU03",

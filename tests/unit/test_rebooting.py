@@ -107,7 +107,7 @@ def test_the_environment_of_grub_is_what_it_was_to_the_byte(there: bytes | None)
 
 
 #: Made before the last change of its settings, or from another system, as an installer does.
-STALE = b'set timeout=30\n'
+STALE = b"set timeout=30\n"
 
 
 def test_a_configuration_of_grub_that_it_would_not_make_today_is_what_it_was_to_the_byte() -> None:

@@ -116,6 +116,15 @@ def test_a_quota_that_holds_the_server_back_is_said() -> None:
     assert "the cgroup's quota throttled it for 18.0 s of 60" in use(evidence, "cpu").saturation
 
 
+def test_a_quota_of_another_server_is_not_this_ones() -> None:
+    evidence = unwell(
+        rates={"cgroup.throttled_us.system.slice/mysql.service": 300_000.0},
+        facts={"servers.1322.cgroup.folders": {"cpu": "system.slice/other.service"}},
+    )
+    assert limiting(evidence) is None
+    assert "quota" not in use(evidence, "cpu").saturation
+
+
 def test_a_kernel_without_pressure_says_so_and_the_queue_tells() -> None:
     full = {
         **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},

@@ -107,6 +107,11 @@ class Verdict:
     causes: tuple[str, ...] = ()
 
 
+def of_server(window: Window, facts: HostFacts) -> Window:
+    """The window without the control groups of other servers, whose limits hold up only those."""
+    return window.kept("cgroup", lambda label: facts.has_group(label.partition(" ")[0]))
+
+
 def judge(
     window: Window,
     facts: HostFacts,
@@ -115,6 +120,7 @@ def judge(
 ) -> Verdict:
     """The verdict on a window. ``limits`` are measured limits: device -> operations per second; ``alone_ms`` what
     a request of a device was measured to take without load."""
+    window = of_server(window, facts)
     uses = [
         *_cpu(window),
         *_softirq(window),

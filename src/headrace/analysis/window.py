@@ -6,7 +6,8 @@ every counter of a window is reduced once, vectorised over all of them, and then
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -86,6 +87,17 @@ class Window:
         self._mean = np.add.reduceat(self._value, self._starts) / (self._ends - self._starts)
         self._low = np.minimum.reduceat(self._value, self._starts)
         self._high = np.maximum.reduceat(self._value, self._starts)
+
+    def kept(self, sampler: str, is_kept: Callable[[str], bool]) -> Window:
+        """The same window, of one sampler only with these labels."""
+        kept = copy(self)
+        kept._index = {
+            (name, metric): {label: number for label, number in labels.items() if is_kept(label)}
+            if name == sampler
+            else labels
+            for (name, metric), labels in self._index.items()
+        }
+        return kept
 
     def samplers(self) -> set[str]:
         """The samplers with at least one value."""

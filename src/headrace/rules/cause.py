@@ -71,7 +71,7 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
     why = [f for f in why if f is named or f.rule.code not in STATEMENTS]
     why = sorted(why, key=lambda finding: _is_lesser_neighbour(evidence, finding))[:MOST]
     why = [finding for finding in why if finding not in waiting]
-    parts = [_capital(_said(finding)) for finding in waiting]
+    parts = [_sentence(finding) for finding in waiting]
     if waiting and limiting is not None:
         parts.append(f"Also, {_lower(verdict.sentence)}")
     elif waiting and verdict.sentence.startswith("Nothing limits this host"):
@@ -80,7 +80,7 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
         parts.append(verdict.sentence)
     if why:
         lead = "Cause:" if limiting is not None else "Statements wait:"
-        parts.append(" ".join((lead, *(_said(finding) for finding in why))))
+        parts.append(" ".join((lead, _said(why[0]), *(_sentence(finding) for finding in why[1:]))))
     if limiting is None and not waiting and (hint := _hint(judgement, why)):
         lead, finding = hint
         parts.append(f"{lead}: {_said(finding)}")
@@ -175,9 +175,12 @@ def _said(finding: Finding) -> str:
     return f"{finding.hit.summary.rstrip('.')} ({finding.id})."
 
 
-def _capital(sentence: str) -> str:
-    """A variable that begins it keeps its name."""
-    return sentence if "_" in sentence.split(" ", 1)[0] else f"{sentence[:1].upper()}{sentence[1:]}"
+def _sentence(finding: Finding) -> str:
+    """The same at the beginning of a sentence; variables, devices and programs keep their names."""
+    text = _said(finding)
+    first = text.split(" ", 1)[0]
+    is_name = "_" in first or first in finding.hit.subject
+    return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 
 def _lower(sentence: str) -> str:

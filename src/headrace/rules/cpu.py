@@ -156,11 +156,12 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
     All threads of a control group that has used up its quota wait for the next period, up to 100 ms, and those
     that hold a lock make others wait too. The cores look idle while the server is slow.
     """
-    periods = evidence.window.rates("cgroup", "nr_periods")
-    if not periods:
+    if "cgroup" not in evidence.window.samplers():
         raise NotEnough("control groups were not sampled (sampler cgroup)")
+    periods = evidence.window.rates("cgroup", "nr_periods")
     for label, total in periods.items():
-        throttled = evidence.window.rate("cgroup", "nr_throttled", label) or 0.0
+        # Each period is counted when it ends, and its throttling at once.
+        throttled = min(evidence.window.rate("cgroup", "nr_throttled", label) or 0.0, total)
         if total <= 0 or throttled / total < THROTTLED_PERIODS:
             continue
         lost = (evidence.window.rate("cgroup", "throttled_us", label) or 0.0) / 1e6

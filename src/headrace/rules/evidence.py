@@ -53,7 +53,7 @@ class Evidence:
     ) -> None:
         self.raw: Mapping[str, Any] = facts.data
         self.facts = HostFacts(facts)
-        self.window = window
+        self.window = resources.of_server(window, self.facts)
         self.limits = dict(limits or {})
         self.alone_ms = dict(alone_ms or {})
         self.activity = activity
@@ -221,10 +221,7 @@ class Evidence:
     @property
     def process(self) -> Mapping[str, Any] | None:
         """The queried server's process among ``servers`` of the facts, if it runs on this host."""
-        pid = (self.raw.get("server_settings") or {}).get("pid")
-        found = [s for s in self.rows("servers") if s.get("pid") == pid]
-        databases = [s for s in self.rows("servers") if s.get("program") in ("mysqld", "mariadbd")]
-        return found[0] if found else databases[0] if len(databases) == 1 else None
+        return self.facts.server_process
 
     @property
     def server_process(self) -> Mapping[str, Any]:

@@ -212,7 +212,9 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     if waits <= 0 or buffer >= LARGEST_BUFFER:
         return
     larger = sizes.log_buffer(evidence, LARGEST_BUFFER)
-    each = waits / max(sum(evidence.window.rate("mysql_status", name) or 0.0 for name in WRITES), waits / MANY)
+    each = waits / max(
+        sum(evidence.window.rate("mysql_status", name) or 0.0 for name in WRITES), waits / MANY
+    )
     often = f", {each:.1f} times for each statement that writes" if each >= 1 else ""
     yield Match(
         "",

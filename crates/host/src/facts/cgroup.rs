@@ -42,6 +42,8 @@ impl Serialize for Limit {
 pub struct Limits {
     /// Controller -> group; `""` is version 2.
     groups: BTreeMap<String, String>,
+    /// Controller -> the group's folder, as the sampler `cgroup` names it.
+    folders: BTreeMap<String, String>,
     cpu_quota_us: Option<Limit>,
     cpu_period_us: Option<u64>,
     /// Of its own group: `cpu.weight`, 1 to 10,000, or `cpu.shares` of version 1.
@@ -154,7 +156,12 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
     } else {
         v1("blkio").iter().flatten().flat_map(blkio_throttle).collect()
     };
+    let folder_of = |(controller, group): (&String, &String)| {
+        let own = hierarchies.lineage(host, controller, group)?.swap_remove(0);
+        Some((controller.clone(), own.path().to_owned()))
+    };
     Limits {
+        folders: groups.iter().filter_map(folder_of).collect(),
         cpu_quota_us: quota.map(|(quota, _)| quota),
         cpu_period_us: quota.map(|(_, period_us)| period_us),
         cpu_weight: weight,
@@ -305,6 +312,7 @@ mod tests {
                 ),
             ],
         );
+        assert_eq!(found["folders"], json!({"": "/sys/fs/cgroup/system.slice/mysql.service"}));
         assert_eq!(found["cpu_quota_us"], 150_000);
         assert_eq!(found["cpu_weight"], 100);
         assert_eq!(found["memory_max_bytes"], 8_589_934_592_u64);
@@ -327,6 +335,12 @@ mod tests {
                 ("sys/fs/cgroup/cpu,cpuacct/cpu.shares", "1024\n"),
                 ("sys/fs/cgroup/blkio/docker/ab/blkio.throttle.read_iops_device", "254:0 1000\n"),
             ],
+        );
+        // Memory is not mounted, and the container's own group is the top of what it sees.
+        let folders = ["cpu", "cpuacct"].map(|name| (name, "/sys/fs/cgroup/cpu,cpuacct"));
+        assert_eq!(
+            found["folders"],
+            json!({folders[0].0: folders[0].1, folders[1].0: folders[1].1, "blkio": "/sys/fs/cgroup/blkio/docker/ab"})
         );
         assert_eq!(found["cpu_quota_us"], 50_000);
         assert_eq!(found["cpu_shares"], 1024);
