@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benches.plants.beside import processes, python
+from benches.plants.beside import behind, processes, python
 from benches.plants.loads import MARIADB, READS, WRITES, Load, number, operation, statement
 from benches.plants.plant import Plant
 from tests.servers import Server
@@ -285,6 +285,14 @@ PLANTS = (
         SEARCH,
         beside=one_cpu,
         also=("STMT02", "SESS12"),
+        has_remedy=False,
+    ),
+    Plant(
+        "a low priority",
+        "a server at nice 10 beside two programs that only compute",
+        ("CPU13",),
+        "nice 10",
+        beside=behind,
         has_remedy=False,
     ),
     Plant(

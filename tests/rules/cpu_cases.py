@@ -46,6 +46,8 @@ TWO_NODES = {
     "numa_nodes": [{"node": n, "cpus": [], "memory_total_bytes": 1 << 35} for n in (0, 1)],
     "sysctls.kernel.numa_balancing": "1",
 }
+#: Compilers next to the server, and nobody has a CPU to spare.
+CROWDED = {**ALL_FULL, "psi.some_total_us.cpu": 400_000.0, "process.utime_ticks.4711/cc1plus": 300.0}
 ROOT_GROUP = {"servers.1322.cgroup.groups": {"": "/"}}
 XEN_CLOCK = {"clock_source": {"selected": "xen", "available": ["xen", "tsc", "hpet"]}}
 
@@ -228,4 +230,28 @@ CASES = [
         lambda: unwell(facts={"clock_source": {"selected": "xen", "available": ["xen"]}}),
     ),
     Case("CPU09", "unknown", lambda: unwell(facts={"clock_source": None}), missing="clock source"),
+    Case(
+        "CPU13",
+        "nice 19",
+        lambda: unwell(facts={"servers.1322.nice": 19}, rates=CROWDED),
+        ("",),
+        ("mysqld runs with nice 19, behind others that use 3.", "a CPU 40% of the time"),
+        steps=("renice -n 0 -p $(ls /proc/1322/task)",),
+    ),
+    Case(
+        "CPU13",
+        "a container's small request",
+        lambda: unwell(facts={"servers.1322.cgroup.cpu_weight": 20}, rates=CROWDED),
+        ("",),
+        ("mysqld runs with cpu.weight 20",),
+        steps=("CPUWeight=100",),
+    ),
+    Case("CPU13", "alone", lambda: unwell(facts={"servers.1322.nice": 19}, rates=ALL_FULL)),
+    Case(
+        "CPU13",
+        "CPUs are left",
+        lambda: unwell(facts={"servers.1322.nice": 19}, rates={**CROWDED, **ALL_BUSY}),
+    ),
+    Case("CPU13", "as all others", lambda: unwell(rates=CROWDED)),
+    Case("CPU13", "no server", lambda: unwell(facts={"servers": []}), missing="no server process"),
 ]

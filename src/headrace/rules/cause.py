@@ -24,9 +24,9 @@ ELSEWHERE = (
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {
     "cpu": (
-        "HOST01", "CPU03", "CPU02", "POOL01", "SESS02", "SESS03", "SESS04", "SESS05", "SESS06", "SESS07", "STAT02",
-        "STAT03", "STMT02", "SESS11", "STMT01", "SESS12", "STMT05", "SESS10", "SESS16", "SESS14", "CPU11",
-        "LOCK07", "LOCK09", "MEM15", "CPU10",
+        "HOST01", "CPU13", "CPU03", "CPU02", "POOL01", "SESS02", "SESS03", "SESS04", "SESS05", "SESS06", "SESS07",
+        "STAT02", "STAT03", "STMT02", "SESS11", "STMT01", "SESS12", "STMT05", "SESS10", "SESS16", "SESS14",
+        "CPU11", "LOCK07", "LOCK09", "MEM15", "CPU10",
     ),
     "core": ("NET01", "IRQ01", "IRQ03", "NET04", "CPU01"),
     "softirq": ("NET02", "NET01", "IRQ01"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN
+from headrace.analysis.resources import FULL, OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN
 from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -43,6 +43,8 @@ POOLS = (
 )
 #: Share of the CPUs that other processes must use before the shares of sessions matter.
 OTHERS_NOTICED = 0.10
+#: What a control group has to whom nobody gave another weight: version 2, and version 1.
+USUAL_WEIGHT, USUAL_SHARES = 100, 1024
 
 
 @rule(
@@ -399,6 +401,59 @@ def autogroup(evidence: Evidence) -> Iterator[Match]:
             number("waited for a CPU", share(waited)),
         ),
         (Remedy({"host.kernel.sched_autogroup_enabled": 0}),),
+    )
+
+
+@rule(
+    "CPU13",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux sched(7), The nice value; Documentation/admin-guide/cgroup-v2.rst, cpu.weight; "
+    "systemd.resource-control(5), CPUWeight=",
+    refute="With the usual priority, throughput and p99 are equivalent while the others compute.",
+)
+def behind_others(evidence: Evidence) -> Iterator[Match]:
+    """The server gets less CPU time than others that want it, because its priority is low.
+
+    When the CPUs are full, a process at nice 19 gets 1.5% of what one at nice 0 gets, and groups share by their
+    weights. Left behind by a maintenance script, a restart from a shell that was reniced, or a container's small
+    request.
+    """
+    process = evidence.server_process
+    group = process.get("cgroup") or {}
+    nice, weight, shares = process.get("nice"), group.get("cpu_weight"), group.get("cpu_shares")
+    low = {
+        "nice": nice if isinstance(nice, int) and nice > 0 else None,
+        "cpu.weight": weight if isinstance(weight, int) and weight < USUAL_WEIGHT else None,
+        "cpu.shares": shares if isinstance(shares, int) and shares < USUAL_SHARES else None,
+    }
+    shown = " and ".join(f"{name} {value}" for name, value in low.items() if value is not None)
+    if not shown:
+        return
+    waited = evidence.rate("psi", "some_total_us", "cpu") / 1e6
+    others = _others_cpus(evidence, process)
+    if waited < WAITED_FOR or others < OTHERS_NOTICED * len(evidence.cores) or _busy(evidence) < FULL:
+        return
+    steps = []
+    if low["nice"] is not None:
+        pid = process.get("pid")
+        steps.append(
+            f"renice -n 0 -p $(ls /proc/{pid}/task); for good, Nice=0 of the unit, or start it without nice."
+        )
+    if low["cpu.weight"] is not None or low["cpu.shares"] is not None:
+        steps.append(
+            "systemctl set-property --runtime UNIT CPUWeight=100 (of a container: its CPU request or shares)."
+        )
+    yield Match(
+        "",
+        f"{process['program']} runs with {shown}, behind others that use {others:.1f} of "
+        f"{len(evidence.cores)} CPUs; tasks waited for a CPU {share(waited)} of the time.",
+        (
+            *(number(name, value) for name, value in low.items() if value is not None),
+            number("CPUs of other processes", f"{others:.1f}"),
+            number("waited for a CPU", share(waited)),
+        ),
+        (Remedy(steps=tuple(steps)),),
     )
 
 

@@ -33,6 +33,8 @@ pub struct Server {
     nofile_hard: Option<Limit>,
     memlock_soft_bytes: Option<Limit>,
     oom_score_adj: Option<i32>,
+    /// Of the first thread, from which the others inherit it.
+    nice: Option<i32>,
     cpus_allowed_list: Option<String>,
     mems_allowed_list: Option<String>,
     /// Of the process (numactl), not of single mappings (innodb_numa_interleave): `default`, `interleave:0-1`.
@@ -136,6 +138,7 @@ fn server(
         nofile_hard,
         memlock_soft_bytes: limit(&limits, "Max locked memory").0,
         oom_score_adj: process.number("oom_score_adj"),
+        nice: process.text("stat").and_then(|stat| nice(&stat)),
         cpus_allowed_list: status_value(&status, "Cpus_allowed_list").map(str::to_owned),
         mems_allowed_list: status_value(&status, "Mems_allowed_list").map(str::to_owned),
         numa_policy: numa
@@ -160,6 +163,11 @@ fn datadir(arguments: &[String]) -> Option<String> {
         }
     }
     None
+}
+
+/// The 19th field; the second, a name in brackets, may hold spaces and brackets.
+fn nice(stat: &str) -> Option<i32> {
+    stat[stat.rfind(')')? + 1..].split_whitespace().nth(16)?.parse().ok()
 }
 
 fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
@@ -221,7 +229,7 @@ fn ask_irqbalance() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allocator, Limit, allocator, datadir, limit, package_version, status_bytes};
+    use super::{Allocator, Limit, allocator, datadir, limit, nice, package_version, status_bytes};
 
     #[test]
     fn the_allocator_is_what_the_maps_show() {
@@ -250,6 +258,14 @@ mod tests {
                     Max open files            1024                 unlimited            files     \n";
         assert_eq!(limit(text, "Max open files"), (Some(Limit::Value(1024)), Some(Limit::Max)));
         assert_eq!(limit("", "Max open files"), (None, None));
+    }
+
+    #[test]
+    fn the_priority_stands_behind_any_name() {
+        let rest = "S 1 2 3 4 -1 6 7 8 9 10 11 12 13 14 39 19 80 0 5555";
+        assert_eq!(nice(&format!("7 (my (sql) d) {rest}")), Some(19));
+        assert_eq!(nice("7 (mysqld) S 1"), None);
+        assert_eq!(nice(""), None);
     }
 
     #[test]
