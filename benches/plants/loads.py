@@ -132,11 +132,11 @@ DEADLOCKS = Load(
 BIG_TRANSACTIONS = Load(
     (operation(*40 * (statement("INSERT INTO journal (v) VALUES (REPEAT('j', 400))"),), transaction=True),)
 )
-#: Room for what the next load writes while it is hunted: some 100 MB of redo per second.
+#: Room for what the next load writes while it is hunted: up to 250 MB of redo per second.
 ROOMY = (
-    "--loose-innodb-log-file-size=4G",
-    "--loose-innodb-redo-log-capacity=5G",
-    "--innodb-buffer-pool-size=3G",
+    "--loose-innodb-log-file-size=12G",
+    "--loose-innodb-redo-log-capacity=13G",
+    "--innodb-buffer-pool-size=6G",
 )
 #: 4 MB of redo each, twice the smallest log buffer of MariaDB 10.11.
 LARGE_TRANSACTIONS = Load(
