@@ -117,7 +117,7 @@ class Feed:
             options += self.login.argv if self.login else []
             # A busy server takes seconds to tell its settings: the host is shown meanwhile.
             reading = asyncio.create_task(self._read_facts(agent))
-            async with agent.lines("sample", *options) as lines:
+            async with agent.samples(*options) as lines:
                 try:
                     await self._read(lines, agent)
                 finally:

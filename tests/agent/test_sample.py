@@ -250,9 +250,47 @@ def test_a_reader_that_went_away_is_no_error() -> None:
     assert time.monotonic() - began < 10
 
 
+#: Asked each 1, 2, 4 ... 30 s: seldom anything to write, and the host's loop has no line of its own.
+NO_SERVER = ("--samplers", "mysql_status", "--mysql-socket", "/nonexistent")
+
+
+def test_without_a_reader_it_ends_also_where_only_a_server_is_sampled() -> None:
+    script = f"{agent_path()} sample --interval 20ms {' '.join(NO_SERVER)} | head -n 1"
+    argv = ["bash", "-o", "pipefail", "-c", script]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "more", [NO_SERVER, ("--processes", "all", "--interval", "10ms")], ids=["quiet", "full"]
+)
+@pytest.mark.parametrize("is_silent", [True, False], ids=["silent", "closed"])
+def test_a_leased_one_ends_by_itself_whether_it_has_nothing_to_write_or_no_room(
+    more: tuple[str, ...], is_silent: bool
+) -> None:
+    lease = "1s" if is_silent else "60s"
+    argv = [agent_path(), "sample", "--lease", lease, *more]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        try:
+            for _ in range(6 if is_silent else 1):
+                process.stdin.write(b"\n")
+                process.stdin.flush()
+                time.sleep(0.3)
+            assert process.poll() is None
+            if not is_silent:
+                process.stdin.close()
+            # Nobody reads: where it writes much, it waits for room by now.
+            assert process.wait(20) in (0, 1)
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--lease", "10ms"), "shortest lease"),
         (("--samplers", "cpu,gpu"), 'there is no sampler "gpu"'),
         (("--samplers", "mysql_status"), "needs a server"),
         (("--interval", "1ms"), "shortest interval"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import hunt, ladder, traffic
-from headrace.agent import Agent, Journal, stop
+from headrace.agent import Agent, Journal, door, stop
 from headrace.agent.failures import failure
 from headrace.errors import (
     Busy,
@@ -30,7 +30,7 @@ Work = Callable[[Target, Path], Awaitable[object]]
 
 
 async def _follow(host: Target, _: Path) -> None:
-    async with (await Agent.install(host)).lines("sample") as lines:
+    async with (await Agent.install(host)).samples() as lines:
         async for _line in lines:
             pass
 
@@ -177,6 +177,20 @@ async def test_who_leaves_the_lines_ends_the_agent(tmp_path: Path, monkeypatch: 
     async with (await Agent.install(host)).lines("sample") as lines:
         assert await anext(lines) == {}
     assert (tmp_path / "ended").exists()
+    await host.close()
+
+
+async def test_a_sampler_hears_of_us_until_it_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = '#!/bin/sh\nwhile read -r _; do echo "{\\"words\\": \\"$*\\"}"; done\n'
+    _agent(tmp_path, script, monkeypatch)
+    monkeypatch.setattr(door, "BEAT_S", 0.02)
+    host = LocalTarget()
+    await host.connect()
+    async with (await Agent.install(host)).samples("--interval", "1s") as lines:
+        heard = [await anext(lines) for _ in range(3)]
+    assert heard == 3 * [{"words": f"sample --lease {door.LEASE_S:.0f}s --interval 1s"}]
     await host.close()
 
 

@@ -47,7 +47,7 @@ def _host(monkeypatch: pytest.MonkeyPatch, hangs: str = "", samples_s: float = 1
         return reply
 
     @contextlib.asynccontextmanager
-    async def lines(*_: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    async def samples(*_: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         async def ticks() -> AsyncIterator[dict[str, Any]]:
             for n in range(100):
                 if hangs == "samples":
@@ -60,7 +60,7 @@ def _host(monkeypatch: pytest.MonkeyPatch, hangs: str = "", samples_s: float = 1
         yield ticks()
 
     facts = Facts("0" * 16, dict(unwell(has_server=False).raw))
-    agent = SimpleNamespace(facts=at("facts", facts), lines=lines)
+    agent = SimpleNamespace(facts=at("facts", facts), samples=samples)
     target = SimpleNamespace(name="db1", connect=at("connect"), close=close)
     monkeypatch.setattr(live, "open_target", lambda _: target)
     monkeypatch.setattr("headrace.live.Agent.install", at("agent", agent))

@@ -1,8 +1,9 @@
-//! What every crate uses: errors, output, stop signals, clocks, durations, histograms.
+//! What every crate uses: errors, output, stop signals, leases, clocks, durations, histograms.
 
 pub mod clock;
 pub mod duration;
 pub mod error;
 pub mod histogram;
+pub mod lease;
 pub mod output;
 pub mod stop;

@@ -13,6 +13,8 @@ pub struct Output(Mutex<Option<Writer>>);
 enum Writer {
     Plain(Box<dyn Write + Send>),
     Zstd(zstd::Encoder<'static, File>),
+    /// A write failed: with this error every later one does.
+    Broken(io::ErrorKind),
 }
 
 impl Output {
@@ -32,15 +34,22 @@ impl Output {
     }
 
     /// Writes whole lines through to the file, so that a killed sampler loses at most those of its last tick.
+    ///
+    /// Once a write of any loop failed, this fails for all of them, also with nothing to write: a loop without lines
+    /// of its own would never hear of it.
     pub fn write(&self, lines: &[u8]) -> anyhow::Result<()> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *writer {
+        let result = match &mut *writer {
             Some(Writer::Plain(file)) => file.write_all(lines).and_then(|()| file.flush()),
             Some(Writer::Zstd(encoder)) => encoder.write_all(lines).and_then(|()| encoder.flush()),
+            Some(Writer::Broken(kind)) => Err((*kind).into()),
             // The other loop finished after the end: its line is dropped.
             None => Ok(()),
+        };
+        if let Err(error) = &result {
+            *writer = Some(Writer::Broken(error.kind()));
         }
-        .context("cannot write the samples")
+        result.context("cannot write the samples")
     }
 
     /// Ends the stream; later writes are dropped.
@@ -49,7 +58,7 @@ impl Output {
         match writer {
             Some(Writer::Plain(mut file)) => file.flush(),
             Some(Writer::Zstd(encoder)) => encoder.finish().map(drop),
-            None => Ok(()),
+            Some(Writer::Broken(_)) | None => Ok(()),
         }
         .context("cannot end the file of samples")
     }
@@ -58,7 +67,8 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::Output;
-    use std::io::Read;
+    use std::io::{self, Read};
+    use std::path::Path;
 
     #[test]
     fn each_write_can_be_decoded_before_the_end() {
@@ -79,6 +89,16 @@ mod tests {
         assert_eq!(decoded(&path), (b"one\ntwo\n".to_vec(), true));
         output.write(b"late\n").unwrap();
         assert_eq!(decoded(&path), (b"one\ntwo\n".to_vec(), true));
+    }
+
+    #[test]
+    fn a_write_that_failed_ends_also_the_loops_that_write_nothing() {
+        let output = Output::open(Some(Path::new("/dev/full"))).unwrap();
+        output.write(b"").unwrap();
+        assert!(output.write(b"one\n").is_err());
+        let error = output.write(b"").unwrap_err();
+        let error = error.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from headrace.agent.failures import failure
@@ -19,6 +20,9 @@ from headrace.target import Completed, Process, Target, to_the_end
 ENDING_S = 60.0
 #: How long a stopped agent may take to write what it has.
 STOPPING_S = 5.0
+#: A leased agent ends once it has heard nothing for this long, and how often it hears of us.
+LEASE_S = 30.0
+BEAT_S = 5.0
 
 
 class Agent:
@@ -106,14 +110,15 @@ class Agent:
 
     @contextlib.asynccontextmanager
     async def lines(
-        self, *words: str, stdin: AsyncIterator[bytes] | None = None
+        self, *words: str, stdin: AsyncIterator[bytes] | None = None, is_leased: bool = False
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The JSON lines of a verb as they come; after the last one the exit code was 0.
 
-        Leaving the context earlier ends the agent. ``stdin`` is passed to it.
+        Leaving the context earlier ends the agent. ``stdin`` is passed to it. If it ``is_leased`` it hears there
+        that we live.
         """
         process = await self.spawn(*words)
-        feeding = asyncio.ensure_future(_feed(process, stdin))
+        feeding = asyncio.ensure_future(_beat(process) if is_leased else _feed(process, stdin))
         ending: list[int] = []
         try:
             yield self._parsed(process, words[0], ending)
@@ -124,6 +129,12 @@ class Agent:
             await asyncio.gather(feeding, return_exceptions=True)
             if not ending:
                 await to_the_end(stop(process))
+
+    def samples(self, *options: str) -> AbstractAsyncContextManager[AsyncIterator[dict[str, Any]]]:
+        """What the sampler prints, until the context is left, or we are gone: within ``LEASE_S`` and a few seconds
+        it ends by itself, whatever became of the connection.
+        """
+        return self.lines("sample", "--lease", f"{LEASE_S:.0f}s", *options, is_leased=True)
 
     async def _parsed(self, process: Process, verb: str, ending: list[int]) -> AsyncIterator[dict[str, Any]]:
         broken: CommandFailed | None = None
@@ -206,6 +217,14 @@ async def stop(process: Process) -> None:
         return
     with contextlib.suppress(HeadraceError, OSError):
         await process.signal("KILL")
+
+
+async def _beat(process: Process) -> None:
+    # A connection that is lost shows in what is read.
+    with contextlib.suppress(HeadraceError):
+        while True:
+            await process.write(b"\n")
+            await asyncio.sleep(BEAT_S)
 
 
 async def _feed(process: Process, stdin: AsyncIterator[bytes] | None) -> None:

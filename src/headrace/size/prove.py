@@ -263,7 +263,7 @@ class Player:
 
         async def read() -> None:
             options = ["--interval", "1s", "--samplers", SAMPLERS, *self.login.argv]
-            async with self.agent.lines("sample", *options) as lines:
+            async with self.agent.samples(*options) as lines:
                 async for record in lines:
                     records.append(record)
                     has_begun.set()

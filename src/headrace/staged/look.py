@@ -47,7 +47,7 @@ async def look(
     facts = await agent.facts(login)
     follower = Follower()
     words = ["--interval", "1s", "--duration", f"{LOAD_S}s", "--samplers", "mysql_status"]
-    async with agent.lines("sample", *words, *login.argv) as lines:
+    async with agent.samples(*words, *login.argv) as lines:
         await follower.read(lines)
     per_s = follower.since(0).per_s
     if per_s is None:

@@ -186,9 +186,9 @@ async def follow(agent: Agent, login: ServerLogin, sample_s: float) -> AsyncIter
     """Follow a server for the length of the context."""
     every = f"{round(sample_s * 1000)}ms"
     # Also of a server that the change made slow: without samples nothing is judged.
-    words = ["sample", "--interval", every, "--every-tick", "--samplers", SAMPLERS, *login.argv]
+    words = ["--interval", every, "--every-tick", "--samplers", SAMPLERS, *login.argv]
     follower = Follower()
-    async with agent.lines(*words) as lines:
+    async with agent.samples(*words) as lines:
         reading = asyncio.create_task(follower.read(lines))
         try:
             yield follower

@@ -21,6 +21,7 @@ import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.loads import load_by
+from tests.traces import commands
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
@@ -211,6 +212,7 @@ def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
         time.sleep(wait_s)
         process.kill()
         process.communicate()
+        until(lambda: not agents(found), pause_s=0.1)
         if rollouts.status(plan)["hosts"]["db2"] != "changed":
             # Nobody puts the deadline off any more; 5 s are its lease.
             until(lambda: holds(found, "innodb_io_capacity", "200", NAMES), pause_s=0.1)
@@ -218,6 +220,12 @@ def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
     assert variable(found, "innodb_io_capacity") == {**dict.fromkeys(NAMES, "200"), "db2": "300"}
     rollouts.run("abort", plan)
     assert holds(found, "innodb_io_capacity", "200", NAMES)
+
+
+def agents(found: Databases) -> list[list[bytes]]:
+    """What samples on a host."""
+    mark = f"{found.hosts.disk}/home/.cache/headrace/agent-".encode()
+    return [words for words in commands().values() if words[0].startswith(mark) and b"sample" in words]
 
 
 @pytest.mark.beside

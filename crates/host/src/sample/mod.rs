@@ -26,6 +26,7 @@ use self::selection::{FOLLOWED, Listing, Selection};
 use self::ticker::{Ticker, elapsed_ns, now_ns};
 use self::values::{Values, write_failure};
 use base::duration::parse_duration;
+use base::lease;
 use base::output::Output;
 use base::stop::StopSignal;
 use mysql::ServerArguments;
@@ -38,6 +39,9 @@ pub struct SampleArguments {
     /// Stop after this time (0s: one sample); without it, at SIGTERM or SIGINT
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
+    /// Also stop when standard input ends or is silent for this long: whoever writes a line there in time is gone
+    #[arg(long, value_parser = lease::parse)]
+    lease: Option<Duration>,
     /// Comma-separated samplers; `list` prints them all. Default: all that can run
     #[arg(long)]
     samplers: Option<String>,
@@ -77,6 +81,7 @@ pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result
         u64::try_from(duration.as_nanos() / arguments.interval.as_nanos()).unwrap_or(u64::MAX)
     });
     let stop = StopSignal::install()?;
+    arguments.lease.map_or(Ok(()), lease::keep)?;
     let output = Arc::new(Output::open(arguments.output.as_deref())?);
     let missed = Missed::default();
     let host = Host {
