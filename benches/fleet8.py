@@ -48,6 +48,8 @@ from benches.eight.rollouts import Results, Rollout
 from tests.traces import commands
 from tests.waiting import until
 
+from headrace.agent.door import LEASE_S
+
 #: Beyond what was promised, for a machine that is busy with both ends of eight hosts.
 SLACK_S = 5.0
 
@@ -355,10 +357,15 @@ def unkept(rollout: Rollout) -> list[str]:
 def left_behind(fleet: Fleet, results: Results) -> None:
     """Programs of ours on the hosts once no controller is connected, and open changes."""
     mark = f"{fleet.found.hosts.disk}/home/.cache/headrace/agent-".encode()
-    end = time.monotonic() + 60
+    end = time.monotonic() + LEASE_S + SLACK_S
     while (left := [c for c in commands().values() if c[0].startswith(mark)]) and time.monotonic() < end:
         time.sleep(1)
-    results.add("agents left on the hosts", "none", f"{len(left)} {left or ''}", not left)
+    results.add(
+        "agents left on the hosts",
+        f"none after {LEASE_S:g} s (+{SLACK_S:g})",
+        f"{len(left)} {left or ''}",
+        not left,
+    )
     answers = fleet.fleet("status")["answers"]["open changes"]
     results.add(
         "open changes",
