@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -30,10 +31,12 @@ SMALL, LARGE = 10, 400
 CACHE, IDLE = "table_open_cache", "innodb_io_capacity"
 #: What a statement sleeps with the large cache and with the small one. Opening tables costs CPU time, and eight
 #: servers share the cores of one machine: how much of it shows depends on the rest. So an effect is planted.
-SLEEP_S, SLEEP_SMALL_S = 0.004, 0.006
+SLEEP_S, SLEEP_SMALL_S = 0.004, 0.008
 WATCH_S = 0.2
 #: Of one command.
 PATIENCE_S = 1800.0
+#: Of one that was interrupted.
+END_S = 60.0
 
 OPTIONS = {
     "db3": {"sort_buffer_size": "64M"},
@@ -124,7 +127,7 @@ class Fleet:
         try:
             out, err = process.communicate(timeout=PATIENCE_S)
         finally:
-            process.kill()
+            interrupt(process)
         if process.returncode not in codes or "Traceback" in err:
             raise RuntimeError(
                 f"{' '.join(words)}: exit code {process.returncode}\n{out[-3000:]}\n{err[-3000:]}"
@@ -147,6 +150,15 @@ class Fleet:
     def errors(self) -> dict[str, int]:
         """What the clients of each host saw fail so far."""
         return {name: _errors(path) for name, path in self.loads.items()}
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """Asked first: an experiment that is killed leaves its server."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=END_S)
+        process.kill()
 
 
 def _errors(path: Path) -> int:

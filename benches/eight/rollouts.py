@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benches.eight import PATIENCE_S, Fleet
+from benches.eight import PATIENCE_S, Fleet, interrupt
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Rollout:
             try:
                 out, err = process.communicate(timeout=patience_s)
             finally:
-                process.kill()
+                interrupt(process)
             if "Traceback" in err or process.returncode not in (0, 13, 15):
                 raise RuntimeError(f"go: exit code {process.returncode}\n{out[-3000:]}\n{err[-3000:]}")
             code, status = process.returncode, self.status

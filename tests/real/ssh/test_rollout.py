@@ -212,7 +212,7 @@ def test_killed_at_any_moment_the_host_returns_and_the_same_command_continues(
         time.sleep(wait_s)
         process.kill()
         process.communicate()
-        until(lambda: not agents(found), pause_s=0.1)
+        until(lambda: not agents(found), limit_s=60, pause_s=0.1)
         if rollouts.status(plan)["hosts"]["db2"] != "changed":
             # Nobody puts the deadline off any more; 5 s are its lease.
             until(lambda: holds(found, "innodb_io_capacity", "200", NAMES), pause_s=0.1)
