@@ -29,7 +29,6 @@ sample_s = 0.1
 alpha = 0.02
 looks = [10, 20, 40]
 margin = 0.3
-idle_per_s = 60
 [limits]
 times = 50
 fewer = 50
