@@ -26,6 +26,7 @@ from headrace.report.size import full as page
 from headrace.size import capacity, full, history
 from headrace.size.history import History, Peaks
 from headrace.size.model import Demand, Resource
+from headrace.size.outlook import State
 from tests.unit.test_ladder_steering import rounds
 from tests.unit.test_sweep_report import make
 
@@ -47,7 +48,7 @@ def one_host(used: dict[Resource, Sequence[float]], name: str = "db1", **more: A
     return History(Demand(name, DAY * DAY_S, HOUR_S, values), **more)
 
 
-def dated(found: Peaks, knee: float) -> tuple[full.State, Interval | None]:
+def dated(found: Peaks, knee: float) -> tuple[State, Interval | None]:
     laws = full.growth(found)
     assert laws
     return full.date(laws, EXACT(knee), 1000, np.random.default_rng(1))
@@ -55,7 +56,7 @@ def dated(found: Peaks, knee: float) -> tuple[full.State, Interval | None]:
 
 def test_a_steady_growth_has_its_date() -> None:
     state, day = dated(peaks(60, 0.004), 1.05 * 1.4)
-    assert state is full.State.DATED
+    assert state is State.DATED
     assert day is not None
     assert day.low is not None
     assert day.high is not None
@@ -86,7 +87,7 @@ def test_a_single_wild_day_moves_no_date() -> None:
 
 def test_what_shrinks_is_never_full() -> None:
     state, day = dated(peaks(60, -0.004), 2.0)
-    assert state is full.State.NEVER
+    assert state is State.NEVER
     assert day is None
 
 
@@ -96,7 +97,7 @@ def test_less_than_two_weeks_have_no_date() -> None:
         one_host({Resource.CPU: [1.0] * 240}, peaks={Resource.CPU: peaks(10, 0.004)}),
         capacity.known("db1", {Resource.CPU: 8.0}),
     )
-    assert host.outlooks[0].state is full.State.NO_DATE
+    assert host.outlooks[0].state is State.NO_DATE
     assert host.outlooks[0].day is None
     assert "no date" in rendered([host])
 
@@ -105,7 +106,7 @@ def test_a_week_that_is_missing_is_a_gap() -> None:
     found = peaks(60, 0.004)
     kept = np.r_[0:30, 37:60]
     state, day = dated(Peaks(found.day[kept], found.most[kept]), 1.05 * 1.4)
-    assert state is full.State.DATED
+    assert state is State.DATED
     assert day is not None
     assert day.low is not None
     assert day.high is not None
@@ -119,7 +120,7 @@ def test_what_is_over_its_knee_is_full_now() -> None:
     )
     first = host.first_full
     assert first is not None
-    assert (first.resource, first.state) == (Resource.CPU, full.State.NOW)
+    assert (first.resource, first.state) == (Resource.CPU, State.NOW)
     assert "full now" in rendered([host])
 
 
@@ -140,9 +141,9 @@ def test_a_date_counts_from_the_end_of_the_history() -> None:
 def test_unchanging_peaks_are_no_error() -> None:
     flat = Peaks(np.arange(30, dtype=np.int64) + DAY, np.full(30, 0.5))
     state, day = dated(flat, 1.0)
-    assert state in (full.State.NEVER, full.State.LATER)
+    assert state in (State.NEVER, State.LATER)
     assert day is None or day.estimate > 1000
-    assert dated(Peaks(flat.day, np.zeros(30)), 1.0)[0] is not full.State.NOW
+    assert dated(Peaks(flat.day, np.zeros(30)), 1.0)[0] is not State.NOW
 
 
 def test_one_more_core_helps_only_what_waits_for_cores() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from headrace.facts import HostFacts
     from headrace.size.capacity import Known
     from headrace.size.history import History
+    from headrace.size.model import Resource
+    from headrace.size.pool import Pool
 
 #: In place of a host's name: all hosts.
 ANY = ""
@@ -58,6 +62,40 @@ class CapacityOptions:
         list[str] | None,
         typer.Option("--facts", metavar="[HOST=]FILE", help="Output of `headrace facts --json`; repeatable."),
     ] = None
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit", metavar="[HOST=]RESOURCE=N", help="A limit that you know: reads=3000; repeatable."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class BuyOptions:
+    """What you think of buying; without HOST= for all hosts."""
+
+    instead: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--instead",
+            metavar="[HOST=]RESOURCE=N",
+            help="Another limit, to see what it brings: reads=6000, memory=64G (the pool); repeatable.",
+        ),
+    ] = None
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pool",
+            metavar="[HOST=]FILE",
+            help="Samples at one size of the buffer pool, today's first; twice or more.",
+        ),
+    ] = None
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data", metavar="[HOST=]SIZE", help="Data and indexes in use, for --pool: 40G; repeatable."
+        ),
+    ] = None
 
 
 Source = Annotated[
@@ -78,6 +116,7 @@ def full(
     source: Source = None,
     which: SourceOptions = SourceOptions(),
     measured: CapacityOptions = CapacityOptions(),
+    buying: BuyOptions = BuyOptions(),
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
@@ -91,7 +130,12 @@ def full(
 
     histories = _read(source, which)
     known = _capacities(histories, measured)
-    hosts = [sizes.outlook(history, known[history.host]) for history in histories]
+    pools, instead = _pools(histories, buying), _amounts(buying.instead, histories, "--instead")
+    hosts = []
+    for history in histories:
+        own, pool = instead[history.host], pools.get(history.host, pools.get(ANY))
+        _check(own, history, known[history.host], pool)
+        hosts.append(sizes.outlook(history, known[history.host], pool, own))
     content = page_of(hosts, sizes.together(histories, known))
     if page is not None:
         write_page(page, content)
@@ -142,6 +186,7 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
         for h, path in _by_host([word], names, "--ladder").items():
             own, more = ladders.setdefault(h, {"rungs": []}), capacity.read_ladder(path)
             ladders[h] = {**own, **more, "rungs": [*own["rungs"], *more["rungs"]]}
+    given = _amounts(measured.limit, histories, "--limit")
     facts = {h: _facts(path) for h, path in _by_host(measured.facts, names, "--facts").items()}
     return {
         history.host: capacity.known(
@@ -150,9 +195,88 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
             facts.get(history.host, facts.get(ANY)),
             ladders.get(history.host, ladders.get(ANY)),
             sweeps.get(history.host, sweeps.get(ANY)),
+            given[history.host],
         )
         for history in histories
     }
+
+
+def _pools(histories: Sequence[History], buying: BuyOptions) -> dict[str, Pool]:
+    from headrace.size.pool_samples import read
+
+    names = [history.host for history in histories]
+    files: dict[str, list[Path]] = {}
+    for word in buying.pool or ():
+        for host, path in _by_host([word], names, "--pool").items():
+            files.setdefault(host, []).append(path)
+    sizes = _sizes(buying.data, names)
+    return {host: read(paths, sizes.get(host, sizes.get(ANY, math.inf))) for host, paths in files.items()}
+
+
+def _sizes(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, float]:
+    """``[HOST=]SIZE`` -> {host: bytes}."""
+    found = {}
+    for word in words or ():
+        host, _, number = word.rpartition("=")
+        found[_named(host, names, "--data") if host else ANY] = _number(number, 1024, word, "--data", "40G")
+    return found
+
+
+def _number(text: str, unit: int, word: str, option: str, example: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)", text)
+    if match is None or not float(match[1]):
+        raise PlanError(f"{word}: not an amount", place=option, hint=example)
+    return float(match[1]) * float(unit) ** " kMGT".index(match[2] or " ")
+
+
+def _named(host: str, names: Sequence[str], option: str) -> str:
+    if host not in names:
+        raise PlanError(
+            f"no host is named {host}", place=option, hint=f"the source has {', '.join(names[:20])}"
+        )
+    return host
+
+
+def _amounts(
+    words: Sequence[str] | None, histories: Sequence[History], option: str
+) -> dict[str, dict[Resource, float]]:
+    """``[HOST=]RESOURCE=N`` -> {host: {resource: n}} of every host."""
+    from headrace.size.model import Resource
+
+    names = [history.host for history in histories]
+    found: dict[str, dict[Resource, float]] = {name: {} for name in names}
+    for word in words or ():
+        start, _, number = word.rpartition("=")
+        host, is_named, resource = start.rpartition("=")
+        if resource not in list(Resource):
+            raise PlanError(
+                f"{word}: not a resource and its amount", place=option,
+                hint=f"reads=3000, memory=64G; resources: {', '.join(Resource)}",
+            )  # fmt: skip
+        unit = 1024 if Resource(resource) in (Resource.MEMORY, Resource.SPACE) else 1000
+        value = _number(number, unit, word, option, f"{resource}=3000")
+        for name in [_named(host, names, option)] if is_named else names:
+            found[name][Resource(resource)] = value
+    return found
+
+
+def _check(instead: Mapping[Resource, float], history: History, known: Known, pool: Pool | None) -> None:
+    """What has no limit now, nobody can compare with another one."""
+    from headrace.size.model import Resource
+
+    for resource in instead:
+        if resource is Resource.MEMORY and pool is None:
+            raise PlanError(
+                "nothing tells how many reads a larger pool saves", place="--instead",
+                hint="give --pool twice: samples at two sizes",
+            )  # fmt: skip
+        full = Resource.READS if resource is Resource.MEMORY else resource
+        is_used = full in history.demand.used and full is not Resource.SPACE
+        if not is_used or known.full_at(full) is None:
+            raise PlanError(
+                f"{history.host}: no use or no limit of {full} is known", place="--instead",
+                hint="give today's, too: --limit reads=3000",
+            )  # fmt: skip
 
 
 def _by_host(words: Sequence[str] | None, names: Sequence[str], option: str) -> Mapping[str, Path]:
@@ -162,10 +286,8 @@ def _by_host(words: Sequence[str] | None, names: Sequence[str], option: str) -> 
         host, is_named, path = word.partition("=")
         if not is_named or Path(word).exists():
             host, path = ANY, word
-        elif host not in names:
-            raise PlanError(
-                f"no host is named {host}", place=option, hint=f"the source has {', '.join(names[:20])}"
-            )
+        else:
+            _named(host, names, option)
         found[host] = Path(path)
     return found
 

@@ -91,26 +91,14 @@ def known(
     facts: HostFacts | None = None,
     ladder: Mapping[str, Any] | None = None,
     sweep: Known | None = None,
+    given: Mapping[Resource, float] | None = None,
 ) -> Known:
-    """A host's capacity: a sweep first, then a ladder, then facts, then what its samples tell."""
-    limit: dict[Resource, Interval] = {r: exactly(v) for r, v in seen.items() if v > 0}
-    said = dict.fromkeys(limit, "seen in the samples")
-    if facts is not None:
-        for resource, value in _of_facts(facts).items():
-            limit[resource], said[resource] = exactly(value), "the host's facts"
+    """A host's capacity: what is given first, then a sweep, a ladder, facts, and what its samples tell."""
     notes: list[str] = []
+    limit, said = _limits(seen, facts, ladder, sweep, given or {}, notes)
     servers = {Resource.CPU: limit[Resource.CPU].estimate} if Resource.CPU in limit else {}
     if ladder is not None:
-        for resource, found, how in _of_ladder(ladder, notes):
-            limit[resource], said[resource] = found, how
         servers[Resource.READS] = _parallel(ladder)
-        packets = _of_packets(ladder)
-        if packets is not None:
-            limit[Resource.PACKETS], said[Resource.PACKETS] = packets
-    if sweep is not None:
-        for resource, found in sweep.capacity.limit.items():
-            if resource not in limit:
-                limit[resource], said[resource] = found, sweep.limit_from[resource]
     knees, why = _assumed_knees(limit, servers)
     if sweep is not None:
         notes += sweep.notes
@@ -121,6 +109,34 @@ def known(
         Capacity(name, limit, knees), said, why,
         sweep.ops_s if sweep else None, sweep.objective if sweep else "", tuple(notes),
     )  # fmt: skip
+
+
+def _limits(
+    seen: Mapping[Resource, float],
+    facts: HostFacts | None,
+    ladder: Mapping[str, Any] | None,
+    sweep: Known | None,
+    given: Mapping[Resource, float],
+    notes: list[str],
+) -> tuple[dict[Resource, Interval], dict[Resource, str]]:
+    limit = {r: exactly(v) for r, v in seen.items() if v > 0}
+    said = dict.fromkeys(limit, "seen in the samples")
+    if facts is not None:
+        for resource, value in _of_facts(facts).items():
+            limit[resource], said[resource] = exactly(value), "the host's facts"
+    if ladder is not None:
+        for resource, found, how in _of_ladder(ladder, notes):
+            limit[resource], said[resource] = found, how
+        packets = _of_packets(ladder)
+        if packets is not None:
+            limit[Resource.PACKETS], said[Resource.PACKETS] = packets
+    if sweep is not None:
+        for resource, found in sweep.capacity.limit.items():
+            if resource not in limit:
+                limit[resource], said[resource] = found, sweep.limit_from[resource]
+    for resource, value in given.items():
+        limit[resource], said[resource] = exactly(value), "given"
+    return limit, said
 
 
 def waiting(utilisation: float, servers: float) -> float:

@@ -16,21 +16,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from headrace.analysis.intervals import Interval, t_quantile
 from headrace.archive.files import DAY_S
-from headrace.size.capacity import AT_LEAST, STOCKS, Known, queue_knee
+from headrace.size.buy import Bought, in_vain, more, saves
+from headrace.size.capacity import STOCKS, Known
 from headrace.size.model import Resource
+from headrace.size.outlook import Growth, Outlook, State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headrace.size.history import History, Peaks
     from headrace.size.model import Demand
+    from headrace.size.pool import Pool
 
     Floats = NDArray[np.float64]
 
@@ -40,101 +42,11 @@ LEAST_DAYS = 14
 #: A date further away than so many times the history is no date any more, nor one after three years.
 FURTHEST, FURTHEST_DAYS = 10, 1096
 DRAWS = 4000
-MONTH_DAYS = 30.4
 #: A law is no longer believed if twice its log likelihood is worse by this (Burnham & Anderson 2002, Model
 #: Selection, sec. 2.6: models that far off have essentially no support).
 WORSE_LAW = 10.0
 #: Huber's constant: 95% efficient if nothing is odd.
 HUBER = 1.345
-#: A resource with this many times the room of the first bottleneck was bought in vain.
-IN_VAIN = 2.0
-#: One more of a resource that is not counted in whole ones.
-STEP = 1.25
-
-
-class State(StrEnum):
-    NOW = "full now"
-    DATED = "dated"
-    NEVER = "does not grow"
-    LATER = "later than can be said"
-    NO_DATE = "too short a history for a date"
-
-
-@dataclass(frozen=True)
-class Growth:
-    """``level``: the peak of the busiest day of a week, at the end; ``slope`` per day; both as logarithms if
-    growth ``is_share``: the same share every day. ``days`` were used.
-    """
-
-    level: Interval
-    slope: Interval
-    days: int
-    is_share: bool
-
-    @property
-    def peak(self) -> float:
-        return math.exp(self.level.estimate) if self.is_share else self.level.estimate
-
-    @property
-    def a_month(self) -> Interval:
-        """As a share of the peak."""
-
-        def of(slope: float | None) -> float | None:
-            if slope is None:
-                return None
-            if self.is_share:
-                return math.expm1(min(MONTH_DAYS * slope, 50.0))
-            return MONTH_DAYS * slope / self.peak if self.peak > 0 else 0.0
-
-        found = of(self.slope.estimate)
-        assert found is not None
-        return Interval(found, of(self.slope.low), of(self.slope.high))
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """One resource of one host. ``peak``: the highest use of a usual day now; ``mean`` over all time; both in
-    the resource's unit. ``full_at``: use at the knee. ``day``: days from the end of the history until it
-    is full, with ``low`` and ``high`` (infinite: never).
-    """
-
-    resource: Resource
-    peak: float
-    mean: float
-    full_at: Interval
-    limit: Interval
-    state: State
-    day: Interval | None = None
-    growth: Growth | None = None
-    watched: float = 1.0
-    limit_from: str = ""
-    knee_from: str = ""
-
-    @property
-    def is_at_least(self) -> bool:
-        """Whether the limit, and with it the knee, is a lower bound."""
-        return self.limit_from.startswith(AT_LEAST)
-
-    @property
-    def room(self) -> float:
-        """By how much the peak may multiply until the knee."""
-        return self.full_at.estimate / self.peak if self.peak > 0 else math.inf
-
-    @property
-    def is_stock(self) -> bool:
-        """Whether it fills by itself instead of with each call."""
-        return self.resource in STOCKS
-
-
-@dataclass(frozen=True)
-class Bought:
-    """One more of a resource: the load that then fits, relative to now, and what limits it then."""
-
-    resource: Resource
-    what: str
-    before: float
-    after: float
-    next: Resource
 
 
 @dataclass(frozen=True)
@@ -170,8 +82,14 @@ def _urgency(each: Outlook) -> tuple[int, float]:
     return 2, each.room
 
 
-def outlook(history: History, known: Known, seed: int = 1) -> Host:
-    """What fills the host, and when."""
+def outlook(
+    history: History,
+    known: Known,
+    pool: Pool | None = None,
+    instead: Mapping[Resource, float] | None = None,
+    seed: int = 1,
+) -> Host:
+    """What fills the host, and when; and what more of a resource brings: see ``buy.more``."""
     rng = np.random.default_rng(seed)
     demand = history.demand
     end_s = demand.start_s + demand.steps * demand.step_s
@@ -186,10 +104,12 @@ def outlook(history: History, known: Known, seed: int = 1) -> Host:
         one = _outlook(resource, demand, full_at, known, history.peaks.get(resource), end_s, rng)
         found.append(one)
     found.sort(key=lambda each: each.room)
-    bought, in_vain = balance(found, known)
+    notes = [*history.notes, *known.notes]
+    if pool is not None and not saves(found):
+        notes.append("what a larger pool brings is unknown, because no limit of reads is: --limit reads=3000")
     return Host(
-        history.host, end_s, tuple(found), tuple(unknown), bought, in_vain,
-        known.ops_s, known.objective, (*history.notes, *known.notes),
+        history.host, end_s, tuple(found), tuple(unknown), more(found, known, pool, instead), in_vain(found),
+        known.ops_s, known.objective, tuple(notes),
     )  # fmt: skip
 
 
@@ -365,45 +285,6 @@ def _days(law: Growth, level: Floats | float, slope: Floats | float, knee: Float
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         days = np.where(np.asarray(slope) > 0, room / np.asarray(slope), np.inf)
     return np.asarray(np.where(room <= 0, 0.0, days))
-
-
-# What one more of a resource would buy.
-
-
-def balance(outlooks: Sequence[Outlook], known: Known) -> tuple[tuple[Bought, ...], tuple[Resource, ...]]:
-    """For each resource that load fills: one more of it, alone. And those that have far more room than the
-    first.
-
-    Load is all calls multiplied by the same factor, so the first resource to reach its knee limits it.
-    """
-    rooms = {each.resource: each.room for each in outlooks if not each.is_stock}
-    if not rooms:
-        return (), ()
-    before = min(rooms.values())
-    bought = []
-    for each in outlooks:
-        if each.is_stock or not math.isfinite(each.room):
-            continue
-        what, factor = _one_more(each, known)
-        after = {**rooms, each.resource: each.room * factor}
-        limiting = min(after, key=lambda r: after[r])
-        bought.append(Bought(each.resource, what, before, after[limiting], limiting))
-    in_vain = tuple(
-        r for r, room in rooms.items() if room >= IN_VAIN * before and math.isfinite(room) and len(rooms) > 1
-    )
-    return tuple(bought), in_vain
-
-
-def _one_more(each: Outlook, known: Known) -> tuple[str, float]:
-    limit = each.limit.estimate
-    if each.resource is not Resource.CPU:
-        return f"{STEP - 1:.0%} more", STEP
-    knee = known.capacity.knee[Resource.CPU].estimate
-    grown = (limit + 1) / limit
-    if each.knee_from.startswith("assumed"):
-        # More servers of one queue may be busier, too.
-        grown *= queue_knee(limit + 1).estimate / knee
-    return "one more core", grown
 
 
 # All hosts together.

@@ -15,7 +15,8 @@ from headrace.web.site import Site
 
 if TYPE_CHECKING:
     from headrace.report.parts import Page
-    from headrace.size.full import Host, Outlook, Together
+    from headrace.size.full import Host, Together
+    from headrace.size.outlook import Outlook
 
 
 @dataclass(frozen=True)

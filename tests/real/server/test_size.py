@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.size import demand, history
+from headrace.size import demand, history, pool_samples
 from headrace.size.model import Resource
 from tests.driver import driven
 from tests.programs import agent_path, has
@@ -72,3 +72,66 @@ def test_the_calls_of_two_classes_are_read_from_samples(server: Server, tmp_path
     assert np.nanmax(found.demand.used[Resource.CPU]) > 0
     # So few steps allow no cost, and that is said.
     assert demand.costs(found).refusal
+
+
+def test_reads_per_call_are_read_from_samples_of_two_pools(tmp_path: Path) -> None:
+    """They are those that the server counted. The pool only shrinks: not every server lets it grow."""
+    if not has("mariadbd"):
+        pytest.skip("mariadbd is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="hr-size-"))
+    folder.chmod(0o755)
+    # As in a large pool: pages are old enough to be kept when they are hit again, and few are kept free.
+    options = [f"--innodb-{name}" for name in (
+        "buffer-pool-size=24M", "buffer-pool-chunk-size=1M", "lru-scan-depth=100", "old-blocks-time=0"
+    )]  # fmt: skip
+    try:
+        with mariadb(folder / "m", *options) as server:
+            server.sql(
+                "CREATE DATABASE shop",
+                "CREATE TABLE shop.t (a INT PRIMARY KEY, pad VARCHAR(2000) NOT NULL)",
+                "INSERT INTO shop.t SELECT seq, REPEAT('x', 2000) FROM shop.seq_1_to_16000",
+                "ANALYZE TABLE shop.t",
+            )
+            paths, counted = [], []
+            for seed, size in enumerate((24, 12), 1):
+                server.sql(f"SET GLOBAL innodb_buffer_pool_size = {size} * 1048576")
+                paths.append(tmp_path / f"{size}.jsonl.zst")
+                counted.append(sampled(server, paths[-1], seed))
+            [(data,)] = server.sql(
+                "SELECT data_length FROM information_schema.tables WHERE table_schema = 'shop'"
+            )
+    finally:
+        shutil.rmtree(folder)
+    pool = pool_samples.read(paths, float(str(data)))
+    assert pool.size_bytes == pytest.approx(24 * 2**20, rel=0.15)
+    small, large = pool.curve.points
+    assert [large.reads.estimate, small.reads.estimate] == pytest.approx(counted, rel=0.1)
+    between = pool.reads(18 * 2.0**20)
+    assert large.reads.estimate < between.estimate < small.reads.estimate
+
+
+def sampled(server: Server, path: Path, seed: int) -> float:
+    """Five seconds while the pool is full and calls come: reads per call."""
+    login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
+    keys = {"kind": "int", "min": 1, "max": 16_000, "distribution": {"kind": "uniform"}}
+    statement = {"sql": "SELECT pad FROM t WHERE a = ?", "parameters": [keys]}
+    spec = {
+        "workload": {"kind": "sql", "operations": [{"name": "work", "statements": [statement]}]},
+        "connections": 4,
+        "seed": seed,
+    }
+    closed = {"pacing": {"kind": "closed"}, "seconds": 2}
+    driven([*login, "--mysql-database", "shop"], spec | closed)
+    argv = [agent_path(), "sample", "--output", str(path), *login]
+    with subprocess.Popen(argv, text=True) as sampler:
+        try:
+            until(lambda: path.exists() and path.stat().st_size > 0, sampler)
+            pacing = {"kind": "open", "arrivals": "constant", "rate_ops_s": 800}
+            before = server.status("Innodb_buffer_pool_reads")
+            done = driven(
+                [*login, "--mysql-database", "shop"],
+                spec | {"pacing": pacing, "seconds": 5, "seed": seed + 100},
+            )
+        finally:
+            sampler.terminate()
+    return (server.status("Innodb_buffer_pool_reads") - before) / done.sum("count")

@@ -1,9 +1,9 @@
 """The page of `headrace size full`: how full each host is at its peak, of what, and until when.
 
 ``--json``: format, headline, hosts[] (name, end_s, outlooks[] with resource, peak, mean, full_at, limit,
-state, day {estimate, low, high} from end_s on, growth, watched, limit_from, knee_from; unknown[], bought[],
-in_vain[], ops_s, objective, notes[]), together[] (resource, hosts, mean, peak, sum_of_peaks, full_at,
-without_largest, at_s, watched).
+state, day {estimate, low, high} from end_s on, growth, watched, limit_from, knee_from; unknown[], bought[]
+(resource, what, before, after, next, gain {estimate, low, high}), in_vain[], ops_s, objective, notes[]),
+together[] (resource, hosts, mean, peak, sum_of_peaks, full_at, without_largest, at_s, watched).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from headrace.analysis.intervals import Interval
 from headrace.report import text
 from headrace.report.charts import HOVER, hint
 from headrace.report.parts import (
@@ -29,9 +30,10 @@ from headrace.report.parts import (
     method,
 )
 from headrace.report.size.words import amount, dates, name, times, when
+from headrace.size.buy import IN_VAIN
 from headrace.size.capacity import AT_LEAST
-from headrace.size.capacity import times as scaled
-from headrace.size.full import IN_VAIN, LEAST_DAYS, Host, Outlook, State, Together
+from headrace.size.full import LEAST_DAYS, Host, Together
+from headrace.size.outlook import Outlook, State
 
 #: Above this share of the knee a bar is marked.
 NEAR = 0.8
@@ -313,19 +315,19 @@ def _buy(hosts: Sequence[Host]) -> Iterator[Part]:
     rows: list[Cells] = []
     for host in hosts:
         for each in host.bought:
-            gain = each.after / each.before - 1
+            gain = each.gain.estimate - 1
             rows.append(
                 [
                     host.name, name(each.resource), each.what, times(each.before), times(each.after),
-                    Cell(f"{gain:+.0%}", "better" if gain > 0.005 else "equivalent"), name(each.next),
-                    _calls(host, 1 + gain),
+                    Cell(f"{gain:+.0%}", "better" if gain > 0.005 else "equivalent"), _ends(each.gain),
+                    name(each.next), _calls(host, each.gain),
                 ]
             )  # fmt: skip
     if rows:
         yield Table(
             (
-                Column("host"), Column("resource"), Column("more", "", 1), Column("load that fits", "n"),
-                Column("then", "n"), Column("gain"), Column("limited by then", "", 1),
+                Column("host"), Column("resource"), Column("more"), Column("load that fits", "n", 2),
+                Column("then", "n", 2), Column("gain"), Column("95%", "", 1), Column("limited by then", "", 1),
                 Column("calls/s then", "n", 2),
             ),
             rows,
@@ -358,13 +360,23 @@ def _buy(hosts: Sequence[Host]) -> Iterator[Part]:
         yield Sentences([*kept, *vain, *unknown, *bounds][:24])
 
 
-def _calls(host: Host, factor: float) -> str:
+def _ends(gain: Interval) -> str:
+    if gain.low is None or gain.high is None:
+        return "–"
+    low, high = gain.low - 1, gain.high - 1
+    return f"{low:+.0%}" if f"{low:+.0%}" == f"{high:+.0%}" else f"{low:+.0%} – {high:+.0%}"
+
+
+def _calls(host: Host, gain: Interval) -> str:
     """What the sweep measured, scaled; the mix stays as it was there."""
     if host.ops_s is None:
         return "–"
-    found = scaled(host.ops_s, factor)
-    ends = f" ({text.between(found, text.count)})" if found.low is not None else ""
-    return f"{text.count(found.estimate)}{ends}"
+    found, ends = host.ops_s, []
+    for end, factor in ((found.low, gain.low), (found.high, gain.high)):
+        ends.append(None if end is None or factor is None else end * factor)
+    then = Interval(found.estimate * gain.estimate, *ends)
+    between = f" ({text.between(then, text.count)})" if then.low is not None else ""
+    return f"{text.count(then.estimate)}{between}"
 
 
 def _together(found: Sequence[Together]) -> Iterator[Part]:
@@ -407,8 +419,8 @@ def _method() -> Section:
                     ("Date", f"From {LEAST_DAYS} whole days on. The 95% interval holds the errors of level, "
                              f"slope and knee, and "
                      "assumes that growth continues as it was."),
-                    ("One more", "All calls grow by the same factor; memory and disk space fill by "
-                                 "themselves and are not part of it."),
+                    ("One more", "All calls grow by the same factor until the first resource is at its "
+                                 "knee. A larger buffer pool saves reads, by a curve through the sampled sizes."),
                 ]
             )
         ],

@@ -6,8 +6,9 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from headrace.report import text
-from headrace.size.full import Host, Outlook, State
+from headrace.size.full import Host
 from headrace.size.model import Resource
+from headrace.size.outlook import Outlook, State
 from headrace.size.used import Part
 
 NAMES = {

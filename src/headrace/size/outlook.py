@@ -1,0 +1,87 @@
+"""One resource of one host: its peak, its knee, how it grows, and until when it lasts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from headrace.analysis.intervals import Interval
+from headrace.size.capacity import AT_LEAST, STOCKS
+from headrace.size.model import Resource
+
+MONTH_DAYS = 30.4
+
+
+class State(StrEnum):
+    NOW = "full now"
+    DATED = "dated"
+    NEVER = "does not grow"
+    LATER = "later than can be said"
+    NO_DATE = "too short a history for a date"
+
+
+@dataclass(frozen=True)
+class Growth:
+    """``level``: the peak of the busiest day of a week, at the end; ``slope`` per day; both as logarithms if
+    growth ``is_share``: the same share every day. ``days`` were used.
+    """
+
+    level: Interval
+    slope: Interval
+    days: int
+    is_share: bool
+
+    @property
+    def peak(self) -> float:
+        return math.exp(self.level.estimate) if self.is_share else self.level.estimate
+
+    @property
+    def a_month(self) -> Interval:
+        """As a share of the peak."""
+
+        def of(slope: float | None) -> float | None:
+            if slope is None:
+                return None
+            if self.is_share:
+                return math.expm1(min(MONTH_DAYS * slope, 50.0))
+            return MONTH_DAYS * slope / self.peak if self.peak > 0 else 0.0
+
+        found = of(self.slope.estimate)
+        assert found is not None
+        return Interval(found, of(self.slope.low), of(self.slope.high))
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """One resource of one host. ``peak``: the highest use of a usual day now; ``mean`` over all time; both in
+    the resource's unit. ``full_at``: use at the knee. ``day``: days from the end of the history until it
+    is full, with ``low`` and ``high`` (infinite: never).
+    """
+
+    resource: Resource
+    peak: float
+    mean: float
+    full_at: Interval
+    limit: Interval
+    state: State
+    day: Interval | None = None
+    growth: Growth | None = None
+    watched: float = 1.0
+    limit_from: str = ""
+    knee_from: str = ""
+
+    @property
+    def is_at_least(self) -> bool:
+        """Whether the limit, and with it the knee, is a lower bound."""
+        return self.limit_from.startswith(AT_LEAST)
+
+    @property
+    def room(self) -> float:
+        """By how much the peak may multiply until the knee."""
+        return self.full_at.estimate / self.peak if self.peak > 0 else math.inf
+
+    @property
+    def is_stock(self) -> bool:
+        """Whether it fills by itself instead of with each call."""
+        return self.resource in STOCKS
