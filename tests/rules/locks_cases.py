@@ -52,7 +52,8 @@ WAIT = {
 }
 HELD = summed({"statements": [WAIT]} for _ in range(10))
 HOT_ROW = summed(
-    {"statements": [{**WAIT, "lock": "row", "holder": n, "holder_open_s": 0}]} for n in range(10)
+    {"statements": [{**WAIT, "lock": "row", "waiter": 99, "holder": n, "holder_open_s": 0}]}
+    for n in range(10)
 )
 
 CASES = [

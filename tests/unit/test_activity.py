@@ -46,6 +46,16 @@ def test_a_lasting_holder_is_one_and_those_of_a_moment_are_one_kind() -> None:
     assert [wait.sightings for wait in HOT_ROW.waits] == [10]
 
 
+def test_who_holds_others_up_waits_for_nobody() -> None:
+    """In a chain the one at its head has to end first, and only that one is named by rules."""
+    first = {**WAIT, "lock": "row", "waiter": 6, "holder": 5, "is_certain": True, "holder_open_s": 9}
+    chain = [first, {**first, "waiter": 7, "holder": 6}]
+    assert [wait.holder for wait in summed([{"statements": chain}]).waits] == [5]
+    # A lock on metadata that is held by one who waits for a row is another matter.
+    both = [first, {**first, "lock": "metadata", "waiter": 7, "holder": 6}]
+    assert {wait.holder for wait in summed([{"statements": both}]).waits} == {5, 6}
+
+
 def test_an_idle_holder_of_an_old_server_is_said_to_be_a_guess() -> None:
     guess = {**WAIT, "is_certain": False, "holder_class": None}
     wait = summed([{"statements": [guess]}]).waits[0]

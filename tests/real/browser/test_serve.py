@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pymysql
@@ -73,16 +74,23 @@ def loaded(server: Server) -> Iterator[None]:
                 time.sleep(0.02)
 
     def block() -> None:
-        links = [pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True) for _ in range(2)]
-        links[1].cursor().execute("SET innodb_lock_wait_timeout = 1000")
-        links[0].cursor().execute("UPDATE shop.t SET n = n + 1 WHERE id = 1")
-        waiter = threading.Thread(
-            target=lambda: links[1].cursor().execute("UPDATE shop.t SET n = 0 WHERE id = 1")
-        )
-        waiter.start()
+        """A chain: the second holds a row that the third wants, and waits for the first."""
+        links = [pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True) for _ in range(3)]
+
+        def update(link: Any, row: int) -> None:
+            link.cursor().execute(f"UPDATE shop.t SET n = n + 1 WHERE id = {row}")
+
+        for link in links:
+            link.cursor().execute("SET innodb_lock_wait_timeout = 1000")
+        update(links[0], 1)
+        update(links[1], 2)
+        waiters = [threading.Thread(target=update, args=words) for words in ((links[1], 1), (links[2], 2))]
+        for waiter in waiters:
+            waiter.start()
         done.wait()
-        links[0].rollback()
-        waiter.join()
+        for link, waiter in zip(links, waiters, strict=False):
+            link.rollback()
+            waiter.join()
         for link in links:
             link.close()
 
@@ -117,7 +125,7 @@ def served() -> Iterator[Served]:
                     f"CREATE TABLE {table} (note TEXT)",
                     f"INSERT INTO {table} VALUES ('x')",
                     "CREATE TABLE shop.t (id INT PRIMARY KEY, n INT)",
-                    "INSERT INTO shop.t VALUES (1, 1)",
+                    "INSERT INTO shop.t VALUES (1, 1), (2, 2)",
                 )
                 stack.enter_context(loaded(each))
             yield stack.enter_context(running(root, servers))
@@ -248,6 +256,9 @@ def test_who_waits_for_whom_on_both_vendors(served: Served, tab: browser.Page, h
     waits = tab.evaluate("document.getElementById('waits').textContent")
     assert "shop" in waits
     assert "row" in waits
+    branches = "[...document.querySelectorAll('#waits tbody th .muted')]"
+    # The branch of a branch is indented.
+    assert tab.evaluate(f"{branches}.map((e) => e.textContent.length)") == [2, 3]
 
 
 def test_two_vendors_are_compared(served: Served, tab: browser.Page) -> None:

@@ -3,7 +3,7 @@
 //! If it does not list the holders of metadata locks (MariaDB without the plugin metadata_lock_info), the holder is
 //! guessed: the oldest open transaction from before the first wait. The output marks it as a guess.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -13,6 +13,8 @@ use mysql::{Connection, Error};
 
 /// More pairs than anyone reads; a hot row has one for each waiting connection.
 const MOST: usize = 100;
+/// Pairs that are read, as the statements say: in a queue each waits for all that are ahead of it.
+const MOST_READ: usize = 1000;
 const NO_SUCH_TABLE: u16 = 1109;
 
 #[derive(Debug, Serialize)]
@@ -88,7 +90,7 @@ pub fn read(
     let mut waits = Vec::new();
     if waits_for_rows > 0 {
         let sql = if connection.is_mariadb() { MARIADB_ROWS } else { MYSQL_ROWS };
-        waits.extend(behind_nobody(pairs(connection, sql)?).into_iter().map(|pair| ("row", pair, true)));
+        waits.extend(nearest(pairs(connection, sql)?).into_iter().map(|pair| ("row", pair, true)));
     }
     let waiters: Vec<&Running> = connections.iter().filter(|one| one.waits_for_metadata()).collect();
     if !waiters.is_empty() {
@@ -133,10 +135,23 @@ fn pairs(connection: &mut Connection, sql: &str) -> Result<Vec<Pair>, Error> {
     Ok(waiting)
 }
 
-/// Without those whose holder also waits: it is only further ahead in the queue.
-fn behind_nobody(pairs: Vec<Pair>) -> Vec<Pair> {
-    let waiters: BTreeSet<u64> = pairs.iter().map(|pair| pair.waiter).collect();
-    pairs.into_iter().filter(|pair| !waiters.contains(&pair.holder)).collect()
+/// Without holders that wait for another holder of the same waiter: they are only further ahead in its queue.
+///
+/// One that waits for somebody else is kept: it has one lock and waits for another. So is everyone in a circle. If not
+/// all pairs were read, nobody knows which of the two it is, and none that waits is kept.
+fn nearest(pairs: Vec<Pair>) -> Vec<Pair> {
+    let mut holders: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+    for pair in &pairs {
+        holders.entry(pair.waiter).or_default().insert(pair.holder);
+    }
+    let is_cut = pairs.len() >= MOST_READ;
+    let is_queued = |pair: &Pair| {
+        let others = &holders[&pair.waiter];
+        holders
+            .get(&pair.holder)
+            .is_some_and(|ahead| is_cut || (!ahead.is_disjoint(others) && !ahead.contains(&pair.waiter)))
+    };
+    pairs.into_iter().filter(|pair| !is_queued(pair)).collect()
 }
 
 /// One pair per waiter, with the holder that the server names, or with the oldest transaction that was open before.
@@ -252,13 +267,36 @@ fn holders(
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, behind_nobody};
+    use super::{MOST_READ, Pair, nearest};
+
+    fn found(pairs: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        let pair = |&(waiter, holder)| Pair { waiter, holder, table: None, open_s: None };
+        nearest(pairs.iter().map(pair).collect()).iter().map(|pair| (pair.waiter, pair.holder)).collect()
+    }
 
     #[test]
-    fn only_those_that_do_not_wait_hold_others_up() {
-        let pair = |waiter, holder| Pair { waiter, holder, table: None, open_s: None };
-        let found = behind_nobody(vec![pair(2, 1), pair(3, 2), pair(3, 1)]);
-        let ids: Vec<_> = found.iter().map(|pair| (pair.waiter, pair.holder)).collect();
-        assert_eq!(ids, [(2, 1), (3, 1)]);
+    fn in_a_queue_for_one_lock_all_wait_for_the_one_that_has_it() {
+        assert_eq!(found(&[(2, 1), (3, 2), (3, 1), (4, 3), (4, 2), (4, 1)]), [(2, 1), (3, 1), (4, 1)]);
+    }
+
+    #[test]
+    fn a_holder_that_waits_for_another_lock_still_holds_others_up() {
+        // 3 has a lock that 4 and 5 want, and waits in the queue for 1; 5 is behind 4.
+        let pairs = [(2, 1), (3, 1), (3, 2), (4, 3), (5, 3), (5, 4)];
+        assert_eq!(found(&pairs), [(2, 1), (3, 1), (4, 3), (5, 3)]);
+    }
+
+    #[test]
+    fn of_a_queue_that_was_cut_only_those_who_wait_for_its_head_are_known() {
+        let whole = (2..60).flat_map(|waiter| (1..waiter).rev().map(move |holder| (waiter, holder)));
+        let cut: Vec<_> = whole.take(MOST_READ).collect();
+        assert_ne!(cut.last().map(|pair| pair.1), Some(1));
+        assert!(found(&cut).iter().all(|pair| pair.1 == 1));
+    }
+
+    #[test]
+    fn a_circle_is_kept() {
+        assert_eq!(found(&[(1, 2), (2, 1)]), [(1, 2), (2, 1)]);
+        assert_eq!(found(&[(1, 2), (2, 3), (3, 1)]), [(1, 2), (2, 3), (3, 1)]);
     }
 }
