@@ -104,6 +104,16 @@ def test_series_that_come_and_go_keep_their_own_times() -> None:
     )
 
 
+def test_names_are_kept_once_though_some_come_and_go() -> None:
+    """A controller that follows many hosts keeps 75 ticks of each."""
+    ring = Ring()
+    for t_s in range(3):
+        ring.add(line("process", t_s, {"utime_ticks": {f"{n}/mysqld": n for n in (1, 2, 10 + t_s)}}))
+    kept = [names for _, names, _ in ring._samplers["process"].ticks]
+    assert all(kept[0][i] is kept[t_s][i] for t_s in (1, 2) for i in (0, 1))
+    assert [names[2][1] for names in kept] == ["10/mysqld", "11/mysqld", "12/mysqld"]
+
+
 def test_what_is_old_goes_and_what_is_no_sample_is_ignored() -> None:
     ring = Ring(kept_s=3)
     for t_s in range(10):

@@ -62,8 +62,8 @@ class Ring:
             if isinstance(value, int | float)
         ]
         names = tuple((metric, label) for metric, label, _ in pairs)
-        if sampler.ticks and sampler.ticks[-1][1] == names:
-            names = sampler.ticks[-1][1]  # equal, so share the object and compare by identity later
+        if sampler.ticks:
+            names = _shared(names, sampler.ticks[-1][1])
         values = np.array([value for _, _, value in pairs], dtype=np.float64)
         sampler.ticks.append((t_s, names, values))
         self.newest_s = max(self.newest_s, t_s)
@@ -101,6 +101,17 @@ class Ring:
                 index.setdefault((name, metric), {})[label] = number + at
             number += len(names)
         return LiveWindow(parts, index, self.errors)
+
+
+def _shared(names: Names, before: Names) -> Names:
+    """The same names, of the objects of ``before``; if they are equal it is ``before`` itself, see ``_matrix``.
+
+    Names take several times the memory of their numbers, and those of processes differ from tick to tick.
+    """
+    if names == before:
+        return before
+    known = dict(zip(before, before, strict=True))
+    return tuple(known.get(name, name) for name in names)
 
 
 def _matrix(ticks: list[tuple[Names, NDArray[np.float64]]]) -> tuple[Names, NDArray[np.float64]]:

@@ -262,7 +262,7 @@ class Collector:
         judgement = judge(evidence, all_rules())
         verdict = conclude(evidence, judgement)
         each.judgement = causes_first(judgement, verdict)
-        each.verdict, each.evidence = verdict, evidence
+        each.verdict = verdict
         counted = each.counted.rows(window)
         each.busiest = plans.busiest([*counted, *found.get("classes", [])], found.get("examples", []))
         seen, texts = minute.seen_rows(activity)

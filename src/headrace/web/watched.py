@@ -15,7 +15,7 @@ from headrace.fleet.host import Host
 from headrace.hunt import usual_login
 from headrace.live import Feed, Link
 from headrace.model import Facts, ServerLogin
-from headrace.rules import Evidence, Judgement
+from headrace.rules import Judgement
 from headrace.web import minute
 
 #: A sample older than this is of a host that is lost.
@@ -44,7 +44,6 @@ class Watched:
     feed: Feed
     verdict: Verdict | None = None
     judgement: Judgement | None = None
-    evidence: Evidence | None = None
     activity: Activity | None = None
     #: Rows of the last look at the process list: running statements and waits for locks.
     listed: list[dict[str, Any]] = field(default_factory=list)
