@@ -65,6 +65,8 @@ class Feed:
     heard_at: float = 0.0
     listed: dict[str, Any] = field(default_factory=dict)
     find_login: Callable[[Agent, ServerLogin | None], Awaitable[tuple[ServerLogin | None, str]]] | None = None
+    #: Why no server is asked; empty if one is.
+    no_login: str = ""
     #: Whether the server is asked whatever that costs it.
     thorough: bool = False
     #: What the last looks at the server's process list show together.
@@ -110,7 +112,7 @@ class Feed:
             agent = await Agent.install(target)
             if self.find_login and (self.login is None or not self.login.is_named):
                 self.step = f"looking for the server of {self.name}"
-                self.login, _ = await self.find_login(agent, self.login)
+                self.login, self.no_login = await self.find_login(agent, self.login)
             self.step = f"waiting for the settings and the second sample of {self.name}"
             self.agent = agent
             options = ["--interval", f"{INTERVAL_S:.0f}s", *(["--thorough"] if self.thorough else [])]
@@ -154,6 +156,16 @@ class Feed:
                 read_at = time.monotonic()
                 with contextlib.suppress(HeadraceError):
                     self.facts = await _facts(agent, self.login)
+                if await self._has_found_server(agent):
+                    return
+
+    async def _has_found_server(self, agent: Agent) -> bool:
+        """Whether a server runs now that did not at first: the samples start again, with its own."""
+        if self.find_login is None or not self.no_login:
+            return False
+        with contextlib.suppress(HeadraceError):
+            self.login, self.no_login = await self.find_login(agent, self.login)
+        return not self.no_login
 
 
 async def _facts(agent: Agent, login: ServerLogin | None) -> Facts:

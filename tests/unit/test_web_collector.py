@@ -3,22 +3,27 @@ the journal."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import gc
 import json
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from headrace.activity import summed
-from headrace.analysis.live import Ring
+from headrace.analysis.live import LiveWindow, Ring
 from headrace.archive import questions
 from headrace.archive.files import HOUR_S, MINUTE_S, Archive
 from headrace.archive.reader import Range, Reader
 from headrace.errors import DiskFull
 from headrace.fleet.host import Host
 from headrace.live import Link
-from headrace.model import Facts
+from headrace.model import Facts, ServerLogin
 from headrace.size import used
 from headrace.target import TargetSpec
 from headrace.web import minute, slow_log
@@ -159,6 +164,68 @@ def test_the_journal_says_what_was_applied_confirmed_and_rolled_back() -> None:
     assert journal_changes({"open": applied}, {"kept": confirmed}) == [confirmed]
     [back] = journal_changes({"open": applied}, {})
     assert (back["kind"], back["before"], back["after"]) == ("rolled back", "2", "1")
+
+
+async def test_a_minutes_window_is_not_kept(tmp_path: Path) -> None:
+    """With its numbers and times it is larger than the samples that it is made of, and there is one per host."""
+    found = collector(tmp_path)
+    sampled(found)
+    await found.write(T_S)
+    assert found.hosts["db1"].verdict is not None
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, LiveWindow)]
+
+
+async def test_a_host_without_a_server_says_why_and_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that starts later than `headrace serve` is found when facts are read again."""
+    several = "2 servers run on this host: choose one with --mysql-socket or --mysql-host"
+    answers = iter([(None, several), (None, several), (ServerLogin(socket="/s"), "")])
+    asked: list[tuple[str, ...]] = []
+
+    async def find(*_: Any) -> tuple[ServerLogin | None, str]:
+        return next(answers)
+
+    async def facts(*_: Any, **__: Any) -> Facts:
+        return Facts("a", {})
+
+    @contextlib.asynccontextmanager
+    async def lines(*words: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        async def samples() -> AsyncIterator[dict[str, Any]]:
+            asked.append(words)
+            while True:
+                yield line("agent", T_S, {})
+                await asyncio.sleep(0.01)
+
+        yield samples()
+
+    async def nothing() -> None: ...
+
+    async def install(_: Any) -> Any:
+        return SimpleNamespace(facts=facts, lines=lines)
+
+    target = SimpleNamespace(name="db1", connect=nothing, close=nothing)
+    monkeypatch.setattr("headrace.live.open_target", lambda _: target)
+    monkeypatch.setattr("headrace.live.Agent.install", install)
+    monkeypatch.setattr("headrace.live.FACTS_EVERY_S", 0.3)
+    monkeypatch.setattr("headrace.live.RETRY_S", (0.0,))
+    found = collector(tmp_path)
+    host = found.hosts["db1"]
+    host.feed.find_login = find
+    following = asyncio.create_task(host.feed.run())
+    async with asyncio.timeout(20):
+        while host.feed.agent is None:  # noqa: ASYNC110 - a feed has no event for it
+            await asyncio.sleep(0.01)
+        await found._look_for_a_minute(host)
+        assert host.listed_problem == several
+        while len(asked) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    following.cancel()
+    await asyncio.gather(following, return_exceptions=True)
+    assert "--mysql-socket" not in asked[0]
+    assert "--mysql-socket" in asked[1]
+    assert host.feed.no_login == ""
 
 
 async def test_what_was_seen_in_one_minute_is_not_seen_again_in_the_next(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ class Agent:
 
 def watched(agent: Agent | None) -> Any:
     login = SimpleNamespace(is_named=True, argv=("--mysql-socket", "/s"))
-    return SimpleNamespace(feed=SimpleNamespace(agent=agent, login=login), problem="")
+    return SimpleNamespace(feed=SimpleNamespace(agent=agent, login=login, no_login=""), problem="")
 
 
 def index(name: str, is_unique: bool, *columns: tuple[str, int | None, int | None]) -> dict[str, Any]:

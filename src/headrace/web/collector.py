@@ -39,6 +39,7 @@ MOST_STATEMENTS = 1000
 SETTLED_S = 90
 #: How often the history is rolled up and trimmed.
 KEEP_HOUSE_EVERY_S = 600.0
+NO_SERVER = "no server to ask: set one with --mysql-socket or --mysql-host"
 #: How often a host's journal of changes is read.
 JOURNAL_EVERY_S = 60.0
 
@@ -157,7 +158,7 @@ class Collector:
     async def _look_for_a_minute(self, each: Watched) -> None:
         agent, login = each.feed.agent, each.feed.login
         if agent is None or login is None or not login.is_named:
-            each.listed_problem = "no server to ask: set one with --mysql-socket or --mysql-host"
+            each.listed_problem = each.feed.no_login or NO_SERVER
             await asyncio.sleep(1)
             return
         looks = Looks()
