@@ -61,6 +61,9 @@ def start_s() -> int:
         ("set session max_execution_time = ?", "", True),
         ("commit", "", False),
         ("select ?", "", False),
+        ("SELECT `UNIX_TIMESTAMP` ( )", "", True),
+        ("select unix_timestamp() from t", "", False),
+        ("SELECT `VERSION` ( )", "", True),
         ("explain format = json select * from t", "shop.t", True),
         ("text unknown", "", False),
     ],
@@ -83,6 +86,31 @@ def test_monitors_are_left_out_unless_they_are_asked_for(found: Site, client: Te
     assert shown({"q": "threads"}) == set()
     page = client.get("/query", params={"class": "own", "source": SLOW})
     assert "select ? from threads" in page.text
+
+
+def test_sums_have_no_columns_of_single_calls(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s() + 3 * MINUTE_S
+    sums = [query("a", 1, 1e6), query("digest", 9, 1e9)]
+    write(archive, "classes", "db1", t_s, [{**each, "source": PERFORMANCE_SCHEMA} for each in sums])
+    address = f"/queries?source={PERFORMANCE_SCHEMA}&own=1"
+    for page in (client.get(address).text, client.get(f"{address}&sort=p99_change").text):
+        assert "digest" in page
+        assert "Calls/s" in page
+        assert "p99" not in page.partition("<table")[2].partition("</table>")[0]
+    assert ">p99" in client.get(f"/queries?source={SLOW}").text
+    # By load, as without an order that this source has.
+    rows = client.get(f"/api/classes.json?source={PERFORMANCE_SCHEMA}&sort=p99_change").json()["rows"]
+    assert [row["class"] for row in rows] == ["digest", "a"]
+
+
+def test_a_list_of_nothing_but_monitors_says_so(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s() + 3 * MINUTE_S
+    write(archive, "classes", "db1", t_s, [{**query("own", 9, 1e9), "source": PERFORMANCE_SCHEMA}])
+    own = {**text_row(PERFORMANCE_SCHEMA, "own", "SELECT @@version", [])}
+    write(archive, "texts", "db1", t_s, [own])
+    address = f"/queries?source={PERFORMANCE_SCHEMA}"
+    assert tables.ONLY_OWN in client.get(address).text
+    assert "No class matches." in client.get(f"{address}&q=nowhere").text
 
 
 def test_a_slow_page_comes_in_two_pieces_that_are_one_page(

@@ -24,6 +24,10 @@ from headrace.web.watched import Watched
 #: Rows of the list of classes on a page; ``/api`` gives up to the second number.
 MOST_CLASSES, MOST_ROWS = 100, 100_000
 
+ONLY_OWN = "Only statements that look at the server itself were seen: “also monitoring” shows them."
+#: What sums cannot say.
+_OF_SINGLE_CALLS = frozenset({"p99_ns", "p99_change", "most_ns"})
+
 #: Classes of headrace's own sessions and of other monitors, which are left out.
 OWN_CLASSES = 100
 SERVER_SCHEMAS = frozenset({"performance_schema", "information_schema", "sys"})
@@ -31,7 +35,7 @@ _EXPLAIN = re.compile(r"\s*explain\b", re.IGNORECASE)
 _SERVER_TEXT = re.compile(
     r"\s*(show\s+(global\s+|session\s+|full\s+|engine\s|all\s+|master\s|slave\s|replica|binary\s|binlog\s|"
     r"status|variables|processlist|plugins|engines|databases|grants)|set\s+(session|global|names|@@)|"
-    r"select\s+(@@|version\s*\(|connection_id|current_user|user\s*\())",
+    r"select\s+(@@|version\s*\(|connection_id|current_user|user\s*\(|unix_timestamp\s*\(\s*\)\s*;?\s*$))",
     re.IGNORECASE,
 )
 
@@ -39,7 +43,8 @@ NOTES: Mapping[str, str] = {
     PERFORMANCE_SCHEMA: "From performance_schema: the 50 classes with the most time since the server's statistics "
     "were reset. It gives sums, so there are no percentiles.",
     PROCESS_LIST: "From looks at the process list: threads that were executing a class, on average. Calls and "
-    "response times are unknown. For those, switch on performance_schema or the slow log.",
+    "response times are unknown. For those, switch on performance_schema or the slow log; their first figures "
+    "take two minutes.",
     SLOW_LOG: "From the slow log: every statement that the server writes to it, with its own latency. With "
     "long_query_time above 0 these are only the slow ones, and shares are of those.",
 }
@@ -240,16 +245,19 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
     watched_s = await ask(questions.watched_s, reader, names, span)
     watched_before_s = await ask(questions.watched_s, reader, names, span.before())
     total = sum(_weight(row) for row in totals) or 1
-    by = asked.sort or ("threads" if source == PROCESS_LIST else "load")
+    columns = class_columns(asked, source)
+    # Not every source has every column, and an address keeps its order when the source is changed.
+    by = asked.sort if asked.sort in {column.name for column in columns} else ""
+    by = by or ("threads" if source == PROCESS_LIST else "load")
     listing = Listing(
-        class_columns(asked, source),
+        columns,
         [
             _class_row(row, before.get(row["class"]), source, (watched_s, watched_before_s), total)
             for row in totals
             if not only or row["class"] == only
         ],
         NOTES.get(source, ""),
-        "No class matches.",
+        "No class matches." if asked.words else ONLY_OWN,
         {"source": source, "sources": sources},
     )
     # Texts and percentiles are read of those that are shown, where that is known without them.
@@ -300,7 +308,8 @@ def looks_at_server(text: str, tables: str) -> bool:
     }
     if schemas:
         return schemas <= SERVER_SCHEMAS
-    return bool(_SERVER_TEXT.match(text))
+    # performance_schema puts names into quotes, and spaces around what is none.
+    return bool(_SERVER_TEXT.match(text.replace("`", "")))
 
 
 def _weight(row: Row) -> float:
@@ -413,6 +422,8 @@ def class_columns(asked: Asked, source: str) -> Sequence[Column]:
         Column("rows_sent", "Sent", "n", "rows sent per call"),
         Column("errors", "Errors", "n"),
     )
+    if source == PERFORMANCE_SCHEMA:
+        middle = tuple(column for column in middle if column.name not in _OF_SINGLE_CALLS)
     return (*first, *middle, *rest)
 
 
