@@ -175,9 +175,8 @@ def _assumed_knees(
             continue
         count = max(servers.get(resource, 1.0), 1.0)
         knees[resource] = queue_knee(count)
-        why[resource] = (
-            f"assumed: a queue of {count:.3g} servers, where waiting takes as long as service (half to twice)"
-        )
+        queue = f"a queue of {count:.3g} server{'' if count == 1 else 's'}"
+        why[resource] = f"assumed: {queue}, where waiting takes as long as service (half to twice)"
     return knees, why
 
 

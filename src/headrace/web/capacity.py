@@ -66,11 +66,11 @@ async def listing(site: Site, asked: Asked) -> Listing:
         Column("resource", "Resource"),
         Column("share", "Of the knee", "share", "highest minute of a day against the knee"),
         Column("full", "Full", "chip", "now, a date, or why there is none"),
-        Column("between", "95%", "text", "interval of the date"),
+        Column("between", "Between", "text", "95% interval of the date"),
         Column("peak", "Peak"),
         Column("mean", "Mean"),
         Column("knee", "Knee", "text", "up to which response times stay acceptable"),
-        Column("growth", "Growth a month", "text"),
+        Column("growth", "Growth per month", "text"),
         Column("knee_from", "How the knee is known", "text"),
     )
     note = (

@@ -20,8 +20,10 @@ COLUMNS = (
     Column("table", "Table", "code"),
     Column("statement", "Its statement", "code", "nothing: its transaction is open and it executes none"),
     Column("user", "User"),
-    Column("open_s", "Transaction open for", "age"),
-    Column("is_certain", "Named by the server"),
+    Column("open_s", "Open for", "age", "how long its transaction has been open"),
+    Column(
+        "is_certain", "Certain", "text", "whether the server itself names the connection that holds the lock"
+    ),
 )
 
 
