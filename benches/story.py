@@ -2,7 +2,7 @@
 
     python benches/story.py [DIR]
 
-A MariaDB serves a small shop under headrace's own load driver. Somebody turns off one switch of the optimiser, so
+A MariaDB serves a small shop to a dozen customers. Somebody turns off one switch of the optimiser, so
 a plan becomes a scan, transactions hold their row locks longer, and others wait. From the first page on everything
 is reached by clicks in Chromium; commands are only those that a page shows, and those of a rollout. DIR gets a
 picture of each step: docs/assets/story has those of docs/howto/follow-a-slow-query.md.
@@ -16,18 +16,21 @@ import base64
 import contextlib
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pymysql
+from pymysql.cursors import Cursor
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
@@ -50,6 +53,7 @@ HEALTHY, COPIED = 1, 58
 #: How long a busy machine may take for what takes minutes.
 LATE_S = 600.0
 WIDTH, HEIGHT = 1180, 780
+FINDINGS_HEIGHT = 760
 
 SETUP = (
     "CREATE DATABASE shop",
@@ -63,40 +67,17 @@ SETUP = (
     f"FROM shop.seq_1_to_{ROWS}",
     "ANALYZE TABLE shop.orders",
 )
-CUSTOMER = {"kind": "int", "min": 0, "max": CUSTOMERS - 1}
-LOAD = {
-    "workload": {
-        "kind": "sql",
-        "prepared": False,
-        "operations": [
-            {
-                "name": "buy",
-                "transaction": True,
-                "statements": [
-                    {"sql": "UPDATE stock SET sold = sold + 1 WHERE id = 1"},
-                    {
-                        "sql": "SELECT COUNT(*), SUM(total) FROM orders WHERE customer = ? OR referrer = ?",
-                        "parameters": [CUSTOMER, CUSTOMER],
-                    },
-                ],
-            },
-            {
-                "name": "look",
-                "weight": 2,
-                "statements": [
-                    {
-                        "sql": "SELECT name FROM item WHERE id = ?",
-                        "parameters": [{"kind": "int", "min": 1, "max": 10_000}],
-                    }
-                ],
-            },
-        ],
-    },
-    "connections": 6,
-    # As in a pool whose connections live a short time: the switch is copied when a connection is made.
-    "seconds": 2.5,
-    "pacing": {"kind": "closed", "think_time_s": 0.3},
-}
+#: What sessions do: of three steps one is a purchase, two look at an item.
+SELL = "UPDATE stock SET sold = sold + 1 WHERE id = 1"
+SUM = "SELECT COUNT(*), SUM(total) FROM orders WHERE customer = %s OR referrer = %s"
+LOOK = "SELECT name FROM item WHERE id = %s"
+RENAME = "UPDATE item SET name = 'item 7' WHERE id = 7"
+#: Sessions of the shop, their pause before each step, and how long a connection lives: a short time, because the
+#: switch is copied when a connection is made. They are closed as they should be: the rollout counts aborted ones.
+SESSIONS, PAUSE_S, LIVES_S = 12, 0.3, 2.5
+#: Customers who buy without a pause while locks are looked at, and clerks who correct one item, then its stock.
+#: All want the same row, so there is a queue however fast the machine is; the second clerk waits for the first.
+BUYERS, CLERKS = 4, 2
 STAGES = """
 [timing]
 block_s = 7
@@ -126,7 +107,7 @@ def tell(folder: Path) -> None:
     began = time.monotonic()
     with mariadb(folder / "db1", *logs, *more) as server:
         server.sql(*SETUP)
-        with loaded(server), Commands(folder, server) as commands, browser.page() as tab:
+        with working([shop] * SESSIONS, server), Commands(folder, server) as commands, browser.page() as tab:
             Story(server, commands, tab, pictures).told()
     sizes = {path.name: path.stat().st_size for path in sorted(pictures.glob("*.webp"))}
     for name, size in sizes.items():
@@ -135,24 +116,24 @@ def tell(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def loaded(server: Server) -> Iterator[None]:
-    """The load, from two drivers that connect anew all the time, by turns, until the block ends."""
+def working(sessions: Sequence[Callable[[Cursor, threading.Event], None]], server: Server) -> Iterator[None]:
+    """Each on a connection of its own until it returns, then on a new one, until the block ends."""
     done = threading.Event()
-    argv = [agent_path(), "drive", "run", "-", "--mysql-socket", server.socket, "--mysql-user", "root"]
+    failed: list[BaseException] = []
 
-    def drive(delay_s: float) -> None:
-        done.wait(delay_s)
-        while not done.is_set():
-            subprocess.run(
-                [*argv, "--mysql-database", "shop"],
-                input=json.dumps(LOAD),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                check=False,
-            )
+    def work(session: Callable[[Cursor, threading.Event], None]) -> None:
+        options: dict[str, Any] = {"unix_socket": server.socket, "user": "root", "database": "shop"}
+        try:
+            while not done.is_set():
+                with (
+                    contextlib.closing(pymysql.connect(**options, ssl_disabled=True)) as link,
+                    link.cursor() as cursor,
+                ):
+                    session(cursor, done)
+        except pymysql.Error as error:
+            failed.append(error)
 
-    threads = [threading.Thread(target=drive, args=(delay_s,)) for delay_s in (0.0, 1.25)]
+    threads = [threading.Thread(target=work, args=(each,)) for each in sessions]
     for thread in threads:
         thread.start()
     try:
@@ -161,6 +142,36 @@ def loaded(server: Server) -> Iterator[None]:
         done.set()
         for thread in threads:
             thread.join()
+    assert not failed, failed
+
+
+def buy(cursor: Cursor) -> None:
+    cursor.execute(SELL)
+    cursor.execute(SUM, [random.randrange(CUSTOMERS), random.randrange(CUSTOMERS)])
+    cursor.connection.commit()
+
+
+def shop(cursor: Cursor, done: threading.Event) -> None:
+    """A customer, for as long as a connection lives."""
+    end = time.monotonic() + LIVES_S
+    while time.monotonic() < end and not done.wait(PAUSE_S):
+        if random.randrange(3):
+            cursor.execute(LOOK, [random.randint(1, 10_000)])
+            cursor.connection.commit()
+        else:
+            buy(cursor)
+
+
+def hurry(cursor: Cursor, done: threading.Event) -> None:
+    while not done.is_set():
+        buy(cursor)
+
+
+def correct(cursor: Cursor, done: threading.Event) -> None:
+    while not done.is_set():
+        cursor.execute(RENAME)
+        cursor.execute(SELL)
+        cursor.connection.commit()
 
 
 class Commands:
@@ -305,9 +316,14 @@ class Story:
         def is_deep() -> bool:
             self.click("main a", "Look again")
             rows = int(self.tab.evaluate("document.querySelectorAll('#waits tbody tr').length"))
-            return rows >= 4 and "orders" in self.text("#waits tbody tr:nth-child(1)")
+            # A branch of a branch is indented.
+            branches = "[...document.querySelectorAll('#waits tbody th .muted')]"
+            nested = f"{branches}.some((e) => e.textContent.length > 2)"
+            root = self.text("#waits tbody tr:nth-child(1)")
+            return rows >= BUYERS and "orders" in root and bool(self.tab.evaluate(nested))
 
-        wait(is_deep, "a tree of waits", 180, 0.5)
+        with working([hurry] * BUYERS + [correct] * CLERKS, self.server):
+            wait(is_deep, "a tree of waits", LATE_S, 0.5)
         self.picture("4-waits", "#waits", 480)
 
     def is_tested(self) -> None:
@@ -320,7 +336,12 @@ class Story:
             return bool(self.tab.evaluate(f"!!({row})"))
 
         wait(is_found, "the finding", 180, 5)
-        self.picture("5-finding", "#findings", 760)
+        # A busy machine has more findings, and worse ones.
+        top = "document.querySelector('#findings').getBoundingClientRect().top"
+        far = float(
+            self.tab.evaluate(f"({row}).id = 'found', ({row}).getBoundingClientRect().bottom - {top}")
+        )
+        self.picture("5-finding", "#findings" if far < FINDINGS_HEIGHT else "#found", FINDINGS_HEIGHT)
         shown = str(self.tab.evaluate(f"({row}).querySelector('[data-label=\"Tested by\"]').textContent"))
         for command in shown.split(" && "):
             name, *words = shlex.split(command)
