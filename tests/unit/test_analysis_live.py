@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.analysis.live import Ring
+from headrace.analysis.live import SPARE_NAMES, Ring
 from headrace.analysis.window import Window
 from headrace.samples import Samples
 
@@ -107,11 +107,22 @@ def test_series_that_come_and_go_keep_their_own_times() -> None:
 def test_names_are_kept_once_though_some_come_and_go() -> None:
     """A controller that follows many hosts keeps 75 ticks of each."""
     ring = Ring()
-    for t_s in range(3):
-        ring.add(line("process", t_s, {"utime_ticks": {f"{n}/mysqld": n for n in (1, 2, 10 + t_s)}}))
-    kept = [names for _, names, _ in ring._samplers["process"].ticks]
-    assert all(kept[0][i] is kept[t_s][i] for t_s in (1, 2) for i in (0, 1))
-    assert [names[2][1] for names in kept] == ["10/mysqld", "11/mysqld", "12/mysqld"]
+    for t_s, pids in enumerate([(1, 2, 10), (1, 11), (1, 2, 12), (1, 2, 12)]):
+        ring.add(line("process", t_s, {"utime_ticks": {f"{pid}/mysqld": pid for pid in pids}}))
+    first, second, third, fourth = (names for _, names, _ in ring._samplers["process"].ticks)
+    assert first[0] is second[0] is third[0]
+    assert first[1] is third[1], "it had been away for a tick"
+    assert third is fourth
+    assert [names[-1][1] for names in (first, second, third)] == ["10/mysqld", "11/mysqld", "12/mysqld"]
+
+
+def test_names_of_processes_that_are_gone_are_forgotten() -> None:
+    ring = Ring(kept_s=3)
+    for t_s in range(5 * SPARE_NAMES // 10):
+        pids = range(10 * t_s, 10 * t_s + 10)
+        ring.add(line("process", t_s, {"utime_ticks": {f"{pid}/sh": pid for pid in pids}}))
+    assert len(ring._samplers["process"]._known) < 2 * SPARE_NAMES
+    assert len(ring.window(2).rates("process", "utime_ticks")) == 0
 
 
 def test_what_is_old_goes_and_what_is_no_sample_is_ignored() -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Seconds kept: the longest window in use, and a little more.
 KEPT_S = 75.0
+#: Names of series that are gone are forgotten when there are this many, and as many again as there are others.
+SPARE_NAMES = 1000
 #: Two samples of a sampler that rests as long as the agent's samplers of every tick may: 15 s.
 RESTING_S = 31.0
 
@@ -32,6 +34,20 @@ class _Sampler:
     error: str = ""
     #: When it failed last: what came before is not joined to what came after.
     failed_s: float = 0.0
+    _known: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    _room: int = SPARE_NAMES
+
+    def shared(self, names: Names) -> Names:
+        """The same names, of the objects that other ticks have; if equal, the last tick's own: see ``_matrix``.
+
+        Names take several times the memory of their numbers, and processes come and go from tick to tick.
+        """
+        if self.ticks and self.ticks[-1][1] == names:
+            return self.ticks[-1][1]
+        if len(self._known) > self._room:
+            self._known = {name: name for _, old, _ in self.ticks for name in old}
+            self._room = 2 * len(self._known) + SPARE_NAMES
+        return tuple(self._known.setdefault(name, name) for name in names)
 
 
 class Ring:
@@ -62,8 +78,7 @@ class Ring:
             if isinstance(value, int | float)
         ]
         names = tuple((metric, label) for metric, label, _ in pairs)
-        if sampler.ticks:
-            names = _shared(names, sampler.ticks[-1][1])
+        names = sampler.shared(names)
         values = np.array([value for _, _, value in pairs], dtype=np.float64)
         sampler.ticks.append((t_s, names, values))
         self.newest_s = max(self.newest_s, t_s)
@@ -101,17 +116,6 @@ class Ring:
                 index.setdefault((name, metric), {})[label] = number + at
             number += len(names)
         return LiveWindow(parts, index, self.errors)
-
-
-def _shared(names: Names, before: Names) -> Names:
-    """The same names, of the objects of ``before``; if they are equal it is ``before`` itself, see ``_matrix``.
-
-    Names take several times the memory of their numbers, and those of processes differ from tick to tick.
-    """
-    if names == before:
-        return before
-    known = dict(zip(before, before, strict=True))
-    return tuple(known.get(name, name) for name in names)
 
 
 def _matrix(ticks: list[tuple[Names, NDArray[np.float64]]]) -> tuple[Names, NDArray[np.float64]]:
