@@ -7,6 +7,8 @@ import asyncio
 import contextlib
 import gc
 import json
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -166,6 +168,19 @@ def test_the_journal_says_what_was_applied_confirmed_and_rolled_back() -> None:
     assert (back["kind"], back["before"], back["after"]) == ("rolled back", "2", "1")
 
 
+def test_arrow_does_not_import_pandas() -> None:
+    """In a process of its own: Arrow asks once."""
+    pytest.importorskip("pandas")
+    script = (
+        "import sys; from headrace.web.lean import without_pandas; from headrace.web import minute;"
+        "from headrace.archive.tables import STATES; without_pandas();"
+        "rows = minute.table_of(STATES, [minute.lost_row('gone')], 60);"
+        "assert rows.to_pylist()[0]['problem'] == 'gone';"
+        "assert 'pandas' not in sys.modules; import pandas; pandas.Series([1])"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 async def test_a_minutes_window_is_not_kept(tmp_path: Path) -> None:
     """With its numbers and times it is larger than the samples that it is made of, and there is one per host."""
     found = collector(tmp_path)
@@ -191,7 +206,7 @@ async def test_a_host_without_a_server_says_why_and_asks_again(
         return Facts("a", {})
 
     @contextlib.asynccontextmanager
-    async def lines(*words: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    async def follow(*words: str) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         async def samples() -> AsyncIterator[dict[str, Any]]:
             asked.append(words)
             while True:
@@ -203,7 +218,7 @@ async def test_a_host_without_a_server_says_why_and_asks_again(
     async def nothing() -> None: ...
 
     async def install(_: Any) -> Any:
-        return SimpleNamespace(facts=facts, lines=lines)
+        return SimpleNamespace(facts=facts, samples=follow)
 
     target = SimpleNamespace(name="db1", connect=nothing, close=nothing)
     monkeypatch.setattr("headrace.live.open_target", lambda _: target)
