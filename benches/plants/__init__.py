@@ -253,7 +253,10 @@ PLANTS = (
         BIG_TRANSACTIONS,
         ("--binlog-cache-size=4096",),
         # As statements, 40 of them are too short to spill.
-        given=("--log-bin=binlog", "--server-id=7", "--sync-binlog=1", "--binlog-format=ROW", *KEPT_A_WEEK),
+        given=(
+            *("--log-bin=binlog", "--server-id=7", "--sync-binlog=1", "--binlog-format=ROW"),
+            *(*KEPT_A_WEEK, *ROOMY),
+        ),
         adviser="binlog_cache_size",
         also=("BLOG01",),
     ),

@@ -106,8 +106,8 @@ def few_files(server: Server) -> Iterator[None]:
     owner = Path(f"/proc/{server.pid}").stat()
 
     def limit(soft: int) -> None:
-        ids = {"user": owner.st_uid, "group": owner.st_gid, "extra_groups": []}
-        subprocess.run(["prlimit", f"--pid={server.pid}", f"--nofile={soft}:"], check=True, **ids)
+        argv = ["prlimit", f"--pid={server.pid}", f"--nofile={soft}:"]
+        subprocess.run(argv, check=True, user=owner.st_uid, group=owner.st_gid, extra_groups=[])
 
     limits = Path(f"/proc/{server.pid}/limits").read_text()
     before = next(int(line.split()[3]) for line in limits.splitlines() if line.startswith("Max open files"))

@@ -63,6 +63,31 @@ CASES = [
     ),
     Case(
         "TCP02",
+        "bursts between the samples",
+        lambda: unwell(
+            rates={"snmp.TcpExt.ListenOverflows.": 4.5},
+            variables={"back_log": "8", "port": "3306"},
+            status_rates={"connections": 40.0},
+            gauges=queues(("0.0.0.0:3306", 0, 8), ("[::]:22", 0, 128)),
+        ),
+        ("3306",),
+        ("probably the server's queue of 8, the shortest of all",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "TCP02",
+        "nobody connects to the server",
+        lambda: unwell(
+            rates={"snmp.TcpExt.ListenOverflows.": 4.5},
+            variables={"back_log": "8", "port": "3306"},
+            status_rates={"connections": 0.1},
+            gauges=queues(("0.0.0.0:3306", 0, 8), ("[::]:22", 0, 128)),
+        ),
+        ("",),
+        ("of which program is unknown",),
+    ),
+    Case(
+        "TCP02",
         "nobody knows whose",
         lambda: unwell(rates={"snmp.TcpExt.ListenOverflows.": 4.5}, has_server=False),
         ("",),

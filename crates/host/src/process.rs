@@ -3,8 +3,9 @@
 //! Reading every process fully every second costs more than all other samplers together. So database servers,
 //! memcached, load tools and headrace itself are *followed*: listed on every tick. Any other process is listed
 //! when it is first seen, and again whenever a check finds that it used CPU time since the last one; unlisted
-//! processes used none. At most `IDLE_LOOKS` idle processes are checked per tick, in turn, so that a host with
-//! thousands of them costs no more; there a process that wakes up may be listed some ticks late.
+//! processes used none. The first tick looks at all; after it at most `IDLE_LOOKS` idle processes are checked per tick,
+//! in turn, so that a host with thousands of them costs no more; there a process that wakes up may be listed some
+//! ticks late.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -124,7 +125,8 @@ impl Processes {
                 if pid < self.next_idle {
                     continue;
                 }
-                if idle_looks == IDLE_LOOKS {
+                // An idle server must be known from the first sample on: it may be the only one.
+                if idle_looks == IDLE_LOOKS && self.tick > 0 {
                     next_idle = if next_idle == 0 { pid } else { next_idle };
                     continue;
                 }
@@ -394,6 +396,7 @@ mod tests {
     use crate::sample::selection::{Listing, Selection};
     use crate::sample::values::collect;
     use serde_json::{Value, json};
+    use std::collections::HashSet;
     use std::fs;
     use std::path::Path;
 
@@ -514,12 +517,21 @@ mod tests {
         }
         write_process(root.path(), 700, "mariadbd", 1, &[(700, 0)]);
         let mut processes = sampler(root.path(), Listing::Active);
-        let mut seen = std::collections::HashSet::new();
-        for _ in 0..5 {
+        let mut listed = || {
             let values = sample(&mut processes);
-            let listed = values["utime_ticks"].as_object().unwrap();
-            assert!(listed.len() <= super::IDLE_LOOKS + 1);
-            seen.extend(listed.keys().cloned());
+            values["utime_ticks"].as_object().unwrap().keys().cloned().collect::<HashSet<_>>()
+        };
+        assert_eq!(listed().len(), 601, "the first look is at all of them");
+        for pid in 1..=600 {
+            let path = root.path().join(format!("proc/{pid}/stat"));
+            let stat = fs::read_to_string(&path).unwrap().replace(" 1 5 0 0 20 ", " 2 5 0 0 20 ");
+            fs::write(path, stat).unwrap();
+        }
+        let mut seen = HashSet::new();
+        for _ in 0..5 {
+            let woken = listed();
+            assert!(woken.len() <= super::IDLE_LOOKS + 1);
+            seen.extend(woken);
         }
         assert_eq!(seen.len(), 601);
         assert_eq!(
@@ -531,9 +543,6 @@ mod tests {
     #[test]
     fn ourselves() {
         let mut processes = sampler("/".as_ref(), Listing::Followed);
-        // Until it is known, this process waits for its turn like an idle one.
-        let turns = fs::read_dir("/proc").unwrap().count() / super::IDLE_LOOKS;
-        (0..turns).for_each(|_| drop(sample(&mut processes)));
         let values = sample(&mut processes);
         let prefix = format!("{}/", std::process::id());
         let mut threads = values["threads"].as_object().unwrap().iter();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from headrace.analysis.resources import REFUSED_S, RETRANSMITTED
@@ -20,6 +21,8 @@ DATABASE_PORTS = (3306, 33060, 33062, 4444, 4567, 4568)
 FIRST_PORT, LAST_PORT = 10_000, 65_535
 #: Refused connections per second that are more than one burst per minute.
 SOME_REFUSED_S = 0.1
+#: Logins per second of clients that connect all the time.
+CONNECTING_S = 1.0
 #: Below this many segments per second a share of them means nothing.
 FEW_SEGMENTS_S = 100.0
 #: Ten segments of 1,460 bytes: what a connection may send at once after it was idle (RFC 6928).
@@ -80,7 +83,8 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
         return
     allowed = int(evidence.sysctl("net.core.somaxconn"))
     own = evidence.variable("port") if evidence.has_variable("port") else ""
-    full = _full_queues(evidence)
+    # A burst fills a queue for milliseconds: samples may all miss it.
+    full = _full_queues(evidence) or _shortest_queue(evidence, own)
     asked = int(evidence.number("back_log")) if evidence.has_variable("back_log") else None
     fewer = Remedy(
         steps=("Keep connections in the application, or put a pool in front of the server.",),
@@ -95,12 +99,15 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
             for port, (was, most) in full.items()
         ),
     )
-    for port, (_, most) in full.items():
+    for port, (was, most) in full.items():
         is_own = port == own
         whose = "the server's queue" if is_own else f"the queue of another program, on port {port},"
+        shown = f"{whose} of {most:.0f} was full"
+        if was < most:
+            shown = f"probably {whose} of {most:.0f}, the shortest of all"
         yield Match(
             port,
-            f"{overflows:,.1f} connections/s found a full queue on this host: {whose} of {most:.0f} was full.",
+            f"{overflows:,.1f} connections/s found a full queue on this host: {shown}.",
             numbers,
             (_longer_queue(evidence, allowed, asked or 0), fewer)
             if is_own
@@ -125,6 +132,22 @@ def _full_queues(evidence: Evidence) -> dict[str, tuple[float, float]]:
         if queue is not None and limit is not None and 0 < limit.high <= queue.high:
             found[label.rpartition(":")[2]] = (queue.high, limit.high)
     return found
+
+
+def _shortest_queue(evidence: Evidence, port: str) -> dict[str, tuple[float, float]]:
+    """The server's port, if clients connect to it all the time and no other program's queue is as short."""
+    logins = evidence.window.rate("mysql_status", "connections") or 0.0
+    queues: dict[str, tuple[float, float]] = {}
+    for label in evidence.window.labels("listen", "queue_limit"):
+        queue, limit = (evidence.window.gauge("listen", metric, label) for metric in ("queue", "queue_limit"))
+        if queue is not None and limit is not None:
+            of = label.rpartition(":")[2]
+            queues[of] = min(
+                queues.get(of, (queue.high, limit.high)), (queue.high, limit.high), key=lambda q: q[1]
+            )
+    others = [limit for of, (_, limit) in queues.items() if of != port]
+    is_shortest = port in queues and queues[port][1] < min(others, default=math.inf)
+    return {port: queues[port]} if is_shortest and logins >= CONNECTING_S else {}
 
 
 def _length(evidence: Evidence) -> int:
