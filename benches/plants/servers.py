@@ -59,7 +59,7 @@ def replica(server: Server) -> Iterator[None]:
 def behind(server: Server) -> Iterator[None]:
     """It applies what a source has written long before, with workers whose queues hold next to nothing."""
     writes = (
-        "BEGIN NOT ATOMIC DECLARE n INT DEFAULT 0; WHILE n < 60000 DO "
+        "BEGIN NOT ATOMIC DECLARE n INT DEFAULT 0; WHILE n < 200000 DO "
         "INSERT INTO told.rows VALUES (n, REPEAT('r', 200)); SET n = n + 1; END WHILE; END"
     )
     with mariadb(
