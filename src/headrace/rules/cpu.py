@@ -416,7 +416,7 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
     """The server gets less CPU time than others that want it, because its priority is low.
 
     When the CPUs are full, a process at nice 19 gets 1.5% of what one at nice 0 gets, and groups share by their
-    weights. A restart from a reniced shell or a maintenance script leaves it there, or a container's small request.
+    weights. It comes from a restart in a reniced shell, a maintenance script, or a container's small request.
     """
     process = evidence.server_process
     group = process.get("cgroup") or {}
