@@ -8,7 +8,7 @@ import pytest
 
 from headrace.analysis.resources import Verdict
 from headrace.rules import all_rules, judge
-from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude
+from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
 from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
 from tests.rules.flush_cases import BEHIND
 from tests.rules.hardware_cases import DIGESTS
@@ -116,6 +116,24 @@ def test_sessions_that_wait_for_metadata_come_first(rates: dict[str, float]) -> 
     assert ("No hardware is saturated" in found.sentence) != bool(rates)
     assert found.causes[0] == "LOCK04"
     assert (found.limiting is not None) == bool(rates)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ""),
+        ({"gauges": METADATA}, "LOCK04"),
+        ({"gauges": METADATA, "rates": FULL}, "cpu"),
+        ({"rates": SLOW_DISK}, "block nvme1n1"),
+    ],
+    ids=["nothing", "a lock", "full CPUs and a lock", "a device"],
+)
+def test_a_host_is_limited_by_hardware_or_by_what_its_work_waits_for(
+    changes: dict[str, Any], expected: str
+) -> None:
+    evidence = unwell(**changes)
+    judgement = judge(evidence, all_rules())
+    assert limited_by(conclude(evidence, judgement), judgement) == expected
 
 
 def test_what_the_sentence_names_is_listed_first() -> None:

@@ -109,6 +109,16 @@ def causes_first(judgement: Judgement, verdict: Verdict) -> Judgement:
     return replace(judgement, findings=tuple(findings))
 
 
+def limited_by(verdict: Verdict, judgement: Judgement | None) -> str:
+    """In a word: the saturated resource, or the finding in the sentence for which work waits elsewhere; empty if
+    nothing limits the host."""
+    if verdict.limiting is not None:
+        return verdict.limiting.name
+    findings = judgement.findings if judgement is not None else ()
+    stops = {finding.id for finding in findings if finding.severity is Severity.LIMIT}
+    return next((cause for cause in verdict.causes if cause in stops), "")
+
+
 def refusal_of(evidence: Evidence) -> str:
     """What the server said instead of letting us in, where that is the problem itself."""
     told = evidence.window.errors.get("mysql_status", "")

@@ -18,6 +18,7 @@ from headrace.analysis.window import Window
 from headrace.archive.tables import Table
 from headrace.knobs import Cost
 from headrace.report.hunt.words import remedy_text
+from headrace.rules.cause import limited_by
 from headrace.rules.rule import Finding, Judgement
 from headrace.size import used
 
@@ -71,7 +72,7 @@ def state_row(verdict: Verdict, judgement: Judgement | None, sampled_s: float) -
     findings = [] if judgement is None else judgement.findings
     return {
         "state": "ok",
-        "limiting": verdict.limiting.name if verdict.limiting else "",
+        "limiting": limited_by(verdict, judgement),
         "minutes": 1,
         "sampled_s": sampled_s,
         "sentence": verdict.sentence,

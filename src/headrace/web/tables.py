@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.archive import questions
 from headrace.archive.reader import Range
+from headrace.rules.cause import limited_by
 from headrace.store import ExperimentFolder
 from headrace.web import capacity, locks, marks, rollouts
 from headrace.web.asked import RANGES, Asked
@@ -78,14 +79,19 @@ async def hosts(site: Site, asked: Asked) -> Listing:
     columns = (
         Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"], sort="")),
         Column("state", "State", "chip", "ok, limited, lost, waiting or not watched"),
-        Column("limiting", "Limited by", "text", "the saturated resource, now"),
+        Column(
+            "limiting",
+            "Limited by",
+            "text",
+            "the saturated resource, or the finding for which work waits, now",
+        ),
         Column("sentence", "Verdict", "text"),
         Column("findings", "Findings", "n"),
         Column(
             "limited",
             "Limited",
             "share",
-            "share of the watched minutes of the range with a saturated resource",
+            "share of the watched minutes of the range in which something limited it",
         ),
         Column("watched", "Watched", "share", "share of the range's minutes with data"),
         Column("age_s", "Last answer", "age", "seconds since the host's last answer"),
@@ -113,7 +119,7 @@ def _host_row(
             sentence, limiting = watched.problem, ""
         if watched.verdict is not None and watched.is_fresh:
             sentence = watched.verdict.sentence
-            limiting = watched.verdict.limiting.name if watched.verdict.limiting else ""
+            limiting = limited_by(watched.verdict, watched.judgement)
             findings = len(watched.judgement.findings) if watched.judgement else None
         elif watched.is_fresh and not last:
             state, sentence = "waiting", "the first minute is being sampled"
