@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from tests.servers import Server
+from tests.servers import Server, mariadb
 
 Beside = Callable[[Server], contextlib.AbstractContextManager[None]]
 
@@ -40,6 +40,18 @@ def compiler(_server: Server) -> Iterator[None]:
     """Two programs that only compute."""
     code = "x = 0\nwhile True: x = (x * 7 + 1) % 1000003"
     with processes(*2 * (python(code),)):
+        yield
+
+
+@contextlib.contextmanager
+def instance(server: Server) -> Iterator[None]:
+    """Another server of the same program, whose two clients compute."""
+    code = (
+        "import pymysql, sys\n"
+        "c = pymysql.connect(unix_socket=sys.argv[1], user='root').cursor()\n"
+        "while True: c.execute('SELECT BENCHMARK(5000000, MD5(1))')\n"
+    )
+    with mariadb(server.folder.parent / "instance") as other, processes(*2 * (python(code, other.socket),)):
         yield
 
 

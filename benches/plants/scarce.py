@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from benches.plants.beside import behind, processes, python
+from benches.plants.beside import behind, instance, processes, python
 from benches.plants.loads import MARIADB, READS, WRITES, Load, number, operation, statement
 from benches.plants.plant import Plant
 from tests.servers import Server
@@ -285,6 +285,15 @@ PLANTS = (
         SEARCH,
         beside=one_cpu,
         also=("STMT02", "SESS12"),
+        has_remedy=False,
+    ),
+    Plant(
+        "another instance",
+        "a second server on the host that computes",
+        ("HOST01",),
+        "other mariadbd",
+        beside=instance,
+        servers=MARIADB,
         has_remedy=False,
     ),
     Plant(

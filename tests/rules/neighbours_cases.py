@@ -28,6 +28,7 @@ OF_THE_CROWD = {f"process.in_group.{601 + n}/system.slice/ci.service": 1.0 for n
 WAITED = {"psi.some_total_us.io": 600_000.0}
 FIO = {"process.utime_ticks.77/fio": 20.0, "process.read_bytes.77/fio": 1_100e6}
 OWN_READS = {"process.read_bytes.1322/mysqld": 100e6}
+INSTANCE = {"process.utime_ticks.4711/mysqld": 600.0, "process.stime_ticks.4711/mysqld": 5.0}
 SHORT = {"psi.some_total_us.memory": 200_000.0, "process.utime_ticks.9/java": 5.0}
 
 CASES = [
@@ -38,6 +39,18 @@ CASES = [
         ("cc1plus",),
         ("cc1plus does 76% of the CPUs' work, the server 16%",),
         steps=("another host", "set-property UNIT CPUWeight"),
+    ),
+    Case(
+        "HOST01",
+        "another instance",
+        lambda: unwell(rates={**FULL, **INSTANCE}),
+        ("other mysqld",),
+        ("other mysqld does 76% of the CPUs' work, the server 16%",),
+    ),
+    Case(
+        "HOST01",
+        "two instances, of which nobody knows which was asked",
+        lambda: unwell(facts={"servers": []}, rates={**FULL, **INSTANCE}, has_server=False),
     ),
     Case(
         "HOST01",

@@ -108,8 +108,11 @@ class Verdict:
 
 
 def of_server(window: Window, facts: HostFacts) -> Window:
-    """The window without the control groups of other servers, whose limits hold up only those."""
-    return window.kept("cgroup", lambda label: facts.has_group(label.partition(" ")[0]))
+    """The window as of the server that was asked: without the control groups of others, whose limits hold up only
+    those, and with its process."""
+    found = window.kept("cgroup", lambda label: facts.has_group(label.partition(" ")[0]))
+    found.server_pid = (facts.server_process or {}).get("pid")
+    return found
 
 
 def judge(

@@ -15,6 +15,8 @@ from headrace.analysis.window import Window
 #: /proc counts CPU time in USER_HZ, which is 100 on every architecture that Linux servers use: proc(5).
 TICKS_PER_SECOND = 100
 SERVERS = ("mysqld", "mariadbd", "memcached")
+#: Before the name of servers that are not asked about, of the same program as the one that is.
+OTHER = "other "
 #: What looks at the host; it names its own cost elsewhere.
 OURS = ("headrace", "headrace-agent")
 #: A share below this is not named ...
@@ -33,7 +35,8 @@ UNSEEN = 0.15
 class Program:
     """All processes of one name: CPUs used, bytes read and written per second by devices, resident bytes now.
 
-    ``is_kernel``: kernel threads; ``groups``: names of the control groups that its processes are in.
+    ``is_server``: the server that the window is of, any if that is not known; ``is_kernel``: kernel threads;
+    ``groups``: names of the control groups that its processes are in.
     """
 
     name: str
@@ -41,12 +44,9 @@ class Program:
     cpus: float = 0.0
     io_bytes_s: float = 0.0
     rss_bytes: float = 0.0
+    is_server: bool = False
     is_kernel: bool = False
     groups: tuple[str, ...] = ()
-
-    @property
-    def is_server(self) -> bool:
-        return self.name in SERVERS
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,7 @@ class Group:
     cpus: float
     io_bytes_s: float
     rss_bytes: float
-
-    @property
-    def has_server(self) -> bool:
-        return any(name in SERVERS for name in self.programs)
+    has_server: bool = False
 
 
 @dataclass
@@ -72,11 +69,26 @@ class _Sum:
     io_bytes: float = 0.0
     rss_bytes: float = 0.0
     threads_of_kernel: int = 0
+    is_server: bool = False
 
 
 def programs(window: Window) -> list[Program]:
-    """Every program that was seen in the window, by CPU time."""
-    return _by(window, lambda _pid, name: name)
+    """Every program that was seen in the window, by CPU time; other servers of the same name apart."""
+    own = _own(window)
+    return _by(window, lambda pid, name: name if not own or name != own[1] or pid == own[0] else OTHER + name)
+
+
+def _own(window: Window) -> tuple[str, str] | None:
+    """Process id and name of the server that the window is of, if it was seen to run."""
+    labels = window.labels("process", "utime_ticks") if window.server_pid is not None else []
+    return next(
+        (
+            (pid, name)
+            for pid, _, name in (each.partition("/") for each in labels)
+            if pid == str(window.server_pid)
+        ),
+        None,
+    )
 
 
 def groups(window: Window) -> list[Group]:
@@ -95,6 +107,7 @@ def groups(window: Window) -> list[Group]:
             sum(program.cpus for program in own),
             sum(program.io_bytes_s for program in own),
             sum(program.rss_bytes for program in own),
+            any(program.is_server for program in own),
         )
         for group, own in members.items()
     ]
@@ -129,7 +142,7 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
     seconds = window.seconds
     if seconds <= 0:
         return []
-    since, known = _start_of_sampling(window), _groups(window)
+    since, known, server = _start_of_sampling(window), _groups(window), _own(window)
     sums: dict[str, _Sum] = {}
     for label in window.labels("process", "utime_ticks"):
         pid, _, name = label.partition("/")
@@ -140,6 +153,7 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
         own.io_bytes += sum(_grown(window, metric, label, since) for metric in ("read_bytes", "write_bytes"))
         own.rss_bytes += window.last("process", "rss_bytes", label) or 0.0
         own.threads_of_kernel += own is sums.get("kernel threads")
+        own.is_server |= pid == server[0] if server else name in SERVERS
     found = [
         Program(
             name,
@@ -147,6 +161,7 @@ def _by(window: Window, key: Callable[[str, str], str]) -> list[Program]:
             own.ticks / TICKS_PER_SECOND / seconds,
             own.io_bytes / seconds,
             own.rss_bytes,
+            own.is_server,
             bool(own.threads_of_kernel),
             tuple(sorted(own.groups)),
         )
@@ -179,11 +194,12 @@ def _grown(window: Window, metric: str, label: str, since: float | None) -> floa
 
 
 def busiest_server(window: Window) -> tuple[str, float]:
-    """Its program, and how many CPUs the busiest process of a server uses; no name without one."""
+    """Its program, and how many CPUs it uses; where it is not known, the busiest one. No name without one."""
     used: dict[str, float] = {}
+    own = _own(window)
     for label, user in window.rates("process", "utime_ticks").items():
-        program = label.partition("/")[2]
-        if program in SERVERS:
+        pid, _, program = label.partition("/")
+        if (pid, program) == own or (own is None and program in SERVERS):
             ticks = user + (window.rate("process", "stime_ticks", label) or 0.0)
             used[program] = max(used.get(program, 0.0), ticks / TICKS_PER_SECOND)
     return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))
@@ -199,7 +215,10 @@ def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
     named = [f"{_called(program)} {_percent(share)}" for share, program in worst]
     own = next((place for place, (_, program) in enumerate(worst) if program.is_server), None)
     # Samples of threads do not say whose they are.
-    if own is not None and sum(program.is_server and program.cpus > 0 for program in found) == 1:
+    working = [
+        program for program in found if program.cpus > 0 and program.name.removeprefix(OTHER) in SERVERS
+    ]
+    if own is not None and len(working) == 1:
         named[own] += _by_threads(window, worst[own][1], busy_cpus)
     unseen = 1 - sum(share for share, _ in shares)
     if unseen >= UNSEEN:

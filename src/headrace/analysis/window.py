@@ -54,7 +54,10 @@ class Window:
     """Counters and gauges of ``samples``.
 
     A value that was not sampled is None, never 0. ``errors`` maps a sampler to why it has no values.
+    ``server_pid`` is the process of the server that is asked about, None if that is not known.
     """
+
+    server_pid: int | None = None
 
     def __init__(self, samples: Samples, errors: Mapping[str, str] = MappingProxyType({})) -> None:
         self.samples = samples
