@@ -50,6 +50,15 @@ CASES = [
     Case("FLUSH01", "2,000", lambda: unwell(**BEHIND)),
     Case(
         "FLUSH01",
+        "a load that is over",
+        lambda: unwell(
+            **BEHIND,
+            variables={"innodb_io_capacity": "200"},
+            status_rates={"innodb_buffer_pool_pages_flushed": 3.0},
+        ),
+    ),
+    Case(
+        "FLUSH01",
         "unknown device",
         lambda: unwell(**BEHIND, variables={"innodb_io_capacity": "200"}, facts=UNKNOWN),
         missing="whether nvme1n1 rotates",

@@ -17,6 +17,8 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 OLD_DEFAULT = 200
 #: Flushing is behind when this much of the redo log waits for pages; adaptive flushing works hard by then.
 BEHIND = 0.50
+#: Share of innodb_io_capacity that is in use where it limits flushing.
+AT_CAPACITY = 0.5
 #: Fewer page writes per second than this cost nothing noticeable.
 FEW_WRITES_S = 50.0
 #: Page reads and writes per second above which caching them twice is noticeable.
@@ -51,6 +53,9 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     age, most = checkpoint_age(evidence)
     is_behind = most > 0 and age >= BEHIND * most
     if capacity > OLD_DEFAULT or not sizes.is_flash(evidence) or not is_behind:
+        return
+    # Of a load that is over the age stays where it is, and nobody waits for it.
+    if flushed < AT_CAPACITY * capacity:
         return
     settings = sizes.io_capacity(evidence)
     if not settings:
