@@ -72,9 +72,10 @@ SELL = "UPDATE stock SET sold = sold + 1 WHERE id = 1"
 SUM = "SELECT COUNT(*), SUM(total) FROM orders WHERE customer = %s OR referrer = %s"
 LOOK = "SELECT name FROM item WHERE id = %s"
 RENAME = "UPDATE item SET name = 'item 7' WHERE id = 7"
-#: Sessions of the shop, their pause before each step, and how long a connection lives: a short time, because the
-#: switch is copied when a connection is made. They are closed as they should be: the rollout counts aborted ones.
-SESSIONS, PAUSE_S, LIVES_S = 12, 0.3, 2.5
+#: Sessions of the shop, their pause before each step (short, so that purchases with a scan queue on any machine),
+#: and how long a connection lives: not long, because the switch is copied when a connection is made. They are
+#: closed as they should be: the rollout counts aborted ones.
+SESSIONS, PAUSE_S, LIVES_S = 12, 0.05, 2.5
 #: Customers who buy without a pause while locks are looked at, and clerks who correct one item, then its stock.
 #: All want the same row, so there is a queue however fast the machine is; the second clerk waits for the first.
 BUYERS, CLERKS = 4, 2
