@@ -29,6 +29,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import Driven
+from tests.lab import confined
 from tests.servers import Server, mariadb
 
 from headrace.analysis.intervals import Interval, geometric
@@ -213,19 +214,10 @@ def cores(server: Server, found: Costs) -> Iterator[tuple[float, bool]]:
         print(f"  {'':22} from the costs at low load {quota / cost:,.0f}: {naive:+.1%}")
 
 
-@contextlib.contextmanager
-def limited(server: Server, cores: float) -> Iterator[None]:
-    folder = Path(f"/sys/fs/cgroup/cpu/headrace-size-{server.pid}")
-    folder.mkdir()
-    try:
-        # A short period, so that a throttled server stops for milliseconds.
-        (folder / "cpu.cfs_period_us").write_text("10000")
-        (folder / "cpu.cfs_quota_us").write_text(str(int(10_000 * cores)))
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/cpu/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
+def limited(server: Server, cores: float) -> contextlib.AbstractContextManager[None]:
+    # A short period, so that a throttled server stops for milliseconds.
+    limits = {"cpu.cfs_period_us": "10000", "cpu.cfs_quota_us": str(int(10_000 * cores))}
+    return confined(server.pid, "cpu", limits)
 
 
 def compared(

@@ -30,8 +30,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import numpy as np
+from benches.size import limited as cores_limited
 from tests.driver import driven
-from tests.lab import check, loop_device
+from tests.lab import check, confined, loop_device
 from tests.servers import Server, mariadb
 
 from headrace.analysis.intervals import Interval
@@ -49,7 +50,7 @@ SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "5"))
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
 CLIENTS, ROWS, CORES, FILL_S = 64, 240_000, 0.1, 3.0
 TARGET, GIVEN = 0.10, 0.9
-#: Of each play another: the same keys again would be in memory.
+#: A seed for each play: the keys of another one would still be in memory.
 SEEDS = itertools.count(1)
 RNG = np.random.default_rng(1)
 TICKS_S = os.sysconf("SC_CLK_TCK")
@@ -128,7 +129,7 @@ def devices(server: Server, device: str, mix: str) -> Iterator[Row]:
     half = len(OTHERS[mix]) // 2
     for _ in range(ROUNDS):
         for limit in (REFERENCE, *OTHERS[mix][:half], REFERENCE, *OTHERS[mix][half:]):
-            with quota(server), limited(server, device, limit):
+            with cores_limited(server, CORES), limited(server, device, limit):
                 if mix == "mixed":
                     # Until as many pages are written as become dirty.
                     play(server, device, mix)
@@ -151,7 +152,7 @@ def pools(server: Server, device: str, mix: str, data_pages: float) -> Iterator[
         for size in sorted((*SEEN, *UNSEEN)):
             resize(server, size)
             play(server, device, mix, FILL_S)
-            with quota(server), limited(server, device, SCARCE):
+            with cores_limited(server, CORES), limited(server, device, SCARCE):
                 plays.setdefault(size, []).append(play(server, device, mix))
     for size in SEEN:
         told(f"{size} MiB, {statistics.mean(p.pages for p in plays[size]):,.0f} pages", plays[size])
@@ -254,34 +255,12 @@ def resize(server: Server, mebibytes: int) -> None:
         time.sleep(0.1)
 
 
-@contextlib.contextmanager
-def limited(server: Server, device: str, limit: tuple[Resource, float]) -> Iterator[None]:
-    folder = Path(f"/sys/fs/cgroup/blkio/headrace-size-{server.pid}")
+def limited(
+    server: Server, device: str, limit: tuple[Resource, float]
+) -> contextlib.AbstractContextManager[None]:
     number = Path(f"/sys/block/{Path(device).name}/dev").read_text().strip()
-    folder.mkdir()
-    try:
-        column = COLUMNS[limit[0]]
-        (folder / f"blkio.throttle.{column}_device").write_text(f"{number} {round(limit[1])}")
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/blkio/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
-
-
-@contextlib.contextmanager
-def quota(server: Server) -> Iterator[None]:
-    folder = Path(f"/sys/fs/cgroup/cpu/headrace-size-{server.pid}")
-    folder.mkdir()
-    try:
-        # A short period, so that a throttled server stops for milliseconds.
-        (folder / "cpu.cfs_period_us").write_text("10000")
-        (folder / "cpu.cfs_quota_us").write_text(str(int(10_000 * CORES)))
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/cpu/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
+    name = f"blkio.throttle.{COLUMNS[limit[0]]}_device"
+    return confined(server.pid, "blkio", {name: f"{number} {round(limit[1])}"})
 
 
 @contextlib.contextmanager

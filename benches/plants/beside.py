@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from tests.lab import confined
 from tests.servers import Server, mariadb
 
 Beside = Callable[[Server], contextlib.AbstractContextManager[None]]
@@ -82,34 +83,16 @@ def backup(server: Server) -> Iterator[None]:
                 path.unlink()
 
 
-@contextlib.contextmanager
-def quota(server: Server) -> Iterator[None]:
+def quota(server: Server) -> contextlib.AbstractContextManager[None]:
     """A third of one core for the server."""
-    folder = Path(f"/sys/fs/cgroup/cpu/headrace-planted-{server.pid}")
-    folder.mkdir()
-    try:
-        (folder / "cpu.cfs_quota_us").write_text("33000")
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/cpu/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
+    return confined(server.pid, "cpu", {"cpu.cfs_quota_us": "33000"})
 
 
-@contextlib.contextmanager
-def slow_device(server: Server) -> Iterator[None]:
+def slow_device(server: Server) -> contextlib.AbstractContextManager[None]:
     """150 writes a second for the server on the device of its data."""
     device = os.stat(server.folder).st_dev
-    folder = Path(f"/sys/fs/cgroup/blkio/headrace-planted-{server.pid}")
-    folder.mkdir()
-    try:
-        limit = f"{os.major(device)}:{os.minor(device)} 150"
-        (folder / "blkio.throttle.write_iops_device").write_text(limit)
-        (folder / "cgroup.procs").write_text(str(server.pid))
-        yield
-    finally:
-        Path("/sys/fs/cgroup/blkio/cgroup.procs").write_text(str(server.pid))
-        folder.rmdir()
+    limit = f"{os.major(device)}:{os.minor(device)} 150"
+    return confined(server.pid, "blkio", {"blkio.throttle.write_iops_device": limit})
 
 
 @contextlib.contextmanager

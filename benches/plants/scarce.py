@@ -14,10 +14,10 @@ from pathlib import Path
 from benches.plants.beside import behind, instance, processes, python
 from benches.plants.loads import MARIADB, READS, WRITES, Load, number, operation, statement
 from benches.plants.plant import Plant
+from tests.lab import confined
 from tests.servers import Server
 
 MIB = 1 << 20
-PIDS = Path("/sys/fs/cgroup/pids")
 LIMITS = ("dirty_background_bytes", "dirty_bytes", "dirty_background_ratio", "dirty_ratio")
 
 GROWS = """
@@ -104,16 +104,10 @@ def one_cpu(server: Server) -> Iterator[None]:
 @contextlib.contextmanager
 def few_tasks(server: Server) -> Iterator[None]:
     """A control group with room for twelve more threads, and twice as many clients that come and go."""
-    group = PIDS / f"headrace-planted-{server.pid}"
-    group.mkdir()
-    try:
-        (group / "pids.max").write_text(str(len(os.listdir(f"/proc/{server.pid}/task")) + 12))
-        (group / "cgroup.procs").write_text(str(server.pid))
-        with processes(python(STAYS, server.socket, 24)):
-            yield
-    finally:
-        (PIDS / "cgroup.procs").write_text(str(server.pid))
-        group.rmdir()
+    room = len(os.listdir(f"/proc/{server.pid}/task")) + 12
+    stays = python(STAYS, server.socket, 24)
+    with confined(server.pid, "pids", {"pids.max": str(room)}), processes(stays):
+        yield
 
 
 @contextlib.contextmanager

@@ -124,30 +124,28 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
         )
 
 
-def _full_queues(evidence: Evidence) -> dict[str, tuple[float, float]]:
-    """Port -> the longest accept queue seen, and its limit, of those that were full in a sample."""
-    found: dict[str, tuple[float, float]] = {}
+def _queues(evidence: Evidence) -> Iterator[tuple[str, tuple[float, float]]]:
+    """Port, the longest accept queue seen, and its limit; a port may have several addresses."""
     for label in evidence.window.labels("listen", "queue"):
         queue, limit = (evidence.window.gauge("listen", metric, label) for metric in ("queue", "queue_limit"))
-        if queue is not None and limit is not None and 0 < limit.high <= queue.high:
-            found[label.rpartition(":")[2]] = (queue.high, limit.high)
-    return found
-
-
-def _shortest_queue(evidence: Evidence, port: str) -> dict[str, tuple[float, float]]:
-    """The server's port, if clients connect to it all the time and no other program's queue is as short."""
-    logins = evidence.window.rate("mysql_status", "connections") or 0.0
-    queues: dict[str, tuple[float, float]] = {}
-    for label in evidence.window.labels("listen", "queue_limit"):
-        queue, limit = (evidence.window.gauge("listen", metric, label) for metric in ("queue", "queue_limit"))
         if queue is not None and limit is not None:
-            of = label.rpartition(":")[2]
-            queues[of] = min(
-                queues.get(of, (queue.high, limit.high)), (queue.high, limit.high), key=lambda q: q[1]
-            )
-    others = [limit for of, (_, limit) in queues.items() if of != port]
-    is_shortest = port in queues and queues[port][1] < min(others, default=math.inf)
-    return {port: queues[port]} if is_shortest and logins >= CONNECTING_S else {}
+            yield label.rpartition(":")[2], (queue.high, limit.high)
+
+
+def _full_queues(evidence: Evidence) -> dict[str, tuple[float, float]]:
+    """Those that were full in a sample."""
+    return {port: (queue, limit) for port, (queue, limit) in _queues(evidence) if 0 < limit <= queue}
+
+
+def _shortest_queue(evidence: Evidence, own: str) -> dict[str, tuple[float, float]]:
+    """The server's, if clients connect to it all the time and no other program's limit is as low."""
+    logins = evidence.window.rate("mysql_status", "connections") or 0.0
+    mine = [queue for port, queue in _queues(evidence) if port == own]
+    others = [limit for port, (_, limit) in _queues(evidence) if port != own]
+    if not mine or logins < CONNECTING_S:
+        return {}
+    shortest = min(mine, key=lambda queue: queue[1])
+    return {own: shortest} if shortest[1] < min(others, default=math.inf) else {}
 
 
 def _length(evidence: Evidence) -> int:

@@ -24,6 +24,7 @@ from headrace.model import ServerLogin
 from headrace.rules.rule import Finding, Severity
 from headrace.target.local import LocalTarget
 from tests import servers
+from tests.lab import confined
 from tests.loads import load, spec
 from tests.mysqld import find_mysqld
 from tests.servers import Server, free_port, mariadb, mysql
@@ -315,25 +316,17 @@ def age(server: Server) -> int:
 
 @needs_root
 def test_a_control_group_without_room_for_threads(maria: Server) -> None:
-    group = Path("/sys/fs/cgroup/pids") / f"hr-planted-{os.getpid()}"
-    if not group.parent.is_dir():
+    if not Path("/sys/fs/cgroup/pids").is_dir():
         pytest.skip("no controller for tasks of version 1")
     tasks = len(os.listdir(f"/proc/{maria.pid}/task"))
     clients = maria.status("Threads_cached") + 12
-    group.mkdir()
-    try:
-        (group / "pids.max").write_text(str(tasks + 2))
-        (group / "cgroup.procs").write_text(str(maria.pid))
 
-        def connect() -> None:
-            with session(maria, "DO SLEEP(0.5)"):
-                pass
+    def connect() -> None:
+        with session(maria, "DO SLEEP(0.5)"):
+            pass
 
-        with again_and_again(connect, clients):
-            found = hunt(maria)
-    finally:
-        (group.parent / "cgroup.procs").write_text(str(maria.pid))
-        group.rmdir()
+    with confined(maria.pid, "pids", {"pids.max": str(tasks + 2)}), again_and_again(connect, clients):
+        found = hunt(maria)
     assert "was refused" in found_by(found, "LIM08").hit.summary
 
 

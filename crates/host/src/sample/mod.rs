@@ -39,7 +39,7 @@ pub struct SampleArguments {
     /// Stop after this time (0s: one sample); without it, at SIGTERM or SIGINT
     #[arg(long, value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Also stop when standard input ends or is silent for this long: whoever writes a line there in time is gone
+    /// Also stop when standard input ends, or brings no line for this long: the controller is gone
     #[arg(long, value_parser = lease::parse)]
     lease: Option<Duration>,
     /// Comma-separated samplers; `list` prints them all. Default: all that can run
