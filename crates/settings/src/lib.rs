@@ -26,6 +26,7 @@ mod remounts;
 mod remove;
 mod restart;
 mod signature;
+mod supervisor;
 mod survival;
 mod undo;
 mod variables;
@@ -97,6 +98,9 @@ pub enum JournalCommand {
         caller: Caller,
         #[command(flatten)]
         root: Root,
+        /// It is a unit of systemd, which starts it again if it is killed
+        #[arg(long)]
+        is_unit: bool,
     },
     /// Print the kept sets of changes as a JSON array, oldest first
     History(State),
@@ -191,8 +195,8 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
             watcher::must_be_in_time(&journal, &caller.owner)?;
             print_json(out, &watcher::extend(&mut journal, &caller.owner, *confirm_within)?)
         }
-        JournalCommand::Watch { caller, root } => {
-            watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root))
+        JournalCommand::Watch { caller, root, is_unit } => {
+            watcher::watch(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root), *is_unit)
         }
         JournalCommand::History(state) => print_json(out, &history::read(&state.dir)?),
         JournalCommand::Rollback(arguments) => rollback(arguments, out),

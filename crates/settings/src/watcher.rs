@@ -1,8 +1,10 @@
 //! The dead man's hand: what is not confirmed in time is undone on the host itself, whichever side lost the connection.
 //!
 //! The deadline is in the journal, so the next call that opens it, even after a reboot, undoes what is overdue. A
-//! process of its own watches meanwhile; it needs nothing but the journal.
+//! process of its own watches meanwhile; it needs nothing but the journal. Where systemd is, it is a unit of its own,
+//! which systemd starts again if it is killed.
 
+use std::ffi::OsString;
 use std::io::{BufRead, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,7 @@ use super::history;
 use super::journal::{self, Journal, Open, Undo};
 use super::kernel_files::KernelFiles;
 use super::owner::belongs_to;
+use super::supervisor;
 use super::survival;
 use super::undo::{self, Foreigners, Restarts, Undone};
 use super::world::{self, since_boot, sleep};
@@ -110,12 +113,15 @@ pub fn put_off_restart(journal: &mut Journal, owner: &str, patience: Duration) -
 /// Start the process that undoes the changes of `owner` at their deadline, before the first of them is journaled.
 pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding our own program")?;
+    let mut words: Vec<OsString> = ["journal", "watch", "--owner", owner, "--state"].map(Into::into).into();
+    words.extend([std::path::absolute(state)?.into(), "--root".into(), std::path::absolute(root)?.into()]);
+    // What is under another root is not this host's.
+    if root == Path::new("/") && supervisor::start(&program, &words, owner) {
+        return Ok(());
+    }
     let mut command = Command::new(program);
     command
-        .args(["journal", "watch", "--owner", owner, "--state"])
-        .arg(std::path::absolute(state)?)
-        .arg("--root")
-        .arg(std::path::absolute(root)?)
+        .args(words)
         // A rollback kills every process with its controller's mark, but not the watcher.
         .env_remove("HEADRACE_OWNER")
         // And a command that lost its controller is ended by its mark: the watcher is there for just that.
@@ -136,8 +142,10 @@ pub fn start(state: &Path, owner: &str, root: &Path) -> anyhow::Result<()> {
 }
 
 /// The watcher itself.
-pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
-    survival::outlive_the_unit();
+pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles, is_unit: bool) -> anyhow::Result<()> {
+    if !is_unit {
+        survival::outlive_the_unit();
+    }
     survival::outlive_a_shortage();
     say_ready();
     let mut watch = Watch::new(state, owner);

@@ -9,7 +9,11 @@ pub mod model;
 mod real;
 
 #[cfg(not(test))]
-pub use real::{Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, warn};
+pub use real::{
+    Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, succeeds, warn,
+};
 
 #[cfg(test)]
-pub use model::{Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, warn};
+pub use model::{
+    Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, succeeds, warn,
+};

@@ -90,6 +90,11 @@ pub fn start(command: &mut Command) -> io::Result<Box<dyn Read + '_>> {
     Ok(Box::new(said.unwrap_or_default()))
 }
 
+/// The model has no other programs.
+pub fn succeeds(command: &mut Command) -> bool {
+    !is_model() && real::succeeds(command)
+}
+
 pub fn warn(text: &str) {
     let said = |machine: &mut Machine| machine.said.push(text.to_owned());
     on(said).unwrap_or_else(|| real::warn(text));

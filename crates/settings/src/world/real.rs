@@ -25,6 +25,8 @@ pub mod fs {
 /// The kernel's own limit, of a value and of a list of names.
 const LONGEST_ATTRIBUTE: usize = 64 << 10;
 
+const LONGEST_COMMAND: Duration = Duration::from_secs(10);
+
 /// The calendar's time.
 pub fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
@@ -40,6 +42,24 @@ pub fn since_boot() -> Duration {
 pub fn start(command: &mut Command) -> io::Result<impl Read + use<>> {
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     child.stdout.take().ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+}
+
+/// Run a program that prints nothing of use. One that takes too long is killed: then it did not succeed.
+pub fn succeeds(command: &mut Command) -> bool {
+    let quiet = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = quiet.spawn() else { return false };
+    let until = since_boot() + LONGEST_COMMAND;
+    loop {
+        match child.try_wait() {
+            Ok(None) if since_boot() < until => sleep(Duration::from_millis(10)),
+            Ok(Some(status)) => return status.success(),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return false;
+            }
+        }
+    }
 }
 
 /// What a person should know although the command continues.
