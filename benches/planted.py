@@ -150,6 +150,8 @@ def fill(server: Server) -> None:
         "INSERT INTO shop.hot SELECT id, 0 FROM shop.items WHERE id <= 10",
         *(f"CREATE TABLE shop.t{n} (id INT PRIMARY KEY, v INT)" for n in range(TABLES)),
         "ANALYZE TABLE shop.items, shop.orders, shop.wide",
+        "CREATE USER adviser@'%' IDENTIFIED BY 'throwaway'",
+        "GRANT ALL ON *.* TO adviser@'%'",
         "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
     )
 
@@ -296,9 +298,6 @@ def rate_healthy(server: Server, plant: Plant) -> float:
 def advised(server: Server) -> dict[str, str]:
     """What the advisers recommend, line by line."""
     # Over TCP and with a password: it finds its way to neither a socket nor an account without one.
-    server.sql(
-        "CREATE USER IF NOT EXISTS adviser@'%' IDENTIFIED BY 'throwaway'", "GRANT ALL ON *.* TO adviser@'%'"
-    )
     address = ("--host", "127.0.0.1", "--port", str(server.port), "--forcemem", str(memory_mb()))
     login = ("--user", "adviser", "--pass", "throwaway")
     tuner = output("mysqltuner", *address, *login, "--nocolor", "--noinfo")

@@ -25,7 +25,7 @@ CASES = [
         ("",),
         (
             "innodb_io_capacity is 200 on solid state; 800 pages/s are flushed",
-            "the checkpoint age is 62% of its limit",
+            "the checkpoint age is 74% of its limit",
         ),
     ),
     Case(
@@ -156,7 +156,7 @@ CASES = [
         "one for eight",
         lambda: unwell(**BEHIND),
         ("",),
-        ("1 page cleaners serve 8 buffer pool instances; the checkpoint age is 62% of its limit",),
+        ("1 page cleaners serve 8 buffer pool instances; the checkpoint age is 74% of its limit",),
     ),
     Case("FLUSH05", "not behind", lambda: unwell(vendor="mysql")),
     Case("FLUSH05", "eight", lambda: unwell(**BEHIND, variables={"innodb_page_cleaners": "8"})),
@@ -179,7 +179,7 @@ CASES = [
         "off, and the log is half full",
         lambda: unwell(**BEHIND, variables={"innodb_adaptive_flushing": "OFF"}),
         ("",),
-        ("reaches 62% of its limit",),
+        ("reaches 74% of its limit",),
         severity=Severity.COST,
     ),
     Case("FLUSH06", "on", unwell),

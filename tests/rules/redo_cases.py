@@ -114,9 +114,23 @@ CASES = [
     Case(
         "REDO02",
         "MySQL",
-        lambda: unwell(vendor="mysql", status={"innodb_redo_log_logical_size": 7.0 * GIB}),
+        lambda: unwell(vendor="mysql", status={"innodb_redo_log_logical_size": 6.5 * GIB}),
         ("",),
-        ("88% of its limit of 8 GiB",),
+        ("96% of its limit of 6.75 GiB",),
+    ),
+    Case(
+        "REDO02",
+        "a small log of MySQL is full at three quarters of its size",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_redo_log_capacity": str(8 * MIB)},
+            status={
+                "innodb_redo_log_capacity_resized": 8.0 * MIB,
+                "innodb_redo_log_logical_size": 5.92 * MIB,
+            },
+        ),
+        ("",),
+        ("the checkpoint age is 5.92 MiB, 99% of its limit of 5.95 MiB",),
     ),
     Case("REDO02", "young", lambda: unwell(vendor="mysql")),
     Case("REDO02", "young in MariaDB", unwell),

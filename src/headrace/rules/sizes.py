@@ -97,11 +97,11 @@ def power_of_two(wanted: float, most: float) -> int:
 
 
 def sort_buffer(evidence: Evidence) -> dict[str, Value]:
-    """For the rows of a mean sort, or four times as much as did not do."""
+    """For twice the rows of a mean sort, because many are larger; or four times as much as did not do."""
     sorts = evidence.status_rate("sort_scan") + evidence.status_rate("sort_range")
     mean = SORTED_ROW_BYTES * evidence.status_rate("sort_rows") / sorts if sorts > 0 else 0.0
     now = evidence.number("sort_buffer_size")
-    wanted = per_session(evidence, "sort_buffer_size", min(max(mean, 4 * now), LARGEST_SORT))
+    wanted = per_session(evidence, "sort_buffer_size", min(max(2 * mean, 4 * now), LARGEST_SORT))
     return {"server.sort_buffer_size": wanted} if wanted > now else {}
 
 
