@@ -16,6 +16,12 @@ CASES = [
         ("",),
         ("clients connect 900 times per second for 2,700 statements/s: 3.0 per connection",),
     ),
+    Case(
+        "SESS14",
+        "a replica of MariaDB",
+        lambda: unwell(status_rates=STORM, gauges={"replication.sql_running.": 1.0}),
+        missing="counts sessions of its own in Connections",
+    ),
     Case("SESS14", "kept", unwell),
     Case("SESS14", "not sampled", lambda: unwell(without=["mysql_status"]), missing="connections was not"),
     Case(
