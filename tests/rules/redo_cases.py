@@ -100,6 +100,24 @@ CASES = [
         ("",),
         severity=Severity.COST,
     ),
+    Case(
+        "REDO01",
+        "four times the pool, where an hour would be 36 GiB",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(96 * MIB), "innodb_buffer_pool_size": str(GIB)},
+            status_rates={"innodb_os_log_written": 10 * MIB},
+        ),
+        ("",),
+        sets=({"server.innodb_log_file_size": 4 * GIB},),
+    ),
+    Case(
+        "REDO01",
+        "it has four times the pool",
+        lambda: unwell(
+            variables={"innodb_log_file_size": str(4 * GIB), "innodb_buffer_pool_size": str(GIB)},
+            status_rates={"innodb_os_log_written": 10 * MIB},
+        ),
+    ),
     Case("REDO01", "an hour fits", unwell),
     Case("REDO01", "not sampled", lambda: unwell(without=["mysql_status"]), missing="log_written was not"),
     Case(

@@ -26,6 +26,8 @@ MANY = 100.0
 FULL = 0.80
 #: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
 LARGEST = 64 * GIB
+#: Times the buffer pool: a larger log saves next to no writes of pages.
+POOLS = 4
 #: Both vendors' default, rounded: nothing smaller is worth a setting.
 DEFAULT_BYTES = 100 * MIB
 #: Only very large transactions fill a log buffer of this size.
@@ -83,8 +85,14 @@ def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
 
 def wanted_bytes(evidence: Evidence) -> float:
     """The one size that every rule about the redo log asks for: an hour of redo, twice the largest checkpoint age,
-    and what innodb_log_file_size asks for in vain; never less than the default."""
+    and what innodb_log_file_size asks for in vain; never less than the default.
+
+    Of an hour no more than four times the buffer pool: in one round of the log each page of the pool must be
+    written at most once, so pages take at most a quarter of the bytes that redo takes, and a larger log saves next
+    to nothing. It costs recovery and, until it was filled once, the allocation of its blocks at each flush.
+    """
     hour = (evidence.window.rate("mysql_status", "innodb_os_log_written") or 0.0) * HOUR_S
+    hour = min(hour, max(POOLS * evidence.number("innodb_buffer_pool_size"), GIB))
     try:
         age, _ = checkpoint_age(evidence)
     except NotEnough:
@@ -148,7 +156,7 @@ def _free_check_bytes(evidence: Evidence) -> float:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, Redo Log, Configuring Redo Log Capacity; MariaDB, InnoDB Redo Log",
-    refute="With a redo log for an hour, pages written per second and p99 are equivalent to before.",
+    refute="With the larger redo log, pages written per second and p99 are equivalent to before.",
 )
 def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     """More redo is written in an hour than the redo log holds.
@@ -158,7 +166,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     """
     written = evidence.status_rate("innodb_os_log_written") * HOUR_S
     capacity = capacity_bytes(evidence)
-    if written <= max(capacity, LITTLE_AN_HOUR):
+    if written <= max(capacity, LITTLE_AN_HOUR) or capacity >= wanted_bytes(evidence):
         return
     minutes = 60 * capacity / written
     try:
