@@ -363,6 +363,8 @@ PLANTS = (
         beside=old_view,
         adviser="history list|transaction",
         has_remedy=False,
+        # Each commit adds one old version to the history.
+        seconds=30,
     ),
     Plant(
         "a global lock",

@@ -162,6 +162,7 @@ PLANTS = (
         servers=MYSQL,
         versions=Versions(since="8.0.26"),
         adviser="commit.order",
+        also=("REPL02", "REPL05"),
         has_remedy=False,
     ),
     Plant(
