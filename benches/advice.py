@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.planted import AGENT, advised
+from benches.planted import ACCOUNT, AGENT, advised
 from tests.servers import Server, mariadb
 
 #: 1.6 million rows are about 400 MB, which the stock pool of 128 MiB does not hold.
@@ -102,7 +102,7 @@ def looked_at(server: Server, load: dict[str, Any]) -> dict[str, str]:
         "seconds": LOOK_S + 60,
     }
     argv = ["--mysql-socket", server.socket, "--mysql-user", "root", "--mysql-database", "sbtest"]
-    server.sql("DROP DATABASE IF EXISTS sbtest", "CREATE DATABASE sbtest")
+    server.sql("DROP DATABASE IF EXISTS sbtest", "CREATE DATABASE sbtest", *ACCOUNT)
     text = json.dumps(spec)
     subprocess.run(
         [AGENT, "drive", "load", "-", *argv], input=text, text=True, check=True, stdout=subprocess.DEVNULL

@@ -52,6 +52,11 @@ CURED = 0.8
 #: volatile cache, and other programs run.
 OF_THE_LOAD = ("CPU", "STMT01", "STMT05", "BLK06", "HOST")
 SEVERE = ("bottleneck", "cost")
+#: Of MySQLTuner, over TCP and with a password: it finds its way to neither a socket nor an account without one.
+#: It is made before the load, which may leave no connection for it.
+ACCOUNT = (
+    "CREATE USER IF NOT EXISTS adviser@'%' IDENTIFIED BY 'throwaway'", "GRANT ALL ON *.* TO adviser@'%'",
+)  # fmt: skip
 
 
 @dataclass
@@ -150,8 +155,7 @@ def fill(server: Server) -> None:
         "INSERT INTO shop.hot SELECT id, 0 FROM shop.items WHERE id <= 10",
         *(f"CREATE TABLE shop.t{n} (id INT PRIMARY KEY, v INT)" for n in range(TABLES)),
         "ANALYZE TABLE shop.items, shop.orders, shop.wide",
-        "CREATE USER adviser@'%' IDENTIFIED BY 'throwaway'",
-        "GRANT ALL ON *.* TO adviser@'%'",
+        *ACCOUNT,
         "SET GLOBAL innodb_flush_log_at_trx_commit = 1",
     )
 
@@ -297,7 +301,6 @@ def rate_healthy(server: Server, plant: Plant) -> float:
 
 def advised(server: Server) -> dict[str, str]:
     """What the advisers recommend, line by line."""
-    # Over TCP and with a password: it finds its way to neither a socket nor an account without one.
     address = ("--host", "127.0.0.1", "--port", str(server.port), "--forcemem", str(memory_mb()))
     login = ("--user", "adviser", "--pass", "throwaway")
     tuner = output("mysqltuner", *address, *login, "--nocolor", "--noinfo")
