@@ -90,13 +90,6 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("sent ahead of an execution: part of that event", WIRE, ("Long Data",), all_of_it),
     Rule("the server logs statements only", ("slow log",), COMMANDS, all_of_it),
-    Rule(
-        "EXECUTE IMMEDIATE is logged twice: what it ran, and itself",
-        ("slow log",),
-        ("statement",),
-        one,
-        ("prepared_sql",),
-    ),
     Rule("not logged where it opens a cursor", ("slow log",), ("statement",), cursors_opened, ("cursors",)),
     Rule("ended without COM_QUIT, as when killed: the end counts", WIRE, ("Quit",), without_quit, ("kill",)),
 )

@@ -27,7 +27,7 @@ pub use kept::kept_placeholders;
 pub use kill::{Ending, Kill, Manner, ending, has_kill, mentions_kill, runs_other_text};
 pub use order::{Order, Scheme};
 pub use redact::redact;
-pub use statements::{is_dynamic, is_read_only, verb};
+pub use statements::{is_dynamic, is_execute_immediate, is_read_only, verb};
 pub use tables::tables;
 
 /// Whose classes: our own, or percona-toolkit's for those who have a history of them.

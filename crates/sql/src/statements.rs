@@ -111,6 +111,17 @@ pub fn is_dynamic(text: &[u8]) -> bool {
     false
 }
 
+/// Whether a text begins with EXECUTE IMMEDIATE.
+#[must_use]
+pub fn is_execute_immediate(text: &[u8]) -> bool {
+    let mut words = Words::new(Lexer::new(text), text);
+    ["execute", "immediate"].iter().all(|word| {
+        let is_it = words.is(word);
+        words.step();
+        is_it
+    })
+}
+
 fn is_prepare(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"prepare") || word.eq_ignore_ascii_case(b"execute")
 }
@@ -414,7 +425,7 @@ const MODIFIERS: &[&str] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{is_dynamic, is_read_only, verb};
+    use super::{is_dynamic, is_execute_immediate, is_read_only, verb};
 
     #[test]
     fn what_prepares_or_executes() {
@@ -436,6 +447,12 @@ mod tests {
             "'; execute s'",
         ] {
             assert!(!is_dynamic(text.as_bytes()), "{text}");
+        }
+        for text in ["/* a */ execute\nImmediate @a", "EXECUTE IMMEDIATE 'select 1' USING 2"] {
+            assert!(is_execute_immediate(text.as_bytes()), "{text}");
+        }
+        for text in ["", "execute s", "execute `immediate`", "select 1; execute immediate 'select 2'"] {
+            assert!(!is_execute_immediate(text.as_bytes()), "{text}");
         }
     }
 

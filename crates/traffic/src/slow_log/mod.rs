@@ -22,6 +22,7 @@
 
 mod account;
 mod boundary;
+mod dynamic;
 mod event;
 mod header;
 mod look;

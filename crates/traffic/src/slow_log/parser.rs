@@ -3,6 +3,7 @@
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::boundary::{LINE_BYTES, Lexer, Line, classify, ends_statement};
+use super::dynamic;
 use super::event::{Carried, Statement, event};
 use super::header::{self, COMMAND, Header};
 use crate::coverage::Coverage;
@@ -197,9 +198,20 @@ impl Parser<'_> {
             self.scan.body = Some(body);
             return Ok(None);
         };
+        let Some(is_repeated) = is_repeated(text, &header, body, &end, at_end) else {
+            // That this event ends here is found again at once.
+            (self.scan.body, self.scan.from) = (Some(body), (end.at - 1).max(body.saturating_sub(1)));
+            return Ok(None);
+        };
         self.scan = Scan::default();
         self.carried.update(&header);
-        let is_whole = self.finish(buffer, at, &header, body, &end, sink)?;
+        let is_whole = if is_repeated {
+            self.coverage.bytes += end.at as u64;
+            self.understood_bytes += end.at as u64;
+            true
+        } else {
+            self.finish(buffer, at, &header, body, &end, sink)?
+        };
         if without_banners(&text[..end.at]).len() < end.at {
             self.carried.reopen();
         }
@@ -386,6 +398,16 @@ impl Parser<'_> {
 /// The beginning of the next line that begins like a header, after an end of line at or after `from`.
 fn next_line(buffer: &[u8], from: usize) -> Option<usize> {
     memmem::find(buffer.get(from..)?, b"\n#").map(|found| from + found + 1)
+}
+
+/// Whether the event that begins `text` comes again as the EXECUTE IMMEDIATE that ran it. `None`: more is needed.
+fn is_repeated(text: &[u8], header: &Header<'_>, body: usize, end: &End, at_end: bool) -> Option<bool> {
+    let rest = text.get(body..end.at).unwrap_or_default();
+    let is_whole = rest.is_empty() || without_terminator(rest, false).is_some() && !rest.starts_with(COMMAND);
+    if end.by == By::Header && is_whole && dynamic::may_be_run(header) {
+        return dynamic::is_run_by_next(header, &text[end.at..], at_end);
+    }
+    Some(false)
 }
 
 /// The statement that `rest` holds, and how many of its bytes that took.
