@@ -84,10 +84,9 @@ impl Connection {
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
         let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
         let mut capabilities = capabilities(&greeting, uses_tls, options.database.is_some());
-        let can_bulk = is_for_bulk && greeting.can_bulk;
         if is_for_bulk {
             capabilities |= greeting.capabilities & CapabilityFlags::CLIENT_LOCAL_FILES;
-            capabilities.set(CapabilityFlags::CLIENT_LONG_PASSWORD, !can_bulk);
+            capabilities.set(CapabilityFlags::CLIENT_LONG_PASSWORD, !greeting.can_bulk);
         }
         let channel = match (uses_tls, is_socket) {
             (true, _) => Channel::Tls,
@@ -102,7 +101,7 @@ impl Connection {
         Ok(Self {
             wire,
             version: greeting.version,
-            can_bulk,
+            can_bulk: greeting.can_bulk,
             read_timeout: options.read_timeout,
             cells: Cells::default(),
             is_busy: false,
@@ -113,7 +112,7 @@ impl Connection {
         self.version.contains("MariaDB")
     }
 
-    /// Whether the server takes `BULK_EXECUTE` from this connection.
+    /// Whether the server takes `BULK_EXECUTE` from connections that are opened for it.
     pub fn can_bulk(&self) -> bool {
         self.can_bulk
     }

@@ -16,6 +16,7 @@ pub struct Handshake<'a> {
     database: Option<String>,
     /// Capabilities beyond those that all our clients have.
     wanted: CapabilityFlags,
+    is_for_bulk: bool,
     frames: Frames,
     login: Option<Login<'a>>,
     /// The answer to the greeting, to be sent once the connection is encrypted.
@@ -38,6 +39,7 @@ impl<'a> Handshake<'a> {
             options,
             database: options.database.clone(),
             wanted: CapabilityFlags::empty(),
+            is_for_bulk: false,
             frames: Frames::default(),
             login: None,
             after_tls: None,
@@ -51,6 +53,11 @@ impl<'a> Handshake<'a> {
         self.database = database;
         self.wanted = wanted;
         self
+    }
+
+    /// The connection can `BULK_EXECUTE`, if the server can.
+    pub fn for_bulk(self) -> Self {
+        Self { is_for_bulk: true, ..self }
     }
 
     /// The connection's number on the server; 0 before the greeting.
@@ -110,8 +117,11 @@ impl<'a> Handshake<'a> {
         self.connection = greeting.connection;
         let is_socket = matches!(options.endpoint, Endpoint::Socket(_));
         let uses_tls = tls::decide(options.tls, is_socket, &greeting)?;
-        let capabilities = capabilities(&greeting, uses_tls, self.database.is_some())
+        let mut capabilities = capabilities(&greeting, uses_tls, self.database.is_some())
             | (self.wanted & greeting.capabilities);
+        if self.is_for_bulk && greeting.can_bulk {
+            capabilities.remove(CapabilityFlags::CLIENT_LONG_PASSWORD);
+        }
         let channel = channel(options, uses_tls);
         // As in the blocking client: the user's plugin may be known to us even if the server's default is not.
         self.login = Login::start(&greeting.plugin, &greeting.nonce, &options.password, channel).ok();

@@ -48,6 +48,7 @@ pub fn by_byte(byte: u8) -> Command {
         0x1a => Command::ResetStatement,
         0x1c => Command::Fetch,
         0x1f => Command::ResetConnection,
+        0xfa => Command::BulkExecute,
         other => Command::Other(other),
     }
 }

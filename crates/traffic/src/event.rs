@@ -17,6 +17,8 @@ pub enum Command {
     Prepare,
     /// A prepared statement is executed; `text` is that of the statement where it is known.
     Execute,
+    /// MariaDB's execution of a prepared statement for many rows at once (COM_STMT_BULK_EXECUTE).
+    BulkExecute,
     /// Rows of an open cursor.
     Fetch,
     /// A prepared statement is closed. Nobody answers.
@@ -32,6 +34,15 @@ pub enum Command {
     Ping,
     /// Any other command of the protocol, by its byte.
     Other(u8),
+}
+
+impl Command {
+    /// Whether `Event::text` may be the statement's.
+    #[must_use]
+    pub fn has_text(self) -> bool {
+        use Command::{BulkExecute, Close, Execute, Fetch, Prepare, Query, ResetStatement};
+        matches!(self, Query | Prepare | Execute | BulkExecute | Fetch | Close | ResetStatement)
+    }
 }
 
 /// How it ended.
@@ -74,7 +85,8 @@ pub struct Event<'a> {
     /// connection that it names.
     pub statement: Option<u32>,
     /// For `Execute`: what followed the iteration count, with the types always present and long data in its place
-    /// (null bitmap, 0x01, two bytes of type a parameter, values). Empty without parameters.
+    /// (null bitmap, 0x01, two bytes of type a parameter, values). For `BulkExecute`: flags, types (always), the rows as
+    /// they were sent. Empty without parameters.
     pub parameters: &'a [u8],
     pub parameter_count: u16,
     /// Rows, bytes, waits: whatever is a number and adds up.

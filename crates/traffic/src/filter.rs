@@ -280,7 +280,7 @@ impl Filter {
 /// Whether an event changes no data. Of statements a parser decides; of an execution it has the statement.
 fn reads_only(event: &Event<'_>) -> bool {
     match event.command {
-        Command::Query | Command::Prepare | Command::Execute => {
+        Command::Query | Command::Prepare | Command::Execute | Command::BulkExecute => {
             !event.is_cut && sql::is_read_only(event.text)
         }
         Command::Other(_) => false,

@@ -37,7 +37,9 @@ impl Dimension {
 pub fn fingerprint(mode: Mode, event: &Event<'_>, out: &mut Vec<u8>) {
     match event.command {
         Command::Query => sql::fingerprint(mode, event.text, out),
-        Command::Execute if !event.text.is_empty() => sql::fingerprint(mode, event.text, out),
+        Command::Execute | Command::BulkExecute if !event.text.is_empty() => {
+            sql::fingerprint(mode, event.text, out)
+        }
         command => {
             out.clear();
             out.extend_from_slice(b"administrator command: ");
@@ -68,6 +70,7 @@ pub fn command_name(command: Command) -> Cow<'static, str> {
         Command::ChangeUser => 0x11,
         Command::Prepare => 0x16,
         Command::Execute => 0x17,
+        Command::BulkExecute => return Cow::Borrowed("Bulk execute"),
         Command::Close => 0x19,
         Command::ResetStatement => 0x1a,
         Command::Fetch => 0x1c,
@@ -128,8 +131,9 @@ pub fn read_key<'a>(group: &[Dimension], mut key: &'a [u8]) -> Key<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dimension, command_name, read_key, write_key};
+    use super::{Dimension, command_name, fingerprint, read_key, write_key};
     use crate::event::{Command, Event};
+    use sql::Mode;
 
     #[test]
     fn a_key_is_taken_apart_again() {
@@ -152,5 +156,16 @@ mod tests {
         assert_eq!(command_name(Command::InitDb), "Init DB");
         assert_eq!(command_name(Command::Other(0x18)), "Long Data");
         assert_eq!(command_name(Command::Other(200)), "Command 200");
+    }
+
+    #[test]
+    fn rows_in_bulk_are_of_their_statements_class() {
+        let text = b"INSERT INTO t VALUES (?, ?)";
+        let event = Event { text, ..Event::new(1, 1, Command::BulkExecute) };
+        let mut out = Vec::new();
+        fingerprint(Mode::Strict, &event, &mut out);
+        assert_eq!(out, b"insert into t values (?+)");
+        fingerprint(Mode::Strict, &Event { text: b"", ..event }, &mut out);
+        assert_eq!(out, b"administrator command: Bulk execute");
     }
 }

@@ -57,7 +57,7 @@ pub fn run(input: &Path, output: &Path, force: bool, scheme: &Scheme) -> anyhow:
         pseudonyms.string(event.user, &mut user);
         pseudonyms.string(event.host, &mut host);
         text.clear();
-        if is_statement(event.command) {
+        if event.command.has_text() {
             sql::anonymise(event.text, scheme, &mut text);
         }
         let is_whole = pseudonyms.parameters(&event, &mut parameters);
@@ -78,14 +78,6 @@ pub fn run(input: &Path, output: &Path, force: bool, scheme: &Scheme) -> anyhow:
     coverage.events = kept;
     let totals = writer.finish(&coverage)?;
     Ok(Edited { totals, read: kept, kept, forgotten: 0 })
-}
-
-fn is_statement(command: Command) -> bool {
-    matches!(
-        command,
-        Command::Query | Command::Prepare | Command::Execute | Command::Fetch | Command::ResetStatement
-    ) || command == Command::Close
-        || command == Command::Other(0xfa)
 }
 
 fn is_number(kind: u8) -> bool {

@@ -1,7 +1,7 @@
 //! A block of events while it is read: cursors walk the columns side by side, and an event borrows from the block.
 
 use super::columns::{COLUMNS, CONNECTION, Column, Cursor, Malformed, measure_column, split, unzigzag};
-use super::encode::{Last, hole_columns, known, types_length};
+use super::encode::{BULK_EXECUTE, Last, hole_columns, known, types_length};
 use super::frame::{Header, MAX_UNPACKED_BYTES};
 use super::template::{NUMBER_HOLE, PLAIN, STRING_HOLE, TEMPLATE};
 use crate::event::{Command, Event, Outcome};
@@ -298,6 +298,7 @@ fn command(code: u64) -> Result<Command, Malformed> {
         9 => Command::ChangeUser,
         10 => Command::ResetConnection,
         11 => Command::Ping,
+        BULK_EXECUTE => Command::BulkExecute,
         code => {
             Command::Other(code.checked_sub(256).and_then(|byte| u8::try_from(byte).ok()).ok_or(Malformed)?)
         }

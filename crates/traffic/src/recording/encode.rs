@@ -76,6 +76,9 @@ impl Last {
     }
 }
 
+/// As it was when it had no name of its own here.
+pub const BULK_EXECUTE: u64 = 256 + 0xfa;
+
 pub fn command_code(command: Command) -> u64 {
     match command {
         Command::Connect => 0,
@@ -90,6 +93,7 @@ pub fn command_code(command: Command) -> u64 {
         Command::ChangeUser => 9,
         Command::ResetConnection => 10,
         Command::Ping => 11,
+        Command::BulkExecute => BULK_EXECUTE,
         Command::Other(byte) => 256 + u64::from(byte),
     }
 }

@@ -14,6 +14,7 @@ use super::encode::Encoder;
 use super::frame::MAX_BLOCK_BYTES;
 use super::writer::MAX_EVENT_BYTES;
 use super::{Header, Kind, Reader, Writer, WriterOptions};
+use crate::commands;
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome, Sink};
 use crate::measures::Measure;
@@ -39,6 +40,7 @@ fn some_command() -> impl Strategy<Value = Command> {
         Command::Query,
         Command::Prepare,
         Command::Execute,
+        Command::BulkExecute,
         Command::Fetch,
         Command::Close,
         Command::ResetStatement,
@@ -47,7 +49,8 @@ fn some_command() -> impl Strategy<Value = Command> {
         Command::ResetConnection,
         Command::Ping,
     ];
-    (any::<u8>(), 0..20usize).prop_map(move |(byte, at)| *named.get(at).unwrap_or(&Command::Other(byte)))
+    (any::<u8>(), 0..20usize)
+        .prop_map(move |(byte, at)| named.get(at).copied().unwrap_or_else(|| commands::by_byte(byte)))
 }
 
 fn some_outcome() -> impl Strategy<Value = Outcome> {
@@ -161,7 +164,7 @@ proptest! {
             event.numbers.start_ns = (event.numbers.start_ns >> 58) << 40;
             // Of other commands, and of a part of a statement, nothing is kept but numbers.
             event.numbers.is_cut = false;
-            if !matches!(event.numbers.command, Command::Query | Command::Prepare | Command::Execute | Command::Fetch) {
+            if !event.numbers.command.has_text() {
                 event.parts[3].clear();
                 event.parts[4].clear();
             }

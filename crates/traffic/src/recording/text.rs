@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::window::Window;
-use crate::event::{Command, Event};
+use crate::event::Event;
 use sql::{self, Mode};
 
 /// Prepared statements of which it is remembered whether a parameter is a password.
@@ -37,7 +37,7 @@ impl Cleaner {
             return self.clean_literals(event, window);
         }
         self.fingerprint.clear();
-        if has_statement(event.command) {
+        if event.command.has_text() {
             sql::fingerprint(Mode::Strict, event.text, &mut self.fingerprint);
         }
         // Rows of few possible values could be found by trying their checksums.
@@ -46,7 +46,7 @@ impl Cleaner {
     }
 
     fn clean_literals(&mut self, event: &Event<'_>, window: &mut Window) -> bool {
-        if !has_statement(event.command) {
+        if !event.command.has_text() {
             // What is there is not ours to understand, and so not to keep.
             window.push(&Event { text: b"", parameters: b"", ..event.clone() });
             return false;
@@ -67,19 +67,6 @@ impl Cleaner {
         window.push(&cleaned);
         is_redacted
     }
-}
-
-fn has_statement(command: Command) -> bool {
-    matches!(
-        command,
-        Command::Query
-            | Command::Prepare
-            | Command::Execute
-            | Command::Fetch
-            | Command::Close
-            | Command::ResetStatement
-            | Command::Other(0xfa)
-    )
 }
 
 /// Whether any parameter of a prepared statement stands where a password does.

@@ -41,6 +41,7 @@ pub struct Known {
     pub has_variables: bool,
     pub mentions_kill: bool,
     pub runs_other_text: bool,
+    pub has_placeholders: bool,
     /// Whether others wait for it, and it for others, where the order of commits is kept.
     pub is_ordered: bool,
 }
@@ -107,6 +108,7 @@ impl Classifier {
         let is_read_only = sql::is_read_only(text);
         let is_ordered = !is_read_only || matches!(operation, COMMIT | ROLLBACK);
         let has_variables = memchr::memchr(b'@', text).is_some();
+        let may_have_placeholders = memchr::memchr(b'?', text).is_some();
         Known {
             operation,
             class,
@@ -116,6 +118,7 @@ impl Classifier {
             has_variables,
             mentions_kill: has_variables && sql::mentions_kill(text),
             runs_other_text: sql::runs_other_text(text),
+            has_placeholders: may_have_placeholders && !sql::kept_placeholders(text).is_empty(),
         }
     }
 

@@ -19,7 +19,6 @@ use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Pr
 use super::timeline::{Speed, Timeline};
 use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Outcome};
-use crate::measures::Measure;
 use crate::recording::Reader;
 use base::clock::thread_cpu_ns;
 
@@ -61,6 +60,8 @@ pub struct Plan {
     pub copies: u32,
     pub is_read_only: bool,
     pub keeps_commit_order: bool,
+    /// The server takes rows in bulk.
+    pub can_bulk: bool,
     /// In ns since 1970.
     pub since_ns: u64,
     pub until_ns: u64,
@@ -252,7 +253,9 @@ impl<'a> Dispatch<'a> {
 
     fn take_request(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let known = match event.command {
-            Command::Query | Command::Prepare | Command::Execute if !event.text.is_empty() => {
+            Command::Query | Command::Prepare | Command::Execute | Command::BulkExecute
+                if !event.text.is_empty() =>
+            {
                 Some(self.classifier.know(event.text))
             }
             _ => None,
@@ -266,6 +269,14 @@ impl<'a> Dispatch<'a> {
         }
         if self.plan.is_read_only && known.is_some_and(|known| !known.is_read_only) {
             self.counts.filtered_writes += 1;
+            return Ok(());
+        }
+        // Logs have rows in bulk without their values.
+        if event.outcome == Outcome::Unknown
+            && known.is_some_and(|known| known.has_placeholders)
+            && kills::is_plain(event)
+        {
+            self.counts.without_text += 1;
             return Ok(());
         }
         if known.is_some_and(|known| self.may_run_kill(event, known)) {
@@ -359,14 +370,7 @@ impl<'a> Dispatch<'a> {
                 _ => SESSION,
             },
             class: known.filter(|_| !event.is_state).map_or(NONE, |known| known.class),
-            expected: Expected {
-                outcome: event.outcome,
-                response_ns: event.response_ns,
-                rows_sent: event.measures.get(Measure::RowsSent),
-                rows_affected: event.measures.get(Measure::RowsAffected),
-                warnings: event.measures.get(Measure::Warnings),
-                checksum: event.checksum,
-            },
+            expected: Expected::of(event),
             request,
             step,
             size: 0,
@@ -381,8 +385,12 @@ impl<'a> Dispatch<'a> {
                 None
             }
             // Half a statement may mean something else.
-            Command::Query | Command::Prepare | Command::Execute if event.is_cut => {
+            Command::Query | Command::Prepare | Command::Execute | Command::BulkExecute if event.is_cut => {
                 self.counts.without_text += 1;
+                None
+            }
+            Command::BulkExecute if !self.plan.can_bulk => {
+                self.counts.unsupported += 1;
                 None
             }
             Command::Query => Some(match self.mapped_use(event.text) {
@@ -401,7 +409,8 @@ impl<'a> Dispatch<'a> {
                 }
                 Some(Request::Query(event.text.into()))
             }
-            Command::Execute => Some(Request::Execute {
+            Command::Execute | Command::BulkExecute => Some(Request::Execute {
+                is_bulk: event.command == Command::BulkExecute,
                 statement: event.statement,
                 text: self.shared(event.text),
                 parameters: event.parameters.into(),

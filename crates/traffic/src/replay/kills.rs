@@ -149,7 +149,7 @@ impl Connections {
 }
 
 /// A statement as text, and all of it.
-fn is_plain(event: &Event<'_>) -> bool {
+pub fn is_plain(event: &Event<'_>) -> bool {
     let is_text = match event.command {
         Command::Query | Command::Other(PROCESS_KILL) => true,
         // As logs have it.

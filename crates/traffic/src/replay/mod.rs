@@ -217,10 +217,12 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
     let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
     let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
-    let mut max_allowed_packet = usize::MAX;
+    let (mut max_allowed_packet, mut can_bulk) = (usize::MAX, false);
     for account in &accounts.options {
         // Before thousands of sessions find out.
-        max_allowed_packet = longest_request(&mut Connection::open(account)?)?;
+        let mut connection = Connection::open(account)?;
+        max_allowed_packet = longest_request(&mut connection)?;
+        can_bulk = connection.can_bulk();
     }
     let answer_writer =
         arguments.keep_answers.as_deref().map(|path| AnswerWriter::create(path, scope)).transpose()?;
@@ -236,6 +238,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
             copies: arguments.sessions,
             is_read_only: arguments.read_only,
             keeps_commit_order: arguments.commit_order,
+            can_bulk,
             since_ns,
             until_ns,
             databases: map.collect::<HashMap<_, _>>(),

@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::kills::{Aim, SessionState};
 use super::order::Step;
-use crate::event::Outcome;
+use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure;
 
 /// Keys that are numbers, spread by a multiplication: a look-up stands in the way of every event.
 pub type Numbers<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
@@ -69,7 +70,7 @@ pub enum Request {
     Query(Box<[u8]>),
     Kill(Box<Aim>),
     Prepare { statement: u32, text: Arc<[u8]> },
-    Execute { statement: Option<u32>, text: Arc<[u8]>, parameters: Box<[u8]> },
+    Execute { is_bulk: bool, statement: Option<u32>, text: Arc<[u8]>, parameters: Box<[u8]> },
     ResetStatement(u32),
     Close(u32),
     InitDb(Box<[u8]>),
@@ -89,7 +90,27 @@ pub struct Expected {
     pub checksum: Option<u64>,
 }
 
+/// A flag of a bulk execution: a result for each of its rows. Our logins do not ask for that.
+pub const UNIT_RESULTS: u8 = 0x40;
+
 impl Expected {
+    pub fn of(event: &Event<'_>) -> Self {
+        let (outcome, response_ns) = (event.outcome, event.response_ns);
+        if event.command == Command::BulkExecute
+            && event.parameters.first().is_some_and(|flags| flags & UNIT_RESULTS != 0)
+        {
+            return Expected { outcome, response_ns, ..Expected::NOTHING };
+        }
+        Expected {
+            outcome,
+            response_ns,
+            rows_sent: event.measures.get(Measure::RowsSent),
+            rows_affected: event.measures.get(Measure::RowsAffected),
+            warnings: event.measures.get(Measure::Warnings),
+            checksum: event.checksum,
+        }
+    }
+
     /// Nothing is known.
     pub const NOTHING: Expected = Expected {
         outcome: Outcome::Unknown,
@@ -125,7 +146,8 @@ impl Request {
             Request::Prepare { statement, text } => {
                 Request::Prepare { statement: *statement, text: Arc::clone(text) }
             }
-            Request::Execute { statement, text, parameters } => Request::Execute {
+            Request::Execute { is_bulk, statement, text, parameters } => Request::Execute {
+                is_bulk: *is_bulk,
                 statement: *statement,
                 text: Arc::clone(text),
                 parameters: parameters.clone(),

@@ -11,7 +11,7 @@ use mysql_common::constants::CapabilityFlags;
 use super::answers::AnswerWriter;
 use super::kills::{Aim, SessionState, Shot, is_interrupted};
 use super::order::{Order, Step};
-use super::queue::{Budget, Item, Request};
+use super::queue::{Budget, Item, Request, UNIT_RESULTS};
 use super::stats::{Got, ReplayStats};
 use base::clock::now_ns;
 use engine::client::{Assignment, Choice, Client, Failure, Progress, Random, Turn};
@@ -20,7 +20,7 @@ use mysql::handshake::{Handshake, HandshakeState, UNEXPECTED_PACKET};
 
 use crate::event::Outcome;
 use mysql::request::{write_command, write_parts};
-use mysql::{Error, Options};
+use mysql::{BULK_EXECUTE, Error, Options};
 
 const QUIT: u8 = 0x01;
 const INIT_DB: u8 = 0x02;
@@ -145,10 +145,10 @@ impl<'a> Session<'a> {
         self.phase = Phase::Working;
         let answer_number = match &item.request {
             Request::Prepare { text, .. } => return self.prepare(text, out),
-            Request::Execute { statement, text, parameters } => {
+            Request::Execute { is_bulk, statement, text, parameters } => {
                 let prepared = statement.and_then(|recorded| self.statements.get(&recorded));
                 match prepared.filter(|prepared| text.is_empty() || prepared.text == *text) {
-                    Some(prepared) => write_execution(prepared.id, parameters, out),
+                    Some(prepared) => write_execution(prepared.id, *is_bulk, parameters, out),
                     None => {
                         self.shared.stats.borrow_mut().prepared_late += 1;
                         self.phase = Phase::Preparing;
@@ -207,8 +207,8 @@ impl<'a> Session<'a> {
                 // A number that no recording has, for what came without one.
                 self.remember(statement.unwrap_or(u32::MAX), text.clone());
                 let id = self.answers.statement_id();
-                if let Request::Execute { parameters, .. } = &item.request {
-                    let answer_number = write_execution(id, parameters, out);
+                if let Request::Execute { is_bulk, parameters, .. } = &item.request {
+                    let answer_number = write_execution(id, *is_bulk, parameters, out);
                     self.expect(&item, answer_number);
                 }
                 self.phase = Phase::Working;
@@ -337,7 +337,8 @@ impl Client for Session<'_> {
         self.statements.clear();
         self.unsent.clear();
         self.answers = Answers::default();
-        let handshake = Handshake::new(self.account).with(self.database.clone(), self.shared.capabilities);
+        let handshake =
+            Handshake::new(self.account).with(self.database.clone(), self.shared.capabilities).for_bulk();
         self.phase = Phase::LoggingIn(Box::new(handshake));
         Progress::Waiting
     }
@@ -485,6 +486,11 @@ impl Client for Session<'_> {
     }
 }
 
-fn write_execution(id: u32, parameters: &[u8], out: &mut Vec<u8>) -> u8 {
-    write_parts(EXECUTE, &[&id.to_le_bytes(), &NO_CURSOR_ONCE, parameters], out)
+fn write_execution(id: u32, is_bulk: bool, parameters: &[u8], out: &mut Vec<u8>) -> u8 {
+    match parameters {
+        [flags, rest @ ..] if is_bulk => {
+            write_parts(BULK_EXECUTE, &[&id.to_le_bytes(), &[flags & !UNIT_RESULTS], rest], out)
+        }
+        _ => write_parts(EXECUTE, &[&id.to_le_bytes(), &NO_CURSOR_ONCE, parameters], out),
+    }
 }

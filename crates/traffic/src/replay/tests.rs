@@ -12,6 +12,7 @@ use super::order::{Order, Step};
 use super::queue::{Budget, Delivery, Expected, Inbox, Item, Progress, Request};
 use super::timeline::Speed;
 use crate::event::{Command, Event, Outcome};
+use crate::measures::Measure;
 use mysql::options::{Password, TlsMode};
 use mysql::{Endpoint, Options};
 
@@ -49,6 +50,7 @@ fn plan() -> Plan {
         copies: 1,
         is_read_only: false,
         keeps_commit_order: false,
+        can_bulk: true,
         since_ns: 0,
         until_ns: u64::MAX,
         databases: HashMap::new(),
@@ -119,6 +121,9 @@ fn words(deliveries: &[Delivery]) -> Vec<String> {
         let request = match &item.request {
             Request::Query(sql) => text(sql),
             Request::Prepare { statement, text: sql } => format!("prepare {statement} {}", text(sql)),
+            Request::Execute { is_bulk: true, statement, text: sql, .. } => {
+                format!("bulk {statement:?} {}", text(sql))
+            }
             Request::Execute { statement, text: sql, .. } => format!("execute {statement:?} {}", text(sql)),
             Request::InitDb(name) => format!("use {}", text(name)),
             other => format!("{other:?}"),
@@ -172,6 +177,36 @@ fn a_session_from_its_login_to_its_end() {
     assert_eq!(words, expected);
     assert_eq!((counts.events, counts.sent, counts.sessions), (8, 4, 1));
     assert_eq!((counts.unsupported, counts.refused_logins), (1, 1));
+}
+
+#[test]
+fn rows_in_bulk_are_sent_where_the_server_takes_them() {
+    let bulk = |at_ms, flags: &'static [u8]| {
+        with(event(at_ms, 1, Command::BulkExecute, "INSERT INTO t VALUES (?)"), |e| {
+            (e.statement, e.parameter_count, e.parameters) = (Some(7), 1, flags);
+            e.measures.set(Measure::RowsSent, 2);
+        })
+    };
+    let events = || {
+        let cut = with(bulk(30, b""), |e| e.is_cut = true);
+        vec![event(0, 1, Command::Connect, ""), bulk(10, b"\x80\0\x03\0\0\x05\0\0\0"), cut]
+    };
+    let (words, counts) = played(&plan(), events());
+    assert_eq!(words[1], "0 10 insert bulk Some(7) INSERT INTO t VALUES (?)");
+    assert_eq!((counts.sent, counts.unsupported, counts.without_text), (1, 0, 1));
+    let (_, counts) = played(&Plan { can_bulk: false, ..plan() }, events());
+    assert_eq!((counts.sent, counts.unsupported, counts.without_text), (0, 1, 1));
+    let (_, counts) = played(&Plan { is_read_only: true, ..plan() }, events());
+    assert_eq!((counts.sent, counts.filtered_writes), (0, 2));
+    // In a log they have no values.
+    let logged =
+        with(event(10, 1, Command::Query, "INSERT INTO t VALUES (?)"), |e| e.outcome = Outcome::Unknown);
+    let refused = with(event(20, 1, Command::Query, "SELECT ?"), |e| e.outcome = Outcome::Error(1064));
+    let (_, counts) = played(&plan(), vec![logged, refused, event(30, 1, Command::Query, "SELECT '?'")]);
+    assert_eq!((counts.sent, counts.without_text), (2, 1));
+    // Nobody asks for a result a row here, so there is none to compare.
+    assert_eq!(Expected::of(&bulk(10, b"\x80\0").0).rows_sent, Some(2));
+    assert_eq!(Expected::of(&bulk(10, b"\xc0\0").0).rows_sent, None);
 }
 
 /// A statement of a session with a connection that has the session's number.
@@ -486,7 +521,7 @@ fn a_long_request_that_is_on_its_way_leaves_what_people_are_shown() {
     short.forget_long();
     assert!(matches!(short, Request::Query(text) if text.len() == 10_000));
     let (parameters, text) = (vec![7; 1 << 20].into(), b"SELECT ?".as_slice().into());
-    let mut execution = Request::Execute { statement: Some(1), text, parameters };
+    let mut execution = Request::Execute { is_bulk: false, statement: Some(1), text, parameters };
     execution.forget_long();
     assert!(matches!(execution, Request::Execute { parameters, .. } if parameters.is_empty()));
 }

@@ -22,13 +22,13 @@
 
 mod account;
 mod boundary;
-mod dynamic;
 mod event;
 mod header;
 mod look;
 mod parallel;
 mod parser;
 mod reader;
+mod repeated;
 pub(super) mod time;
 
 pub use self::parallel::read_parallel;

@@ -3,9 +3,9 @@
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::boundary::{LINE_BYTES, Lexer, Line, classify, ends_statement};
-use super::dynamic;
 use super::event::{Carried, Statement, event};
 use super::header::{self, COMMAND, Header};
+use super::repeated;
 use crate::coverage::Coverage;
 use crate::event::Sink;
 use crate::pieces::{Pieces, without_banners};
@@ -400,12 +400,12 @@ fn next_line(buffer: &[u8], from: usize) -> Option<usize> {
     memmem::find(buffer.get(from..)?, b"\n#").map(|found| from + found + 1)
 }
 
-/// Whether the event that begins `text` comes again as the EXECUTE IMMEDIATE that ran it. `None`: more is needed.
+/// Whether the statement of the event that begins `text` comes again in a later one. `None`: more is needed.
 fn is_repeated(text: &[u8], header: &Header<'_>, body: usize, end: &End, at_end: bool) -> Option<bool> {
     let rest = text.get(body..end.at).unwrap_or_default();
     let is_whole = rest.is_empty() || without_terminator(rest, false).is_some() && !rest.starts_with(COMMAND);
-    if end.by == By::Header && is_whole && dynamic::may_be_run(header) {
-        return dynamic::is_run_by_next(header, &text[end.at..], at_end);
+    if end.by == By::Header && is_whole && repeated::may_be(header) {
+        return repeated::by_next(header, rest, &text[end.at..], at_end);
     }
     Some(false)
 }

@@ -117,6 +117,39 @@ fn execute_immediate_is_one_event() {
 }
 
 #[test]
+fn rows_in_bulk_are_one_event() {
+    // Time and rows are those since the bulk's beginning.
+    let row = |number: u32, statement: &str| {
+        of_mariadb(5, 0, statement)
+            .replace("0.000040", &format!("0.0000{number}0"))
+            .replace("Rows_examined: 2", &format!("Rows_examined: {}", number * 4))
+            .replace("Rows_affected: 0", &format!("Rows_affected: {number}"))
+    };
+    let update = "UPDATE t SET b=? WHERE a=?";
+    let bulk = [row(1, update), row(2, update), row(3, update)].concat();
+    let other = of_mariadb(6, 30, "select 3");
+    let other_bulk = row(9, "DELETE FROM t WHERE a=?");
+    let literal = "UPDATE t SET b='?'";
+    for (log, expected) in [
+        (bulk.clone(), vec![(update, 30_000)]),
+        (bulk.replacen("SET t", "use `d`;\nSET t", 1) + &bulk, vec![(update, 30_000); 2]),
+        ([row(1, update), other, row(2, update)].concat(), vec![("select 3", 41_000), (update, 20_000)]),
+        (bulk.clone() + &other_bulk, vec![(update, 30_000), ("DELETE FROM t WHERE a=?", 90_000)]),
+        // Bulks of one row, and what EXECUTE runs.
+        (row(1, update).repeat(2), vec![(update, 10_000); 2]),
+        (row(1, literal) + &row(2, literal), vec![(literal, 10_000), (literal, 20_000)]),
+    ] {
+        let (events, _) = parsed(log.as_bytes());
+        let found: Vec<_> =
+            events.iter().map(|event| (event.text.as_str(), event.response_ns.unwrap_or(0))).collect();
+        assert_eq!(found, expected, "{log}");
+        for window_bytes in [1, 77, 300, 5000] {
+            super::parallel::tests::same(log.as_bytes(), window_bytes, 1);
+        }
+    }
+}
+
+#[test]
 fn events_of_mysql_8() {
     let log = format!(
         "{BANNER}{}{}{}",
@@ -355,6 +388,8 @@ mod properties {
             Just("\r\n".to_owned()),
             Just(format!("{}{}", of_mariadb(7, 0, "set @x=1"), of_mariadb(7, 11, "execute immediate @s"))),
             Just(of_mariadb(7, 0, "set @x=1")),
+            Just(of_mariadb(7, 0, "delete from t where a=?").replace("d: 2", "d: 3")),
+            Just(of_mariadb(7, 0, "delete from t where a=?")),
             "[ -~\n]{0,30}",
         ];
         let cut = (line, 0..200usize)

@@ -6,9 +6,8 @@
 //! lost until a client's packet looks like the start of a request again; what was open ends as `Unanswered`.
 //!
 //! One request is one event, whatever number of results it has. COM_STMT_SEND_LONG_DATA makes none: its data is in
-//! the execution's parameters and its bytes in `request_bytes`. MariaDB's COM_STMT_BULK_EXECUTE is `Other(0xFA)`, with
-//! the statement's text; its parameters are flags (types always set), types, rows. Compressed connections count
-//! the compressed bytes.
+//! the execution's parameters and its bytes in `request_bytes`. Compressed connections count the
+//! compressed bytes.
 
 mod answer;
 mod client;

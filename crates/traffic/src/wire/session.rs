@@ -21,7 +21,6 @@ use mysql::reply::{Dialect, Stage};
 /// Requests that may wait for their answers. No client sends so many ahead.
 const MOST_PENDING: usize = 65_536;
 pub const SEND_LONG_DATA: u8 = 0x18;
-pub const BULK_EXECUTE: u8 = 0xFA;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -206,7 +205,7 @@ impl Session {
     /// Finds statement and parameters of the first request.
     fn prepare_request(&mut self, shared: &mut Shared<'_>) {
         let Some(request) = self.requests.front_mut() else { return };
-        let is_bulk = request.command == Command::Other(BULK_EXECUTE);
+        let is_bulk = request.command == Command::BulkExecute;
         let is_execute = request.command == Command::Execute || is_bulk;
         let has_statement = is_execute
             || matches!(
@@ -371,7 +370,7 @@ impl Session {
                     (event.user, event.database) = (user, database);
                 }
             }
-            Command::Execute | Command::Fetch | Command::Other(BULK_EXECUTE) => {
+            Command::Execute | Command::Fetch | Command::BulkExecute => {
                 if let Some(statement) = request.statement.and_then(|id| self.statements.get(id)) {
                     event.text = &statement.text;
                     event.is_cut |= statement.is_cut;

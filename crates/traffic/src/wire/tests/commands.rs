@@ -197,7 +197,7 @@ fn rows_in_bulk() {
         .server(1, &[&[0, 2, 0, 2, 0, 0, 0]]);
     talk.client(0, b"\xfa\x07\0\0\0\0\0\0\x07\0\0\0").server(1, &[&[0, 1, 0, 2, 0, 0, 0]]);
     let (events, _) = talk.events();
-    let bulk = find(&events, Command::Other(0xFA));
+    let bulk = find(&events, Command::BulkExecute);
     assert_eq!(bulk[0].parameters, b"\x80\0\x03\0\0\x05\0\0\0\0\x06\0\0\0");
     assert_eq!(bulk[1].parameters, b"\x80\0\x03\0\0\x07\0\0\0");
     assert_eq!((bulk[0].text.as_str(), bulk[0].affected), ("insert into t values (?)", Some(2)));
