@@ -6,6 +6,11 @@ the reads per call at two sizes. Three kinds of calls: reads of even keys, reads
 updates. The peer is what people do: throughput in proportion to the limit, reads in proportion to what does not
 fit.
 
+What a limit brings is what lasts. So a play counts only after the first second (a throttle lets the first requests
+pass, and pages in memory answer before the first read waits), and a server that writes is first brought into
+balance: what filling its table left dirty is written, and a play warms up under its own limit, without a pause in
+which pages could be written for nothing.
+
 The device is a loop device that control groups (v1) limit; reads and writes pass the page cache by. The server has
 a quota of CPU, so that other work on the machine takes little from it. Targets: median error at most 10%, and 90%
 of the intervals hold what was measured.
@@ -13,7 +18,9 @@ of the intervals hold what was measured.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import fnmatch
 import itertools
 import math
 import os
@@ -22,7 +29,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,20 +48,21 @@ from headrace.size.capacity import exactly
 from headrace.size.device import Largest, carried, largest, multiplied
 from headrace.size.model import Resource
 from headrace.size.pool import Curve, Point, Pool
+from headrace.size.used import Part
 
-MINUTES = 14
+MINUTES = 18
 NEEDS = {"mariadbd": "mariadb-server", "mkfs.ext4": "e2fsprogs"}
 NEEDS_ROOT = True
 
 SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "5"))
 ROUNDS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
-CLIENTS, ROWS, CORES, FILL_S = 64, 240_000, 0.1, 3.0
+CLIENTS, ROWS, CORES, FILL_S, WARMUP_S = 64, 240_000, 0.25, 3.0, 1.0
 TARGET, GIVEN = 0.10, 0.9
 #: A seed for each play: the keys of another one would still be in memory.
 SEEDS = itertools.count(1)
 RNG = np.random.default_rng(1)
 TICKS_S = os.sysconf("SC_CLK_TCK")
-PAGE, RESIZE_S = 16_384, 30.0
+PAGE, RESIZE_S, CLEAN_S, CLEAN_PAGES = 16_384, 30.0, 30.0, 100
 #: Mix -> (share, statement) of its calls, and the distribution of keys.
 MIXES: dict[str, tuple[list[tuple[int, str]], str]] = {
     "even": ([(1, "SELECT pad FROM t WHERE id = ?")], "uniform"),
@@ -90,7 +98,7 @@ class Play:
     """``call``: what one used; ``pages`` of data in the pool."""
 
     per_s: float
-    call: dict[Resource, float]
+    call: Mapping[str, float]
     pages: float
 
 
@@ -102,6 +110,13 @@ class Row:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "rows", nargs="*", default=["*"], help="patterns, such as 'mixed write*' or '* pool 32'; all if none"
+    )
+    asked = parser.parse_args().rows
     rows: list[Row] = []
     # Not every server lets a pool grow beyond the size that it began with.
     with lab(max(UNSEEN)) as (server, device):
@@ -109,8 +124,14 @@ def main() -> None:
             f"SELECT CEIL(data_length / {PAGE}) FROM information_schema.tables WHERE table_name = 't'"
         )
         for mix in MIXES:
-            rows += devices(server, device, mix)
-            rows += pools(server, device, mix, float(str(pages)))
+            limits = [(r, n) for r, n in OTHERS[mix] if chosen(f"{mix} {r} {n:.0f}", asked)]
+            if limits:
+                rows += devices(server, device, mix, limits)
+            sizes = [size for size in UNSEEN if chosen(f"{mix} pool {size}", asked)]
+            if sizes:
+                rows += pools(server, device, mix, float(str(pages)), sizes)
+    if not rows:
+        raise SystemExit(f"no row is called {' or '.join(asked)}")
     middle = statistics.median(abs(row.error) for row in rows)
     held = sum(row.holds for row in rows)
     naive = statistics.median(abs(row.naive) for row in rows)
@@ -121,23 +142,28 @@ def main() -> None:
     )
 
 
-def devices(server: Server, device: str, mix: str) -> Iterator[Row]:
+def chosen(name: str, asked: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in asked)
+
+
+def devices(server: Server, device: str, mix: str, limits: Sequence[tuple[Resource, float]]) -> Iterator[Row]:
     print(f"{mix}: largest throughput under other limits of the device, from {REFERENCE[1]:,} reads/s:")
     plays: dict[tuple[Resource, float], list[Play]] = {}
     resize(server, SEEN[0])
-    play(server, device, mix, 2 * SECONDS)
-    half = len(OTHERS[mix]) // 2
+    clean(server)
+    with cores_limited(server, CORES), limited(server, device, REFERENCE):
+        play(server, device, mix, 3 * SECONDS)
+    half = len(limits) // 2
     for _ in range(ROUNDS):
-        for limit in (REFERENCE, *OTHERS[mix][:half], REFERENCE, *OTHERS[mix][half:]):
+        for limit in (REFERENCE, *limits[:half], REFERENCE, *limits[half:]):
             with cores_limited(server, CORES), limited(server, device, limit):
-                if mix == "mixed":
-                    # Until as many pages are written as become dirty.
-                    play(server, device, mix)
-                plays.setdefault(limit, []).append(play(server, device, mix))
+                # Until as many pages are written as become dirty; and they are written in bursts.
+                length = (2 * SECONDS, SECONDS) if mix == "mixed" else (SECONDS, WARMUP_S)
+                plays.setdefault(limit, []).append(play(server, device, mix, *length))
     calls = [each.call for each in plays[REFERENCE]]
     seen = statistics.median(each.per_s for each in plays[REFERENCE])
     told("reference", plays[REFERENCE])
-    for limit in OTHERS[mix]:
+    for limit in limits:
         resource, most = limit
         found = largest(carried(calls, {resource: exactly(most), Resource.CPU: exactly(CORES)}, RNG))
         # Without a model: what it was, times how much more is allowed.
@@ -145,11 +171,11 @@ def devices(server: Server, device: str, mix: str) -> Iterator[Row]:
         yield from compared(f"{resource} {most:,.0f}/s", found, plays[limit], seen * most / used)
 
 
-def pools(server: Server, device: str, mix: str, data_pages: float) -> Iterator[Row]:
+def pools(server: Server, device: str, mix: str, data_pages: float, unseen: Sequence[int]) -> Iterator[Row]:
     print(f"{mix}: largest throughput with other sizes of the buffer pool, from {SEEN} MiB:")
     plays: dict[int, list[Play]] = {}
     for _ in range(max(ROUNDS - 1, 2)):
-        for size in sorted((*SEEN, *UNSEEN)):
+        for size in sorted((*SEEN, *unseen)):
             resize(server, size)
             play(server, device, mix, FILL_S)
             with cores_limited(server, CORES), limited(server, device, SCARCE):
@@ -165,7 +191,7 @@ def pools(server: Server, device: str, mix: str, data_pages: float) -> Iterator[
     pool = Pool(sizes[0], sizes, Curve(points, data_pages, 1.0))
     limits = {SCARCE[0]: exactly(SCARCE[1]), Resource.CPU: exactly(CORES)}
     now = carried([each.call for each in plays[SEEN[0]]], limits, RNG)
-    for size in UNSEEN:
+    for size in unseen:
         reads = pool.reads(size * 2.0**20)
         found = largest(multiplied(now, SAVED, pool.saves(size * 2.0**20), RNG))
         did = statistics.median(each.call[Resource.READS] for each in plays[size])
@@ -199,13 +225,18 @@ def compared(what: str, found: Largest, plays: Sequence[Play], naive: float) -> 
     print(
         f"  {what:20} predicted {found.per_s.estimate:7,.0f} ({low:,.0f} to {high:,.0f}) by {found.by}, "
         f"measured {measured:7,.0f} ({min(rounds):,.0f} to {max(rounds):,.0f}): {row.error:+.1%}"
-        f"{'' if row.holds else ', outside its interval'}; peer {row.naive:+.1%}; {cores:.2f} cores",
+        f"{'' if row.holds else ', outside its interval'}; peer {row.naive:+.1%}; {_rate(plays, found.by)}",
         flush=True,
     )
     yield row
 
 
-def spec(mix: str, seconds: float) -> dict[str, Any]:
+def _rate(plays: Sequence[Play], by: str) -> str:
+    """Of what limits: a throttle may let more pass than it says."""
+    return f"{statistics.median(each.call[by] * each.per_s for each in plays):,.3g} {by}/s"
+
+
+def spec(mix: str, seconds: float, warmup_s: float) -> dict[str, Any]:
     statements, keys = MIXES[mix]
     key = {"kind": "int", "min": 1, "max": ROWS, "distribution": {"kind": keys}}
     operations = [
@@ -215,33 +246,56 @@ def spec(mix: str, seconds: float) -> dict[str, Any]:
     return {
         "workload": {"kind": "sql", "prepared": True, "operations": operations},
         "connections": CLIENTS,
+        "warmup_s": warmup_s,
         "seconds": seconds,
         "pacing": {"kind": "closed"},
         "seed": next(SEEDS),
     }
 
 
-def counters(server: Server, device: str) -> dict[Resource, float]:
+def counters(server: Server, device: str) -> dict[str, float]:
     fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     disk = [float(word) for word in Path(f"/sys/block/{Path(device).name}/stat").read_text().split()]
+    # A page that became dirty is a write that was put off.
+    status = {str(name): value for name, value in server.sql("SHOW GLOBAL STATUS LIKE 'Innodb%pages_%'")}
+    pages, copies, dirty = (
+        float(str(status[f"Innodb_{name}"]))
+        for name in ("pages_written", "dblwr_pages_written", "buffer_pool_pages_dirty")
+    )
     return {
         Resource.CPU: (int(fields[11]) + int(fields[12])) / TICKS_S,
         Resource.READS: disk[0],
         Resource.READ_BYTES: disk[2] * 512,
-        Resource.WRITES: disk[4],
-        Resource.WRITE_BYTES: disk[6] * 512,
+        Resource.WRITES: disk[4] + dirty,
+        Resource.WRITE_BYTES: disk[6] * 512 + 2 * PAGE * dirty,
+        Part.PAGE_WRITES: pages + dirty,
+        Part.PAGE_BYTES: PAGE * (pages + copies + 2 * dirty),
     }
 
 
-def play(server: Server, device: str, mix: str, seconds: float = SECONDS) -> Play:
+def play(server: Server, device: str, mix: str, seconds: float = SECONDS, warmup_s: float = WARMUP_S) -> Play:
     login = ["--mysql-socket", server.socket, "--mysql-user", "root", "--mysql-database", "shop"]
     before, pages = counters(server, device), server.status("Innodb_buffer_pool_pages_data")
-    done = driven(login, spec(mix, seconds))
+    done = driven(login, spec(mix, seconds, warmup_s))
     after = counters(server, device)
     pages += server.status("Innodb_buffer_pool_pages_data")
-    inside = sum(row["count"] for row in done.rows() if row["kind"] == "interval")
+    inside = sum(row["count"] for row in done.rows() if row["kind"] == "interval" and row["t_s"] >= 0)
     calls = done.sum("count")
     return Play(inside / done.window_s, {r: (after[r] - before[r]) / calls for r in before}, pages / 2)
+
+
+def clean(server: Server) -> None:
+    """Until nearly all pages are written and purged, as without any load."""
+    server.sql("SET GLOBAL innodb_max_dirty_pages_pct = 0")
+    deadline = time.monotonic() + CLEAN_S
+    while (
+        server.status("Innodb_buffer_pool_pages_dirty") > CLEAN_PAGES
+        or server.status("Innodb_history_list_length") > CLEAN_PAGES
+    ):
+        if time.monotonic() > deadline:
+            raise RuntimeError("the server did not write its dirty pages")
+        time.sleep(0.1)
+    server.sql("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
 
 
 def resize(server: Server, mebibytes: int) -> None:
@@ -266,7 +320,7 @@ def limited(
 @contextlib.contextmanager
 def lab(pool: int) -> Iterator[tuple[Server, str]]:
     """A server with its data on a device of its own. With the usual settings a pool this small would keep half of
-    itself free, and drop pages before they are old enough to be kept."""
+    itself free, and drop pages before they are old enough to be kept. Pages are written alone, as on flash."""
     with contextlib.ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="hr-limits-", dir=os.environ.get("TMPDIR", "/var/tmp")))
         stack.callback(shutil.rmtree, folder)
@@ -282,7 +336,7 @@ def lab(pool: int) -> Iterator[tuple[Server, str]]:
             mariadb(
                 mount / "m", f"--innodb-buffer-pool-size={pool}M", "--innodb-buffer-pool-chunk-size=1M",
                 "--innodb-flush-method=O_DIRECT", "--innodb-log-file-size=256M", "--innodb-lru-scan-depth=128",
-                "--innodb-old-blocks-time=10",
+                "--innodb-old-blocks-time=10", "--innodb-flush-neighbors=0",
             )
         )  # fmt: skip
         texts = ", ".join(f"{name} CHAR(233) NOT NULL" for name in ("pad", "more", "rest"))

@@ -8,6 +8,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from headrace.errors import NothingMeasured, PlanError
 from headrace.size import capacity, device, full, pool_samples
 from headrace.size.model import Resource
 from headrace.size.pool import Curve, Point, Pool, misses
+from headrace.size.used import Part
 from tests.unit.test_size_full import EXACT, archive_of, one_host, rendered
 
 CPU, READS, WRITES = Resource.CPU, Resource.READS, Resource.WRITES
@@ -86,6 +88,34 @@ def test_intervals_of_throughput_cover() -> None:
         held += holds(found.per_s, min(limits[r].estimate / truth[r] for r in truth))
     # 95% of 200 with three standard errors.
     assert held >= 180
+
+
+WRITING = {WRITES: 0.306, Part.PAGE_WRITES: 0.22}
+
+
+def test_commits_that_wait_share_their_writes_and_pages_are_written_as_before() -> None:
+    """Of a call that writes pages and a log, a device without time for both loses only the log's."""
+    found = largest([WRITING] * 3, {WRITES: EXACT(150.0)}).per_s
+    assert found.estimate == pytest.approx(150 / (0.22 + 0.25 * 0.086))
+    assert holds(found, 150 / 0.306)
+    assert holds(found, 150 / 0.22)
+    # Nothing is shared of a call that writes only pages: the estimate is sure.
+    pages = largest([{WRITES: 0.22, Part.PAGE_WRITES: 0.22}] * 3, {WRITES: EXACT(150.0)}).per_s
+    assert pages.estimate == pytest.approx(150 / 0.22)
+    assert not holds(pages, 150 / 0.306)
+    # A RAID that counts a request several times, or one that joins them, leaves nothing to be shared.
+    joined = largest([{WRITES: 0.22, Part.PAGE_WRITES: 0.3}] * 3, {WRITES: EXACT(150.0)}).per_s
+    assert joined.estimate == pytest.approx(150 / 0.22)
+    # Where nobody counted pages, all are taken to remain, and the interval holds both.
+    unknown = largest([{WRITES: 0.306}] * 3, {WRITES: EXACT(150.0)}).per_s
+    assert unknown.estimate == pytest.approx(150 / 0.306)
+    assert holds(unknown, 150 / 0.22)
+
+
+def test_a_server_that_only_commits_shares_most_of_its_writes() -> None:
+    found = largest([{WRITES: 1.0, Part.PAGE_WRITES: 0.0}] * 3, {WRITES: EXACT(100.0)}).per_s
+    assert found.estimate == pytest.approx(400)
+    assert holds(found, 100.0)
 
 
 # Memory.
@@ -249,6 +279,18 @@ def test_a_faster_device_helps_until_the_cores_are_full() -> None:
     # A call may use a little more or less of it then, even if nothing else limits.
     assert reads.gain.low == pytest.approx(1.5 * math.exp(-0.05 * math.log2(1.5)), rel=0.03)
     assert reads.gain.high == pytest.approx(1.5 * math.exp(0.05 * math.log2(1.5)), rel=0.03)
+
+
+def test_a_tighter_limit_of_writes_costs_less_than_the_writes_of_today_say() -> None:
+    known = capacity.known("db1", {CPU: 8.0}, given={WRITES: 3000.0})
+    used = {CPU: [2.0] * 24, WRITES: [600.0] * 23 + [math.nan]}
+    pages = {Part.PAGE_WRITES: np.array([400.0] * 23 + [500.0])}
+
+    def writes(**more: Any) -> float:
+        host = full.outlook(one_host(used, **more), known, instead={WRITES: 750.0})
+        return next(each for each in host.bought if each.resource is WRITES).after
+
+    assert writes(parts=pages) / writes() == pytest.approx(600 / (400 + 0.25 * 200))
 
 
 # From samples.

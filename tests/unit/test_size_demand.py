@@ -163,7 +163,11 @@ def lines_of(seconds: int, reset_at: int = -1, gap: range = range(0)) -> list[di
             "file_systems": {
                 "size_bytes": {"/": 1e9, "/data": 1e9}, "available_bytes": {"/": 9e8, "/data": 2e8},
             },
-            "mysql_status": {"com_select": {"": 100.0 * since}, "innodb_os_log_written": {"": 512.0 * since}},
+            "mysql_status": {
+                "com_select": {"": 100.0 * since}, "innodb_os_log_written": {"": 512.0 * since},
+                "innodb_pages_written": {"": 3.0 * since}, "innodb_dblwr_pages_written": {"": 2.0 * since},
+                "innodb_page_size": {"": 16_384.0},
+            },
         }  # fmt: skip
         for sampler, values in samplers.items():
             found.append(
@@ -197,6 +201,8 @@ def test_samples_become_demands(tmp_path: Path) -> None:
     for resource, value in steady.items():
         np.testing.assert_allclose(found.demand.used[resource], value, rtol=1e-6, err_msg=resource)
     np.testing.assert_allclose(found.parts[Part.USER], 1.0)
+    np.testing.assert_allclose(found.parts[Part.PAGE_WRITES], 3.0)
+    np.testing.assert_allclose(found.parts[Part.PAGE_BYTES], 5 * 16_384.0)
     assert found.limits == {
         Resource.CPU: 2.0, Resource.SOFTIRQ: 1.0, Resource.MEMORY: 4e9, Resource.SPACE: 1e9,
     }  # fmt: skip

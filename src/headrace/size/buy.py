@@ -15,7 +15,7 @@ import numpy as np
 
 from headrace.analysis.intervals import Interval
 from headrace.size.capacity import queue_knee
-from headrace.size.device import MOVES, OTHERS_MOVE, around, carried, largest, multiplied
+from headrace.size.device import PAGES, Call, around, carried, largest, moves, multiplied
 from headrace.size.model import Resource
 
 if TYPE_CHECKING:
@@ -59,21 +59,25 @@ def more(
     known: Known,
     pool: Pool | None = None,
     instead: Mapping[Resource, float] | None = None,
+    pages: Mapping[Resource, float] | None = None,
     seed: int = 1,
 ) -> tuple[Bought, ...]:
     """One more of each resource alone, or what is asked for ``instead`` of its limit; of memory, the size of the
-    ``pool``.
+    ``pool``. ``pages``: the share of a device's writes that are of data pages, where it is known.
     """
-    load = {each.resource: each.peak for each in outlooks if not each.is_stock and math.isfinite(each.room)}
+    load: dict[str, float] = {
+        each.resource: each.peak for each in outlooks if not each.is_stock and math.isfinite(each.room)
+    }
     limits = {each.resource: each.full_at for each in outlooks if each.resource in load}
     if not load:
         return ()
     rng = np.random.default_rng(seed)
     # The load of the peak is one call a second.
+    load |= {PAGES[r]: share * load[r] for r, share in (pages or {}).items() if r in load}
     now = carried([load], limits, rng)
     before = largest(now)
     found = []
-    for resource, what, more_of, factor in _offers(outlooks, known, pool, instead or {}):
+    for resource, what, more_of, factor in _offers(outlooks, load, known, pool, instead or {}):
         after = largest(multiplied(now, more_of, factor, rng))
         gain = around(after.per_s.estimate / before.per_s.estimate, after.draws / before.draws)
         found.append(Bought(resource, what, before.per_s.estimate, after.per_s.estimate, after.by, gain))
@@ -86,7 +90,11 @@ def saves(outlooks: Sequence[Outlook]) -> bool:
 
 
 def _offers(
-    outlooks: Sequence[Outlook], known: Known, pool: Pool | None, instead: Mapping[Resource, float]
+    outlooks: Sequence[Outlook],
+    call: Call,
+    known: Known,
+    pool: Pool | None,
+    instead: Mapping[Resource, float],
 ) -> Iterator[tuple[Resource, str, tuple[Resource, ...], Interval]]:
     """(resource, words, the resources whose room grows, by this factor)."""
     for each in outlooks:
@@ -99,16 +107,16 @@ def _offers(
             what, factor = "one more core", _grown(each, known, each.limit.estimate + 1)
         else:
             what, factor = f"{STEP - 1:.0%} more", STEP
-        yield each.resource, what, (each.resource,), _moved(each.resource, factor)
+        yield each.resource, what, (each.resource,), _moved(call, each.resource, factor)
     if pool is not None and saves(outlooks):
         then = instead.get(Resource.MEMORY, STEP * pool.size_bytes)
         what = f"a pool of {then / 2**30:,.3g} GiB"
         yield Resource.MEMORY, what, SAVED, pool.saves(then)
 
 
-def _moved(resource: Resource, factor: float) -> Interval:
+def _moved(call: Call, resource: Resource, factor: float) -> Interval:
     """A limit that is so many times as high: a call may use another amount then, the more the further it is."""
-    less, more_of = MOVES.get(resource, OTHERS_MOVE)
+    less, more_of = moves(call, resource)
     far = min(abs(math.log2(factor)), 1.0)
     return Interval(factor, factor * math.exp(-more_of * far), factor * math.exp(less * far))
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from headrace.analysis.intervals import Interval
 from headrace.size.model import Resource
+from headrace.size.used import Part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,16 +26,25 @@ if TYPE_CHECKING:
 DRAWS = 2000
 ALPHA = 0.05
 #: How far the use of a call may fall, and rise, when the load or a limit changes: logs, within a 95% interval. A
-#: read is a read at any load. Where writes wait, commits share one and pages collect more changes: up to 0.4 of
-#: them were saved. A call costs less CPU on a busy server, which wakes fewer threads.
+#: read is a read at any load. Where writes wait, commits share them: up to 0.4 of them were saved, where nobody
+#: counted how many are of commits. A call costs less CPU on a busy server, which wakes fewer threads.
 MOVES: Mapping[Resource, tuple[float, float]] = {
     Resource.READS: (0.05, 0.05), Resource.READ_BYTES: (0.05, 0.05), Resource.WRITES: (0.5, 0.2),
     Resource.WRITE_BYTES: (0.5, 0.2), Resource.CPU: (0.3, 0.3),
 }  # fmt: skip
 OTHERS_MOVE = (0.1, 0.1)
 
-#: What one call uses of each resource.
-Call = Mapping[Resource, float]
+#: Writes of data pages, where they are counted. All other writes are made by commits (the log, the journal of the
+#: file system).
+PAGES: Mapping[Resource, Part] = {Resource.WRITES: Part.PAGE_WRITES, Resource.WRITE_BYTES: Part.PAGE_BYTES}
+#: What is left of the writes of commits once writes limit, for commits that wait share one: the least, what was
+#: measured (benches/size_limits.py), the most.
+REMAINS = (0.05, 0.25, 1.0)
+#: How far the pages that a call writes may fall, and rise: a page that is written later collects more changes.
+PAGES_MOVE = (0.15, 0.1)
+
+#: What one call uses of each resource, and of ``PAGES``.
+Call = Mapping[str, float]
 
 
 #: Calls per second that each resource carries alone: the estimate, and draws of it.
@@ -54,15 +64,30 @@ def carried(calls: Sequence[Call], limits: Mapping[Resource, Interval], rng: np.
     """From what a call used in several plays. Resources that it does not use carry any number."""
     found = {}
     for resource, limit in limits.items():
-        values = [call.get(resource, 0.0) for call in calls]
+        values = [use_of(call, resource) for call in calls]
         if min(values) <= 0:
             continue
         demand, spread = _of_plays(values, rng)
-        less, more = MOVES.get(resource, OTHERS_MOVE)
+        less, more = np.mean([moves(call, resource) for call in calls], axis=0)
         moved = rng.standard_normal(DRAWS) / 1.96
         spread = spread * np.exp(moved * np.where(moved < 0, less, more))
         found[resource] = limit.estimate / demand, drawn(limit, rng) / spread
     return found
+
+
+def use_of(call: Call, resource: Resource, remains: float = REMAINS[1]) -> float:
+    """Of a resource that limits, by one call."""
+    whole = call.get(resource, 0.0)
+    pages = min(call.get(PAGES.get(resource, resource), whole), whole)
+    return pages + remains * (whole - pages)
+
+
+def moves(call: Call, resource: Resource) -> tuple[float, float]:
+    """How far that may fall, and rise."""
+    if PAGES.get(resource) not in call:
+        return MOVES.get(resource, OTHERS_MOVE)
+    least, usual, most = (math.log(use_of(call, resource, remains)) for remains in REMAINS)
+    return usual - least + PAGES_MOVE[0], most - usual + PAGES_MOVE[1]
 
 
 def multiplied(

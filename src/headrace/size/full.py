@@ -24,6 +24,7 @@ from headrace.analysis.intervals import Interval, t_quantile
 from headrace.archive.files import DAY_S
 from headrace.size.buy import Bought, in_vain, more, saves
 from headrace.size.capacity import STOCKS, Known
+from headrace.size.device import PAGES
 from headrace.size.model import Resource
 from headrace.size.outlook import Growth, Outlook, State
 
@@ -107,10 +108,23 @@ def outlook(
     notes = [*history.notes, *known.notes]
     if pool is not None and not saves(found):
         notes.append("what a larger pool brings is unknown, because no limit of reads is: --limit reads=3000")
+    bought = more(found, known, pool, instead, _pages(history))
     return Host(
-        history.host, end_s, tuple(found), tuple(unknown), more(found, known, pool, instead), in_vain(found),
-        known.ops_s, known.objective, tuple(notes),
+        history.host, end_s, tuple(found), tuple(unknown), bought, in_vain(found), known.ops_s, known.objective,
+        tuple(notes),
     )  # fmt: skip
+
+
+def _pages(history: History) -> dict[Resource, float]:
+    """The share of a device's writes that are of data pages."""
+    found = {}
+    for resource, part in PAGES.items():
+        if resource in history.demand.used and part in history.parts:
+            both = np.stack([history.parts[part], history.demand.used[resource]])
+            pages, whole = both[:, np.isfinite(both).all(axis=0)].sum(axis=1)
+            if whole > 0:
+                found[resource] = float(pages / whole)
+    return found
 
 
 def _outlook(

@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 
 class Part(StrEnum):
-    """Parts of the CPU's time, in cores."""
+    """Parts of the CPU's time, in cores, and of a device's writes."""
 
     USER = "cpu_user"
     SYSTEM = "cpu_system"
     SOFTIRQ = "cpu_softirq"  # of all cores, where Resource.SOFTIRQ is of the busiest
     SERVER = "cpu_server"  # the server's processes
+    PAGE_WRITES = "page_writes"  # pages of data that InnoDB wrote, per second
+    PAGE_BYTES = "page_bytes"  # of those, with their copies in the doublewrite buffer
 
 
 #: Metrics of the history that hold the results below, by resource or part.
@@ -195,6 +197,15 @@ def _used(over: Counters, facts: HostFacts | None) -> Iterator[tuple[str, Floats
     yield (
         Resource.LOG_BYTES,
         _added(over.rate("mysql_status", name) for name in ("innodb_os_log_written", "binlog_bytes_written")),
+    )
+    pages, copies = (
+        over.rate("mysql_status", f"innodb_{name}") for name in ("pages_written", "dblwr_pages_written")
+    )
+    yield Part.PAGE_WRITES, pages
+    size = over.gauge("mysql_status", "innodb_page_size")
+    yield (
+        Part.PAGE_BYTES,
+        None if pages is None or copies is None or size is None else size * (pages + copies),
     )
     total, available = (over.gauge("memory", name) for name in ("MemTotal", "MemAvailable"))
     yield Resource.MEMORY, None if total is None or available is None else total - available
