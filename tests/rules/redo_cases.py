@@ -115,6 +115,7 @@ CASES = [
         "it has four times the pool",
         lambda: unwell(
             variables={"innodb_log_file_size": str(4 * GIB), "innodb_buffer_pool_size": str(GIB)},
+            status={"innodb_checkpoint_age": 3.0 * GIB, "innodb_checkpoint_max_age": 3.9 * GIB},
             status_rates={"innodb_os_log_written": 10 * MIB},
         ),
     ),

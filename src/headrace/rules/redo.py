@@ -83,16 +83,20 @@ def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
     return {"server.innodb_log_file_size": whole // max(files, 1)}
 
 
-def wanted_bytes(evidence: Evidence) -> float:
-    """The one size that every rule about the redo log asks for: an hour of redo, twice the largest checkpoint age,
-    and what innodb_log_file_size asks for in vain; never less than the default.
+def _hour_bytes(evidence: Evidence) -> float:
+    """An hour of redo, but no more than four times the buffer pool.
 
-    Of an hour no more than four times the buffer pool: in one round of the log each page of the pool must be
-    written at most once, so pages take at most a quarter of the bytes that redo takes, and a larger log saves next
-    to nothing. It costs recovery and, until it was filled once, the allocation of its blocks at each flush.
+    In one round of the log each page of the pool must be written at most once, so pages take at most a quarter of
+    the bytes that redo takes, and a larger log saves next to nothing. It costs recovery and, until it was filled
+    once, the allocation of its blocks at each flush.
     """
     hour = (evidence.window.rate("mysql_status", "innodb_os_log_written") or 0.0) * HOUR_S
-    hour = min(hour, max(POOLS * evidence.number("innodb_buffer_pool_size"), GIB))
+    return min(hour, max(POOLS * evidence.number("innodb_buffer_pool_size"), GIB))
+
+
+def wanted_bytes(evidence: Evidence) -> float:
+    """The one size that every rule about the redo log asks for: an hour of redo, twice the largest checkpoint age,
+    and what innodb_log_file_size asks for in vain; never less than the default."""
     try:
         age, _ = checkpoint_age(evidence)
     except NotEnough:
@@ -100,7 +104,9 @@ def wanted_bytes(evidence: Evidence) -> float:
     asked = 0.0
     if by_capacity(evidence) and evidence.has_variable("innodb_log_file_size"):
         asked = evidence.number("innodb_log_file_size") * evidence.number("innodb_log_files_in_group")
-    return max(min(max(hour, 2 * age, DEFAULT_BYTES), LARGEST), asked, capacity_bytes(evidence))
+    return max(
+        min(max(_hour_bytes(evidence), 2 * age, DEFAULT_BYTES), LARGEST), asked, capacity_bytes(evidence)
+    )
 
 
 def _larger(evidence: Evidence, label: str = "") -> Remedy:
@@ -166,7 +172,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     """
     written = evidence.status_rate("innodb_os_log_written") * HOUR_S
     capacity = capacity_bytes(evidence)
-    if written <= max(capacity, LITTLE_AN_HOUR) or capacity >= wanted_bytes(evidence):
+    if written <= max(capacity, LITTLE_AN_HOUR) or capacity >= _hour_bytes(evidence):
         return
     minutes = 60 * capacity / written
     try:
