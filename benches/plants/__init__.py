@@ -232,6 +232,8 @@ PLANTS = (
         "",
         beside=refused,
         adviser="aborted",
+        # MySQL makes a TLS handshake for each.
+        also=("SESS16",),
         has_remedy=False,
     ),
     Plant(
