@@ -6,7 +6,7 @@ import heapq
 import json
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from headrace.size.used import Part
 from tests.unit.test_size_full import EXACT, archive_of, one_host, rendered
 
 CPU, READS, WRITES = Resource.CPU, Resource.READS, Resource.WRITES
-CALL = {CPU: 1e-4, READS: 0.5}
+CALL: dict[Resource, float] = {CPU: 1e-4, READS: 0.5}
 
 
 def holds(found: Interval, value: float) -> bool:
@@ -38,7 +38,9 @@ def holds(found: Interval, value: float) -> bool:
 # A device.
 
 
-def largest(calls: Sequence[device.Call], limits: dict[Resource, Interval], seed: int = 1) -> device.Largest:
+def largest(
+    calls: Sequence[Mapping[Any, float]], limits: dict[Resource, Interval], seed: int = 1
+) -> device.Largest:
     return device.largest(device.carried(calls, limits, np.random.default_rng(seed)))
 
 
@@ -90,7 +92,7 @@ def test_intervals_of_throughput_cover() -> None:
     assert held >= 180
 
 
-WRITING = {WRITES: 0.306, Part.PAGE_WRITES: 0.22}
+WRITING: device.Call = {WRITES: 0.306, Part.PAGE_WRITES: 0.22}
 
 
 def test_commits_that_wait_share_their_writes_and_pages_are_written_as_before() -> None:

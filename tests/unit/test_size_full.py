@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def peaks(days: int, a_day: float, noise: float = 0.03, seed: int = 1, start: fl
     return Peaks(np.arange(days, dtype=np.int64) + DAY, values)
 
 
-def one_host(used: dict[Resource, Sequence[float]], name: str = "db1", **more: Any) -> History:
+def one_host(used: Mapping[Resource, Sequence[float]], name: str = "db1", **more: Any) -> History:
     values = {r: np.asarray(v, dtype=np.float64) for r, v in used.items()}
     return History(Demand(name, DAY * DAY_S, HOUR_S, values), **more)
 
