@@ -76,3 +76,78 @@ fn is_next_row(first: &Header<'_>, next: &Header<'_>) -> bool {
         && more.iter().all(|(first, next)| first <= next)
         && more.iter().any(|(first, next)| first < next)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::parallel;
+    use super::super::tests::{of_mariadb, parsed};
+
+    #[test]
+    fn execute_immediate_is_one_event() {
+        let immediate = |sent_bytes| of_mariadb(5, sent_bytes, "/* a */ EXECUTE immediate 'select 2'");
+        let (ran, other) = (of_mariadb(5, 0, "select 2"), of_mariadb(6, 30, "select 3"));
+        let last = of_mariadb(5, 30, "select 4");
+        let itself = "/* a */ EXECUTE immediate 'select 2'";
+        for (log, expected) in [
+            // As the server writes it; with a new second and another thread between the two.
+            (format!("{ran}{}{last}", immediate(50)), vec![itself, "select 4"]),
+            (format!("{ran}{other}# Time: 240131 12:00:01\n{}", immediate(50)), vec!["select 3", itself]),
+            // What failed before it ran is logged once, and what EXECUTE ran, too.
+            (format!("{last}{}", immediate(50)), vec!["select 4", itself]),
+            (format!("{ran}{ran}{last}"), vec!["select 2", "select 2", "select 4"]),
+            (format!("{ran}{}", immediate(50).replace("401;", "402;")), vec!["select 2", itself]),
+            (
+                format!("{ran}{}", immediate(50).replace("Rows_sent: 1", "Rows_sent: 0")),
+                vec!["select 2", itself],
+            ),
+            (format!("{ran}{}", of_mariadb(55, 50, itself)), vec!["select 2", itself]),
+            // Too far away to be told.
+            (
+                format!("{ran}{}{}", other.repeat(100), immediate(50)),
+                [&["select 2"][..], &["select 3"; 100], &[itself]].concat(),
+            ),
+            (ran.clone(), vec!["select 2"]),
+        ] {
+            let (events, coverage) = parsed(log.as_bytes());
+            let texts: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();
+            assert_eq!(texts, expected, "{log}");
+            assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+            for window_bytes in [1, 77, 300, 5000] {
+                parallel::tests::same(log.as_bytes(), window_bytes, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn rows_in_bulk_are_one_event() {
+        // Time and rows are those since the bulk's beginning.
+        let row = |number: u32, statement: &str| {
+            of_mariadb(5, 0, statement)
+                .replace("0.000040", &format!("0.0000{number}0"))
+                .replace("Rows_examined: 2", &format!("Rows_examined: {}", number * 4))
+                .replace("Rows_affected: 0", &format!("Rows_affected: {number}"))
+        };
+        let update = "UPDATE t SET b=? WHERE a=?";
+        let bulk = [row(1, update), row(2, update), row(3, update)].concat();
+        let other = of_mariadb(6, 30, "select 3");
+        let other_bulk = row(9, "DELETE FROM t WHERE a=?");
+        let literal = "UPDATE t SET b='?'";
+        for (log, expected) in [
+            (bulk.clone(), vec![(update, 30_000)]),
+            (bulk.replacen("SET t", "use `d`;\nSET t", 1) + &bulk, vec![(update, 30_000); 2]),
+            ([row(1, update), other, row(2, update)].concat(), vec![("select 3", 41_000), (update, 20_000)]),
+            (bulk.clone() + &other_bulk, vec![(update, 30_000), ("DELETE FROM t WHERE a=?", 90_000)]),
+            // Bulks of one row, and what EXECUTE runs.
+            (row(1, update).repeat(2), vec![(update, 10_000); 2]),
+            (row(1, literal) + &row(2, literal), vec![(literal, 10_000), (literal, 20_000)]),
+        ] {
+            let (events, _) = parsed(log.as_bytes());
+            let found: Vec<_> =
+                events.iter().map(|event| (event.text.as_str(), event.response_ns.unwrap_or(0))).collect();
+            assert_eq!(found, expected, "{log}");
+            for window_bytes in [1, 77, 300, 5000] {
+                parallel::tests::same(log.as_bytes(), window_bytes, 1);
+            }
+        }
+    }
+}
