@@ -49,9 +49,9 @@ def running(argv: Sequence[str | Path], **options: object) -> Iterator[subproces
 
 
 @contextlib.contextmanager
-def loop_device(image: Path) -> Iterator[str]:
-    """The image as a block device, past the page cache."""
-    device = check("losetup", "--direct-io=on", "-f", "--show", image)
+def loop_device(image: Path, *, direct: bool = True) -> Iterator[str]:
+    """The image as a block device; ``direct``: past the page cache."""
+    device = check("losetup", f"--direct-io={'on' if direct else 'off'}", "-f", "--show", image)
     try:
         yield device
     finally:

@@ -1,0 +1,114 @@
+"""A disk whose power can be cut at any write: what was flushed is there afterwards, of the rest any part.
+
+`qemu-storage-daemon` logs each write and each flush, in the format of the kernel's dm-log-writes. A cut at one of
+them is a new image, with all writes up to the last flush before it and some of those behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import struct
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.lab import check, fuse, loop_device, running
+
+SECTOR = 512
+MAGIC = 0x6A736677736872
+FLUSH, DISCARD = 1, 4
+#: File system -> size of its disk, options of mkfs. Nothing is initialised later, which would be logged, too.
+KINDS = {
+    "ext4": ("64M", ("-q", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0")),
+    "xfs": ("304M", ("-q",)),
+    "btrfs": ("256M", ("-q",)),
+}
+READY_S = 20
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes ``data`` at ``offset`` of the disk; a flush has none."""
+
+    offset: int
+    data: bytes
+    is_flush: bool
+
+
+class Disk:
+    """A file system at ``place`` whose writes are logged for as long as ``running`` lasts."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        size, options = KINDS[kind]
+        self.kind, self.place = kind, folder / "disk"
+        self.start, self._image, self._log = folder / "start.img", folder / "image", folder / "log"
+        self._export, self._cut = folder / "export", folder / "cut.img"
+        self.place.mkdir()
+        check("truncate", "-s", size, self._image)
+        check(f"mkfs.{kind}", *options, self._image)
+        shutil.copyfile(self._image, self.start)
+        self._log.touch()
+        self._export.touch()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        argv: list[str | Path] = ["qemu-storage-daemon"]
+        for name, path in (("image", self._image), ("log", self._log)):
+            argv += ["--blockdev", f"driver=file,node-name={name},filename={path}"]
+        logs = f"log-sector-size={SECTOR},log-super-update-interval=1"
+        argv += ["--blockdev", f"driver=blklogwrites,node-name=logged,file=image,log=log,{logs}"]
+        argv += ["--export", f"type=fuse,id=e,node-name=logged,mountpoint={self._export},writable=on"]
+        with fuse(self._export), running(argv):
+            deadline = time.monotonic() + READY_S
+            while self._export.stat().st_size == 0:
+                assert time.monotonic() < deadline, "the export did not come up"
+                time.sleep(0.05)
+            # Past the page cache this export loses parts of writes (QEMU 7.2).
+            with loop_device(self._export, direct=False) as device, self._mounted(device):
+                yield
+
+    @contextlib.contextmanager
+    def _mounted(self, device: str) -> Iterator[None]:
+        check("mount", device, self.place)
+        try:
+            yield
+        finally:
+            check("umount", self.place)
+
+    def count(self) -> int:
+        """Writes and flushes so far."""
+        with self._log.open("rb") as file:
+            magic, _, entries = struct.unpack("<QQQ", file.read(24))
+        assert magic == MAGIC
+        return int(entries)
+
+    def writes(self) -> list[Write]:
+        """All that was logged; the image is what they make of the first one."""
+        found = []
+        with self._log.open("rb") as file:
+            file.seek(SECTOR)
+            for _ in range(self.count()):
+                sector, sectors, flags, _ = struct.unpack("<QQQQ", file.read(SECTOR)[:32])
+                assert not flags & DISCARD, "discards are not played"
+                found.append(Write(sector * SECTOR, file.read(sectors * SECTOR), bool(flags & FLUSH)))
+        return found
+
+    @contextlib.contextmanager
+    def cut(self, writes: list[Write], at: int, chance: random.Random) -> Iterator[None]:
+        """The disk after a cut before the write number ``at``, as the next boot mounts it."""
+        flushed = max((i for i in range(at) if writes[i].is_flush), default=0)
+        share = chance.choice((0.0, 1.0, chance.random()))
+        kept = writes[:flushed] + [each for each in writes[flushed:at] if chance.random() < share]
+        check("cp", "--sparse=always", self.start, self._cut)
+        file = os.open(self._cut, os.O_WRONLY)
+        try:
+            for each in kept:
+                os.pwrite(file, each.data, each.offset)
+        finally:
+            os.close(file)
+        with loop_device(self._cut, direct=False) as device, self._mounted(device):
+            yield
