@@ -11,12 +11,14 @@ import os
 import random
 import shutil
 import struct
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import check, fuse, loop_device, running
+from tests.waiting import until
 
 SECTOR = 512
 MAGIC = 0x6A736677736872
@@ -77,7 +79,12 @@ class Disk:
         try:
             yield
         finally:
-            check("umount", self.place)
+            # A process that was killed uses it for a moment more.
+            until(
+                lambda: (
+                    subprocess.run(["umount", self.place], capture_output=True, check=False).returncode == 0
+                )
+            )
 
     def count(self) -> int:
         """Writes and flushes so far."""
