@@ -1,4 +1,5 @@
-"""The power goes at any write of a real file system: nothing that was acknowledged is lost, no original, no trial.
+"""The power goes at any write of a real file system. Nothing that was acknowledged is lost: no original, no trial,
+no event of a rollout, no minute of the history.
 
 ``HEADRACE_CUTS`` says how many cuts a case has, ``HEADRACE_SEED`` which.
 """
@@ -16,12 +17,18 @@ from typing import Generic, TypeVar
 import pytest
 
 from headrace import arrow
+from headrace.archive.files import HOUR_S, MINUTE_S, Archive
+from headrace.archive.reader import Range, Reader
+from headrace.archive.rollup import roll_up
 from headrace.model import TrialState
+from headrace.staged.book import Book
 from headrace.store import ExperimentFolder, TrialRecord
 from tests.agent.test_apply import SYSCTL, Fake, boot, kernel
 from tests.agent.test_store import DESIGN, record
+from tests.history import state, write
 from tests.lab import check
 from tests.power import KINDS, Disk
+from tests.unit.test_rollout_expected import plan
 
 CUTS = int(os.environ.get("HEADRACE_CUTS", "15"))
 SEED = int(os.environ.get("HEADRACE_SEED", "1"))
@@ -151,3 +158,60 @@ def test_a_cut_loses_no_trial_that_was_stored(disk: Disk) -> None:
             experiment.latency_rows(each.number)
         experiment.discard_drafts()
         experiment.begin_trial(4).commit(record(4), arrow.empty_data())
+
+
+# A rollout. A state is how many of its events there are.
+
+
+def test_a_cut_loses_no_event_of_a_rollout(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(disk.place / "state"))
+    with disk.running():
+        promised = Promised(disk, -1)
+        book = Book.make(plan(None))
+        promised.now(0)
+        for number in range(1, 7):
+            with book.hold():
+                book.note("paused", why=f"{number} " * 200)
+            promised.now(number)
+    for cut, before, after in promised.cuts():
+        if before < 0 and not (book.folder / "plan.json").exists():
+            continue
+        again = Book.open(book.plan.id)
+        with again.hold():
+            assert len(again.events) in (max(before, 0), after), cut
+            again.note("paused", why="once more")
+        numbers = [event["why"].split()[0] for event in Book.open(book.plan.id).events]
+        assert numbers == [*map(str, range(1, len(numbers))), "once"], cut
+
+
+# The history of serve. A state is its minutes, of which an hour is rolled up meanwhile.
+
+HOUR = 24 * HOUR_S
+HOST = "here"
+
+
+def minutes(archive: Archive) -> list[int]:
+    """Each minute as often as it counts."""
+    sql = "SELECT t_s, CAST(SUM(minutes) AS BIGINT) AS n FROM rows GROUP BY t_s ORDER BY t_s"
+    rows = Reader(archive).rows("states", sql, [HOST], Range(HOUR, HOUR + 2 * HOUR_S))
+    return [row["t_s"] for row in rows for _ in range(row["n"])]
+
+
+def test_a_cut_loses_and_doubles_no_minute_of_the_history(disk: Disk) -> None:
+    times = [HOUR + n * MINUTE_S for n in (55, 57, 58, 59, 60, 61)]
+    archive = Archive(disk.place / "history")
+    with disk.running():
+        archive.create()
+        promised = Promised[list[int]](disk, [])
+        for number, t_s in enumerate(times, start=1):
+            if t_s == HOUR + HOUR_S:
+                roll_up(archive, HOST, HOUR + HOUR_S)
+            write(archive, "states", HOST, t_s, [state()])
+            promised.now(times[:number])
+    for cut, before, after in promised.cuts():
+        again = Archive(archive.root)
+        found = minutes(again)
+        assert found in (before, after), cut
+        again.clear_drafts()
+        roll_up(again, HOST, HOUR + HOUR_S)
+        assert minutes(Archive(archive.root)) == found, cut
