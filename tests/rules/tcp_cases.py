@@ -101,7 +101,13 @@ CASES = [
         "two in a hundred",
         lambda: unwell(rates={"snmp.Tcp.RetransSegs.": 180.0}),
         ("",),
-        ("2% of 9,000 segments/s are retransmitted",),
+        ("2% of 9,000 segments/s are lost and retransmitted",),
+    ),
+    Case(
+        "TCP03",
+        "sent again for nothing",
+        # As on a busy host with 2 CPUs, over loopback: 1,992 segments again since its start, 1,971 reported.
+        lambda: unwell(rates={"snmp.Tcp.RetransSegs.": 180.0, "snmp.TcpExt.TCPDSACKRecv.": 178.0}),
     ),
     Case("TCP03", "few", unwell),
     Case(

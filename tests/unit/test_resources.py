@@ -342,7 +342,7 @@ def test_little_memory_that_nobody_waits_for_is_busy() -> None:
 def test_lost_segments_and_refused_connections_are_said() -> None:
     lost = unwell(rates={"snmp.Tcp.RetransSegs.": 270.0})
     assert limiting(lost) == "tcp"
-    assert use(lost, "tcp").errors == "3.0% of the segments retransmitted"
+    assert use(lost, "tcp").errors == "3.0% of the segments lost and retransmitted"
     refused = unwell(rates={"snmp.TcpExt.ListenOverflows.": 2.0})
     assert "2.0 connections/s refused" in refused.verdict.sentence
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from headrace.analysis.resources import REFUSED_S, RETRANSMITTED
+from headrace.analysis.resources import REFUSED_S, RETRANSMITTED, lost_segments
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -173,26 +173,29 @@ def _longer_queue(evidence: Evidence, allowed: int, asked: int) -> Remedy:
     "TCP03",
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
-    source="Linux Documentation/networking/snmp_counter.rst; RFC 6298, the retransmission timer",
+    source="Linux Documentation/networking/snmp_counter.rst; RFC 6298, the retransmission timer; RFC 2883, D-SACK",
     refute="On a path without loss, throughput and p99 are equivalent.",
 )
 def segments_lost(evidence: Evidence) -> Iterator[Match]:
     """Segments are retransmitted: the network loses packets.
 
     A small response has too few segments behind it to reveal its loss immediately, so it waits for a timeout. One
-    lost segment in a hundred is enough to dominate the p99 of short statements.
+    lost segment in a hundred is enough to dominate the p99 of short statements. What the peer received twice was
+    not lost.
     """
     sent = evidence.rate("snmp", "Tcp.OutSegs")
     again = evidence.rate("snmp", "Tcp.RetransSegs")
-    if sent < FEW_SEGMENTS_S or again < RETRANSMITTED * sent:
+    lost = lost_segments(evidence.window) or 0.0
+    if sent < FEW_SEGMENTS_S or lost < RETRANSMITTED * sent:
         return
     timeouts = evidence.window.rate("snmp", "TcpExt.TCPTimeouts")
     yield Match(
         "",
-        f"{share(again / sent)} of {sent:,.0f} segments/s are retransmitted.",
+        f"{share(lost / sent)} of {sent:,.0f} segments/s are lost and retransmitted.",
         (
             number("segments sent/s", f"{sent:,.0f}"),
             number("retransmitted/s", f"{again:,.1f}"),
+            number("of those received twice", share(1 - lost / again)),
             number("timeouts/s", f"{timeouts:,.1f}" if timeouts is not None else "unknown"),
         ),
         (

@@ -244,7 +244,7 @@ def _tcp(shot: Shot, width: int) -> list[Text]:
     window = shot.now
     out, again = window.rate("snmp", "Tcp.OutSegs"), window.rate("snmp", "Tcp.RetransSegs")
     overflows = window.rate("snmp", "TcpExt.ListenOverflows")
-    bad = bool(out and again and again / out >= resources.RETRANSMITTED)
+    bad = bool(out and (resources.lost_segments(window) or 0.0) / out >= resources.RETRANSMITTED)
     parts: list[lines.Cell] = [
         f"{rate(out)} segments/s out",
         (f"{rate(again)} retransmitted", HOT if bad else DIM),
