@@ -12,6 +12,7 @@ pub mod guard;
 pub mod input;
 mod json;
 pub mod measures;
+mod numbers;
 pub mod packets;
 mod pieces;
 pub mod proxy;

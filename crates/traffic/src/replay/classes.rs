@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::queue::Numbers;
+use crate::numbers::Numbers;
 use sql::{self, Ending, Mode, Varying};
 
 /// Operations of a replay: what has a latency of its own in the lines.

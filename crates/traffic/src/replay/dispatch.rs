@@ -15,10 +15,11 @@ use super::answers::{NO_NUMBER, RecordedAnswers};
 use super::classes::{Class, Classifier, Known, NONE, PREPARE, SESSION};
 use super::kills::{self, Aim, Connections, Kills, LeftOut, SessionState};
 use super::order::{Order, Planner, Step};
-use super::queue::{Budget, Delivery, Expected, Inbox, Item, Numbers, Opening, Progress, Request, Seat};
+use super::queue::{Budget, Delivery, Expected, Inbox, Item, Opening, Progress, Request, Seat};
 use super::timeline::{Speed, Timeline};
 use crate::commands::PROCESS_KILL;
 use crate::event::{Command, Event, Outcome};
+use crate::numbers::Numbers;
 use crate::recording::Reader;
 use base::clock::thread_cpu_ns;
 

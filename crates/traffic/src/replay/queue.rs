@@ -4,8 +4,6 @@
 //! has nothing to do always gets its next event: whoever holds up the others can go on, so the reader never waits for
 //! ever. Nothing is dropped.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,33 +11,6 @@ use super::kills::{Aim, SessionState};
 use super::order::Step;
 use crate::event::{Command, Event, Outcome};
 use crate::measures::Measure;
-
-/// Keys that are numbers, spread by a multiplication: a look-up stands in the way of every event.
-pub type Numbers<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
-
-#[derive(Default)]
-pub struct NumberHasher(u64);
-
-impl Hasher for NumberHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        // The table takes the upper bits as well as the lower ones.
-        self.0 = (self.0.rotate_left(5) ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26);
-    }
-}
 
 /// The places of an event in the mail and in its session's queue, which may be twice as long as they are full.
 const PLACES: usize = 2 * (size_of::<Delivery>() + size_of::<Box<Item>>());

@@ -26,19 +26,19 @@ mod tests;
 
 use crate::coverage::Coverage;
 use crate::event::Sink;
+use crate::numbers::Numbers;
 use crate::stream::{Opened, Side, Streams};
 use request::Request;
 use session::Session;
 use shared::Shared;
 pub use shared::WireOptions;
-use statements::Numbered;
 
 /// Reads both directions of any number of connections.
 pub struct Decoder<S> {
     sink: S,
     options: WireOptions,
     coverage: Coverage,
-    sessions: Numbered<u64, Box<Session>>,
+    sessions: Numbers<u64, Box<Session>>,
     spare: Vec<Request>,
     inflated: Vec<u8>,
     /// Bytes taken so far, the offset of a place of damage.
@@ -55,7 +55,7 @@ impl<S: Sink> Decoder<S> {
             sink,
             options,
             coverage: Coverage::default(),
-            sessions: Numbered::default(),
+            sessions: Numbers::default(),
             spare: Vec::new(),
             inflated: Vec::new(),
             offset: 0,
@@ -90,7 +90,7 @@ impl<S: Sink> Decoder<S> {
         &mut self.sink
     }
 
-    fn shared(&mut self) -> (Shared<'_>, &mut Numbered<u64, Box<Session>>, &mut Vec<u8>) {
+    fn shared(&mut self) -> (Shared<'_>, &mut Numbers<u64, Box<Session>>, &mut Vec<u8>) {
         let shared = Shared {
             sink: &mut self.sink,
             options: &self.options,

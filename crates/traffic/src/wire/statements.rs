@@ -1,12 +1,11 @@
 //! The prepared statements of a session, and what an execution binds to their parameters.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-
 use mysql::Error;
 use mysql::frames::write_length;
 use mysql::reader::Reader;
 use mysql::types::take_value;
+
+use crate::numbers::Numbers;
 
 /// Statements that one session may keep; servers allow 16,382 in all by default.
 const MOST_STATEMENTS: usize = 65_536;
@@ -14,33 +13,6 @@ const MOST_STATEMENTS: usize = 65_536;
 pub const LAST: u32 = u32::MAX;
 const HAS_PARAMETER_COUNT: u8 = 0x08;
 const BULK_HAS_TYPES: u16 = 128;
-
-/// Spreads numbers that are counted up elsewhere: sessions, statements.
-#[derive(Default)]
-pub struct Spread(u64);
-
-impl Hasher for Spread {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        let product = u128::from(self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-        self.0 = (product >> 64) as u64 ^ product as u64;
-    }
-}
-
-pub type Numbered<K, V> = HashMap<K, V, BuildHasherDefault<Spread>>;
 
 #[derive(Debug, Default)]
 pub struct Statement {
@@ -70,7 +42,7 @@ pub enum Bound {
 
 #[derive(Debug, Default)]
 pub struct Statements {
-    by_id: Numbered<u32, Statement>,
+    by_id: Numbers<u32, Statement>,
     last: u32,
     bytes: usize,
 }
