@@ -467,7 +467,9 @@ def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     if out and out >= 100 and lost is not None:
         share = lost / out
         bad = share >= RETRANSMITTED or overflows >= REFUSED_S
-        errors = [f"{_percent(share)} of the segments lost and retransmitted"] if share >= RETRANSMITTED else []
+        errors = (
+            [f"{_percent(share)} of the segments lost and retransmitted"] if share >= RETRANSMITTED else []
+        )
         if overflows > 0:
             errors.append(f"{_rate(overflows)} connections/s refused: an accept queue was full")
         yield ResourceUsage(
@@ -484,8 +486,8 @@ def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
 def lost_segments(window: Window) -> float | None:
     """Retransmitted segments per second that had been lost.
 
-    The peer reports what arrives twice (D-SACK, RFC 2883). On a busy host most does: an acknowledgement waits for a
-    CPU, and the probe for a lost tail (RFC 8985) is faster.
+    The peer reports what arrives twice (D-SACK, RFC 2883). On a busy host most does: an acknowledgement waits for
+    a CPU, and the probe for a lost tail (RFC 8985) is faster.
     """
     again = window.rate("snmp", "Tcp.RetransSegs")
     if again is None:
