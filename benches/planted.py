@@ -50,8 +50,8 @@ AGENT = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "h
 EFFECTIVE = 0.8
 CURED = 0.8
 #: True of the host whatever is planted: the driver needs CPU, its statement takes the time, the disk has a
-#: volatile cache, and other programs run.
-OF_THE_LOAD = ("CPU", "STMT01", "STMT05", "BLK06", "HOST")
+#: volatile cache, other programs run, and a root mounted with discard discards what earlier plants left.
+OF_THE_LOAD = ("CPU", "STMT01", "STMT05", "BLK06", "BLK10", "FS03", "HOST")
 SEVERE = ("bottleneck", "cost")
 #: Of MySQLTuner, over TCP and with a password: it finds its way to neither a socket nor an account without one.
 #: It is made before the load, which may leave no connection for it.

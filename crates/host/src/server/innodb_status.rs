@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use mysql::{Connection, Error};
+
 use crate::sample::sampler::Kind;
 use crate::sample::session::{Session, Trouble};
 use crate::sample::values::Values;
@@ -25,9 +27,19 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     if text.is_empty() {
         return Err(Trouble::Absent("the server has no InnoDB".to_owned()));
     }
-    Status::parse(&text).write(values);
+    let mut status = Status::parse(&text);
+    if !session.connection.is_mariadb() {
+        status.take_transactions(&mut session.connection)?;
+    }
+    status.write(values);
     Ok(())
 }
+
+/// MySQL's text has no transaction that only reads: a dump, an old view. Times of this table are the host's, whatever
+/// the session's zone.
+const TRANSACTIONS: &str = "SELECT COUNT(*), \
+    TIMESTAMPDIFF(SECOND, MIN(trx_started), CONVERT_TZ(NOW(), @@time_zone, 'SYSTEM')) \
+    FROM information_schema.INNODB_TRX";
 
 /// None for values that a version does not print.
 #[derive(Debug, Default, PartialEq)]
@@ -58,6 +70,18 @@ struct Status {
 }
 
 impl Status {
+    fn take_transactions(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        let mut numbers = [None; 2];
+        connection.query(TRANSACTIONS, |_, row| {
+            let number = |column| std::str::from_utf8(row.get(column)?).ok()?.parse::<u64>().ok();
+            numbers = [number(0), number(1)];
+        })?;
+        let [active, oldest_s] = numbers;
+        self.active_transactions = self.active_transactions.max(active.unwrap_or(0));
+        self.oldest_transaction_s = self.oldest_transaction_s.max(oldest_s);
+        Ok(())
+    }
+
     fn parse(text: &str) -> Self {
         let mut status = Self::default();
         status.read_semaphores(section(text, "SEMAPHORES", false));
