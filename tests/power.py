@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import struct
 import subprocess
 import time
@@ -46,13 +45,12 @@ class Disk:
 
     def __init__(self, folder: Path, kind: str) -> None:
         size, options = KINDS[kind]
-        self.kind, self.place = kind, folder / "disk"
-        self.start, self._image, self._log = folder / "start.img", folder / "image", folder / "log"
-        self._export, self._cut = folder / "export", folder / "cut.img"
+        self.place, self._image, self._log = folder / "disk", folder / "image", folder / "log"
+        self._start, self._cut, self._export = folder / "start", folder / "cut", folder / "export"
         self.place.mkdir()
         check("truncate", "-s", size, self._image)
         check(f"mkfs.{kind}", *options, self._image)
-        shutil.copyfile(self._image, self.start)
+        check("cp", "--sparse=always", self._image, self._start)
         self._log.touch()
         self._export.touch()
 
@@ -75,7 +73,7 @@ class Disk:
 
     @contextlib.contextmanager
     def _mounted(self, device: str) -> Iterator[None]:
-        check("mount", device, self.place)
+        check("mount", "-o", "nodiscard", device, self.place)
         try:
             yield
         finally:
@@ -110,7 +108,7 @@ class Disk:
         flushed = max((i for i in range(at) if writes[i].is_flush), default=0)
         share = chance.choice((0.0, 1.0, chance.random()))
         kept = writes[:flushed] + [each for each in writes[flushed:at] if chance.random() < share]
-        check("cp", "--sparse=always", self.start, self._cut)
+        check("cp", "--sparse=always", self._start, self._cut)
         file = os.open(self._cut, os.O_WRONLY)
         try:
             for each in kept:
