@@ -168,8 +168,8 @@ with open(sys.argv[4], "w") as out:
         except pymysql.Error:
             pass
         count += 1
-        if count % 20 == 0:
-            out.write("x" * 20)
+        if count % 4 == 0:
+            out.write("x" * 4)
             out.flush()
 """
 
