@@ -11,7 +11,7 @@ from headrace.rules import all_rules, judge
 from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
 from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
 from tests.rules.flush_cases import BEHIND
-from tests.rules.hardware_cases import DIGESTS
+from tests.rules.hardware_cases import BOUND, DIGESTS, TWO
 from tests.rules.hardware_cases import FULL as OWN_WORK
 from tests.rules.hosts import unwell
 from tests.rules.locks_cases import BULK, FOR_NUMBERS
@@ -49,6 +49,10 @@ def test_a_healthy_host_has_no_cause() -> None:
     found = verdict()
     assert found.causes == ()
     assert found.sentence.startswith("Nothing limits this host")
+
+
+def test_a_program_keeps_its_name_at_the_beginning_of_a_sentence() -> None:
+    assert verdict(facts=TWO, rates=BOUND).sentence.startswith("mysqld may use 2 of 8 CPUs (0-1)")
 
 
 def test_a_neighbour_is_the_cause_of_full_cpus() -> None:

@@ -245,7 +245,11 @@ def _alone(core: Core, count: int, busy: float, softirq: float) -> ResourceUsage
         Level.SATURATED if core.busy >= FULL else Level.BUSY,
         core.busy,
         load=f"{_percent(core.busy)} busy: {_shares(core)}",
-        saturation=f"the other {count - 1} are {_percent(others)} busy on average",
+        saturation=(
+            f"the other {count - 1} are {_percent(others)} busy on average"
+            if count > 2
+            else f"the other is {_percent(others)} busy"
+        ),
         numbers={"busy": core.busy, "softirq": core.softirq, "others": others},
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
-from headrace.analysis.users import groups, programs
+from headrace.analysis.users import SERVERS, groups, programs
 from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Finding, Judgement, Severity
 
@@ -189,7 +189,7 @@ def _sentence(finding: Finding) -> str:
     """The same at the beginning of a sentence; variables, devices and programs keep their names."""
     text = _said(finding)
     first = text.split(" ", 1)[0]
-    is_name = "_" in first or first in finding.hit.subject
+    is_name = "_" in first or first in finding.hit.subject or first in SERVERS
     return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 
