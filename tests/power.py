@@ -104,7 +104,7 @@ class Disk:
 
     @contextlib.contextmanager
     def cut(self, writes: list[Write], at: int, chance: random.Random) -> Iterator[None]:
-        """The disk after a cut before the write number ``at``, as the next boot mounts it."""
+        """The disk after power fails before write ``at``, mounted as at the next boot."""
         flushed = max((i for i in range(at) if writes[i].is_flush), default=0)
         share = chance.choice((0.0, 1.0, chance.random()))
         kept = writes[:flushed] + [each for each in writes[flushed:at] if chance.random() < share]

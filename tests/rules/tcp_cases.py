@@ -106,7 +106,7 @@ CASES = [
     Case(
         "TCP03",
         "sent again for nothing",
-        # As on a busy host with 2 CPUs, over loopback: 1,992 segments again since its start, 1,971 reported.
+        # As on a busy host with 2 CPUs, over loopback: of 1,992 retransmitted segments 1,971 were duplicates.
         lambda: unwell(rates={"snmp.Tcp.RetransSegs.": 180.0, "snmp.TcpExt.TCPDSACKRecv.": 178.0}),
     ),
     Case("TCP03", "few", unwell),

@@ -1,7 +1,7 @@
 """The power goes at any write of a real file system. Nothing that was acknowledged is lost: no original, no trial,
 no event of a rollout, no minute of the history.
 
-``HEADRACE_CUTS`` says how many cuts a case has, ``HEADRACE_SEED`` which.
+``HEADRACE_CUTS`` is the number of cuts per case, ``HEADRACE_SEED`` selects them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ State = TypeVar("State")
 
 
 class Promised(Generic[State]):
-    """What was acknowledged, and how many writes and flushes the disk had seen then."""
+    """Each acknowledged state, with the number of writes and flushes before it."""
 
     def __init__(self, disk: Disk, state: State) -> None:
         check("sync", "-f", disk.place)
@@ -48,7 +48,7 @@ class Promised(Generic[State]):
         self.states.append((self._disk.count(), state))
 
     def cuts(self) -> Iterator[tuple[str, State, State]]:
-        """The mounted disk after each cut, with what was promised before it and what came next."""
+        """The mounted disk after each cut, with the last acknowledged state and the next one."""
         chance, writes = random.Random(SEED), self._disk.writes()
         for _ in range(CUTS):
             at = chance.randint(self.states[0][0], len(writes))
@@ -63,7 +63,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     return Disk(tmp_path, request.param)
 
 
-# The journal. A state is who is in the history, and the file that lasts.
+# The journal. A state is the owners in the history and the content of the persisted file.
 
 Kept = tuple[list[str], str]
 
