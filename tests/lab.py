@@ -89,24 +89,26 @@ def exported_device(folder: Path, name: str, size: str = "1G", iops: int = 0) ->
     image, export = folder / f"{name}.img", folder / f"{name}.export"
     check("truncate", "-s", size, image)
     export.touch()
-    argv: list[str | Path] = [
-        "qemu-storage-daemon",
-        "--blockdev",
-        f"driver=file,node-name=f,filename={image}",
-    ]
+    blocks: list[str | Path] = ["--blockdev", f"driver=file,node-name=f,filename={image}"]
     node = "f"
     if iops:
-        argv += ["--object", f"throttle-group,id=g,x-iops-total={iops}"]
-        argv += ["--blockdev", "driver=throttle,node-name=t,throttle-group=g,file=f"]
+        blocks += ["--object", f"throttle-group,id=g,x-iops-total={iops}"]
+        blocks += ["--blockdev", "driver=throttle,node-name=t,throttle-group=g,file=f"]
         node = "t"
-    argv += ["--export", f"type=fuse,id=e,node-name={node},mountpoint={export},writable=on"]
-    with fuse(export), running(argv):
+    with exported(blocks, node, export), loop_device(export) as device:
+        yield device
+
+
+@contextlib.contextmanager
+def exported(blocks: list[str | Path], node: str, export: Path) -> Iterator[None]:
+    """A block node of QEMU's as a file: ``blocks`` define it, ``export`` is an empty file."""
+    export_option = f"type=fuse,id=e,node-name={node},mountpoint={export},writable=on"
+    with fuse(export), running(["qemu-storage-daemon", *blocks, "--export", export_option]):
         deadline = time.monotonic() + READY_S
         while export.stat().st_size == 0:
             assert time.monotonic() < deadline, "the export did not come up"
             time.sleep(0.05)
-        with loop_device(export) as device:
-            yield device
+        yield
 
 
 @contextlib.contextmanager

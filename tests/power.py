@@ -11,12 +11,11 @@ import os
 import random
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.lab import check, fuse, loop_device, running
+from tests.lab import check, exported, loop_device
 from tests.waiting import until
 
 SECTOR = 512
@@ -28,7 +27,6 @@ KINDS = {
     "xfs": ("304M", ("-q",)),
     "btrfs": ("256M", ("-q",)),
 }
-READY_S = 20
 
 
 @dataclass(frozen=True)
@@ -56,20 +54,18 @@ class Disk:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        argv: list[str | Path] = ["qemu-storage-daemon"]
+        blocks: list[str | Path] = []
         for name, path in (("image", self._image), ("log", self._log)):
-            argv += ["--blockdev", f"driver=file,node-name={name},filename={path}"]
+            blocks += ["--blockdev", f"driver=file,node-name={name},filename={path}"]
         logs = f"log-sector-size={SECTOR},log-super-update-interval=1"
-        argv += ["--blockdev", f"driver=blklogwrites,node-name=logged,file=image,log=log,{logs}"]
-        argv += ["--export", f"type=fuse,id=e,node-name=logged,mountpoint={self._export},writable=on"]
-        with fuse(self._export), running(argv):
-            deadline = time.monotonic() + READY_S
-            while self._export.stat().st_size == 0:
-                assert time.monotonic() < deadline, "the export did not come up"
-                time.sleep(0.05)
-            # Past the page cache this export loses parts of writes (QEMU 7.2).
-            with loop_device(self._export, direct=False) as device, self._mounted(device):
-                yield
+        blocks += ["--blockdev", f"driver=blklogwrites,node-name=logged,file=image,log=log,{logs}"]
+        # With O_DIRECT this export loses parts of writes (QEMU 7.2).
+        with (
+            exported(blocks, "logged", self._export),
+            loop_device(self._export, direct=False) as device,
+            self._mounted(device),
+        ):
+            yield
 
     @contextlib.contextmanager
     def _mounted(self, device: str) -> Iterator[None]:
