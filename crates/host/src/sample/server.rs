@@ -12,9 +12,10 @@ use super::sampler::{Kind, Missed, Source};
 use super::session::{ServerSample, Session, Trouble};
 use super::ticker::{Ticker, elapsed_ns, now_ns};
 use super::values::{Values, write_failure};
+use crate::server::query::open_session;
 use base::output::Output;
 use base::stop::StopSignal;
-use mysql::{CONNECT_TIMEOUT, Connection, Error, Options};
+use mysql::{CONNECT_TIMEOUT, Error, Options};
 
 pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pauses between attempts to connect: 1, 2, 4 ... seconds, up to this.
@@ -133,7 +134,7 @@ impl Server {
         }
         let time_ns = now_ns();
         if self.session.is_none() {
-            match Connection::open(&self.options) {
+            match open_session(&self.options) {
                 Ok(connection) => {
                     self.session = Some(Session::new(connection, self.is_thorough));
                     // A new server may have sources that the old one lacked.

@@ -35,10 +35,9 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// MySQL's text has no transaction that only reads: a dump, an old view. Times of this table are the host's, whatever
-/// the session's zone.
+/// MySQL leaves read-only transactions, such as a dump or a forgotten view, out of the text.
 const TRANSACTIONS: &str = "SELECT COUNT(*), \
-    TIMESTAMPDIFF(SECOND, MIN(trx_started), CONVERT_TZ(NOW(), @@time_zone, 'SYSTEM')) \
+    TIMESTAMPDIFF(SECOND, MIN(trx_started), NOW()) \
     FROM information_schema.INNODB_TRX";
 
 /// None for values that a version does not print.

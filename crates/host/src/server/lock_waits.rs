@@ -39,24 +39,23 @@ pub struct Wait {
     holder_idle_s: Option<u64>,
 }
 
-// Times of INNODB_TRX are the host's, whatever the session's zone.
 const MARIADB_ROWS: &str = "SELECT r.trx_mysql_thread_id AS waiter, b.trx_mysql_thread_id AS holder, \
     l.lock_table AS locked, \
-    TIMESTAMPDIFF(SECOND, b.trx_started, CONVERT_TZ(NOW(), @@time_zone, 'SYSTEM')) AS open_s \
+    TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS open_s \
     FROM information_schema.INNODB_LOCK_WAITS w \
     JOIN information_schema.INNODB_TRX r ON r.trx_id = w.requesting_trx_id \
     JOIN information_schema.INNODB_TRX b ON b.trx_id = w.blocking_trx_id \
     LEFT JOIN information_schema.INNODB_LOCKS l ON l.lock_id = w.requested_lock_id LIMIT 1000";
 const MYSQL_ROWS: &str = "SELECT r.trx_mysql_thread_id AS waiter, b.trx_mysql_thread_id AS holder, \
     CONCAT(l.OBJECT_SCHEMA, '.', l.OBJECT_NAME) AS locked, \
-    TIMESTAMPDIFF(SECOND, b.trx_started, CONVERT_TZ(NOW(), @@time_zone, 'SYSTEM')) AS open_s \
+    TIMESTAMPDIFF(SECOND, b.trx_started, NOW()) AS open_s \
     FROM performance_schema.data_lock_waits w \
     JOIN information_schema.INNODB_TRX r ON r.trx_id = w.REQUESTING_ENGINE_TRANSACTION_ID \
     JOIN information_schema.INNODB_TRX b ON b.trx_id = w.BLOCKING_ENGINE_TRANSACTION_ID \
     LEFT JOIN performance_schema.data_locks l ON l.ENGINE_LOCK_ID = w.REQUESTING_ENGINE_LOCK_ID LIMIT 1000";
 const MYSQL_METADATA: &str = "SELECT wt.PROCESSLIST_ID AS waiter, ht.PROCESSLIST_ID AS holder, \
     CONCAT(w.OBJECT_SCHEMA, '.', w.OBJECT_NAME) AS locked, \
-    (SELECT TIMESTAMPDIFF(SECOND, x.trx_started, CONVERT_TZ(NOW(), @@time_zone, 'SYSTEM')) \
+    (SELECT TIMESTAMPDIFF(SECOND, x.trx_started, NOW()) \
      FROM information_schema.INNODB_TRX x WHERE x.trx_mysql_thread_id = ht.PROCESSLIST_ID LIMIT 1) AS open_s \
     FROM performance_schema.metadata_locks w \
     JOIN performance_schema.metadata_locks h ON h.OBJECT_TYPE = w.OBJECT_TYPE \
@@ -69,7 +68,7 @@ const MARIADB_METADATA: &str = "SELECT 0 AS waiter, THREAD_ID AS holder, \
     CONCAT(TABLE_SCHEMA, '.', TABLE_NAME) AS locked, NULL AS open_s \
     FROM information_schema.METADATA_LOCK_INFO WHERE TABLE_NAME <> '' LIMIT 1000";
 const TRANSACTIONS: &str = "SELECT trx_mysql_thread_id AS holder, \
-    TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(NOW(), @@time_zone, 'SYSTEM')) AS open_s \
+    TIMESTAMPDIFF(SECOND, trx_started, NOW()) AS open_s \
     FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id <> 0 ORDER BY trx_started LIMIT 100";
 /// The last statement of a connection, which the server keeps for idle ones.
 const LAST: &str = "SELECT t.PROCESSLIST_ID AS id, LEFT(s.SQL_TEXT, 16384) AS text \

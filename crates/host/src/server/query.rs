@@ -39,6 +39,13 @@ pub fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow:
     server.options(read_timeout)?.ok_or_else(|| AgentError::Input(message.to_owned()).into())
 }
 
+/// Opens a session that reads what the server reports. `trx_started` is in the host's time zone: `NOW()` must be, too.
+pub fn open_session(options: &Options) -> Result<Connection, Error> {
+    let mut connection = Connection::open(options)?;
+    connection.execute("SET SESSION time_zone = 'SYSTEM'")?;
+    Ok(connection)
+}
+
 /// A string for a statement. In hexadecimal, so that no quote and no sql_mode matters.
 pub fn literal(text: &str) -> String {
     let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();

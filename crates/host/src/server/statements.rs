@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::lock_waits::{self, Wait};
 use super::performance_schema::is_on;
-use super::query::{Named, named_server, rows};
+use super::query::{Named, named_server, open_session, rows};
 use super::running::{Running, running, tables_of};
 use crate::sample::ticker::{Ticker, elapsed_ns, now_ns};
 use base::duration::parse_duration;
@@ -85,7 +85,7 @@ pub fn run(arguments: &StatementsArguments) -> anyhow::Result<()> {
     if let (Some(every), Some(duration)) = (arguments.every, arguments.duration) {
         return follow(&options, arguments, every, duration, &mut output);
     }
-    let mut connection = Connection::open(&options)?;
+    let mut connection = open_session(&options)?;
     let is_on = is_on(&mut connection)?;
     let mut statements = now(&mut connection, is_on, arguments)?;
     if is_on {
@@ -145,7 +145,7 @@ fn look(
     is_last: bool,
 ) -> Result<Vec<Statement>, Error> {
     if session.is_none() {
-        let mut connection = Connection::open(options)?;
+        let mut connection = open_session(options)?;
         let is_on = is_on(&mut connection)?;
         *session = Some((connection, is_on));
     }
