@@ -14,6 +14,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -129,6 +130,15 @@ def own_mariadbd() -> Path | None:
     """``HEADRACE_MARIADBD``: the server that all tests of MariaDB run on, instead of the installed one."""
     found = os.environ.get("HEADRACE_MARIADBD")
     return Path(found) if found else None
+
+
+@contextlib.contextmanager
+def open_folder() -> Iterator[Path]:
+    """A folder that the server's account may enter, with a path short enough for a socket; pytest's is neither."""
+    with tempfile.TemporaryDirectory(prefix="hr-") as name:
+        path = Path(name)
+        path.chmod(0o755)
+        yield path
 
 
 @contextlib.contextmanager

@@ -8,10 +8,8 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +62,6 @@ SHAPES = [
     "SELECT SLEEP(0.02)",
 ]
 BROKEN = ["SELECT * FROM missing WHERE id = 5", "SELEC 1"]
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-digest-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 def _talk(server: Server) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,14 +20,6 @@ MIB = 1 << 20
 FULL = (1 << 24) - 1
 #: Of the payload, with its command byte: around one packet, around two, and in between.
 SIZES = (15 * MIB, FULL, FULL + 1, 17 * MIB, 33 * MIB)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-large-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")

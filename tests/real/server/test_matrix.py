@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,12 +67,9 @@ levels = [1, 2]
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-matrix-"))
-    path.chmod(0o755)
-    (path / "password").write_text(PASSWORD + "\n")
-    yield path
-    shutil.rmtree(path)
+def folder(folder: Path) -> Path:
+    (folder / "password").write_text(PASSWORD + "\n")
+    return folder
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,14 +20,10 @@ PASSWORD = "pass wörd#'1"
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A short path that the server's account may enter."""
-    path = Path(tempfile.mkdtemp(prefix="hr-client-"))
-    path.chmod(0o755)
-    (path / "password").write_text(PASSWORD + "\n")
-    (path / "wrong").write_text("wrong\n")
-    yield path
-    shutil.rmtree(path)
+def folder(folder: Path) -> Path:
+    (folder / "password").write_text(PASSWORD + "\n")
+    (folder / "wrong").write_text("wrong\n")
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ import shutil
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,14 +43,6 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-planted-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
 def maria(folder: Path) -> Iterator[Server]:
     with mariadb(folder / "m", *MARIADB) as server, session(fill(server), *FORGOTTEN):
         yield server
@@ -64,12 +55,6 @@ def oracle(folder: Path) -> Iterator[Server]:
         pytest.skip(program)
     with mysql(program, folder / "o") as server, session(fill(server), *FORGOTTEN):
         yield server
-
-
-@pytest.fixture(params=["maria", "oracle"])
-def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
 
 
 def fill(server: Server) -> Server:

@@ -34,14 +34,6 @@ COUNTED = ("Com_select", "Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-proxy-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
 def certificate(folder: Path) -> tuple[Path, Path]:
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=proxy",
@@ -87,12 +79,6 @@ def oracle(folder: Path) -> Iterator[Server]:
                 f"CREATE USER {user} IDENTIFIED WITH {plugin} BY '{secret}'", f"GRANT ALL ON shop.* TO {user}"
             )
         yield server
-
-
-@pytest.fixture(params=["maria", "oracle"])
-def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
 
 
 def connect(port: int, user: str = "app", **options: Any) -> Any:

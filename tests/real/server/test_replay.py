@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -71,13 +69,9 @@ PREPARED = {
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    # Not below pytest's folder: the server's account may not enter that.
-    path = Path(tempfile.mkdtemp(prefix="hr-replay-"))
-    path.chmod(0o755)
-    (path / "password").write_text("secret\n")
-    yield path
-    shutil.rmtree(path)
+def folder(folder: Path) -> Path:
+    (folder / "password").write_text("secret\n")
+    return folder
 
 
 @pytest.fixture(scope="module")

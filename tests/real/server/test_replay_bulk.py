@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +15,7 @@ from tests.connector_c import Connection, library
 from tests.programs import agent_path
 from tests.proxies import proxy
 from tests.replays import captured, play, record
-from tests.servers import Server
+from tests.servers import Server, open_folder
 
 pytestmark = pytest.mark.needs("tcpdump")
 
@@ -32,12 +30,9 @@ ROWS = [(number, f"item {number}" if number % 3 else None) for number in range(1
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Not below pytest's folder: the server's account may not enter that.
-    path = Path(tempfile.mkdtemp(prefix="hr-bulk-"))
-    path.chmod(0o755)
-    (path / "password").write_text("secret\n")
-    yield path
-    shutil.rmtree(path)
+    with open_folder() as path:
+        (path / "password").write_text("secret\n")
+        yield path
 
 
 @pytest.fixture

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,7 +19,7 @@ from tests import servers
 from tests.proxies import proxy
 from tests.replays import Said, play, slow_log
 from tests.replays import record as recorded_from
-from tests.servers import Server
+from tests.servers import Server, open_folder
 
 SETUP = (
     "CREATE DATABASE shop",
@@ -34,12 +32,9 @@ SETUP = (
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Not below pytest's folder: the server's account may not enter that.
-    path = Path(tempfile.mkdtemp(prefix="hr-replay-kills-"))
-    path.chmod(0o755)
-    (path / "password").write_text("secret\n")
-    yield path
-    shutil.rmtree(path)
+    with open_folder() as path:
+        (path / "password").write_text("secret\n")
+        yield path
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -56,14 +54,6 @@ SAMPLE = (
 )  # fmt: skip
 TEXTS = ("NULL", "''", r"'it''s \"a\" \\\\ b'", "'x'", "'a,b'", "DEFAULT")
 NUMBERS = ("0", "1", "2", "3", "4", "7", "1000", "-1", "0.5")
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-round-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module", params=KINDS)

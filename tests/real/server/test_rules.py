@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,14 +34,6 @@ OPTIONS = ("--performance-schema=ON", "--performance-schema-instrument=wait/sync
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-rules-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture(scope="module")
 def maria(folder: Path) -> Iterator[Server]:
     with mariadb(folder / "m", *OPTIONS) as server:
         yield fill(server)
@@ -56,12 +46,6 @@ def oracle(folder: Path) -> Iterator[Server]:
         pytest.skip(program)
     with mysql(program, folder / "o", *OPTIONS) as server:
         yield fill(server)
-
-
-@pytest.fixture(params=["maria", "oracle"])
-def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
 
 
 def fill(server: Server) -> Server:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -24,14 +22,6 @@ from tests.programs import agent_path, has
 from tests.servers import Server, mariadb, mysql
 
 SECRET = "hunter2-and-more"
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-eyes-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +44,6 @@ def oracle(folder: Path) -> Iterator[Server]:
         pytest.skip(program)
     with mysql(program, folder / "o", "--performance-schema=ON", f"--report-password={SECRET}") as server:
         yield fill(server)
-
-
-@pytest.fixture(params=["maria", "oracle"])
-def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
 
 
 def fill(server: Server) -> Server:

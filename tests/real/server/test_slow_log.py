@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -45,14 +43,6 @@ VERBOSE = {
     "mariadb": ["set session log_slow_verbosity = 'query_plan,innodb,explain'"],
     "mysql": ["set global log_slow_extra = on"],
 }
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-slow-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])

@@ -8,9 +8,7 @@ The server's digest decides what is a literal: it has names, and no values.
 from __future__ import annotations
 
 import random
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,14 +91,6 @@ SECRETS = {
         "CREATE EVENT e§n ON SCHEDULE EVERY 1 DAY DO ALTER USER u§n IDENTIFIED BY '§'",
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-taint-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module", params=KINDS)

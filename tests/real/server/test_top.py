@@ -10,11 +10,9 @@ import os
 import pty
 import re
 import select
-import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -33,14 +31,6 @@ from tests.waiting import until_async
 
 PATIENCE_S = 30.0
 HEADRACE = Path(sys.executable).parent / "headrace"
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-top-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,7 @@ data must get the same rows; on a copy with one changed row it must name the cla
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,14 +67,6 @@ class Round:
     pcap: Path
     slow_log: Path
     proxied: Path
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="hr-round-"))
-    path.chmod(0o755)
-    yield path
-    shutil.rmtree(path)
 
 
 def login(port: int, database: str = "shop") -> list[str]:

@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,7 +20,7 @@ import pytest
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.folders import ROOT
 from tests.loads import load_by
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 from tests.waiting import until
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
@@ -46,10 +45,8 @@ SHOWN = {
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short path that every account may enter: a server of another user lives below it."""
-    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
+    with open_folder() as path:
+        yield path
 
 
 def script(page: str) -> str:

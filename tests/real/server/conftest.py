@@ -1,0 +1,23 @@
+"""What the tests on real servers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import Server, open_folder
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with open_folder() as path:
+        yield path
+
+
+@pytest.fixture(params=["maria", "oracle"])
+def server(request: pytest.FixtureRequest) -> Server:
+    """Each of two servers that the module has as fixtures."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
