@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from headrace import __version__
 from headrace.activity import Activity, Looks
@@ -44,7 +45,9 @@ PROFILE_LIMIT_S = 120.0
 FACTS_TRIES = 3
 #: Running statements in one look at the process list.
 MOST_STATEMENTS = 1000
-#: Distributions' default sockets, for servers without one on the command line.
+#: Sockets in a message.
+MOST_NAMED = 8
+#: Distributions' default sockets, for servers whose own is not known.
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
 Listener = Callable[[float, float], None]
@@ -128,7 +131,7 @@ async def watch(
     window = Window(found)
     if window.seconds <= 0:
         raise NothingMeasured(
-            "the host was not sampled twice", place=target.name, hint="watch for longer: --seconds 10"
+            "the host was not sampled twice", place=target.name, hint="watch longer: --seconds 10"
         )
     return Snapshot(
         target.name,
@@ -153,16 +156,32 @@ async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLo
     if not servers:
         return None, "no MySQL or MariaDB server runs on this host"
     if len(servers) > 1:
-        return (
-            None,
-            f"{len(servers)} servers run on this host: choose one with --mysql-socket or --mysql-host",
-        )
+        return None, _choice(servers)
     words = [str(word) for word in servers[0].get("command_line") or ()]
     named = [word.partition("=")[2] for word in words if word.startswith("--socket=")]
-    for path in [*named, *USUAL_SOCKETS]:
+    for path in [*_sockets(servers[0]), *named, *USUAL_SOCKETS]:
         if await agent.target.exists(path):
             return replace(login or ServerLogin(), socket=path), ""
     return None, "the server's socket was not found: set it with --mysql-socket"
+
+
+def _sockets(server: Mapping[str, Any]) -> list[str]:
+    """Where the server listens, without the sockets of MySQL's X protocol."""
+    paths = [str(path) for path in server.get("sockets") or ()]
+    return [path for path in paths if not path.rpartition("/")[2].startswith("mysqlx")]
+
+
+def _choice(servers: Sequence[Mapping[str, Any]]) -> str:
+    """What to do where several servers run on the host."""
+    each = [
+        f"{path} ({server['program']}, pid {server['pid']})"
+        for server in servers
+        for path in _sockets(server)[:1]
+    ]
+    if len(each) > MOST_NAMED:
+        each = [*each[:MOST_NAMED], "..."]
+    where = f" {', '.join(each)}" if each else " or --mysql-host"
+    return f"{len(servers)} servers run on this host: choose one with --mysql-socket{where}"
 
 
 async def _sample(

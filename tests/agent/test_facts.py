@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,3 +81,33 @@ def test_what_must_be_there_and_is_not() -> None:
         _ = facts(hostname="db1").cpu_count
     assert facts().numa_node_count is None
     assert facts().sysctl("vm.swappiness") is None
+
+
+#: A process that is named as a server and listens as one whose sockets stand in an option file.
+LISTENING = """
+import socket, sys
+open("/proc/self/comm", "w").write("mysqld")
+kept = []
+for name in ("own.sock", "mysqlx.sock"):
+    kept.append(socket.socket(socket.AF_UNIX))
+    kept[-1].bind(name)
+    kept[-1].listen()
+kept.append(socket.socket(socket.AF_UNIX))
+kept[-1].bind("not-listening.sock")
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_the_sockets_on_which_a_server_listens(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", LISTENING]
+    with subprocess.Popen(
+        argv, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stdout.readline() == "up\n"
+        done = subprocess.run([programs.agent_path(), "facts"], check=True, capture_output=True, text=True)
+        process.stdin.close()
+    [server] = [each for each in json.loads(done.stdout)["servers"] if each["pid"] == process.pid]
+    assert server["sockets"] == [str(tmp_path / "mysqlx.sock"), str(tmp_path / "own.sock")]

@@ -21,6 +21,7 @@ mod pretty;
 mod processes;
 mod redact;
 mod server;
+mod sockets;
 mod sysctls;
 
 use std::collections::{BTreeMap, HashMap};

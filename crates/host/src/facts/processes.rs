@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::cgroup::{self, Hierarchies, Limit, Limits};
 use super::files::Folder;
 use super::redact;
+use super::sockets;
 
 const SERVERS: [&str; 3] = ["mariadbd", "memcached", "mysqld"];
 
@@ -24,6 +25,8 @@ pub struct Server {
     command_line: Vec<String>,
     /// The argument; null where the data folder comes from an option file.
     datadir: Option<String>,
+    /// Unix sockets on which it listens, as paths that work on this host.
+    sockets: Vec<String>,
     user_id: Option<u32>,
     threads: Option<u64>,
     rss_bytes: Option<u64>,
@@ -122,11 +125,13 @@ fn server(
     let limits = process.text("limits").unwrap_or_default();
     let (nofile_soft, nofile_hard) = limit(&limits, "Max open files");
     let numa = process.head("numa_maps", NUMA_MAPS_HEAD_BYTES);
+    let working_directory = process.link("cwd");
     Server {
         pid,
         program: program.to_owned(),
         exe: process.link("exe"),
-        working_directory: process.link("cwd"),
+        sockets: sockets::listening(host, process, working_directory.as_deref()),
+        working_directory,
         command_line: redact::command_line(arguments),
         datadir: datadir(arguments),
         user_id: status_value(&status, "Uid").and_then(|uids| uids.split_whitespace().next()?.parse().ok()),

@@ -13,7 +13,7 @@ from headrace.analysis.waits import events, kernel_waits
 from headrace.hunt import Hunt
 from headrace.report.hunt import findings, resources
 from headrace.report.hunt.words import heading
-from headrace.report.parts import Cell, Facts, Gap, Image, Page, Part, Section, Sentence, Table
+from headrace.report.parts import Cell, Facts, Gap, Image, Note, Page, Part, Section, Sentence, Table
 
 #: Maximum functions of a profile.
 MOST_FUNCTIONS = 12
@@ -26,13 +26,16 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
     """``flame_graph`` is an SVG; ``everything``: a terminal also shows healthy resources and every gap."""
     facts = hunt.evidence.facts
     verdict = hunt.verdict.sentence
+    cautions = _cautions(hunt)
     first: list[Part] = [Sentence(heading(hunt), "aside"), Gap(), Sentence(verdict, "verdict"), Gap()]
+    first += [part for text in cautions for part in (Note(f"Caution: {text}.", is_attention=True), Gap())]
     return Page(
         eyebrow="headrace hunt",
         title=facts.hostname or hunt.snapshot.target,
         lead=heading(hunt, is_named=False),
         verdicts=[verdict],
         is_verdict_brief=False,
+        cautions=cautions,
         sections=[
             Section("heading", "", "", brief=first),
             resources.section(hunt, everything=everything),
@@ -53,6 +56,12 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
             "causes": list(hunt.verdict.causes),
         },
     )
+
+
+def _cautions(hunt: Hunt) -> list[str]:
+    """That no server was asked, and so only the host is known."""
+    why = hunt.snapshot.errors.get("server")
+    return [f"only the host was examined: {why}"] if why else []
 
 
 def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
@@ -115,7 +124,7 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
     quiet, others = len(judgement.silent), len(judgement.skipped)
     looked = f"{quiet} rules had no finding; {others} are for other servers or versions."
     said = (
-        "These rules lack data; the problems that they look for may exist."
+        "These rules lack data; the problems they look for may still exist."
         if missing
         else "Every rule had the data it needs."
     )
@@ -146,7 +155,9 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
 def _spared(lines: tuple[str, ...]) -> Iterator[Part]:
     if lines:
         yield Sentence(
-            f"Left out to spare the host and its server; headrace hunt {OPTION} asks all of it:", "alert"
+            f"Left out to limit the load on the host and its server; headrace hunt {OPTION} collects all of "
+            "it:",
+            "alert",
         )
     for line in lines:
         yield Sentence(f"  {line}", "aside")
