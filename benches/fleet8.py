@@ -1,12 +1,12 @@
 """Eight real servers, two sources with three replicas each, through `fleet` and `rollout` from end to end.
 
-    python benches/fleet8.py [--cut-s 600] [--kills 50] [--block-s 3] [--json FILE]
+    python benches/fleet8.py [--server mysql] [--cut-s 600] [--kills 50] [--block-s 3] [--json FILE]
 
-Every host has a network namespace with an sshd and a MariaDB in it, and load from the driver. Differences and
-findings are planted: all must be found, and no other. Then four rollouts: one that helps, with an experiment as
-its evidence and the controller's way to a host cut in every stage; one that harms; one that does nothing, with the
-controller killed at random moments; one that helps and takes a restart, in pairs. A watcher that does not go
-through headrace reads every server's values all the time: what it saw decides.
+Every host has a network namespace with an sshd and a MariaDB or MySQL 9.7 in it, and load from the driver.
+Differences and findings are planted: all must be found, and no other. Then four rollouts: one that helps, with an
+experiment as its evidence and the controller's way to a host cut in every stage; one that harms; one that does
+nothing, with the controller killed at random moments; one that helps and takes a restart, in pairs. A watcher that
+does not go through headrace reads every server's values all the time: what it saw decides.
 
 As root. Ctrl-C ends all of it. The exit code is 1 if anything was not as it must be.
 """
@@ -45,6 +45,7 @@ from benches.eight import (
 )  # fmt: skip
 from benches.eight.restarts import restarts
 from benches.eight.rollouts import Results, Rollout
+from tests.database_fleet import MARIADB, MYSQL
 from tests.traces import commands
 from tests.waiting import until
 
@@ -53,6 +54,7 @@ from headrace.agent.door import LEASE_S
 #: Beyond what was promised, for a machine that is busy with both ends of eight hosts.
 SLACK_S = 5.0
 
+VENDORS = {"mariadb": MARIADB, "mysql": MYSQL}
 PARTS = ("ask", "helps", "harms", "nothing", "restarts")
 
 STAGES = """
@@ -437,7 +439,7 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="hr-fleet8-", dir="/var/tmp") as place:
             Path(place).chmod(0o755)
-            with servers(Path(place)) as fleet:
+            with servers(Path(place), VENDORS[options.server]) as fleet:
                 work(fleet, results, options)
                 if options.keep:
                     shutil.copytree(fleet.folder / "state", options.keep / "state")
@@ -458,6 +460,7 @@ def arguments() -> argparse.Namespace:
         "--cut-s", type=float, default=600.0, help="how long the way to a host is cut, in every stage"
     )
     parser.add_argument("--kills", type=int, default=50, help="of the controller, at random moments")
+    parser.add_argument("--server", choices=VENDORS, default="mariadb")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS, help="of all that is done")
     parser.add_argument(
         "--no-lab",

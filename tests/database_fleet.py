@@ -1,4 +1,4 @@
-"""A fleet of real database servers: sshd and MariaDB in namespaces of their own, with a source and its replicas.
+"""A fleet of real database servers: each with an sshd in namespaces of its own, a source and its replicas.
 
 Every host has its data, option file and sysctl.d at the same places, so that only what a test plants differs.
 """
@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pymysql
+import pytest
 
 from tests import sshd
 from tests.fleet import Fleet, Host, fleet, wait_for
 from tests.networks import Namespace
-from tests.servers import free_port
+from tests.servers import find_server, free_port
 from tests.shared import made_once
 
 PROGRAMS = ("unshare", "mariadbd", "mariadb-install-db")
@@ -32,10 +33,8 @@ OPTIONS = {
     "user": "root",
     "bind_address": "127.0.0.1",
     "log_bin": "binlog",
-    "binlog_format": "ROW",
     "innodb_buffer_pool_size": "64M",
     "innodb_buffer_pool_chunk_size": "1M",
-    "innodb_log_file_size": "16M",
     "innodb_io_capacity": "200",
     "innodb_io_capacity_max": "4000",
     "max_connections": "100",
@@ -43,6 +42,50 @@ OPTIONS = {
     "report_host": "{name}",
     "skip_name_resolve": "",
 }
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """``replicate`` makes a server the replica of the one at a host and a port."""
+
+    kind: str
+    options: Mapping[str, str]
+    install: Sequence[str]
+    replicate: Sequence[str]
+
+    def program(self) -> str:
+        found = find_server(self.kind)
+        if isinstance(found, str):
+            pytest.skip(found)
+        return str(found)
+
+
+MARIADB = Vendor(
+    "mariadb-10.11",
+    {"binlog_format": "ROW", "innodb_log_file_size": "16M"},
+    ("--skip-test-db", "--auth-root-authentication-method=normal"),
+    (
+        "CHANGE MASTER TO MASTER_HOST='{host}', MASTER_PORT={port}, MASTER_USER='copy', MASTER_PASSWORD='copy', "
+        "MASTER_USE_GTID=slave_pos",
+        "START SLAVE",
+    ),
+)
+MYSQL = Vendor(
+    "mysql-9.7",
+    {
+        "gtid_mode": "ON",
+        "enforce_gtid_consistency": "ON",
+        "mysqlx": "OFF",
+        "secure_file_priv": "NULL",
+        "innodb_redo_log_capacity": "32M",
+    },
+    ("--initialize-insecure",),
+    (
+        "CHANGE REPLICATION SOURCE TO SOURCE_HOST='{host}', SOURCE_PORT={port}, SOURCE_USER='copy', "
+        "SOURCE_PASSWORD='copy', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1",
+        "START REPLICA",
+    ),
+)
 
 
 @dataclass
@@ -85,6 +128,7 @@ def databases(
     drop_in: bool = False,
     groups: Sequence[Sequence[str]] = (),
     places: Mapping[str, Namespace] | None = None,
+    vendor: Vendor = MARIADB,
 ) -> Iterator[Databases]:
     """The first is the source of all others; ``options``, ``sysctls`` and ``mounts`` are planted, by host.
 
@@ -93,7 +137,8 @@ def databases(
     """
     groups = groups or [names]
     sources = [group[0] for group in groups]
-    data = made_once("fleet-mariadb", _install)
+    program = vendor.program()
+    data = made_once(f"fleet-{vendor.kind}", lambda fresh: _install(vendor, program, fresh))
     with fleet(folder, []) as hosts:
         found = Databases(hosts, folder / "inventory.json")
         for number, name in enumerate(names, start=1):
@@ -103,7 +148,8 @@ def databases(
             found.ports[name] = port = next(port for port in iter(free_port, 0) if port not in taken)
             disk = hosts.own_disk(host)
             shutil.copytree(data, disk / "mysql")
-            own = {"server_id": str(number), "port": str(port), **OPTIONS, **options.get(name, {})}
+            own = {"server_id": str(number), "port": str(port), **OPTIONS, **vendor.options}
+            own |= options.get(name, {})
             # Not /tmp: a server that starts removes what another has there of temporary tables.
             own["tmpdir"] = f"{hosts.disk}/tmp"
             (disk / "tmp").mkdir()
@@ -115,37 +161,39 @@ def databases(
             lines += [f"!includedir {DROP_IN}"] if drop_in else []
             (disk / "conf.d").mkdir()
             (disk / "my.cnf").write_text(
-                "[client]\npassword = secret\n[mariadbd]\n" + "\n".join(lines) + "\n"
+                f"[client]\npassword = secret\n[{Path(program).name}]\n" + "\n".join(lines) + "\n"
             )
             (disk / "sysctl.d").mkdir()
             (disk / "sysctl.d" / "50-db.conf").write_text(sysctls.get(name, ""))
-            host.script = _script(host, hosts.disk, mounts.get(name, ""))
+            host.script = _script(host, program, hosts.disk, mounts.get(name, ""))
             host.start()
         for host in hosts.hosts:
             wait_for(host)
             _ready(found, host.name)
         for group in groups:
-            _replicate(found, group)
+            _replicate(found, vendor, group)
         _write_inventory(found, sources)
         yield found
 
 
-def _install(folder: Path) -> None:
-    argv = ["mariadb-install-db", "--no-defaults", f"--datadir={folder}", "--user=root", "--skip-test-db",
-            "--auth-root-authentication-method=normal"]  # fmt: skip
+def _install(vendor: Vendor, program: str, folder: Path) -> None:
+    argv = [program if vendor is MYSQL else "mariadb-install-db"]
+    argv += ["--no-defaults", f"--datadir={folder}", "--user=root", *vendor.install]
     temporary = folder.with_name(f"{folder.name}.tmp")
     temporary.mkdir(exist_ok=True)
     subprocess.run(argv, check=True, capture_output=True, env={**os.environ, "TMPDIR": str(temporary)})
+    # Two servers of one name would refuse each other as replicas.
+    (folder / "auto.cnf").unlink(missing_ok=True)
 
 
-def _script(host: Host, disk: Path, mount_options: str) -> str:
+def _script(host: Host, program: str, disk: Path, mount_options: str) -> str:
     """The host's own script, with its own sysctl.d, its data on a mount, and a server."""
     start = [
         f"mount --bind {disk}/sysctl.d /etc/sysctl.d",
         f"if [ -d {DROP_IN} ]; then mount --bind {disk}/conf.d {DROP_IN}; fi",
         f"mount --bind {disk}/mysql {disk}/mysql",
         *([f"mount -o remount,bind,{mount_options} {disk}/mysql"] if mount_options else []),
-        f"mariadbd --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s"
+        f"{program} --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s"
         f" >>{disk}/error.log 2>&1 & exec",
     ]
     return host.script.replace("exec", "; ".join(start), 1)
@@ -163,20 +211,16 @@ def _ready(found: Databases, name: str) -> None:
             time.sleep(0.1)
 
 
-def _replicate(found: Databases, names: Sequence[str]) -> None:
+def _replicate(found: Databases, vendor: Vendor, names: Sequence[str]) -> None:
     source, *replicas = names
     found.sql(
         source,
         "CREATE USER copy@'%' IDENTIFIED BY 'copy'",
         "GRANT REPLICATION SLAVE ON *.* TO copy@'%'",
     )
+    at = {"host": found.host(source).at, "port": found.ports[source]}
     for name in replicas:
-        found.sql(
-            name,
-            f"CHANGE MASTER TO MASTER_HOST='{found.host(source).at}', MASTER_PORT={found.ports[source]}, "
-            "MASTER_USER='copy', MASTER_PASSWORD='copy', MASTER_USE_GTID=slave_pos",
-            "START SLAVE",
-        )
+        found.sql(name, *(statement.format(**at) for statement in vendor.replicate))
 
 
 def _write_inventory(found: Databases, sources: Sequence[str]) -> None:

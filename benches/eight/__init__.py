@@ -1,4 +1,4 @@
-"""The eight servers of ``fleet8``: a network namespace with an sshd and a MariaDB each, load, what is planted, and
+"""The eight servers of ``fleet8``: a network namespace with an sshd and a server each, load, what is planted, and
 a watcher of each that does not go through headrace.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
-from tests.database_fleet import Databases, databases
+from tests.database_fleet import MARIADB, Databases, Vendor, databases
 from tests.networks import Namespace, networks
 from tests.programs import agent_path
 from tests.service import TABLE, put_scripts
@@ -185,10 +185,11 @@ def setup() -> list[str]:
 
 
 @contextlib.contextmanager
-def servers(folder: Path) -> Iterator[Fleet]:
-    own = {
+def servers(folder: Path, vendor: Vendor = MARIADB) -> Iterator[Fleet]:
+    # MySQL has no partitions in the system tablespace.
+    own = {"innodb_file_per_table": "0"} if vendor is MARIADB else {}
+    own |= {
         CACHE: str(SMALL),
-        "innodb_file_per_table": "0",
         "innodb_autoinc_lock_mode": "1",
         "innodb_flush_log_at_trx_commit": "0",
     }
@@ -204,6 +205,7 @@ def servers(folder: Path) -> Iterator[Fleet]:
             drop_in=True,
             groups=GROUPS,
             places=places,
+            vendor=vendor,
         ) as found,
     ):
         fleet = Fleet(found, places, folder)
