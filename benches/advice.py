@@ -142,6 +142,15 @@ def settings(text: str) -> dict[str, Any]:
 
 
 def proven(folder: Path, name: str, load: dict[str, Any], budget: float | None) -> dict[str, Any]:
+    """What prove keeps; it is asked once for a folder."""
+    kept = folder / f"{name}-kept.json"
+    if not kept.exists():
+        kept.write_text(json.dumps(proof(folder, name, load, budget)))
+    found: dict[str, Any] = json.loads(kept.read_text())
+    return found
+
+
+def proof(folder: Path, name: str, load: dict[str, Any], budget: float | None) -> dict[str, Any]:
     path = plan(folder / f"{name}.toml", name, load, {})
     argv = [*headrace("prove"), "--auto", "--plan", str(path), "--json", "-o", str(folder / f"{name}-proof")]
     if budget:
