@@ -62,9 +62,13 @@ class Carryover:
     @property
     def text(self) -> str:
         if not self.shows:
-            return f"what came before does not show in a turn (p = {self.p:.2g}, {self.turns} turns)"
+            return (
+                f"the previous setting does not visibly affect a turn (p = {self.p:.2g}, {self.turns} turns)"
+            )
         size = f"{100 * math.expm1(self.size):.2g}%"
-        return f"what came before still shows in the first half of a turn, by up to {size} (p = {self.p:.2g})"
+        return (
+            f"the previous setting still affects the first half of a turn, by up to {size} (p = {self.p:.2g})"
+        )
 
 
 def find(turns: Sequence[Turn]) -> Carryover | None:

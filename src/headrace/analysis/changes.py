@@ -122,7 +122,7 @@ def sentence(found: Steadiness) -> str | None:
     told += f" and {len(shifts) - MOST_TOLD} more" if len(shifts) > MOST_TOLD else ""
     if found.kind is Kind.DRIFTING:
         return (
-            f"no steady state: throughput keeps moving ({told}); its mean depends on the length of the "
+            f"no steady state: throughput keeps changing ({told}), so its mean depends on the length of the "
             "measurement"
         )
     return f"throughput shifts inside the measured {found.seconds} s: {told}; its mean mixes several states"

@@ -12,7 +12,8 @@ baseline twice in each block give Student's paired test.
 - **Disturbance.** One slope of a kind for all treatments is estimated with everything else, so its uncertainty
   is part of each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if the
   trials show more. That widens intervals, and makes a disturbed trial weigh less the quieter the others are. If
-  slopes clearly differ (an F test at ``SLOPE_TEST``), no slope is used, and disturbed trials are left out.
+  slopes clearly differ (an F test at ``SLOPE_TEST``), no slope is used, and disturbed trials are left out;
+  unless that leaves a treatment without any: then they stay, and their intervals are as wide as ``MOST_SPREAD``.
 
 All rules are fixed here, before any data are seen; ``audit`` simulates what they promise. Functions take a batch
 of studies of the same layout, because the audit judges thousands; an experiment is a batch of one.
@@ -207,6 +208,7 @@ def fit(
     _, residual = _project(design, there)
     logs = np.where(is_there, y, 0.0)
     spread, differs, noise = _all_slopes(logs, x, residual, indicator)
+    spread, differs = _without_gaps(spread, differs, there, lost, indicator)
     is_robust = np.asarray(differs.any(axis=1))
     there = np.where((differs[:, None] & (lost > DISTURBED)).any(axis=2), 0.0, there)
     x = np.where(differs[:, None], 0.0, x)
@@ -230,6 +232,15 @@ def fit(
         _variances=_variances(y, residual, indicator, len(np.unique(blocks))),
         _spread=spread,
     )
+
+
+def _without_gaps(
+    spread: Floats, differs: NDArray[np.bool_], there: Floats, lost: Floats, indicator: Floats
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Where every trial of a treatment was disturbed, none is left out: its slope may be anything instead."""
+    left = np.where((differs[:, None] & (lost > DISTURBED)).any(axis=2), 0.0, there)
+    is_emptied = ((left @ indicator == 0) & (there @ indicator > 0)).any(axis=1)[:, None]
+    return np.where(is_emptied & differs, MOST_SPREAD**2, spread), differs & ~is_emptied
 
 
 def _project(design: Floats, weight: Floats) -> tuple[Floats, Floats]:
@@ -323,7 +334,7 @@ class Taken(NamedTuple):
     """What others took of one kind (of ``KINDS``) in one experiment.
 
     ``slope`` is how a log response follows the log of the share that was left; None if slopes differ. ``most`` is
-    the largest share; ``adjusted`` and ``left_out`` count trials.
+    the largest share; ``adjusted`` and ``left_out`` count trials. ``means`` is the mean share of each treatment.
     """
 
     kind: str
@@ -331,6 +342,7 @@ class Taken(NamedTuple):
     most: float
     adjusted: int
     left_out: int
+    means: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -373,7 +385,8 @@ def fit_one(trials: Sequence[Seen]) -> One:
 
 def _taken(lost: Floats, found: Fit) -> Iterator[Taken]:
     for kind, shares, slope in zip(KINDS, lost.T, found.slopes[0], strict=True):
+        means = tuple(float(shares[found._codes == code].mean()) for code in range(found.treatments))
         if not math.isnan(slope):
-            yield Taken(kind, float(slope), float(shares.max()), int((shares >= MIN_LOST).sum()), 0)
+            yield Taken(kind, float(slope), float(shares.max()), int((shares >= MIN_LOST).sum()), 0, means)
         elif left := int(((shares > DISTURBED) & (found.used[0] == 0)).sum()):
-            yield Taken(kind, None, float(shares.max()), 0, left)
+            yield Taken(kind, None, float(shares.max()), 0, left, means)

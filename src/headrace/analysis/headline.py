@@ -110,6 +110,12 @@ def _adjusted(analysis: Analysis) -> Iterable[str]:
         if trials := sum(a.trials for a in found):
             most = max(a.most_lost for a in found if a.trials)
             yield f"Ratios account for {kind} that others took: up to {most:.0%}, in {trials} trials."
+        for each in (a.uneven for a in found if a.uneven):
+            yield (
+                f"Others took {each.baseline_lost:.0%} of the {kind} from {each.baseline}, but {each.lost:.0%} "
+                f"from {each.treatment}. The configuration may be the reason (a low-priority program uses what is "
+                "left idle), and then its ratio is wrong: repeat this without other load."
+            )
         if left := sum(a.left_out for a in found):
             yield (
                 f"Not compared: {left} trials in which others took {kind}, because it slows the treatments "

@@ -225,7 +225,7 @@ def _cpu(window: Window) -> Iterator[ResourceUsage]:
     found_alone = (_alone(core, len(each), busy, softirq) for core in each)
     alone = sorted(filter(None, found_alone), key=lambda use: -(use.utilisation or 0))
     for use in alone[:MOST_CORES]:
-        more = f"; {len(alone) - MOST_CORES} more cores are like it" if len(alone) > MOST_CORES else ""
+        more = f"; {len(alone) - MOST_CORES} more cores look the same" if len(alone) > MOST_CORES else ""
         trap = f"the average over all cores, {_percent(everything.busy)}, hides it"
         yield replace(use, saturation=use.saturation + more, traps=(trap,))
 
@@ -265,7 +265,7 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     throttled = window.total_growth("cgroup", "throttled_us")
     waits, traps = [], []
     if pressure is not None and pressure >= PRESSURE_SEEN:
-        waits.append(f"some task waited for a CPU {_percent(pressure)} of the time")
+        waits.append(f"tasks waited for a CPU {_percent(pressure)} of the time")
     if running is not None and running.mean > count + 0.5:
         waits.append(f"{running.mean:.1f} tasks were runnable on {count} CPUs")
     if throttled and throttled > 0.01e6 * window.seconds:
@@ -359,7 +359,7 @@ def _one_device(
     traps: tuple[str, ...] = ()
     if device.utilisation >= BUSY and not spindle:
         traps = (
-            f"%util {100 * device.utilisation:.0f} only says that it was rarely idle: it serves many "
+            f"%util {100 * device.utilisation:.0f} only means that it was rarely idle: it serves many "
             "requests concurrently",
         )
     alone = unloaded(window, device, record, alone_ms)
@@ -422,7 +422,7 @@ def _memory(window: Window) -> Iterator[ResourceUsage]:
     pressure, full = _pressure(window, "memory"), _pressure(window, "memory", "full")
     waits = []
     if pressure is not None and pressure >= 0.01:
-        waits.append(f"some task waited for memory {_percent(pressure)} of the time")
+        waits.append(f"tasks waited for memory {_percent(pressure)} of the time")
     if swapped_in and swapped_in >= 1:
         waits.append(f"{swapped_in:,.0f} pages/s swapped in, {swapped_out or 0:,.0f} out")
     if reclaim and reclaim >= 1:
@@ -573,7 +573,7 @@ def _waits_for_io(window: Window, uses: list[ResourceUsage]) -> str:
     pressure = _pressure(window, "io")
     blocked = window.gauge("cpu", "procs_blocked")
     if pressure is not None and pressure >= PRESSURE_HIGH:
-        waited = f"some task waited for I/O {_percent(pressure)} of the time"
+        waited = f"tasks waited for I/O {_percent(pressure)} of the time"
     elif pressure is None and blocked is not None and blocked.mean >= 1:
         waited = f"{blocked.mean:.1f} tasks were blocked in I/O on average"
     else:

@@ -89,13 +89,24 @@ class NoiseFloor:
 
 
 @dataclass(frozen=True)
+class Uneven:
+    """The mean share that others took in the trials of a treatment (``lost``) and of its baseline."""
+
+    treatment: str
+    lost: float
+    baseline: str
+    baseline_lost: float
+
+
+@dataclass(frozen=True)
 class Adjustment:
     """How the comparisons of one condition and response account for what others took: CPU time, or the time of a
     device (``kind``, one of ``estimate.KINDS``).
 
     ``slope`` relates the log of the response to the log of the share that was left, in ``trials``. It is None if
     slopes clearly differ between treatments: then the disturbed trials (``left_out``) take no part. ``most_lost``
-    is the largest share that others took.
+    is the largest share that others took. ``uneven`` is the treatment whose trials lost a clearly other share than
+    the baseline's, if there is one.
     """
 
     condition: str
@@ -105,6 +116,7 @@ class Adjustment:
     left_out: int
     most_lost: float
     kind: str = "CPU time"
+    uneven: Uneven | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,15 @@ from headrace.analysis.compare import geometric_mean, noise_floor, unpaired_effe
 from headrace.analysis.history import Point
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
-from headrace.analysis.result import Adjustment, Analysis, Comparison, Effect, NoiseFloor, TreatmentSummary
+from headrace.analysis.result import (
+    Adjustment,
+    Analysis,
+    Comparison,
+    Effect,
+    NoiseFloor,
+    TreatmentSummary,
+    Uneven,
+)
 from headrace.analysis.trials import (
     EMULATED,
     RESPONSES,
@@ -31,6 +39,9 @@ from headrace.design import Design
 from headrace.errors import NothingMeasured, PlanError
 from headrace.model import Treatment, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
+
+#: Between the mean shares that others took from two treatments: chance rarely makes such a difference.
+UNEVEN = 0.1
 
 
 def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -> Analysis:
@@ -350,10 +361,22 @@ def _effects(
                         taken.left_out,
                         taken.most,
                         taken.kind,
+                        _uneven(one.names, baseline, taken.means) if one else None,
                     )
                 )
     order = {t.name: i for i, t in enumerate(design.treatments)}
     return sorted(found, key=lambda e: order[e.treatment]), adjustments
+
+
+def _uneven(names: Sequence[str], baseline: str, means: Sequence[float]) -> Uneven | None:
+    """The treatment that differs most from the baseline in what others took, if that is much."""
+    own = dict(zip(names, means, strict=True))
+    if baseline not in own:
+        return None
+    name = max(own, key=lambda each: abs(own[each] - own[baseline]))
+    if abs(own[name] - own[baseline]) < UNEVEN:
+        return None
+    return Uneven(name, own[name], baseline, own[baseline])
 
 
 def _noise(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> Iterable[NoiseFloor]:

@@ -103,7 +103,7 @@ class Decided(Kind):
         if not open_ones:
             return False, f"block {done}: {what} is decided"
         told = [
-            f"{e.treatment} {e.ratio.estimate:.3g} x"
+            (f"{e.treatment} {e.ratio.estimate:.3g} x" if math.isfinite(e.ratio.estimate) else e.treatment)
             + (f" ({e.ratio.low:.3g} to {e.ratio.high:.3g})" if e.ratio.low and e.ratio.high else "")
             for e in open_ones[:MOST_NAMED]
         ]

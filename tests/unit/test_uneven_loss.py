@@ -1,0 +1,70 @@
+"""Trials of one treatment in which others took much more of the machine than in those of the others."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headrace.analysis.estimate import Seen, fit_one
+from headrace.analysis.result import Verdict
+from headrace.analysis.study import analyse_experiment
+from headrace.store import ExperimentFolder
+from tests import synthetic
+
+
+def experiment(folder: Path, lost: dict[str, float]) -> ExperimentFolder:
+    """A twice as fast treatment; others took this share of the CPU time from a treatment's trials."""
+    found = synthetic.make(folder, synthetic.Shape(effects={"STOCK": 1.0, "TUNED": 2.0}, blocks=5, seconds=5))
+    for record in found.trials():
+        path = found.trial_path(record.number) / "trial.json"
+        content = json.loads(path.read_text())
+        content["lost_share"] = lost.get(record.treatment, 0.0)
+        path.write_text(json.dumps(content))
+    return ExperimentFolder.open(folder)
+
+
+def test_a_loss_that_one_treatment_alone_has_is_said(tmp_path: Path) -> None:
+    said = "Others took 25% of the CPU time from STOCK, but 0% from TUNED."
+    assert said in analyse_experiment(experiment(tmp_path / "uneven", {"STOCK": 0.25})).headline
+    same = {"STOCK": 0.25, "TUNED": 0.22}
+    assert "Others took" not in analyse_experiment(experiment(tmp_path / "even", same)).headline
+    assert "Others took" not in analyse_experiment(experiment(tmp_path / "quiet", {})).headline
+
+
+def uneven(slope: float, seed: int) -> list[Seen]:
+    """AS-IS was disturbed in each trial, by itself and more or less; TUNED hardly, and the other way."""
+    rng = np.random.default_rng(seed)
+    trials = []
+    for block in range(5):
+        for name, log, least, most in (
+            ("AS-IS", 0.0, 0.2, 0.3), ("AS-IS", 0.0, 0.06, 0.3), ("TUNED", math.log(2), 0.0, 0.06),
+        ):  # fmt: skip
+            lost = rng.uniform(least, most)
+            own = slope if name == "AS-IS" else -8.0
+            trials.append(Seen(name, block, log + own * math.log1p(-lost) + rng.normal(0, 0.005), lost))
+    return trials
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_treatment_keeps_its_trials_if_all_were_disturbed(seed: int) -> None:
+    one = fit_one(uneven(1.0, seed))
+    own = one.to("AS-IS")
+    assert np.isfinite(own.estimate).all()
+    for code in range(2):
+        assert one.fit.used[0][one.fit._codes == code].sum() > 0
+    # Nothing is claimed from it: what AS-IS would do undisturbed is not known.
+    low = own.estimate[1] - own.half_width(0.025)[1]
+    assert not low > math.log(2.2)
+
+
+def test_a_loss_that_cannot_be_told_from_the_treatment_is_no_estimate(tmp_path: Path) -> None:
+    analysis = analyse_experiment(experiment(tmp_path, {"STOCK": 0.25, "TUNED": 0.03}))
+    [effect] = [e for e in analysis.effects if e.response == "throughput"]
+    assert math.isnan(effect.ratio.estimate)
+    assert effect.verdict is Verdict.NOT_ENOUGH_DATA
+    assert "Others took 25% of the CPU time from STOCK" in analysis.headline
+    assert "nan" not in analysis.headline
