@@ -24,6 +24,7 @@ from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import NothingMeasured, PlanError, Refused
+from headrace.experiment import kinds
 from headrace.experiment import run as running
 from headrace.experiment.runner import Listener, Note
 from headrace.facts import HostFacts
@@ -42,9 +43,13 @@ SURVEY_S = 10.0
 #: How often one rule may come back with another value, before it is left.
 MOST_TRIES = 2
 #: Of a remedy that lets people see more.
-NOTHING_TO_SHOW = "it promises nothing that an experiment could show"
+NOTHING_TO_SHOW = "it promises no effect that an experiment could show"
 #: Of a remedy that keeps data or the server safe: throughput can neither prove nor refute it.
-KEEPS_SAFE = "it keeps data or the server safe, which throughput cannot show: headrace apply makes it"
+KEEPS_SAFE = "it protects the data or the server, which throughput cannot show: use headrace apply"
+#: A fix that raises the one may ruin the other: so both are reported.
+BESIDE = {"throughput": "p99"}
+#: Of a budget, what one step may take after its first blocks, until it is decided.
+STEP_SHARE = 0.25
 #: Alternatives of one finding that are tried in one experiment.
 MOST_REMEDIES = 3
 
@@ -54,7 +59,7 @@ Settings = dict[str, Value]
 @dataclass(frozen=True)
 class Step:
     """One finding, put to the test. ``settings`` are those of the remedy that did best; ``effect`` is None where
-    nothing could be compared, and ``reason`` says why."""
+    nothing could be compared, and ``reason`` says why. ``beside`` is its effect on the other response."""
 
     finding: str
     title: str
@@ -63,6 +68,7 @@ class Step:
     kept: bool
     reason: str
     folder: Path
+    beside: Effect | None = None
 
     @property
     def verdict(self) -> str:
@@ -72,24 +78,40 @@ class Step:
 @dataclass(frozen=True)
 class Proof:
     """``steps`` in the order they were tried; ``kept`` all settings that were proven; ``final`` the end against
-    the start, None where nothing was kept; ``skipped`` are findings that no experiment can test, and why."""
+    the start, None where nothing was kept; ``beside`` the same of the other response; ``skipped`` are findings
+    that no experiment can test, and why."""
 
     steps: tuple[Step, ...]
     kept: Mapping[str, Value]
     final: Effect | None
     final_folder: Path | None
     skipped: tuple[tuple[str, str], ...]
+    beside: Effect | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Effects by treatment: on the response that decides, and on the other one."""
+
+    folder: ExperimentFolder
+    effects: Mapping[str, Effect]
+    beside: Mapping[str, Effect]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Where proofs are made: a plan's workload and machine. ``response`` is ``throughput`` or a percentile."""
+    """Where proofs are made: a plan's workload and machine.
+
+    ``response`` decides: ``throughput`` or a percentile. With ``minutes`` a comparison of throughput goes on until
+    it is decided, for so long at most; ``blocks`` is then its first look.
+    """
 
     plan: plans.Plan
     place: str
     folder: Path
     listen: Listener
     blocks: int = 4
+    minutes: float | None = None
     response: str = "throughput"
     allow_weaker: tuple[str, ...] = ()
     run: Callable[[plans.PlanFile, Path | None, Listener], Awaitable[ExperimentFolder]] = running.run
@@ -126,8 +148,8 @@ class Bench:
         settings: Mapping[str, Value],
         *,
         is_numbered: bool = False,
-    ) -> tuple[ExperimentFolder, dict[str, Effect]]:
-        """As-is (the base with ``settings``) against each treatment on top of it; effects by treatment.
+    ) -> Compared:
+        """As-is (the base with ``settings``) against each treatment on top of it.
 
         ``is_numbered``: where another comparison has the name, this one is ``NAME-2``, and that one stays.
         """
@@ -135,7 +157,9 @@ class Bench:
             name, {AS_IS: {}, **treatments}, settings, blocks=self.blocks, is_numbered=is_numbered
         )
         effects = analyse_experiment(folder).effects
-        return folder, {e.treatment: e for e in effects if e.response == self.response}
+        responses = (self.response, BESIDE.get(self.response, "throughput"))
+        own, other = ({e.treatment: e for e in effects if e.response == name} for name in responses)
+        return Compared(folder, own, other)
 
     async def _experiment(
         self,
@@ -155,7 +179,7 @@ class Bench:
         path.write_text(text)
         ended = await self.run(plans.load(path), self.folder / name, self.listen)
         self.report(ended)
-        return ended
+        return kinds.as_decided(ended)
 
     def _free(self, name: str, text: str) -> str:
         """The name, with a number where another plan than this has it."""
@@ -175,6 +199,9 @@ class Bench:
         workload = plan.workload.model_dump(mode="json")
         workload["seconds"] = max(workload["seconds"], least_s)
         named = {treatment: own for treatment, own in treatments.items() if own}
+        decided: dict[str, Any] = {}
+        if self.minutes is not None and blocks > 1 and self.response == "throughput":
+            decided = {"until_decided": True, "minutes": self.minutes}
         content = {
             "name": f"{plan.name}-{name}",
             "target": plan.target.model_dump(mode="json", exclude_none=True),
@@ -182,6 +209,7 @@ class Bench:
                 "kind": "cumulative",
                 "baseline": AS_IS,
                 "blocks": blocks,
+                **decided,
                 "seed": plan.design.seed,
                 "alpha": plan.design.alpha,
                 "equivalence": plan.design.equivalence,
@@ -232,11 +260,11 @@ def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str]
         settings: Settings = dict(remedy.settings)
         try:
             if not settings:
-                raise Refused("needs a hand: " + "; ".join(remedy.steps))
+                raise Refused("needs manual steps: " + "; ".join(remedy.steps))
             if not finding.promises_speed(remedy):
                 raise Refused(_no_promise(finding))
             if remedy.weakens and not set(settings) <= set(allow_weaker):
-                raise Refused(f"would weaken durability: {'; '.join(remedy.weakens)}")
+                raise Refused(f"would reduce durability: {'; '.join(remedy.weakens)}")
             for name, value in settings.items():
                 knob, _, instance = name.partition("@")
                 changes(knobs.find(knob), instance, value, facts)
@@ -270,7 +298,7 @@ def examine(folder: ExperimentFolder, treatment: str) -> tuple[Judgement, Eviden
     records = [r for r in folder.trials() if r.treatment == treatment and r.state is TrialState.COMPLETE]
     if not records:
         states = "; ".join(f"{r.state}: {r.reason}" for r in folder.trials() if r.treatment == treatment)
-        raise NothingMeasured(f"no trial of {treatment} can be looked at: {states}", place=str(folder.path))
+        raise NothingMeasured(f"no trial of {treatment} can be evaluated: {states}", place=str(folder.path))
     evidence = Evidence.of(of_trial(folder.trial_path(records[-1].number)))
     return judge(evidence, all_rules()), evidence
 
@@ -278,7 +306,7 @@ def examine(folder: ExperimentFolder, treatment: str) -> tuple[Judgement, Eviden
 def settable(remedy: Remedy, evidence: Evidence, plan: plans.Plan) -> tuple[Settings | None, str]:
     """The remedy as a plan sets it, or None and why not. A knob of the volume's own device loses its instance."""
     if not remedy.settings:
-        return None, "needs a hand: " + "; ".join(remedy.steps)
+        return None, "needs manual steps: " + "; ".join(remedy.steps)
     found: Settings = {}
     for name, value in remedy.settings.items():
         knob, _, instance = name.partition("@")
@@ -321,13 +349,13 @@ def candidates(
                 why = _no_promise(finding)
                 continue
             if remedy.weakens and not set(remedy.settings) <= set(bench.allow_weaker):
-                why = f"would weaken durability: {'; '.join(remedy.weakens)}"
+                why = f"would reduce durability: {'; '.join(remedy.weakens)}"
                 continue
             settings, reason = settable(remedy, evidence, bench.plan)
             if settings is None:
                 why = reason
             elif all(current.get(name) == value for name, value in settings.items()):
-                why = "is set already"
+                why = "is already set"
             else:
                 options.append(settings)
         if options:
@@ -352,12 +380,13 @@ async def prove_finding(
     treatments = dict(zip(names, options, strict=True))
     name = f"{number:02d}-{finding.rule.code}"
     try:
-        folder, effects = await bench.compare(name, treatments, current)
+        compared = await bench.compare(name, treatments, current)
     except (NothingMeasured, PlanError) as error:
         step = Step(
             finding.id, finding.rule.title, options[0], None, False, error.message, bench.folder / name
         )
         return step, None
+    effects = compared.effects
     measured = [(effects[n].ratio.low or 0.0, n) for n in names if n in effects]
     best = names[0]
     if measured:
@@ -365,13 +394,16 @@ async def prove_finding(
         best = max(wins or [(effects[n].ratio.estimate, n) for _, n in measured])[1]
     effect = effects.get(best)
     kept = effect is not None and effect.verdict is Verdict.BETTER
+    folder = compared.folder
     reason = "" if effect else _why_not(folder, best)
-    return Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path), folder
+    beside = compared.beside.get(best)
+    step = Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path, beside)
+    return step, folder
 
 
 def _why_not(folder: ExperimentFolder, treatment: str) -> str:
     reasons = {f"{r.state}: {r.reason}" for r in folder.trials() if r.treatment == treatment}
-    return "; ".join(sorted(reasons)) or "no trial of it ended"
+    return "; ".join(sorted(reasons)) or "none of its trials finished"
 
 
 def treatment_of(step: Step, options: Sequence[Settings]) -> str:
@@ -413,26 +445,32 @@ async def prove_all(
         bench.listen(Note(f"{finding.id}: {finding.rule.title} ({len(ready) - 1} more to test)"))
         step, folder = await prove_finding(bench, finding, options, kept, len(steps) + 1)
         steps.append(step)
-        bench.listen(Note(_told(step)))
+        bench.listen(Note(told(step)))
         if step.kept and folder is not None:
             kept |= step.settings
             judgement, evidence = examine(folder, treatment_of(step, options))
-    final, final_folder = await _final(bench, kept, len(steps) + 1)
-    return Proof(tuple(steps), kept, final, final_folder, tuple(skipped.items()))
+    left = tuple(skipped.items())
+    if not kept:
+        return Proof(tuple(steps), kept, None, None, left)
+    # One comparison of its own, so that the claim rests on trials that chose nothing.
+    bench.listen(Note("all that was proven, against the start"))
+    final = await bench.compare(f"{len(steps) + 1:02d}-final", {"TUNED": kept}, {})
+    effect, beside = final.effects.get("TUNED"), final.beside.get("TUNED")
+    return Proof(tuple(steps), kept, effect, final.folder.path, left, beside)
 
 
-def _told(step: Step) -> str:
+def told(step: Step) -> str:
+    """The step's result in one line."""
     if step.effect is None:
         return f"  not measured: {step.reason}"
     ratio = step.effect.ratio
     between = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
-    return f"  {step.effect.verdict}: {ratio.estimate:.2f}x{between}; {'kept' if step.kept else 'not kept'}"
+    also = f"; {_harm(step.beside)}" if step.beside and step.beside.verdict is Verdict.WORSE else ""
+    return f"  {step.effect.verdict}: {ratio.estimate:.2f}x{between}{also}; {'kept' if step.kept else 'not kept'}"
 
 
-async def _final(bench: Bench, kept: Mapping[str, Value], number: int) -> tuple[Effect | None, Path | None]:
-    """All that was kept against the very start: one comparison, so that the claim rests on trials of its own."""
-    if not kept:
-        return None, None
-    bench.listen(Note("all that was proven, against the start"))
-    folder, effects = await bench.compare(f"{number:02d}-final", {"TUNED": kept}, {})
-    return effects.get("TUNED"), folder.path
+def _harm(effect: Effect) -> str:
+    """That the response which did not decide got worse."""
+    ratio = effect.ratio
+    between = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
+    return f"{effect.response} is worse: {ratio.estimate:.2f}x{between}"

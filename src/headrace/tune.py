@@ -171,7 +171,8 @@ async def _confirm(
     bench.listen(Note(f"confirming {', '.join(treatments)} against {AS_IS}, {table.blocks} blocks"))
     tested = replace(bench, blocks=table.blocks)
     try:
-        folder, _ = await tested.compare("confirm", treatments, {}, is_numbered=True)
+        compared = await tested.compare("confirm", treatments, {}, is_numbered=True)
+        folder = compared.folder
     except PlanError as error:
         raise PlanError(error.message, place=bench.place, hint=error.hint) from error
     effects = analyse_experiment(folder).effects

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 from headrace import plan as plans
 from headrace import prove
+from headrace.analysis.intervals import Interval
 from headrace.analysis.result import Verdict
 from headrace.errors import PlanError
 from headrace.experiment.runner import Event, Note
@@ -200,7 +202,7 @@ async def test_alternatives_stand_side_by_side(laboratory: Laboratory, tmp_path:
 
 async def test_nothing_weakens_durability_unless_it_is_named(laboratory: Laboratory, tmp_path: Path) -> None:
     found = await prove.prove_all(bench(laboratory, tmp_path))
-    assert "weaken durability" in dict(found.skipped)["CCC01"]
+    assert "reduce durability" in dict(found.skipped)["CCC01"]
     assert not any("flush_log_at_trx_commit" in repr(plan.bundles) for plan in laboratory.plans)
     (tmp_path / "second").mkdir()
     allowed = bench(laboratory, tmp_path / "second", allow_weaker=("server.innodb_flush_log_at_trx_commit",))
@@ -210,7 +212,7 @@ async def test_nothing_weakens_durability_unless_it_is_named(laboratory: Laborat
 
 async def test_what_no_experiment_can_set_is_said(laboratory: Laboratory, tmp_path: Path) -> None:
     found = await prove.prove_all(bench(laboratory, tmp_path), only=["DDD01"])
-    assert dict(found.skipped)["DDD01"] == "needs a hand: plug it in"
+    assert dict(found.skipped)["DDD01"] == "needs manual steps: plug it in"
     assert found.steps == ()
     assert found.final is None
 
@@ -226,6 +228,36 @@ async def test_the_same_command_again_measures_nothing_twice(laboratory: Laborat
 async def test_a_budget_ends_it_with_a_claim(laboratory: Laboratory, tmp_path: Path) -> None:
     found = await prove.prove_all(bench(laboratory, tmp_path), budget_s=0.0)
     assert found.steps == ()
+
+
+async def test_with_a_budget_a_step_goes_on_until_it_is_decided(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    await prove.prove_all(bench(laboratory, tmp_path, minutes=2.5))
+    survey, *steps = [plan.design for plan in laboratory.plans]
+    assert not survey.until_decided
+    assert {(each.until_decided, each.minutes, each.blocks) for each in steps} == {(True, 2.5, 4)}
+
+
+async def test_only_throughput_is_looked_at_again(laboratory: Laboratory, tmp_path: Path) -> None:
+    await prove.prove_all(bench(laboratory, tmp_path, minutes=2.5, response="p99"))
+    assert not any(plan.design.until_decided for plan in laboratory.plans)
+
+
+async def test_a_fix_that_raises_throughput_and_ruins_p99_says_so(
+    laboratory: Laboratory, tmp_path: Path
+) -> None:
+    found = await prove.prove_all(bench(laboratory, tmp_path))
+    assert found.beside is not None
+    assert (found.beside.response, found.beside.verdict) == ("p99", Verdict.BETTER)
+    assert "But" not in views.headline(found, "throughput")
+    ruined = replace(found.beside, ratio=Interval(3.5, 2.1, 5.9), verdict=Verdict.WORSE)
+    worse = replace(found, beside=ruined)
+    assert views.headline(worse, "throughput").endswith(" But p99 is worse: 3.500x (2.100 – 5.900).")
+    content = json.loads(json.dumps(views.to_json(worse, "throughput")))
+    assert (content["beside"]["response"], content["beside"]["verdict"]) == ("p99", "worse")
+    [step] = [each for each in found.steps if each.finding == "AAA01"]
+    assert prove.told(replace(step, beside=ruined)).endswith("; p99 is worse: 3.50x (2.10 to 5.90); kept")
 
 
 def test_an_unknown_response_is_refused(laboratory: Laboratory, tmp_path: Path) -> None:
@@ -286,7 +318,7 @@ async def test_what_keeps_data_safe_is_never_refuted_by_throughput(
 ) -> None:
     found = await prove.prove_all(bench(laboratory, tmp_path), only=["EEE01"])
     assert found.steps == ()
-    assert "keeps data or the server safe" in dict(found.skipped)["EEE01"]
+    assert "protects the data or the server" in dict(found.skipped)["EEE01"]
 
 
 async def test_a_step_without_a_verdict_says_how_many_blocks_and_the_command(

@@ -53,7 +53,12 @@ Output = Annotated[
 Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks per experiment.")]
 Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.99.")]
 Budget = Annotated[
-    float | None, typer.Option("--budget", min=0, help="Start no step after this many minutes.")
+    float | None,
+    typer.Option(
+        "--budget",
+        min=0,
+        help="Start no step after this many minutes; an undecided step may take a quarter of them.",
+    ),
 ]
 Live = Annotated[
     bool, typer.Option("--live", help="Test on the running host under its own load; needs no plan.")
@@ -147,6 +152,7 @@ def _prove_plan(
             output,
             watcher.listen,
             blocks=blocks,
+            minutes=budget * proofs.STEP_SHARE if budget else None,
             response=response,
             allow_weaker=allow_weaker,
             report=_write_report,
@@ -213,7 +219,7 @@ def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) 
     if found:
         more = f"; and {len(found) - MOST_MOVED} more" if len(found) > MOST_MOVED else ""
         raise Refused(
-            f"the host is not what the finding saw: {'; '.join(found[:MOST_MOVED])}{more}",
+            f"the host has changed since the finding: {'; '.join(found[:MOST_MOVED])}{more}",
             place=finding,
             hint="run headrace hunt again",
         )

@@ -48,7 +48,7 @@ def _step(step: Step, response: str) -> list[RenderableType]:
     """What was tested, its effect, and whether it was kept."""
     effect = step.effect
     style = _STYLE[effect.verdict] if effect else "magenta"
-    told = f"{response} {ratio(effect.ratio.estimate)}x ({between(effect.ratio)})" if effect else step.reason
+    told = f"{response} {_times(effect)}{_beside(step)}" if effect else step.reason
     line = Text.assemble(
         ("kept  " if step.kept else "      ", "bold green"),
         (clean(step.finding), "bold"),
@@ -61,6 +61,15 @@ def _step(step: Step, response: str) -> list[RenderableType]:
         Padding(verdict, (0, 0, 0, 6)),
         *_needed(step),
     ]
+
+
+def _times(effect: Effect) -> str:
+    return f"{ratio(effect.ratio.estimate)}x ({between(effect.ratio)})"
+
+
+def _beside(step: Step) -> str:
+    other = step.beside
+    return f"; {other.response} {_times(other)}, {other.verdict}" if other else ""
 
 
 def _needed(step: Step) -> list[RenderableType]:
@@ -91,15 +100,20 @@ def more_blocks(command: str, open_ones: Mapping[str, int]) -> str:
     return f"{command} {' '.join(map(shlex.quote, open_ones))} --blocks {max(open_ones.values())}".strip()
 
 
-def claim(effect: Effect, response: str) -> str:
-    """The conclusion in one sentence, with its interval."""
+def claim(effect: Effect, response: str, beside: Effect | None = None) -> str:
+    """The conclusion in one sentence, with its interval; in a second one that the other response got worse."""
     times = f"{ratio(effect.ratio.estimate)}x the start ({between(effect.ratio)})"
+    but = (
+        f" But {beside.response} is worse: {_times(beside)}."
+        if beside and beside.verdict is Verdict.WORSE
+        else ""
+    )
     told = f"{response} {times}, {effect.blocks} blocks"
     return {
-        Verdict.BETTER: f"Proven: {told}.",
+        Verdict.BETTER: f"Proven: {told}.{but}",
         Verdict.WORSE: f"Combined, they are worse than the start: {told}. Apply none of them.",
-        Verdict.EQUIVALENT: f"Combined, they are equivalent to the start: {told}.",
-        Verdict.NOT_ENOUGH_DATA: f"Combined effect inconclusive: {told}.",
+        Verdict.EQUIVALENT: f"Combined, they are equivalent to the start: {told}.{but}",
+        Verdict.NOT_ENOUGH_DATA: f"Combined effect inconclusive: {told}.{but}",
     }[effect.verdict]
 
 
@@ -142,7 +156,7 @@ def conclusion(proof: Proof) -> Conclusion:
 def headline(proof: Proof, response: str) -> str:
     """The claim in one sentence, or why there is none."""
     if proof.final is not None:
-        return claim(proof.final, response)
+        return claim(proof.final, response, proof.beside)
     if any(step.kept for step in proof.steps):
         return "Better under this load: `headrace apply` makes it permanent."
     if proof.steps:
@@ -171,6 +185,7 @@ def to_json(proof: Proof, response: str, command: str = "", notice: Notice | Non
         "steps": [_step_json(step) for step in proof.steps],
         "kept": dict(proof.kept),
         "final": _effect_json(proof.final),
+        "beside": _effect_json(proof.beside),
         "final_folder": str(proof.final_folder) if proof.final_folder else None,
         "settle": more_blocks(command, open_ones) if open_ones else None,
         "skipped": [{"finding": finding, "reason": why} for finding, why in proof.skipped],
@@ -184,6 +199,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "title": step.title,
         "settings": dict(step.settings),
         "effect": _effect_json(step.effect),
+        "beside": _effect_json(step.beside),
         "kept": step.kept,
         "reason": step.reason,
         "folder": str(step.folder),
@@ -196,6 +212,7 @@ def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
         return None
     interval = effect.ratio
     return {
+        "response": effect.response,
         "ratio": interval.estimate,
         "low": interval.low,
         "high": interval.high,
