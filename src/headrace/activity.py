@@ -72,7 +72,7 @@ class LockWait:
             return cut(self.holder_class)
         if not self.holder:
             return "unknown"
-        return "unknown: it executes nothing now, and performance_schema keeps no last statement"
+        return "unknown: it is not executing a statement, and performance_schema has no last statement of it"
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _odd_lines(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[
     if again:
         notes.append(
             f"{_lines_named(again)} {'is' if len(again) == 1 else 'are'} equal to an earlier one in every "
-            "column, and counted as repeats: remove copies, which are no measurements"
+            "column, and counted as repeats: remove copies, which are not measurements"
         )
     return notes
 

@@ -51,7 +51,7 @@ def differences(before: Facts, now: Facts) -> list[Difference]:
 def _host(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:
     then, now = old.get("hostname"), new.get("hostname")
     if then != now:
-        yield Difference("host name", str(then), str(now), f"this host is {now}, the finding is of {then}")
+        yield Difference("host name", str(then), str(now), f"this host is {now}, the finding is from {then}")
 
 
 def _server(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Difference]:

@@ -70,7 +70,7 @@ async def _lines(
     knob = setting.instance.knob
     if knob.placeholder == "irq":
         raise Refused(
-            "cannot last: interrupts have other numbers after a boot",
+            "cannot be made permanent: interrupt numbers change with a boot",
             place=setting.name,
             hint="apply it without --persist, or let irqbalance do it",
         )

@@ -104,7 +104,7 @@ def settings_of(texts: Sequence[str], remedies: Remedies) -> dict[str, Value]:
             remedy = remedies(text)
             if not remedy:
                 raise PlanError(
-                    "no such finding, or one that no setting remedies",
+                    "no such finding, or no setting fixes it",
                     place=text,
                     hint="headrace hunt shows them; or write KNOB[@INSTANCE]=VALUE",
                 )
@@ -144,7 +144,7 @@ async def prepare(
         own = [Lasting(step.name, step.value, step.instance) for step in steps]
         for step in steps:
             if step.name.startswith("volume.mount_options"):
-                raise Refused("cannot be made to last: write it into /etc/fstab", place=step.name)
+                raise Refused("cannot be made permanent: write it into /etc/fstab", place=step.name)
         files = await persist.files(agent.target, own, facts, tuned=lasting == "tuned")
     return Plan(tuple(steps), files)
 
@@ -153,7 +153,7 @@ def _target_of(name: str, value: Value, facts: HostFacts) -> tuple[Knob, Instanc
     base, _, instance_name = name.partition("@")
     knob = knobs.find(base)
     if name.startswith("workload."):
-        raise PlanError("an option of a workload, no setting of a host", place=name)
+        raise PlanError("an option of a workload, not a setting of a host", place=name)
     knob.check(value)
     if base == "volume.mount_options":
         if not instance_name:
@@ -183,7 +183,7 @@ def _must_be_allowed(
     allowed = {knob.name, name} & set(allow_weaker)
     weaker = knobs.weakens_durability(knob.name, value)
     if knob.durability is Durability.UNKNOWN:
-        weaker = weaker or "headrace has no record of it, so whether it weakens durability is not known"
+        weaker = weaker or "headrace has no record of it, so whether it reduces durability is unknown"
     if weaker and not allowed:
         raise Refused(weaker, place=name, hint=f"if that is what you want: --allow-weaker {knob.name}")
     if knob.name.startswith("server."):
@@ -232,7 +232,7 @@ async def _step(
             raise refused(
                 f"takes a {cost}, which headrace does not do to a live server",
                 place=name,
-                hint="--persist writes it down, and it holds after the next one",
+                hint="--persist saves it, and it takes effect after the next one",
             )
         return Step(name, knob, None, text, before, (), AFTER[cost])
     befores = []

@@ -150,7 +150,7 @@ def load(path: Path) -> Snapshot:
     except FileNotFoundError as error:
         raise StoreError("no such file", place=str(path)) from error
     except IsADirectoryError as error:
-        raise StoreError("a folder, not a snapshot", place=str(path)) from error
+        raise StoreError("a directory, not a snapshot", place=str(path)) from error
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, zstandard.ZstdError) as error:
         raise StoreError(
             f"not a headrace snapshot, or a damaged one: {error}",

@@ -173,9 +173,9 @@ class ExperimentFolder:
         except (FileNotFoundError, NotADirectoryError) as error:
             what = "it is a file" if path.is_file() else "it has no design.json"
             raise StoreError(
-                f"this is not an experiment folder: {what}",
+                f"this is not an experiment directory: {what}",
                 place=str(path),
-                hint="use the folder that `headrace run` printed",
+                hint="use the directory that `headrace run` printed",
             ) from error
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             raise StoreError(f"design.json cannot be read: {error}", place=str(path)) from error

@@ -335,7 +335,7 @@ async def test_losing_the_host_stops_the_work(journal: Journal, tmp_path: Path) 
             await asyncio.sleep(10)
             reached.append("the end")
 
-    with pytest.raises(TargetError, match=r"held this host for us is gone.*exit code -9"):
+    with pytest.raises(TargetError, match=r"held this host for headrace is gone.*exit code -9"):
         await work()
     assert not reached
     task = asyncio.current_task()

@@ -189,7 +189,7 @@ def test_a_second_experiment_does_not_overwrite_the_first(tmp_path: Path) -> Non
 
 
 def test_what_is_no_experiment_is_said_clearly(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not an experiment folder"):
+    with pytest.raises(StoreError, match="not an experiment directory"):
         store.ExperimentFolder.open(tmp_path)
     experiment = folder(tmp_path)
     experiment.begin_trial(3).commit(record(3), arrow.empty_data())

@@ -58,7 +58,7 @@ CASES = [
         ("binlog_expire_logs_seconds and expire_logs_days are 0",),
         # A setting would remove files that a stopped replica or a backup still needs.
         sets=({},),
-        steps=("each replica", "oldest backup", "binlog_expire_logs_seconds = 604800"),
+        steps=("any replica", "oldest backup", "binlog_expire_logs_seconds = 604800"),
     ),
     Case(
         "BLOG03",

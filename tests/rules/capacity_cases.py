@@ -34,7 +34,7 @@ CASES = [
             starts={f"file_systems.available_bytes.{DATA}": 36e9},
         ),
         (DATA,),
-        ("/var/lib/mysql (data, redo log", "loses 977 KiB/s: the 33.5 GiB that are left last 10.0 hours"),
+        ("/var/lib/mysql (data, redo log", "fills up by 977 KiB/s: the remaining 33.5 GiB last 10.0 hours"),
     ),
     Case("FS11", "years", unwell),
     Case("FS11", "not sampled", lambda: unwell(without=["file_systems"]), missing="sampler file_systems"),

@@ -38,7 +38,7 @@ CASES = [
             variables=SEMISYNC, status=FELL_BACK, status_rates={"rpl_semi_sync_master_no_tx": 300.0}
         ),
         ("",),
-        ("300.0 commits/s are acknowledged by no replica; 0 semi-synchronous replicas",),
+        ("300.0 commits/s are not acknowledged by any replica; 0 semi-synchronous replicas",),
     ),
     Case(
         "REPL06",
@@ -67,7 +67,7 @@ CASES = [
         ("read_only is off on a replica; 800.0 statements/s change data",),
         # It may be a source that was promoted: a setting would stop its clients.
         sets=({},),
-        steps=("Find who writes", "RESET REPLICA ALL", "SET GLOBAL read_only = ON"),
+        steps=("Find the clients that write", "RESET REPLICA ALL", "SET GLOBAL read_only = ON"),
     ),
     Case(
         "REPL07",
@@ -177,14 +177,14 @@ CASES = [
         "this node",
         lambda: unwell(variables=NODE, status_rates=PAUSED),
         ("",),
-        ("may not commit 40% of the time; this node asks for it 20.0 times per second",),
+        ("stops commits 40% of the time; this node requests it 20.0 times per second",),
     ),
     Case(
         "REPL11",
         "another",
         lambda: unwell(variables=NODE, status_rates={**PAUSED, "wsrep_flow_control_sent": 0.0}),
         ("",),
-        ("another node asks for it",),
+        ("another node requests it",),
     ),
     Case("REPL11", "no cluster", unwell),
     Case("REPL11", "no server", lambda: unwell(has_server=False), missing="no server was queried"),

@@ -20,7 +20,7 @@ CASES = [
         "SESS14",
         "a replica of MariaDB",
         lambda: unwell(status_rates=STORM, gauges={"replication.sql_running.": 1.0}),
-        missing="counts sessions of its own in Connections",
+        missing="also counts its own internal sessions in Connections",
     ),
     Case("SESS14", "kept", unwell),
     Case("SESS14", "not sampled", lambda: unwell(without=["mysql_status"]), missing="connections was not"),

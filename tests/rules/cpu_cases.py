@@ -76,7 +76,7 @@ CASES = [
     Case("CPU01", "every core is full", lambda: unwell(rates={**ALL_FULL, **ONE_FULL_THREAD})),
     Case("CPU01", "a light load", unwell),
     Case("CPU01", "no threads", lambda: unwell(without=["threads"]), missing="sampler threads"),
-    Case("CPU02", "six in a hundred", lambda: unwell(rates=STOLEN), ("",), ("6% of the CPUs' time",)),
+    Case("CPU02", "six in a hundred", lambda: unwell(rates=STOLEN), ("",), ("6% of CPU time",)),
     Case("CPU02", "none", unwell),
     Case("CPU02", "no CPUs", lambda: unwell(without=["cpu"]), missing="CPUs were not sampled"),
     Case(

@@ -138,7 +138,7 @@ CASES = [
         lambda: unwell(gauges=FULL),
         (MOUNT,),
         ("/var/lib/mysql (data, redo log) is 98% full: 40 GiB of 1.76 TiB is left",),
-        steps=("every replica", "oldest backup"),
+        steps=("a replica", "oldest backup"),
     ),
     Case(
         "FS06",

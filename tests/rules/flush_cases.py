@@ -190,7 +190,7 @@ CASES = [
         lambda: unwell(variables={"innodb_use_native_aio": "OFF"}),
         ("",),
         ("4 threads write 800 pages/s",),
-        steps=("Read the error log", "kernel.io_uring_disabled"),
+        steps=("Check the error log", "kernel.io_uring_disabled"),
         severity=Severity.HOUSEKEEPING,
     ),
     Case(

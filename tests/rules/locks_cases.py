@@ -99,7 +99,7 @@ CASES = [
         "ten sessions",
         lambda: unwell(status_rates={"innodb_row_lock_time": 10_000.0, "innodb_row_lock_waits": 200.0}),
         ("",),
-        ("10.0 sessions wait for a row at any time; 200.0 waits/s start, 50 ms each",),
+        ("10.0 sessions wait for a row lock at any time; 200.0 waits/s start, 50 ms each",),
     ),
     Case(
         "LOCK02",

@@ -37,7 +37,7 @@ CASES = [
         "a compiler",
         lambda: unwell(rates={**FULL, **COMPILER}),
         ("cc1plus",),
-        ("cc1plus does 76% of the CPUs' work, the server 16%",),
+        ("cc1plus uses 76% of the busy CPU time, the server 16%",),
         steps=("another host", "set-property UNIT CPUWeight"),
     ),
     Case(
@@ -45,7 +45,7 @@ CASES = [
         "another instance",
         lambda: unwell(rates={**FULL, **INSTANCE}),
         ("other mysqld",),
-        ("other mysqld does 76% of the CPUs' work, the server 16%",),
+        ("other mysqld uses 76% of the busy CPU time, the server 16%",),
     ),
     Case(
         "HOST01",
@@ -64,7 +64,7 @@ CASES = [
         "many small programs of one unit",
         lambda: unwell(rates={**FULL, **CROWD}, gauges=OF_THE_CROWD),
         ("ci.service",),
-        ("ci.service (tool0, tool1, tool2 and 5 more) does 81% of the CPUs' work, the server 16%",),
+        ("ci.service (tool0, tool1, tool2 and 5 more) uses 81% of the busy CPU time, the server 16%",),
         steps=("Move ci.service", "set-property ci.service CPUWeight"),
     ),
     Case("HOST01", "as many, of nobody's unit", lambda: unwell(rates={**FULL, **CROWD})),
@@ -102,9 +102,7 @@ CASES = [
         "a device with room, and tasks that wait",
         lambda: unwell(rates={**FIO, **OWN_READS, **WAITED}),
         ("fio",),
-        (
-            "fio reads and writes 1,100.0 MB/s, the server 100.0, while some task waits for I/O 60% of the time",
-        ),
+        ("fio reads and writes 1,100.0 MB/s, the server 100.0, while tasks wait for I/O 60% of the time",),
         severity=Severity.ADVICE,
     ),
     Case(

@@ -37,7 +37,7 @@ CASES = [
             gauges={"memory.AnonHugePages.": 20.0 * GIB, "memory.AnonPages.": 44.0 * GIB},
         ),
         ("",),
-        ("always on; at least 18.5 GiB of mysqld is in them",),
+        ("always on, and hold at least 18.5 GiB of mysqld's memory",),
     ),
     Case(
         "MEM05",
@@ -111,7 +111,7 @@ CASES = [
         "stalls",
         lambda: unwell(rates={"vmstat.compact_stall.": 9.0}),
         ("",),
-        ("9.0 times per second a thread compacts memory; defrag is madvise",),
+        ("threads compact memory 9.0 times per second; defrag is madvise",),
     ),
     Case("MEM15", "none", unwell),
     Case("MEM15", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.compact_stall"),

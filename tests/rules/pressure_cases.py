@@ -39,7 +39,7 @@ CASES = [
         "forty statements",
         lambda: unwell(variables=LARGE, status={"threads_running": 60.0}),
         ("",),
-        ("the server can come to want", "buffer pool 46.5 GiB", "temporary tables"),
+        ("the server may need", "buffer pool 46.5 GiB", "temporary tables"),
     ),
     Case(
         "MEM16",
@@ -79,7 +79,7 @@ CASES = [
         "16 MiB",
         lambda: unwell(gauges=PAUSED, rates=WAITING),
         ("",),
-        ("13.7 MiB is dirty or being written, of 16 MiB at which writers stop",),
+        ("13.7 MiB is dirty or being written, and writers are stopped at 16 MiB",),
         sets=({"host.vm.dirty_background_bytes": 256 * MIB, "host.vm.dirty_bytes": GIB},),
     ),
     Case(

@@ -17,7 +17,7 @@ CASES = [
             status_rates={"innodb_os_log_written": 10 * MIB},
         ),
         ("",),
-        ("35.2 GiB of redo is written per hour; the log holds 96 MiB, which is 0.2 minutes",),
+        ("35.2 GiB of redo is written per hour; the log holds 96 MiB, enough for 0.2 minutes",),
         sets=({"server.innodb_log_file_size": 36 * GIB},),
     ),
     Case(
@@ -86,7 +86,7 @@ CASES = [
             variables={"innodb_log_file_size": str(GIB)}, status_rates={"innodb_os_log_written": 0.6 * MIB}
         ),
         ("",),
-        ("which is 28.4 minutes",),
+        ("enough for 28.4 minutes",),
         severity=Severity.HOUSEKEEPING,
     ),
     Case(
@@ -165,14 +165,14 @@ CASES = [
         "full",
         lambda: unwell(status_rates={"innodb_log_waits": 12.0}),
         ("",),
-        ("12.0 times per second the log buffer of 16 MiB is full",),
+        ("the log buffer of 16 MiB is full 12.0 times per second",),
     ),
     Case(
         "REDO03",
         "full for each statement",
         lambda: unwell(status_rates={"innodb_log_waits": 1_600.0}),
         ("",),
-        ("is full, 2.0 times for each statement that writes",),
+        ("2.0 times per statement that writes",),
         severity=Severity.LIMIT,
     ),
     Case("REDO03", "never", unwell),

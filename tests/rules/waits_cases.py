@@ -45,7 +45,7 @@ CASES = [
         "two",
         lambda: unwell(rates={"innodb_metrics.lock_timeouts.": 2.0}),
         ("",),
-        ("2.0 statements/s fail after waiting 50 s for a row.",),
+        ("2.0 statements/s fail after waiting 50 s for a row lock.",),
     ),
     Case(
         "LOCK13",
@@ -63,7 +63,7 @@ CASES = [
         "four minutes",
         lambda: unwell(vendor="mysql", gauges=STUCK),
         ("",),
-        ("waited 240 s for a latch of InnoDB, most at dict0dict.cc:1200",),
+        ("waited 240 s for an InnoDB latch; most threads wait at dict0dict.cc:1200",),
     ),
     Case("LOCK14", "none", lambda: unwell(vendor="mysql", gauges={"innodb_status.lsn.": 7.0})),
     Case("LOCK14", "not sampled", lambda: unwell(vendor="mysql"), missing="sampler innodb_status"),

@@ -59,7 +59,9 @@ def test_who_holds_others_up_waits_for_nobody() -> None:
 def test_an_idle_holder_of_an_old_server_is_said_to_be_a_guess() -> None:
     guess = {**WAIT, "is_certain": False, "holder_class": None}
     wait = summed([{"statements": [guess]}]).waits[0]
-    assert wait.what == "unknown: it executes nothing now, and performance_schema keeps no last statement"
+    assert wait.what == (
+        "unknown: it is not executing a statement, and performance_schema has no last statement of it"
+    )
     nobody = summed([{"statements": [{**guess, "holder": None}]}]).waits[0]
     assert nobody.who == "a connection that the server does not name"
 

@@ -212,7 +212,7 @@ def test_a_host_that_stays_slow_without_the_change_is_left_aside(world: World) -
     book = go(Book.make(world.plan))
     assert not book.state.aborting
     assert "br2" in book.state.aside
-    assert "troubles of its own" in book.state.paused
+    assert "problems of its own" in book.state.paused
     assert world.on == REPLICAS - {"br2"}
 
 

@@ -60,7 +60,7 @@ def test_a_neighbour_is_the_cause_of_full_cpus() -> None:
     assert found.sentence.startswith("CPU time limits this host: 99% of 8 CPUs")
     assert "Used by cc1plus (2 processes) 76%, mysqld (pid 1322) 16%." in found.sentence
     assert found.sentence.endswith(
-        "Cause: cc1plus does 76% of the CPUs' work, the server 16% (HOST01@cc1plus)."
+        "Cause: cc1plus uses 76% of the busy CPU time, the server 16% (HOST01@cc1plus)."
     )
     assert found.causes == ("HOST01@cc1plus",)
 
@@ -70,7 +70,7 @@ def test_a_neighbour_that_uses_less_than_the_server_comes_behind_its_statements(
     scans = {"handler_read_rnd_next": 9e6}
     found = verdict(rates={**FULL, **own}, status_rates=scans, activity=looked(SCAN))
     assert found.causes == ("SESS12", "HOST01@cc1plus")
-    assert "seen most: select count(*) from orders where note = ? (SESS12)" in found.sentence
+    assert "seen most often: select count(*) from orders where note = ? (SESS12)" in found.sentence
 
 
 def test_of_two_neighbours_the_larger_and_the_servers_own_statements_are_named() -> None:
@@ -170,16 +170,14 @@ def test_a_server_that_lets_nobody_in_is_said() -> None:
     evidence = unwell(has_server=False)
     evidence.window.errors["mysql_status"] = "error 1040: Too many connections; tried again in 2 s"
     found = conclude(evidence, judge(evidence, all_rules()))
-    assert found.sentence.startswith(
-        "The server refuses connections: all that max_connections allows are taken."
-    )
+    assert found.sentence.startswith("The server refuses connections: it has reached max_connections.")
 
 
 def test_statements_that_fill_the_cpus_together_are_named_unless_nobody_counts_them() -> None:
     waited = {"psi.some_total_us.cpu": 400_000.0}
     found = verdict(rates={**OWN_WORK, **waited, **DIGESTS})
     assert found.causes == ("CPU10",)
-    assert "most of the time: digest 0bcdef0123456789 (25%)" in found.sentence
+    assert "most of the time goes to: digest 0bcdef0123456789 (25%)" in found.sentence
     assert verdict(rates={**OWN_WORK, **waited}).causes == ()
 
 
@@ -207,7 +205,7 @@ def test_io_that_is_mostly_another_programs_is_said_also_where_the_device_has_ro
     waited = {"psi.some_total_us.io": 600_000.0}
     found = verdict(rates={**FIO, **OWN_READS, **waited})
     assert found.causes == ("HOST02@fio",)
-    assert "Not all I/O is the server's: fio reads and writes 1,100.0 MB/s" in found.sentence
+    assert "Some of the I/O is not from the server: fio reads and writes 1,100.0 MB/s" in found.sentence
     assert verdict(rates={**FIO, **OWN_READS}).causes == ()
 
 
@@ -216,7 +214,7 @@ def test_that_nobody_counts_waits_is_said_where_nothing_else_explains_them() -> 
     found = verdict(variables=off, status={"threads_running": 20.0})
     assert found.causes == ("STAT01",)
     assert found.sentence.endswith(
-        "What statements wait for is not counted: performance_schema is off, with 20 threads running (STAT01)."
+        "Statement waits are not recorded: performance_schema is off, with 20 threads running (STAT01)."
     )
     assert verdict(variables=off).causes == ()
     assert "STAT01" not in verdict(variables=off, status={"threads_running": 20.0}, gauges=METADATA).causes

@@ -84,7 +84,7 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
     for said in (
         "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
-        "2 holes in streams, 1.23 kB in holes", "4 executions of statements prepared before", "damaged: 30",
+        "2 gaps in streams, 1.23 kB in gaps", "4 executions of statements prepared before", "damaged: 30",
         "at least 125 events (20.0%)", "a.pcap, item 0, byte 7: cut", "and 25 more",
     ):  # fmt: skip
         assert said in told

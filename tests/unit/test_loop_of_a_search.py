@@ -204,7 +204,7 @@ def test_json_and_markdown_on_one_output_are_refused_before_the_work(make: Make)
     tuning = make("a")
     answer = tuning.run("--json", "--tell", "markdown:-")
     assert answer.exit_code == 2
-    assert "would mix on standard output" in answer.output
+    assert "would both write to standard output" in answer.output
     assert tuning.host.measured == []
     assert tuning.run("--tell", "markdown:-").exit_code == 0
 

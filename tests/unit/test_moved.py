@@ -38,7 +38,7 @@ def test_a_host_that_stayed_as_it_was() -> None:
             "optimizer_switch is mrr=on, the finding saw mrr=off",
         ),
         ({"facts": {"sysctls.vm.swappiness": "37"}}, "vm.swappiness is 37, the finding saw "),
-        ({"facts": {"hostname": "db2"}}, "this host is db2, the finding is of "),
+        ({"facts": {"hostname": "db2"}}, "this host is db2, the finding is from "),
         ({"version": "11.4.2"}, "the server's version is 11.4.2, not "),
         ({"has_server": False}, "the server cannot be asked"),
         (
@@ -71,8 +71,8 @@ def test_a_proof_on_another_host_is_refused_before_it_starts(tmp_path: Path) -> 
     options = ["--from", str(tmp_path / "a.hunt"), "--output", str(tmp_path / "x")]
     done = headrace("prove", "--live", "BLK01@nvme1n1", *options)
     assert done.returncode != 0
-    assert "the host is not what the finding saw" in done.stderr
-    assert "the finding is of elsewhere" in done.stderr
+    assert "the host has changed since the finding" in done.stderr
+    assert "the finding is from elsewhere" in done.stderr
     assert not (tmp_path / "x").exists()
 
 

@@ -98,7 +98,7 @@ def test_what_lasts_is_in_files_of_our_own() -> None:
     assert "[sysctl]\nvm.swappiness=1\n" in text
     assert f"{QUEUE}=none\n" in text
     irq = lasting("host.irq_affinity", "0", "24", "/proc/irq/24/smp_affinity_list")
-    with pytest.raises(Refused, match="other numbers after a boot"):
+    with pytest.raises(Refused, match="interrupt numbers change with a boot"):
         files(etc, [irq], host(None))
 
 

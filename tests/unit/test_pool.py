@@ -468,7 +468,7 @@ async def test_who_comes_later_waits_and_is_told_once_who_is_in_the_way() -> Non
     assert told == ["waiting: process 7 holds this host for headrace-x"]
 
     async def taken() -> None:
-        raise Busy("port 3306 is taken")
+        raise Busy("port 3306 is in use")
 
     with pytest.raises(Busy):
         await queued(taken, told.append, poll_s=0)

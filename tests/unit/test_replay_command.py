@@ -91,10 +91,10 @@ def test_what_became_of_kills_is_said_with_its_numbers() -> None:
     console.print(report.terminal(replayed))
     said = console.file.getvalue()  # type: ignore[attr-defined]
     for words in (
-        "set apart: 1 answers that differ because their statements ask for the time, chance or the server itself "
-        "(select now())",
-        "set apart: 4 answers that differ because their statements ask for the number of their connection "
-        "(select connection_id())",
+        "set apart: 1 answers that differ because their statements depend on the time, on randomness or on "
+        "the server itself (select now())",
+        "set apart: 4 answers that differ because their statements ask for their connection id (select "
+        "connection_id())",
         "set apart: 3 answers that differ because a KILL interrupted them here or in the recording, ",
         f"! {warning}",
         "mapped: 5 KILL statements, which closed 2 connections of this replay",

@@ -64,7 +64,7 @@ def test_trials_selected_by_the_drivers_delay_are_a_caution(ladder: Written) -> 
 def test_a_block_measured_over_days_is_a_caution(ladder: Written, tmp_path: Path) -> None:
     records = ladder.folder.trials()
     in_3 = next(r for r in records if r.block == 3 and r.state is TrialState.COMPLETE)
-    caution = "trials of block 3 were measured 3 days apart: pairing cannot cancel what changed between"
+    caution = "trials of block 3 were measured 3 days apart: pairing cannot cancel what changed in between"
     assert tables.cautions(moved(records, in_3.number, 3 * 86_400 + 400)) == [caution]
     two = moved(moved(records, in_3.number, 3 * 86_400 + 400), 1, 7200)
     assert tables.cautions(two)[0].startswith("trials of blocks 1, 3 were measured up to 3 days apart")
@@ -106,13 +106,14 @@ def test_a_host_or_program_that_changed_within_a_block_is_a_caution(ladder: Writ
     records = ladder.folder.trials()
     facts = [replace(r, facts_hash="e" * 64) if r.number > 40 else r for r in records]
     assert tables.cautions(facts) == [
-        "trials of block 5 ran on a host with different facts: pairing cannot cancel what changed between"
+        "trials of block 5 ran on a host with different facts: pairing cannot cancel what changed in between"
     ]
     upgraded = [
         replace(r, versions=r.versions | {"mariadbd": "11.4"}) if r.number > 40 else r for r in records
     ]
     assert tables.cautions(upgraded) == [
-        "trials of block 5 ran with different versions of mariadbd: pairing cannot cancel what changed between"
+        "trials of block 5 ran with different versions of mariadbd: pairing cannot cancel what changed in "
+        "between"
     ]
     between = [replace(r, facts_hash="e" * 64) if r.block > 3 else r for r in records]
     assert tables.cautions(between) == []

@@ -143,7 +143,7 @@ def test_a_parallel_device_that_never_rests_is_not_saturated() -> None:
     assert (device.level, limiting(evidence)) == (Level.FINE, None)
     assert device.utilisation is None
     assert device.traps == (
-        "%util 100 only says that it was rarely idle: it serves many requests concurrently",
+        "%util 100 only means that it was rarely idle: it serves many requests concurrently",
     )
 
 

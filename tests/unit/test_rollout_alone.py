@@ -270,7 +270,7 @@ def test_the_dry_command_states_its_rates_and_what_it_does_not_cover(
     shown = runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8"])
     words = " ".join(shown.output.split())
     assert "20 blocks of 1 pairs of hosts, shifted and swapped" in words, shown.output
-    assert "Nothing was restarted: what a restart does by itself" in words
+    assert "Nothing was restarted: the effects of a restart itself" in words
     found = json.loads(runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8", "--json"]).stdout)
     assert (len(found["moments"]), len(found["rates"])) == (20, 2)
 

@@ -329,8 +329,8 @@ def test_history_counts_and_says_what_is_too_little() -> None:
     assert any("One rollout is too few for an interval" in line for line in said)
     two = [one, judged(lab(), 1 / 1.10, seed=2)]
     said = report.history_sentences(report.history(two))
-    assert any("So few rollouts say little" in line for line in said)
-    assert any("rest on 1 experiment:" in line for line in said)
+    assert any("With so few rollouts this is weak evidence" in line for line in said)
+    assert any("are based on 1 experiment:" in line for line in said)
     many = [judged(lab(folder=f"/e/{n}"), 1 / 1.15, seed=n + 1) for n in range(5)]
     others = [
         judged(None, 1.0, seed=9),

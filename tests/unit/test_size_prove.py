@@ -289,7 +289,7 @@ def test_statements_that_cannot_be_served_in_time_do_not_fit(plays: Plays) -> No
     plays.spoiled = {("a", "b"): [behind] * 9}
     proof = plays.run()
     assert not proof.holds
-    assert "b cannot keep its pace" in page_of(proof).verdicts[0]
+    assert "b cannot keep up" in page_of(proof).verdicts[0]
     slow = plays.run(objective_s=0.002)
     assert "They do not fit" in page_of(slow).verdicts[0]
     plays.spoiled, plays.p99_s = {}, None

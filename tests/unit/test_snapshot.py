@@ -67,7 +67,7 @@ def test_what_is_no_snapshot_is_refused_with_a_reason(tmp_path: Path) -> None:
             load(tmp_path / name)
     with pytest.raises(StoreError, match="no such file"):
         load(tmp_path / "absent")
-    with pytest.raises(StoreError, match="a folder"):
+    with pytest.raises(StoreError, match="a directory"):
         load(tmp_path)
 
 

@@ -69,7 +69,9 @@ def test_a_hunt_names_what_it_left_out_and_the_option() -> None:
     assert jsonform.render(quiet)["spared"] == []
     page = page_of(hunt.examine(replace(snapshot, errors={"innodb_mutex": MUTEX})))
     text = printed(terminal.render(page))
-    assert "Left out to spare the host and its server; headrace hunt --thorough asks all of it:" in text
+    assert (
+        "Left out to limit the load on the host and its server; headrace hunt --thorough collects all of it:"
+    ) in text
     assert "innodb_mutex: SHOW ENGINE INNODB MUTEX was not asked" in text
     assert len(jsonform.render(page)["spared"]) == 1
 
@@ -94,7 +96,7 @@ def test_top_says_what_rests() -> None:
     shot = shot_of(feed)
     assert as_json(shot)["spared"] == ["processlist"]
     drawn = "\n".join(line.plain for line in overview.server_lines(shot, 120))
-    assert "processlist asked less often: headrace top --thorough asks each second" in drawn
+    assert "processlist sampled less often: headrace top --thorough samples every second" in drawn
 
 
 class Asked:

@@ -350,9 +350,9 @@ def test_a_place_that_fails_changes_the_code_of_tell_only(tmp_path: Path) -> Non
     with receiver(codes=[400]) as found:
         place = hook(tmp_path, found.url)
         said = headrace("tell", folder, "--to", place)
-        assert (said.returncode, "not told" in said.stderr) == (6, True)
+        assert (said.returncode, "not sent" in said.stderr) == (6, True)
         said = headrace("watch", str(tmp_path / "t.csv"), "--response", "tps", "--tell", place)
-        assert (said.returncode, "not told" in said.stderr) == (0, True)
+        assert (said.returncode, "not sent" in said.stderr) == (0, True)
 
 
 def test_a_report_s_json_is_told_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

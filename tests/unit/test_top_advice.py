@@ -55,7 +55,10 @@ def test_a_finding_has_its_fix_in_the_words_of_hunt() -> None:
         return " ".join(" ".join(line.plain for line in drawn).split())
 
     by_hand = page(unwell(rates={**FULL, **COMPILER}), "HOST01@cc1plus")
-    assert "Move cc1plus to another host or another hour. Or give it less: systemctl set-property" in by_hand
+    assert (
+        "Move cc1plus to another host, or run it at another time. Or give it less CPU time: systemctl"
+        in by_hand
+    )
     assert "Prove:" not in by_hand
     settable = page(unwell(**SMALL), "POOL01")
     assert "server.innodb_buffer_pool_size = " in settable

@@ -155,7 +155,7 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
             "volume.stripe_cache = 512: RAID 0 has none",
             "instead of [base]",
         ),
-        ({"base": '"volume.raid_bitmap" = "internal"'}, "RAID 0 has nothing to bring back", ""),
+        ({"base": '"volume.raid_bitmap" = "internal"'}, "RAID 0 has nothing to resync", ""),
         ({"base": '"volume.raid_devices" = 3'}, "3 devices: RAID 6 needs at least 4", "[volume] devices"),
         ({"table": 'devices = ["/dev/disk/by-id/a"]'}, "1 devices: RAID 0 needs at least 2", ""),
         (
@@ -163,7 +163,11 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
             "volume.raid_devices = 2: \\[volume\\] devices lists 1",
             'raid_over = "loop"',
         ),
-        ({"table": 'devices = ["/dev/sda", "/dev/sdb", "/dev/sdc", "/dev/sdd"]'}, "no stable name", "by-id"),
+        (
+            {"table": 'devices = ["/dev/sda", "/dev/sdb", "/dev/sdc", "/dev/sdd"]'},
+            "not a stable device name",
+            "by-id",
+        ),
         ({"table": f"devices = {json.dumps([DISKS[0]] * 4)}"}, "is listed twice in volume.devices", ""),
         ({"device": "lvm"}, "volume.raid_level = 6: a lvm volume has one of 0", ""),
         ({"device": "btrfs-raid"}, "volume.raid_level = 6: a btrfs-raid volume has one of 0, 1, 10", ""),
@@ -436,7 +440,7 @@ async def test_what_mdadm_says_is_the_reason() -> None:
     words = b"mdadm: /dev/vdd is too small: 40K\nmdadm: create aborted\n"
     _, site = host(mdadm=Completed((), 1, b"", words))
     with pytest.raises(
-        TreatmentFailed, match="makes no RAID 6: mdadm: /dev/vdd is too small: 40K; mdadm: create"
+        TreatmentFailed, match="cannot create RAID 6: mdadm: /dev/vdd is too small: 40K; mdadm: create"
     ):
         await DEVICES["md"].attach(site, array())
 

@@ -235,7 +235,7 @@ class TestTheAnswer:
         client.cookies.set(BEGUN, cookie, domain="localhost.local", path="/login/oidc")
         answer = client.get(back)
         assert answer.status_code == 401
-        assert "used before" in answer.text
+        assert "already used" in answer.text
         assert not is_in(client)
 
     def test_a_code_of_another_login(self, found: Site, provider: OpenId, client: TestClient) -> None:
@@ -438,7 +438,7 @@ class TestTheProvider:
         provider.stall_s = 0.5
         answer = client.get("/login/oidc")
         assert answer.status_code == 503
-        assert "does not answer in time" in answer.text
+        assert "did not answer in time" in answer.text
 
     @pytest.mark.parametrize(
         ("status", "body"),

@@ -218,7 +218,7 @@ def review(client: TestClient, **form: str) -> str:
 
 
 def test_a_review_is_kept_and_shown(found: Site, client: TestClient) -> None:
-    assert "Nothing is noted" in client.get("/query", params={"class": "a", "source": SLOW}).text
+    assert "There are no notes" in client.get("/query", params={"class": "a", "source": SLOW}).text
     assert "&lt;b&gt;an index is missing" in review(client, state="to do", comment="<b>an index is missing")
     page = review(client, state="reviewed")
     assert page.index("reviewed</span>") < page.index("an index is missing")
@@ -268,7 +268,7 @@ def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert "Report with charts" in client.get("/capacity").text
         page = client.get("/capacity/report")
         assert page.headers["content-security-policy"].startswith("sandbox")
-        assert "What would one more of a resource buy?" in page.text
+        assert "What would one more unit of a resource bring?" in page.text
         monkeypatch.setattr(capacity, "_read", None)
         assert client.get("/api/capacity.json").json()["rows"] == rows
 

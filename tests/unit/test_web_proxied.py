@@ -271,7 +271,7 @@ class TestSettings:
             (BY_FILE + '\nrole_header = "Groups"', '["10.0.0.1"]', "belong together"),
             (BY_FILE + '\nroles = {a = "viewer"}', '["10.0.0.1"]', "belong together"),
             (BY_GROUP.replace("operator", "root"), '["10.0.0.1"]', "dba: no such role"),
-            (BY_GROUP.replace("Groups", "User"), '["10.0.0.1"]', "cannot mean two things"),
+            (BY_GROUP.replace("Groups", "User"), '["10.0.0.1"]', "cannot have two meanings"),
             (BY_FILE + "\nuser = 1", '["10.0.0.1"]', "proxy.user: extra inputs"),
         ],
     )
@@ -282,13 +282,13 @@ class TestSettings:
 
     @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.0/8", "64.0.0.0/2", "::1", "::/64"])
     def test_loopback_alone_is_not_enough(self, tmp_path: Path, address: str) -> None:
-        with pytest.raises(Refused, match="every account of this machine"):
+        with pytest.raises(Refused, match="every account on this machine"):
             settings(tmp_path, addresses=f'["{address}"]')
 
     def test_a_file_that_others_can_change(self, tmp_path: Path) -> None:
         settings(tmp_path)
         (tmp_path / "auth.toml").chmod(0o620)
-        with pytest.raises(Refused, match="others can change"):
+        with pytest.raises(Refused, match="other users can change"):
             read(tmp_path / "auth.toml")
 
     @pytest.mark.parametrize("content", ["", "[other]", "[proxy", "\xff", "proxy = 1"])

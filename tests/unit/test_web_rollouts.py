@@ -89,7 +89,7 @@ def test_an_approver_approves_the_plan_that_was_shown(client: TestClient, book: 
         assert not again(book).state.approvals
     with book.hold():
         held = client.post("/rollout/approve", data=form)
-        assert "another command works" in held.text
+        assert "another command is working" in held.text
     client.post("/rollout/approve", data=form)
     approval = again(book).state.approvals["replicas"]
     assert approval["by"] == "approver"

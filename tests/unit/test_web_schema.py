@@ -78,7 +78,7 @@ async def test_sizes_and_indexes_as_a_text() -> None:
 @pytest.mark.parametrize(
     ("agent", "tables", "databases", "words"),
     [
-        (None, ["orders"], ["shop"], "no server to ask"),
+        (None, ["orders"], ["shop"], "no server to query"),
         (Agent(), ["orders"], [], "database of these tables is unknown"),
         (Agent(), [], ["shop"], "names no table"),
         (Agent(), ["orders"], ["shop"], "no such table"),

@@ -189,9 +189,10 @@ class Journal:
             lock = await target.read(f"{self._state}/lock")
             if lock != held.lock:
                 raise Busy(
-                    f"while the connection was lost another process took this host: {_owner_in(lock)}",
+                    f"while the connection was lost, another process took over this host: {_owner_in(lock)}",
                     place=target.name,
-                    hint="they ended and undid what ran here; run the same command again when they are done",
+                    hint="it stopped and undid what ran here; run the same command again when it has "
+                    "finished",
                 )
             try:
                 return await self._take()
@@ -204,7 +205,7 @@ class Journal:
         error = ending.exception()
         how = str(error) if error else f"it ended with exit code {ending.result()}"
         return TargetError(
-            f"the process that held this host for us is gone: {how}",
+            f"the process that held this host for headrace is gone: {how}",
             place=self._agent.target.name,
             hint="run the same command again: it restores the host and continues",
         )

@@ -113,7 +113,7 @@ async def _same_version(path: str, binary: Path, target: Target) -> None:
         raise NotReady(
             f"the agent at {binary} is version {''.join(version) or 'unknown'}, headrace is {__version__}",
             place=target.name,
-            hint="replace it by the agent of the same version's wheel",
+            hint="replace it with the agent from the wheel of the same version",
         )
 
 

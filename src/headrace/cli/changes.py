@@ -45,7 +45,7 @@ def apply(
         typer.Option(
             "--confirm-within",
             metavar="TIME",
-            help="The host itself reverts unless confirmed in time: 60s, 5m.",
+            help="The host undoes the change unless it is confirmed within this time: 60s, 5m.",
         ),
     ] = "",
     persist: Annotated[
@@ -87,7 +87,9 @@ def apply(
     if done is None or done.confirmed:
         return
     where = "" if target == "local" else f" --target {target}"
-    stderr().print(f"undone in {seconds:g} s unless: headrace confirm {done.id}{where}", style="yellow")
+    stderr().print(
+        f"undone in {seconds:g} s unless you run: headrace confirm {done.id}{where}", style="yellow"
+    )
     if not as_json and stderr().is_terminal and _asks_and_counts_down(seconds or 0.0):
         on_target(target, lambda host: _confirm(host, done.id))
         stderr().print("kept", style="green")
@@ -117,7 +119,9 @@ def rollback(
     ] = False,
     accept_foreign: Annotated[
         bool,
-        typer.Option("--accept-foreign", help="Close entries whose value another program has set since."),
+        typer.Option(
+            "--accept-foreign", help="Close entries whose value another program has changed since then."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -127,7 +131,7 @@ def rollback(
     from headrace.errors import TargetError
 
     if sum((last, bool(change), everyone)) > 1:
-        raise typer.BadParameter("give one of --last, --id and --everyone")
+        raise typer.BadParameter("give only one of --last, --id and --everyone")
 
     async def work(host: Any) -> tuple[list[Any], list[str]]:
         journal = Journal(await Agent.install(host), rollout.OWNER)
@@ -153,7 +157,7 @@ def rollback(
             f"{len(failed)} of {len(undone)} changes could not be undone",
             place=target,
             hint="the journal keeps them: fix the cause and run the same command again. A value that another "
-            "program set is never overwritten: --accept-foreign leaves it and closes its entry",
+            "program has set is never overwritten: --accept-foreign keeps that value and closes the entry",
         )
 
 
@@ -181,7 +185,7 @@ def journal(target: TargetOption = "local", as_json: Json = False) -> None:
             text = f"kept  {each['owner'].removeprefix('apply/')}  {_what(entry)}"
             stdout().print(_line(text), soft_wrap=True, highlight=False)
     if not entries and not kept:
-        stderr().print("nothing is changed")
+        stderr().print("no changes")
 
 
 @app.command(
@@ -226,7 +230,7 @@ def _show_knobs(names: list[str], *, as_json: bool) -> None:
     from headrace.report import knobs as views
 
     if not names:
-        raise typer.BadParameter("show what? Give the name of a knob")
+        raise typer.BadParameter("show needs the name of a knob")
     found = [find(name.partition("@")[0]) for name in names]
     if as_json:
         print_json([views.knob_json(knob) for knob in found])
@@ -259,7 +263,9 @@ async def _confirm(host: Any, change: str) -> str:
         waiting = {e["owner"].removeprefix(own) for e in entries if e["owner"].startswith(own)}
         if len(waiting) != 1:
             words = (
-                "nothing waits to be confirmed" if not waiting else f"which of {', '.join(sorted(waiting))}?"
+                "no change is waiting for confirmation"
+                if not waiting
+                else f"several changes are waiting, so give an ID: {', '.join(sorted(waiting))}"
             )
             raise Refused("; ".join([words, *await _left_behind(host)]), place=host.name)
         change = waiting.pop()
@@ -297,7 +303,7 @@ def _asks_and_counts_down(seconds: float) -> bool:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         # Not through the console: it takes the carriage return for dirt.
-        sys.stderr.write(f"\rkeep it? y, or n to let it go ({left:3.0f} s) ")
+        sys.stderr.write(f"\rkeep the change? y to keep it, n to undo it ({left:3.0f} s) ")
         sys.stderr.flush()
         if select.select([sys.stdin], [], [], min(left, 1.0))[0]:
             answer = sys.stdin.readline().strip().lower()
@@ -305,7 +311,7 @@ def _asks_and_counts_down(seconds: float) -> bool:
                 return True
             if answer:
                 return False
-    stderr().print("\nnobody confirmed: the host undoes it", style="yellow")
+    stderr().print("\nnot confirmed: the host undoes the change", style="yellow")
     return False
 
 
@@ -346,7 +352,7 @@ def _show_results(done: rollouts.Rollout) -> None:
         now = result.note if result.after is None else f"{result.before} -> {result.after}"
         stdout().print(_line(f"{result.name}: {now}"), soft_wrap=True, highlight=False)
         for one in result.also:
-            text = f"  along with it {one.path}: {one.before} -> {one.after}"
+            text = f"  also changed: {one.path}: {one.before} -> {one.after}"
             stdout().print(_line(text), soft_wrap=True, highlight=False)
     stdout().print(_line(f"id {done.id}"), highlight=False)
 

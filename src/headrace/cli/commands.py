@@ -16,19 +16,19 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "rules": "List the rules that hunt evaluates, and explain one.",
     },
     "fleet": {
-        "fleet": "Ask many hosts at once, and compare them.",
+        "fleet": "Query many hosts at once, and compare them.",
     },
     "rollout": {
-        "rollout": "Change a fleet in stages that are judged.",
+        "rollout": "Change a fleet in stages; each stage is judged.",
     },
     "top": {
         "top": "A live view of a host and its server.",
     },
     "serve": {
-        "serve": "Hosts, queries, experiments and changes as pages.",
+        "serve": "Web pages of hosts, queries, experiments and changes.",
     },
     "prove": {
-        "prove": "Test the fixes of findings on a workload; keep what is proven.",
+        "prove": "Test the fixes for findings on a workload; keep what is proven.",
     },
     "changes": {
         "apply": "Change settings of a live host, reversibly.",
@@ -57,13 +57,13 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "verify": "Compare production before and after a change.",
     },
     "histograms": {
-        "histograms": "Save a server's own histograms of latencies, for `verify`.",
+        "histograms": "Save a server's own latency histograms, for `verify`.",
     },
     "tell": {
         "tell": "Send a verdict to chats, mail, dashboards and pipelines.",
     },
     "mcp": {
-        "mcp": "Serve saved evidence to assistants.",
+        "mcp": "Serve saved evidence to AI assistants.",
     },
     "imports": {
         "import": "Analyse results measured elsewhere: tables, benchmark output.",
@@ -79,7 +79,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "replay": "Replay recorded traffic on a server, and compare its answers.",
     },
     "size": {
-        "size": "What calls cost, what hosts carry, when they are full, what to merge.",
+        "size": "Capacity: what calls cost, how full hosts are, when they fill up, what to merge.",
     },
     "ladder": {
         "ladder": "Measure this machine's latencies, from CPU cache to commit.",

@@ -98,7 +98,7 @@ class Shown:
         typer.Option(
             "--objective",
             metavar="TIME",
-            help="Show the share of calls within this time and within 4 times it: 10ms.",
+            help="Show the share of calls within this time, and within 4 times this time: 10ms.",
         ),
     ] = ""
     order: Annotated[
@@ -109,7 +109,8 @@ class Shown:
     explain: Annotated[
         bool,
         typer.Option(
-            "--explain", help="Show plans of the samples shown in detail, from the --mysql-* server."
+            "--explain",
+            help="Show the plans of the samples that are shown in detail, from the --mysql-* server.",
         ),
     ] = False
     as_json: Json = False

@@ -72,11 +72,13 @@ def plan_show(
     measure: Annotated[
         bool,
         typer.Option(
-            "--measure", help="Run the baseline for a minute, and say which way of measuring decides soonest."
+            "--measure",
+            help="Run the baseline for a minute, and show which way of measuring gives a verdict soonest.",
         ),
     ] = False,
     effect: Annotated[
-        float, typer.Option("--effect", min=0.001, max=10, help="With --measure: to be found, 0.05 is 5%.")
+        float,
+        typer.Option("--effect", min=0.001, max=10, help="With --measure: the effect to detect, 0.05 is 5%."),
     ] = 0.05,
     as_json: Json = False,
 ) -> None:
@@ -116,7 +118,9 @@ def _possible(file: PlanFileRead) -> Design:
     for name, found in ways.items():
         answer = f"not possible: {found}" if isinstance(found, str) else "possible"
         stderr().print(f"{name}: {answer}", soft_wrap=True, highlight=False, markup=False)
-    stderr().print("headrace run measures the noise and chooses. By restarts it is:", highlight=False)
+    stderr().print(
+        "headrace run measures the noise and chooses. With restarts, the design is:", highlight=False
+    )
     design = ways[RESTART]
     assert isinstance(design, Design)  # otherwise ``ways_of`` raised
     return design
@@ -245,7 +249,7 @@ def _decided(file: PlanFileRead, budget: str, asked: Sequence[str] = ()) -> Plan
 
 @app.command()
 def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
-    """Tune a private stock MariaDB and prove the gain: in about 10 minutes, on a noisy machine in at most 15."""
+    """Tune a private stock MariaDB and prove the gain. Takes about 10 minutes, at most 15 on a noisy machine."""
     from headrace import plan as plans
 
     file = plans.load(find_plan(Path("stock-to-all")))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headrace.report.fleet.hosts import Roll
     from headrace.report.parts import Part
 
-fleet_app = typer.Typer(no_args_is_help=True, help="Ask many hosts at once, and compare them.")
+fleet_app = typer.Typer(no_args_is_help=True, help="Query many hosts at once, and compare them.")
 app.add_typer(fleet_app, name="fleet")
 
 
@@ -51,10 +51,11 @@ class FleetOptions:
     ] = "fleet.toml"
     only: Annotated[str, typer.Option(metavar="NAMES", help="Only these hosts of it, such as db[1-8].")] = ""
     tag: Annotated[
-        list[str] | None, typer.Option(metavar="TAG", help="Only hosts with this tag; !TAG: without it.")
+        list[str] | None,
+        typer.Option(metavar="TAG", help="Only hosts with this tag; !TAG: only hosts without it."),
     ] = None
     follow: Annotated[
-        bool, typer.Option("--follow", help="Also ask the replicas and sources of these hosts.")
+        bool, typer.Option("--follow", help="Also query the replicas and sources of these hosts.")
     ] = False
     #: 0: as in the fleet's file.
     fan_out: Annotated[
@@ -67,14 +68,16 @@ class FleetOptions:
     run: Annotated[
         Path | None,
         typer.Option(
-            "--run", metavar="FILE", help="Keep the answers there; the same command asks only missing hosts."
+            "--run",
+            metavar="FILE",
+            help="Save the answers in this file; the same command then queries only the missing hosts.",
         ),
     ] = None
 
 
 ANY_FLEET = FleetOptions()
 EXAMPLE = "Example: headrace fleet"
-STOPPING = "stopping: what has answered is kept ..."
+STOPPING = "stopping: the answers so far are kept ..."
 
 
 @dataclass
@@ -221,7 +224,7 @@ async def _login(target: Any, host: Host) -> tuple[Any, ServerLogin | None, str]
 def fleet_facts(
     fleet: FleetOptions = ANY_FLEET, login: ServerLogin = NO_LOGIN, as_json: Json = False
 ) -> None:
-    """Show how many hosts and their servers are configured; equal answers are folded."""
+    """Show how many hosts and their servers are configured; equal answers are grouped."""
     from headrace.report.fleet import facts as report
 
     async def work(target: Any, host: Host) -> Any:
@@ -403,7 +406,7 @@ def fleet_doctor(
 @fleet_app.command("status", epilog=f"{EXAMPLE} status --fleet 'db[1-40]'")
 @grouped
 def fleet_status(fleet: FleetOptions = ANY_FLEET, as_json: Json = False) -> None:
-    """Show which hosts answer, as whom, with which agent, and whether changes of headrace are open there."""
+    """Show which hosts answer, with which user and agent, and whether changes by headrace are open there."""
     from headrace.agent import Agent, Journal
 
     async def work(target: Any, host: Host) -> Any:
@@ -430,7 +433,7 @@ def fleet_ladder(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Measure the latencies of many hosts, and show how far they are apart."""
+    """Measure the latencies of many hosts, and show how much they differ."""
     from headrace import ladder as ladders
     from headrace.report import ladder as measured
     from headrace.report.fleet import ladder as report

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 @grouped
 def histograms(
     append: Annotated[
-        Path, typer.Option("--append", metavar="FILE", help="The snapshot becomes a line of this file.")
+        Path, typer.Option("--append", metavar="FILE", help="Append the snapshot to this file, as one line.")
     ],
     target: TargetOption = "local",
     name: Annotated[
         str, typer.Option(metavar="HOST", help="The host's name in the file [its own].", show_default=False)
     ] = "",
     limit: Annotated[
-        int, typer.Option(min=0, max=10_000, help="Digests with a histogram of their own.")
+        int, typer.Option(min=0, max=10_000, help="Maximum number of digests that get their own histogram.")
     ] = 100,
-    every: Annotated[str, typer.Option(metavar="TIME", help="Again and again.")] = "",
-    duration: Annotated[str, typer.Option(metavar="TIME", help="How long, with --every.")] = "",
+    every: Annotated[str, typer.Option(metavar="TIME", help="Repeat at this interval.")] = "",
+    duration: Annotated[str, typer.Option(metavar="TIME", help="With --every: how long.")] = "",
     login: ServerLogin = NO_LOGIN,
 ) -> None:
     """Save how often each latency occurred on a server since its start, for `headrace verify`.
@@ -43,7 +43,7 @@ def histograms(
     """
     every_s, duration_s = seconds_of(every), seconds_of(duration, 90 * DAY_S)
     if (every_s is None) != (duration_s is None):
-        raise typer.BadParameter("--every and --duration belong together")
+        raise typer.BadParameter("--every and --duration must be given together")
 
     async def work(host: Any) -> int:
         return await _collect(host, append, name, limit, every_s or 0.0, duration_s or 0.0, login)

@@ -59,7 +59,7 @@ def hunt(
         list[str] | None,
         typer.Option(
             "--limit",
-            help="A device's measured limit, such as nvme0n1=85000 (operations/s), or what a request takes "
+            help="A device's measured limit, such as nvme0n1=85000 (operations/s), or the time per request "
             "without load: nvme0n1=0.1ms.",
         ),
     ] = None,
@@ -69,7 +69,7 @@ def hunt(
     thorough: Thorough = False,
     page: PageFile = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also show healthy resources and every gap.")
+        bool, typer.Option("--all", help="Also show healthy resources and all missing data.")
     ] = False,
     brief: Annotated[bool, typer.Option("--brief", help="One line per host.")] = False,
     login: ServerLogin = NO_LOGIN,

@@ -51,7 +51,7 @@ def import_command(
     ] = "",
     alpha: Alpha = 0.05,
     margin: Annotated[
-        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller differences do not matter.")
+        float, typer.Option("--margin", min=0.0, max=1.0, help="Ignore smaller differences.")
     ] = 0.03,
     page: PageFile = None,
     as_json: Json = False,

@@ -49,7 +49,8 @@ def ladder(
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
-    """Measure a machine's latencies next to published ones, and report which pairs are out of balance."""
+    """Measure a machine's latencies, show them next to published ones, and report which pairs are out of
+    balance."""
     from headrace import ladder as ladders
     from headrace.report import ladder as report
 

@@ -17,7 +17,7 @@ from headrace.cli.shell import app
 def mcp(
     root: Annotated[
         Path,
-        typer.Argument(help="Only what is below this directory can be read.", metavar="[DIRECTORY]"),
+        typer.Argument(help="Only files below this directory can be read.", metavar="[DIRECTORY]"),
     ] = Path("."),
 ) -> None:
     """Serve saved evidence to assistants: Model Context Protocol on standard input and output; only reads."""

@@ -31,8 +31,8 @@ Thorough = Annotated[
     bool,
     typer.Option(
         "--thorough",
-        help="Ask a big server everything, each second, at any cost; otherwise what costs it much is asked less "
-        "often, or left out and named.",
+        help="Query everything whenever it is due, whatever it costs a big server; by default, expensive queries "
+        "run less often, or are skipped and listed.",
     ),
 ]
 

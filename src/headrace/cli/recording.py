@@ -120,7 +120,7 @@ def _rows_of_estimate(found: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("recorded for", f"{found['seconds']:.1f} s"),
         ("events", f"{found['events_per_s']:,}/s"),
-        ("an hour takes", f"{found['mib_per_hour']:,} MiB"),
+        ("per hour", f"{found['mib_per_hour']:,} MiB"),
         ("CPU", f"{found['cpu_percent']}% of one core"),
     ]
 
@@ -140,13 +140,13 @@ def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]
 def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
     """What the source could not see; empty if it saw everything."""
     names = {
-        "damaged": "places of damage",
-        "lost_events": "events lost with them, at least",
+        "damaged": "damaged places",
+        "lost_events": "events lost there, at least",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
         "dropped_packets": "packets dropped",
-        "cut_packets": "packets cut",
-        "gaps": "holes in streams",
+        "cut_packets": "packets truncated",
+        "gaps": "gaps in streams",
         "unknown_statements": "executions of unknown statements",
         "unanswered": "requests without a response",
     }
@@ -197,16 +197,16 @@ def _made(arguments: list[str], output: Path, force: bool, as_json: bool) -> Non
         ("to restore sessions", f"{found['state_events']:,}"),
         ("size", f"{found['bytes']:,} bytes"),
     ]
-    rows += [("no room to restore", f"{found['state_events_forgotten']:,}")] * bool(
+    rows += [("events not kept to restore sessions", f"{found['state_events_forgotten']:,}")] * bool(
         found["state_events_forgotten"]
     )
-    rows += [("places of damage", f"{found['damaged']:,}")] * bool(found["damaged"])
+    rows += [("damaged places", f"{found['damaged']:,}")] * bool(found["damaged"])
     stdout().print(_table(rows))
     if found["events_read"] and not found["events"]:
         stderr().print(f"no event matches: all {found['events_read']:,} were left out")
 
 
-@recordings.command(short_help="Show its contents.")
+@recordings.command(short_help="Show what a recording contains.")
 def info(
     file: Recording,
     quick: Annotated[bool, typer.Option("--quick", help="Read only the headers and the index.")] = False,

@@ -36,7 +36,7 @@ SessionsOption = Annotated[
     str, typer.Option(metavar="xN", help="Replay this many concurrent copies of each session: x4.")
 ]
 ScaleWritesOption = Annotated[bool, typer.Option("--scale-writes", help="Let the copies write.")]
-ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Replay only statements that just read.")]
+ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="Replay only statements that only read.")]
 CommitOrderOption = Annotated[
     bool,
     typer.Option(
@@ -58,7 +58,10 @@ CompareWithOption = Annotated[
 ]
 MemoryOption = Annotated[str, typer.Option(metavar="SIZE", help="Memory limit [200MB].")]
 MaxLagOption = Annotated[
-    str, typer.Option(metavar="TIME", help="Invalid if 1% is sent later than this: 10ms.")
+    str,
+    typer.Option(
+        metavar="TIME", help="The replay is invalid if 1% of statements are sent later than this: 10ms."
+    ),
 ]
 DatabaseMapOption = Annotated[
     list[str] | None, typer.Option(metavar="A=B", help="Replay in database B what was sent to A; repeatable.")
@@ -102,7 +105,7 @@ def replay(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Send a recording to a server again, with the same sessions at the same times, and report how it went.
+    """Send a recording to a server again, with the same sessions at the same times, and report the result.
 
     Exits with 12 if --check or --compare-with finds different answers, and with 14 if the replay is invalid: lost
     connections, or statements sent too late.

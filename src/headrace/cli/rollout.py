@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.staged.plan import Expected, Plan
 
 rollout_app = typer.Typer(
-    no_args_is_help=True, help="Change a fleet in stages; each is judged, and harm takes everything back."
+    no_args_is_help=True, help="Change a fleet in stages; each stage is judged, and harm undoes everything."
 )
 app.add_typer(rollout_app, name="rollout")
 
@@ -31,7 +31,7 @@ app.add_typer(rollout_app, name="rollout")
 UNDECIDED = 15
 #: As long as one server takes to drain, restart and return with the default limits, and half as much again.
 WAIT_S = 1800.0
-STOPPED = "stopped; what was tried is taken back, what was kept stays: `headrace rollout go` continues"
+STOPPED = "stopped; changes on trial are undone, kept changes stay: `headrace rollout go` continues"
 PlanId = Annotated[str, typer.Argument(metavar="ID", help="The plan's id, or its first letters.")]
 
 
@@ -53,23 +53,23 @@ def rollout_plan(
         Path | None, typer.Option("--stages", metavar="FILE", help="TOML: stages, timing, limits, freezes.")
     ] = None,
     persist: Annotated[
-        Persist, typer.Option("--persist", help="What is kept is also made permanent.")
+        Persist, typer.Option("--persist", help="Also make kept changes permanent.")
     ] = Persist.NO,
     evidence: Annotated[
         list[Path] | None,
         typer.Option(
             "--evidence",
             metavar="FOLDER",
-            help="An experiment that changed exactly these settings, or a directory of experiments (of prove, "
-            "race or tune: the latest such one counts). Its effect is part of the plan, and is shown next to "
-            "production's.",
+            help="An experiment that changed exactly these settings, or a directory of experiments (from "
+            "prove, race or tune: the latest one is used). Its effect becomes part of the plan, and is shown "
+            "next to the effect in production.",
         ),
     ] = None,
     allow_weaker: AllowWeaker = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Ask the hosts, and show who is changed when and how it is judged. Changes nothing."""
+    """Query the hosts, and show which host is changed when, and how it is judged. Changes nothing."""
     from headrace import rollout as rollouts
     from headrace.staged import expected, look, rules
 
@@ -152,7 +152,7 @@ def _show_plan(plan: Plan, as_json: bool) -> None:
 
 @rollout_app.command("go", epilog="Example: headrace rollout go 3f2a9c1e77b0")
 def rollout_go(plan_id: PlanId, as_json: Json = False) -> None:
-    """Run a plan, or continue it. Exits with 13 if it did harm, 15 if it is inconclusive or waits."""
+    """Run a plan, or continue it. Exits with 13 if it did harm, 15 if it is inconclusive or waiting."""
     from headrace.staged.book import Book
     from headrace.staged.pairs import carrier_of
 
@@ -160,7 +160,7 @@ def rollout_go(plan_id: PlanId, as_json: Json = False) -> None:
     with book.hold():
         run_until_signal(
             lambda: carrier_of(book, tell).go(),
-            stopping="stopping: taking back what is tried ...",
+            stopping="stopping: undoing changes on trial ...",
             stopped=STOPPED,
         )
     _conclude(book, as_json)
@@ -172,14 +172,18 @@ def rollout_dry(
     pairs: Annotated[
         int,
         typer.Option(
-            "--pairs", min=2, max=200, help="Pairs of blocks per host; blocks after the pretended restart."
+            "--pairs",
+            min=2,
+            max=200,
+            help="Pairs of blocks per host; with restarts: blocks after the pretended restart.",
         ),
     ] = 4,
     as_json: Json = False,
 ) -> None:
     """Measure the plan's hosts with nothing changed, and state how often the judge would be wrong there.
 
-    A plan that takes a restart: it measures pairs of hosts, and does not cover the restart, because there is none.
+    For a plan with restarts it measures pairs of hosts, but not the effects of a restart, because nothing is
+    restarted.
     """
     from headrace.analysis.fleets import swapped
     from headrace.analysis.paired_fleets import shifted
@@ -199,7 +203,7 @@ def rollout_dry(
     if restart:
         counts = Counter(moment.host for moment in dry.moments)
         if not any(count > restart.before for count in counts.values()):
-            raise NothingMeasured("no pair of hosts was measured to the end", place=plan_id)
+            raise NothingMeasured("no pair of hosts was measured completely", place=plan_id)
         rates = shifted(question, dry.moments, restart.before)
     elif dry.pairs:
         rates = swapped(question, dry.pairs, sorted({pair.host for pair in dry.pairs}))
@@ -215,10 +219,10 @@ def rollout_dry(
 
 @rollout_app.command("status", epilog="Example: headrace rollout status; headrace rollout status 3f2a --json")
 def rollout_status(
-    plan_id: Annotated[str, typer.Argument(metavar="[ID]", help="Without it: a line per rollout.")] = "",
+    plan_id: Annotated[str, typer.Argument(metavar="[ID]", help="Without an id: one line per rollout.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show every stage's verdict and every host's state, from the log here; no host is asked."""
+    """Show every stage's verdict and every host's state, from the log on this machine; no host is contacted."""
     from headrace.report import expected, terminal
     from headrace.report import rollout as report
     from headrace.staged import book as books
@@ -260,8 +264,8 @@ def rollout_history(as_json: Json = False) -> None:
 )
 def rollout_approve(
     plan_id: Annotated[str, typer.Argument(metavar="ID", help="The plan's whole id.")],
-    stage: Annotated[str, typer.Option("--stage", metavar="NAME", help="Which stage may be run.")],
-    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who approves [this account].")] = "",
+    stage: Annotated[str, typer.Option("--stage", metavar="NAME", help="The stage to approve.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who approves it [this account].")] = "",
 ) -> None:
     """Approve one stage of one plan, for a limited time, once the stages before it have passed."""
     from headrace.errors import PlanError
@@ -284,14 +288,15 @@ def rollout_abort(
             "--wait",
             metavar="SECONDS",
             min=0,
-            help="How long to wait for a `go` that is running to restore the hosts. Then the command names those "
-            "that are not restored and exits with 6; `go` still restores them. A server that takes a restart "
-            "takes minutes.",
+            help="How long to wait for a running `go` to restore the hosts. After that, the command lists "
+            "the hosts that are not restored and exits with 6; `go` continues to restore them. Servers that "
+            "need a restart take minutes.",
         ),
     ] = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Restore every host that this rollout changed, also what it had finished; while `go` runs, by `go`."""
+    """Restore every host that this rollout changed, including finished stages. If `go` is running, it restores
+    them."""
     from headrace.staged.book import Book
     from headrace.staged.pairs import not_restored, taken_back
 

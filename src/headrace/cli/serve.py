@@ -28,7 +28,9 @@ class Doors:
 
     listen: Annotated[
         str,
-        typer.Option(metavar="ADDRESS:PORT", help="Other than loopback only with TLS and users."),
+        typer.Option(
+            metavar="ADDRESS:PORT", help="Where to listen; any address but loopback needs TLS and users."
+        ),
     ] = f"127.0.0.1:{PORT}"
     name: Annotated[
         list[str] | None,
@@ -50,7 +52,9 @@ class Doors:
     ] = "viewer"
     no_password: Annotated[
         bool,
-        typer.Option("--no-password", help="With --add-user: a user whom only a reverse proxy names."),
+        typer.Option(
+            "--no-password", help="With --add-user: a user who logs in only through a reverse proxy."
+        ),
     ] = False
     remove_user: Annotated[
         str, typer.Option("--remove-user", metavar="NAME", help="Remove a user, and exit.")
@@ -87,7 +91,7 @@ class Storage:
         bool,
         typer.Option(
             "--plans",
-            help="Ask for the plans of the busiest classes with EXPLAIN: each once an hour, and when its time "
+            help="Get the plans of the busiest classes with EXPLAIN: each once per hour, and when its time "
             "per call doubles or halves.",
         ),
     ] = False
@@ -112,7 +116,7 @@ def serve(
     storage: Storage = ANY_STORAGE,
     login: ServerLogin = NO_LOGIN,
 ) -> None:
-    """Collect hosts each minute, and show them as pages. Changes nothing on the hosts."""
+    """Collect data from hosts every minute, and show it as web pages. Changes nothing on the hosts."""
     from headrace.extras import require_all
 
     require_all("web")
@@ -179,13 +183,13 @@ def _listen(doors: Doors, users: object, *, has_others: bool) -> Listen:
     if not is_loopback(address):
         if not doors.tls_cert:
             raise Refused(
-                "others reach this address: it needs TLS",
+                "other machines can reach this address, so it needs TLS",
                 place=doors.listen,
                 hint="--tls-cert FILE --tls-key FILE",
             )
         if not users.all() and not has_others:
             raise Refused(
-                "others reach this address: it needs users", place=doors.listen,
+                "other machines can reach this address, so it needs users", place=doors.listen,
                 hint="headrace serve --add-user NAME --role viewer",
             )  # fmt: skip
     for path in (doors.tls_cert, doors.tls_key):
@@ -285,4 +289,6 @@ def _run(site: Site, listen: Listen, doors: Doors) -> None:
         )
     except SystemExit as error:
         # uvicorn's way to say that it cannot listen.
-        raise Busy("cannot listen there", place=doors.listen, hint="--listen 127.0.0.1:PORT") from error
+        raise Busy(
+            "cannot listen on this address", place=doors.listen, hint="--listen 127.0.0.1:PORT"
+        ) from error

@@ -80,7 +80,8 @@ TellOption = Annotated[
     typer.Option(
         "--tell",
         metavar="KIND:PLACE",
-        help="Tell the verdict: junit:FILE, markdown:FILE, apprise:FILE ... (`headrace docs tell`); repeatable.",
+        help="Send the verdict to junit:FILE, markdown:FILE, apprise:FILE ... (`headrace docs tell`); "
+        "repeatable.",
         show_default=False,
     ),
 ]
@@ -210,8 +211,8 @@ def opened_places(words: Sequence[str] | None, as_json: bool) -> list[Place]:
 
     if as_json and MARKDOWN_HERE in words:
         raise typer.BadParameter(
-            f"--json and --tell {MARKDOWN_HERE} would mix on standard output: name a file for one of them, "
-            "such as markdown:/dev/stderr"
+            f"--json and --tell {MARKDOWN_HERE} would both write to standard output: name a file for one of "
+            "them, such as markdown:/dev/stderr"
         )
     return places_of(words)
 
@@ -242,7 +243,7 @@ def told(notice: Notice, places: Sequence[Place]) -> bool:
         error = failure.error
         where = f"{error.place}: " if error.place else ""
         hint = f" (try: {error.hint})" if error.hint else ""
-        tell(f"not told {failure.place}: {where}{error.message}{hint}")
+        tell(f"not sent to {failure.place}: {where}{error.message}{hint}")
     return not failures
 
 

@@ -79,7 +79,7 @@ class BuyOptions:
         typer.Option(
             "--instead",
             metavar="[HOST=]RESOURCE=N",
-            help="Another limit, to see what it brings: reads=6000, memory=64G (the pool); repeatable.",
+            help="Another limit, to see its effect: reads=6000, memory=64G (the pool); repeatable.",
         ),
     ] = None
     pool: Annotated[
@@ -120,10 +120,10 @@ def full(
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show how full hosts are at their peak, of what, and until when.
+    """Show how full each host is at its peak, of which resource, and when it will be full.
 
-    Peaks are compared with knees, not averages with limits. Measure the knee with `headrace sweep`; without
-    one it is assumed from a queue of as many servers, and said to be so.
+    Peaks are compared with knees, not averages with limits. Measure the knee with `headrace sweep`; without one,
+    it is assumed from a queueing model with that many servers, and marked as assumed.
     """
     from headrace.report.size.full import page_of
     from headrace.size import full as sizes
@@ -154,8 +154,8 @@ def demand(
 ) -> None:
     """Estimate what one call of each query class costs.
 
-    CPU, device, log and network, from how their use moved with the calls. Classes that always come together
-    are named, and only the cost of all of them is stated.
+    The use of CPU, device, log and network is compared with the calls over time. Classes that always occur
+    together are named, and only their combined cost is given.
     """
     from headrace.report.size.demand import page_of
     from headrace.size import demand as demands
@@ -267,15 +267,15 @@ def _check(instead: Mapping[Resource, float], history: History, known: Known, po
     for resource in instead:
         if resource is Resource.MEMORY and pool is None:
             raise PlanError(
-                "nothing tells how many reads a larger pool saves", place="--instead",
+                "it is unknown how many reads a larger pool saves", place="--instead",
                 hint="give --pool twice: samples at two sizes",
             )  # fmt: skip
         full = Resource.READS if resource is Resource.MEMORY else resource
         is_used = full in history.demand.used and full is not Resource.SPACE
         if not is_used or known.full_at(full) is None:
             raise PlanError(
-                f"{history.host}: no use or no limit of {full} is known", place="--instead",
-                hint="give today's, too: --limit reads=3000",
+                f"{history.host}: the use or the limit of {full} is unknown", place="--instead",
+                hint="give today's limit as well: --limit reads=3000",
             )  # fmt: skip
 
 

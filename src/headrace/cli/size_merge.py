@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 class CatalogueOptions:
     """Which hosts can be had."""
 
-    region: Annotated[str, typer.Option(metavar="REGION", help="Whose prices, in instances.json.")] = (
-        "us-east-1"
-    )
+    region: Annotated[
+        str, typer.Option(metavar="REGION", help="Region of the prices, in instances.json.")
+    ] = "us-east-1"
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="PATTERN", help="Only hosts like r7i.*; repeatable.")
     ] = None
@@ -52,19 +52,25 @@ class RuleOptions:
     """What a plan must keep."""
 
     risk: Annotated[
-        float, typer.Option(min=0.001, max=0.5, help="Highest chance that a host is too full at its peak.")
+        float,
+        typer.Option(
+            min=0.001, max=0.5, help="Highest acceptable chance that a host is too full at its peak."
+        ),
     ] = 0.05
     quantile: Annotated[
-        float, typer.Option(min=0.5, max=1, help="Share of a day's time that its peak covers.")
+        float, typer.Option(min=0.5, max=1, help="Share of each day that the peak must cover.")
     ] = 0.99
-    ahead: Annotated[int, typer.Option(metavar="DAYS", min=1, max=3660, help="How long the plan lasts.")] = 30
+    ahead: Annotated[
+        int, typer.Option(metavar="DAYS", min=1, max=3660, help="How long the plan must last.")
+    ] = 30
     growth: Annotated[
-        str, typer.Option(metavar="LOW..HIGH", help="Growth until then in percent, such as 10..25.")
+        str, typer.Option(metavar="LOW..HIGH", help="Expected growth until then in percent, such as 10..25.")
     ] = ""
     may_fail: Annotated[
         bool,
         typer.Option(
-            "--one-may-fail/--none-may-fail", help="Replicas carry the load of any one failed host."
+            "--one-may-fail/--none-may-fail",
+            help="Plan for replicas to carry the load of any one failed host.",
         ),
     ] = True
     one_server: Annotated[
@@ -89,7 +95,7 @@ def merge(
     ],
     which: CatalogueOptions = CatalogueOptions(),
     rules: RuleOptions = RuleOptions(),
-    by: Annotated[str, typer.Option("--by", help="price or hosts: what there should be least of.")] = "price",
+    by: Annotated[str, typer.Option("--by", help="What to minimise: price or hosts.")] = "price",
     within: Annotated[str, typer.Option("--within", metavar="TIME", help="Time for the search.")] = "60s",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     page: PageFile = None,

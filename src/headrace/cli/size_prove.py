@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 NO_FIT = 13
 
 
-Blocks = Annotated[int, typer.Option(min=3, max=100, help="How often each is played.")]
+Blocks = Annotated[int, typer.Option(min=3, max=100, help="How many times each is played.")]
 Duration = Annotated[
     str, typer.Option(metavar="TIME", help="Length of a play [as long as the shortest recording].")
 ]
-Warmup = Annotated[str, typer.Option(metavar="TIME", help="Start of each play that does not count.")]
+Warmup = Annotated[str, typer.Option(metavar="TIME", help="Warm-up at the start of each play, not counted.")]
 Reset = Annotated[
     str, typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy.")
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Of the order of plays.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed for the order of plays.")]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,14 @@ class PlayOptions:
         str, typer.Option(metavar="xN", help="Together, play N copies of each session: x2.")
     ] = ""
     scale_writes: Annotated[bool, typer.Option("--scale-writes", help="Let the copies write.")] = False
-    read_only: Annotated[bool, typer.Option("--read-only", help="Play only statements that just read.")] = (
+    read_only: Annotated[bool, typer.Option("--read-only", help="Play only statements that only read.")] = (
         False
     )
     max_lag: Annotated[
-        str, typer.Option(metavar="TIME", help="They do not fit if 1% is sent later than this: 10ms [1s].")
+        str,
+        typer.Option(
+            metavar="TIME", help="They do not fit if 1% of statements are sent later than this: 10ms [1s]."
+        ),
     ] = ""
     p99: Annotated[
         str, typer.Option("--p99", metavar="TIME", help="They do not fit if a p99 is above this: 5ms.")
@@ -74,8 +77,9 @@ def prove(
 ) -> None:
     """Play recordings alone, predict them together, play them together, and compare.
 
-    On a copy of the databases, on the host that is to carry them. Exits with 13 if they do not fit: statements too
-    late, or a p99 above the limit. Predictions are kept; `headrace size predictions` shows how many came true.
+    On a copy of the databases, on the host that is to carry them. Exits with 13 if they do not fit: statements are
+    sent too late, or a p99 is above the limit. Predictions are kept; `headrace size predictions` shows how many
+    came true.
     """
     from headrace.report.size.prove import page_of
     from headrace.size.prove import MAX_LAG, Asked
@@ -131,7 +135,7 @@ def measure(
 ) -> None:
     """Measure what one call of each query class costs, by playing the class alone.
 
-    For classes that `headrace size demand` cannot separate, and to check what it estimates. On a copy of the
+    For classes that `headrace size demand` cannot separate, and to check its estimates. Use a copy of the
     databases; nothing else should run there.
     """
     from headrace.report.size.measure import page_of

@@ -30,9 +30,12 @@ def tell(
             "addresses and secrets; repeatable.",
         ),
     ],
-    link: Annotated[str, typer.Option("--link", metavar="URL", help="Where the report can be read.")] = "",
+    link: Annotated[
+        str, typer.Option("--link", metavar="URL", help="Where the report can be read (a link).")
+    ] = "",
 ) -> None:
-    """Send a verdict. Exits with 13 if it is worse, 15 if there is none, 6 if a place could not be reached."""
+    """Send a verdict. Exits with 13 if it is worse, 15 if there is none, 6 if a destination could not be
+    reached."""
     from headrace.tell.saved import notice_of
 
     places = opened_places(to, as_json=False)

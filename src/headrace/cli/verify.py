@@ -49,7 +49,7 @@ class ServerOptions:
     host_label: Annotated[str, typer.Option(metavar="LABEL", help="Label that names the host.")] = "instance"
     class_label: Annotated[str, typer.Option(metavar="LABEL", help="Label that names the query class.")] = ""
     unit: Annotated[str, typer.Option(help="Unit of the bounds le: s, ms, us or ns.")] = "s"
-    step: Annotated[str, typer.Option(metavar="TIME", help="Distance of the points.")] = "1m"
+    step: Annotated[str, typer.Option(metavar="TIME", help="Time between points.")] = "1m"
     timeout: Annotated[float, typer.Option(min=1, max=3600, help="Seconds to wait for an answer.")] = 30.0
 
 
@@ -100,13 +100,17 @@ class PartOptions:
     ] = field(default_factory=list)
     window: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Time on each side [all; 24h of a server].", show_default=False),
+        typer.Option(
+            metavar="TIME",
+            help="Time to compare on each side [all; 24h for a Prometheus server].",
+            show_default=False,
+        ),
     ] = ""
     settle: Annotated[
         str,
         typer.Option(
             metavar="TIME",
-            help="Time after --at to leave out, until caches are warm [5m].",
+            help="Time to ignore after --at, until caches are warm [5m].",
             show_default=False,
         ),
     ] = ""
@@ -137,7 +141,7 @@ def verify(
     server: ServerOptions = ServerOptions(),
     alpha: Alpha = 0.05,
     margin: Annotated[
-        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes are equivalent.")
+        float, typer.Option("--margin", min=0.0, max=1.0, help="Smaller changes count as equivalent.")
     ] = 0.03,
     page: PageFile = None,
     to: TellOption = None,
@@ -216,7 +220,7 @@ def _of_weeks(parts: PartOptions, window_s: float | None) -> float:
         raise typer.BadParameter("give --control or --weeks")
     window_s = window_s or WINDOW_S
     if window_s > WEEK_S:
-        raise typer.BadParameter("with --weeks --window is at most 168h")
+        raise typer.BadParameter("with --weeks, --window is at most 168h")
     return window_s
 
 
@@ -275,7 +279,7 @@ def _named(text: str, known: Sequence[str], option: str) -> list[str]:
         own = [h for h in known if fnmatch.fnmatchcase(h, pattern) or h.rpartition(":")[0] == pattern]
         if not own:
             raise PlanError(
-                f"no host is named {pattern}", place=option, hint=f"the sources have {', '.join(known[:20])}"
+                f"no host matches {pattern}", place=option, hint=f"the sources have {', '.join(known[:20])}"
             )
         found += own
     return list(dict.fromkeys(found))
@@ -290,5 +294,5 @@ def _of_classes(observed: Observed, patterns: Sequence[str]) -> Sequence[Series]
         if any(fnmatch.fnmatchcase(each.query_class, pattern) for pattern in patterns)
     ]
     if not kept:
-        raise PlanError(f"no query class is like {', '.join(patterns)}", place="--class")
+        raise PlanError(f"no query class matches {', '.join(patterns)}", place="--class")
     return kept

@@ -54,7 +54,7 @@ def watch(
         bool,
         typer.Option(
             "--independent",
-            help="Points share nothing: measured in random order, or each with its own baseline.",
+            help="The points are independent: measured in random order, or each with its own baseline.",
         ),
     ] = False,
     page: PageFile = None,

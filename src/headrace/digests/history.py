@@ -63,7 +63,7 @@ def append(folder: Path, digest: pa.Table) -> Path:
         known = day.filter(pc.equal(day["part"], "added"))["name"].to_pylist()
         if mark in known:
             raise Refused(
-                "this digest is already in the history: adding it would count its calls twice",
+                "this digest is already in the history: adding it again would count its calls twice",
                 place=str(path),
             )
         parts, places = [day, *parts], [str(path), *places]

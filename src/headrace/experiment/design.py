@@ -301,7 +301,7 @@ def check(plan: Plan, treatment: Treatment) -> None:
         if reason and knob not in plan.design.allow_weaker_durability:
             raise PlanError(
                 f"{knob} = {value!r} in {treatment.name}: it reduces durability: {reason}",
-                hint=f'if you mean it: design.allow_weaker_durability = ["{knob}"]',
+                hint=f'if you want this: design.allow_weaker_durability = ["{knob}"]',
             )
         if workloads.watches(workloads.make_workload(plan.workload.kind, plan.workload.options)):
             continue
@@ -346,7 +346,7 @@ def _check_may_reboot(plan: Plan, what: str) -> None:
     if table is None or not table.allow_reboot or not {host, address} & set(table.hosts):
         raise PlanError(
             f"{what}: it needs a reboot of {host}, which the plan does not allow",
-            hint=f'if you mean it: [machine] allow_reboot = true and hosts = ["{host}"]',
+            hint=f'if you want this: [machine] allow_reboot = true and hosts = ["{host}"]',
         )
 
 

@@ -34,7 +34,7 @@ def extend(file: PlanFile, path: Path, more: int) -> None:
                 break
         else:
             raise PlanError(
-                "--blocks: the plan is not the one of this folder",
+                "--blocks: this directory belongs to another plan",
                 place=file.place,
                 hint=f"headrace run {path}/plan.toml -o {path} --blocks +{more}",
             )

@@ -168,10 +168,10 @@ def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
     folder = ExperimentFolder.open(path)
     if folder.design.hash != design.hash:
         raise Busy(
-            "this folder holds an experiment with a different design; a design is frozen once its folder "
-            "exists",
+            "this directory holds an experiment with a different design; a design is frozen once its "
+            "directory exists",
             place=str(path),
-            hint="use another folder with --output, or restore the original plan file",
+            hint="use another directory with --output, or restore the original plan file",
         )
     return folder
 

@@ -83,7 +83,7 @@ def check(space: Mapping[str, KnobRange], allow_weaker: Sequence[str]) -> None:
             if reason and found.knob not in allow_weaker:
                 raise PlanError(
                     f"tune.knobs.{name}: {found.knob} = {value!r} reduces durability: {reason}",
-                    hint=f'if you mean it: tune.allow_weaker_durability = ["{found.knob}"]',
+                    hint=f'if you want this: tune.allow_weaker_durability = ["{found.knob}"]',
                 )
         knobs.must_differ(f"tune.knobs.{name}.levels", found.levels or (), partial(_meaning, found.knob))
 

@@ -109,7 +109,7 @@ class TargetTable(Table):
     @classmethod
     def _absolute(cls, value: str) -> str:
         if not value.startswith("/") or ".." in Path(value).parts or len(Path(value).parts) < 3:
-            raise ValueError("an absolute path at least two folders deep, without '..'")
+            raise ValueError("an absolute path at least two directories deep, without '..'")
         return value
 
 

@@ -98,7 +98,7 @@ def gather(
     if at_s is None:
         at_s = opened[2].start_s
         if not np.isfinite(at_s):
-            raise PlanError("nothing says when the change was made", hint="add --at, or sources with --after")
+            raise PlanError("the time of the change is unknown", hint="add --at, or sources with --after")
     if opened[1].end_s > at_s + SLACK_S or opened[2].start_s < at_s - SLACK_S:
         raise PlanError(
             "the sources of the two sides overlap in time, or are on the wrong side of --at",

@@ -203,8 +203,8 @@ def history_sentences(found: History) -> list[str]:
     if len(sources) < record.rollouts:
         one = len(sources) == 1
         lines.append(
-            f"They rest on {len(sources)} experiment{'' if one else 's'}: rollouts of the same one are not "
-            "independent, and the interval is narrower than it should be."
+            f"They are based on {len(sources)} experiment{'' if one else 's'}: rollouts of the same one are "
+            "not independent, and the interval is narrower than it should be."
         )
     return [*lines, *told]
 
@@ -218,11 +218,11 @@ def _mean(record: Record) -> str:
     assert ratio is not None
     said = f"Cost in production relative to the lab, geometric mean: {ratio.estimate - 1:+.1%}"
     if ratio.low is None or ratio.high is None:
-        return f"{said}. One rollout is too few for an interval: how far others are from it is not known."
+        return f"{said}. One rollout is too few for an interval: how much others would differ is unknown."
     words = (
         f"{said} ({ratio.low - 1:+.1%} to {ratio.high - 1:+.1%}, {record.rollouts} rollouts are the units)."
     )
-    return f"{words} So few rollouts say little." if record.rollouts < FEW else words
+    return f"{words} With so few rollouts this is weak evidence." if record.rollouts < FEW else words
 
 
 def history_parts(found: History) -> Iterator[Part]:

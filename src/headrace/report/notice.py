@@ -99,7 +99,7 @@ class Notice:
         """The notice in a report's JSON. Raises StoreError."""
         if not isinstance(content, dict) or "notice" not in content:
             raise StoreError(
-                "it has no verdict to tell",
+                "it has no verdict to send",
                 place=place,
                 hint="write it with headrace verify, watch, compare or fleet drift and --json",
             )

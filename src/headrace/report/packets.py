@@ -118,8 +118,8 @@ def _cautions(steps: Sequence[Step], moved: Sequence[Steered]) -> list[str]:
     beside = sorted({name for each in moved for name in each.beside})
     if beside:
         said.append(
-            f"{', '.join(beside)} had other work before RPS: what was measured with RPS may be too low, and no "
-            "prediction allows for it."
+            f"{', '.join(beside)} had other work before RPS: the measurements with RPS may be too low, and "
+            "no prediction accounts for that."
         )
     return said
 

@@ -193,8 +193,12 @@ def _set_apart(replayed: Replayed, number: int) -> list[RenderableType]:
     comparison = replayed.end.get("comparison", {})
     killed, own = comparison.get("interrupted", 0), comparison.get("own_number", 0)
     kinds = [
-        (number - killed - own, "their statements ask for the time, chance or the server itself", "moment"),
-        (own, "their statements ask for the number of their connection", "connection"),
+        (
+            number - killed - own,
+            "their statements depend on the time, on randomness or on the server itself",
+            "moment",
+        ),
+        (own, "their statements ask for their connection id", "connection"),
         (killed, "a KILL interrupted them here or in the recording, but not in both", ""),
     ]
     return [

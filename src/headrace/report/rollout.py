@@ -60,17 +60,20 @@ def _method(plan: Plan) -> Iterator[str]:
     yield from _method_of_restarts(plan, plan.restart) if plan.restart else _method_of_pairs(plan)
     asked = [stage.name for stage in plan.stages if stage.needs_approval]
     if asked:
-        yield f"Waits for an approval: {', '.join(asked)}."
+        yield f"Needs an approval: {', '.join(asked)}."
     idle_per_s = plan.rules.judge.idle_per_s
     watched = [stage for stage in plan.stages if not stage.is_judged]
     alone = [s.name for s in watched if any(plan.members[name].per_s >= idle_per_s for name in s.hosts)]
     idle = [stage.name for stage in watched if stage.name not in alone]
     if alone:
-        yield f"Only watched, because no equal host that serves is unchanged by then: {', '.join(alone)}."
+        yield (
+            "Only watched, not judged, because no equal host in service is still unchanged by then: "
+            f"{', '.join(alone)}."
+        )
     if idle:
         yield (
-            f"Only watched, because fewer than {idle_per_s:g} queries/s say nothing about times: "
-            f"{', '.join(idle)}."
+            f"Only watched, not judged, because fewer than {idle_per_s:g} queries/s are too few to compare "
+            f"times: {', '.join(idle)}."
         )
 
 
@@ -90,18 +93,20 @@ def _method_of_restarts(plan: Plan, how: RestartRule) -> Iterator[str]:
         "until the server answers. One host of a group at a time."
     )
     yield (
-        f"Stages that serve: pairs of equal hosts; the lot has chosen one of each. Blocks of {how.block_s:g} s, "
-        f"{how.before} before the restart. After it nothing counts until the buffer pool is {how.warm:.0%} as "
-        f"warm as before (at most {how.warm_s:g} s). Compared: the pair's difference after and before."
+        "Stages in service: pairs of equal hosts, one of each pair chosen at random. Blocks of "
+        f"{how.block_s:g} s, {how.before} before the restart. After the restart nothing counts until the "
+        f"buffer pool is {how.warm:.0%} as warm as before (at most {how.warm_s:g} s). The pair's difference "
+        "after the restart is compared with that before."
     )
     yield (
-        f"Promoted when time per query is proven to rise by less than {rule.margin:.0%}, looked at after {looks} "
-        f"blocks, wrong at most {rule.alpha:.1%} of the time; undecided after {rule.looks[-1]} is inconclusive."
+        f"Promoted when time per query is proven to rise by less than {rule.margin:.0%}, tested after "
+        f"{looks} blocks, wrong at most {rule.alpha:.1%} of the time; undecided after {rule.looks[-1]} is "
+        "inconclusive."
     )
     yield (
-        f"Taken back on all hosts as soon as harm is proven (looked at after each block, wrong at most "
-        f"{question.harm_alpha:.1%} of the time per stage), if the server does not start with the change, or if a "
-        "limit is passed that the host recovers from without it."
+        "Undone on all hosts as soon as harm is proven (tested after each block, wrong at most "
+        f"{question.harm_alpha:.1%} of the time per stage), if the server does not start with the change, or "
+        "if a limit is passed that the host recovers from without it."
     )
     yield (
         f"Then the other hosts are restarted one by one. Each is watched for {timing.soak_s:g} s and keeps the "
@@ -113,12 +118,13 @@ def _alone(how: RestartRule) -> str:
     """What a host does with a change that is not kept once nobody is heard."""
     if how.host_restarts:
         return (
-            "restores its option file if the change is not kept, and runs these commands itself: drain, restart, "
-            "return; it does not know its neighbours, so the drain command must fail if they cannot spare it"
+            "restores its option file if the change is not kept, and runs these commands itself: drain, "
+            "restart, return; it does not know about other hosts, so the drain command must fail if they "
+            "cannot take its load"
         )
     return (
-        "restores its option file if the change is not kept, and does not restart: a drained host stays out of "
-        "service, one that serves keeps its running server, until go or abort"
+        "restores its option file if the change is not kept, and does not restart: a drained host stays out "
+        "of service, and a host in service keeps its running server, until go or abort"
     )
 
 
@@ -126,15 +132,16 @@ def _method_of_pairs(plan: Plan) -> Iterator[str]:
     timing, rule, question = plan.rules.timing, plan.rules.judge, plan.question()
     looks = ", ".join(map(str, rule.looks))
     yield (
-        f"Stages that serve: pairs of blocks of {timing.block_s:g} s with and without the change on the same "
-        f"host, in an order by lot, {timing.wash_s:g} s left out after each switch."
+        f"Stages in service: pairs of blocks of {timing.block_s:g} s with and without the change on the same "
+        f"host, in random order, {timing.wash_s:g} s left out after each switch."
     )
     yield (
-        f"Promoted when time per query is proven to rise by less than {rule.margin:.0%}, looked at after {looks} "
-        f"pairs, wrong at most {rule.alpha:.1%} of the time; undecided after {rule.looks[-1]} is inconclusive."
+        f"Promoted when time per query is proven to rise by less than {rule.margin:.0%}, tested after "
+        f"{looks} pairs, wrong at most {rule.alpha:.1%} of the time; undecided after {rule.looks[-1]} is "
+        "inconclusive."
     )
     yield (
-        f"Taken back on all hosts as soon as harm is proven (looked at after each pair, wrong at most "
+        "Undone on all hosts as soon as harm is proven (tested after each pair, wrong at most "
         f"{question.harm_alpha:.1%} of the time per stage), or a limit is passed that the host recovers from "
         "without the change."
     )
@@ -263,13 +270,13 @@ def dry_parts(dry: Dry) -> Iterator[Part]:
     yield Sentence(f"{counted}, {dry.blocks} blocks; {len(dry.tripped)} of them passed a fixed limit")
     if dry.moments:
         yield Sentence(
-            "Nothing was restarted: what a restart does by itself (an emptier cache, new memory layout) and a "
-            "drift slower than these blocks are not covered."
+            "Nothing was restarted: the effects of a restart itself (an emptier cache, a new memory layout) "
+            "and a drift slower than these blocks are not covered."
         )
     if dry.tripped:
         yield Sentences([*dry.tripped])
     if dry.lost:
-        yield Sentence("Not measured to the end: " + "; ".join(f"{k}: {v}" for k, v in dry.lost.items()))
+        yield Sentence("Not measured completely: " + "; ".join(f"{k}: {v}" for k, v in dry.lost.items()))
 
 
 def list_parts(books: Sequence[Book]) -> Iterator[Part]:

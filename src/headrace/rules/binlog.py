@@ -80,7 +80,7 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
     "rows.",
 )
 def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
-    """The binary log records full rows, and writes much for each row changed.
+    """The binary log records full rows, and is large for the number of rows changed.
 
     With binlog_row_image=MINIMAL it records only the key and the changed columns.
     """
@@ -118,9 +118,10 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
 def never_expires(evidence: Evidence) -> Iterator[Match]:
     """Binary logs never expire.
 
-    Eventually their file system fills up, and then every transaction waits. Expiry looks at neither replicas nor
-    backups: a replica whose next file is gone must be built again. MariaDB 11.4 and later purge nothing while
-    fewer replicas are connected than slave_connections_needed_for_purge, so a server without replicas keeps all.
+    Eventually their file system fills up, and then every transaction waits. Expiry considers neither replicas nor
+    backups: a replica whose next file is gone must be rebuilt. MariaDB 11.4 and later purge nothing while fewer
+    replicas are connected than slave_connections_needed_for_purge, so a server without replicas keeps all its
+    files.
     """
     if not evidence.is_on("log_bin"):
         return
@@ -145,8 +146,8 @@ def never_expires(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Find the oldest file that is still needed: by each replica, also one that is stopped "
-                    "(its Relay_Source_Log_File or Relay_Master_Log_File), and to recover from the oldest backup.",
+                    "Find the oldest file that is still needed by any replica, running or stopped (its "
+                    "Relay_Source_Log_File or Relay_Master_Log_File), or to recover from the oldest backup.",
                     f"Then keep more than that: SET GLOBAL {name} = {value}, or longer"
                     + (f", and {switch} = ON." if is_manual else "."),
                 ),
@@ -174,15 +175,15 @@ def _waits_for_replicas(evidence: Evidence, missing: int, limits: list[str]) -> 
         f"{NEEDED} is {needed:.0f}.",
         (
             number(NEEDED, f"{needed:.0f}"),
-            number("Slaves_connected, the most", f"{needed - missing:.0f}"),
+            number("Slaves_connected, maximum", f"{needed - missing:.0f}"),
             *(number(name, evidence.variable(name)) for name in limits),
         ),
         (
             Remedy(
                 steps=(
-                    "If a replica is only away, bring it back: its next file is kept for it.",
-                    "If there is none to wait for, check that the oldest backup needs no older file, and then "
-                    f"SET GLOBAL {NEEDED} = 0: this purges at once.",
+                    "If a replica is only offline, bring it back: the files that it needs are kept.",
+                    "If no replica is missing, check that the oldest backup needs no older file, then SET "
+                    f"GLOBAL {NEEDED} = 0, which purges immediately.",
                 ),
                 is_faster=False,
             ),

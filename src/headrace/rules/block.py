@@ -50,7 +50,7 @@ def _numbers(device: Device) -> tuple[Any, ...]:
     return (
         number("reads/s", f"{device.reads:,.0f}"),
         number("writes/s", f"{device.writes:,.0f}"),
-        number("requests at once", f"{device.queue:.1f}"),
+        number("requests in flight", f"{device.queue:.1f}"),
     )
 
 
@@ -95,7 +95,7 @@ def flash_scheduler(evidence: Evidence) -> Iterator[Match]:
     """A busy solid-state device behind one queue might do better with another scheduler.
 
     mq-deadline keeps reads from waiting behind writes; without a scheduler the device or the hypervisor decides.
-    On SATA flash and on virtual disks either has won.
+    On SATA flash and on virtual disks, tests have gone either way.
     """
     for device, record, queue in _worked(evidence, MANY_REQUESTS_S):
         scheduler, known = queue.get("scheduler"), queue.get("schedulers") or ()
@@ -172,7 +172,7 @@ def merging_is_off(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             device.name,
             f"nomerges of {device.name} is {queue['nomerges']}; the mean request is {size(mean)}.",
-            (*_numbers(device), number("bytes a request", f"{mean:,.0f}")),
+            (*_numbers(device), number("bytes per request", f"{mean:,.0f}")),
             (Remedy({f"volume.nomerges@{device.name}": 0}),),
         )
 
@@ -232,8 +232,8 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
     """Commits wait for a volatile write cache to be flushed.
 
     The device loses its cache when the power fails, so the kernel flushes it for every fsync, and a commit takes
-    at least as long as a flush. Telling the kernel that there is no cache makes commits fast and loses committed
-    transactions; that is not a fix.
+    at least as long as a flush. Telling the kernel that there is no cache makes commits fast but loses committed
+    transactions in a power cut, so it is not a fix.
     """
     for device, record, queue in _worked(evidence, 0.0):
         # The members of an array have the caches, and are counted separately.
@@ -338,7 +338,7 @@ def counters_are_off(evidence: Evidence) -> Iterator[Match]:
 def entropy_from_flash(evidence: Evidence) -> Iterator[Match]:
     """Every request to a solid-state device feeds the entropy pool.
 
-    A disk's seek times are random, those of flash barely are; the work per completion remains.
+    A disk's seek times are random and those of flash barely are, but every request still costs the work.
     """
     for device, record, queue in _worked(evidence, VERY_MANY_REQUESTS_S):
         if not queue.get("add_random") or record.get("rotational"):
@@ -410,16 +410,17 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
         )
         if _is_of_others(evidence):
             less = (
-                "Most of it is not the server's: see which programs read and write, and move or limit them."
+                "Most of the I/O is not from the server: find the programs that read and write, and move or "
+                "limit them."
             )
         yield Match(
             use.instance,
             f"{use.instance}: {use.load}; {use.saturation}.",
             (
                 number("requests/s", f"{use.numbers['operations']:,.0f}"),
-                number("requests at once", f"{use.numbers['queue']:.1f}"),
-                number("a request takes", f"{use.numbers['wait_ms']:.2f} ms"),
-                number("what it can do", use.limit or "not measured"),
+                number("requests in flight", f"{use.numbers['queue']:.1f}"),
+                number("time per request", f"{use.numbers['wait_ms']:.2f} ms"),
+                number("limit", use.limit or "not measured"),
             ),
             (Remedy(steps=(less, "Or use a faster device: measure both under the same load.")),),
         )
@@ -454,8 +455,8 @@ def _waited_for_io(evidence: Evidence) -> str:
 def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
     """Tasks wait for I/O from a device that runs far below its measured limit.
 
-    The device has one or two requests in flight and could serve many. Something above it lets them through one at
-    a time: a lock, a single thread, a single queue.
+    The device has one or two requests in flight and could serve many. Something above it issues them one at a
+    time: a lock, a single thread, a single queue.
     """
     if not evidence.limits:
         raise NotEnough("no device limit was measured: headrace ladder measures it")

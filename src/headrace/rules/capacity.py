@@ -64,8 +64,8 @@ def _steady_loss_s(evidence: Evidence, metric: str, point: str) -> float:
 def full_soon(evidence: Evidence) -> Iterator[Match]:
     """At this rate a file system that the server writes to is full within a day.
 
-    When it is full, transactions hang until space is freed, and a replica or a dump fails. Growth that a
-    night's job causes ends with the job; binary logs that expire later than the space lasts do not.
+    When it is full, transactions hang until space is freed, and a replica or a dump fails. Growth from a nightly
+    job ends with the job; growth of binary logs that expire too late does not.
     """
     if "file_systems" not in evidence.window.samplers():
         raise NotEnough("free space of file systems was not sampled (sampler file_systems)")
@@ -76,7 +76,7 @@ def full_soon(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             point,
-            f"{point} ({', '.join(holds)}) loses {size(loss)}/s: the {size(free)} that are left last "
+            f"{point} ({', '.join(holds)}) fills up by {size(loss)}/s: the remaining {size(free)} last "
             f"{lasting(free / loss)}.",
             (
                 number("lost per second", size(loss)),
@@ -104,7 +104,7 @@ def full_soon(evidence: Evidence) -> Iterator[Match]:
     refute="df -i shows more free inodes.",
 )
 def inodes_run_out(evidence: Evidence) -> Iterator[Match]:
-    """A file system that the server writes to has hardly any inodes left.
+    """A file system that the server writes to is nearly out of inodes.
 
     No file can be created without one, however much space is free: no table, no binary log, no temporary file.
     """
@@ -130,8 +130,8 @@ def inodes_run_out(evidence: Evidence) -> Iterator[Match]:
                     steps=(
                         "Find the directory with the many files (du --inodes -x), and remove what is not "
                         "needed.",
-                        "ext4 gets no more inodes than it was made with (mkfs.ext4 -N); XFS allocates them as "
-                        "needed.",
+                        "ext4 cannot get more inodes than it was created with (mkfs.ext4 -N); XFS allocates "
+                        "them as needed.",
                     )
                 ),
             ),
@@ -148,8 +148,8 @@ def inodes_run_out(evidence: Evidence) -> Iterator[Match]:
 def mounted_read_only(evidence: Evidence) -> Iterator[Match]:
     """A file system that the server writes to is mounted read-only.
 
-    ext4 remounts itself read-only after an error of the device. The server can still read, so it looks alive,
-    but creating a file fails, and so do writes through files that it opens from now on.
+    ext4 remounts itself read-only after a device error. The server can still read, so it looks alive, but creating
+    a file fails, and so do writes through files that it opens from now on.
     """
     if evidence.has_variable("innodb_read_only") and evidence.is_on("innodb_read_only"):
         return
@@ -205,8 +205,8 @@ def numbers_run_out(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        "Make it BIGINT UNSIGNED, and every column that refers to it, with a tool that copies "
-                        "online: the ALTER rebuilds the table and blocks changes meanwhile.",
+                        "Change it, and every column that refers to it, to BIGINT UNSIGNED with an online "
+                        "schema change tool: ALTER TABLE rebuilds the table and blocks writes meanwhile.",
                     )
                 ),
             ),
@@ -221,10 +221,10 @@ def numbers_run_out(evidence: Evidence) -> Iterator[Match]:
     refute="With memory.high raised, memory.events counts no more high, but throughput and p99 are equivalent.",
 )
 def allocations_are_held_back(evidence: Evidence) -> Iterator[Match]:
-    """The server's control group is above memory.high, and the kernel slows its allocations down.
+    """The server's control group is above memory.high, and the kernel slows down its allocations.
 
-    It kills nothing, so nothing is logged: threads that allocate are put to sleep, and the group's page cache
-    is reclaimed again and again, while the host has memory to spare.
+    Nothing is killed, so nothing is logged: threads that allocate are put to sleep, and the group's page cache is
+    reclaimed again and again, while the host has memory to spare.
     """
     if "cgroup" not in evidence.window.samplers():
         raise NotEnough("control groups were not sampled (sampler cgroup)")
@@ -244,8 +244,8 @@ def allocations_are_held_back(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        "Raise it (systemctl set-property --runtime UNIT MemoryHigh=), or make the buffer pool "
-                        "smaller than the group's share by what sessions take.",
+                        "Raise it (systemctl set-property --runtime UNIT MemoryHigh=), or shrink the buffer "
+                        "pool so that the pool and the sessions fit below it.",
                     )
                 ),
             ),
@@ -261,10 +261,10 @@ def allocations_are_held_back(evidence: Evidence) -> Iterator[Match]:
     refute="With pids.max raised, pids.events counts no more max, but clients are refused as before.",
 )
 def threads_are_refused(evidence: Evidence) -> Iterator[Match]:
-    """The kernel refuses the server a thread, because its control group has as many tasks as it may have.
+    """The kernel refuses to create a thread for the server, because its control group has reached its task limit.
 
-    A thread counts as a task, and so does every process of the group. A connection that gets no thread fails
-    with error 1135, which looks like lack of memory; a background thread that cannot start ends the server.
+    A thread counts as a task, and so does every process of the group. A connection that gets no thread fails with
+    error 1135, which looks like lack of memory; if a background thread cannot start, the server exits.
     """
     if "cgroup" not in evidence.window.samplers():
         raise NotEnough("control groups were not sampled (sampler cgroup)")
@@ -280,14 +280,14 @@ def threads_are_refused(evidence: Evidence) -> Iterator[Match]:
             f"{group} was refused {refused:,.0f} tasks during the window; it has {tasks:,.0f} of {limit:,.0f}.",
             (
                 number("refused", f"{refused:,.0f}"),
-                number("tasks, the most", f"{tasks:,.0f}"),
+                number("tasks, maximum", f"{tasks:,.0f}"),
                 number("pids.max", f"{limit:,.0f}"),
             ),
             (
                 Remedy(
                     steps=(
-                        "Raise it above the connections that are allowed: systemctl set-property UNIT "
-                        f"TasksMax={wanted} (with --runtime until the boot).",
+                        "Raise it above the number of connections that are allowed: systemctl set-property "
+                        f"UNIT TasksMax={wanted} (with --runtime: until the next boot).",
                     )
                 ),
             ),
@@ -322,7 +322,7 @@ def tracked_connections(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy({f"host.{name}max": wanted}, label="a larger table"),
             Remedy(
-                steps=("Keep connections, or leave the server's port out of tracking (NOTRACK).",),
+                steps=("Keep connections open, or exempt the server's port from tracking (NOTRACK).",),
                 label="fewer entries",
             ),
         ),
@@ -354,7 +354,7 @@ def temporary_tablespace_grows(evidence: Evidence) -> Iterator[Match]:
     """The temporary tablespace has no limit and takes much of the file system.
 
     ibtmp1 grows for the largest temporary table that any session ever made, and never shrinks while the server
-    runs. One bad report fills the disk of all tables.
+    runs. One bad report query can fill the disk that holds all tables.
     """
     file = _temporary_file(evidence)
     if ":max:" in str(file["path"]).lower():

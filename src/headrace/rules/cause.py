@@ -97,9 +97,9 @@ def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | Non
     Of another program's I/O nobody knows what it costs the server while the device has room.
     """
     if beside := _of(judgement, ("HOST02",)):
-        return "Not all I/O is the server's", beside[0]
+        return "Some of the I/O is not from the server", beside[0]
     blind = [finding for finding in _of(judgement, ("STAT01",)) if finding.severity is Severity.ADVICE]
-    return ("What statements wait for is not counted", blind[0]) if blind and not why else None
+    return ("Statement waits are not recorded", blind[0]) if blind and not why else None
 
 
 def causes_first(judgement: Judgement, verdict: Verdict) -> Judgement:
@@ -123,7 +123,7 @@ def refusal_of(evidence: Evidence) -> str:
     """What the server said instead of letting us in, where that is the problem itself."""
     told = evidence.window.errors.get("mysql_status", "")
     if "1040" in told or "Too many connections" in told:
-        return "The server refuses connections: all that max_connections allows are taken."
+        return "The server refuses connections: it has reached max_connections."
     return ""
 
 

@@ -51,7 +51,7 @@ def _named(evidence: Evidence, *names: str) -> str | None:
 def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
     """Semi-synchronous replication is on, but commits no longer wait for a replica.
 
-    When no replica acknowledges in time, the source goes on without, and says so only in its error log. A
+    If no replica acknowledges in time, the source stops waiting, and reports that only in its error log. A
     transaction that a client saw committed is then lost if the source dies.
     """
     enabled = _named(evidence, "rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled")
@@ -66,8 +66,8 @@ def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
     timeout = evidence.number(f"{name}_timeout")
     yield Match(
         "",
-        f"{alone:,.1f} commits/s are acknowledged by no replica; {clients:.0f} semi-synchronous replicas are "
-        "connected.",
+        f"{alone:,.1f} commits/s are not acknowledged by any replica; {clients:.0f} semi-synchronous "
+        "replicas are connected.",
         (
             number(f"{name}_status", "ON" if works else "OFF"),
             number(f"{name}_no_tx/s", f"{alone:,.2f}"),
@@ -77,9 +77,9 @@ def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Look for the replica: is its I/O thread running, and is its own semi-sync setting on?",
-                    "If it is there but slow: its device must sync the relay log within the timeout. Without a "
-                    "second replica, one that restarts is enough to lose the guarantee.",
+                    "Check the replica: is its I/O thread running, and is its own semi-sync setting on?",
+                    "If it is connected but slow, its device must sync the relay log within the timeout. "
+                    "With only one replica, a restart of it is enough to lose the guarantee.",
                 ),
                 is_faster=False,
             ),
@@ -95,7 +95,7 @@ def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
     refute="Clients write to this replica on purpose, and never to the same rows as the source.",
 )
 def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
-    """Clients may write to a replica.
+    """A replica accepts writes from clients.
 
     One statement sent to the wrong server is enough: from then on it differs from its source, and replication
     stops at the first row that no longer fits.
@@ -109,9 +109,9 @@ def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
     # Clients that write would fail from then on: a source that was promoted keeps its channels.
     remedy = Remedy(
         steps=(
-            "Find who writes: the process list by user and host. If this server was promoted and is meant to be "
-            "written to, forget its old source instead: RESET REPLICA ALL.",
-            f"Else send them to the source, and then SET GLOBAL {name} = ON.",
+            "Find the clients that write: the process list by user and host. If this server was promoted and "
+            "should accept writes, remove its old source instead: RESET REPLICA ALL.",
+            f"Otherwise send them to the source, and then SET GLOBAL {name} = ON.",
         ),
         is_faster=False,
     )
@@ -133,14 +133,14 @@ def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
     severity=Severity.RISK,
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, replica_preserve_commit_order; on by default from 8.0.27",
-    refute="No reader of this replica minds an order of transactions that the source never had.",
+    refute="No reader of this replica depends on the source's commit order.",
     applies_to={Vendor.MYSQL: _MYSQL_8, Vendor.PERCONA: _MYSQL_8},
 )
 def workers_commit_in_any_order(evidence: Evidence) -> Iterator[Match]:
-    """Several workers apply, and commit in an order that the source never had.
+    """Several applier workers commit in a different order than the source.
 
-    Readers see a later transaction without an earlier one. After a crash there are gaps in what was applied,
-    and the replica cannot simply go on from its position.
+    Readers see a later transaction without an earlier one. After a crash there are gaps in what was applied, and
+    the replica cannot simply resume from its position.
     """
     keeps = _named(evidence, "replica_preserve_commit_order", "slave_preserve_commit_order")
     workers = _named(evidence, "replica_parallel_workers", "slave_parallel_workers")
@@ -215,8 +215,8 @@ QUEUES = {
 def queue_of_the_appliers_is_full(evidence: Evidence) -> Iterator[Match]:
     """The applier waits for room in the queue of its workers.
 
-    The queue holds less than the transactions that could run at the same time, so the workers that are free
-    get no work. One transaction that is larger than the queue is applied alone.
+    The queue holds less than the transactions that could run at the same time, so idle workers get no work. One
+    transaction that is larger than the queue is applied alone.
     """
     channels = _channels(evidence)
     if not channels:
@@ -283,8 +283,8 @@ _GALERA = (
 def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
     """Galera's flow control stops commits, because a node cannot keep up.
 
-    All nodes wait for the slowest one. Hardware of the node that waits is idle; the limit is on the node whose
-    receive queue is long: its appliers, its device, or a backup that runs there.
+    All nodes wait for the slowest one. The hardware of the waiting nodes is idle; the bottleneck is on the node
+    with the long receive queue: its appliers, its device, or a backup that runs there.
     """
     paused_ns = evidence.window.rate("mysql_status", "wsrep_flow_control_paused_ns")
     evidence.settings  # noqa: B018 - raises NotEnough without a server
@@ -305,9 +305,9 @@ def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         "",
-        f"the cluster may not commit {share(min(paused_ns / 1e9, 1.0))} of the time; "
+        f"flow control stops commits {share(min(paused_ns / 1e9, 1.0))} of the time; "
         + (
-            f"this node asks for it {sent:,.1f} times per second." if is_here else "another node asks for it."
+            f"this node requests it {sent:,.1f} times per second." if is_here else "another node requests it."
         ),
         (
             number("paused", share(min(paused_ns / 1e9, 1.0))),
@@ -329,8 +329,8 @@ def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
 def node_has_no_quorum(evidence: Evidence) -> Iterator[Match]:
     """This node is not part of the cluster's primary component, and refuses statements.
 
-    It cannot see a majority of the nodes, so it must not change anything: clients get error 1047. Only its
-    connection to the others helps, or, if they are gone for good, a decision which node holds the newest data.
+    It cannot see a majority of the nodes, so it must not change anything: clients get error 1047. Restore its
+    connection to the other nodes or, if they are lost for good, decide which node holds the newest data.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     if not evidence.has_variable("wsrep_on") or not evidence.is_on("wsrep_on"):

@@ -37,15 +37,15 @@ def _logins(evidence: Evidence) -> float:
     refute="With a connection pool in the application, throughput and p99 are equivalent.",
 )
 def clients_connect_for_each_statement(evidence: Evidence) -> Iterator[Match]:
-    """Clients connect anew for every few statements.
+    """Clients open a new connection every few statements.
 
-    A login costs round trips, a thread, authentication and often TLS before the first statement runs. No
-    setting of the server makes it free; a pool in the application does.
+    A login costs round trips, a thread, authentication and often TLS before the first statement runs. No server
+    setting removes that cost; a connection pool in the application does.
     """
     logins, questions = _logins(evidence), evidence.status_rate("questions")
     if evidence.vendor is Vendor.MARIADB and evidence.window.labels("replication", "sql_running"):
         # One for each batch that it deletes from mysql.gtid_slave_pos: 44/s at 2,200 transactions/s on 10.11.
-        raise NotEnough("a replica of MariaDB counts sessions of its own in Connections")
+        raise NotEnough("a MariaDB replica also counts its own internal sessions in Connections")
     if logins < LOGINS_S or questions >= FEW_STATEMENTS * logins:
         return
     yield Match(
@@ -59,7 +59,9 @@ def clients_connect_for_each_statement(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                steps=("Keep connections: a pool in the application, persistent connections, or a proxy.",)
+                steps=(
+                    "Keep connections open: a pool in the application, persistent connections, or a proxy.",
+                )
             ),
         ),
     )
@@ -75,8 +77,8 @@ def clients_connect_for_each_statement(evidence: Evidence) -> Iterator[Match]:
 def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
     """Sessions wait in the login while the server resolves the names of its clients.
 
-    The server asks DNS for the name of every address that it does not know, and for the address of that name.
-    A resolver that is slow or gone makes each login take seconds, and max_connections fills up.
+    The server asks DNS for the name of every address that it does not know, and for the address of that name. With
+    a slow or unreachable resolver each login takes seconds, and the connections reach max_connections.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     if evidence.is_on("skip_name_resolve"):
@@ -104,8 +106,9 @@ def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 {"server.skip_name_resolve": True},
                 (
-                    "First give accounts that name a host an address instead: SELECT user, host FROM mysql.user "
-                    "WHERE host RLIKE '[a-z]' AND host <> 'localhost'; otherwise they cannot log in.",
+                    "First replace host names in accounts by addresses: SELECT user, host FROM mysql.user "
+                    "WHERE host RLIKE '[a-z]' AND host <> 'localhost'; otherwise these accounts cannot log "
+                    "in.",
                 ),
             ),
         ),
@@ -130,9 +133,8 @@ def handshakes_take_cpu(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{full:,.0f} full TLS handshakes/s, which take about {HANDSHAKE_CPU_S * full:.1f} CPUs with an RSA "
-        "key of "
-        "2,048 bits.",
+        f"clients make {full:,.0f} full TLS handshakes/s, which take about {HANDSHAKE_CPU_S * full:.1f} CPUs "
+        "with a 2,048-bit RSA key.",
         (
             number("Ssl_finished_accepts/s", f"{evidence.status_rate('ssl_finished_accepts'):,.1f}"),
             number("of them resumed/s", f"{evidence.status_rate('ssl_session_cache_hits'):,.1f}"),
@@ -140,7 +142,7 @@ def handshakes_take_cpu(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                steps=("Keep connections: a pool in the application or a proxy near it.",),
+                steps=("Keep connections open: a pool in the application or a proxy near it.",),
                 label="fewer logins",
             ),
             Remedy(
@@ -162,11 +164,11 @@ def handshakes_take_cpu(evidence: Evidence) -> Iterator[Match]:
     refute="With the cause removed, connections per second and throughput are equivalent.",
 )
 def connections_break(evidence: Evidence) -> Iterator[Match]:
-    """Established connections break all the time.
+    """Established connections keep breaking.
 
-    Either clients leave without closing, or the server ends them: a short wait_timeout, a packet larger than
-    max_allowed_packet, a proxy that gives up first. Each costs its client an error or a reconnect, and rolls
-    back what was open.
+    Either clients leave without closing the connection, or something ends it: a short wait_timeout, a packet
+    larger than max_allowed_packet, or a proxy that gives up first. Each costs the client an error or a reconnect,
+    and rolls back its open transaction.
     """
     broken, logins = evidence.status_rate("aborted_clients"), _logins(evidence)
     if broken < BROKEN_S:

@@ -131,7 +131,8 @@ def stolen(evidence: Evidence) -> Iterator[Match]:
     worst = max(cores, key=lambda core: core.steal)
     yield Match(
         "",
-        f"{share(mean)} of the CPUs' time went to other guests; {worst.name} lost {share(worst.steal)}.",
+        f"the hypervisor gave {share(mean)} of CPU time to other guests; {worst.name} lost "
+        f"{share(worst.steal)}.",
         (number("steal, mean", share(mean)), number(f"steal on {worst.name}", share(worst.steal))),
         (
             Remedy(
@@ -170,8 +171,8 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
         quota = _quota(evidence)
         yield Match(
             label,
-            f"the group was stopped in {share(throttled / total)} of its periods, {lost:.2f} s of thread "
-            f"time per second{f', at a quota of {quota:g} CPUs' if quota else ''}.",
+            f"the CPU quota stopped the group in {share(throttled / total)} of its periods: {lost:.2f} s of "
+            f"thread time lost per second{f', with a quota of {quota:g} CPUs' if quota else ''}.",
             (
                 number("periods/s", f"{total:,.1f}"),
                 number("throttled/s", f"{throttled:,.1f}"),
@@ -410,13 +411,14 @@ def autogroup(evidence: Evidence) -> Iterator[Match]:
     confidence=Confidence.HIGH,
     source="Linux sched(7), The nice value; Documentation/admin-guide/cgroup-v2.rst, cpu.weight; "
     "systemd.resource-control(5), CPUWeight=",
-    refute="With the usual priority, throughput and p99 are equivalent while the others compute.",
+    refute="With normal priority, throughput and p99 are equivalent while the other processes run.",
 )
 def behind_others(evidence: Evidence) -> Iterator[Match]:
-    """The server gets less CPU time than others that want it, because its priority is low.
+    """The server runs at a low CPU priority, so other processes get CPU time first.
 
-    When the CPUs are full, a process at nice 19 gets 1.5% of what one at nice 0 gets, and groups share by their
-    weights. It comes from a restart in a reniced shell, a maintenance script, or a container's small request.
+    When the CPUs are full, a process at nice 19 gets 1.5% of the CPU time of one at nice 0, and control groups
+    share by weight. Typical causes: the server was restarted from a reniced shell or a maintenance script, or its
+    container has a small CPU request.
     """
     process = evidence.server_process
     group = process.get("cgroup") or {}
@@ -437,11 +439,13 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
     if low["nice"] is not None:
         pid = process.get("pid")
         steps.append(
-            f"renice -n 0 -p $(ls /proc/{pid}/task); for good, Nice=0 of the unit, or start it without nice."
+            f"renice -n 0 -p $(ls /proc/{pid}/task); permanently: set Nice=0 in the unit, or start the "
+            "server without nice."
         )
     if low["cpu.weight"] is not None or low["cpu.shares"] is not None:
         steps.append(
-            "systemctl set-property --runtime UNIT CPUWeight=100 (of a container: its CPU request or shares)."
+            "systemctl set-property --runtime UNIT CPUWeight=100 (for a container: raise its CPU request or "
+            "shares)."
         )
     yield Match(
         "",
@@ -497,8 +501,8 @@ def slow_clock(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource "
-                    f"(and {selected} to go back); watch the kernel log for an unstable counter.",
+                    "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (to revert: "
+                    f"echo {selected}); watch the kernel log for messages that the TSC is unstable.",
                 )
             ),
         ),

@@ -193,7 +193,7 @@ def _share_of_discards(evidence: Evidence, name: str) -> float:
     refute="With logbsize=256k, writes per second and their p99 are equivalent.",
 )
 def small_log_buffers(evidence: Evidence) -> Iterator[Match]:
-    """XFS uses its smallest log buffers under many writes.
+    """XFS uses small log buffers with many writes.
 
     XFS gathers metadata changes in these buffers. Larger ones are written less often; every fsync of a growing
     file waits for one.
@@ -287,8 +287,8 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
         if used < NEARLY_FULL or free >= ROOM_ENOUGH:
             continue
         steps = (
-            "Grow the file system, or make room: drop old tables, purge binary logs up to what every replica, "
-            "also a stopped one, and the oldest backup still need.",
+            "Grow the file system, or free space: drop old tables, and purge binary logs that neither a "
+            "replica (running or stopped) nor the oldest backup still needs.",
         )
         yield Match(
             point,
@@ -317,7 +317,7 @@ def _room(evidence: Evidence, point: str) -> tuple[float | None, float | None]:
     confidence=Confidence.LOW,
     source="Linux Documentation/admin-guide/ext4.rst and xfs.rst",
     refute="On XFS on the same device, throughput and p99 of writes are equivalent.",
-    disputed="Either has won in published tests, depending on kernel, device and load.",
+    disputed="Published tests have gone either way, depending on kernel, device and load.",
 )
 def another_file_system(evidence: Evidence) -> Iterator[Match]:
     """The host waits for writes to ext4: XFS may do better, or worse.
@@ -355,8 +355,8 @@ def another_file_system(evidence: Evidence) -> Iterator[Match]:
 def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
     """Redo log, binary log and data share a device that is saturated.
 
-    Commits wait for small writes at the end of the logs. Behind a queue of page writes on the same device, each
-    waits for the whole queue.
+    Commits wait for small writes at the end of the logs. On a shared device, each of these writes waits behind the
+    queued page writes.
     """
     device = evidence.beneath(evidence.data_directory)[0]
     use = evidence.use("block", device)
@@ -375,8 +375,8 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
         f"{device} is saturated and holds the data, the {' and the '.join(there)}; {redo / 1e6:,.1f} MB/s of "
         f"redo is written.",
         (
-            number("requests at once", f"{use.numbers['queue']:.1f}"),
-            number("a request takes", f"{use.numbers['wait_ms']:.2f} ms"),
+            number("requests in flight", f"{use.numbers['queue']:.1f}"),
+            number("time per request", f"{use.numbers['wait_ms']:.2f} ms"),
             number("redo, MB/s", f"{redo / 1e6:,.2f}"),
         ),
         (
@@ -430,7 +430,8 @@ def options_that_will_be_gone(evidence: Evidence) -> Iterator[Match]:
 def not_a_place_for_data(evidence: Evidence) -> Iterator[Match]:
     """The server's data is on a layered, remote or volatile file system.
 
-    A container without a volume keeps its data in its image's overlay: slow, and gone with the container.
+    A container without a volume keeps its data in the image's overlay: that is slow, and the data is lost with the
+    container.
     """
     mount = _data_mount(evidence)
     why = NOT_FOR_DATA.get(str(mount.get("kind")))

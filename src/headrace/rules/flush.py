@@ -42,7 +42,7 @@ _DURABLE = (
     refute="With the larger capacity, the checkpoint age falls, but throughput and p99 are equivalent.",
 )
 def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
-    """Background writes are limited to what a disk could do, and fall behind on solid state.
+    """Background flushing is limited to what a rotating disk can do, and falls behind on solid state.
 
     innodb_io_capacity limits background flushing. If it is too low, changes pile up until the redo log is nearly
     full, and then flushing is not limited at all. If it is too high, the server writes the same page again and
@@ -67,7 +67,7 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
         (
             number("innodb_io_capacity", f"{capacity:.0f}"),
             number("pages flushed/s", f"{flushed:,.0f}"),
-            number("age of the checkpoint", f"{size(age)} of {size(most)}"),
+            number("checkpoint age", f"{size(age)} of {size(most)}"),
         ),
         (Remedy(settings),),
     )
@@ -109,9 +109,9 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
 def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
     """InnoDB's pages are cached twice: in the buffer pool and by the kernel.
 
-    Without O_DIRECT each page read or written passes through the page cache and stays there. The memory belongs in
-    the buffer pool, which knows which pages are hot. Not for file systems without O_DIRECT, nor for ext4 with
-    data=journal.
+    Without O_DIRECT each page read or written passes through the page cache and stays there. That memory is better
+    used by the buffer pool, which knows which pages are hot. This does not apply to file systems without O_DIRECT,
+    or to ext4 with data=journal.
     """
     by_switch = evidence.has_variable("innodb_data_file_buffering")
     if by_switch:
@@ -164,8 +164,8 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
 def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
     """The page cleaners scan much deeper for free pages than the load needs.
 
-    Once a second the cleaners scan each buffer pool instance this deep, under its lock. The product of depth and
-    instances counts.
+    Once a second the cleaners scan each buffer pool instance this deep, under its lock. What counts is the product
+    of depth and instances.
     """
     depth = evidence.number("innodb_lru_scan_depth")
     if evidence.status_rate("innodb_buffer_pool_wait_free") > 0 or depth < DEEP_SCAN:
@@ -184,7 +184,7 @@ def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
         f"scanned for {read:,.0f} reads/s, and nothing waits for a free page.",
         (
             number("innodb_lru_scan_depth", f"{depth:,.0f}"),
-            number("parts of the pool", f"{parts:.0f}"),
+            number("buffer pool instances", f"{parts:.0f}"),
             number("pages read from files/s", f"{read:,.0f}"),
         ),
         (Remedy({"server.innodb_lru_scan_depth": DEFAULT_SCAN}),),
@@ -217,7 +217,7 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
         (
             number("innodb_page_cleaners", f"{cleaners:.0f}"),
             number("innodb_buffer_pool_instances", f"{parts:.0f}"),
-            number("age of the checkpoint", f"{size(age)} of {size(most)}"),
+            number("checkpoint age", f"{size(age)} of {size(most)}"),
             number("waits for a free page/s", f"{waits:,.1f}"),
         ),
         (Remedy({"server.innodb_page_cleaners": int(parts)}),),
@@ -248,7 +248,7 @@ def not_adaptive(evidence: Evidence) -> Iterator[Match]:
         (
             number("innodb_adaptive_flushing", "OFF"),
             number("pages written/s", f"{written:,.0f}"),
-            number("age of the checkpoint", f"{size(age)} of {size(most)}"),
+            number("checkpoint age", f"{size(age)} of {size(most)}"),
         ),
         (Remedy({"server.innodb_adaptive_flushing": True}),),
         None if age >= BEHIND * most else Severity.HOUSEKEEPING,
@@ -279,9 +279,9 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
     forbidden = evidence.facts.sysctl("kernel.io_uring_disabled") in ("1", "2")
     by_ring = evidence.vendor is Vendor.MARIADB and evidence.version in Versions(since="10.6")
     causes = (
-        "Read the error log of its start: if the server turned it off, remove the cause first: "
+        "Check the error log of the server's start: if the server turned it off, remove the cause first: "
         + ("kernel.io_uring_disabled, LimitMEMLOCK= of the service" if by_ring else "fs.aio-max-nr (LIM02)")
-        + ", or a tmpdir on a file system without it.",
+        + ", or a tmpdir on a file system that does not support it.",
     )
     yield Match(
         "",
@@ -319,9 +319,9 @@ def _fsyncs_a_commit(evidence: Evidence) -> str:
 def commits_are_not_durable(evidence: Evidence) -> Iterator[Match]:
     """A power cut can lose committed transactions.
 
-    Each setting saves a sync per commit, but is a choice of durability, not tuning: a second of transactions can
-    be lost, and a binary log that does not agree with the data breaks replicas. Group commit and a device with
-    power-loss protection make syncs cheap without that.
+    Each of these settings saves a sync per commit, but that is a choice about durability, not tuning: a second of
+    transactions can be lost, and a binary log that does not match the data breaks replicas. Group commit and a
+    device with power-loss protection make syncs cheap without that risk.
     """
     values = {"innodb_flush_log_at_trx_commit": evidence.variable("innodb_flush_log_at_trx_commit")}
     weak: dict[str, Value] = {}
@@ -355,8 +355,9 @@ def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
     """A torn or damaged page cannot be repaired, or goes unnoticed.
 
     Without the doublewrite buffer, a 16 KiB page left half written by a power cut is lost, and the table with it.
-    MariaDB's fast keeps the copy, but does not sync the page before it overwrites the copy.
-    Without checksums, the server does not notice. Both are safe to turn off only if a layer below does their work.
+    MariaDB's fast keeps the copy, but does not sync the page before it overwrites the copy. Without checksums, the
+    server does not notice damaged pages. Both are safe to turn off only if a layer below provides the same
+    protection.
     """
     weak: dict[str, Value] = {}
     doublewrite = evidence.variable("innodb_doublewrite")

@@ -35,13 +35,14 @@ _SYSFS = "Linux Documentation/ABI/stable/sysfs-block"
     severity=Severity.LIMIT,
     confidence=Confidence.LOW,
     source="Linux proc_stat(5), proc_pid_stat(5); MySQL Reference Manual, Performance Schema Statement Digests",
-    refute="With the named statements faster or rarer, throughput and p99 of the others are equivalent.",
+    refute="With the named statements faster or less frequent, throughput and p99 of the others are "
+    "equivalent.",
 )
 def statements_use_all_cpus(evidence: Evidence) -> Iterator[Match]:
     """All CPUs are busy with the server's statements, and no class of them stands out.
 
-    Neither memory nor a faster device helps now. Statements that examine fewer rows do: those that take most
-    of the time are named. Where one class takes most of it, another rule names that.
+    More memory or a faster device would not help now; statements that examine fewer rows would. The statements
+    that take most of the time are named. If one class takes most of it, another rule reports that class.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     cores = evidence.cores
@@ -57,17 +58,17 @@ def statements_use_all_cpus(evidence: Evidence) -> Iterator[Match]:
     running = evidence.gauge("mysql_status", "threads_running").mean
     named = "; ".join(f"{text} ({share(part)})" for text, part in top)
     steps = (
-        ("EXPLAIN them; add the missing index, ask for less, or ask less often.",)
+        ("EXPLAIN them; add the missing index, read fewer rows, or run them less often.",)
         if top
         else (
-            "Find the statements: turn performance_schema on (a restart), or sample the process list and the "
-            "slow log for a while.",
+            "Find the statements: turn on performance_schema (needs a restart), or sample the process list "
+            "and the slow log for a while.",
         )
     )
     yield Match(
         "",
         f"{program} uses {mine:.1f} of {len(cores)} CPUs, which are {share(busy / len(cores))} busy, with "
-        f"{running:.0f} threads running" + (f"; most of the time: {named}." if top else "."),
+        f"{running:.0f} threads running" + (f"; most of the time goes to: {named}." if top else "."),
         (
             number("CPUs used by the server", f"{mine:.2f} of {len(cores)}"),
             number("CPUs busy", share(busy / len(cores))),
@@ -95,13 +96,13 @@ def _top(evidence: Evidence) -> list[tuple[str, float]]:
     severity=Severity.COST,
     confidence=Confidence.HIGH,
     source="Linux Documentation/ABI/testing/sysfs-devices-system-cpu, thermal_throttle; x86 thermal interrupt",
-    refute="With better cooling the counters stand still, but throughput and p99 are equivalent.",
+    refute="With better cooling the counters stop growing, but throughput and p99 are equivalent.",
 )
 def slowed_down_by_heat(evidence: Evidence) -> Iterator[Match]:
-    """CPUs slow themselves down because they are too hot.
+    """CPUs are throttled because they are too hot.
 
-    The clock drops to a fraction while the load stays, and the CPUs look busier than the work is worth. A
-    benchmark on such a host measures the fan.
+    The clock rate drops while the load stays the same, so the CPUs look busier than the load explains. A benchmark
+    on such a host measures its cooling.
     """
     if "thermal" not in evidence.window.samplers():
         raise NotEnough("thermal throttling was not sampled (sampler thermal)")
@@ -127,8 +128,8 @@ def slowed_down_by_heat(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "Check fans, dust, air flow and the firmware's power limit; on a rented host, ask for "
-                    "another.",
+                    "Check fans, dust, air flow and the firmware's power limit; on a rented host, ask for a "
+                    "replacement.",
                 )
             ),
         ),
@@ -153,10 +154,10 @@ def _cpus(listed: str) -> set[int]:
     refute="With all CPUs allowed, throughput and p99 are equivalent.",
 )
 def kept_to_few_cpus(evidence: Evidence) -> Iterator[Match]:
-    """The server may use only some of the CPUs; they are full, and others have time.
+    """The server is restricted to some of the CPUs; they are full while others are idle.
 
-    taskset, CPUAffinity= or a cpuset bound it, often for a benchmark of long ago, or for a machine with fewer
-    cores. The mean over all CPUs looks fine.
+    taskset, CPUAffinity= or a cpuset pins it, often left over from an old benchmark or from a machine with fewer
+    cores. The average over all CPUs looks fine.
     """
     process = evidence.server_process
     listed = process.get("cpus_allowed_list")
@@ -182,9 +183,10 @@ def kept_to_few_cpus(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    f"Allow all: taskset -apc 0-{max(int(c.name.removeprefix('cpu')) for c in evidence.cores)} "
-                    f"{process['pid']}; for good, remove CPUAffinity= or AllowedCPUs= of the unit, or the cpuset "
-                    "of the container.",
+                    "Allow all: taskset -apc "
+                    f"0-{max(int(c.name.removeprefix('cpu')) for c in evidence.cores)} {process['pid']}; "
+                    "permanently: remove CPUAffinity= or AllowedCPUs= from the unit, or the container's "
+                    "cpuset.",
                 )
             ),
         ),
@@ -238,10 +240,10 @@ def one_node_is_full(evidence: Evidence) -> Iterator[Match]:
     refute="On a volume with faster writes, commits per second and their p99 are equivalent.",
 )
 def commits_wait_for_a_distant_volume(evidence: Evidence) -> Iterator[Match]:
-    """Each commit waits milliseconds for the log, on a volume that needs no flush.
+    """Each commit waits milliseconds for a log write, although the volume needs no flush.
 
-    A network volume, or a throttled one, reports no volatile cache, so no flush shows; the write of the log
-    itself takes the time. It is neither full nor busy, and still every commit is as slow as one of its writes.
+    A network volume or a throttled one reports no volatile cache, so no flush is counted; the log write itself
+    takes the time. The volume is neither full nor busy, yet every commit is as slow as one of its writes.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     counted = evidence.window.rate("mysql_status", "innodb_os_log_fsyncs")
@@ -280,8 +282,7 @@ def commits_wait_for_a_distant_volume(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 steps=(
                     "Put the redo log and the binary log on a volume with faster writes (local flash with "
-                    "power-loss "
-                    "protection, or a class with less latency); check its limit on operations per second.",
+                    "power-loss protection, or a volume type with lower latency); check its IOPS limit.",
                 ),
                 label="faster volume",
             ),

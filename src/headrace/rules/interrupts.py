@@ -106,7 +106,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
     """One core handles the interrupts of several devices or queues.
 
     The work that follows an interrupt runs on the core that took it. With all lines on one core, usually the
-    first, that core is the limit of network and disks together while the others idle.
+    first, that core becomes the bottleneck for network and disks while the others idle.
     """
     found = _concentrated(evidence)
     if found is None or _is_blind_on_xen(evidence):
@@ -119,7 +119,7 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         core,
-        f"{core} handles {share(here / total)} of {total:,.0f} interrupts/s, {len(busy)} busy lines of "
+        f"{core} handles {share(here / total)} of {total:,.0f} interrupts/s, from {len(busy)} busy lines of "
         f"{', '.join(devices)}; irqbalance is {'running' if running else 'not running'}.",
         (
             number(f"interrupts/s on {core}", f"{here:,.0f}"),
@@ -142,8 +142,8 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
 def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
     """The irqbalance service runs, but does not move a Xen guest's event channels.
 
-    Old versions did not recognise Xen's interrupts, and later ones lost them again when the kernel changed their
-    name in /proc/interrupts. The service runs, yet every line stays on the first core.
+    Old versions did not recognise Xen's interrupts, and later versions stopped recognising them when the kernel
+    renamed them in /proc/interrupts. The service runs, yet every line stays on the first core.
     """
     if not _is_blind_on_xen(evidence):
         return
@@ -166,7 +166,10 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                steps=("Update irqbalance and restart it; check that /proc/interrupts spreads.",),
+                steps=(
+                    "Update irqbalance and restart it; check in /proc/interrupts that the interrupts "
+                    "spread over the cores.",
+                ),
                 label="update",
             ),
             _spread(busy, _online(evidence)),
@@ -226,8 +229,8 @@ def core_full_of_interrupts(evidence: Evidence) -> Iterator[Match]:
 def queues_share_a_core(evidence: Evidence) -> Iterator[Match]:
     """Two busy queues of one interface interrupt the same core while others have none.
 
-    Drivers spread their queues, one per core. A later change, by hand or by irqbalance (which overrides manual
-    settings), doubled the work of one core.
+    Drivers spread their queues, one per core. A later change, made by hand or by irqbalance (which overrides
+    manual settings), put two of them on one core.
     """
     lines = _lines(evidence)
     rates = _rates(evidence)

@@ -55,7 +55,7 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
         _name(process),
         f"{process['program']} has {used.high:,.0f} files open of {limit:,}.",
         (
-            number("open files, the most", f"{used.high:,.0f}"),
+            number("open files, maximum", f"{used.high:,.0f}"),
             number("limit", f"{limit:,}"),
             number("hard limit", process.get("nofile_hard")),
         ),
@@ -97,7 +97,7 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
         f"{max(len(servers), 1)} servers with {threads:.0f} I/O threads ask for {asked:,.0f} requests; "
         f"fs.aio-max-nr is {allowed:,}.",
         (
-            number("I/O threads a server", f"{threads:.0f}"),
+            number("I/O threads per server", f"{threads:.0f}"),
             number("servers", max(len(servers), 1)),
             number("fs.aio-max-nr", f"{allowed:,}"),
         ),
@@ -137,7 +137,8 @@ def threads(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    f"systemctl set-property UNIT TasksMax={4 * limits[least]} (with --runtime until the boot).",
+                    f"systemctl set-property UNIT TasksMax={4 * limits[least]} (with --runtime: until the "
+                    "next boot).",
                 ),
                 label="allow more",
             )
@@ -161,7 +162,7 @@ def memory_of_the_group(evidence: Evidence) -> Iterator[Match]:
     """The server is close to the memory limit of its control group.
 
     The host may have memory to spare: at the group's limit the kernel drops the group's page cache, then swaps,
-    then kills the server. MemAvailable does not show it.
+    then kills the server. MemAvailable does not show this.
     """
     process = evidence.server_process
     limit = (process.get("cgroup") or {}).get("memory_max_bytes")

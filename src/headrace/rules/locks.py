@@ -146,7 +146,7 @@ def _row_wait_ms_s(evidence: Evidence) -> float:
     refute="With half as many clients, throughput falls by half: the threads do not wait for each other.",
 )
 def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
-    """No hardware is saturated, yet most threads of the server wait for each other.
+    """No hardware is saturated, yet most server threads wait for each other.
 
     More cores, more memory or faster devices change nothing. The threads wait for a latch, a lock or a hot code
     path; the waits below, or the stacks of the server's threads, name it.
@@ -220,20 +220,20 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     held, holders = _holders(evidence, "row")
     yield Match(
         "",
-        f"{waited / 1e3:.1f} sessions wait for a row at any time; {waits:,.1f} waits/s start"
+        f"{waited / 1e3:.1f} sessions wait for a row lock at any time; {waits:,.1f} waits/s start"
         + (f", {mean:,.0f} ms each" if mean else "")
         + f"{held}.",
         (
             *holders,
             number("Innodb_row_lock_waits/s", f"{waits:,.1f}"),
-            number("waiting, in seconds a second", f"{waited / 1e3:.2f}"),
+            number("waiting, seconds per second", f"{waited / 1e3:.2f}"),
             number("mean wait", f"{mean:,.1f} ms"),
             number("commits/s", f"{evidence.status_rate('com_commit'):,.1f}"),
         ),
         (
             Remedy(
                 steps=(
-                    "See who blocks whom: sys.innodb_lock_waits (MariaDB: "
+                    "See which session blocks which: sys.innodb_lock_waits (MariaDB: "
                     "information_schema.INNODB_LOCK_WAITS).",
                     "Lock the hot row last in the transaction, commit immediately, and avoid round trips in "
                     "between.",
@@ -322,7 +322,8 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
                             "(MariaDB: plugin metadata_lock_info).",
                         )
                     ),
-                    f"{end}; give ALTER a short lock_wait_timeout, so that it gives up instead.",
+                    f"{end}; give ALTER a short lock_wait_timeout, so that it gives up instead of blocking "
+                    "others.",
                 )
             ),
         ),
@@ -373,7 +374,8 @@ def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
 def tables_without_transactions(evidence: Evidence) -> Iterator[Match]:
     """Data is stored in an engine without transactions or crash recovery.
 
-    After a crash such a table is locked while it is repaired, as far as possible; and a replica can differ.
+    After a crash such a table is locked while it is repaired, which may not recover all rows, and replicas can
+    diverge.
     """
     engines = evidence.settings.get("engines")
     if engines is None:
@@ -443,8 +445,8 @@ def hash_index_contended(evidence: Evidence) -> Iterator[Match]:
 def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
     """Threads wait for permission to enter InnoDB.
 
-    innodb_thread_concurrency was needed when InnoDB had few latches. A thread held outside sleeps before it checks
-    again.
+    innodb_thread_concurrency was needed when InnoDB had few latches. A thread that is not let in sleeps before it
+    checks again.
     """
     limit = evidence.number("innodb_thread_concurrency")
     running = evidence.gauge("mysql_status", "threads_running").mean
@@ -537,7 +539,7 @@ def old_transaction(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 steps=(
                     "Find it: information_schema.INNODB_TRX by trx_started, with its trx_mysql_thread_id.",
-                    "Let the application commit; or limit it (MariaDB: idle_transaction_timeout).",
+                    "Make the application commit, or set a limit (MariaDB: idle_transaction_timeout).",
                 )
             ),
         ),

@@ -60,7 +60,7 @@ def _members(array: Mapping[str, Any]) -> int:
     refute="On a RAID10 of the same members, writes per second and their p99 are equivalent.",
 )
 def parity_under_data(evidence: Evidence) -> Iterator[Match]:
-    """The server's data is on a parity array under many writes.
+    """The server's data is on a parity array with many writes.
 
     InnoDB writes 16 KiB pages at random. Each is far smaller than a stripe, so the array reads old data and old
     parity, computes, and writes both: four requests for one, six with RAID6.
@@ -209,7 +209,7 @@ def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Match]:
     "with one, every first write to a region also updates the bitmap. A coarser bitmap is a compromise.",
 )
 def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
-    """A write-intent bitmap is kept on an array under many writes.
+    """An array with many writes keeps a write-intent bitmap.
 
     Before the first write to a region in a while, its bit is written to all members. Random writes touch many
     regions; a coarser bitmap has fewer.
@@ -229,7 +229,7 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
             f"per bit, at {writes:,.0f} writes/s.",
             (
                 number("bitmap", bitmap["location"]),
-                number("bytes a bit", size(chunk) if chunk else "unknown"),
+                number("bytes per bit", size(chunk) if chunk else "unknown"),
                 number("writes/s", f"{writes:,.0f}"),
             ),
             (
@@ -255,7 +255,7 @@ def synchronising(evidence: Evidence) -> Iterator[Match]:
     """An array is being checked or rebuilt now.
 
     It reads all members, and a rebuild also writes them, in addition to the server's load. Measurements taken
-    meanwhile are not the server's alone; a rebuild must not be stopped, a monthly check can wait for the night.
+    meanwhile include this load. Do not stop a rebuild; a monthly check can wait until night.
     """
     for array in _arrays(evidence):
         action = array.get("sync_action")
@@ -288,7 +288,8 @@ def synchronising(evidence: Evidence) -> Iterator[Match]:
 def degraded(evidence: Evidence) -> Iterator[Match]:
     """An array has lost a member.
 
-    The next failure may lose the data. Until then a parity array computes what it cannot read.
+    The next failure may lose the data. Until the member is replaced, a parity array has to compute what it cannot
+    read.
     """
     for array in _arrays(evidence):
         missing = array.get("degraded") or 0

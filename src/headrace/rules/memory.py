@@ -135,7 +135,7 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
         f"up to {size(dirty)} is dirty; write-back starts at {background}% of "
         f"{size(evidence.memory_bytes())}.",
         (
-            number("dirty, the most", size(dirty)),
+            number("dirty, maximum", size(dirty)),
             number("vm.dirty_background_ratio", f"{background}%"),
             number("vm.dirty_ratio", f"{limit}%"),
         ),
@@ -153,9 +153,8 @@ def much_dirty_memory(evidence: Evidence) -> Iterator[Match]:
 def little_available(evidence: Evidence) -> Iterator[Match]:
     """Little memory is available.
 
-    Available memory is what the kernel can hand out without swapping. With so little of it, a burst of
-    connections, a dump or a sort causes swapping, or the kernel kills a process: usually the largest, which is the
-    server.
+    Available memory is what the kernel can hand out without swapping. When it is this low, a burst of connections,
+    a dump or a sort causes swapping, or the kernel kills a process: usually the largest, which is the server.
     """
     total = evidence.memory_bytes()
     low = evidence.gauge("memory", "MemAvailable").low
@@ -164,9 +163,9 @@ def little_available(evidence: Evidence) -> Iterator[Match]:
     resident = (evidence.process or {}).get("rss_bytes")
     yield Match(
         "",
-        f"at worst {size(low)} of {size(total)} was available ({share(low / total)}).",
+        f"available memory fell to {size(low)} of {size(total)} ({share(low / total)}).",
         (
-            number("available, the least", size(low)),
+            number("available, minimum", size(low)),
             number("memory", size(total)),
             number("resident in the server", size(resident) if resident is not None else "unknown"),
         ),
@@ -238,11 +237,11 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
     factor = int(evidence.sysctl("vm.watermark_scale_factor"))
     yield Match(
         "",
-        f"{stalls:,.1f} times per second a thread had to free memory itself, with {size(available)} "
+        f"threads had to free memory themselves {stalls:,.1f} times per second, with {size(available)} "
         "available.",
         (
             number("allocstall/s", f"{stalls:,.1f}"),
-            number("available, the least", size(available)),
+            number("available, minimum", size(available)),
             number("vm.watermark_scale_factor", factor),
         ),
         (_earlier_kswapd(evidence, factor, available),),
@@ -258,8 +257,8 @@ def _earlier_kswapd(evidence: Evidence, factor: int, available: float) -> Remedy
         return Remedy({"host.vm.watermark_scale_factor": wanted})
     return Remedy(
         steps=(
-            f"kswapd starts early enough (vm.watermark_scale_factor is {factor}): find what allocates in bursts, "
-            "and leave it more memory.",
+            f"kswapd starts early enough (vm.watermark_scale_factor is {factor}): find what allocates memory "
+            "in bursts, and leave more memory free for it.",
         )
     )
 
@@ -284,11 +283,11 @@ def pressure(evidence: Evidence) -> Iterator[Match]:
     available = evidence.gauge("memory", "MemAvailable").low
     yield Match(
         "",
-        f"some task waited for memory {share(some)} of the time, all of them {share(full)}.",
+        f"tasks waited for memory {share(some)} of the time, all tasks at once {share(full)}.",
         (
             number("pressure, some", share(some)),
             number("pressure, full", share(full)),
-            number("available, the least", size(available)),
+            number("available, minimum", size(available)),
         ),
         (
             Remedy(
@@ -308,7 +307,7 @@ def pressure(evidence: Evidence) -> Iterator[Match]:
     refute="Committed_AS does not rise when the server is busiest, and no allocation fails.",
 )
 def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
-    """Overcommit is forbidden, and nearly all memory that may be committed is committed.
+    """Overcommit is disabled, and the commit limit is nearly reached.
 
     The next large allocation fails, however much memory is free: a connection cannot start its thread, or the
     server exits.
@@ -365,7 +364,7 @@ def _higher_limit(evidence: Evidence, promised: float, kib: int) -> dict[str, Va
 def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
     """The host swaps to the device that holds the server's data.
 
-    When memory is short, the device is at its busiest, and swap and data wait for each other.
+    When memory is short, the device is busiest, and swap I/O and data I/O delay each other.
     """
     paths = (evidence.raw.get("memory") or {}).get("swaps")
     if paths is None:
@@ -392,8 +391,8 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
                     steps=(
                         "Stop the swapping first: configure less memory (MEM01).",
                         "Add swap on another device with a higher priority: swapon -p 10.",
-                        f"Only then swapoff {swap['path']}, when more memory is available than the "
-                        f"{size(swap['used_bytes'])} in it: swapoff reads all of it back into memory.",
+                        f"Then swapoff {swap['path']}, but only once more than {size(swap['used_bytes'])} of "
+                        "memory is available: swapoff reads all of it back into memory.",
                     )
                 ),
             ),

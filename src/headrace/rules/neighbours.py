@@ -65,8 +65,8 @@ def _some(names: tuple[str, ...]) -> str:
 def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
     """Another program, or another control group, uses the CPUs that the server waits for.
 
-    No setting of the server returns that time. The scheduler shares the CPUs by weight, whatever is urgent. Many
-    short programs of one service, such as a build's, count together.
+    No server setting recovers that time. The scheduler shares the CPUs by weight, regardless of urgency. Many
+    short-lived programs of one service, such as a build, are counted together.
     """
     cpu = evidence.use("cpu")
     others = neighbours(evidence)
@@ -80,8 +80,8 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
             as_program = Program(group.name, (), groups=(group.name,))
             yield Match(
                 group.name,
-                f"{group.name} ({_some(group.programs)}) does {share(group.cpus / busy)} of the CPUs' work, the "
-                f"server {share(own / busy)}.",
+                f"{group.name} ({_some(group.programs)}) uses {share(group.cpus / busy)} of the busy CPU "
+                f"time, the server {share(own / busy)}.",
                 (
                     number(f"{group.name}, CPUs", f"{group.cpus:.2f}"),
                     number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
@@ -93,7 +93,8 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
     for program in much:
         yield Match(
             program.name,
-            f"{program.name} does {share(program.cpus / busy)} of the CPUs' work, the server {share(own / busy)}.",
+            f"{program.name} uses {share(program.cpus / busy)} of the busy CPU time, the server "
+            f"{share(own / busy)}.",
             (
                 number(f"{program.name}, CPUs", f"{program.cpus:.2f}"),
                 number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
@@ -108,8 +109,9 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
 def _less_cpu(program: Program) -> Remedy:
     return Remedy(
         steps=(
-            f"Move {program.name} to another host or another hour.",
-            f"Or give it less: systemctl set-property {_unit(program)} CPUWeight=10 (cgroup v2), or nice 19.",
+            f"Move {program.name} to another host, or run it at another time.",
+            f"Or give it less CPU time: systemctl set-property {_unit(program)} CPUWeight=10 (cgroup v2), or "
+            "nice 19.",
         )
     )
 
@@ -124,8 +126,8 @@ def _less_cpu(program: Program) -> Remedy:
 def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
     """Another program keeps a saturated device busy, or does most of the host's I/O while tasks wait for I/O.
 
-    The server's reads and syncs queue behind its requests. While the device has room, what the other program costs
-    the server is not known: stop it for a while and look.
+    The server's reads and syncs queue behind its requests. While the device has room, its cost to the server is
+    unknown: stop the other program for a while and compare.
     """
     full = [use for use in evidence.verdict.uses if use.resource == "block" and use.level is Level.SATURATED]
     others = neighbours(evidence)
@@ -144,7 +146,7 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
             program.name,
             f"{program.name} {moved}, while {names} is saturated."
             if full
-            else f"{program.name} {moved}, while some task waits for I/O {share(waited)} of the time.",
+            else f"{program.name} {moved}, while tasks wait for I/O {share(waited)} of the time.",
             (
                 number(f"{program.name}, MB/s", f"{program.io_bytes_s / 1e6:,.1f}"),
                 number("the server, MB/s", f"{own / 1e6:,.1f}"),
@@ -155,7 +157,7 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        f"Move {program.name} to another device, another host or another hour.",
+                        f"Move {program.name} to another device or host, or run it at another time.",
                         f"Or limit it: systemctl set-property {_unit(program)} IOReadBandwidthMax= and "
                         "IOWriteBandwidthMax= (cgroup v2).",
                     )
@@ -175,7 +177,7 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
 def another_program_holds_the_memory(evidence: Evidence) -> Iterator[Match]:
     """Another program holds much of the memory that tasks wait for.
 
-    The kernel takes pages from whoever has them, the server's as well.
+    The kernel reclaims pages from every program, including the server.
     """
     memory = evidence.use("memory")
     others = neighbours(evidence)

@@ -292,7 +292,7 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
             (
                 number("packets/s", f"{packets:,.0f}"),
                 number("net.core.rps_sock_flow_entries", table),
-                number("rps_flow_cnt, the least", flows),
+                number("rps_flow_cnt, minimum", flows),
             ),
             (
                 Remedy(
@@ -366,9 +366,9 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
     refute="On a faster link, or with less to send, throughput is equivalent.",
 )
 def interface_full(evidence: Evidence) -> Iterator[Match]:
-    """An interface carries as much as its link can.
+    """A network interface has reached the speed of its link.
 
-    Everything else on the host then waits for the network, and more cores or disks change nothing.
+    Everything that uses it then waits for the network, and more cores or disks change nothing.
     """
     if "network" not in evidence.window.samplers():
         raise NotEnough("interfaces were not sampled")

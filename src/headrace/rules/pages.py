@@ -56,10 +56,10 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     "well.",
 )
 def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
-    """Transparent huge pages are on for every program, and the server's memory is in them.
+    """Transparent huge pages are on for every program, and the server uses them.
 
-    A huge page saves page tables, but costs time to find or to compact, and memory if an allocator touches only
-    part of it. Which effect dominates depends on the allocator and the load.
+    A huge page saves page tables, but finding or compacting memory for it takes time, and it wastes memory if the
+    allocator touches only part of it. Which effect dominates depends on the allocator and the load.
     """
     selected = evidence.facts.transparent_huge_pages
     if selected is None:
@@ -77,7 +77,8 @@ def huge_pages_always(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"transparent huge pages are always on; at least {size(own)} of {process['program']} is in them.",
+        f"transparent huge pages are always on, and hold at least {size(own)} of {process['program']}'s "
+        "memory.",
         (
             number("transparent huge pages", selected),
             number("anonymous memory in them", size(anonymous)),
@@ -147,7 +148,7 @@ def large_page_tables(evidence: Evidence) -> Iterator[Match]:
     """Page tables take gigabytes.
 
     Every process or thread that maps a large buffer pool in 4 KiB pages needs tables for it, and the processor
-    walks them. Pages of 2 MiB need a five-hundredth.
+    walks them. With 2 MiB pages they are about 500 times smaller.
     """
     tables, total = evidence.gauge("memory", "PageTables").high, evidence.memory_bytes()
     if tables < TABLES_BYTES or tables < TABLES_SHARE * total:
@@ -237,7 +238,7 @@ def compaction_stalls(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{stalls:,.1f} times per second a thread compacts memory; defrag is {defrag}.",
+        f"threads compact memory {stalls:,.1f} times per second; defrag is {defrag}.",
         (
             number("compact_stall/s", f"{stalls:,.1f}"),
             number("transparent_hugepage/defrag", defrag),

@@ -158,8 +158,8 @@ def _is_starved(evidence: Evidence) -> bool:
 def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
     """The buffer pool is smaller than the data, and idle memory could hold more of it.
 
-    A page that is not in the buffer pool costs a read: some 100 us on flash, 10 ms on a disk, against less than 1
-    us from memory. Using idle memory is the cheapest fix on any server. The kernel's page cache is not a
+    A page that is not in the buffer pool costs a read: about 100 us on flash and 10 ms on a disk, against less
+    than 1 us from memory. Using idle memory is the cheapest fix on any server. The kernel's page cache is not a
     substitute: it keeps each page a second time, costs a system call, and is bypassed by O_DIRECT.
     """
     pool, data = evidence.number("innodb_buffer_pool_size"), evidence.data_bytes
@@ -228,8 +228,8 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
 def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for a free page in the buffer pool.
 
-    Page cleaners keep some pages free in advance. If they are late, a statement has to flush a page itself before
-    it can read its own: it pays a write and its sync for a read.
+    Page cleaners keep some pages free in advance. If they fall behind, a statement has to flush a page itself
+    before it can read its own, so its read costs a write and a sync as well.
     """
     waits = evidence.status_rate("innodb_buffer_pool_wait_free")
     if waits <= 0 or _is_starved(evidence):
@@ -239,7 +239,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     earlier = sizes.io_capacity(evidence)
     yield Match(
         "",
-        f"{waits:,.1f} times per second a statement waits for a free page; the buffer pool is "
+        f"statements wait for a free page {waits:,.1f} times per second; the buffer pool is "
         f"{size(evidence.number('innodb_buffer_pool_size'))}.",
         (
             number("Innodb_buffer_pool_wait_free/s", f"{waits:,.1f}"),
@@ -293,7 +293,7 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(earlier)
             if earlier
-            else Remedy(steps=("The device does no more: change fewer pages, or use a faster device.",)),
+            else Remedy(steps=("The device is at its limit: change fewer pages, or use a faster device.",)),
         ),
     )
 
@@ -306,7 +306,7 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     refute="With more instances, throughput and p99 are equivalent.",
     applies_to={Vendor.MYSQL: Versions(), Vendor.PERCONA: Versions(), Vendor.MARIADB: Versions(until="10.5")},
     disputed="8.0 uses 8 instances for any pool of 1 GB or more; 8.4 a quarter of the CPUs, at most half the "
-    "chunks; MariaDB dropped instances as useless.",
+    "chunks; MariaDB removed instances as useless.",
 )
 def one_instance(evidence: Evidence) -> Iterator[Match]:
     """A large buffer pool with one instance serves many threads.

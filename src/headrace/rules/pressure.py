@@ -40,11 +40,11 @@ def lasting(seconds: float) -> str:
     refute="At the busiest time, with a full pool, MemAvailable and memory.max leave room.",
 )
 def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
-    """The pool, the sessions and their temporary tables together want more memory than the server can have.
+    """The buffer pool, the sessions and their temporary tables may need more memory than the server can get.
 
-    Each fits on its own. The pool fills over days, and the sessions come at the peak: then the host swaps, or
-    the kernel kills the server. Counted with the most connections so far and the most running statements of
-    the window, not with max_connections, which hardly any server ever uses up.
+    Each fits on its own, but the pool fills over days and the sessions come at peak load: then the host swaps, or
+    the kernel kills the server. The sum uses the highest number of connections so far and of running statements in
+    the window, not max_connections, which few servers ever reach.
     """
     beside = sizes.beside_the_pool(evidence)
     wanted = {
@@ -60,14 +60,15 @@ def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
     smaller = (Remedy({"server.innodb_buffer_pool_size": int(pool)}, label="a smaller pool"),)
     buffers = Remedy(
         steps=(
-            "Set sort_buffer_size, join_buffer_size, read_buffer_size and read_rnd_buffer_size back to their "
-            "defaults, and larger only in sessions that need it; or run fewer statements at the same time.",
+            "Reset sort_buffer_size, join_buffer_size, read_buffer_size and read_rnd_buffer_size to their "
+            "defaults and raise them only in sessions that need it, or run fewer statements at the same "
+            "time.",
         ),
         label="smaller sessions",
     )
     yield Match(
         "",
-        f"the server can come to want {size(total)}, and {size(there)} are there: "
+        f"the server may need {size(total)}, but only {size(there)} is available to it: "
         + ", ".join(f"{what} {size(bytes_)}" for what, bytes_ in wanted.items())
         + ".",
         (
@@ -91,10 +92,10 @@ def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
     refute="An hour later the server is no larger, with the same number of connections.",
 )
 def grows_beyond_its_pool(evidence: Evidence) -> Iterator[Match]:
-    """The server's memory keeps growing, and the buffer pool is not why.
+    """The server's memory keeps growing, and not because of the buffer pool.
 
-    Prepared statements that are never closed, user variables, a leak, or an allocator that gives nothing back:
-    at this rate the kernel kills the server before the day ends.
+    Possible causes are prepared statements that are never closed, user variables, a leak, or an allocator that
+    does not return freed memory. At this rate the kernel kills the server within a day.
     """
     process = evidence.server_process
     label = f"{process['pid']}/{process['program']}"
@@ -116,9 +117,8 @@ def grows_beyond_its_pool(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         label,
-        f"{process['program']} grew by {size(grown)} in {evidence.window.seconds:.0f} s beyond its pool; "
-        "the memory "
-        f"that is left lasts {lasting(lasts)}.",
+        f"{process['program']} grew by {size(grown)} in {evidence.window.seconds:.0f} s beyond its pool; at "
+        f"this rate the remaining memory lasts {lasting(lasts)}.",
         (
             number("resident", size(float(values[-1]))),
             number("grown beyond the pool", size(grown)),
@@ -129,10 +129,10 @@ def grows_beyond_its_pool(evidence: Evidence) -> Iterator[Match]:
         (
             Remedy(
                 steps=(
-                    "See what takes it: sys.memory_global_by_current_bytes (MariaDB: Memory_used of SHOW STATUS "
-                    "and of information_schema.PROCESSLIST).",
-                    "Close prepared statements and recycle pooled connections; if the server counts less than "
-                    "its process has, try another allocator.",
+                    "See what uses it: sys.memory_global_by_current_bytes (MariaDB: Memory_used of SHOW "
+                    "STATUS and of information_schema.PROCESSLIST).",
+                    "Close prepared statements and recycle pooled connections; if the server accounts for "
+                    "less memory than its process uses, try another allocator.",
                 )
             ),
         ),
@@ -169,14 +169,15 @@ def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
             number("read again, pages/s", f"{refaults:,.0f}"),
             number("major faults/s", f"{faults:,.0f}"),
             number("pressure, some", share(waited)),
-            number("available, the least", size(available)),
+            number("available, minimum", size(available)),
         ),
         (
             Remedy(
                 steps=(
                     "Configure less memory: a smaller buffer pool, fewer connections, smaller session buffers; "
                     "or move the other program that needs it.",
-                    "A little swap with vm.swappiness 1 lets the kernel put away what is never used.",
+                    "A little swap, with vm.swappiness at 1, lets the kernel move out pages that are never "
+                    "used.",
                 )
             ),
         ),
@@ -193,8 +194,8 @@ def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
 def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
     """The kernel pauses processes that write, because too much of the page cache is dirty.
 
-    From half way between both limits on, each buffered write sleeps. Limits of a few megabytes make every dump
-    and every binary log wait for the device; large ones are reached by a neighbour that copies files.
+    Above the midpoint between the two limits, each buffered write sleeps. Limits of a few megabytes make every
+    dump and every binary log wait for the device; larger limits are reached when another program copies files.
     """
     dirty, written, background, limit = (
         evidence.gauge("vmstat", name)
@@ -216,8 +217,8 @@ def writers_are_paused(evidence: Evidence) -> Iterator[Match]:
     larger = Remedy({"host.vm.dirty_background_bytes": wanted // 4, "host.vm.dirty_bytes": wanted})
     yield Match(
         "",
-        f"{size(held)} is dirty or being written, of {size(most)} at which writers stop; tasks wait for I/O "
-        f"{share(waited)} of the time.",
+        f"{size(held)} is dirty or being written, and writers are stopped at {size(most)}; tasks wait for "
+        f"I/O {share(waited)} of the time.",
         (
             number(f"dirty and written back, {'the most' if is_little else 'mean'}", size(held)),
             number("background limit", size(page * background.mean)),

@@ -117,7 +117,8 @@ def _larger(evidence: Evidence, label: str = "") -> Remedy:
         for n, v in settings.items()
     ):
         return Remedy(
-            steps=("The log may take no more of its file system: make room there first.",), label=label
+            steps=("The log may not take more space on its file system: free some space there first.",),
+            label=label,
         )
     return Remedy(settings, label=label)
 
@@ -167,8 +168,8 @@ def _free_check_bytes(evidence: Evidence) -> float:
 def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     """More redo is written in an hour than the redo log holds.
 
-    Each time round the log, every page that changed must have been written. A page that changes often is written
-    once per round: a longer round means fewer writes for the same work. A larger log makes crash recovery slower.
+    Before the log wraps, every page that changed must have been written. A page that changes often is written once
+    per round, so a longer log means fewer writes for the same work. A larger log makes crash recovery slower.
     """
     written = evidence.status_rate("innodb_os_log_written") * HOUR_S
     capacity = capacity_bytes(evidence)
@@ -182,12 +183,12 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
         presses = minutes < SHORT_ROUND
     yield Match(
         "",
-        f"{size(written)} of redo is written per hour; the log holds {size(capacity)}, "
-        f"which is {minutes:,.1f} minutes.",
+        f"{size(written)} of redo is written per hour; the log holds {size(capacity)}, enough for "
+        f"{minutes:,.1f} minutes.",
         (
             number("redo written/s", size(written / HOUR_S)),
             number("redo log", size(capacity)),
-            number("once round, in minutes", f"{minutes:,.1f}"),
+            number("minutes until the log wraps", f"{minutes:,.1f}"),
         ),
         (_larger(evidence),),
         None if presses else Severity.HOUSEKEEPING,
@@ -216,7 +217,7 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
         "",
         f"the checkpoint age is {size(age)}, {share(age / most)} of its limit of {size(most)}.",
         (
-            number("age of the checkpoint, the most", size(age)),
+            number("checkpoint age, maximum", size(age)),
             number("limit", size(most)),
             number("redo log", size(capacity_bytes(evidence))),
             number("innodb_io_capacity", evidence.variable("innodb_io_capacity")),
@@ -238,7 +239,8 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
 def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     """Statements wait because the log buffer is full.
 
-    A large transaction fills the buffer before its commit; the redo log is then written in the middle of it.
+    A large transaction fills the buffer before it commits, so the redo log is written in the middle of the
+    transaction.
     """
     waits = evidence.status_rate("innodb_log_waits")
     buffer = evidence.number("innodb_log_buffer_size")
@@ -248,10 +250,10 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
     each = waits / max(
         sum(evidence.window.rate("mysql_status", name) or 0.0 for name in WRITES), waits / MANY
     )
-    often = f", {each:.1f} times for each statement that writes" if each >= 1 else ""
+    often = f", {each:.1f} times per statement that writes" if each >= 1 else ""
     yield Match(
         "",
-        f"{waits:,.1f} times per second the log buffer of {size(buffer)} is full{often}.",
+        f"the log buffer of {size(buffer)} is full {waits:,.1f} times per second{often}.",
         (
             number("Innodb_log_waits/s", f"{waits:,.1f}"),
             number("innodb_log_buffer_size", size(buffer)),

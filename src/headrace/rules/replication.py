@@ -72,10 +72,10 @@ def _is_behind_its_relay_log(evidence: Evidence, channel: str) -> bool:
 def behind(evidence: Evidence) -> Iterator[Match]:
     """A replica is behind its source in what it applies.
 
-    If the relay log holds events that are not yet applied, applying is the limit: one thread, rows without a key,
-    or the device. A lag that comes every night with a job is caused by that job's statement. The server counts
-    from the last event that it fetched: a replica that only fetches too slowly shows a lag of 0, and only a
-    comparison of its position with the source's shows it.
+    If the relay log holds events that are not yet applied, the applier is the bottleneck: one thread, rows without
+    a key, or the device. A lag that appears every night with a job is caused by that job's statements. The server
+    measures lag from the last event that it fetched, so a replica that fetches too slowly shows a lag of 0; only a
+    comparison of its position with the source's reveals it.
     """
     for channel in _channels(evidence):
         lag = _lag(evidence, channel)
@@ -99,13 +99,11 @@ def behind(evidence: Evidence) -> Iterator[Match]:
             channel,
             f"the replica is at least {lag:,.0f} s behind, {says}; {name} is {workers:.0f}.",
             (
-                number("lag beyond the delay asked for, the least", f"{lag:,.0f} s"),
-                number("delay asked for", f"{delay:,.0f} s"),
+                number("lag beyond the configured delay, minimum", f"{lag:,.0f} s"),
+                number("configured delay", f"{delay:,.0f} s"),
                 number("relay log", size(_last(evidence, "relay_space_bytes", channel) or 0)),
                 number(name, f"{workers:.0f}"),
-                number(
-                    "some task waited for I/O", f"{(io or 0) / 1e4:.0f}%" if io is not None else "unknown"
-                ),
+                number("tasks waited for I/O", f"{(io or 0) / 1e4:.0f}%" if io is not None else "unknown"),
             ),
             (Remedy(steps=tuple(steps)),),
         )
@@ -174,7 +172,7 @@ def rows_without_key(evidence: Evidence) -> Iterator[Match]:
         f"{count} tables have no primary key, and the replica is {lag:,.0f} s behind.",
         (
             number("tables without a primary key", count),
-            number("lag, the least", f"{lag:,.0f} s"),
+            number("lag, minimum", f"{lag:,.0f} s"),
         ),
         (Remedy(steps=("Add a primary key to those that change: an invisible one is enough.",)),),
     )

@@ -55,7 +55,8 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
     """Per-session buffers are set high for all sessions.
 
     They are allocated for each sort, join or scan, and above 256 KiB and 2 MiB allocation itself gets slower;
-    newer MySQL takes only what a sort or a hash join needs. If all sessions use theirs together, all count.
+    newer MySQL takes only what a sort or a hash join needs. If all sessions use their buffers at the same time,
+    the sum counts.
     """
     merges = evidence.status_per_second("sort_merge_passes")
     connected = sizes.sessions(evidence)
@@ -85,7 +86,7 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
             *(number(name, size(value)) for name, value in values.items()),
             number("Max_used_connections", f"{connected:.0f}"),
             number("all buffers of all sessions", size(total)),
-            number("available, the least", size(evidence.gauge("memory", "MemAvailable").low)),
+            number("available, minimum", size(evidence.gauge("memory", "MemAvailable").low)),
             number("Sort_merge_passes/s", f"{merges:,.2f}"),
         ),
         (Remedy({f"server.{name}": sizes.default(evidence, name) for name in named}),),
@@ -332,8 +333,8 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
 def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     """The server is, or was, close to its connection limit.
 
-    Further connections are refused. More connections than threads can run concurrently only move the queue into
-    the server, so a connection pool in front of it is often the better fix.
+    Further connections are refused. Connections beyond the number of threads that can run concurrently only move
+    the queue into the server, so a connection pool in front of it is often the better fix.
     """
     limit, most = evidence.number("max_connections"), evidence.status("max_used_connections")
     refused = evidence.growth("mysql_status", "connection_errors_max_connections")
@@ -423,7 +424,10 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
             Remedy(larger)
             if larger
             else Remedy(
-                steps=("Make the large transactions smaller: this many sessions have no room for more.",)
+                steps=(
+                    "Make the large transactions smaller: with this many sessions, memory does not allow "
+                    "a larger cache.",
+                )
             ),
         ),
     )
@@ -484,7 +488,7 @@ def _find_scans(evidence: Evidence) -> str:
     """sys has no rows where performance_schema is off."""
     is_counted = bool(evidence.window.rates("statements", "count"))
     if not is_counted and (seen := evidence.executed(1)):
-        return f"EXPLAIN what is seen most, and add the index: {seen[0].short}."
+        return f"EXPLAIN the statement that is seen most often, and add the index: {seen[0].short}."
     return "Find them: sys.statements_with_full_table_scans; EXPLAIN; add the index."
 
 
@@ -509,7 +513,7 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{scanned:,.0f} rows/s are read by scans, {others:,.0f} by an index"
-        + (f"; seen most: {seen[0].short}." if seen else "."),
+        + (f"; seen most often: {seen[0].short}." if seen else "."),
         (
             number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
             number("by an index/s", f"{others:,.0f}"),
@@ -530,8 +534,8 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
 def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Match]:
     """Prepared statements are close to their limit.
 
-    At the limit PREPARE fails in every session. Clients that never close theirs are the usual cause: a higher
-    limit then only costs memory until it is reached as well.
+    At the limit PREPARE fails in every session. Clients that never close their statements are the usual cause: a
+    higher limit then only uses more memory until it is reached too.
     """
     kept, limit = evidence.status("prepared_stmt_count"), evidence.number("max_prepared_stmt_count")
     if limit <= 0 or kept < NEAR * limit:
@@ -539,8 +543,10 @@ def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Match]:
     more = sizes.prepared_statements(evidence)
     close = Remedy(
         steps=(
-            "Find who keeps them: performance_schema.prepared_statements_instances by OWNER_THREAD_ID.",
-            "Close them in the application, or lower what its pool or driver caches per connection.",
+            "Find the sessions that keep them: performance_schema.prepared_statements_instances by "
+            "OWNER_THREAD_ID.",
+            "Close them in the application, or lower the number that its pool or driver caches per "
+            "connection.",
         ),
         label="close them",
         is_faster=False,

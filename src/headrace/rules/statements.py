@@ -127,7 +127,7 @@ def _explain(evidence: Evidence, digest: str) -> Remedy:
     return Remedy(
         steps=(
             *(() if known is not None and known.text else (read,)),
-            "EXPLAIN it; add the missing index, or ask for less.",
+            "EXPLAIN it; add the missing index, or read fewer rows.",
         )
     )
 
@@ -156,7 +156,7 @@ def _of(evidence: Evidence, digest: str) -> Iterator[Number]:
 def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     """One class of statements takes most of the server's time.
 
-    Everything else is a detail until that class is faster, rarer or elsewhere.
+    Nothing else matters much until that class runs faster, less often or on another server.
     """
     times = _rates(evidence, "time_ns")
     total = _total_s(evidence)
@@ -172,7 +172,7 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
         f"{count:,.0f} per second, {1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
         (
             *_of(evidence, worst),
-            number("seconds a second", f"{seconds:.2f} of {total:.2f}"),
+            number("seconds per second", f"{seconds:.2f} of {total:.2f}"),
             number("statements/s", f"{count:,.1f}"),
             number("mean time", f"{1e3 * seconds / max(count, 1e-9):,.3f} ms"),
         ),
@@ -264,8 +264,8 @@ def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
             "second.",
             (
                 *_of(evidence, digest),
-                number("waiting for locks, seconds a second", f"{locked / 1e9:.2f}"),
-                number("time, seconds a second", f"{time / 1e9:.2f}"),
+                number("waiting for locks, seconds per second", f"{locked / 1e9:.2f}"),
+                number("time, seconds per second", f"{time / 1e9:.2f}"),
             ),
             (_explain(evidence, digest),),
         )
@@ -281,8 +281,8 @@ def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
 def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
     """One class of statements is what the server executes most of the time.
 
-    The server does not count statements, so this is from its process list, looked at once a second: the share of
-    sightings is the share of the time. It is where to start.
+    The server does not count statements, so this comes from samples of its process list, one per second: a class's
+    share of the samples is its share of the time. Start with this class.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     if evidence.window.rates("statements", "count"):
@@ -290,11 +290,9 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
     activity = evidence.activity
     if activity is None or not activity.looks:
         error = activity.error if activity else ""
-        raise NotEnough("the process list was not looked at" + (f": {error}" if error else ""))
+        raise NotEnough("the process list was not sampled" + (f": {error}" if error else ""))
     if activity.looks < ENOUGH_LOOKS:
-        raise NotEnough(
-            f"the process list was looked at {activity.looks} times, and {ENOUGH_LOOKS} are needed"
-        )
+        raise NotEnough(f"the process list was sampled {activity.looks} times, and {ENOUGH_LOOKS} are needed")
     total = sum(each.sightings for each in activity.classes)
     if not activity.classes or (evidence.verdict.limiting is None and total < RUNNING * activity.looks):
         return
@@ -304,22 +302,23 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         ", ".join(worst.tables[:2]),
-        f"{worst.short} is what {threads:.1f} threads execute on average, {share(worst.sightings / total)} of all "
-        "that was seen.",
+        f"{worst.short} is executed by {threads:.1f} threads on average: {share(worst.sightings / total)} of "
+        "all statements that were seen.",
         (
             number("statement", worst.text),
             number("tables", ", ".join(worst.tables) or "none"),
-            number("threads at it, mean", f"{threads:.2f} of {total / activity.looks:.2f}"),
+            number("threads executing it, mean", f"{threads:.2f} of {total / activity.looks:.2f}"),
             number("accounts", ", ".join(worst.users)),
             number(
-                "rows examined by one, at most", "unknown" if worst.rows is None else f"{worst.rows:,.0f}"
+                "rows examined per statement, maximum",
+                "unknown" if worst.rows is None else f"{worst.rows:,.0f}",
             ),
             number("looks", activity.looks),
         ),
         (
             Remedy(
                 steps=(
-                    "EXPLAIN it; add the missing index, or ask for less.",
+                    "EXPLAIN it; add the missing index, or read fewer rows.",
                     "For calls and rows by class: performance_schema=ON, and a restart.",
                 )
             ),
@@ -344,11 +343,11 @@ def mostly_scanned(evidence: Evidence) -> tuple[float, float] | None:
     refute="With the switches on, throughput and p99 are equivalent.",
 )
 def optimiser_is_held_back(evidence: Evidence) -> Iterator[Match]:
-    """Switches of the optimiser are off, and nearly all rows are read by table scans.
+    """Optimiser switches are off, and nearly all rows are read by table scans.
 
     Without index merge, for example, a condition on two columns joined by OR reads the whole table, although each
-    column has an index. Such a switch is often turned off because of one statement and then holds for all. A
-    connection copies the switches when it is made: only new ones have a change.
+    column has an index. Such a switch is often turned off because of one statement and then applies to all. A
+    connection copies the switches when it is opened, so only new connections see a change.
     """
     switches = dict(each.partition("=")[::2] for each in evidence.variable("optimizer_switch").split(","))
     off = [name for name in SWITCHES if switches.get(name) == "off"]

@@ -29,8 +29,8 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     """The server does not report what it waits for: performance_schema is off.
 
     Without it, rules about waits, digests and metadata locks are not evaluated. It costs memory and some
-    throughput: the experiment shows how much. Where threads run and no hardware is saturated they wait for each
-    other or for a device, and only performance_schema says for which.
+    throughput: the experiment shows how much. If threads are running but no hardware is saturated, they wait for
+    each other or for a device, and only performance_schema shows for which.
     """
     running = evidence.gauge("mysql_status", "threads_running").mean
     if evidence.is_on("performance_schema") or running < RUNNING:
@@ -131,7 +131,7 @@ def monitors_left_on(evidence: Evidence) -> Iterator[Match]:
     refute="/proc/PID/smaps_rollup shows huge pages for the server.",
 )
 def large_pages_in_vain(evidence: Evidence) -> Iterator[Match]:
-    """The server was asked to use huge pages and has none.
+    """The server is configured to use huge pages but has none.
 
     It falls back to small ones with a line in the error log. Huge pages reserved for it (vm.nr_hugepages) then lie
     idle.
@@ -174,8 +174,8 @@ def not_dedicated(evidence: Evidence) -> Iterator[Match]:
     """The server assumes that it has the host to itself, but it does not.
 
     innodb_dedicated_server takes up to three quarters of the memory for the buffer pool, regardless of other
-    programs. It also sets the redo log's size and, before 8.4, the flush method: turned off without naming them,
-    all fall back to their small defaults.
+    programs. It also sets the redo log's size and, before 8.4, the flush method: if it is turned off and they are
+    not set explicitly, all fall back to their small defaults.
     """
     if not evidence.has_variable("innodb_dedicated_server"):
         evidence.settings  # noqa: B018 - raises NotEnough without a server

@@ -13,7 +13,9 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 #: The default of somaxconn since Linux 5.4: listen(2).
 LONG_QUEUE = 4_096
 LONGEST_QUEUE = 65_535
-ACCEPTS_SLOWLY = ("The queue is as long as it may be: find what keeps the server from accepting.",)
+ACCEPTS_SLOWLY = (
+    "The queue is already at its maximum length: find what keeps the server from accepting connections.",
+)
 #: Ports that database servers and clusters listen on, which no outgoing connection may take.
 #: MySQL, its X protocol and its administrative port; Galera: state transfer, replication, incremental transfer.
 DATABASE_PORTS = (3306, 33060, 33062, 4444, 4567, 4568)
@@ -76,7 +78,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
     """New connections are dropped because an accept queue is full.
 
     The client gets no answer, and retries after one second, then two: that is the connect time that users see. The
-    counter is the host's: whose queue it is shows in the queues of the ports.
+    counter covers the whole host; the queues of the ports show which program is affected.
     """
     overflows = evidence.rate("snmp", "TcpExt.ListenOverflows")
     if overflows < SOME_REFUSED_S:
@@ -117,7 +119,8 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
     if not full:
         yield Match(
             "",
-            f"{overflows:,.1f} connections/s found a full queue on this host, of which program is unknown.",
+            f"{overflows:,.1f} connections/s found a full accept queue on this host; which program's queue "
+            "is unknown.",
             numbers,
             (Remedy(steps=("Find the port while it happens: ss -lnt, where Recv-Q exceeds Send-Q.",)),),
             Severity.COST,
@@ -180,8 +183,8 @@ def segments_lost(evidence: Evidence) -> Iterator[Match]:
     """Segments are retransmitted: the network loses packets.
 
     A small response has too few segments behind it to reveal its loss immediately, so it waits for a timeout. One
-    lost segment in a hundred is enough to dominate the p99 of short statements. What the peer received twice was
-    not lost.
+    lost segment in a hundred is enough to dominate the p99 of short statements. Segments that the peer received
+    twice are not counted as lost.
     """
     sent = evidence.rate("snmp", "Tcp.OutSegs")
     again = evidence.rate("snmp", "Tcp.RetransSegs")
@@ -238,8 +241,8 @@ def slow_start_after_idle(evidence: Evidence) -> Iterator[Match]:
         f"the mean response is {size(answer)}, {answer / INITIAL_WINDOW_BYTES:.1f} times the initial window, "
         f"and a connection serves {statements / max(fresh, 1e-9):,.0f} statements or more.",
         (
-            number("bytes an answer", f"{answer:,.0f}"),
-            number("first window, bytes", f"{INITIAL_WINDOW_BYTES:,}"),
+            number("bytes per response", f"{answer:,.0f}"),
+            number("initial window, bytes", f"{INITIAL_WINDOW_BYTES:,}"),
             number("new connections/s", f"{fresh:,.2f}"),
         ),
         (Remedy({"host.net.ipv4.tcp_slow_start_after_idle": 0}),),
@@ -276,7 +279,9 @@ def ports_run_out(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             Remedy(
-                steps=("Keep connections: a pool in the application, persistent ones in the proxy.",),
+                steps=(
+                    "Keep connections open: a pool in the application, persistent connections in the proxy.",
+                ),
                 label="pool",
             ),
             *_more_ports(evidence, low, high),

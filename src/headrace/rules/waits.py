@@ -77,8 +77,8 @@ def global_lock_is_held(evidence: Evidence) -> Iterator[Match]:
                 steps=(
                     "Find the holder: performance_schema.metadata_locks with OBJECT_TYPE GLOBAL, COMMIT or BACKUP "
                     "LOCK (MariaDB: plugin metadata_lock_info), or the backup that is running.",
-                    "End its session; if a flush itself waits, end the statement with the longest time before "
-                    "it.",
+                    "End its session; if the flush itself is waiting, kill the longest-running statement "
+                    "that started before it.",
                     "Back up without a global lock: --single-transaction, mariadb-backup, the clone plugin.",
                 )
             ),
@@ -97,9 +97,9 @@ def global_lock_is_held(evidence: Evidence) -> Iterator[Match]:
 def lock_waits_time_out(evidence: Evidence) -> Iterator[Match]:
     """Statements give up waiting for a row lock.
 
-    Each has waited for innodb_lock_wait_timeout and then failed with error 1205. Only the statement is rolled
-    back unless innodb_rollback_on_timeout is on: a transaction that goes on after that is half done. Without
-    deadlock detection, a deadlock ends this way too.
+    Each has waited for innodb_lock_wait_timeout and then failed with error 1205. Only the statement is rolled back
+    unless innodb_rollback_on_timeout is on: a transaction that continues after that is half done. Without deadlock
+    detection, a deadlock ends this way too.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     rate = evidence.rate("innodb_metrics", "lock_timeouts")
@@ -115,7 +115,7 @@ def lock_waits_time_out(evidence: Evidence) -> Iterator[Match]:
     on = Remedy({"server.innodb_deadlock_detect": True}, label="detect deadlocks")
     yield Match(
         "",
-        f"{rate:,.1f} statements/s fail after waiting {timeout:,.0f} s for a row"
+        f"{rate:,.1f} statements/s fail after waiting {timeout:,.0f} s for a row lock"
         + ("." if detects else "; innodb_deadlock_detect is off, so deadlocks last that long too."),
         (
             number("lock_timeouts/s", f"{rate:,.2f}"),
@@ -139,8 +139,8 @@ def lock_waits_time_out(evidence: Evidence) -> Iterator[Match]:
 def semaphore_waits(evidence: Evidence) -> Iterator[Match]:
     """A thread has waited more than a minute for a latch inside InnoDB.
 
-    A latch is held for microseconds. A wait of minutes is a device that does not answer, or a server that has
-    locked itself up: after 600 seconds InnoDB ends the process on purpose.
+    Latches are held for microseconds. A wait of minutes means that a device does not respond, or that the server
+    has deadlocked internally: after 600 seconds InnoDB ends the process on purpose.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     if "innodb_status" not in evidence.window.samplers():
@@ -155,7 +155,7 @@ def semaphore_waits(evidence: Evidence) -> Iterator[Match]:
     worst = max(latches, key=lambda name: latches[name], default="unknown")
     yield Match(
         "",
-        f"a thread has waited {longest.high:,.0f} s for a latch of InnoDB, most at {worst}.",
+        f"a thread has waited {longest.high:,.0f} s for an InnoDB latch; most threads wait at {worst}.",
         (
             number("longest wait", f"{longest.high:,.0f} s"),
             *(number(f"waiters at {name}", f"{most:.0f}") for name, most in latches.items()),
@@ -199,8 +199,8 @@ def sessions_wait_for_user_locks(evidence: Evidence) -> Iterator[Match]:
                 steps=(
                     "Find the holder: performance_schema.metadata_locks with OBJECT_TYPE USER LEVEL LOCK, or "
                     "SELECT IS_USED_LOCK('name'); MariaDB: plugin metadata_lock_info.",
-                    "Use a name per object instead of one for all, hold it for less, and give GET_LOCK a "
-                    "timeout.",
+                    "Use one lock name per object instead of one for all, hold the lock for a shorter time, "
+                    "and give GET_LOCK a timeout.",
                 )
             ),
         ),
@@ -215,10 +215,10 @@ def sessions_wait_for_user_locks(evidence: Evidence) -> Iterator[Match]:
     refute="With innodb_max_purge_lag 0, changes per second and their p99 are equivalent.",
 )
 def changes_wait_for_purge(evidence: Evidence) -> Iterator[Match]:
-    """Every change of a row is delayed on purpose, because purge is behind.
+    """Every row change is delayed on purpose, because purge is behind.
 
-    innodb_max_purge_lag slows INSERT, UPDATE and DELETE while the history is longer than it says. If an old
-    transaction holds purge back, the delay helps nobody: it only makes the server slow.
+    innodb_max_purge_lag slows INSERT, UPDATE and DELETE while the history list is longer than that value. If an
+    old transaction holds purge back, the delay only makes the server slow.
     """
     lag = evidence.number("innodb_max_purge_lag")
     if lag <= 0:
@@ -276,8 +276,8 @@ def _history_growth_s(evidence: Evidence) -> float:
 def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     """A transaction stays open while others wait, or while old row versions pile up behind it.
 
-    A client that began a transaction and then does something else keeps every lock and every row version
-    since. What waits for it looks like contention, but one COMMIT ends it.
+    A client that starts a transaction and then does something else keeps all its locks, and all row versions since
+    then. The waits behind it look like contention, but one COMMIT ends them.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     oldest = evidence.gauge("innodb_status", "oldest_transaction_s")
@@ -314,9 +314,9 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
                     "Find it: SELECT trx_mysql_thread_id, trx_started, trx_query FROM "
                     "information_schema.INNODB_TRX "
                     "ORDER BY trx_started LIMIT 1; the process list has its user and host.",
-                    "Let the application commit before it waits for anything; "
-                    f"KILL {known.holder if known else 'the connection'} if nobody needs it. MariaDB can "
-                    "end such sessions: idle_transaction_timeout.",
+                    "Let the application commit before it waits for anything; KILL "
+                    f"{known.holder if known else 'the connection'} if it is not needed. MariaDB can end "
+                    "such sessions: idle_transaction_timeout.",
                 )
             ),
         ),
@@ -337,7 +337,7 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     },
 )
 def sessions_wait_for_the_query_cache(evidence: Evidence) -> Iterator[Match]:
-    """Sessions wait for the one lock of the query cache.
+    """Sessions wait for the query cache's single lock.
 
     Every SELECT takes it to look for its result and again to store it, so even a load that only reads queues
     for it.
@@ -406,7 +406,7 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
         (
             number("queued requests, mean", f"{queued:.1f}"),
             number("running requests, mean", f"{active:.1f}"),
-            number("threads, the most", f"{threads:.0f}"),
+            number("threads, maximum", f"{threads:.0f}"),
             number("thread_pool_size", groups),
             number("thread_pool_max_threads", f"{most:,}"),
         ),

@@ -61,12 +61,12 @@ class Manifest:
             }
             manifest = Manifest(**{**content, "files": files})
             if checksum_of(files) != manifest.checksum:
-                raise ValueError("its checksum does not fit its files")
+                raise ValueError("its checksum does not match its files")
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise StoreError(
                 f"the data set's manifest is damaged: {error}",
                 place=place,
-                hint="remove its directory: it is built again",
+                hint="remove its directory: it will be rebuilt",
             ) from error
         return manifest
 
@@ -100,7 +100,7 @@ async def build_dataset(
     by the next. Raises what ``PrivateServer.start`` and ``load`` raise.
     """
     if await target.exists(folder):
-        raise Busy("a data set is here already", place=folder)
+        raise Busy("a data set already exists here", place=folder)
     program = await locate(target, spec)
     # The run folder's name is short, because a socket's path is.
     draft, rundir = f"{folder}.part", f"{folder}.run"
@@ -241,7 +241,7 @@ async def _refuse_changed(target: Target, folder: str, manifest: Manifest) -> No
         raise StoreError(
             f"the data set was changed after it was built: {', '.join(changed[:3])}",
             place=folder,
-            hint="remove this directory: it is built again",
+            hint="remove this directory: it will be rebuilt",
         )
 
 
@@ -257,7 +257,7 @@ async def _remove_old(target: Target, datadir: str) -> None:
     content = await target.run(["ls", "-A", datadir], check=False)
     if content.exit_code == 0 and content.text and MARK not in content.text.splitlines():
         raise Refused(
-            "this folder holds data that headrace did not make",
+            "this directory holds data that headrace did not create",
             place=datadir,
             hint="give another [target] scratch",
         )

@@ -98,7 +98,7 @@ class PrivateServer:
         """Make a new data folder in ``datadir``, which must not exist or be empty. root has no password."""
         program = await locate(self._target, self._spec)
         await self._make_rundir(program)
-        await self._own_folder(program, self._datadir, "the data folder", may_hold=())
+        await self._own_folder(program, self._datadir, "the data directory", may_hold=())
         options = {
             **program.own_options,
             "tmpdir": f"{self._rundir}/tmp",
@@ -111,7 +111,9 @@ class PrivateServer:
         )
         if made.exit_code != 0:
             lines = excerpt(made.text + made.error_text)
-            raise ServerStartFailed("\n".join(["no data folder could be made:", *lines]), place=self._datadir)
+            raise ServerStartFailed(
+                "\n".join(["no data directory could be created:", *lines]), place=self._datadir
+            )
         await self._target.write(
             f"{self._datadir}/{MARK}", b"Made by headrace, which may replace this folder.\n"
         )
@@ -177,7 +179,7 @@ class PrivateServer:
             return self._exit.result()
         if not await self._end("KILL", 30.0):
             raise TargetError(
-                f"process {self.pid} does not end, not even by SIGKILL: it hangs in the kernel",
+                f"process {self.pid} does not end, even after SIGKILL: it hangs in the kernel",
                 place=self._rundir,
                 hint="look at its stack in /proc/PID/stack and at dmesg",
             )
@@ -210,7 +212,7 @@ class PrivateServer:
         if not wanted:
             return {}
         if wrong := [n for n in wanted if not re.fullmatch(r"[A-Za-z0-9_]+", n)]:
-            raise PlanError(f"no variable's name: {wrong[0]!r}")
+            raise PlanError(f"not a variable name: {wrong[0]!r}")
         listed = ", ".join(f"'{name}'" for name in wanted)
         rows = await self.query(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
         return {row[0]: row[1] for row in rows}
@@ -298,12 +300,12 @@ class PrivateServer:
             # The client quotes the statement that failed, and with it the password; its last line does not.
             reason = error.message.splitlines()[-1].replace(password, "...")
             raise ServerStartFailed(
-                f"no account for clients on other machines can be made: {reason}"
+                f"cannot create an account for clients on other machines: {reason}"
             ) from None
         return NetworkLogin(self._network_host, self._spec.port, CLIENT_ACCOUNT, password)
 
     async def _make_rundir(self, program: Program) -> None:
-        await self._own_folder(program, self._rundir, "the server's run folder", may_hold=RUN_FILES)
+        await self._own_folder(program, self._rundir, "the server's run directory", may_hold=RUN_FILES)
         # A leftover of a killed runner would be taken for news of this start.
         script = (
             'cd "$0" && if [ -s pid ] && kill -0 "$(cat pid)" 2>/dev/null '
@@ -331,7 +333,9 @@ class PrivateServer:
         drafts = (".my.cnf.", ".headrace.") if may_hold else ()
         names = content.text.splitlines()
         if strange := [n for n in names if n not in may_hold and not n.startswith(drafts)]:
-            raise Refused(f"{what} holds what headrace did not put there: {strange[0]}", place=path)
+            raise Refused(
+                f"{what} contains something that headrace did not put there: {strange[0]}", place=path
+            )
         owner = f'&& chown {program.account} "$0"' if program.account else ""
         made = await self._target.run(
             ["sh", "-c", f'mkdir -p "$0" {owner} && chmod 0700 "$0"', path], check=False
@@ -346,7 +350,7 @@ class PrivateServer:
         raise NotReady(
             f"{what} is not usable: {reason}",
             place=f"{self._target.name}:{path}",
-            hint="give a [target] scratch whose parent folders every user may enter",
+            hint="give a [target] scratch whose parent directories every user may enter",
         )
 
     async def _refuse_taken_port(self) -> None:
@@ -361,7 +365,7 @@ class PrivateServer:
             # Local address, remote address, state; 0A is LISTEN (net/tcp_states.h).
             if re.search(rf"^ *\d+: [0-9A-F]+:{port:04X} [0-9A-F]+:0000 0A ", sockets, re.MULTILINE):
                 raise Busy(
-                    f"port {port} is taken{await self._port_holder(port)}",
+                    f"port {port} is in use{await self._port_holder(port)}",
                     place=self._target.name,
                     hint="give another [server] port, or 0 for a server that is reached by its socket only",
                 )

@@ -121,7 +121,7 @@ async def _prefix(target: Target, account: str | None, server: str) -> tuple[str
         raise NotReady(
             f"{SERVER_ACCOUNT}, the server's account, may not execute it",
             place=f"{target.name}:{server}",
-            hint="move it to a folder that every user may enter",
+            hint="move it to a directory that every user may enter",
         )
     return prefix
 
@@ -131,7 +131,7 @@ async def _version(target: Target, command: Sequence[str], spec: ServerSpec) -> 
     match = re.search(r"\bVer (\d+\.\d+\.\d+(?:-\d+)?)", answer.text)
     if answer.exit_code != 0 or not match:
         raise NotReady(
-            f"does not tell its version: {(answer.error_text or answer.text).strip()[-500:]}",
+            f"does not report its version: {(answer.error_text or answer.text).strip()[-500:]}",
             place=f"{target.name}:{command[-1]}",
         )
     names = {"mariadb": Vendor.MARIADB, "percona": Vendor.PERCONA}

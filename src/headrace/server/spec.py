@@ -114,7 +114,7 @@ def option_text(name: str, value: Value) -> str:
     # could be another server's, and nobody would put them back.
     if name not in OUTSIDE_PATHS and re.search(r"(^|[;,:=])\s*(/|\.\./)|/\.\./", text):
         raise PlanError(
-            f"{text!r}: the files of a private server stay in its own folders", place=f"server.{name}"
+            f"{text!r}: the files of a private server stay in its own directories", place=f"server.{name}"
         )
     if len(text.encode()) > MAX_VALUE_BYTES:
         raise PlanError(f"longer than {MAX_VALUE_BYTES} bytes", place=f"server.{name}")

@@ -61,7 +61,7 @@ def read(path: Path, *, region: str = "us-east-1", only: Sequence[str] = ()) -> 
     else:
         offers, currency, notes = _csv(path, only)
     if not offers:
-        raise PlanError("no host of it can be used", place=str(path), hint="; ".join(notes) or HINT)
+        raise PlanError("none of its hosts can be used", place=str(path), hint="; ".join(notes) or HINT)
     return Catalogue(tuple(offers), currency, (*notes, *_missing([each.capacity for each in offers])))
 
 

@@ -112,7 +112,7 @@ def costs(history: History, seed: int = 1) -> Costs:
     names, design, more = _design(history.calls, usable)
     groups, columns, steady = _grouped(names, design)
     if not groups:
-        why = "every class came at the same rate all the time: a cost shows only where rates differ"
+        why = "every class had a constant rate all the time: costs can only be estimated if rates vary"
         return Costs(host, steady=steady, refusal=why)
     unknowns = len(groups) + 1
     if len(columns) < STEPS_PER_CLASS * unknowns:

@@ -108,7 +108,7 @@ async def _classes(
 def _class(found: QueryClass, part: str, blocks: Sequence[Mapping[str, Played]], total_ns: float) -> Class:
     per_s = [block[part].per_s[part] for block in blocks]
     if not all(per_s):
-        raise WorkloadFailed("not one of its calls was played", place=found.name)
+        raise WorkloadFailed("none of its calls was played", place=found.name)
     costs = {}
     for resource in COSTS:
         pairs = [(block[HOST].used.get(resource), block[part].used.get(resource)) for block in blocks]

@@ -48,8 +48,8 @@ def read(paths: Sequence[Path], data_bytes: float = math.inf) -> Pool:
     for small, large in itertools.pairwise(by_size):
         if (large.point.reads.low or 0.0) > (small.point.reads.high or small.point.reads.estimate):
             raise PlanError(
-                f"a pool of {large.size_bytes / 2**20:,.0f} MiB read more per call than a smaller one: "
-                "the calls were others, or it was not full yet",
+                f"a pool of {large.size_bytes / 2**20:,.0f} MiB read more per call than a smaller one: the "
+                "calls were different, or it was not full yet",
                 place="--pool",
                 hint="sample both under the same load, when reads per second are steady",
             )
@@ -99,7 +99,7 @@ def _measured(path: Path) -> _Measured:
     found = arithmetic((reads[whole] / calls[whole]).tolist())
     if found.estimate <= 0:
         raise NothingMeasured(
-            "not one read of the device: all data are in the pool",
+            "no reads from the device: all data is in the pool",
             place=str(path),
             hint="samples of a smaller pool",
         )

@@ -182,9 +182,9 @@ class Book:
                 self.state.take(event)
             except (KeyError, TypeError, AttributeError) as error:
                 raise StoreError(
-                    f"line {number} says nothing that can be understood: {error!r}",
+                    f"line {number} cannot be understood: {error!r}",
                     place=str(folder / LOG),
-                    hint="the hosts' own journals know what stands there: headrace journal -t HOST",
+                    hint="the hosts' own journals show what is changed there: headrace journal -t HOST",
                 ) from error
 
     @classmethod

@@ -281,7 +281,7 @@ class Carrier:
                 await asyncio.sleep(PAUSE_S)
 
     def _aside(self, member: Member, why: str) -> None:
-        self.tell(f"{member.name}: left aside: {why}")
+        self.tell(f"{member.name}: set aside: {why}")
         self.book.note("aside", host=member.name, why=why)
 
     async def _peers_must_not_lag(self, member: Member) -> None:
@@ -409,7 +409,8 @@ class Carrier:
         still = tripped(after, self._usual(site), limits)
         if still:
             raise Moved(
-                f"{why}; without the change, too ({still}): troubles of its own", place=site.member.name
+                f"{why}; also without the change ({still}): the host has problems of its own",
+                place=site.member.name,
             )
         raise Harmful(f"{site.member.name}: {why}; without the change it recovered")
 

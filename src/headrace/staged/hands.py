@@ -108,7 +108,7 @@ class Site:
         )
         if done.confirmed:
             self.book.note("undone", host=self.member.name, change=change)
-            raise Moved("somebody else has set these values meanwhile", place=self.member.name)
+            raise Moved("another program or person has set these values meanwhile", place=self.member.name)
         return change
 
     def _new_change(self) -> str:

@@ -97,7 +97,7 @@ class PairCarrier(Carrier):
             site.watch(self.plan.block_s, self._usual(site), change), other.watch(self.plan.block_s, [])
         )
         if why := tripped(second, self._usual(other), limits):
-            raise Moved(f"its partner {names[1]} has troubles of its own: {why}", place=names[0])
+            raise Moved(f"its partner {names[1]} has problems of its own: {why}", place=names[0])
         if not change and (why := tripped(first, self._usual(site), limits)):
             raise Moved(f"{why}, before anything was changed", place=names[0])
         self.book.note(

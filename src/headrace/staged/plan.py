@@ -23,7 +23,7 @@ FORMAT = 1
 ID_LENGTH = 12
 MOST_NAMED = 5
 #: Why a host is left out that needs no change.
-HAS_IT = "it has these values already"
+HAS_IT = "it already has these values"
 
 
 class Role(StrEnum):

@@ -331,7 +331,7 @@ class RestartSite(Site):
         found = await _until(facts, self.rule.start_s)
         if found is None and is_old:
             raise TargetError(
-                f"the restart command succeeded, but the server still is process {before}",
+                f"the restart command succeeded, but the server is still process {before}",
                 place=self.member.name,
             )
         if found is None:

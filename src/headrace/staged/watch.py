@@ -117,7 +117,7 @@ class Follower:
             if any(not each for each in (values.get(f"{thread}_running") or {}).values())
         ]
         self.broken = (
-            f"replication stands: its {' and '.join(stopped)} thread does not run" if stopped else ""
+            f"replication has stopped: its {' and '.join(stopped)} thread is not running" if stopped else ""
         )
 
     def since(self, t_ns: int) -> Window:

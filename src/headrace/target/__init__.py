@@ -93,7 +93,8 @@ class TargetSpec:
         if address and Path(address).is_dir():
             return TargetSpec("fixture", path=address)
         raise PlanError(
-            f"target {address!r}: must be local, user@host[:port][+sudo], or an existing folder with a saved host"
+            f"target {address!r}: must be local, user@host[:port][+sudo], or an existing directory with a "
+            "saved host"
         )
 
 

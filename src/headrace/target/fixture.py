@@ -31,7 +31,7 @@ class FixtureTarget:
     async def connect(self) -> None:
         if not any((self._folder / name).is_dir() for name in ("proc", "sys")):
             raise TargetError(
-                "this folder is not a saved host: it has neither proc nor sys",
+                "this directory is not a saved host: it has neither proc nor sys",
                 place=self.name,
                 hint="give the directory that represents the host's /",
             )
@@ -88,5 +88,5 @@ class FixtureTarget:
         found = (self._folder / path.lstrip("/")).resolve()
         # A link of the saved host to /sys must not resolve to this machine's.
         if not found.is_relative_to(self._folder):
-            self._refuse(f"{path} leads out of its folder")
+            self._refuse(f"{path} leads out of its directory")
         return found

@@ -96,7 +96,7 @@ class Hop:
     def _error(self, error: Exception) -> TargetError:
         port = f"-p {self.port} " if self.port else ""
         user = f"{self.user}@" if self.user else ""
-        try_it = f"`ssh {port}{user}{self.host} true` must work without a question"
+        try_it = f"`ssh {port}{user}{self.host} true` must work without a prompt"
         if isinstance(error, asyncssh.HostKeyNotVerifiable | asyncssh.KeyExchangeFailed):
             return self._host_key_error(error)
         if isinstance(error, asyncssh.PermissionDenied):
@@ -117,7 +117,8 @@ class Hop:
             known = asyncssh.match_known_hosts(known_hosts, self.host, "", self.port or 22)[0]
         if known:
             return NotLetIn(
-                f"the host's key is not the one in {known_hosts}: a new installation, or an interception",
+                f"the host's key is not the one in {known_hosts}: the host was reinstalled, or the "
+                "connection is being intercepted",
                 place=self.name,
                 hint=(
                     "ask the host's administrator; only if its new key is right, remove the old one with "
@@ -130,7 +131,7 @@ class Hop:
                 place=self.name,
                 hint="connect once with ssh and compare the fingerprint it shows with the host's own",
             )
-        return TargetError(f"no common cryptography: {error}", place=self.name)
+        return TargetError(f"no common cryptographic algorithm: {error}", place=self.name)
 
 
 def jumps(text: str, options: Mapping[str, Any]) -> list[Hop]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 #: Metric -> its help. Equal in every file: the collector refuses two of one name that differ.
 _HELP = {
     "headrace_verdict": "1 for the current verdict, 0 for the others.",
-    "headrace_verdict_time_seconds": "When the verdict was told, Unix time.",
+    "headrace_verdict_time_seconds": "When the verdict was sent, Unix time.",
     "headrace_verdict_ratio": "Effect as a ratio; absent if it is not known.",
     "headrace_verdict_ratio_low": "Lower end of the ratio's interval.",
     "headrace_verdict_ratio_high": "Upper end of the ratio's interval.",

@@ -29,7 +29,7 @@ def _of_folder(path: Path) -> Notice:
         return Notice.from_json(_json(str(path / "report.json")), str(path / "report.json"))
     found = report.of(ExperimentFolder.open(path)).notice
     if found is None:
-        raise StoreError("it has no verdict to tell", place=str(path))
+        raise StoreError("it has no verdict to send", place=str(path))
     return found
 
 

@@ -66,7 +66,9 @@ async def locked(path: Path, what: str, tell: Tell, patience_s: float) -> AsyncI
             raise
         os.close(descriptor)
         if time.monotonic() > deadline:
-            raise Busy(f"another process works on {what} for more than {patience_s:g} s", place=str(path))
+            raise Busy(
+                f"another process has been working on {what} for more than {patience_s:g} s", place=str(path)
+            )
         if not told:
             tell(f"another process works on {what}: waiting")
             told = True

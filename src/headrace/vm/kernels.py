@@ -98,12 +98,12 @@ async def _from_apt(host: Target, version: str, tell: Tell) -> Kernel:
     await require_programs(host, "apt-get")
     packages = await _packages(host, version)
     if not packages and host.is_root and not await _packages(host, ""):
-        tell("apt knows no kernel at all: apt-get update")
+        tell("apt lists no kernels at all: run apt-get update")
         await host.run(["apt-get", "-q", "update"], timeout_s=FETCH_PATIENCE_S, check=False)
         packages = await _packages(host, version)
     if not packages:
         raise NotReady(
-            f"apt knows no Debian cloud kernel {version}",
+            f"apt lists no Debian cloud kernel {version}",
             hint="apt-get update; Debian's backports have newer ones; or name the path of a vmlinuz",
         )
     await require_programs(host, "dpkg-deb", "depmod", "mke2fs")
@@ -188,7 +188,7 @@ def _modules_folder(release: str, given: Path | None, vmlinuz: Path) -> Path:
     raise PlanError(
         f"there are no modules of {release} in {' or '.join(map(str, places))}",
         place=str(vmlinuz),
-        hint='name their folder: kernel = "/path/vmlinuz:/path/lib/modules/RELEASE"',
+        hint='give their directory: kernel = "/path/vmlinuz:/path/lib/modules/RELEASE"',
     )
 
 

@@ -117,7 +117,9 @@ def check(spec: VolumeSpec) -> None:
         )
     for name in spec.queue:
         if not re.fullmatch(r"[a-z_]+(/[a-z_]+)?", name):
-            raise PlanError(f"volume.{name}: no name of a queue setting", hint="such as volume.scheduler")
+            raise PlanError(
+                f"volume.{name}: not the name of a queue setting", hint="such as volume.scheduler"
+            )
 
 
 def _must_be_known(spec: VolumeSpec) -> None:
@@ -143,7 +145,7 @@ async def mounted(
     """
     check(spec)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
-        raise PlanError(f"{name!r}: no name for a volume")
+        raise PlanError(f"{name!r}: not a valid volume name")
     made = await target.run(["sh", "-c", 'mkdir -p -- "$0" && cd -- "$0" && pwd -P', scratch])
     part = journal.part(name)
     site = Site(target, part, made.text.removesuffix("\n"), name)
@@ -228,5 +230,5 @@ async def _take_down(part: Journal) -> None:
         raise HeadraceError(
             "; ".join(f"{undone.what}: {undone.error}" for undone in failed),
             place="restoring the host",
-            hint="mend the cause; the journal still holds it, and the next rollback tries again",
+            hint="fix the cause; the journal still has the entry, and the next rollback tries again",
         )

@@ -24,7 +24,7 @@ class Block:
         """The caller checks that the plan lists the device; this checks that the name is stable."""
         if not spec.id.startswith(STABLE) or "/" in spec.id.removeprefix(STABLE):
             raise PlanError(
-                f"{spec.id!r} is no stable name of a device: after a reboot it may be another disk",
+                f"{spec.id!r} is not a stable device name: after a reboot it may be another disk",
                 hint=f"name it as in {STABLE}",
             )
 
@@ -53,7 +53,7 @@ async def must_be_free(site: Site, spec: DeviceSpec) -> Free:
     columns = "NAME,TYPE,MOUNTPOINTS,RO,SIZE"
     answer = await site.run(["lsblk", "--json", "--bytes", "--output", columns, path], check=False)
     if answer.exit_code != 0:
-        raise Refused(f"{path} is no block device", place=spec.id)
+        raise Refused(f"{path} is not a block device", place=spec.id)
     device: dict[str, Any] = json.loads(answer.text)["blockdevices"][0]
     mounts = ", ".join(point for point in device["mountpoints"] if point)
     children = ", ".join(f"{child['name']} ({child['type']})" for child in device.get("children", ()))

@@ -41,7 +41,7 @@ def ext4_mismatch(stripe: Stripe, superblock: str) -> str | None:
     """``superblock`` is what ``dumpe2fs -h`` printed."""
     block_bytes = _number(superblock, "Block size")
     if not block_bytes:
-        return "dumpe2fs tells no geometry: whether ext4 is aligned to the array is not known"
+        return "dumpe2fs reports no geometry: whether ext4 is aligned to the array is unknown"
     found = (_number(superblock, "RAID stride"), _number(superblock, "RAID stripe width"))
     # mke2fs leaves out what is no more than a block.
     wanted = tuple(

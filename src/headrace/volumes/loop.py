@@ -38,7 +38,7 @@ async def _must_fit(site: Site, size_bytes: int) -> None:
         raise DiskFull(
             f"a volume of {size_text(size_bytes)} does not fit: {size_text(blocks * block_bytes)} free",
             place=site.folder,
-            hint='make volume.size smaller, or set [target] scratch = "..." to a bigger disk',
+            hint='reduce volume.size, or set [target] scratch = "..." to a bigger disk',
         )
 
 
@@ -48,11 +48,11 @@ async def _make_file(site: Site, backing: str, size_bytes: int) -> None:
     if made.exit_code == 0:
         return
     if "No space left" in made.error_text:
-        raise DiskFull(made.error_text.strip(), place=backing, hint="make volume.size smaller")
+        raise DiskFull(made.error_text.strip(), place=backing, hint="reduce volume.size")
     if "not supported" not in made.error_text:
         raise CommandFailed(made.error_text.strip(), place=backing)
     await site.run(["truncate", "--size", str(size_bytes), backing])
-    site.warnings.append(f"{backing}: its file system cannot reserve room; the file grows during the trial")
+    site.warnings.append(f"{backing}: its file system cannot reserve space; the file grows during the trial")
 
 
 async def _attach(site: Site, backing: str) -> str:
@@ -65,7 +65,7 @@ async def _attach(site: Site, backing: str) -> str:
     direct = await site.run(["cat", f"/sys/block/{path.removeprefix('/dev/')}/loop/dio"])
     if direct.text.strip() != "1":
         site.warnings.append(
-            f"{path}: no direct I/O on {backing}; the page cache below takes part in what is measured"
+            f"{path}: no direct I/O on {backing}; the page cache below it affects the measurement"
         )
     return path
 

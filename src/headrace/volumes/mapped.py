@@ -42,7 +42,7 @@ class DmStripe:
         sizes = (await site.run(["blockdev", "--getsize64", *paths])).text.split()
         each_bytes = min(map(int, sizes)) // chunk_bytes * chunk_bytes
         if not each_bytes:
-            raise DiskFull("the devices hold not one chunk", place=paths[0])
+            raise DiskFull("the devices are smaller than one chunk", place=paths[0])
         name = f"headrace-{own}"
         await site.record({"kind": "mapped", "name": name})
         length = each_bytes * len(paths) // _SECTOR_BYTES

@@ -88,7 +88,7 @@ async def _create(site: Site, raid: Raid, own: str, name: str, paths: tuple[str,
     if made.exit_code == 0:
         return
     words = "; ".join(line.strip() for line in made.error_text.splitlines() if line.strip())
-    raise TreatmentFailed(f"mdadm makes no RAID {raid.level}: {words}", place=site.target.name)
+    raise TreatmentFailed(f"mdadm cannot create RAID {raid.level}: {words}", place=site.target.name)
 
 
 async def _chunk(site: Site, folder: str, raid: Raid) -> int:

@@ -34,7 +34,7 @@ def check(spec: DeviceSpec, levels: Sequence[int]) -> Raid:
             f"volume.stripe_cache = {raid.stripe_cache}: RAID {raid.level} has none, only 5 and 6 do"
         )
     if raid.level == 0 and raid.bitmap not in ("", "none"):
-        raise PlanError(f"volume.raid_bitmap = {raid.bitmap!r}: RAID 0 has nothing to bring back in step")
+        raise PlanError(f"volume.raid_bitmap = {raid.bitmap!r}: RAID 0 has nothing to resync")
     if len(spec.parents) < FEWEST[raid.level]:
         raise PlanError(
             f"{len(spec.parents)} devices: RAID {raid.level} needs at least {FEWEST[raid.level]}",
@@ -95,8 +95,8 @@ async def take(site: Site, parents: Sequence[DeviceSpec], marks: Sequence[str]) 
     sizes = [device.size_bytes for device in free]
     if sizes and max(sizes) > min(sizes) * (1 + SAME_SIZE):
         site.warnings.append(
-            f"the devices have different sizes, {size_text(min(sizes))} to {size_text(max(sizes))}: "
-            "the array is not the same all over"
+            f"the devices have different sizes, {size_text(min(sizes))} to {size_text(max(sizes))}: the "
+            "array is not uniform"
         )
     if real:
         # One line of the journal. The agent checks again, with an exclusive open, before it writes it.

@@ -39,7 +39,7 @@ async def _must_fit(site: Site, size_bytes: int) -> None:
         raise DiskFull(
             f"a zram device of {size_text(size_bytes)} may not fit: {have}",
             place=site.target.name,
-            hint="make volume.size smaller",
+            hint="reduce volume.size",
         )
 
 

@@ -19,7 +19,7 @@ from headrace.web.tables import TABLES, Table
 from headrace.web.users import Role
 
 _PARAMETERS: Mapping[str, tuple[str, Any]] = {
-    "host": ("A host's name; without it all hosts, where that makes sense.", {"type": "string"}),
+    "host": ("A host's name. Without it: all hosts, where that makes sense.", {"type": "string"}),
     "range": ("How long.", {"type": "string", "enum": list(RANGES), "default": "1h"}),
     "until": (
         "Its end: seconds since 1970, or a time such as 2026-11-22T23:40Z. Default: now.",
@@ -28,7 +28,7 @@ _PARAMETERS: Mapping[str, tuple[str, Any]] = {
     "source": ("performance_schema, process list or slow log. Default: the best one.", {"type": "string"}),
     "q": ("Only classes with this text in the statement, its tables or its id.", {"type": "string"}),
     "own": (
-        "1: also statements that only look at the server: headrace's own, and other monitors'.",
+        "1: include monitoring statements: headrace's own, and those of other monitors.",
         {"type": "string", "enum": ["1"]},
     ),
     "sort": ("A column's name.", {"type": "string"}),
@@ -199,5 +199,5 @@ def _responses(media: str) -> dict[str, Any]:
         "200": {"description": "The rows.", "content": {media: {}}},
         "400": {"description": "A parameter is wrong."},
         "401": {"description": "No session."},
-        "403": {"description": "The role does not suffice."},
+        "403": {"description": "The role is not sufficient."},
     }

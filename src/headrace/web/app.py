@@ -55,7 +55,7 @@ class Events:
         try:
             self._streams.check_room()
         except live.TooMany:
-            return JSONResponse({"error": "too many browsers follow hosts"}, 503)
+            return JSONResponse({"error": "too many browsers are following hosts"}, 503)
 
         async def events() -> AsyncIterator[dict[str, str]]:
             async for content in self._streams.follow(watched):

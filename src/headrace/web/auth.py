@@ -164,7 +164,7 @@ class Auth:
 def read(path: Path) -> Auth:
     """The file, and the secrets that it names. Raises PlanError, Refused; neither holds a value of the file."""
     try:
-        _check_owner(path, 0o022, "others can change who is let in")
+        _check_owner(path, 0o022, "other users can change who may log in")
         content = toml.parse(toml.read(path))
     except OSError as error:
         raise PlanError(f"cannot be read: {error.strerror}", place=str(path)) from error
@@ -191,7 +191,7 @@ def _proxy(table: ProxyTable, path: Path) -> ProxySettings:
         if not _HEADER.fullmatch(name) or name.lower() in _NOT_A_USER:
             raise PlanError(f"no header for this: {name[:80]!r}", place=f"{path}: proxy")
     if len({name.lower() for name in headers}) < len(headers):
-        raise PlanError("a header cannot mean two things", place=f"{path}: proxy")
+        raise PlanError("one header cannot have two meanings", place=f"{path}: proxy")
     if bool(table.role_header) != bool(table.roles):
         raise PlanError(
             "role_header and [proxy.roles] belong together", place=f"{path}: proxy",
@@ -200,7 +200,7 @@ def _proxy(table: ProxyTable, path: Path) -> ProxySettings:
     networks = tuple(_network(text, path) for text in table.addresses)
     if not table.secret_file and any(_is_of_this_machine(network) for network in networks):
         raise Refused(
-            "every account of this machine can connect from loopback: such a proxy needs a secret",
+            "every account on this machine can connect from loopback, so such a proxy needs a secret",
             place=f"{path}: proxy.addresses",
             hint="secret_file = FILE, and let the proxy send its content as X-Headrace-Secret",
         )
@@ -231,7 +231,7 @@ def _network(text: str, path: Path) -> Network:
     except ValueError as error:
         raise PlanError(f"no address or network: {error}", place=place) from None
     if network.prefixlen == 0:
-        raise Refused("this would be everyone", place=place, hint="the address of the proxy")
+        raise Refused("this would match everyone", place=place, hint="the address of the proxy")
     return network
 
 

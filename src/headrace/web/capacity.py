@@ -64,18 +64,18 @@ async def listing(site: Site, asked: Asked) -> Listing:
     columns = (
         Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"], sort="")),
         Column("resource", "Resource"),
-        Column("share", "Of the knee", "share", "highest minute of a day against the knee"),
-        Column("full", "Full", "chip", "now, a date, or why there is none"),
+        Column("share", "Of the knee", "share", "the day's busiest minute, as a share of the knee"),
+        Column("full", "Full", "chip", "now, a date, or why there is no date"),
         Column("between", "Between", "text", "95% interval of the date"),
         Column("peak", "Peak"),
         Column("mean", "Mean"),
-        Column("knee", "Knee", "text", "up to which response times stay acceptable"),
+        Column("knee", "Knee", "text", "the load up to which response times stay acceptable"),
         Column("growth", "Growth per month", "text"),
         Column("knee_from", "How the knee is known", "text"),
     )
     note = (
-        "The highest minute of a day, over the whole history. headrace size full also takes limits of packets and "
-        "devices from headrace ladder, and knees from headrace sweep."
+        "Based on the busiest minute of each day, over the whole history. headrace size full also uses "
+        "limits of packets and devices from headrace ladder, and knees from headrace sweep."
     )
     return Listing(columns, rows, note, "No host has a history of its use yet.")
 

@@ -39,7 +39,7 @@ MOST_STATEMENTS = 1000
 SETTLED_S = 90
 #: How often the history is rolled up and trimmed.
 KEEP_HOUSE_EVERY_S = 600.0
-NO_SERVER = "no server to ask: set one with --mysql-socket or --mysql-host"
+NO_SERVER = "no server to query: set one with --mysql-socket or --mysql-host"
 #: How often a host's journal of changes is read.
 JOURNAL_EVERY_S = 60.0
 

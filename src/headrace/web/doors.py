@@ -87,7 +87,7 @@ class Doors:
         if user is None:
             self._tries.failed(f"key {address}")
             return self._form(
-                request, "/", "This key is not valid any more: see what headrace serve printed.", 401
+                request, "/", "This key is no longer valid: use the link that headrace serve printed.", 401
             )
         return self._opened(request, user, local_path(request.query_params.get("next", "/")))
 
@@ -117,7 +117,7 @@ class Doors:
             user = provider.settings.user(person.name, person.group)
             if user is None or self._site.sessions.is_taken(person.name):
                 raise LoginRefused(
-                    f"a user of this server is named {person.name}, too: log in with the password",
+                    f"a user of this server is also named {person.name}: log in with the password",
                     who=person.name,
                 )
         except LoginRefused as error:
@@ -165,7 +165,7 @@ def _said(error: HeadraceError) -> str:
     log.warning("%s", error)
     if isinstance(error, ProviderFailed):
         return str(error)
-    return "The login at the provider is not set up: see what headrace serve printed."
+    return "The login at the provider is not set up correctly: see what headrace serve printed."
 
 
 def _shown(provider: Provider | None) -> str:

@@ -143,9 +143,7 @@ class Guard:
             request.scope["state"]["form"] = form = _form(request.headers, body)
             given = request.headers.get("x-csrf-token") or form.get("token", "")
             if session is not None and not hmac.compare_digest(session.token.encode(), given.encode()):
-                return self._refused(
-                    request, session, "the form is out of date: load the page again"
-                ), receive
+                return self._refused(request, session, "the form is out of date: reload the page"), receive
             receive = _replayed(body)
         wanted = self._role(request.scope)
         if session is not None and wanted is not None and session.user.role < wanted:

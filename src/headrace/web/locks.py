@@ -12,13 +12,11 @@ from headrace.web.site import Site, one_host
 #: The first column's cell is indented by ``depth`` of its row.
 COLUMNS = (
     Column("connection", "Connection"),
-    Column(
-        "waits_for", "Waits for", "text", "the connection that holds the lock; nothing: it waits for nobody"
-    ),
-    Column("behind", "Behind it", "n", "connections that wait until this one ends, also through others"),
+    Column("waits_for", "Waits for", "text", "the connection that holds the lock; empty: it is not waiting"),
+    Column("behind", "Behind it", "n", "connections that wait for this one, directly or through others"),
     Column("lock", "Lock", "chip"),
     Column("table", "Table", "code"),
-    Column("statement", "Its statement", "code", "nothing: its transaction is open and it executes none"),
+    Column("statement", "Its statement", "code", "empty: its transaction is open, but it runs no statement"),
     Column("user", "User"),
     Column("open_s", "Open for", "age", "how long its transaction has been open"),
     Column(
@@ -32,13 +30,13 @@ async def waits(site: Site, asked: Asked) -> Listing:
     [name] = one_host(site, asked)
     watched = site.watched(name)
     rows = tree(watched.listed if watched else [])
-    return Listing(COLUMNS, rows, "", no_look(site, name, "Nobody waits for a lock."))
+    return Listing(COLUMNS, rows, "", no_look(site, name, "No connection is waiting for a lock."))
 
 
 def no_look(site: Site, name: str, otherwise: str) -> str:
     watched = site.watched(name)
     if watched is None:
-        return "This host is not watched now."
+        return "This host is not being watched now."
     return watched.listed_problem or watched.problem or otherwise
 
 

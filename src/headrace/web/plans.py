@@ -37,7 +37,7 @@ async def ask(watched: Watched, source: str, name: str, example: Mapping[str, An
     if source == PERFORMANCE_SCHEMA:
         answer = await agent.answer("explain", "--digest", name, *login.argv, timeout_s=ASK_S)
     elif example is None:
-        raise NotReady("no call with its values is kept: start with --examples")
+        raise NotReady("no call with its values is kept: start headrace serve with --examples")
     else:
         database = ["--mysql-database", example["database"]] if example["database"] else []
         words = ["explain", "--text", *login.argv, *database]

@@ -157,7 +157,7 @@ class Provider:
         if not hmac.compare_digest(state.encode(), answer.get("state", "").encode()):
             raise LoginRefused("the answer belongs to another login (state)", hint=_AGAIN)
         if state in self._used:
-            raise LoginRefused("this login was used before", hint=_AGAIN)
+            raise LoginRefused("this login was already used", hint=_AGAIN)
         self._used[state] = None
         while len(self._used) > MOST_REMEMBERED:
             self._used.popitem(last=False)
@@ -237,7 +237,7 @@ class Provider:
             said = f"{error.error}: {error.description}" if error.description else str(error.error)
             raise LoginRefused(f"the provider refused the login: {said[:500]}", place=url) from error
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise ProviderFailed("the provider does not answer in time", place=url) from error
+            raise ProviderFailed("the provider did not answer in time", place=url) from error
         except httpx2.HTTPStatusError as error:
             raise ProviderFailed(
                 f"the provider answers with status {error.response.status_code}", place=url
@@ -282,13 +282,13 @@ class Provider:
         except (JoseError, ValueError, TypeError) as error:
             said = getattr(error, "description", "") or str(error)
             raise LoginRefused(
-                f"the ID token does not count: {said}", place=self.issuer, hint=_hint(claims, now)
+                f"the ID token is not accepted: {said}", place=self.issuer, hint=_hint(claims, now)
             ) from error
         if not isinstance(claims["iss"], str) or not isinstance(claims["sub"], str) or not claims["sub"]:
-            raise LoginRefused("the ID token does not count: iss and sub are text", place=self.issuer)
+            raise LoginRefused("the ID token is not accepted: iss and sub must be text", place=self.issuer)
         if claims["iat"] < now - MOST_AGE_S - table.leeway_s:
             raise LoginRefused(
-                "the ID token does not count: it was issued too long ago", place=self.issuer,
+                "the ID token is not accepted: it was issued too long ago", place=self.issuer,
                 hint=_hint(claims, now),
             )  # fmt: skip
 
@@ -372,7 +372,7 @@ def _opened(id_token: str, keys: Sequence[Key]) -> tuple[Mapping[str, Any], Mapp
     except (JoseError, ValueError, TypeError) as error:
         raise LoginRefused("the ID token is not a signed token") from error
     if (algorithm := header.get("alg")) not in ALGORITHMS:
-        raise LoginRefused(f"the ID token is signed with {str(algorithm)[:40]!r}, which does not count")
+        raise LoginRefused(f"the ID token is signed with {str(algorithm)[:40]!r}, which is not accepted")
     kid = header.get("kid")
     for key in keys:
         if kid is not None and key.kid is not None and key.kid != kid:

@@ -61,7 +61,10 @@ async def listing(site: Site, asked: Asked) -> Listing:
     )
     note = " ".join(expected.history_sentences(expected.history(found))) if _names_any(found) else ""
     return Listing(
-        columns, rows, note=note, empty="No rollout was planned on this machine: headrace rollout plan."
+        columns,
+        rows,
+        note=note,
+        empty="No rollout was planned on this machine. headrace rollout plan makes one.",
     )
 
 
@@ -172,7 +175,7 @@ _STAGES = (
         "pairs",
         "Pairs",
         "n",
-        "pairs of blocks with and without the change; of a restart, blocks of pairs after it",
+        "pairs of blocks with and without the change; with restarts: blocks of pairs after the restart",
     ),
     Column("hosts", "Hosts"),
     Column("approved_by", "Approved by"),
@@ -227,7 +230,7 @@ class Hands:
             else:
                 await self._take_back(book, user.name)
         except Busy:
-            why = "another command works on this rollout: approve when it waits"
+            why = "another command is working on this rollout: approve it when it is waiting"
         except (PlanError, Refused, StoreError) as error:
             why = str(error)
         except HTTPException as error:

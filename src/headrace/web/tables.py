@@ -25,7 +25,7 @@ from headrace.web.watched import Watched
 #: Rows of the list of classes on a page; ``/api`` gives up to the second number.
 MOST_CLASSES, MOST_ROWS = 100, 100_000
 
-ONLY_OWN = "Only statements that look at the server itself were seen: “also monitoring” shows them."
+ONLY_OWN = "Only monitoring statements were seen: tick “also monitoring” to show them."
 #: What sums cannot say.
 _OF_SINGLE_CALLS = frozenset({"p99_ns", "p99_change", "most_ns"})
 
@@ -43,9 +43,9 @@ _SERVER_TEXT = re.compile(
 NOTES: Mapping[str, str] = {
     PERFORMANCE_SCHEMA: "From performance_schema: the 50 classes with the most time since the server's statistics "
     "were reset. It gives sums, so there are no percentiles.",
-    PROCESS_LIST: "From looks at the process list: threads that were executing a class, on average. Calls and "
-    "response times are unknown. For those, switch on performance_schema or the slow log; their first figures "
-    "take two minutes.",
+    PROCESS_LIST: "From samples of the process list: how many threads were executing a class, on average. "
+    "Calls and response times are unknown; for those, turn on performance_schema or the slow log, and allow "
+    "two minutes for the first figures.",
     SLOW_LOG: "From the slow log: every statement that the server writes to it, with its own latency. With "
     "long_query_time above 0 these are only the slow ones, and shares are of those.",
 }
@@ -83,7 +83,7 @@ async def hosts(site: Site, asked: Asked) -> Listing:
             "limiting",
             "Limited by",
             "text",
-            "the saturated resource, or the finding for which work waits, now",
+            "what limits the host now: the saturated resource, or the finding that work waits for",
         ),
         Column("sentence", "Verdict", "text"),
         Column("findings", "Findings", "n"),
@@ -91,7 +91,7 @@ async def hosts(site: Site, asked: Asked) -> Listing:
             "limited",
             "Limited",
             "share",
-            "share of the watched minutes of the range in which something limited it",
+            "share of the watched minutes in which something limited the host",
         ),
         Column("watched", "Watched", "share", "share of the range's minutes with data"),
         Column("age_s", "Last answer", "age", "seconds since the host's last answer"),
@@ -399,10 +399,10 @@ def class_columns(asked: Asked, source: str) -> Sequence[Column]:
 
     first = (
         Column("text", "Statement", "code", link=link),
-        Column("share", "Share", "share", "of all time of the range"),
+        Column("share", "Share", "share", "of all response time in the range"),
     )
     rest = (
-        Column("review", "Review", "chip", "reviewed, to do or ignore, as people noted it"),
+        Column("review", "Review", "chip", "reviewed, to do or ignore, as noted by users"),
         Column("hosts", "Hosts"),
         Column("databases", "Databases"),
         Column("tables", "Tables"),
@@ -411,18 +411,18 @@ def class_columns(asked: Asked, source: str) -> Sequence[Column]:
     if source == PROCESS_LIST:
         middle: tuple[Column, ...] = (
             Column("threads", "Threads", "n", "threads executing it, on average"),
-            Column("most_ns", "Longest", "ms", "longest time that a thread was seen at it"),
+            Column("most_ns", "Longest", "ms", "longest time that a thread was seen executing it"),
             Column("spark", "Over time", "spark"),
         )
         return (*first, *middle, *rest)
     middle = (
         Column("load", "Load", "n", "response time per second: how many calls were active on average"),
-        Column("load_change", "× before", "ratio", "load against the range before"),
+        Column("load_change", "× before", "ratio", "load relative to the range before"),
         Column("spark", "Over time", "spark", "time per point"),
         Column("calls_s", "Calls/s", "n"),
         Column("mean_ns", "Mean", "ms"),
         Column("p99_ns", "p99", "ms", "99th percentile of all calls of the range"),
-        Column("p99_change", "× before", "ratio", "p99 against the range before"),
+        Column("p99_change", "× before", "ratio", "p99 relative to the range before"),
         Column("most_ns", "Slowest", "ms"),
         Column("rows_examined", "Examined", "n", "rows examined per call"),
         Column("rows_sent", "Sent", "n", "rows sent per call"),
@@ -445,13 +445,13 @@ async def changes(site: Site, asked: Asked) -> Listing:
         Column("what", "What", "code"),
         Column("before", "Before", "code"),
         Column("after", "After", "code"),
-        Column("verdict", "Verdict", "chip", "of the rollout's stage on this host"),
+        Column("verdict", "Verdict", "chip", "verdict of the rollout's stage on this host"),
         Column(
             "effect", "Time per query", "text", "with the change, relative to without; the interval decides"
         ),
         Column("who", "By", link=lambda row: row["rollout"] and address("/rollout", id=row["rollout"])),
     )
-    return Listing(columns, rows, empty="Nothing is known to have changed in this range.")
+    return Listing(columns, rows, empty="No changes are known in this range.")
 
 
 async def running(site: Site, asked: Asked) -> Listing:
@@ -542,7 +542,7 @@ def _experiment_rows(site: Site) -> list[dict[str, Any]]:
 TABLES: Mapping[str, Table] = {
     each.name: each
     for each in (
-        Table("hosts", "Hosts", "Each host with what limits it now.", hosts),
+        Table("hosts", "Hosts", "Each host, and what limits it now.", hosts),
         Table("resources", "Resources", "Utilisation, saturation and errors over the range.", resources),
         Table(
             "findings",
@@ -553,7 +553,7 @@ TABLES: Mapping[str, Table] = {
         Table(
             "classes",
             "Query classes",
-            "Statements without their values, by time, against the range before.",
+            "Statements without their values, by time, compared with the range before.",
             classes,
             ("host", "range", "until", "source", "q", "own", "sort", "order"),
         ),

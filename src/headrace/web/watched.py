@@ -85,5 +85,5 @@ def server_of(watched: Watched) -> tuple[Agent, ServerLogin]:
     """Whom to ask about a host's server, and with which login. Raises NotReady."""
     agent, login = watched.feed.agent, watched.feed.login
     if agent is None or login is None or not login.is_named:
-        raise NotReady(watched.problem or watched.feed.no_login or "no server to ask on this host")
+        raise NotReady(watched.problem or watched.feed.no_login or "no server to query on this host")
     return agent, login

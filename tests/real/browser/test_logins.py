@@ -147,7 +147,7 @@ def test_a_login_at_a_provider(tmp_path: Path, book: Book, tab: browser.Page) ->
             tab.open(page)
             at_provider(tab, "anna", "anna (approver)")
             end_session(tab, url)
-            press(tab, APPROVE, "Your session had ended, so nothing was done")
+            press(tab, APPROVE, "Your session had expired, so nothing was done")
             assert not approvals(book)
             at_provider(tab, "anna", "Approve stage replicas")
             assert tab.evaluate("location.href") == page
@@ -242,7 +242,7 @@ def test_a_password_and_a_session_that_ends_before_an_approval(
         log_in("approver", PASSWORD, "approver (approver)")
         tab.open(page)
         end_session(tab, url)
-        press(tab, APPROVE, "Your session had ended, so nothing was done")
+        press(tab, APPROVE, "Your session had expired, so nothing was done")
         log_in("operator", PASSWORD, "Stage replicas needs the approval")
         # What an old page still sends is refused in words, on a page with a way back.
         tab.evaluate("document.querySelector('.who').action = '/rollout/approve'")

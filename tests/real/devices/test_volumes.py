@@ -133,9 +133,12 @@ def test_a_directory_takes_no_settings() -> None:
         ),
         (loop_spec("zfs"), "'zfs': must be one of xfs, ext4, btrfs"),
         (loop_spec(size_bytes=0), "needs a size"),
-        (loop_spec(queue={"../../vda/queue/scheduler": "none"}), "no name of a queue setting"),
-        (VolumeSpec(DeviceSpec("block", 0, "/dev/sdb"), "xfs", (), (), {}), "no stable name"),
-        (VolumeSpec(DeviceSpec("block", 0, "/dev/disk/by-id/../sdb"), "xfs", (), (), {}), "no stable name"),
+        (loop_spec(queue={"../../vda/queue/scheduler": "none"}), "not the name of a queue setting"),
+        (VolumeSpec(DeviceSpec("block", 0, "/dev/sdb"), "xfs", (), (), {}), "not a stable device name"),
+        (
+            VolumeSpec(DeviceSpec("block", 0, "/dev/disk/by-id/../sdb"), "xfs", (), (), {}),
+            "not a stable device name",
+        ),
         (VolumeSpec(DeviceSpec("loop", 1, "", (DIRECTORY.device,)), "xfs", (), (), {}), "not made of"),
     ],
 )
@@ -256,7 +259,7 @@ async def test_a_scratch_folder_that_cannot_do_all_is_a_warning(lab: Lab) -> Non
     (Path(lab.scratch) / "lost+found").rmdir()
     try:
         async with lab.mounted(loop_spec(size_bytes=SIZE_BYTES // 2), NoDirect()) as volume:
-            assert "cannot reserve room" in volume.warnings[0]
+            assert "cannot reserve space" in volume.warnings[0]
             assert "no direct I/O" in volume.warnings[1]
     finally:
         output("umount", lab.scratch)

@@ -311,7 +311,7 @@ async def test_the_loopback_port(bench: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         server = await bench.server(port=port)
-        with pytest.raises(Busy, match=f"port {port} is taken by .*process {os.getpid()}"):
+        with pytest.raises(Busy, match=f"port {port} is in use by .*process {os.getpid()}"):
             await server.start()
     assert (await server.start()).port == port
     client = "mysql" if not has("mariadb") else "mariadb"
@@ -350,7 +350,7 @@ async def test_folders_of_others_are_refused(mariadb: Bench) -> None:
         await PrivateServer(
             mariadb.target, mariadb.spec(), str(strange), f"{mariadb.folder}/run", "o"
         ).initialise()
-    with pytest.raises(Refused, match="did not make"):
+    with pytest.raises(Refused, match="did not create"):
         await restore_dataset(mariadb.target, mariadb.golden, str(strange))
     assert strange.joinpath("letters").read_text() == "dear"
 
@@ -377,7 +377,7 @@ async def test_another_vendors_binary_is_refused(mariadb: Bench) -> None:
 
 @pytest.mark.parametrize(
     ("binary", "says"),
-    [("/nowhere/mariadbd", "no program /nowhere"), ("/bin/true", "does not tell its version")],
+    [("/nowhere/mariadbd", "no program /nowhere"), ("/bin/true", "does not report its version")],
 )
 async def test_no_server_where_the_plan_says(mariadb: Bench, binary: str, says: str) -> None:
     with pytest.raises(NotReady, match=says):

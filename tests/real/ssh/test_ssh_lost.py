@@ -266,7 +266,7 @@ class TestHolding:
                     await asyncio.sleep(20)
                 pytest.fail("the work went on")
 
-        with pytest.raises(TargetError, match="another process took this host: somebody-else"):
+        with pytest.raises(TargetError, match="another process took over this host: somebody-else"):
             await work()
         await other_target.close()
 

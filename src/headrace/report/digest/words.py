@@ -72,7 +72,7 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
     if of["packets"]:
         lost = [f"{of[key]:,} {what}" for key, what in _LOST if of[key]]
         if of["gap_bytes"]:
-            lost.append(f"{size(of['gap_bytes'])} in holes")
+            lost.append(f"{size(of['gap_bytes'])} in gaps")
         said.append((f"packets: {of['packets']:,}; {', '.join(lost) or 'none lost'}", bool(lost)))
     unanswered = [f"{of[key]:,} {what}" for key, what in _PARTLY if of[key]]
     if unanswered:
@@ -98,7 +98,7 @@ COVERAGE = (
 )  # fmt: skip
 _LOST = (
     ("dropped_packets", "lost by the kernel"), ("cut_packets", "cut by the snap length"),
-    ("gaps", "holes in streams"),
+    ("gaps", "gaps in streams"),
 )  # fmt: skip
 _PARTLY = (
     ("unknown_statements", "executions of statements prepared before the capture"),

@@ -21,7 +21,7 @@ from headrace.report.parts import Cell, Cells, Details, Lines, Note, Part, Secti
 
 SEE = (
     "The configuration with the best proven throughput. Try it on one host first: headrace apply undoes "
-    "everything by itself unless somebody confirms in time."
+    "everything automatically unless you confirm in time."
 )
 
 #: What a knob needs before its value holds.
@@ -127,13 +127,13 @@ def _parts(view: View) -> Iterator[Part]:
         yield Sentence([Span(effect.treatment, "strong"), f"{where}: {ratio} of {effect.baseline}."])
         if not found:
             yield Sentence(
-                "It differs in the workload or the machine only: there is nothing to set on a host."
+                "It differs only in the workload or the machine: there is nothing to set on a host."
             )
             continue
         yield _table(found)
         if weak := [one for one in found if one.knob.weakness(one.value)]:
             told = "; ".join(f"{one.name}: {one.knob.weakness(one.value)}" for one in weak)
-            yield Note(f"It keeps less after a crash: {told}.", is_attention=True)
+            yield Note(f"It reduces durability: {told}.", is_attention=True)
         yield from _ways(found)
 
 
@@ -154,7 +154,7 @@ def _ways(found: list[Setting]) -> Iterator[Part]:
     yield Details("As a command, and how to undo it", [Lines(_command(found))], is_open=True)
     if server := [one for one in found if one.variable]:
         content = "[mysqld]\n" + "".join(f"{one.variable} = {one.written}\n" for one in server)
-        yield Details("As an option file of the server", [Lines(content)])
+        yield Details("As a server option file", [Lines(content)])
     if host := [one for one in found if one.knob.sysctl]:
         content = "".join(f"{one.knob.sysctl} = {one.text}\n" for one in host)
         yield Details(["As ", Span(SYSCTL, "code")], [Lines(content)])
@@ -178,12 +178,12 @@ def _command(found: list[Setting]) -> str:
         joined = " \\\n    ".join(["headrace apply", *asked, "--confirm-within 5m --persist files"])
         lines += [
             joined,
-            "headrace confirm            # it stays",
-            "headrace rollback --last    # or it goes, also later",
+            "headrace confirm            # keep it",
+            "headrace rollback --last    # or undo it, now or later",
         ]
     if by_hand:
         lines += [
-            "# by hand, in /etc/fstab or when the volume or the server is made anew:",
+            "# by hand: in /etc/fstab, or when the volume or the server is created again:",
             *(f"#   {line}" for line in by_hand),
         ]
     return "\n".join(lines) + "\n"

@@ -50,13 +50,14 @@ def sentences(
     if found and found.bias:
         said.append(
             f"The second half had {text.ratio(found.bias.estimate)} of the first's throughput "
-            f"({text.between(found.bias)}). Sides are drawn at random and swapped, so this decides nothing."
+            f"({text.between(found.bias)}). Sides are assigned at random and swapped, so this does not "
+            "affect the verdicts."
         )
     if found and found.alone is not None and found.together is not None:
         gain = f", {found.gain:.1f} times less" if found.gain and found.gain >= 1.05 else ""
         said.append(
             f"A trial varied by {100 * found.alone:.1f}% between pairs, and by {100 * found.together:.1f}% "
-            f"relative to the other trial of its pair{gain}. The rest affected both and cancels."
+            f"relative to the other trial of its pair{gain}. The difference affected both trials and cancels."
         )
     return said
 

@@ -24,16 +24,18 @@ def sentences(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> list[
     begun = len({(r.block - 1) // design.blocks_per_start for r in records})
     starts = "one start" if begun == 1 else f"{begun} starts"
     said = [
-        f"Settings were switched under a running load, in turns of {times * design.workload.seconds:g} s after "
-        f"{times * design.washout_s} s that do not count, in random order within each block: {len(records)} turns "
-        f"after {starts} of the server."
+        f"Settings were switched under a running load, in turns of {times * design.workload.seconds:g} s, "
+        f"each after {times * design.washout_s} s that are not counted, in random order within each block: "
+        f"{len(records)} turns after {starts} of the server."
     ]
     found = carryover.of_folder(folder, records)
     if found is None:
-        said.append("There are too few turns to test whether one shows in the next.")
+        said.append("There are too few turns to test whether one affects the next.")
         return said
     longer = (
-        f" Turns were made {times} times as long as planned because it did at first." if times > 1 else ""
+        f" Turns were made {times} times as long as planned because there was carry-over at first."
+        if times > 1
+        else ""
     )
     if not found.shows:
         said.append(f"Carry-over: {found.text}.{longer}")
@@ -41,8 +43,9 @@ def sentences(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> list[
         said.append(f"Carry-over: {found.text}. Run it again: it continues with longer turns.{longer}")
     else:
         said.append(
-            f"Carry-over: {found.text}, even in turns {times} times as long as planned, so ratios are nearer to 1 "
-            "than they are in a server that keeps its settings. A design with a start for each trial has none."
+            f"Carry-over: {found.text}, even in turns {times} times as long as planned, so ratios are nearer "
+            "to 1 than they are in a server that keeps its settings. A design that restarts the server for "
+            "each trial has no carry-over."
         )
     return said
 

@@ -336,8 +336,8 @@ def _apart(blocks: Mapping[int, Sequence[TrialRecord]], records: Sequence[TrialR
         return []
     up_to = "up to " if len(apart) > 1 else ""
     return [
-        f"trials of {_named(apart)} were measured {up_to}{text.seconds(max(apart.values()))} apart: "
-        "pairing cannot cancel what changed between"
+        f"trials of {_named(apart)} were measured {up_to}{text.seconds(max(apart.values()))} apart: pairing "
+        "cannot cancel what changed in between"
     ]
 
 
@@ -352,7 +352,7 @@ def _changed(records: Sequence[TrialRecord], seen: Mapping[int, str], how: str) 
     mixed = sorted(block for block, values in by_block.items() if len(values) > 1)
     if not mixed or all(len(values) == 1 for values in by_treatment.values()):
         return []
-    return [f"trials of {_named(mixed)} ran {how}: pairing cannot cancel what changed between"]
+    return [f"trials of {_named(mixed)} ran {how}: pairing cannot cancel what changed in between"]
 
 
 def _named(blocks: Iterable[int]) -> str:

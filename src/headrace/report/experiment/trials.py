@@ -197,7 +197,10 @@ def _cautions(view: View) -> Iterator[str]:
         if found:
             reasons = "; ".join(dict.fromkeys(r.reason for r in found))
             numbers = ", ".join(str(r.number) for r in found)
-            yield f"{len(found)} {state} (trial {numbers}), not analysed: {reasons}"
+            yield (
+                f"{len(found)} {state} (trial{'s' if len(found) > 1 else ''} {numbers}), not analysed: "
+                f"{reasons}"
+            )
     yield from view.cautions
     planned = len(view.design.trials)
     if left := planned - len(view.records):
@@ -213,6 +216,6 @@ def _cautions(view: View) -> Iterator[str]:
             )
     found_warnings = tables.warnings(view.records)
     for warning, trials in found_warnings[:MAX_WARNINGS]:
-        yield f"{warning} (trial {', '.join(map(str, trials))})"
+        yield f"{warning} (trial{'s' if len(trials) > 1 else ''} {', '.join(map(str, trials))})"
     if len(found_warnings) > MAX_WARNINGS:
         yield f"{len(found_warnings) - MAX_WARNINGS} more warnings: see report.html"

@@ -58,7 +58,7 @@ def parts(drift: Drift, rows: Sequence[Ranked], *, everything: bool = False) -> 
 
 def _headline(drift: Drift, rows: Sequence[Ranked]) -> str:
     odd = {host for row in rows for host in row.difference.odd}
-    masked = f"{len(drift.masked)} that belong to a host are left out"
+    masked = f"{len(drift.masked)} that are specific to a host are left out"
     if not rows:
         return f"The hosts agree in all {drift.compared} settings; {masked}."
     return f"{len(rows)} of {drift.compared} settings differ, on {len(odd)} of {drift.hosts} hosts; {masked}."

@@ -64,7 +64,7 @@ def _no_server(found: Findings) -> Iterator[Part]:
         by_reason.setdefault(why, []).append(host)
     if by_reason:
         words = "; ".join(f"{fold(hosts)}: {why}" for why, hosts in by_reason.items())
-        yield Sentence(f"Servers not asked, so only the host was examined: {words}.")
+        yield Sentence(f"The server was not queried, so only the host was examined: {words}.")
         yield Gap()
 
 

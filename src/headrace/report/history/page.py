@@ -222,8 +222,8 @@ def _method(alpha: float, margin: float) -> Section:
         (
             "A machine that drifts",
             "changes, too. Slow waves look like noise that carries over and raise few alarms, but a lasting "
-            "step of the machine is a change like any other. Measure the old version next to the new one with "
-            "headrace run.",
+            "step in the machine's speed counts as a change like any other. Measure the old version next to "
+            "the new one with headrace run.",
         ),
         (
             "Sources:",

@@ -23,7 +23,7 @@ def section(hunt: Hunt) -> Section:
     )
 
 
-TO_TIDY = "Housekeeping: nothing on this host was seen to wait for what follows."
+TO_TIDY = "Housekeeping: nothing on this host was seen waiting because of these."
 
 
 def _first_to_tidy(hunt: Hunt) -> Finding | None:

@@ -97,4 +97,4 @@ def notes_text(remedy: Remedy) -> str:
     notes = [remedy.label] if remedy.label else []
     if remedy.settings:
         notes.append(str(remedy.cost))
-    return "; ".join([*notes, *(f"WEAKENS: {reason}" for reason in remedy.weakens)])
+    return "; ".join([*notes, *(f"REDUCES DURABILITY: {reason}" for reason in remedy.weakens)])

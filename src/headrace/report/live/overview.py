@@ -306,7 +306,7 @@ def _spared(shot: Shot, width: int) -> list[Text]:
     names = resting(shot.recent)
     if not names:
         return []
-    cell = f"{', '.join(names)} asked less often: headrace top {OPTION} asks each second"
+    cell = f"{', '.join(names)} sampled less often: headrace top {OPTION} samples every second"
     return lines.flow("spared  ", [(cell, DIM)], width)
 
 

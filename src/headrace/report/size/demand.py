@@ -76,7 +76,7 @@ def _notes(found: Costs, texts: Mapping[str, str]) -> Iterator[str]:
     yield from found.notes
     if found.steady:
         shown = ", ".join(_shown(each, texts) for each in found.steady[:6])
-        yield f"{shown}: always at the same rate, so their cost is part of the background"
+        yield f"{shown}: always at the same rate, so their cost counts as background"
     for fit in (found.fits or {}).values():
         if fit.explained < EXPLAINS and fit.resource == Resource.CPU:
             yield f"calls explain only {fit.explained:.0%} of how {name(fit.resource)} moved"

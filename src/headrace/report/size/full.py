@@ -59,7 +59,7 @@ def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
             ),
             Section("until", "Until when", "When is each resource full?", lambda: _until(order)),
             Section(
-                "buy", "One more", "What would one more of a resource buy?", list(_buy(order)),
+                "buy", "One more", "What would one more unit of a resource bring?", list(_buy(order)),
                 "The load that then fits, relative to now, if all calls grow by the same factor. A balanced "
                 "host has "
                 "the same room in everything.",
@@ -269,7 +269,8 @@ def _until(hosts: Sequence[Host]) -> Iterator[Part]:
     short = [host for host in hosts if any(each.state is State.NO_DATE for each in host.outlooks)]
     if short:
         yield Sentences(
-            [f"{host.name}: fewer than {LEAST_DAYS} whole days, so no date: growth cannot be told from the week."
+            [f"{host.name}: fewer than {LEAST_DAYS} whole days, so no date: growth cannot be distinguished "
+            "from the weekly pattern."
              for host in short[:12]]
         )  # fmt: skip
 
@@ -339,8 +340,8 @@ def _buy(hosts: Sequence[Host]) -> Iterator[Part]:
     ]
     vain = [
         f"{host.name}: {', '.join(name(r) for r in host.in_vain)} "
-        f"{'has' if len(host.in_vain) == 1 else 'have'} at least "
-        f"{IN_VAIN:g} times the room of the first bottleneck: more of it brings nothing."
+        f"{'has' if len(host.in_vain) == 1 else 'have'} at least {IN_VAIN:g} times the room of the first "
+        "bottleneck: more of it would not help."
         for host in hosts
         if host.in_vain
     ]

@@ -81,7 +81,7 @@ def headline(found: Merged) -> str:
         fit = "fits" if found.databases == 1 else "fit"
         said = f"Yes: {_databases(found.databases)} {fit} onto {_hosts(len(found.hosts))}."
     if found.averages < len(found.hosts) or found.unplaced:
-        said += f" Averages alone would ask for {found.averages}."
+        said += f" Averages alone would suggest {found.averages}."
     return said
 
 
@@ -93,7 +93,7 @@ def _lead(found: Merged) -> str:
         above = _percent(max(solution.gap, 0))
         bound = f"It is at most {above} above the best plan under these rules."
     else:
-        bound = "How far the best plan is, is not known."
+        bound = "How much better the best plan could be is not known."
     stopped = " The search was stopped early." if found.is_stopped else ""
     return f"{bound}{stopped}"
 

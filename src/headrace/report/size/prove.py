@@ -33,7 +33,7 @@ def page_of(proof: Proof) -> Page:
         cautions=proof.notes,
         sections=[
             Section(
-                "predicted", "Predicted and measured", "What was predicted, and what came of it?",
+                "predicted", "Predicted and measured", "What was predicted, and what was measured?",
                 [_table(proof)],
                 "Predicted from the plays alone, and written down before the first joint play. An interval holds "
                 "95% if the model's own error is allowed for; the measured one is over the joint plays.",
@@ -112,7 +112,7 @@ def _verdict(proof: Proof) -> str:
     used = f"{cpu.measured.estimate:.2f} of {proof.cores:g} cores busy" if cpu else "CPU was not sampled"
     if proof.late:
         which, why = next(iter(proof.late.items()))
-        return f"They do not fit: {named[which]} cannot keep its pace ({text.clean(why)}); {used}."
+        return f"They do not fit: {named[which]} cannot keep up ({text.clean(why)}); {used}."
     if proof.slow:
         shown = ", ".join(named[each] for each in proof.slow)
         assert proof.asked.objective_s is not None

@@ -11,8 +11,8 @@ from headrace.report import text
 
 #: What to do if the driver saturates before the server.
 DRIVER_SATURATED = (
-    "The driver was at its limit before the server: give it more threads (workload.threads), dedicated cores, "
-    "or other machines (workload.clients)"
+    "The driver reached its limit before the server: give it more threads (workload.threads), dedicated "
+    "cores, or other machines (workload.clients)"
 )
 
 

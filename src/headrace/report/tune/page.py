@@ -302,8 +302,8 @@ def _front(tuned: Tuned) -> Part:
     return Chart(
         decision_charts.front(points, unit(first), unit(second)),
         "The trade",
-        "No other point is better in both than those on the front: choosing among them is choosing what to "
-        "pay.",
+        "No other point is better in both than those on the front: choosing among them means choosing which "
+        "objective to give up.",
         [
             ("on the front", "@{better}", "●"),
             ("another point", "@{muted}", "●"),
@@ -408,8 +408,8 @@ def _method(tuned: Tuned) -> Section:
         ),
         (
             "ADVICE",
-            "sets only what the rules suggest for the workload. It is confirmed whatever the search found: the "
-            "gain of the search is the difference.",
+            "sets only what the rules suggest for the workload. It is always confirmed, regardless of what "
+            "the search found: the difference is the gain of the search.",
         ),
         (
             "Sources:",

@@ -56,7 +56,7 @@ def page_of(found: Verified, notes: Sequence[str], *, alpha: float, margin: floa
             ),
             Section("time", "Over time", "Average and worst host", lambda: _charts(found)),
             Section(
-                "hosts", "Hosts", "Which host fared worst?", lambda: _hosts(found),
+                "hosts", "Hosts", "Which host is worst?", lambda: _hosts(found),
                 brief=[_worst(found)] if len(found.treated) > 1 and found.worst else [],
             ),
             Section("classes", "Query classes", "Which queries changed?", lambda: _classes(found)),
@@ -308,11 +308,11 @@ def _method(alpha: float, margin: float) -> Section:
         (
             "The mix is fixed:",
             "each query class counts with its share of the host's calls before the change, on both sides. A "
-            "workload that shifted to cheaper queries is not a gain.",
+            "shift to cheaper queries does not count as a gain.",
         ),
         (
             "Control hosts",
-            "take out what happened to all hosts: the ratio is that of the changed hosts divided by that of the "
+            "remove what affected all hosts: the ratio of the changed hosts is divided by the ratio of the "
             "controls.",
         ),
         (

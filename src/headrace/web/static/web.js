@@ -31,7 +31,7 @@
     if (!inside.length) return;
     const list = make("ol", "marks aside");
     for (const mark of inside.slice(0, MOST_SAID)) { const item = make("li", mark.look, mark.said); item.value = mark.n; list.append(item); }
-    if (inside.length > MOST_SAID) list.append(make("li", "more", `${inside.length - MOST_SAID} more in the table of changes`));
+    if (inside.length > MOST_SAID) list.append(make("li", "more", `${inside.length - MOST_SAID} more in the list of changes`));
     figure.append(list);
   }
   /* A line per change, with its number; a proven one also says how much, and is not dashed. */
@@ -238,7 +238,7 @@
       source = new EventSource(section.dataset.live);
       source.onmessage = (event) => show(JSON.parse(event.data));
       /* A browser tries again after a lost connection, but not after an answer that refuses. */
-      source.onerror = () => { state.classList.add("bad"); state.textContent = source.readyState === EventSource.CLOSED ? "not followed any more: load this page again" : "the connection to headrace is lost; trying again"; };
+      source.onerror = () => { state.classList.add("bad"); state.textContent = source.readyState === EventSource.CLOSED ? "no longer updated: reload this page" : "lost the connection to headrace; reconnecting"; };
     };
     /* A page that nobody sees asks for nothing. */
     document.addEventListener("visibilitychange", () => { source.close(); if (!document.hidden) open(); });
