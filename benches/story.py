@@ -321,7 +321,7 @@ class Story:
         self.click("nav a", "Now")
 
         def is_deep() -> bool:
-            self.click("main a", "Look again")
+            self.click("main a", "Refresh")
             rows = int(self.tab.evaluate("document.querySelectorAll('#waits tbody tr').length"))
             # A branch of a branch is indented.
             branches = "[...document.querySelectorAll('#waits tbody th .muted')]"

@@ -484,7 +484,7 @@ async def test_a_layout_of_its_own(mariadb: Bench) -> None:
     mariadb.servers.append(server)
     await server.start()
     assert await server.variables(["innodb_page_size"]) == {"innodb_page_size": "4096"}
-    with pytest.raises(Busy, match="here already"):
+    with pytest.raises(Busy, match="already exists here"):
         await build_dataset(mariadb.target, spec, folder, mariadb.owner, load)
 
 
