@@ -83,7 +83,10 @@ class Disk:
     def count(self) -> int:
         """Writes and flushes so far."""
         with self._log.open("rb") as file:
-            magic, _, entries = struct.unpack("<QQQ", file.read(24))
+            head = file.read(24)
+        if len(head) < 24:
+            return 0  # it has just been opened
+        magic, _, entries = struct.unpack("<QQQ", head)
         assert magic == MAGIC
         return int(entries)
 
