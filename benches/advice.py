@@ -143,7 +143,7 @@ def settings(text: str) -> dict[str, Any]:
 
 
 def proven(folder: Path, name: str, load: dict[str, Any], budget: float | None) -> dict[str, Any]:
-    """What prove keeps; it is asked once for a folder."""
+    """What prove keeps; it runs only once per folder."""
     kept = folder / f"{name}-kept.json"
     if not kept.exists():
         kept.write_text(json.dumps(proof(folder, name, load, budget)))

@@ -318,13 +318,16 @@ def advised(server: Server) -> dict[str, str]:
 
 
 def mysqltuner() -> str:
-    """Debian 12's MySQLTuner without two of its faults: it divides by values that are 0, and dies before its
-    recommendations. Newer versions of MariaDB 10.11 give innodb_buffer_pool_chunk_size as 0.
+    """Debian 12's MySQLTuner with two divisions by zero mended, which end it before its recommendations.
+
+    Newer versions of MariaDB 10.11 give innodb_buffer_pool_chunk_size as 0.
     """
     text = Path("/usr/bin/mysqltuner").read_text()
-    for divisor in ("int( $myvar{'innodb_buffer_pool_chunk_size'} )", "$mystat{'Innodb_log_writes'};"):
-        bare = divisor.rstrip(";")
-        text = text.replace(divisor, divisor.replace(bare, f"({bare} || 1)"))
+    for divisor, end in (
+        ("int( $myvar{'innodb_buffer_pool_chunk_size'} )", ""),
+        ("$mystat{'Innodb_log_writes'}", ";"),
+    ):
+        text = text.replace(f"{divisor}{end}", f"({divisor} || 1){end}")
     return text
 
 

@@ -1,4 +1,4 @@
-"""A fleet of real database servers: each with an sshd in namespaces of its own, a source and its replicas.
+"""A fleet of real database servers, a source and its replicas, each with an sshd in its own namespaces.
 
 Every host has its data, option file and sysctl.d at the same places, so that only what a test plants differs.
 """
@@ -46,7 +46,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Vendor:
-    """``replicate`` makes a server the replica of the one at a host and a port."""
+    """``replicate``: statements that make a server a replica of ``{host}`` and ``{port}``."""
 
     kind: str
     options: Mapping[str, str]

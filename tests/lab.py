@@ -101,7 +101,7 @@ def exported_device(folder: Path, name: str, size: str = "1G", iops: int = 0) ->
 
 @contextlib.contextmanager
 def exported(blocks: list[str | Path], node: str, export: Path) -> Iterator[None]:
-    """A block node of QEMU's as a file: ``blocks`` define it, ``export`` is an empty file."""
+    """A QEMU block node exported as a file: ``blocks`` defines it, ``export`` is an empty file."""
     export_option = f"type=fuse,id=e,node-name={node},mountpoint={export},writable=on"
     with fuse(export), running(["qemu-storage-daemon", *blocks, "--export", export_option]):
         deadline = time.monotonic() + READY_S

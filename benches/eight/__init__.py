@@ -186,7 +186,7 @@ def setup() -> list[str]:
 
 @contextlib.contextmanager
 def servers(folder: Path, vendor: Vendor = MARIADB) -> Iterator[Fleet]:
-    # MySQL has no partitions in the system tablespace.
+    # MySQL cannot put partitions into the system tablespace.
     own = {"innodb_file_per_table": "0"} if vendor is MARIADB else {}
     own |= {
         CACHE: str(SMALL),

@@ -45,9 +45,9 @@ PROFILE_LIMIT_S = 120.0
 FACTS_TRIES = 3
 #: Running statements in one look at the process list.
 MOST_STATEMENTS = 1000
-#: Sockets in a message.
+#: Sockets listed in a message.
 MOST_NAMED = 8
-#: Distributions' default sockets, for servers whose own is not known.
+#: Distributions' default sockets, tried if the server's own is unknown.
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
 Listener = Callable[[float, float], None]
@@ -172,7 +172,7 @@ def _sockets(server: Mapping[str, Any]) -> list[str]:
 
 
 def _choice(servers: Sequence[Mapping[str, Any]]) -> str:
-    """What to do where several servers run on the host."""
+    """A request to choose one of several servers, with their sockets."""
     each = [
         f"{path} ({server['program']}, pid {server['pid']})"
         for server in servers

@@ -46,9 +46,9 @@ MOST_TRIES = 2
 NOTHING_TO_SHOW = "it promises no effect that an experiment could show"
 #: Of a remedy that keeps data or the server safe: throughput can neither prove nor refute it.
 KEEPS_SAFE = "it protects the data or the server, which throughput cannot show: use headrace apply"
-#: A fix that raises the one may ruin the other: so both are reported.
+#: A fix may improve one and ruin the other, so both are reported.
 BESIDE = {"throughput": "p99"}
-#: Of a budget, what one step may take after its first blocks, until it is decided.
+#: The share of a budget that one undecided step may take.
 STEP_SHARE = 0.25
 #: Alternatives of one finding that are tried in one experiment.
 MOST_REMEDIES = 3
@@ -452,7 +452,7 @@ async def prove_all(
     left = tuple(skipped.items())
     if not kept:
         return Proof(tuple(steps), kept, None, None, left)
-    # One comparison of its own, so that the claim rests on trials that chose nothing.
+    # In trials of its own: those of the steps chose what was kept.
     bench.listen(Note("all that was proven, against the start"))
     final = await bench.compare(f"{len(steps) + 1:02d}-final", {"TUNED": kept}, {})
     effect, beside = final.effects.get("TUNED"), final.beside.get("TUNED")
@@ -460,17 +460,15 @@ async def prove_all(
 
 
 def told(step: Step) -> str:
-    """The step's result in one line."""
+    """The step's result in one line, and whether the other response got worse."""
     if step.effect is None:
         return f"  not measured: {step.reason}"
-    ratio = step.effect.ratio
-    between = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
-    also = f"; {_harm(step.beside)}" if step.beside and step.beside.verdict is Verdict.WORSE else ""
-    return f"  {step.effect.verdict}: {ratio.estimate:.2f}x{between}{also}; {'kept' if step.kept else 'not kept'}"
+    worse = step.beside if step.beside and step.beside.verdict is Verdict.WORSE else None
+    also = f"; {worse.response} is worse: {_times(worse)}" if worse else ""
+    return f"  {step.effect.verdict}: {_times(step.effect)}{also}; {'kept' if step.kept else 'not kept'}"
 
 
-def _harm(effect: Effect) -> str:
-    """That the response which did not decide got worse."""
+def _times(effect: Effect) -> str:
     ratio = effect.ratio
     between = f" ({ratio.low:.2f} to {ratio.high:.2f})" if ratio.low and ratio.high else ""
-    return f"{effect.response} is worse: {ratio.estimate:.2f}x{between}"
+    return f"{ratio.estimate:.2f}x{between}"

@@ -83,7 +83,7 @@ def test_what_must_be_there_and_is_not() -> None:
     assert facts().sysctl("vm.swappiness") is None
 
 
-#: A process that is named as a server and listens as one whose sockets stand in an option file.
+#: A process named like a server that listens on sockets which no argument names.
 LISTENING = """
 import socket, sys
 open("/proc/self/comm", "w").write("mysqld")

@@ -94,7 +94,7 @@ def test_equals_are_dropped_in_at_most_alpha_of_all_races(count: int) -> None:
 
 
 def test_a_race_needs_a_fraction_of_the_trials_of_a_full_study() -> None:
-    """A full study needs even more than thirty blocks: docs/explanation/races.md."""
+    """A full study needs more than 30 blocks: docs/explanation/races.md."""
     rng = np.random.default_rng(7)
     truth = np.log(list(published.random_writes().values()))
     trials = [raced(truth, np.full(len(truth), BETWEEN_TRIALS), rng).trials for _ in range(30)]

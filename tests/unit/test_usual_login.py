@@ -35,12 +35,12 @@ async def found(servers: list[dict[str, Any]], *paths: str) -> tuple[str, str]:
     [
         # In an option file only.
         ([server(1, "/srv/a/own.sock")], ["/srv/a/own.sock", "/tmp/mysql.sock"], "/srv/a/own.sock"),
-        # The X protocol is another one.
+        # MySQL's X protocol is a different one.
         ([server(1, "/run/mysqld/mysqlx.sock", "/run/s")], ["/run/mysqld/mysqlx.sock", "/run/s"], "/run/s"),
-        # An agent without privileges does not see it.
+        # Without privileges the agent sees no socket.
         ([server(1, argument="/srv/b")], ["/srv/b"], "/srv/b"),
         ([server(1)], ["/var/lib/mysql/mysql.sock"], "/var/lib/mysql/mysql.sock"),
-        # memcached is not asked by SQL.
+        # memcached does not speak SQL.
         ([server(1, "/m", program="memcached"), server(2, "/s")], ["/m", "/s"], "/s"),
     ],
 )

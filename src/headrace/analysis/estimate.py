@@ -13,7 +13,7 @@ baseline twice in each block give Student's paired test.
   is part of each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if the
   trials show more. That widens intervals, and makes a disturbed trial weigh less the quieter the others are. If
   slopes clearly differ (an F test at ``SLOPE_TEST``), no slope is used, and disturbed trials are left out;
-  unless that leaves a treatment without any: then they stay, and their intervals are as wide as ``MOST_SPREAD``.
+  unless a treatment would have none left: then they stay, and slopes may differ by ``MOST_SPREAD``.
 
 All rules are fixed here, before any data are seen; ``audit`` simulates what they promise. Functions take a batch
 of studies of the same layout, because the audit judges thousands; an experiment is a batch of one.
@@ -208,9 +208,13 @@ def fit(
     _, residual = _project(design, there)
     logs = np.where(is_there, y, 0.0)
     spread, differs, noise = _all_slopes(logs, x, residual, indicator)
-    spread, differs = _without_gaps(spread, differs, there, lost, indicator)
+    left = np.where((differs[:, None] & (lost > DISTURBED)).any(axis=2), 0.0, there)
+    # If a treatment would have no trials left, none is left out, and slopes may differ by ``MOST_SPREAD``.
+    is_emptied = ((left @ indicator == 0) & (there @ indicator > 0)).any(axis=1)[:, None]
+    spread = np.where(is_emptied & differs, MOST_SPREAD**2, spread)
+    differs &= ~is_emptied
     is_robust = np.asarray(differs.any(axis=1))
-    there = np.where((differs[:, None] & (lost > DISTURBED)).any(axis=2), 0.0, there)
+    there = np.where(is_emptied, there, left)
     x = np.where(differs[:, None], 0.0, x)
     design[:, :, -kinds:] = x
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -232,15 +236,6 @@ def fit(
         _variances=_variances(y, residual, indicator, len(np.unique(blocks))),
         _spread=spread,
     )
-
-
-def _without_gaps(
-    spread: Floats, differs: NDArray[np.bool_], there: Floats, lost: Floats, indicator: Floats
-) -> tuple[Floats, NDArray[np.bool_]]:
-    """Where every trial of a treatment was disturbed, none is left out: its slope may be anything instead."""
-    left = np.where((differs[:, None] & (lost > DISTURBED)).any(axis=2), 0.0, there)
-    is_emptied = ((left @ indicator == 0) & (there @ indicator > 0)).any(axis=1)[:, None]
-    return np.where(is_emptied & differs, MOST_SPREAD**2, spread), differs & ~is_emptied
 
 
 def _project(design: Floats, weight: Floats) -> tuple[Floats, Floats]:

@@ -105,8 +105,8 @@ class Adjustment:
 
     ``slope`` relates the log of the response to the log of the share that was left, in ``trials``. It is None if
     slopes clearly differ between treatments: then the disturbed trials (``left_out``) take no part. ``most_lost``
-    is the largest share that others took. ``uneven`` is the treatment whose trials lost a clearly other share than
-    the baseline's, if there is one.
+    is the largest share that others took. ``uneven`` is the treatment, if any, whose trials clearly lost
+    another share than the baseline's.
     """
 
     condition: str

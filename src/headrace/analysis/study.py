@@ -40,7 +40,7 @@ from headrace.errors import NothingMeasured, PlanError
 from headrace.model import Treatment, TrialState
 from headrace.store import ExperimentFolder, TrialRecord
 
-#: Between the mean shares that others took from two treatments: chance rarely makes such a difference.
+#: Chance rarely makes the mean shares that two treatments lost differ by this much.
 UNEVEN = 0.1
 
 
@@ -351,25 +351,27 @@ def _effects(
                 comparisons=_comparisons(design),
             )
             found += effects
-            for taken in one.taken if one else ():
-                adjustments.append(
-                    Adjustment(
-                        condition,
-                        response,
-                        taken.slope,
-                        taken.adjusted,
-                        taken.left_out,
-                        taken.most,
-                        taken.kind,
-                        _uneven(one.names, baseline, taken.means) if one else None,
-                    )
+            if one is None:
+                continue
+            adjustments += [
+                Adjustment(
+                    condition,
+                    response,
+                    taken.slope,
+                    taken.adjusted,
+                    taken.left_out,
+                    taken.most,
+                    taken.kind,
+                    _uneven(one.names, baseline, taken.means),
                 )
+                for taken in one.taken
+            ]
     order = {t.name: i for i, t in enumerate(design.treatments)}
     return sorted(found, key=lambda e: order[e.treatment]), adjustments
 
 
 def _uneven(names: Sequence[str], baseline: str, means: Sequence[float]) -> Uneven | None:
-    """The treatment that differs most from the baseline in what others took, if that is much."""
+    """The treatment whose loss differs most from the baseline's, if it differs by much."""
     own = dict(zip(names, means, strict=True))
     if baseline not in own:
         return None

@@ -101,7 +101,7 @@ def more_blocks(command: str, open_ones: Mapping[str, int]) -> str:
 
 
 def claim(effect: Effect, response: str, beside: Effect | None = None) -> str:
-    """The conclusion in one sentence, with its interval; in a second one that the other response got worse."""
+    """The conclusion with its interval, and whether the other response got worse."""
     times = f"{ratio(effect.ratio.estimate)}x the start ({between(effect.ratio)})"
     but = (
         f" But {beside.response} is worse: {_times(beside)}."

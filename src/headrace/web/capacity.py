@@ -64,7 +64,7 @@ async def listing(site: Site, asked: Asked) -> Listing:
     columns = (
         Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"], sort="")),
         Column("resource", "Resource"),
-        Column("share", "Of the knee", "share", "the day's busiest minute, as a share of the knee"),
+        Column("share", "Share of knee", "share", "the day's busiest minute, relative to the knee"),
         Column("full", "Full", "chip", "now, a date, or why there is no date"),
         Column("between", "Between", "text", "95% interval of the date"),
         Column("peak", "Peak"),

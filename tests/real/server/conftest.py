@@ -18,6 +18,6 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(params=["maria", "oracle"])
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each of two servers that the module has as fixtures."""
+    """Both vendors in turn: the module's fixtures ``maria`` and ``oracle``."""
     found: Server = request.getfixturevalue(request.param)
     return found

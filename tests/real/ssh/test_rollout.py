@@ -65,7 +65,7 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     vendor: Vendor = getattr(request, "param", MARIADB)
     folder = tmp_path_factory.mktemp("rollout")
     own = {"table_open_cache": str(LARGE)}
-    # MySQL has no partitions in the system tablespace, and files of their own take it a minute to make.
+    # MySQL cannot put partitions into the system tablespace, and takes a minute to create a file for each.
     own |= {"innodb_file_per_table": "0"} if vendor is MARIADB else {}
     partitions = PARTITIONS if vendor is MARIADB else 1
     options = dict.fromkeys(NAMES, own)

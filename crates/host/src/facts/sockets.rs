@@ -1,4 +1,4 @@
-//! The Unix sockets on which a server listens. Many servers have theirs from an option file, not from an argument.
+//! The Unix sockets on which a server listens. Many servers get theirs from an option file, not from an argument.
 
 use rustix::fs::stat;
 
@@ -7,8 +7,8 @@ use super::files::Folder;
 /// `SO_ACCEPTCON` in the column of flags.
 const LISTENS: u32 = 1 << 16;
 
-/// Paths by which a client on this host reaches them, sorted. None of a process of another user without the privilege
-/// to read its descriptors. A server in a container is reached through `/proc/PID/root`.
+/// Paths by which a client on this host reaches them, sorted; through `/proc/PID/root` if the server is in a container.
+/// Empty without permission to read the process's descriptors.
 pub fn listening(host: &Folder, process: &Folder, working_directory: Option<&str>) -> Vec<String> {
     let table = process.text("net/unix").unwrap_or_default();
     let named = parse(&table);
@@ -35,7 +35,7 @@ pub fn listening(host: &Folder, process: &Folder, working_directory: Option<&str
     paths
 }
 
-/// Inode and path of every listening socket with a name in a file system, of /proc/PID/net/unix (unix(7)).
+/// Inode and path of each listening socket that has a path, from /proc/PID/net/unix (unix(7)).
 fn parse(table: &str) -> Vec<(u64, &str)> {
     table.lines().filter_map(parse_line).collect()
 }
@@ -58,8 +58,8 @@ fn absolute(path: &str, working_directory: Option<&str>) -> Option<String> {
     Some(format!("{}/{}", working_directory?.trim_end_matches('/'), path.trim_start_matches("./")))
 }
 
-/// Whether the path is another file, or none, in this process's mount namespace. A unit with PrivateTmp= has one of its
-/// own, too, in which most paths are the same files.
+/// Whether the server's path is a different file, or none, in our mount namespace. A unit with PrivateTmp= also has a
+/// namespace of its own, but most paths in it are the same files.
 fn is_elsewhere(host: &Folder, process: &Folder, path: &str) -> bool {
     let (Some(ours), Some(its)) = (host.link("proc/self/ns/mnt"), process.link("ns/mnt")) else {
         return false;

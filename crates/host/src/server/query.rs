@@ -39,7 +39,7 @@ pub fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow:
     server.options(read_timeout)?.ok_or_else(|| AgentError::Input(message.to_owned()).into())
 }
 
-/// Opens a session that reads what the server reports. `trx_started` is in the host's time zone: `NOW()` must be, too.
+/// Opens a session that reads what the server reports. `trx_started` is in the host's time zone, so `NOW()` must be too.
 pub fn open_session(options: &Options) -> Result<Connection, Error> {
     let mut connection = Connection::open(options)?;
     connection.execute("SET SESSION time_zone = 'SYSTEM'")?;

@@ -59,7 +59,7 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
 
 
 def _cautions(hunt: Hunt) -> list[str]:
-    """That no server was asked, and so only the host is known."""
+    """A warning if no server was examined."""
     why = hunt.snapshot.errors.get("server")
     return [f"only the host was examined: {why}"] if why else []
 
