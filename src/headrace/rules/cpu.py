@@ -480,7 +480,7 @@ def _others_cpus(evidence: Evidence, process: Mapping[str, Any]) -> float:
 def slow_clock(evidence: Evidence) -> Iterator[Match]:
     """The clock is read by a system call although the processor's own counter is available.
 
-    A server reads the clock several times per statement. With tsc that takes a few nanoseconds without entering
+    A server reads the clock several times per statement. With tsc that takes tens of nanoseconds without entering
     the kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm also read a device.
     """
     clock: Any = evidence.raw.get("clock_source") or {}

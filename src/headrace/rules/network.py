@@ -119,8 +119,8 @@ def one_core_receives(evidence: Evidence) -> Iterator[Match]:
 def backlog_full(evidence: Evidence) -> Iterator[Match]:
     """Packets are dropped because a core's receive backlog is full.
 
-    Every drop causes a retransmission, which costs the client at least a round trip, at worst 200 ms. The backlog
-    is a queue: a longer one helps against bursts, not against a core that is always too slow.
+    Every drop causes a retransmission, which costs the client at least a round trip; 200 ms or more if it takes a
+    timeout. The backlog is a queue: a longer one helps against bursts, not against a core that is always too slow.
     """
     dropped = evidence.window.rates("softnet", "dropped")
     if not dropped:
