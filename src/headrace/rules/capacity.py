@@ -148,8 +148,8 @@ def inodes_run_out(evidence: Evidence) -> Iterator[Match]:
 def mounted_read_only(evidence: Evidence) -> Iterator[Match]:
     """A file system that the server writes to is mounted read-only.
 
-    With errors=remount-ro, ext4 becomes read-only after a device error. The server can still read, so it looks alive, but creating
-    a file fails, and so do writes through files that it opens from now on.
+    With errors=remount-ro, ext4 becomes read-only after a device error. The server can still read, so it looks
+    alive, but creating a file fails, and so do writes through files that it opens from now on.
     """
     if evidence.has_variable("innodb_read_only") and evidence.is_on("innodb_read_only"):
         return

@@ -340,8 +340,8 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
 def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for table locks.
 
-    MyISAM, MEMORY and LOCK TABLES allow one writer at a time and no readers meanwhile. Only inserts at the end of a
-    MyISAM table let them read.
+    MyISAM, MEMORY and LOCK TABLES allow one writer at a time and no readers meanwhile. Only inserts at the end of
+    a MyISAM table let them read.
     """
     waits = evidence.status_rate("table_locks_waited")
     if waits < TABLE_WAITS_S:
