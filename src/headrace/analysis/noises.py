@@ -43,7 +43,8 @@ _AT_ONCE = 250
 class Model:
     """``spread``: treatments that vary this many times as much (0 is the baseline). ``slopes``: how strongly a
     treatment reacts to what others take, if not in proportion. ``is_random``: each treatment has its own slope.
-    ``disturbed`` and ``device``: the share of trials that lose CPU time, and a device's time.
+    ``disturbed`` and ``device``: the share of trials that lose CPU time, and a device's time. ``is_confounded``:
+    every trial of the baseline loses about the same, so that none shows how it reacts.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Model:
     is_missing: bool = False
     disturbed: float = 1 / 3
     device: float = 0.0
+    is_confounded: bool = False
 
 
 MODELS = (
@@ -65,6 +67,12 @@ MODELS = (
     Model("... and treatments that react differently", is_random=True),
     Model("... and a candidate that reacts four times as much", slopes={NAMED: 4.0}),
     Model("... and a baseline that reacts twice as much", slopes={0: 2.0}),
+    # A program of low priority takes only what a slow configuration leaves idle, so it costs that one nothing.
+    Model(
+        "... and a fifth of each of the baseline's trials, to which it does not react",
+        slopes={0: 0.0},
+        is_confounded=True,
+    ),
     Model("... and drift from trial to trial", is_correlated=True),
     Model("... and half of the slow trials missing", is_missing=True),
     Model("... and bursts of others' reads and writes", device=1 / 3),
@@ -124,6 +132,8 @@ def draw(rng: np.random.Generator, model: Model, studies: int, slopes: Reactions
         rng.uniform(0.1, 0.4, (studies, count)),
         rng.uniform(0, 0.005, (studies, count)),
     )
+    if model.is_confounded:
+        lost = np.where(CODES == 0, rng.uniform(0.2, 0.25, lost.shape), lost)
     blocks = rng.normal(0, BETWEEN_BLOCKS, (studies, BLOCKS))[:, PLACES]
     y = noise * own[CODES] + blocks + slopes.cpu[:, CODES] * np.log1p(-lost)
     is_there = np.ones(y.shape, dtype=bool)
