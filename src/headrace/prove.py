@@ -47,7 +47,7 @@ NOTHING_TO_SHOW = "it promises no effect that an experiment could show"
 #: Of a remedy that keeps data or the server safe: throughput can neither prove nor refute it.
 KEEPS_SAFE = "it protects the data or the server, which throughput cannot show: use headrace apply"
 #: A fix may improve one and ruin the other, so both are reported.
-BESIDE = {"throughput": "p99"}
+OTHER = {"throughput": "p99"}
 #: The share of a budget that one undecided step may take.
 STEP_SHARE = 0.25
 #: Alternatives of one finding that are tried in one experiment.
@@ -59,7 +59,7 @@ Settings = dict[str, Value]
 @dataclass(frozen=True)
 class Step:
     """One finding, put to the test. ``settings`` are those of the remedy that did best; ``effect`` is None where
-    nothing could be compared, and ``reason`` says why. ``beside`` is its effect on the other response."""
+    nothing could be compared, and ``reason`` says why. ``other`` is its effect on the other response."""
 
     finding: str
     title: str
@@ -68,7 +68,7 @@ class Step:
     kept: bool
     reason: str
     folder: Path
-    beside: Effect | None = None
+    other: Effect | None = None
 
     @property
     def verdict(self) -> str:
@@ -78,7 +78,7 @@ class Step:
 @dataclass(frozen=True)
 class Proof:
     """``steps`` in the order they were tried; ``kept`` all settings that were proven; ``final`` the end against
-    the start, None where nothing was kept; ``beside`` the same of the other response; ``skipped`` are findings
+    the start, None where nothing was kept; ``other`` the same of the other response; ``skipped`` are findings
     that no experiment can test, and why."""
 
     steps: tuple[Step, ...]
@@ -86,7 +86,7 @@ class Proof:
     final: Effect | None
     final_folder: Path | None
     skipped: tuple[tuple[str, str], ...]
-    beside: Effect | None = None
+    other: Effect | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Compared:
 
     folder: ExperimentFolder
     effects: Mapping[str, Effect]
-    beside: Mapping[str, Effect]
+    other: Mapping[str, Effect]
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Bench:
             name, {AS_IS: {}, **treatments}, settings, blocks=self.blocks, is_numbered=is_numbered
         )
         effects = analyse_experiment(folder).effects
-        responses = (self.response, BESIDE.get(self.response, "throughput"))
+        responses = (self.response, OTHER.get(self.response, "throughput"))
         own, other = ({e.treatment: e for e in effects if e.response == name} for name in responses)
         return Compared(folder, own, other)
 
@@ -396,8 +396,8 @@ async def prove_finding(
     kept = effect is not None and effect.verdict is Verdict.BETTER
     folder = compared.folder
     reason = "" if effect else _why_not(folder, best)
-    beside = compared.beside.get(best)
-    step = Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path, beside)
+    other = compared.other.get(best)
+    step = Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path, other)
     return step, folder
 
 
@@ -455,15 +455,15 @@ async def prove_all(
     # In trials of its own: those of the steps chose what was kept.
     bench.listen(Note("all that was proven, against the start"))
     final = await bench.compare(f"{len(steps) + 1:02d}-final", {"TUNED": kept}, {})
-    effect, beside = final.effects.get("TUNED"), final.beside.get("TUNED")
-    return Proof(tuple(steps), kept, effect, final.folder.path, left, beside)
+    effect, other = final.effects.get("TUNED"), final.other.get("TUNED")
+    return Proof(tuple(steps), kept, effect, final.folder.path, left, other)
 
 
 def told(step: Step) -> str:
     """The step's result in one line, and whether the other response got worse."""
     if step.effect is None:
         return f"  not measured: {step.reason}"
-    worse = step.beside if step.beside and step.beside.verdict is Verdict.WORSE else None
+    worse = step.other if step.other and step.other.verdict is Verdict.WORSE else None
     also = f"; {worse.response} is worse: {_times(worse)}" if worse else ""
     return f"  {step.effect.verdict}: {_times(step.effect)}{also}; {'kept' if step.kept else 'not kept'}"
 

@@ -248,16 +248,16 @@ async def test_a_fix_that_raises_throughput_and_ruins_p99_says_so(
     laboratory: Laboratory, tmp_path: Path
 ) -> None:
     found = await prove.prove_all(bench(laboratory, tmp_path))
-    assert found.beside is not None
-    assert (found.beside.response, found.beside.verdict) == ("p99", Verdict.BETTER)
+    assert found.other is not None
+    assert (found.other.response, found.other.verdict) == ("p99", Verdict.BETTER)
     assert "But" not in views.headline(found, "throughput")
-    ruined = replace(found.beside, ratio=Interval(3.5, 2.1, 5.9), verdict=Verdict.WORSE)
-    worse = replace(found, beside=ruined)
+    ruined = replace(found.other, ratio=Interval(3.5, 2.1, 5.9), verdict=Verdict.WORSE)
+    worse = replace(found, other=ruined)
     assert views.headline(worse, "throughput").endswith(" But p99 is worse: 3.500x (2.100 – 5.900).")
     content = json.loads(json.dumps(views.to_json(worse, "throughput")))
-    assert (content["beside"]["response"], content["beside"]["verdict"]) == ("p99", "worse")
+    assert (content["other"]["response"], content["other"]["verdict"]) == ("p99", "worse")
     [step] = [each for each in found.steps if each.finding == "AAA01"]
-    assert prove.told(replace(step, beside=ruined)).endswith("; p99 is worse: 3.50x (2.10 to 5.90); kept")
+    assert prove.told(replace(step, other=ruined)).endswith("; p99 is worse: 3.50x (2.10 to 5.90); kept")
 
 
 def test_an_unknown_response_is_refused(laboratory: Laboratory, tmp_path: Path) -> None:

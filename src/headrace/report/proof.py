@@ -48,7 +48,7 @@ def _step(step: Step, response: str) -> list[RenderableType]:
     """What was tested, its effect, and whether it was kept."""
     effect = step.effect
     style = _STYLE[effect.verdict] if effect else "magenta"
-    told = f"{response} {_times(effect)}{_beside(step)}" if effect else step.reason
+    told = f"{response} {_times(effect)}{_other(step)}" if effect else step.reason
     line = Text.assemble(
         ("kept  " if step.kept else "      ", "bold green"),
         (clean(step.finding), "bold"),
@@ -67,8 +67,8 @@ def _times(effect: Effect) -> str:
     return f"{ratio(effect.ratio.estimate)}x ({between(effect.ratio)})"
 
 
-def _beside(step: Step) -> str:
-    other = step.beside
+def _other(step: Step) -> str:
+    other = step.other
     return f"; {other.response} {_times(other)}, {other.verdict}" if other else ""
 
 
@@ -100,12 +100,12 @@ def more_blocks(command: str, open_ones: Mapping[str, int]) -> str:
     return f"{command} {' '.join(map(shlex.quote, open_ones))} --blocks {max(open_ones.values())}".strip()
 
 
-def claim(effect: Effect, response: str, beside: Effect | None = None) -> str:
+def claim(effect: Effect, response: str, other: Effect | None = None) -> str:
     """The conclusion with its interval, and whether the other response got worse."""
     times = f"{ratio(effect.ratio.estimate)}x the start ({between(effect.ratio)})"
     but = (
-        f" But {beside.response} is worse: {_times(beside)}."
-        if beside and beside.verdict is Verdict.WORSE
+        f" But {other.response} is worse: {_times(other)}."
+        if other and other.verdict is Verdict.WORSE
         else ""
     )
     told = f"{response} {times}, {effect.blocks} blocks"
@@ -156,7 +156,7 @@ def conclusion(proof: Proof) -> Conclusion:
 def headline(proof: Proof, response: str) -> str:
     """The claim in one sentence, or why there is none."""
     if proof.final is not None:
-        return claim(proof.final, response, proof.beside)
+        return claim(proof.final, response, proof.other)
     if any(step.kept for step in proof.steps):
         return "Better under this load: `headrace apply` makes it permanent."
     if proof.steps:
@@ -185,7 +185,7 @@ def to_json(proof: Proof, response: str, command: str = "", notice: Notice | Non
         "steps": [_step_json(step) for step in proof.steps],
         "kept": dict(proof.kept),
         "final": _effect_json(proof.final),
-        "beside": _effect_json(proof.beside),
+        "other": _effect_json(proof.other),
         "final_folder": str(proof.final_folder) if proof.final_folder else None,
         "settle": more_blocks(command, open_ones) if open_ones else None,
         "skipped": [{"finding": finding, "reason": why} for finding, why in proof.skipped],
@@ -199,7 +199,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "title": step.title,
         "settings": dict(step.settings),
         "effect": _effect_json(step.effect),
-        "beside": _effect_json(step.beside),
+        "other": _effect_json(step.other),
         "kept": step.kept,
         "reason": step.reason,
         "folder": str(step.folder),
