@@ -196,7 +196,7 @@ CASES = [
             status={"wsrep_cluster_status": 0.0, "wsrep_ready": 0.0, "wsrep_cluster_size": 1.0},
         ),
         ("",),
-        ("the node has no quorum; it sees 1 nodes",),
+        ("the node has no quorum; it sees 1 node.",),
     ),
     Case(
         "REPL12",

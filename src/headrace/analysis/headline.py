@@ -168,7 +168,9 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
     text += ", ".join(f"{n} {kind}" for kind, n in found.items() if n)
     undecided = [e for e in effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
     if undecided and all(e.ratio.low is None for e in undecided):
-        return f"{text}, because an interval needs at least 2 complete blocks"
+        if max(e.blocks for e in undecided) < 2:
+            return f"{text}, because an interval needs at least 2 complete blocks"
+        return f"{text}, because too few trials count to know how much they vary"
     if any(e.blocks_needed for e in undecided):
         most = max((e for e in undecided if e.blocks_needed), key=lambda e: e.ratio.estimate)
         text += (

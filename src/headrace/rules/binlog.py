@@ -169,13 +169,15 @@ def _replicas_missing(evidence: Evidence) -> int:
 
 def _waits_for_replicas(evidence: Evidence, missing: int, limits: list[str]) -> Match:
     needed = evidence.number(NEEDED)
+    connected = int(needed) - missing
     return Match(
         "",
-        f"the binary log is on, but nothing is purged: {needed - missing:.0f} replicas are connected, and "
+        f"the binary log is on, but nothing is purged: {connected} "
+        f"{'replica is' if connected == 1 else 'replicas are'} connected, and "
         f"{NEEDED} is {needed:.0f}.",
         (
             number(NEEDED, f"{needed:.0f}"),
-            number("Slaves_connected, maximum", f"{needed - missing:.0f}"),
+            number("Slaves_connected, maximum", str(connected)),
             *(number(name, evidence.variable(name)) for name in limits),
         ),
         (

@@ -339,15 +339,15 @@ def node_has_no_quorum(evidence: Evidence) -> Iterator[Match]:
     ready = evidence.gauge("mysql_status", "wsrep_ready").last
     if primary and ready:
         return
-    nodes = evidence.window.last("mysql_status", "wsrep_cluster_size")
+    nodes = int(evidence.window.last("mysql_status", "wsrep_cluster_size") or 0)
     yield Match(
         "",
         f"the node {'is in the primary component, but not ready' if primary else 'has no quorum'}; it sees "
-        f"{nodes or 0:.0f} nodes.",
+        f"{nodes} node{'' if nodes == 1 else 's'}.",
         (
             number("wsrep_cluster_status", "Primary" if primary else "non-Primary"),
             number("wsrep_ready", "ON" if ready else "OFF"),
-            number("wsrep_cluster_size", f"{nodes or 0:.0f}"),
+            number("wsrep_cluster_size", str(nodes)),
         ),
         (
             Remedy(

@@ -19,7 +19,7 @@ class TpccOptions(ServerDriveOptions):
     """The size of the database, and the terminals' times."""
 
     warehouses: Annotated[int, Field(ge=1, le=100_000)] = Field(
-        1, description="warehouses, of about 100 MB each"
+        1, description="warehouses, of about 110 MB each"
     )
     times: Literal["none", "specification"] = Field(
         "none",
