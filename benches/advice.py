@@ -26,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.planted import ACCOUNT, AGENT, advised
+from benches.planted import ACCOUNT, AGENT, advised, require_advisers
 from tests.servers import Server, mariadb
 
 #: 1.6 million rows are about 400 MB, which the stock pool of 128 MiB does not hold.
@@ -176,6 +176,7 @@ def main() -> None:
     options = parser.parse_args()
     if unknown := set(options.loads) - set(LOADS):
         raise SystemExit(f"no load {', '.join(unknown)}; there are {', '.join(LOADS)}")
+    require_advisers()
     with tempfile.TemporaryDirectory(prefix="hr-advice-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
         folder = Path(name)
         folder.chmod(0o755)

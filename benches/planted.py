@@ -21,6 +21,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -94,6 +95,7 @@ def main() -> int:
         raise SystemExit(
             f"no plant {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in PLANTS)}"
         )
+    require_advisers()
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="hr-plant-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
         folder = Path(name)
@@ -302,6 +304,13 @@ def rate_healthy(server: Server, plant: Plant) -> float:
             until(lambda: count(server, plant) > 0)
             return rate(server, plant)
     return rate(server, plant)
+
+
+def require_advisers() -> None:
+    """Before hours of work that need them at its end."""
+    packages = {"mysqltuner": "mysqltuner", "pt-variable-advisor": "percona-toolkit"}
+    if absent := [package for program, package in packages.items() if not shutil.which(program)]:
+        raise SystemExit(f"needs {', '.join(absent)}: apt-get install {' '.join(absent)}")
 
 
 def advised(server: Server) -> dict[str, str]:
