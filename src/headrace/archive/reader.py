@@ -229,36 +229,41 @@ class Reader:
     def _ask(
         self, table: str, sql: str, found: Mapping[str, list[File]], span: Range, values: Mapping[str, Any]
     ) -> pa.Table:
-        small = "mh" if table in SMALL else ""
-        paths = [
-            str(f.path) for files in found.values() for f in files if not f.is_part and f.kind not in small
-        ]
-        kept = [
-            self._kept.table(
-                (file.path, *_identity(file)), partial(_file_rows, file, TABLES[table].schema, name)
-            )
-            for name, files in found.items()
-            for file in files
-            if file.is_part or file.kind in small
-        ]
+        is_small = table in SMALL
+        kept: list[pa.Table] = []
+        # Days of the file of a week -> the files of which they are read; no days: all of it.
+        paths: dict[tuple[int, ...], list[str]] = {}
+        for name, files in found.items():
+            days: dict[str, tuple[int, ...]] = {}
+            for file in files:
+                if is_small and (file.is_part or file.kind in "mh"):
+                    read = partial(_file_rows, file, TABLES[table].schema, name)
+                    kept.append(self._kept.table((file.path, *_identity(file)), read))
+                else:
+                    path = str(file.path)
+                    days[path] = (*days.get(path, ()), file.t_s) if file.is_part else ()
+            for path, wanted in days.items():
+                paths.setdefault(wanted, []).append(path)
         with self._cursor() as cursor:
             sources = []
+            named: dict[str, Any] = {"since_s": int(span.since_s), "until_s": span.until_s, **values}
             if kept:
                 cursor.register("kept_rows", pa.concat_tables(kept))
                 sources.append("SELECT * FROM kept_rows WHERE t_s >= $since_s AND t_s < $until_s")
-            if paths:
+            for n, (wanted, each) in enumerate(paths.items()):
+                named[f"paths{n}"] = each
                 sources.append(
                     "SELECT * EXCLUDE (filename), "
                     "url_decode(regexp_extract(filename, 'host=([^/]*)/[^/]*$', 1)) AS host "
-                    "FROM read_parquet($paths, filename = true, hive_partitioning = false) "
+                    f"FROM read_parquet($paths{n}, filename = true, hive_partitioning = false) "
                     "WHERE t_s >= $since_s AND t_s < $until_s"
+                    + (f" AND t_s IN ({', '.join(map(str, wanted))})" if wanted else "")
                 )
             if not sources:
                 # empty_table() would import pandas, see _repeated.
                 schema = TABLES[table].schema.append(pa.field("host", pa.string()))
                 cursor.register("no_rows", pa.Table.from_batches([], schema))
                 sources.append("SELECT * FROM no_rows")
-            named = {"paths": paths, "since_s": int(span.since_s), "until_s": span.until_s, **values}
             whole = f"WITH rows AS ({' UNION ALL BY NAME '.join(sources)}) {sql}"
             used = {key: value for key, value in named.items() if f"${key}" in whole}
             return cursor.sql(whole, params=used).to_arrow_table()
