@@ -195,6 +195,12 @@ def write_whole(rows: pa.Table, path: Path, *, is_private: bool = False) -> None
         pq.write_table(rows, file, compression="zstd")
 
 
+def write_bytes(content: bytes, path: Path) -> None:
+    """The content of a file of the history, whole or absent. Raises DiskFull or StoreError."""
+    with _whole_file(path, is_private=False) as file:
+        file.write(content)
+
+
 @contextlib.contextmanager
 def _whole_file(path: Path, *, is_private: bool) -> Iterator[BinaryIO]:
     """Write, fsync, rename, fsync the folder."""

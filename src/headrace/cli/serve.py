@@ -14,6 +14,8 @@ from headrace.cli.shell import app, run_until_signal, stderr, stdout
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
+    from headrace.archive.files import Archive
+    from headrace.archive.mirror import Mirror
     from headrace.fleet.host import Host
     from headrace.web.app import Listen
     from headrace.web.site import Site
@@ -77,6 +79,13 @@ class Storage:
     size: Annotated[
         float, typer.Option(metavar="GIB", min=0, help="Maximum size of the history; 0: no limit.")
     ] = 20.0
+    mirror: Annotated[
+        str,
+        typer.Option(
+            metavar="URI",
+            help="Copy the history to this object store (s3://bucket/prefix); fill an empty --data from it.",
+        ),
+    ] = ""
     slow_log: Annotated[
         str,
         typer.Option("--slow-log", metavar="auto|off|PATH", help="Slow log that is digested on the hosts."),
@@ -139,8 +148,22 @@ def serve(
     listen = _listen(doors, users, has_others=bool(auth))
     hosts = _hosts(fleet, login)
     with archive.held():
-        site = _site(archive, hosts, users, auth, experiments, storage, listen)
+        mirror = _mirror(archive, storage.mirror) if storage.mirror else None
+        site = _site(archive, hosts, users, auth, experiments, storage, listen, mirror)
         _run(site, listen, doors)
+
+
+def _mirror(archive: Archive, address: str) -> Mirror:
+    """The copy in an object store, after an empty history was filled from it."""
+    from headrace.archive.mirror import Mirror
+
+    mirror = Mirror(archive, address)
+    if count := mirror.restore():
+        files = f"{count:,} file{'' if count == 1 else 's'}"
+        stderr().print(
+            f"the history was empty: {files} restored from {address}", highlight=False, markup=False
+        )
+    return mirror
 
 
 def _change_users(users: object, doors: Doors) -> None:
@@ -220,6 +243,7 @@ def _site(
     experiments: Path,
     storage: Storage,
     listen: Listen,
+    mirror: Mirror | None = None,
 ) -> Site:
     import secrets
 
@@ -252,6 +276,7 @@ def _site(
             slow_log=storage.slow_log,
             with_examples=storage.examples,
             with_plans=storage.plans,
+            mirror=mirror,
         ),
         Sessions(users, secret_of(archive.root / "secret"), key, auth.oidc),
         Audit(archive.root / "audit.log"),

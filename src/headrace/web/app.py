@@ -27,6 +27,7 @@ from headrace.web.guard import Guard, needs
 from headrace.web.site import Site, one_host
 from headrace.web.templates import drawn
 from headrace.web.users import Role
+from headrace.web.warm import keep_warm
 
 #: Files that pages load: name -> package, path, media type.
 STATIC = {
@@ -105,12 +106,13 @@ def application(site: Site, names: frozenset[str] = frozenset()) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        collecting = asyncio.create_task(site.collector.run())
+        tasks = [asyncio.create_task(work) for work in (site.collector.run(), keep_warm(site))]
         try:
             yield
         finally:
-            collecting.cancel()
-            await asyncio.gather(collecting, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     errors = {
         BadAddress: _bad_address,

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.activity import Looks
 from headrace.agent import Agent, Journal
@@ -29,6 +29,9 @@ from headrace.rules.cause import causes_first, conclude
 from headrace.web import minute, plans, slow_log
 from headrace.web.watched import Watched, watched
 
+if TYPE_CHECKING:
+    from headrace.archive.mirror import Mirror
+
 log = logging.getLogger("headrace.web")
 
 #: The process list is looked at this often, and rarer where that costs the server more than 1% of its time.
@@ -39,6 +42,8 @@ MOST_STATEMENTS = 1000
 SETTLED_S = 90
 #: How often the history is rolled up and trimmed.
 KEEP_HOUSE_EVERY_S = 600.0
+#: How often what is new is copied to the object store, if there is one.
+COPY_EVERY_S = 60.0
 NO_SERVER = "no server to query: set one with --mysql-socket or --mysql-host"
 #: How often a host's journal of changes is read.
 JOURNAL_EVERY_S = 60.0
@@ -98,6 +103,7 @@ class Collector:
         slow_log: str = "auto",
         with_examples: bool = False,
         with_plans: bool = False,
+        mirror: Mirror | None = None,
     ) -> None:
         """``slow_log``: a path on the hosts, ``auto`` for the one that the server writes, or ``off``."""
         self.archive = archive
@@ -108,8 +114,17 @@ class Collector:
         self.hosts: Mapping[str, Watched] = {host.name: watched(host) for host in hosts}
         #: Why nothing is collected now; empty while all is well.
         self.problem = ""
+        #: Why the history is not copied now.
+        self.mirror_problem = ""
         self.last_write_s = 0.0
         self._house_at = 0.0
+        self._mirror = mirror
+
+    @property
+    def attention(self) -> str:
+        """What a reader of any page has to know; empty if all is well."""
+        said = [f"{self.problem}. Pages show what was collected before."] if self.problem else []
+        return " ".join([*said, *([f"{self.mirror_problem}."] if self.mirror_problem else [])])
 
     async def run(self) -> None:
         """Follow all hosts, and write each minute."""
@@ -123,6 +138,7 @@ class Collector:
         loops += [self._log] if self.slow_log != "off" else []
         loops += [plans.follow] if self.with_plans else []
         tasks = [asyncio.create_task(loop(each)) for each in asked for loop in loops]
+        tasks += [asyncio.create_task(self._copy(self._mirror))] if self._mirror else []
         try:
             while True:
                 now = time.time()
@@ -133,6 +149,20 @@ class Collector:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _copy(self, mirror: Mirror) -> None:
+        """Beside the collection: a store may be slow, or away."""
+        while True:
+            await asyncio.sleep(COPY_EVERY_S)
+            try:
+                await asyncio.to_thread(mirror.copy)
+                self.mirror_problem = ""
+            except HeadraceError as error:
+                self.mirror_problem = f"the history is not copied: {error}"
+                log.warning("%s", self.mirror_problem)
+            except Exception as error:
+                self.mirror_problem = f"the history is not copied: {type(error).__name__}: {error}"
+                log.exception("the copy of the history")
 
     async def _follow(self, each: Watched) -> None:
         while True:

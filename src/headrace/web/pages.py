@@ -83,7 +83,9 @@ class Pages:
 
     def _drawn(self, request: Request, name: str, title: str, values: dict[str, Any]) -> str:
         asked = values.pop("asked", None) or Asked.of(request)
-        return drawn(name, request, asked, self._site.collector.problem, title=title, tables=TABLES, **values)
+        return drawn(
+            name, request, asked, self._site.collector.attention, title=title, tables=TABLES, **values
+        )
 
     async def _in_pieces(
         self, request: Request, name: str, title: str, task: asyncio.Future[dict[str, Any]]

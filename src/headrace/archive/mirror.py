@@ -1,0 +1,224 @@
+"""A second copy of the history, in an object store: for the day this machine is lost, and for other engines.
+
+Pages read the directory: its small files open in a millisecond, and those of an object store in a round trip each.
+Days and weeks are copied once they are written, an hour until its day is. Values of statements stay here. What is
+deleted here is deleted there, after what replaces it was copied. An empty directory is filled from the copy before
+anything is collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from headrace.archive.files import DAY_S, Archive, write_bytes, write_error
+from headrace.archive.tables import TABLES
+from headrace.errors import PlanError, Refused, StoreError
+from headrace.whole import write_whole
+
+#: Names of objects that are brought back: nothing else in a store decides on a path here.
+_OBJECT = re.compile(
+    r"(?P<table>[a-z]+)/(day|month|year)=[0-9-]{4,10}/host=[A-Za-z0-9_.~%-]+/(?P<kind>[hdDw])-[0-9]{1,12}\.parquet"
+)
+SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
+#: The object that says whose copy this is.
+OWNER = "owner"
+#: What was copied is noted after this many objects, so that a kill repeats little.
+NOTED_EVERY = 500
+
+
+class Mirror:
+    """The copy of one archive, at an address such as ``s3://bucket/prefix``. Only one thread may work with it."""
+
+    def __init__(self, archive: Archive, address: str) -> None:
+        self._archive, self.address = archive, address
+        self._store, self._root = _opened(address)
+        self._note = archive.root / "mirror.json"
+
+    def restore(self) -> int:
+        """Fill a directory that has no history yet; the number of files. Continues after a kill.
+
+        Raises StoreError, DiskFull.
+        """
+        note = self._noted()
+        has_history = any(self._archive.files(table) for table in TABLES)
+        if note.get("objects") is not None or (not note and has_history):
+            return 0
+        owner = str(note.get("owner") or secrets.token_hex(8))
+        done: dict[str, list[int]] = {}
+        with _told(self.address):
+            found = [name for name in self._objects() if _is_wanted(name)]
+            if not found:
+                return 0
+            self._write_note(owner, None)
+            for name in found:
+                path = self._archive.root / name
+                if not path.exists():
+                    write_bytes(self._content(name), path)
+                done[name] = _identity(path)
+            # From now on this directory is the one that is copied.
+            self._claim(owner)
+        self._write_note(owner, done)
+        return len(found)
+
+    def copy(self) -> int:
+        """Copy what is new and delete what is gone; the number of objects written. Raises Refused, StoreError."""
+        note = self._noted()
+        done: dict[str, list[int]] = dict(note.get("objects") or {})
+        wanted = dict(self._files())
+        with _told(self.address):
+            owner = str(note.get("owner") or secrets.token_hex(8))
+            self._require_ours(owner)
+            if not note:
+                self._write_note(owner, done)
+            self._claim(owner)
+            new = [name for name, identity in wanted.items() if done.get(name) != identity]
+            for count, name in enumerate(new, 1):
+                if self._put(name):
+                    done[name] = wanted[name]
+                if count % NOTED_EVERY == 0:
+                    self._write_note(owner, done)
+            gone = [name for name in done if name not in wanted]
+            for name in gone:
+                self._delete(name)
+                del done[name]
+        if new or gone:
+            self._write_note(owner, done)
+        return len(new)
+
+    def _files(self) -> Iterator[tuple[str, list[int]]]:
+        for table in TABLES.values():
+            if table.is_private:
+                continue
+            files = self._archive.files(table.name)
+            days = {
+                (file.path.parent.name, day.t_s)
+                for file in files
+                if file.kind in "dD"
+                for day in (file.days() if file.kind == "D" else [file])
+            }
+            for file in files:
+                is_day = (file.path.parent.name, file.t_s - file.t_s % DAY_S) in days
+                if file.kind in "dDw" or (file.kind == "h" and not is_day):
+                    try:
+                        yield str(file.path.relative_to(self._archive.root)), _identity(file.path)
+                    except FileNotFoundError:
+                        continue  # rolled up meanwhile
+
+    def _put(self, name: str) -> bool:
+        """False if the file was rolled up meanwhile."""
+        try:
+            content = (self._archive.root / name).read_bytes()
+        except FileNotFoundError:
+            return False
+        self._write(name, content)
+        return True
+
+    def _delete(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._store.delete_file(f"{self._root}/{name}")
+
+    def _objects(self) -> list[str]:
+        found = self._store.get_file_info(fs.FileSelector(self._root, allow_not_found=True, recursive=True))
+        return sorted(each.path.removeprefix(f"{self._root}/") for each in found if each.is_file)
+
+    def _require_ours(self, owner: str) -> None:
+        """Two histories in one place would delete each other's objects."""
+        there = self._owner()
+        if there and there != owner:
+            raise Refused(
+                "the history of another directory is kept there",
+                place=self.address,
+                hint="another prefix; or an empty --data directory, which continues that history",
+            )
+
+    def _owner(self) -> str:
+        try:
+            return self._content(OWNER).decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            return ""
+
+    def _claim(self, owner: str) -> None:
+        if self._owner() != owner:
+            self._write(OWNER, f"{owner}\n".encode())
+
+    def _content(self, name: str) -> bytes:
+        with self._store.open_input_stream(f"{self._root}/{name}") as source:
+            return bytes(source.read())
+
+    def _write(self, name: str, content: bytes) -> None:
+        target = f"{self._root}/{name}"
+        if isinstance(self._store, fs.LocalFileSystem):
+            self._store.create_dir(str(PurePosixPath(target).parent), recursive=True)
+        with self._store.open_output_stream(target) as out:
+            out.write(content)
+
+    def _noted(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self._note.read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise StoreError(
+                f"not readable: {error}", place=str(self._note), hint="delete it: all is then copied again"
+            ) from error
+        return found if isinstance(found, dict) else {}
+
+    def _write_note(self, owner: str, done: Mapping[str, list[int]] | None) -> None:
+        """``done``: None until all was brought back."""
+        try:
+            write_whole(self._note, json.dumps({"owner": owner, "objects": done}), 0o600)
+        except OSError as error:
+            raise write_error(error, self._note) from error
+
+
+def _identity(path: Path) -> list[int]:
+    """What tells a file from the one that it replaced."""
+    found = path.stat()
+    return [found.st_ino, found.st_mtime_ns]
+
+
+def _is_wanted(name: str) -> bool:
+    found = _OBJECT.fullmatch(name)
+    return found is not None and found["table"] in TABLES and not TABLES[found["table"]].is_private
+
+
+def _opened(address: str) -> tuple[fs.FileSystem, str]:
+    """The store, and the path in it. Raises PlanError."""
+    parts = urlsplit(address)
+    if parts.username or parts.password:
+        raise PlanError(
+            "every user of this machine can read the credentials in an address",
+            place=f"{parts.scheme}://...{parts.path}",
+            hint="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or a role of the machine",
+        )
+    if parts.scheme not in SCHEMES:
+        raise PlanError(
+            "not the address of an object store",
+            place=address,
+            hint="s3://bucket/prefix?region=eu-central-1, gs://, abfs://, or file:///directory",
+        )
+    try:
+        store, root = fs.FileSystem.from_uri(address)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise PlanError(f"cannot be used: {error}", place=address) from error
+    if not (root := root.rstrip("/")):
+        raise PlanError("names no bucket or directory", place=address)
+    return store, root
+
+
+@contextlib.contextmanager
+def _told(address: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(f"the copy of the history failed: {error}", place=address) from error
