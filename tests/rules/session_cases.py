@@ -11,6 +11,7 @@ MIB = 1 << 20
 CACHE = {"query_cache_type": "ON", "query_cache_size": str(64 * MIB)}
 OPENED = {"opened_tables": 40.0}
 DEFINITIONS = {"opened_table_definitions": 9.0}
+MANY_TABLES = [{"engine": "InnoDB", "tables": 300, "rows": 10**6, "data_bytes": 1 << 30, "index_bytes": 0}]
 
 JOIN = Activity(
     10,
@@ -242,6 +243,21 @@ CASES = [
         ("",),
         # 120 tables for 8 sessions are fewer than the default has room for.
         sets=({"server.table_open_cache": 2_000},),
+    ),
+    Case(
+        "SESS06",
+        "few clients of MySQL, each of which fills its part only",
+        lambda: unwell(
+            vendor="mysql",
+            status_rates={"opened_tables": 5_000.0, "table_open_cache_overflows": 5_000.0},
+            status={"open_tables": 34.0, "max_used_connections": 4.0},
+            variables={"table_open_cache": "64"},
+            engines=MANY_TABLES,
+        ),
+        ("",),
+        ("5,000 tables/s are opened; 34 of 64 entries",),
+        # Each of the 16 parts needs room for all 300 tables.
+        sets=({"server.table_open_cache": 4_800},),
     ),
     Case(
         "SESS06",

@@ -152,9 +152,15 @@ def _tables(evidence: Evidence) -> float:
 
 
 def table_cache(evidence: Evidence) -> int:
-    """An entry for each table of each session, as far as memory allows; the number of tables may be unknown."""
+    """An entry for each table of each session, as far as memory allows; the number of tables may be unknown.
+
+    MySQL divides the cache into parts, and each must hold the tables of one session.
+    """
     now = evidence.number("table_open_cache")
-    needed = max(_tables(evidence) * sessions(evidence), 2 * now)
+    parts = 1.0
+    if evidence.vendor is not Vendor.MARIADB and evidence.has_variable("table_open_cache_instances"):
+        parts = evidence.number("table_open_cache_instances")
+    needed = max(_tables(evidence) * max(sessions(evidence), parts), 2 * now)
     most = min(LARGEST_TABLE_CACHE, now + OF_SPARE * spare_bytes(evidence) / TABLE_BYTES)
     return int(max(min(needed, max(most, 2 * now)), default(evidence, "table_open_cache")))
 
