@@ -9,6 +9,7 @@ import pytest
 from headrace.analysis.resources import Verdict
 from headrace.rules import all_rules, judge
 from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
+from tests.rules.binlog_cases import SLOW_COMMITS
 from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
 from tests.rules.flush_cases import BEHIND
 from tests.rules.hardware_cases import BOUND, DIGESTS, TWO
@@ -79,6 +80,13 @@ def test_of_two_neighbours_the_larger_and_the_servers_own_statements_are_named()
         rates={**FULL, **others}, status_rates={"handler_read_rnd_next": 9e6}, activity=looked(SCAN)
     )
     assert found.causes == ("HOST01@zzz", "SESS12")
+
+
+def test_commits_that_wait_on_purpose_come_before_the_rows_that_they_keep_locked() -> None:
+    rows = {"innodb_row_lock_time": 8_000.0, "innodb_row_lock_waits": 160.0}
+    found = verdict(**{**SLOW_COMMITS, "status_rates": {**SLOW_COMMITS["status_rates"], **rows}})
+    assert found.causes[:2] == ("BLOG04", "LOCK02")
+    assert found.sentence.startswith("binlog_group_commit_sync_delay is 50,000 us: 160 commits/s wait")
 
 
 def test_a_neighbour_is_the_cause_of_a_full_device() -> None:

@@ -16,11 +16,20 @@ RUNNING = 8.0
 FEW_IN_GROUP = 1.5
 #: The first step of the wait: some 100 us, about a sync of a fast device.
 DELAY_US = 100
+#: A wait that is longer than a sync of a fast device; sessions in it on average, and as a share of those at work.
+LONG_US, WAITING, MOST = 1_000.0, 0.5, 0.5
 #: Bytes of binary log per row changed, and per second, above which many columns must be unchanged.
 WIDE_ROW = 1_024.0
 LOGGED_S = 4.0 * MIB
 #: A week: long enough for a replica that was down over a weekend, and for a restore from yesterday's backup.
 WEEK_S = 604_800
+
+
+def _logged(evidence: Evidence) -> float:
+    """Transactions per second in the binary log. Com_commit does not count those that commit by themselves."""
+    if evidence.vendor is Vendor.MARIADB:
+        return evidence.status_rate("binlog_commits")
+    return evidence.status_rate("binlog_cache_use") + evidence.status_rate("binlog_stmt_cache_use")
 
 
 @rule(
@@ -40,9 +49,9 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
     if not evidence.is_on("log_bin") or evidence.variable("sync_binlog") != "1":
         return
     running = evidence.gauge("mysql_status", "threads_running").mean
+    commits = _logged(evidence)
     settings: dict[str, Value]
     if evidence.vendor is Vendor.MARIADB:
-        commits = evidence.status_rate("binlog_commits")
         groups = evidence.status_rate("binlog_group_commits")
         waits = evidence.number("binlog_commit_wait_count")
         settings = {
@@ -50,8 +59,6 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
             "server.binlog_commit_wait_count": int(running),
         }
     else:
-        # Transactions in the log: Com_commit does not count those that commit by themselves.
-        commits = evidence.status_rate("binlog_cache_use") + evidence.status_rate("binlog_stmt_cache_use")
         groups = evidence.status_rate("innodb_os_log_fsyncs")
         waits = evidence.number("binlog_group_commit_sync_delay")
         settings = {"server.binlog_group_commit_sync_delay": DELAY_US}
@@ -66,6 +73,63 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
             number("threads running, mean", f"{running:.1f}"),
         ),
         (Remedy(settings),),
+    )
+
+
+def _waited_us(evidence: Evidence, commits: float) -> tuple[str, float]:
+    """The variable that makes commits wait for others, and how long a commit waits for it on average."""
+    if evidence.vendor is Vendor.MARIADB:
+        name, most = "binlog_commit_wait_usec", evidence.number("binlog_commit_wait_usec")
+        if evidence.number("binlog_commit_wait_count") <= 0:
+            return name, 0.0
+        # Other groups went on as soon as they had enough transactions.
+        timed_out = evidence.status_rate("binlog_group_commit_trigger_timeout")
+        return name, most * min(timed_out / max(evidence.status_rate("binlog_group_commits"), 1e-9), 1.0)
+    name = "binlog_group_commit_sync_delay"
+    enough = evidence.number("binlog_group_commit_sync_no_delay_count")
+    if 0 < enough <= commits / max(evidence.status_rate("innodb_os_log_fsyncs"), 1e-9):
+        return name, 0.0
+    # It waits only before it syncs, and without syncs before each group.
+    return name, evidence.number(name) / max(evidence.number("sync_binlog"), 1.0)
+
+
+@rule(
+    "BLOG04",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, binlog_group_commit_sync_delay; sql/binlog.cc, ordered_commit(): engines "
+    "commit after the wait; MariaDB, Group Commit for the Binary Log: binlog_commit_wait_usec",
+    refute="Without the wait, commits per second and their p99 are equivalent.",
+)
+def commits_wait_on_purpose(evidence: Evidence) -> Iterator[Match]:
+    """Each commit waits for others on purpose, longer than a sync takes.
+
+    A wait lets more transactions share a sync. One of milliseconds is longer than the sync itself on a fast
+    device: a client waits as long for each of its commits, and the rows that it changed stay locked until then.
+    """
+    if not evidence.is_on("log_bin"):
+        return
+    commits = _logged(evidence)
+    name, each_us = _waited_us(evidence, commits)
+    waiting = commits * each_us / 1e6
+    if each_us < LONG_US or waiting < WAITING:
+        return
+    # One of those that run is the look itself.
+    running = evidence.gauge("mysql_status", "threads_running").mean - 1
+    off = name if evidence.vendor is not Vendor.MARIADB else "binlog_commit_wait_count"
+    yield Match(
+        "",
+        f"{name} is {evidence.number(name):,.0f} us: {commits:,.0f} commits/s wait {each_us / 1e3:,.1f} ms each "
+        f"for others to share their sync; {waiting:,.1f} sessions do so at any time.",
+        (
+            number(name, f"{evidence.number(name):,.0f} us"),
+            number("transactions in the binary log/s", f"{commits:,.1f}"),
+            number("sessions that wait, mean", f"{waiting:,.1f}"),
+            number("threads running, mean", f"{running + 1:.1f}"),
+            number("sync_binlog", evidence.variable("sync_binlog")),
+        ),
+        (Remedy({f"server.{off}": 0}),),
+        Severity.LIMIT if waiting >= MOST * running else None,
     )
 
 
