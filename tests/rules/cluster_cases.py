@@ -14,6 +14,11 @@ WORKS = {
 }
 FELL_BACK = {**WORKS, "rpl_semi_sync_master_status": 0.0, "rpl_semi_sync_master_clients": 0.0}
 SEMISYNC_8 = {"rpl_semi_sync_source_enabled": "ON", "rpl_semi_sync_source_timeout": "10000"}
+ACKNOWLEDGED = {
+    "processlist.threads.Query": 9.0,
+    "processlist.states.Waiting for semi-sync ACK from replica": 0.9,
+    "processlist.states.waiting for handler commit": 7.0,
+}
 ANY_ORDER = {
     "replica_parallel_workers": "4",
     "replica_preserve_commit_order": "OFF",
@@ -59,6 +64,59 @@ CASES = [
         lambda: unwell(variables=SEMISYNC, without=["mysql_status"]),
         missing="rpl_semi_sync_master_status was not",
     ),
+    Case(
+        "REPL13",
+        "one session waits for the replica, and seven for it",
+        lambda: unwell(
+            vendor="mysql",
+            variables=SEMISYNC_8,
+            status={"rpl_semi_sync_source_clients": 1.0, "threads_running": 10.0},
+            status_rates={
+                "rpl_semi_sync_source_tx_waits": 20.0,
+                "rpl_semi_sync_source_tx_wait_time": 20 * 45_000.0,
+            },
+            gauges=ACKNOWLEDGED,
+        ),
+        ("",),
+        (
+            "7.9 sessions wait for a replica to acknowledge a commit, 45.0 ms each; the longest",
+            "wait is 10 s.",
+        ),
+    ),
+    Case(
+        "REPL13",
+        "the replica is gone, and MariaDB waits for an hour",
+        lambda: unwell(
+            variables={**SEMISYNC, "rpl_semi_sync_master_timeout": "3600000"},
+            status={**WORKS, "threads_running": 7.0},
+            gauges={
+                "processlist.threads.Query": 6.0,
+                "processlist.states.Waiting for semi-sync ACK from slave": 6.0,
+            },
+        ),
+        ("",),
+        (
+            "6.0 sessions wait for a replica to acknowledge a commit; the longest that they may wait is 3,600 s.",
+        ),
+    ),
+    Case(
+        "REPL13",
+        "most are at other work",
+        lambda: unwell(
+            vendor="mysql",
+            variables=SEMISYNC_8,
+            status={"rpl_semi_sync_source_clients": 1.0, "threads_running": 40.0},
+            gauges=ACKNOWLEDGED,
+        ),
+    ),
+    Case("REPL13", "off", unwell),
+    Case(
+        "REPL13",
+        "not sampled",
+        lambda: unwell(variables=SEMISYNC, status=WORKS),
+        missing="process list was not",
+    ),
+    Case("REPL13", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "REPL07",
         "clients write to it now",

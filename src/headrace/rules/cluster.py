@@ -8,6 +8,7 @@ from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules import sizes
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
+from headrace.rules.locks import states
 from headrace.rules.replication import RESTART_APPLIER
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -17,6 +18,11 @@ OFTEN = 0.5
 PAUSED = 0.05
 #: Transactions per second above which a replica needs several workers to keep up.
 MANY_COMMITS_S = 200.0
+#: States of sessions in a commit: one waits for the replica, and those of its group and behind it for that one.
+ACKNOWLEDGED = "semi-sync ack"
+COMMITTING = ("waiting for handler commit", "waiting for prior transaction to commit")
+#: Sessions that wait for the replica on average; those in a commit, as a share of all at work.
+WAITS_FOR_REPLICA, MOSTLY = 0.5, 0.5
 #: A member of a group has channels, too; which member may be written to is for the group to say.
 OF_A_GROUP = "group_replication_"
 
@@ -85,6 +91,67 @@ def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
             ),
         ),
     )
+
+
+@rule(
+    "REPL13",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source=f"{_SEMISYNC}; MySQL Reference Manual, General Thread States",
+    refute="With a replica near by that syncs faster, commits per second and their p99 are equivalent.",
+)
+def commits_wait_for_a_replica(evidence: Evidence) -> Iterator[Match]:
+    """Commits wait for a semi-synchronous replica to acknowledge them.
+
+    A commit then takes at least a round trip to the replica and a sync of its relay log. If the replica is far
+    away, slow or gone, each commit waits, at most for the timeout; nothing on this host is busy meanwhile.
+    """
+    enabled = _named(evidence, "rpl_semi_sync_source_enabled", "rpl_semi_sync_master_enabled")
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    if enabled is None or not evidence.is_on(enabled):
+        return
+    if "processlist" not in evidence.window.samplers():
+        raise NotEnough("the process list was not sampled")
+    found = {state.lower(): mean for state, mean in states(evidence).items()}
+    waiting = sum(mean for state, mean in found.items() if ACKNOWLEDGED in state)
+    # After the sync of a group one session waits for all of it.
+    held = waiting + sum(mean for state, mean in found.items() if state.startswith(COMMITTING))
+    # One of those that run is the look itself.
+    running = evidence.gauge("mysql_status", "threads_running").mean - 1
+    if waiting < WAITS_FOR_REPLICA or held < MOSTLY * running:
+        return
+    name = enabled.removesuffix("_enabled")
+    each_us, timeout = _acknowledged_us(evidence, name), evidence.number(f"{name}_timeout")
+    clients = evidence.status(f"{name}_clients")
+    yield Match(
+        "",
+        f"{held:.1f} sessions wait for a replica to acknowledge a commit"
+        + (f", {each_us / 1e3:,.1f} ms each" if each_us else "")
+        + f"; the longest that they may wait is {timeout / 1e3:,.0f} s.",
+        (
+            number("waiting for a semi-synchronous replica", f"{waiting:.1f}"),
+            number("in a commit, with those behind it", f"{held:.1f}"),
+            number("a wait, mean", f"{each_us / 1e3:,.1f} ms" if each_us else "unknown: none has ended"),
+            number(f"{name}_clients", f"{clients:.0f}"),
+            number(f"{name}_timeout", f"{timeout:,.0f} ms"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Check the replica: does it still acknowledge (its I/O thread, the network to it), and how "
+                    "long does its device take to sync the relay log?",
+                    "Let a replica near by acknowledge, with a fast device, and wait for one only. Without "
+                    "semi-synchronous replication a commit can be lost with this host: that is no tuning.",
+                )
+            ),
+        ),
+    )
+
+
+def _acknowledged_us(evidence: Evidence, name: str) -> float:
+    """How long a transaction waited for its acknowledgement; 0 if none did, or none got it yet."""
+    waits, time_us = (evidence.window.rate("mysql_status", f"{name}_tx_wait{end}") for end in ("s", "_time"))
+    return time_us / waits if waits and time_us else 0.0
 
 
 @rule(
