@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
@@ -12,6 +13,7 @@ FLUSHED = {
     "processlist.states.Waiting for global read lock": 12.0,
     "processlist.states.Waiting for table flush": 1.0,
 }
+NO_TIMEOUT = {"innodb_metrics.lock_timeouts.": 0.0}
 NOBODY = {"processlist.threads.Sleep": 50.0}
 STUCK = {
     "innodb_status.semaphore_longest_wait_s.": 240.0,
@@ -54,9 +56,41 @@ CASES = [
             rates={"innodb_metrics.lock_timeouts.": 2.0}, variables={"innodb_deadlock_detect": "OFF"}
         ),
         ("",),
-        ("innodb_deadlock_detect is off",),
+        ("innodb_deadlock_detect is off, so deadlocks last 50 s too.",),
     ),
-    Case("LOCK13", "none", lambda: unwell(rates={"innodb_metrics.lock_timeouts.": 0.0})),
+    Case(
+        "LOCK13",
+        "deadlocks that last for ten minutes, and none of them ends in this one",
+        lambda: unwell(
+            rates=NO_TIMEOUT,
+            variables={"innodb_deadlock_detect": "OFF", "innodb_lock_wait_timeout": "600"},
+            status={"innodb_row_lock_current_waits": 7.0},
+            status_rates={"innodb_row_lock_waits": 0.1},
+        ),
+        ("",),
+        (
+            "7.0 sessions wait for rows, and hardly any gets one; innodb_deadlock_detect is off",
+            "last 600 s too.",
+        ),
+        sets=({"server.innodb_deadlock_detect": True}, {}),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "LOCK13",
+        "no detection, and a hot row that is passed on",
+        lambda: unwell(
+            rates=NO_TIMEOUT,
+            variables={"innodb_deadlock_detect": "OFF"},
+            status={"innodb_row_lock_current_waits": 7.0},
+            status_rates={"innodb_row_lock_waits": 200.0},
+        ),
+    ),
+    Case(
+        "LOCK13",
+        "detection, and an open transaction",
+        lambda: unwell(rates=NO_TIMEOUT, status={"innodb_row_lock_current_waits": 7.0}),
+    ),
+    Case("LOCK13", "none", lambda: unwell(rates=NO_TIMEOUT)),
     Case("LOCK13", "not sampled", unwell, missing="lock_timeouts was not"),
     Case(
         "LOCK14",

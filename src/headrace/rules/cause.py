@@ -17,9 +17,10 @@ from headrace.rules.rule import Finding, Judgement, Severity
 #: Rules whose findings mean that work waits for something that is not hardware, or is refused: the most complete
 #: standstill first.
 ELSEWHERE = (
-    "FS13", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "REPL13", "BLOG04", "LOCK02", "LOCK05",
-    "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02", "REDO03",
-    "REDO05", "POOL03", "FLUSH01", "LIM05", "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10", "REPL01",
+    "FS13", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "REPL13", "BLOG04", "LOCK13", "LOCK02",
+    "LOCK05", "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "SESS15", "SESS18", "STMT04", "REDO02",
+    "REDO03", "REDO05", "POOL03", "FLUSH01", "LIM05", "LIM07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL10",
+    "REPL01",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {

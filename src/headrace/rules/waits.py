@@ -86,6 +86,18 @@ def global_lock_is_held(evidence: Evidence) -> Iterator[Match]:
     )
 
 
+def _waiting_for_rows(evidence: Evidence) -> tuple[float, bool]:
+    """Sessions that wait for rows on average, and whether the waits do not end; where they go on, the row is hot.
+
+    The number of those that wait is the rate at which they begin to, times how long each waits (J. Little, A Proof
+    for the Queuing Formula, Operations Research 9.3, 1961).
+    """
+    current = evidence.window.gauge("mysql_status", "innodb_row_lock_current_waits")
+    begun = evidence.window.rate("mysql_status", "innodb_row_lock_waits") or 0.0
+    waiting = current.mean if current is not None else 0.0
+    return waiting, waiting >= max(WAITERS, HOLDER_S * begun)
+
+
 @rule(
     "LOCK13",
     severity=Severity.COST,
@@ -95,18 +107,23 @@ def global_lock_is_held(evidence: Evidence) -> Iterator[Match]:
     refute="With the transactions that hold the rows shortened, as many statements time out.",
 )
 def lock_waits_time_out(evidence: Evidence) -> Iterator[Match]:
-    """Statements give up waiting for a row lock.
+    """Statements wait for a row lock until they give up.
 
-    Each has waited for innodb_lock_wait_timeout and then failed with error 1205. Only the statement is rolled back
+    Each waits for innodb_lock_wait_timeout and then fails with error 1205. Only the statement is rolled back
     unless innodb_rollback_on_timeout is on: a transaction that continues after that is half done. Without deadlock
-    detection, a deadlock ends this way too.
+    detection, a deadlock lasts as long, and everybody who needs one of its rows waits behind it.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     rate = evidence.rate("innodb_metrics", "lock_timeouts")
-    if rate < TIMEOUTS_S:
-        return
     detects = not evidence.has_variable("innodb_deadlock_detect") or evidence.is_on("innodb_deadlock_detect")
+    waiting, is_stuck = _waiting_for_rows(evidence)
+    if rate < TIMEOUTS_S and (detects or not is_stuck):
+        return
     timeout = evidence.number("innodb_lock_wait_timeout")
+    says = f"{rate:,.1f} statements/s fail after waiting {timeout:,.0f} s for a row lock"
+    if is_stuck and not detects:
+        says = f"{waiting:,.1f} sessions wait for rows, and hardly any gets one"
+    says += "." if detects else f"; innodb_deadlock_detect is off, so deadlocks last {timeout:,.0f} s too."
     steps = (
         "Find the holder while it happens: sys.innodb_lock_waits (MariaDB: information_schema."
         "INNODB_LOCK_WAITS).",
@@ -115,14 +132,15 @@ def lock_waits_time_out(evidence: Evidence) -> Iterator[Match]:
     on = Remedy({"server.innodb_deadlock_detect": True}, label="detect deadlocks")
     yield Match(
         "",
-        f"{rate:,.1f} statements/s fail after waiting {timeout:,.0f} s for a row lock"
-        + ("." if detects else "; innodb_deadlock_detect is off, so deadlocks last that long too."),
+        says,
         (
             number("lock_timeouts/s", f"{rate:,.2f}"),
+            number("sessions waiting for rows, mean", f"{waiting:,.1f}"),
             number("innodb_lock_wait_timeout", f"{timeout:,.0f} s"),
             number("innodb_deadlock_detect", "ON" if detects else "OFF"),
         ),
         (Remedy(steps=steps, label="shorter transactions"),) if detects else (on, Remedy(steps=steps)),
+        Severity.LIMIT if not detects and waiting >= WAITERS else None,
     )
 
 
