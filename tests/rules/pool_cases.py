@@ -136,6 +136,26 @@ CASES = [
         "87% of the few pages with data, and most are free",
         lambda: unwell(status={**DIRTY, "innodb_buffer_pool_pages_free": 7_000.0}),
     ),
+    Case(
+        "POOL04",
+        "a limit of nothing, left over from a shutdown that was prepared",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"innodb_max_dirty_pages_pct": "0.000000"},
+            status={**DIRTY, "innodb_buffer_pool_pages_dirty": 3.0},
+        ),
+        ("",),
+        ("0.3% of the buffer pool's pages are dirty; flushing turns aggressive at 0%, and 800 pages/s",),
+        sets=({"server.innodb_max_dirty_pages_pct": 90},),
+    ),
+    Case(
+        "POOL04",
+        "the same, and nothing changes",
+        lambda: unwell(
+            variables={"innodb_max_dirty_pages_pct": "0.000000"},
+            status_rates={"innodb_buffer_pool_pages_flushed": 0.0},
+        ),
+    ),
     Case("POOL04", "few", unwell),
     Case("POOL04", "not sampled", lambda: unwell(without=["mysql_status"]), missing="pages_dirty was not"),
     Case(

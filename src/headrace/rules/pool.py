@@ -43,6 +43,10 @@ MANY_MISSES_S = 1_000.0
 SLOW_TO_WARM = 4 * GIB
 #: Dirty pages this close to innodb_max_dirty_pages_pct: flushing is already aggressive.
 NEAR_DIRTY_LIMIT = 0.90
+#: A limit below this leaves no room for changes to gather on a page; the default since MySQL 8.0 and MariaDB 10.5.
+LOW_DIRTY_LIMIT, DEFAULT_DIRTY_PCT = 0.20, 90
+#: Pages flushed per second below which an early write costs nothing noticeable.
+FLUSHED_S = 50.0
 #: Full scans of at least this many rows per second fill the pool with pages that are used once.
 SCANNED_ROWS_S = 50_000.0
 #: Running threads above which one instance's locks can be contended.
@@ -268,7 +272,8 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     """Dirty pages are near their limit, so flushing is aggressive.
 
     At innodb_max_dirty_pages_pct the cleaners write as fast as innodb_io_capacity lets them, regardless of other
-    load on the device. Writing earlier spreads the same work evenly.
+    load on the device. Writing earlier spreads the same work evenly. A limit near 0, often set before a shutdown
+    and left there, has each changed page written at once, and again after its next change.
     """
     dirty = evidence.status("innodb_buffer_pool_pages_dirty")
     # As the server counts: of the pages with data and the free ones.
@@ -277,25 +282,34 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
         1.0,
     )
     limit = evidence.number("innodb_max_dirty_pages_pct") / 100
-    if dirty / total < NEAR_DIRTY_LIMIT * limit or limit <= 0:
+    if dirty / total < NEAR_DIRTY_LIMIT * limit:
         return
     capacity = int(evidence.number("innodb_io_capacity"))
-    earlier = sizes.io_capacity(evidence)
+    flushed = evidence.status_rate("innodb_buffer_pool_pages_flushed")
+    is_low = limit < LOW_DIRTY_LIMIT
+    if is_low and flushed < FLUSHED_S:
+        return
     yield Match(
         "",
         f"{share(dirty / total)} of the buffer pool's pages are dirty; flushing turns aggressive at "
-        f"{share(limit)}.",
+        f"{share(limit)}" + (f", and {flushed:,.0f} pages/s are written." if is_low else "."),
         (
             number("dirty pages", f"{dirty:,.0f} of {total:,.0f}"),
             number("innodb_max_dirty_pages_pct", f"{100 * limit:g}"),
+            number("pages flushed/s", f"{flushed:,.0f}"),
             number("innodb_io_capacity", capacity),
         ),
-        (
-            Remedy(earlier)
-            if earlier
-            else Remedy(steps=("The device is at its limit: change fewer pages, or use a faster device.",)),
-        ),
+        (_fewer_dirty_pages(evidence, is_low),),
     )
+
+
+def _fewer_dirty_pages(evidence: Evidence, is_low: bool) -> Remedy:
+    if is_low:
+        return Remedy({"server.innodb_max_dirty_pages_pct": DEFAULT_DIRTY_PCT})
+    earlier = sizes.io_capacity(evidence)
+    if earlier:
+        return Remedy(earlier)
+    return Remedy(steps=("The device is at its limit: change fewer pages, or use a faster device.",))
 
 
 @rule(
