@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -120,6 +121,7 @@ CASES = [
         lambda: unwell(status_rates={"innodb_buffer_pool_wait_free": 30.0}),
         ("",),
         ("30.0 times per second",),
+        severity=Severity.LIMIT,
     ),
     Case(
         "POOL03",
@@ -128,6 +130,15 @@ CASES = [
             **{**SMALL, "status_rates": {**SMALL["status_rates"], "innodb_buffer_pool_wait_free": 30.0}}
         ),
     ),
+    Case(
+        "POOL03",
+        "some",
+        lambda: unwell(status_rates={"innodb_buffer_pool_wait_free": 2.0}),
+        ("",),
+        ("2.0 times per second",),
+        severity=Severity.COST,
+    ),
+    Case("POOL03", "one in a minute", lambda: unwell(status_rates={"innodb_buffer_pool_wait_free": 1 / 60})),
     Case("POOL03", "none", lambda: unwell(vendor="mysql")),
     Case("POOL03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="wait_free was not"),
     Case("POOL04", "87%", lambda: unwell(status=DIRTY), ("",), ("87% of the buffer pool's pages are dirty",)),

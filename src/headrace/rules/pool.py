@@ -41,6 +41,9 @@ MISS_SHARE = 0.01
 MANY_MISSES_S = 1_000.0
 #: A pool of at least this size takes minutes to warm up at the speed of random reads.
 SLOW_TO_WARM = 4 * GIB
+#: Waits for a free page per second: nobody notices fewer than the first; the second, with a page's write and sync
+#: of some 5 ms each, are a tenth of a session's time.
+FREE_WAITS_S, MANY_FREE_WAITS_S = 0.5, 20.0
 #: Dirty pages this close to innodb_max_dirty_pages_pct: flushing is already aggressive.
 NEAR_DIRTY_LIMIT = 0.90
 #: A limit below this leaves no room for changes to gather on a page; the default since MySQL 8.0 and MariaDB 10.5.
@@ -236,7 +239,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     before it can read its own, so its read costs a write and a sync as well.
     """
     waits = evidence.status_rate("innodb_buffer_pool_wait_free")
-    if waits <= 0 or _is_starved(evidence):
+    if waits < FREE_WAITS_S or _is_starved(evidence):
         return
     depth = int(evidence.number("innodb_lru_scan_depth"))
     capacity = int(evidence.number("innodb_io_capacity"))
@@ -257,6 +260,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
             ),
             *((Remedy(earlier, label="flush more in the background"),) if earlier else ()),
         ),
+        None if waits >= MANY_FREE_WAITS_S else Severity.COST,
     )
 
 
