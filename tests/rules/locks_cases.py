@@ -151,6 +151,17 @@ CASES = [
         ("",),
         ("30 statements/s wait for a table lock", "MyISAM"),
     ),
+    Case(
+        "LOCK05",
+        "all behind one long SELECT, so that none begins to wait",
+        lambda: unwell(
+            status_rates={"table_locks_waited": 0.0},
+            gauges={"processlist.threads.Query": 9.0, "processlist.states.Waiting for table level lock": 8.0},
+            engines=MYISAM,
+        ),
+        ("",),
+        ("8.0 sessions wait for a table lock at any time; engines other than InnoDB: MyISAM.",),
+    ),
     Case("LOCK05", "none", unwell),
     Case("LOCK05", "not sampled", lambda: unwell(without=["mysql_status"]), missing="locks_waited was not"),
     Case("LOCK06", "a gigabyte", lambda: unwell(engines=MYISAM), ("MyISAM",), ("3 tables with 1 GiB",)),

@@ -18,7 +18,8 @@ ROW_WAIT_MS_S = 1_000.0
 DEADLOCKS_S = 0.2
 #: Sessions that wait for a table's definition, on average over the window.
 METADATA_WAITERS = 1.0
-TABLE_WAITS_S = 1.0
+#: Waits for a table's lock that begin per second, and sessions in one on average.
+TABLE_WAITS_S, TABLE_WAITERS = 1.0, 1.0
 #: Data in non-transactional tables that is more than a leftover.
 MYISAM_BYTES = 64 * MIB
 #: Share of all latch waits above which sessions contend for the hash index.
@@ -334,30 +335,39 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
     "LOCK05",
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
-    source="MySQL Reference Manual, Internal Locking Methods; Table_locks_waited",
+    source="MySQL Reference Manual, Internal Locking Methods; Table_locks_waited; General Thread States: "
+    "Waiting for table level lock",
     refute="With the tables in InnoDB, throughput and p99 are equivalent.",
 )
 def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for table locks.
 
     MyISAM, MEMORY and LOCK TABLES allow one writer at a time and no readers meanwhile. Only inserts at the end of
-    a MyISAM table let them read.
+    a MyISAM table let them read. A writer that waits for one long SELECT also stops all later readers.
     """
     waits = evidence.status_rate("table_locks_waited")
-    if waits < TABLE_WAITS_S:
+    # Counted when a wait begins: behind one long statement nothing is counted any more.
+    waiting = sum(mean for state, mean in states(evidence).items() if "table level lock" in state.lower())
+    if waits < TABLE_WAITS_S and waiting < TABLE_WAITERS:
         return
     others = [e["engine"] for e in evidence.settings.get("engines") or () if e["engine"] != "InnoDB"]
     yield Match(
         "",
-        f"{waits:,.0f} statements/s wait for a table lock; engines other than InnoDB: "
-        f"{', '.join(map(str, others)) or 'none'}.",
         (
+            f"{waiting:.1f} sessions wait for a table lock at any time"
+            if waiting >= TABLE_WAITERS
+            else f"{waits:,.0f} statements/s wait for a table lock"
+        )
+        + f"; engines other than InnoDB: {', '.join(map(str, others)) or 'none'}.",
+        (
+            number("sessions waiting for a table lock, mean", f"{waiting:.1f}"),
             number("Table_locks_waited/s", f"{waits:,.1f}"),
             number("Table_locks_immediate/s", f"{evidence.status_rate('table_locks_immediate'):,.1f}"),
         ),
         (
             Remedy(
                 steps=(
+                    "Find the statement that holds others up: the oldest in the process list on such a table.",
                     "ALTER TABLE ... ENGINE=InnoDB for the tables that are written to; avoid LOCK TABLES.",
                 )
             ),
