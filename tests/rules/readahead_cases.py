@@ -24,6 +24,20 @@ CASES = [
     ),
     Case(
         "READ01",
+        "at random",
+        lambda: unwell(
+            variables={"innodb_random_read_ahead": "ON"},
+            status_rates={
+                "innodb_buffer_pool_read_ahead_rnd": 3_000.0,
+                "innodb_buffer_pool_read_ahead_evicted": 1_500.0,
+            },
+        ),
+        ("",),
+        ("50% of 3,000 pages/s read ahead are evicted unused",),
+        sets=({"server.innodb_random_read_ahead": False},),
+    ),
+    Case(
+        "READ01",
         "used",
         lambda: unwell(status_rates={**IN_VAIN, "innodb_buffer_pool_read_ahead_evicted": 9.0}),
     ),

@@ -19,7 +19,8 @@ STRICTEST = 64
     "READ01",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source="MySQL Reference Manual, Configuring InnoDB Buffer Pool Prefetching (Read-Ahead): higher is stricter",
+    source="MySQL Reference Manual, Configuring InnoDB Buffer Pool Prefetching (Read-Ahead): higher is stricter; "
+    "Innodb_buffer_pool_read_ahead_rnd",
     refute="With a threshold of 64, the share of evicted pages is unchanged, or throughput is lower.",
     disputed="The manual says that a higher threshold starts fewer read-aheads; MySQLTuner advises a lower one.",
 )
@@ -28,17 +29,19 @@ def read_ahead_in_vain(evidence: Evidence) -> Iterator[Match]:
 
     They cost device time and push other pages out. Random read-ahead is off by default for that reason.
     """
-    read = evidence.status_rate("innodb_buffer_pool_read_ahead")
+    # Each kind has its own counter, and both have one for what is evicted.
+    by_chance = evidence.window.rate("mysql_status", "innodb_buffer_pool_read_ahead_rnd") or 0.0
+    read = evidence.status_rate("innodb_buffer_pool_read_ahead") + by_chance
     evicted = evidence.status_rate("innodb_buffer_pool_read_ahead_evicted")
     threshold = int(evidence.number("innodb_read_ahead_threshold"))
     if read < OPERATIONS_S or evicted < EVICTED * read:
         return
     remedies = []
-    if threshold < STRICTEST:
-        remedies.append(Remedy({"server.innodb_read_ahead_threshold": STRICTEST}, label="stricter"))
-        remedies.append(Remedy({"server.innodb_read_ahead_threshold": threshold // 2}, label="less strict"))
     if evidence.is_on("innodb_random_read_ahead"):
         remedies.append(Remedy({"server.innodb_random_read_ahead": False}, label="no random read-ahead"))
+    if threshold < STRICTEST and by_chance < read / 2:
+        remedies.append(Remedy({"server.innodb_read_ahead_threshold": STRICTEST}, label="stricter"))
+        remedies.append(Remedy({"server.innodb_read_ahead_threshold": threshold // 2}, label="less strict"))
     if not remedies:
         remedies.append(Remedy({"server.innodb_read_ahead_threshold": 0}, label="no linear read-ahead"))
     yield Match(
@@ -47,6 +50,7 @@ def read_ahead_in_vain(evidence: Evidence) -> Iterator[Match]:
         f"{threshold} of 64 pages.",
         (
             number("pages read ahead/s", f"{read:,.0f}"),
+            number("of them by random read-ahead/s", f"{by_chance:,.0f}"),
             number("evicted unused/s", f"{evicted:,.0f}"),
             number("innodb_read_ahead_threshold", threshold),
         ),
