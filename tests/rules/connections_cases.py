@@ -35,6 +35,28 @@ CASES = [
     ),
     Case(
         "SESS15",
+        "MySQL",
+        lambda: unwell(
+            vendor="mysql",
+            variables=RESOLVES,
+            gauges={"processlist.threads.Connect": 9.0, "processlist.states.login": 9.0},
+            status_rates={"connections": 2.0},
+        ),
+        ("",),
+        ("9.0 sessions are logging in at any time, for 2.0 logins/s",),
+    ),
+    Case(
+        "SESS15",
+        "MySQL, and handshakes",
+        lambda: unwell(
+            vendor="mysql",
+            variables=RESOLVES,
+            gauges={"processlist.threads.Connect": 9.0, "processlist.states.login": 9.0},
+            status_rates={"connections": 30.0},
+        ),
+    ),
+    Case(
+        "SESS15",
         "appliers of a replica",
         lambda: unwell(
             variables={**RESOLVES, "slave_parallel_threads": "4"},

@@ -15,8 +15,10 @@ FEW_STATEMENTS = 10.0
 #: Sessions that log in at any moment, on average: a login should take less than a millisecond.
 LOGGING_IN = 1.0
 #: The state of a session before the server has its client's name; MariaDB: then it is "Reading from net" until the
-#: client sends its login.
+#: client sends its login. MySQL: as long as the login lasts, with its handshake.
 NAMELESS = "login"
+#: Seconds that no handshake takes, also on a busy host; a resolver that does not answer takes five.
+LONG_LOGIN_S = 1.0
 #: CPU time of a full TLS handshake with a 2,048-bit key, and the part of the host's CPUs that is worth a word.
 HANDSHAKE_CPU_S, OF_THE_CPUS = 0.001, 0.02
 #: Connections per second that end without saying so: more than restarts of applications.
@@ -91,7 +93,8 @@ def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
         for command in evidence.window.labels("processlist", "threads")
     )
     mean = float(waiting.sum()) / max(samples, 1)
-    if mean < LOGGING_IN:
+    is_long = evidence.vendor is Vendor.MARIADB or mean >= LONG_LOGIN_S * _logins(evidence)
+    if mean < LOGGING_IN or not is_long:
         return
     yield Match(
         "",

@@ -26,7 +26,7 @@ from tests import servers
 from tests.lab import confined
 from tests.loads import load, spec
 from tests.mysqld import find_mysqld
-from tests.servers import Server, free_port, mariadb, mysql
+from tests.servers import Server, find_server, free_port, mariadb, mysql
 
 SECONDS = 3
 MIB = 1 << 20
@@ -361,7 +361,11 @@ def test_a_file_system_that_fills(folder: Path) -> None:
 
 
 @needs_root
-def test_a_resolver_that_does_not_answer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["mariadb-10.11", "mysql-8.0"])
+def test_a_resolver_that_does_not_answer(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = find_server(kind)
+    if isinstance(program, str):
+        pytest.skip(program)
     name = f"hr-planted-{os.getpid()}"
     own = Path("/etc/netns") / name
     inside = ["ip", "netns", "exec", name]
@@ -384,7 +388,7 @@ def test_a_resolver_that_does_not_answer(folder: Path, monkeypatch: pytest.Monke
     try:
         for step in steps:
             subprocess.run(["ip", "-n", name, *step.split()], check=True)
-        with mariadb(folder / "n", "--bind-address=10.99.0.1") as server:
+        with servers.server(kind, program, folder / kind, "--bind-address=10.99.0.1") as server:
             argv = [*inside, sys.executable, "-c", client, str(server.port)]
             with subprocess.Popen(argv) as clients:
                 while server.status("Threads_connected") < 7:

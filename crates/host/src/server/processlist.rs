@@ -14,10 +14,16 @@ pub const PROCESSLIST: Kind = Kind::server(
 );
 
 /// Takes no lock of the server; empty where performance_schema is off.
-const THREADS: &str = "SELECT PROCESSLIST_COMMAND, PROCESSLIST_STATE, COUNT(*), MAX(PROCESSLIST_TIME) \
+///
+/// States are stages here, and a login is none. A connection without a user has not logged in yet: as in the process
+/// list, it is `Connect` and `login`.
+const THREADS: &str = "SELECT \
+    IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'Connect', PROCESSLIST_COMMAND) AS command, \
+    IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'login', PROCESSLIST_STATE) AS state, \
+    COUNT(*), MAX(PROCESSLIST_TIME) \
     FROM performance_schema.threads \
     WHERE PROCESSLIST_COMMAND IS NOT NULL AND PROCESSLIST_ID <> CONNECTION_ID() \
-    GROUP BY PROCESSLIST_COMMAND, PROCESSLIST_STATE";
+    GROUP BY command, state";
 /// In MySQL it takes the mutex of the list of threads, which every new connection needs, while it builds its rows;
 /// in MariaDB a shared lock.
 const PROCESSES: &str = "SELECT COMMAND, STATE, COUNT(*), MAX(TIME) FROM information_schema.PROCESSLIST \
