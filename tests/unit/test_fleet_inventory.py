@@ -96,6 +96,34 @@ def test_an_inventory_of_ansible(tmp_path: Path) -> None:
     assert not hosts["db5"].why_not
 
 
+def test_a_group_that_names_a_host_leaves_it_where_its_list_says_it_is(tmp_path: Path) -> None:
+    """Otherwise what the name leads to would be asked, or changed, as another account."""
+    variables = {
+        "db1": {"ansible_host": "10.0.0.1", "ansible_port": "2201", "ansible_user": "dba"},
+        "db2": {"ansible_host": "{{ lookup('dns', 'db2') }}"},
+    }
+    ansible(tmp_path, {"_meta": {"hostvars": variables}})
+    (tmp_path / "fleet.toml").write_text(
+        """
+        [fleet]
+        files = ["inventory.json"]
+        hosts = ["root@db3"]
+        [[fleet.groups]]
+        hosts = ["db[1-3]"]
+        user = "group"
+        tags = ["replica"]
+        sudo = true
+        """
+    )
+    hosts = load(str(tmp_path / "fleet.toml")).hosts
+    db1 = hosts["db1"]
+    assert (db1.spec.host, db1.spec.port, db1.spec.user) == ("10.0.0.1", 2201, "dba")
+    assert db1.spec.sudo
+    assert all(host.tags == {"replica"} for host in hosts.values())
+    assert "template that was not resolved" in hosts["db2"].why_not
+    assert (hosts["db3"].spec.host, hosts["db3"].spec.user) == ("db3", "root")
+
+
 def test_targets_of_prometheus_are_hosts_without_the_exporters_port(tmp_path: Path) -> None:
     groups = [
         {"targets": ["db1:9104", "db2:9104"], "labels": {"dc": "eu", "__path__": "/x"}},

@@ -101,10 +101,16 @@ def _checked(path: Path, defaults: Mapping[str, Any]) -> FleetTable:
 
 def _inventory(table: FleetTable, folder: Path, place: str) -> Inventory:
     hosts: dict[str, Host] = {}
+    said: dict[str, Entry] = {}
     for group in (table, *table.groups):
         for entry in _entries(group, folder):
             host = _host(entry, table, group)
             known = hosts.get(host.name)
+            if known is None or entry.values:
+                said[host.name] = entry
+            elif entry.name == host.name and not entry.why_not:
+                # Only its name: the host is where another list says it is, not where this name leads.
+                host = _host(replace(said[host.name], tags=entry.tags), table, group)
             if known is None:
                 hosts[host.name] = host
             elif known.spec == host.spec or entry.values == {}:
