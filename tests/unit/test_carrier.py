@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.analysis.guards import Window
+from headrace.analysis.judge import Outcome
 from headrace.cli.rollout import rollout_app
 from headrace.errors import TargetError
 from headrace.staged import carrier, hands, pairs
@@ -205,6 +206,32 @@ def test_proven_harm_never_reaches_the_second_stage(world: World) -> None:
     assert book.state.is_harmful
     assert world.on == set()
     assert {event["host"] for event in book.events if event["kind"] == "applying"} == {"ar1"}
+
+
+def test_once_harm_is_proven_no_other_group_gets_the_change(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """br1 is in a block without the change when the pairs of ar1 prove the harm."""
+    (_, replicas) = carrier_stages()
+    rules = world.plan.rules.model_copy(update={"stage": (replicas,)})
+    world.plan = make(SETTINGS, [*topology("a", 1), *topology("b", 1)], rules, 1)
+    world.effect = 2.0
+    watch = Modelled.watch
+
+    async def waits(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        stage = self.book.plan.stages[0]
+        for _ in range(10**6 if self.member.name == "br1" else 0):
+            if self.book.judged(stage).outcome is not Outcome.CONTINUE:
+                break
+            await asyncio.sleep(0)
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "watch", waits)
+    book = go(Book.make(world.plan))
+    assert book.state.is_harmful
+    assert "fail" in book.state.verdicts["replicas"]["outcome"]
+    assert {event["host"] for event in book.events if event["kind"] == "applying"} == {"ar1"}
+    assert world.on == set()
 
 
 def test_a_host_that_stays_slow_without_the_change_is_left_aside(world: World) -> None:

@@ -47,6 +47,10 @@ class Paused(Exception):
     """It cannot go on now; the same command continues later."""
 
 
+class Proven(Exception):
+    """The judge has proven harm: nobody goes on with the change."""
+
+
 async def _ended(work: asyncio.Future[None]) -> None:
     await asyncio.wait([work])
 
@@ -207,7 +211,8 @@ class Carrier:
         return self.book.judged(stage)
 
     async def _try(self, stage: Stage) -> Judgement:
-        await self._by_group(stage, self._try_group)
+        with contextlib.suppress(Proven):
+            await self._by_group(stage, self._try_group)
         judged = self.judged(stage)
         if judged.outcome is Outcome.CONTINUE:
             aside = self.book.state.aside
@@ -244,8 +249,14 @@ class Carrier:
             await self._pair(stage, site)
 
     def _next(self, stage: Stage, members: Sequence[Member]) -> Member | None:
-        """Whose turn it is; None once the stage is decided, or no host of the group is left."""
-        if self.judged(stage).outcome is not Outcome.CONTINUE:
+        """Whose turn it is; None once the stage is decided, or no host of the group is left.
+
+        Raises Proven: the other groups must neither end their blocks with the change first, nor begin one.
+        """
+        outcome = self.judged(stage).outcome
+        if outcome is Outcome.FAIL:
+            raise Proven
+        if outcome is not Outcome.CONTINUE:
             return None
         self._must_not_be_frozen()
         if stage.needs_approval:
