@@ -251,6 +251,36 @@ def test_a_host_that_is_lost_again_with_the_change_stops_it_everywhere(world: Wo
     assert {event["host"] for event in book.events if event["kind"] == "applying"} == {"ar1"}
 
 
+def test_while_a_host_may_still_be_changed_no_other_of_its_group_is(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lost in a block with the change, ar2 has it until its deadline, however soon it is set aside."""
+    watch, undo = Modelled.watch, Modelled.undo
+
+    async def lost(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        if change and self.member.name == "ar2" and not world.has_tripped:
+            world.has_tripped = True
+            world.unreachable.add("ar2")
+            raise TargetError("no sample for 20 s", place="ar2")
+        return await watch(self, seconds, usual, change)
+
+    async def undone(self: Modelled, change: str) -> None:
+        if self.member.name in world.unreachable:
+            raise TargetError("no route", place=self.member.name)
+        await undo(self, change)
+
+    monkeypatch.setattr(Modelled, "watch", lost)
+    monkeypatch.setattr(Modelled, "undo", undone)
+    book = go(Book.make(world.plan))
+    assert "ar3: ar2 of the same group may still be changed" in book.state.paused
+    assert set(world.open) == {"ar2"}
+    assert "ar3" not in {event["host"] for event in book.events if event["kind"] == "applying"}
+    world.unreachable = set()
+    book = go(book)
+    assert book.state.is_finished
+    assert world.on == REPLICAS
+
+
 async def test_a_server_that_stops_answering_or_restarts_with_the_change_passes_a_limit(world: World) -> None:
     book = Book.make(world.plan)
     for answer, expected in (

@@ -275,6 +275,7 @@ class Carrier:
         """Once; a host that fails again and again, or is another one now, is left aside."""
         for failure in range(1, MOST_FAILURES + 1):
             try:
+                self._peers_must_be_as_before(member)
                 await self._peers_must_not_lag(member)
                 async with hands.visit(self.book, member, self.site) as site:
                     await site.check()
@@ -294,6 +295,12 @@ class Carrier:
     def _aside(self, member: Member, why: str) -> None:
         self.tell(f"{member.name}: set aside: {why}")
         self.book.note("aside", host=member.name, why=why)
+
+    def _peers_must_be_as_before(self, member: Member) -> None:
+        """One that was lost with the change has it until its deadline, or until it is restored."""
+        for name in self.book.state.open:
+            if name != member.name and self.plan.members[name].group == member.group:
+                raise HeadraceError(f"{name} of the same group may still be changed", place=member.name)
 
     async def _peers_must_not_lag(self, member: Member) -> None:
         peers = [
