@@ -26,6 +26,7 @@ from headrace.staged.plan import Member, Plan, make
 from headrace.staged.rules import JudgeRule, Rules
 from headrace.staged.watch import Follower
 from tests.unit.test_staged import SETTINGS, status, topology
+from tests.unit.test_staged_restart import RESTART, equal, plan_of
 
 
 class Killed(BaseException):
@@ -343,6 +344,58 @@ def test_nothing_is_changed_in_a_freeze(world: World) -> None:
     book = go(Book.make(make(SETTINGS, topology("a", 3), rules, 1)))
     assert "freeze" in book.state.paused
     assert world.on == set()
+
+
+def test_a_freeze_that_begins_in_the_block_before_the_change_stops_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = world.plan.rules.model_copy(update={"freeze": ("2099-01-01",)})
+    freezes_in_the_first_block(monkeypatch)
+    book = go(Book.make(make(SETTINGS, topology("a", 3), rules, 1)))
+    assert "freeze" in book.state.paused
+    assert "applying" not in {event["kind"] for event in book.events}
+
+
+def test_a_freeze_that_begins_in_the_blocks_before_a_restart_keeps_the_server_in_service(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.plan = plan_of(tmp_path, equal(*topology("a", 2)), 'freeze = ["2099-01-01"]\n' + RESTART)
+    freezes_in_the_first_block(monkeypatch)
+    book = Book.make(world.plan)
+    with book.hold():
+        asyncio.run(pairs.PairCarrier(book).go())
+    assert "freeze" in book.state.paused
+    assert "applying" not in {event["kind"] for event in book.events}
+
+
+def test_an_approval_that_expires_in_the_blocks_before_a_restart_is_none(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = RESTART + '[[stage]]\nname = "one"\ntake = "one"\napproval = true\n'
+    world.plan = plan_of(tmp_path, equal(*topology("a", 2)), text)
+    book = Book.make(world.plan)
+    watch = Modelled.watch
+
+    async def expires(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        book.state.approvals["one"]["until"] = 0.0
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "watch", expires)
+    with book.hold():
+        book.approve("one", "ann")
+        asyncio.run(pairs.PairCarrier(book).go())
+    assert "by ann has expired" in book.state.paused
+    assert "applying" not in {event["kind"] for event in book.events}
+
+
+def freezes_in_the_first_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Modelled.watch
+
+    async def begins(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        monkeypatch.setattr(carrier, "frozen", lambda window, now: True)
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "watch", begins)
 
 
 def killed_at(world: World, number: int, before: bool, work: Callable[[], object]) -> bool:

@@ -354,6 +354,8 @@ class Carrier:
 
     async def _block_with(self, site: Site) -> Window:
         timing = self.plan.rules.timing
+        # Since it was this host's turn a block may have passed.
+        self._must_not_be_frozen()
         change = await site.apply()
         try:
             async with self._on_trial(site, change):
@@ -396,6 +398,7 @@ class Carrier:
                 await at_any_rate(site, change)
 
     async def _applied(self, site: Site) -> str:
+        self._must_not_be_frozen()
         try:
             return await site.apply(lasting=self.plan.lasting)
         except TrippedLimit as limit:

@@ -65,6 +65,9 @@ class PairCarrier(Carrier):
         async with hands.visit(self.book, partner, self.site) as other:
             await other.check()
             await self._side_before(stage, site, other)
+            # These blocks take hours: by now the approval may have expired, or the other pairs have decided.
+            if self._next(stage, [site.member]) is None:
+                return
             change = await self._applied(site)
             is_kept = False
             try:
