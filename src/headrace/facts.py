@@ -174,6 +174,12 @@ class HostFacts:
         return pid if isinstance(pid, int) else None
 
     @property
+    def server_allocator(self) -> str | None:
+        """What the process of the queried server has mapped: ``system``, ``jemalloc``, ``tcmalloc``."""
+        own = [server for server in self.servers if server.get("pid") == self.server_pid]
+        return _text((own[0].get("allocator") or {}).get("name")) if own else None
+
+    @property
     def server_vendor(self) -> str | None:
         """``mariadb``, ``mysql`` or ``percona``."""
         return _text(self._table("server_settings").get("vendor"))

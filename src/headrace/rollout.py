@@ -220,7 +220,7 @@ async def _step(
         return Step(name, knob, None, text, "", ({"mount": mount, "options": text},))
     if instance is None:
         variable = name.removeprefix("server.")
-        before = facts.variable(variable) or ""
+        before = (facts.server_allocator if variable == "allocator" else facts.variable(variable)) or ""
         cost = knob.cost_on(facts.vendor, facts.server_version or "")
         is_live = cost is Cost.DYNAMIC or knob.durability is Durability.UNKNOWN
         if is_live:

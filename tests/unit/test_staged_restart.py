@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from headrace import knobs, rollout
 from headrace.analysis.guards import Window
 from headrace.errors import CommandFailed, PlanError, Refused, TargetError
 from headrace.facts import HostFacts
@@ -268,6 +269,39 @@ def test_a_server_that_keeps_the_new_value_is_not_called_restored(
     site = site_of(tmp_path, monkeypatch, ["fsync", "FSYNC", "O_DIRECT"])
     with pytest.raises(TargetError, match=r"still has innodb_flush_method = FSYNC.*out of service"):
         asyncio.run(site._restart_with_the_old())
+
+
+def test_an_allocator_is_no_variable_and_is_looked_up_in_the_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = site_of(tmp_path, monkeypatch, [])
+    before = asyncio.run(_before("server.allocator", "jemalloc", of_process("system")))
+    assert before == "system"
+    now = {"server.allocator": before}
+    hosts = [dataclasses.replace(each, now=now) for each in equal(*topology("a", 2))]
+    path = tmp_path / "stages.toml"
+    plan = make({"server.allocator": "jemalloc"}, hosts, rules.load(path), 1)
+    site.book, site.member = Book.make(plan), plan.members["ar1"]
+    site._must_differ(of_process("jemalloc"))
+    # Not even its owner may read what a process has mapped: it was restarted, and that must do.
+    site._must_differ(of_process(None))
+    with pytest.raises(TargetError, match="has the old values"):
+        site._must_differ(of_process("system"))
+    assert site._still_new(of_process("jemalloc")) == ["allocator = jemalloc"]
+    assert site._still_new(of_process("system")) == []
+
+
+async def _before(name: str, value: str, facts: HostFacts) -> str:
+    nobody: Any = None
+    step = await rollout._step(nobody, name, knobs.find(name), None, value, facts, persisted=True)
+    return step.before
+
+
+def of_process(allocator: str | None) -> HostFacts:
+    server = {"pid": 7, "program": "mariadbd", "allocator": {"name": allocator} if allocator else None}
+    settings = {"vendor": "mariadb", "version": "10.11.6", "pid": 7, "variables": {"port": "3306"}}
+    other = {"pid": 8, "program": "mariadbd", "allocator": {"name": "tcmalloc"}}
+    return HostFacts(Facts("ar1", {"server_settings": settings, "servers": [other, server]}))
 
 
 def site_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str]) -> Restarts:
