@@ -188,6 +188,23 @@ def test_a_missing_stretch_is_no_low_throughput() -> None:
     assert of(found, "throughput").ratio.estimate == pytest.approx(1, abs=0.01)
 
 
+def test_a_stretch_without_a_call_is_low_throughput_and_no_gap() -> None:
+    """An outage of half an hour in two hours: the source has the stretches, and nobody was served in them."""
+    names = ["db0", "db1", "ctl0", "ctl1"]
+    series = fleet(np.random.default_rng(1), names, (24, 24), edges=FINEST_NS)
+    for each in series:
+        if each.host in ("db0", "db1"):
+            each.counts[30:36] = 0.0
+    question = Question(("db0", "db1"), ("ctl0", "ctl1"), window(24, 24))
+    assert of(verify(series, question), "throughput").ratio.estimate < 0.9
+    for each in series:
+        if each.host == "db0":
+            each.counts[24:] = 0.0
+    gone = of(verify(series, question), "throughput")
+    assert gone.verdict is Verdict.NOT_ENOUGH_DATA
+    assert "without any call" in gone.missing
+
+
 def test_bounds_that_changed_are_joined_at_those_that_both_have() -> None:
     old = np.array([0.0, 1.0, 2.0, 4.0, np.inf])
     new = np.array([0.0, 1.0, 3.0, 4.0, np.inf])

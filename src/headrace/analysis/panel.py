@@ -54,7 +54,7 @@ class Cells:
 
     log: Floats
     width: Floats
-    #: Blocks with data, but too few calls for this percentile.
+    #: Blocks with data, but too few calls for this percentile; for throughput, without any.
     too_few: int = 0
 
 
@@ -120,6 +120,9 @@ def panel(
         good = own.covered_s >= MIN_COVERED * block_s
         total = own.counts.sum(axis=(0, 2))
         rate = np.where(good & (total > 0), total / np.maximum(own.covered_s, 1e-9), np.nan)
+        if total[good].any():
+            # A block without a call has no log of a rate, but it is no gap: it is joined with its neighbours.
+            few[THROUGHPUT] += int((good & ~(total > 0)).sum())
         log[THROUGHPUT][i], width[THROUGHPUT][i] = np.log(rate), np.where(np.isfinite(rate), 0.0, np.nan)
         found = _fixed(own.counts, is_after, good)
         if found is None:

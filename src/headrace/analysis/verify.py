@@ -305,6 +305,10 @@ def _values(response: str, own: Panel, found: Contrast, *, is_fleet: bool) -> tu
 
 def _why_nothing(response: str, own: Panel, question: Question) -> str:
     cells = own.cells[response]
+    if cells.too_few and response == THROUGHPUT:
+        return (
+            f"{cells.too_few} blocks of {own.block_s / 60:.3g} minutes without any call, of all hosts' blocks"
+        )
     if cells.too_few:
         return f"too few calls for {response}: it needs 10 beyond it per host and block"
     n, calls = len(question.treated), own.cells[THROUGHPUT].log
