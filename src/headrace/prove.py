@@ -20,9 +20,11 @@ import tomli_w
 
 from headrace import knobs
 from headrace import plan as plans
+from headrace.analysis.intervals import inverse
 from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
+from headrace.analysis.trials import THROUGHPUT
 from headrace.errors import NothingMeasured, PlanError, Refused
 from headrace.experiment import kinds
 from headrace.experiment import run as running
@@ -386,12 +388,8 @@ async def prove_finding(
             finding.id, finding.rule.title, options[0], None, False, error.message, bench.folder / name
         )
         return step, None
-    effects = compared.effects
-    measured = [(effects[n].ratio.low or 0.0, n) for n in names if n in effects]
-    best = names[0]
-    if measured:
-        wins = [pair for pair in measured if effects[pair[1]].verdict is Verdict.BETTER]
-        best = max(wins or [(effects[n].ratio.estimate, n) for _, n in measured])[1]
+    effects = {n: compared.effects[n] for n in names if n in compared.effects}
+    best = _best(effects) if effects else names[0]
     effect = effects.get(best)
     kept = effect is not None and effect.verdict is Verdict.BETTER
     folder = compared.folder
@@ -399,6 +397,15 @@ async def prove_finding(
     other = compared.other.get(best)
     step = Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path, other)
     return step, folder
+
+
+def _best(effects: Mapping[str, Effect]) -> str:
+    """The remedy that is better by most for sure; if none is better, the one that looks best."""
+    # As throughput: a latency is better when lower.
+    gains = {n: e.ratio if e.response == THROUGHPUT else inverse(e.ratio) for n, e in effects.items()}
+    if wins := [n for n, effect in effects.items() if effect.verdict is Verdict.BETTER]:
+        return max(wins, key=lambda n: gains[n].low or 0.0)
+    return max(gains, key=lambda n: gains[n].estimate)
 
 
 def _why_not(folder: ExperimentFolder, treatment: str) -> str:

@@ -260,6 +260,41 @@ async def test_a_fix_that_raises_throughput_and_ruins_p99_says_so(
     assert prove.told(replace(step, other=ruined)).endswith("; p99 is worse: 3.50x (2.10 to 5.90); kept")
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_of_two_that_lower_p99_the_one_that_lowers_it_more_is_kept(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    """The ratio of a latency is better when lower: the larger one used to be kept."""
+    large, small = {"server.innodb_buffer_pool_size": "1G"}, {"server.innodb_log_file_size": "1G"}
+
+    def either(evidence: Evidence) -> Iterator[Match]:
+        options = (large, small) if is_first else (small, large)
+        yield Match("", "One of the two.", (), tuple(Remedy(each) for each in options))
+
+    monkeypatch.setattr(prove, "all_rules", lambda: [rule("AAA01", Severity.LIMIT, either)])
+    found = await prove.prove_all(bench(laboratory, tmp_path, response="p99"))
+    assert (found.steps[0].settings, found.steps[0].kept) == (large, True)
+    assert found.steps[0].effect is not None
+    assert found.steps[0].effect.ratio.estimate == pytest.approx(0.5, rel=0.2)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_where_none_lowers_p99_the_one_that_comes_nearest_is_told(
+    laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
+) -> None:
+    monkeypatch.setitem(GAINS, ("server.innodb_io_capacity", 2000), 0.5)
+    monkeypatch.setitem(GAINS, ("host.vm.swappiness", 1), 0.9)
+    swappiness, capacity = {"host.vm.swappiness": 1}, {"server.innodb_io_capacity": 2000}
+
+    def either(evidence: Evidence) -> Iterator[Match]:
+        options = (swappiness, capacity) if is_first else (capacity, swappiness)
+        yield Match("", "One of the two.", (), tuple(Remedy(each) for each in options))
+
+    monkeypatch.setattr(prove, "all_rules", lambda: [rule("BBB01", Severity.LIMIT, either)])
+    found = await prove.prove_all(bench(laboratory, tmp_path, response="p99"))
+    assert [(step.settings, step.kept) for step in found.steps] == [(swappiness, False)]
+
+
 def test_an_unknown_response_is_refused(laboratory: Laboratory, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="p42"):
         bench(laboratory, tmp_path, response="p42")
