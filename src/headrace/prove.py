@@ -207,6 +207,7 @@ class Bench:
         content = {
             "name": f"{plan.name}-{name}",
             "target": plan.target.model_dump(mode="json", exclude_none=True),
+            **({"machine": plan.machine.model_dump(mode="json", exclude_none=True)} if plan.machine else {}),
             "design": {
                 "kind": "cumulative",
                 "baseline": AS_IS,

@@ -20,6 +20,7 @@ from headrace import prove
 from headrace.analysis.intervals import Interval
 from headrace.analysis.result import Verdict
 from headrace.errors import PlanError
+from headrace.experiment import kinds
 from headrace.experiment.runner import Event, Note
 from headrace.report import proof as views
 from headrace.report.notice import Conclusion, Notice
@@ -223,6 +224,18 @@ async def test_the_same_command_again_measures_nothing_twice(laboratory: Laborat
     second = await prove.prove_all(bench(laboratory, tmp_path))
     assert second == first
     assert sorted(path.stat().st_mtime_ns for path in (tmp_path / "proof").rglob("trial.json")) == trials
+
+
+async def test_every_experiment_runs_on_the_plans_machine(laboratory: Laboratory, tmp_path: Path) -> None:
+    """Without its table a virtual machine is refused, and a host runs on the kernel that it happens to have."""
+    own = bench(laboratory, tmp_path)
+    text = f'{PLAN}[target]\naddress = "vm"\n[machine]\nkernel = "6.12"\nmemory = "8G"\n'
+    own = replace(own, plan=plans.parse(text, "shop.toml"))
+    await prove.prove_all(own)
+    assert len(laboratory.plans) == 5
+    assert all(plan.machine == own.plan.machine for plan in laboratory.plans)
+    design = kinds.build(laboratory.plans[1], place="step")
+    assert {design.kernel_of(treatment) for treatment in design.treatments} == {"6.12"}
 
 
 async def test_a_budget_ends_it_with_a_claim(laboratory: Laboratory, tmp_path: Path) -> None:
