@@ -44,8 +44,9 @@ def read_csv(path: Path, factors: Sequence[str], responses: Sequence[str]) -> Ta
     """The rows of a table with a header, separated by commas, semicolons or tabs.
 
     An empty response cell omits the response from its row. In a table without commas between its columns, a comma
-    in a number is a decimal comma. Raises PlanError with line and column for a missing column, a number that could
-    be read in two ways, or a response that is not a positive number: effects are ratios, and zero has none.
+    in a number is a decimal comma, or between thousands if a number of the column has a point after one. Raises
+    PlanError with line and column for a missing column, a number that could be read in two ways, or a response
+    that is not a positive number: effects are ratios, and zero has none.
     """
     lines, notes = cells_of(path, (*factors, *responses), responses)
     notes += _odd_lines(lines, responses)
@@ -62,7 +63,7 @@ def cells_of(
 ) -> tuple[list[tuple[str, dict[str, str]]], list[str]]:
     """(place for errors, cells by column) of each line, and what was assumed; for every table of ours and others'.
 
-    ``needed`` are columns that must be there; in those of ``numbers`` decimal commas become points.
+    ``needed`` are columns that must be there; in those of ``numbers`` only decimal points are left.
     """
     text, notes = _decoded(path)
     delimiter = _delimiter(text.partition("\n")[0])
@@ -86,7 +87,7 @@ def cells_of(
     if not lines:
         raise PlanError("the table has no rows", place=str(path))
     if delimiter != ",":
-        notes += _decimal_commas(lines, [name for name in there if name in numbers])
+        notes += _with_points(lines, [name for name in there if name in numbers])
     return lines, notes
 
 
@@ -95,29 +96,49 @@ def _delimiter(header: str) -> str:
     return max(",;\t", key=header.count)
 
 
-def _decimal_commas(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
-    """Turns the decimal commas of ``lines`` into points, in place; what was done."""
-    changed = []
+def _with_points(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
+    """Rewrites the numbers with commas of ``lines`` with a decimal point alone, in place; what was assumed."""
+    decimal, thousands = [], []
     for name in responses:
         own = [(place, cells) for place, cells in lines if "," in cells[name]]
         if not own:
             continue
-        if all(_THOUSANDS.match(cells[name].strip()) for _, cells in own):
+        # The last separator of a number with both is the decimal one, and the other is between thousands.
+        both = [cells[name] for _, cells in own if "." in cells[name]]
+        if any(text.rfind(".") > text.rfind(",") for text in both):
+            for _, cells in own:
+                if _COMMAS.match(cells[name].strip()):
+                    cells[name] = cells[name].replace(",", "")
+            thousands.append(name)
+            continue
+        if all(_COMMAS.match(cells[name].strip()) for _, cells in own):
             place, cells = own[0]
-            number = cells[name].strip()
-            either = f"{number.replace(',', '')} or {number.replace(',', '.')}"
-            raise PlanError(
-                f"{name} = {number!r} could be {either}", place=place, hint="write numbers without commas"
-            )
-        for _, cells in lines:
-            if "," in cells[name]:
-                cells[name] = cells[name].replace(".", "").replace(",", ".")
-        changed.append(name)
-    return [f"commas in {', '.join(changed)} are decimal commas"] if changed else []
+            raise _ambiguous(name, cells[name].strip(), place)
+        for place, cells in lines:
+            text = cells[name].strip()
+            if "," in text and ("." not in text or _POINTS.match(text)):
+                cells[name] = text.replace(".", "").replace(",", ".")
+            elif _POINTS.match(text):
+                if not both:
+                    raise _ambiguous(name, text, place)
+                cells[name] = text.replace(".", "")
+        decimal.append(name)
+    notes = [f"commas in {', '.join(decimal)} are decimal commas"] if decimal else []
+    return notes + ([f"commas in {', '.join(thousands)} are between thousands"] if thousands else [])
 
 
-#: A comma before exactly three digits: a decimal comma, or one between thousands.
-_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+$")
+#: Numbers with commas, or points, between thousands. Others keep their text, and are refused by whoever reads it.
+_COMMAS = re.compile(r"[1-9]\d{0,2}(,\d{3})+(\.\d*)?$")
+_POINTS = re.compile(r"[1-9]\d{0,2}(\.\d{3})+(,\d*)?$")
+
+
+def _ambiguous(name: str, number: str, place: str) -> PlanError:
+    either = f"{re.sub('[,.]', '', number)} or {number.replace(',', '.')}"
+    return PlanError(
+        f"{name} = {number!r} could be {either}",
+        place=place,
+        hint="write numbers with a decimal point, and nothing between thousands",
+    )
 
 
 def _odd_lines(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:

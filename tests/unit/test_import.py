@@ -298,9 +298,31 @@ def test_tables_as_spreadsheets_write_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("cells", "values", "note"),
+    [
+        # As a spreadsheet of an English locale writes them: these were 1.2345 and 999.5.
+        (("1,234.5", "999.5", "12,345", "1,000,000.25"), (1234.5, 999.5, 12345, 1_000_000.25), "are between"),
+        # As one of a German locale does; 12.345 was 12.345.
+        (("1.234,5", "999,5", "12.345", "1.000.000,25"), (1234.5, 999.5, 12345, 1_000_000.25), "are decimal"),
+        (("0,123", "1,234", "0.5", "2"), (0.123, 1.234, 0.5, 2), "are decimal"),
+        (("0,123", "0,456", "0,789", "0,5"), (0.123, 0.456, 0.789, 0.5), "are decimal"),
+    ],
+)
+def test_thousands_are_told_from_decimals(
+    tmp_path: Path, cells: tuple[str, ...], values: tuple[float, ...], note: str
+) -> None:
+    text = "a\ttps\n" + "".join(f"{i}\t{cell}\n" for i, cell in enumerate(cells))
+    found = foreign.read_csv(write(tmp_path / "t.csv", text), ["a"], ["tps"])
+    assert [row.responses["tps"] for row in found.rows] == pytest.approx(list(values))
+    assert f"commas in tps {note}" in found.notes[0]
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("a;tps\n1;1,234\n2;2,345\n", "'1,234' could be 1234 or 1.234"),
+        ("a;tps\n1;1.234\n2;12,5\n", "'1.234' could be 1234 or 1.234"),
+        ("a;tps\n1;1,234.5\n2;1.234,5\n", "'1.234,5': must be a positive number"),
         (
             "a,tps\n" + "".join(f"h{i},{i + 1}\n" for i in range(3000)),
             "a has 3,000 levels, and 200 is the most",
