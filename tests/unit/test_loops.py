@@ -16,6 +16,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headrace import cli
+from headrace.analysis.study import compare_experiments, points_of
+from headrace.analysis.sweep import SEARCH
 from headrace.arrow import TrialData
 from headrace.cli.shell import app
 from headrace.errors import HeadraceError, NothingMeasured, TargetError
@@ -381,6 +383,19 @@ def _design(bench: Bench) -> Any:
     from headrace.experiment import kinds
 
     return kinds.build(plans.load(bench.plan).plan, place="p")
+
+
+@of_kind("sweep")
+def test_a_sweep_is_compared_by_its_passes_not_by_its_search(bench: Bench) -> None:
+    """The search goes up in order, and its last levels are those that happened to be slow."""
+    bench.sound()
+    folder = bench.folder
+    searched = [record.treatment for record in folder.trials() if record.block == SEARCH]
+    assert len(searched) > 2
+    found = compare_experiments(folder, folder)
+    assert {effect.treatment for effect in found.effects} == set(searched)
+    assert {effect.blocks for effect in found.effects} == {2}
+    assert {len(points_of(folder, name, "throughput").logs) for name in searched} == {2}
 
 
 @of_kind("switchback")

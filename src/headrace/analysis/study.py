@@ -26,6 +26,7 @@ from headrace.analysis.result import (
     TreatmentSummary,
     Uneven,
 )
+from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import (
     EMULATED,
     RESPONSES,
@@ -153,7 +154,7 @@ def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
             place=str(folder.path),
             hint="there are: " + ", ".join(design.by_name),
         )
-    responses, _ = _usable_trials(folder, [r for r in folder.trials() if r.treatment == name])
+    responses, _ = _usable_trials(folder, [r for r in _compared(folder) if r.treatment == name])
     values = [value for trial in responses if (value := trial.value(response))]
     if not values:
         raise NothingMeasured(
@@ -180,7 +181,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
             f"no treatment is in both: {', '.join(treatments_a)} / {', '.join(treatments_b)}",
             place=place,
         )
-    (trials_a, _), (trials_b, _) = _usable_trials(a, a.trials()), _usable_trials(b, b.trials())
+    (trials_a, _), (trials_b, _) = _usable_trials(a, _compared(a)), _usable_trials(b, _compared(b))
     by_a, by_b = _by_treatment(trials_a), _by_treatment(trials_b)
     alpha, equivalence = min(design_a.alpha, design_b.alpha), min(design_a.equivalence, design_b.equivalence)
     same_kind = len({t.latency_kind for t in [*trials_a, *trials_b] if t.latency.total}) <= 1
@@ -217,6 +218,12 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         notes=tuple(notes),
         headline=headline.of_comparison(design_a.name, design_b.name, effects, equivalence),
     )
+
+
+def _compared(folder: ExperimentFolder) -> list[TrialRecord]:
+    """The trials that stand for a treatment; those of a sweep's search only chose the levels."""
+    is_sweep = folder.design.sweep is not None
+    return [record for record in folder.trials() if not (is_sweep and record.block == SEARCH)]
 
 
 def _usable_trials(
