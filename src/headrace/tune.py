@@ -38,11 +38,14 @@ LEAN_EXPLAINS = 0.9
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A candidate relative to the base: ``effects`` by response, each from interleaved blocks."""
+    """A candidate relative to the base: ``effects`` by response, each from interleaved blocks; ``broken`` are the
+    constraints that it breaks there.
+    """
 
     name: str
     settings: Mapping[str, Value]
     effects: Mapping[str, Effect]
+    broken: tuple[str, ...] = ()
 
     def is_better(self, response: str) -> bool:
         effect = self.effects.get(response)
@@ -53,9 +56,9 @@ class Confirmed:
 class Tuned:
     """The result of a tuning.
 
-    ``winner`` is None if nothing was confirmed better than the current settings; ``lean`` may replace it if the
-    two are indistinguishable. ``front`` are the points not beaten in both objectives (with one objective: the
-    best).
+    ``winner`` is None if nothing was confirmed better than the current settings within the constraints; ``lean``
+    may replace it if the two are indistinguishable. ``front`` are the points not beaten in both objectives (with
+    one objective: the best).
     """
 
     table: TuneTable
@@ -86,7 +89,8 @@ async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tun
     confirmed, confirm_folder = await _confirm(
         bench, table, candidates_of(table, found, front, importance, advice)
     )
-    better = [c for c in confirmed if c.name != LEAN and c.is_better(bench.response)]
+    # Of many points some held a constraint by luck, in their one trial.
+    better = [c for c in confirmed if c.name != LEAN and not c.broken and c.is_better(bench.response)]
     winner = max(better, key=lambda c: _gain(c, bench.response), default=None)
     return Tuned(
         table, found, front, importance, advice, confirmed, winner, bench.folder,
@@ -176,8 +180,11 @@ async def _confirm(
     except PlanError as error:
         raise PlanError(error.message, place=bench.place, hint=error.hint) from error
     effects = analyse_experiment(folder).effects
+    broken = search.broken_in(folder, table)
     confirmed = [
-        Confirmed(name, settings, {e.response: e for e in effects if e.treatment == name})
+        Confirmed(
+            name, settings, {e.response: e for e in effects if e.treatment == name}, broken.get(name, ())
+        )
         for name, settings in treatments.items()
     ]
     return confirmed, folder

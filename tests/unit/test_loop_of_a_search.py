@@ -233,6 +233,23 @@ def test_advice_that_is_the_best_point_is_confirmed_once(make: Make) -> None:
     assert "ADVICE" not in [each["name"] for each in report["confirmed"]]
 
 
+def test_a_point_that_breaks_a_constraint_where_it_is_confirmed_is_not_the_result(make: Make) -> None:
+    """In its one trial it held it; such luck used to be the result."""
+    tuning = make("a")
+    tuning.plan.write_text(PLAN.replace("confirm = 1\n", 'confirm = 1\nconstraints = ["p99=12ms"]\n'))
+    # The machine is slower once the search is over, with any settings.
+    tuning.host.speeds = lambda treatment: speed(treatment) * (1.0 if len(tuning.host.measured) <= 8 else 0.4)
+    report = tuning.sound()
+    best = next(each for each in report["confirmed"] if each["name"].startswith("P"))
+    assert best["broken"] == ["p99=12ms"]
+    assert next(e["verdict"] for e in best["effects"] if e["response"] == "throughput") == "better"
+    assert report["winner"] is None
+    assert report["notice"]["conclusion"] != "better"
+    assert "within the constraints" in report["headline"]
+    said = " ".join(tuning.run().output.split())
+    assert f"{best['name']} breaks p99=12ms, on average over its trials in the confirmation." in said
+
+
 def test_advice_with_which_the_server_did_not_start_is_not_confirmed(make: Make) -> None:
     tuning = make("a")
     tuning.advice = [SPIN]

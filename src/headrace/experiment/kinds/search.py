@@ -132,6 +132,24 @@ def _found(
     return Found(record.number, settings, record.state, record.reason, response, seen)
 
 
+def broken_in(folder: ExperimentFolder, table: TuneTable) -> dict[str, tuple[str, ...]]:
+    """Treatment -> the constraints that its complete trials break, on average (of logs)."""
+    constraints = [Constraint.parse(text, str(folder.path)) for text in table.constraints]
+    if not constraints:
+        return {}
+    records = {r.number: r for r in folder.trials() if r.state is TrialState.COMPLETE}
+    has_memory = any(each.name == "memory" for each in constraints)
+    found: dict[str, dict[str, list[float]]] = {}
+    for response in trial_responses(folder, list(records.values())):
+        memory = _memory(folder, records[response.number]) if has_memory else None
+        own = found.setdefault(response.treatment, {})
+        for each in constraints:
+            own.setdefault(each.text, []).append(each.excess(response, memory))
+    return {
+        name: tuple(text for text, logs in own.items() if math.fsum(logs) > 0) for name, own in found.items()
+    }
+
+
 def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
     """The server's peak resident memory in the trial, in bytes."""
     import pyarrow.compute as pc

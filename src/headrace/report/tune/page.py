@@ -114,7 +114,7 @@ def _confirmed(tuned: Tuned) -> Section:
         rows = [(knob, _setting(value)) for knob, value in sorted(tuned.winner.settings.items())]
         brief += [Table((("knob", ""), ("value", "")), rows), Gap()]
     if tuned.confirmed:
-        brief += [_effects(tuned), Gap()]
+        brief += [_effects(tuned), Gap(), *(Sentence(line, "attention") for line in words.broken(tuned))]
     return Section(
         "confirmed",
         "Confirmed",
@@ -130,7 +130,12 @@ def _confirmed(tuned: Tuned) -> Section:
 
 
 def _json(found: Confirmed) -> dict[str, object]:
-    return {"name": found.name, "settings": found.settings, "effects": list(found.effects.values())}
+    return {
+        "name": found.name,
+        "settings": found.settings,
+        "effects": list(found.effects.values()),
+        "broken": found.broken,
+    }
 
 
 def _responses(tuned: Tuned) -> Iterator[tuple[str, list[tuple[Confirmed, Effect]]]]:
@@ -171,6 +176,7 @@ def _confirmation(tuned: Tuned) -> Iterator[Part]:
         figure = charts.ratios(lines, f"{response} / AS-IS ({way}, log scale)", None, span)
         shown.append(Chart(figure, response))
     yield Row(shown)
+    yield from (Note(line, is_attention=True) for line in words.broken(tuned))
     yield _effects(tuned)
     yield _settings(tuned)
 
@@ -397,7 +403,7 @@ def _method(tuned: Tuned) -> Section:
         ("A failed start", "is also an observation: the search learns to avoid it."),
         (
             "Constraints:",
-            f"{constraints}. A point that breaks one is never confirmed."
+            f"{constraints}. A point that breaks one, in the search or in the confirmation, is never the result."
             if constraints
             else "none were set.",
         ),

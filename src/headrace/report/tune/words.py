@@ -19,6 +19,8 @@ def headline(tuned: Tuned) -> str:
             f"{tuned.winner.name} is confirmed: {response} {text.ratio(ratio.estimate)}x the current settings "
             f"({confidence:g}%: {text.between(ratio)}), in {tuned.table.blocks} interleaved blocks."
         )
+    if any(each.broken and each.is_better(response) for each in tuned.confirmed):
+        return "No point is confirmed better within the constraints: keep the current settings."
     if tuned.confirmed:
         return "No point is confirmed better than the current settings: keep them, or add blocks."
     return "The search found nothing that looked better than the current settings."
@@ -43,6 +45,15 @@ def lean_sentence(tuned: Tuned) -> str:
         f"LEAN sets {len(lean.settings)} of its {len(tuned.winner.settings)} knobs and reaches "
         f"{100 * part:.0f}% of it ({own.verdict} against the current settings); unchanged: {left}.{cost}"
     )
+
+
+def broken(tuned: Tuned) -> list[str]:
+    """The candidates that break a constraint where they were confirmed, and so are not the result."""
+    return [
+        f"{each.name} breaks {', '.join(each.broken)}, on average over its trials in the confirmation."
+        for each in tuned.confirmed
+        if each.broken
+    ]
 
 
 def caution(tuned: Tuned) -> str:
