@@ -323,6 +323,31 @@ def test_retry_measures_what_is_not_complete_and_nothing_else(bench: Bench) -> N
     assert all(r.state is TrialState.COMPLETE for r in bench.folder.trials())
 
 
+@of_kind("race")
+def test_retry_does_not_undo_what_a_race_has_decided(bench: Bench) -> None:
+    """Later trials became other treatments than those on disk: one ran twice in a block, another never."""
+    bench.host.fates[1] = ["fail"]
+    whole = bench.sound()
+    assert whole["is_over"]
+    before = bench.trials()
+    assert before[0][3] == "failed"
+    assert before[-1][1] > 1
+    assert bench.sound("--retry") == whole
+    assert bench.trials() == before
+
+
+@of_kind("race")
+def test_retry_measures_the_last_block_of_a_race_again(bench: Bench) -> None:
+    """Equals, which no number of the plan's blocks tells apart."""
+    bench.host.speeds, bench.host.noise = by_name(), 0.05
+    number = len(_design(bench).trials)
+    bench.host.fates[number] = ["disturb"] * 3
+    bench.sound()
+    assert bench.trials()[-1][:1] + bench.trials()[-1][3:] == (number, "invalid")
+    bench.sound("--retry")
+    assert bench.trials()[-1][:1] + bench.trials()[-1][3:] == (number, "complete")
+
+
 @of_kind("ladder", "factorial", "duet")
 def test_a_baseline_that_fails_in_the_first_block_ends_it(bench: Bench) -> None:
     bench.host.broken = ("STOCK", "100")

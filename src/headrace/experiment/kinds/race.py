@@ -157,6 +157,11 @@ class Race(Kind):
         now = [] if found.is_over else missing(trials, records)
         return Ask([(trial,) for trial in now], len(trials), tuple(self._left(found)))
 
+    def settled(self, records: Sequence[TrialRecord]) -> set[int]:
+        """Those of all blocks but the last: they decided who runs after them, and so each later trial's number."""
+        last = max((r.block for r in records), default=0)
+        return {r.number for r in records if r.block < last}
+
     def _left(self, found: Progress) -> Iterator[str]:
         """A line for each block that ended since: which treatments were eliminated."""
         over = len(found.runners) - (0 if found.is_over else 1)
