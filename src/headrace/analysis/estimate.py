@@ -60,14 +60,14 @@ MOST_SPREAD = 2.0
 #: How much of what a treatment's own slope differs by, beyond chance, is believed of that treatment alone. With
 #: all of it, power on an ordinary busy machine falls below what is promised; with none, one treatment that differs
 #: is lost in the mean of all.
-OWN_SHARE = 0.5
+OWN_SHARE = 0.2
 
 #: Where a treatment was disturbed more than the rest by this (the log of the share that was left, as it enters a
 #: contrast), the adjustment rests on the slope alone ...
-FAR = 0.15
+FAR = 0.16
 
 #: ... and beyond that the slope is not believed: another treatment may have any up to this.
-FAR_SPREAD = 3.0
+FAR_SPREAD = 4.0
 
 #: The level of the test for slopes that differ.
 SLOPE_TEST = 0.02
