@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.archive import questions, rollup
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive, File
 from headrace.archive.reader import Range, Reader
 from headrace.archive.tables import CLASSES, TABLES
-from headrace.errors import Busy, DiskFull
+from headrace.errors import Busy, DiskFull, StoreError
 from headrace.web.minute import table_of, text_row
 from tests.folders import ROOT
 from tests.history import SLOW, fill, kinds, state, write
@@ -188,6 +191,60 @@ def test_a_file_cut_short_costs_only_its_own_minute(archive: Archive) -> None:
     assert totals(archive, Range(DAY, DAY + HOUR_S))["a"][0] == 1 + 3
     assert damaged.with_name(f"{damaged.name}.damaged").exists()
     assert rollup.roll_up(archive, "db1", DAY + HOUR_S)
+
+
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    """As if this process had as many files open as it may."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(name) for name in os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, limits[1]))
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_too_few_descriptors_damage_no_file(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders can be listed, and then other threads have the last descriptors."""
+    fill(archive, "db1", DAY, 90)
+    span = Range(DAY, DAY + DAY_S)
+    reader, before = Reader(archive), totals(archive, span)
+
+    def asked() -> int:
+        return sum(value is not None for value in questions.chart(reader, "db1", "cpu", span).lines[0].mean)
+
+    def listed_first(kept: Callable[..., list[File]]) -> Callable[..., list[File]]:
+        def files(*words: Any, **more: Any) -> list[File]:
+            found = kept(*words, **more)
+            stack.enter_context(no_descriptors())
+            return found
+
+        return files
+
+    for work in (asked, lambda: rollup.roll_up(archive, "db1", DAY + DAY_S)):
+        with contextlib.ExitStack() as stack, monkeypatch.context() as patch:
+            patch.setattr(archive, "files", listed_first(archive.files))
+            with pytest.raises(StoreError, match="cannot be read now"):
+                work()
+    assert not list(archive.root.rglob("*.damaged"))
+    assert totals(archive, span) == before
+    assert asked() == 2
+    rollup.roll_up(archive, "db1", DAY + DAY_S)
+    assert totals(archive, span) == before
+
+
+def test_too_few_descriptors_do_not_empty_a_folder(archive: Archive) -> None:
+    fill(archive, "db1", DAY, 2)
+    with no_descriptors(), pytest.raises(StoreError, match="cannot be read now"):
+        archive.files("classes")
+    assert len(archive.files("classes")) == 2
 
 
 @pytest.mark.parametrize("host", ["db1", "a/b", "..", "ü é", "x" * 60, "h=1", "100%", ".hidden", "a'b"])

@@ -44,6 +44,8 @@ PARTS = {"year": 4, "month": 7, "day": 10}
 ORDER = {MINUTE_S: "MmhdD", HOUR_S: "hMmdD", DAY_S: "dDhMm", WEEK_S: "dwDhMm"}
 #: A folder that changed longer ago than this is known by the time of its change.
 SETTLED_NS = 2_000_000_000
+#: Of this machine at this moment: they say nothing of the file that could not be opened.
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @dataclass(frozen=True, order=True)
@@ -275,17 +277,28 @@ def _day(t_s: float) -> str:
 def listed(folder: Path) -> list[Path]:
     try:
         return sorted(Path(each.path) for each in os.scandir(folder) if each.is_dir())
-    except OSError:
+    except OSError as error:
+        check_shortage(error, folder)
         return []
 
 
 def _files(folder: Path) -> Iterator[File]:
     try:
         entries = list(os.scandir(folder))
-    except OSError:
+    except OSError as error:
+        check_shortage(error, folder)
         return
     for entry in entries:
         kind, _, rest = entry.name.partition("-")
         number, _, ending = rest.partition(".")
         if kind in COVERS_S and ending == "parquet" and number.isdigit():
             yield File(int(number), kind, folder / entry.name, entry.inode())
+
+
+def check_shortage(error: Exception, path: Path) -> None:
+    """Raises StoreError if this machine lacks what it takes to read anything, now.
+
+    Otherwise a busy hour would make good files damaged, and full folders empty.
+    """
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) in SHORTAGES:
+        raise StoreError(f"cannot be read now: {error}", place=str(path)) from error

@@ -285,8 +285,8 @@ class Reader:
                     pq.ParquetFile(file.path).close()
                 except FileNotFoundError:
                     dropped = True
-                except (pa.ArrowException, ValueError, OSError):
-                    set_aside(file.path)
+                except (pa.ArrowException, ValueError, OSError) as error:
+                    set_aside(file.path, error)
                     dropped = True
         return dropped
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive, File, listed, week_of
+from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive, File, check_shortage, listed, week_of
 from headrace.archive.tables import TABLES, Table
 from headrace.errors import StoreError
 
@@ -144,7 +144,7 @@ def _week(archive: Archive, table: Table, host: str, week: int, days: list[File]
         archive.write_pieces(table, host, "D", week, _pieces(table, sources))
     except _Damaged as error:
         # The next time its days come from their hours, if those are still there.
-        set_aside(error.path)
+        set_aside(error.path, error.cause)
         return False
     with _database().cursor() as cursor:
         whole = table.grouped(f"read_parquet({_sql_word(path)}, hive_partitioning = false)", WEEK_S, week)
@@ -155,9 +155,9 @@ def _week(archive: Archive, table: Table, host: str, week: int, days: list[File]
 
 
 class _Damaged(Exception):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, cause: Exception) -> None:
         super().__init__(str(path))
-        self.path = path
+        self.path, self.cause = path, cause
 
 
 def _pieces(table: Table, sources: dict[int, Path]) -> Iterator[pa.Table]:
@@ -171,7 +171,7 @@ def _pieces(table: Table, sources: dict[int, Path]) -> Iterator[pa.Table]:
         try:
             rows = day_rows(path, day).cast(table.schema)
         except (pa.ArrowException, ValueError, OSError) as error:
-            raise _Damaged(path) from error
+            raise _Damaged(path, error) from error
         if piece and sum(map(len, piece)) + len(rows) > MOST_ROWS:
             yield pa.concat_tables(piece).sort_by(order)
             piece = []
@@ -202,8 +202,8 @@ def _read(table: Table, files: list[File]) -> pa.Table:
     for file in files:
         try:
             found.append(pq.ParquetFile(file.path).read().cast(table.schema))
-        except (pa.ArrowException, ValueError, OSError):
-            set_aside(file.path)
+        except (pa.ArrowException, ValueError, OSError) as error:
+            set_aside(file.path, error)
     return pa.concat_tables(found) if found else table.schema.empty_table()
 
 
@@ -221,8 +221,9 @@ def _database() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"memory_limit": "96MB", "threads": 1, "preserve_insertion_order": False})
 
 
-def set_aside(path: Path) -> None:
-    """A damaged file is kept under another name, for a person to look at."""
+def set_aside(path: Path, error: Exception) -> None:
+    """A damaged file is kept under another name, for a person to look at. Raises StoreError if it may be whole."""
+    check_shortage(error, path)
     with contextlib.suppress(OSError):
         path.rename(path.with_name(f"{path.name}.damaged"))
 
