@@ -128,6 +128,23 @@ async def test_a_full_disk_is_said_and_the_next_minute_is_tried(
     assert len(found.archive.files("states")) == 1
 
 
+async def test_a_host_that_cannot_be_written_costs_the_others_nothing(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "history")
+    archive.create()
+    found = Collector(archive, [Host(name, TargetSpec("local")) for name in ("db1", "db2")])
+    in_the_way = archive.path("states", "db1", "m", T_S).parent
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("a file where the host's folder belongs")
+    await found.write(T_S)
+    assert "nothing is collected of db1: " in found.problem
+    assert [file.path.parent.name for file in archive.files("states")] == ["host=db2"]
+    in_the_way.unlink()
+    await found.write(T_S + MINUTE_S)
+    assert found.problem == ""
+    assert len(archive.files("states", "db1")) == 1
+    assert len(archive.files("states", "db2")) == 2
+
+
 async def test_a_clock_that_goes_back_writes_no_minute_twice(tmp_path: Path) -> None:
     found = collector(tmp_path)
     sampled(found)

@@ -45,6 +45,8 @@ KEEP_HOUSE_EVERY_S = 600.0
 #: How often what is new is copied to the object store, if there is one.
 COPY_EVERY_S = 60.0
 NO_SERVER = "no server to query: set one with --mysql-socket or --mysql-host"
+#: Hosts whose problem the pages say.
+MOST_SAID = 3
 #: How often a host's journal of changes is read.
 JOURNAL_EVERY_S = 60.0
 
@@ -245,18 +247,19 @@ class Collector:
 
     async def write(self, t_s: int) -> None:
         """Write the minute that starts at ``t_s`` for every host. A full disk stops this, and no page."""
+        problems: list[str] = []
         try:
             for each in self.hosts.values():
                 if each.host.why_not or t_s <= each.written_s:
                     continue
-                pending = {name: each.pending.pop(name) for name in list(each.pending)}
-                rows = await asyncio.to_thread(self._rows, each, t_s, pending)
-                await asyncio.to_thread(self._write, each.name, t_s, rows)
-                each.written_s = t_s
-            self.problem, self.last_write_s = "", time.time()
+                if why := await self._write_host(each, t_s):
+                    problems.append(f"{each.name}: {why}")
+                else:
+                    self.last_write_s = time.time()
             if time.monotonic() - self._house_at > KEEP_HOUSE_EVERY_S:
                 self._house_at = time.monotonic()
                 await asyncio.to_thread(self._keep_house, t_s)
+            self.problem = _said(problems)
         except DiskFull as error:
             self.problem = f"nothing is collected: {error.message}"
             with contextlib.suppress(HeadraceError):
@@ -268,6 +271,26 @@ class Collector:
             # The pages stay up, and say so; the next minute is tried again.
             self.problem = f"nothing is collected: {type(error).__name__}: {error}"
             log.exception("the minute of %s", t_s)
+
+    async def _write_host(self, each: Watched, t_s: int) -> str:
+        """Why a host's minute is not written; empty if it is. Raises DiskFull, which stops all of them.
+
+        Whatever else is wrong with one host, the others keep their minute.
+        """
+        pending = {name: each.pending.pop(name) for name in list(each.pending)}
+        try:
+            rows = await asyncio.to_thread(self._rows, each, t_s, pending)
+            await asyncio.to_thread(self._write, each.name, t_s, rows)
+        except DiskFull:
+            raise
+        except HeadraceError as error:
+            log.warning("the minute %s of %s: %s", t_s, each.name, error)
+            return str(error)
+        except Exception as error:
+            log.exception("the minute %s of %s", t_s, each.name)
+            return f"{type(error).__name__}: {error}"
+        each.written_s = t_s
+        return ""
 
     def _keep_house(self, t_s: int) -> None:
         # Of hosts that are not watched any more, too: their last hours are rolled up as all others.
@@ -334,3 +357,9 @@ class Collector:
             if name != "states" and rows.get(name):
                 self.archive.write(table, host, "m", t_s, minute.table_of(table, rows[name], t_s))
         self.archive.write(STATES, host, "m", t_s, minute.table_of(STATES, rows["states"], t_s))
+
+
+def _said(problems: Sequence[str]) -> str:
+    """Why nothing of some hosts was written."""
+    more = f"; and {len(problems) - MOST_SAID} more" if len(problems) > MOST_SAID else ""
+    return f"nothing is collected of {'; '.join(problems[:MOST_SAID])}{more}" if problems else ""
