@@ -30,6 +30,7 @@ from headrace.size import used
 from headrace.target import TargetSpec
 from headrace.web import minute, slow_log
 from headrace.web.collector import Collector, journal_changes
+from tests.history import SLOW, query
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -159,6 +160,19 @@ async def test_a_clock_that_goes_back_writes_no_minute_twice(tmp_path: Path) -> 
     assert state["minutes"] == 2
 
 
+async def test_what_a_clock_that_goes_back_leaves_out_is_not_in_the_next_minute(tmp_path: Path) -> None:
+    found = collector(tmp_path)
+    pending = found.hosts["db1"].pending
+    for number, t_s in enumerate((T_S, T_S - HOUR_S, T_S + MINUTE_S)):
+        pending.setdefault("classes", []).append(query("a", 10**number, 1e6))
+        pending.setdefault("changes", []).extend(minute.change_rows([{"what": str(number), "at_s": T_S}]))
+        await found.write(t_s)
+    assert not pending
+    [total] = questions.class_totals(Reader(found.archive), ["db1"], span(), SLOW)
+    assert total["calls"] == 1 + 100
+    assert {row["what"] for row in questions.changes(Reader(found.archive), ["db1"], span())} == set("012")
+
+
 async def test_what_changed_is_kept(tmp_path: Path) -> None:
     found = collector(tmp_path)
     sampled(found)
@@ -283,7 +297,7 @@ class TestCounted:
     def grown(self, *looks: dict[str, float]) -> list[dict[str, int]]:
         counted = minute.Counted()
         return [
-            {row["class"]: row["calls"] for row in counted.rows(digests(i, look).window(60))}
+            {row["class"]: row["calls"] for row in counted.rows(digests(i, look).window(60), i * MINUTE_S)}
             for i, look in enumerate(looks)
         ]
 
@@ -302,6 +316,18 @@ class TestCounted:
 
     def test_a_restart_counts_from_nothing(self) -> None:
         assert self.grown({"a": 1000}, {"a": 4}) == [{}, {"a": 4}]
+
+    def test_what_was_counted_in_a_gap_belongs_to_no_minute(self) -> None:
+        """An hour without a connection: only what grew since the host is heard again counts."""
+        counted, after = minute.Counted(), 61 * MINUTE_S
+        assert not counted.rows(digests(0, {"a": 100}).window(60), 0)
+        ring = Ring()
+        for at_s, count in ((after + 30, 9_000), (after + 50, 9_020)):
+            ring.add(line("statements", at_s, {"count": {"a": count}, "time_ns": {"a": 1e6 * count}}))
+        [row] = counted.rows(ring.window(60), after)
+        assert (row["calls"], row["time_ns"]) == (20, 20e6)
+        later = digests(after + 110, {"a": 9_050}).window(60)
+        assert [row["calls"] for row in counted.rows(later, after + MINUTE_S)] == [30]
 
 
 def test_the_process_list_shows_classes_without_inventing_calls() -> None:

@@ -45,6 +45,8 @@ KEEP_HOUSE_EVERY_S = 600.0
 #: How often what is new is copied to the object store, if there is one.
 COPY_EVERY_S = 60.0
 NO_SERVER = "no server to query: set one with --mysql-socket or --mysql-host"
+#: Rows that are of a moment, not of the minute that they are written with.
+OF_A_MOMENT = {"changes", "plans"}
 #: Hosts whose problem the pages say.
 MOST_SAID = 3
 #: How often a host's journal of changes is read.
@@ -250,7 +252,12 @@ class Collector:
         problems: list[str] = []
         try:
             for each in self.hosts.values():
-                if each.host.why_not or t_s <= each.written_s:
+                if each.host.why_not:
+                    continue
+                if t_s <= each.written_s:
+                    # The clock went back: the calls of a gap would be too many for the minute after it.
+                    for name in each.pending.keys() - OF_A_MOMENT:
+                        del each.pending[name]
                     continue
                 if why := await self._write_host(each, t_s):
                     problems.append(f"{each.name}: {why}")
@@ -317,7 +324,7 @@ class Collector:
         verdict = conclude(evidence, judgement)
         each.judgement = causes_first(judgement, verdict)
         each.verdict = verdict
-        counted = each.counted.rows(window)
+        counted = each.counted.rows(window, t_s)
         each.busiest = plans.busiest([*counted, *found.get("classes", [])], found.get("examples", []))
         seen, texts = minute.seen_rows(activity)
         texts += minute.digest_texts(activity)

@@ -15,6 +15,7 @@ from headrace.analysis import resources
 from headrace.analysis.devices import devices
 from headrace.analysis.resources import Level, Verdict
 from headrace.analysis.window import Window
+from headrace.archive.files import MINUTE_S
 from headrace.archive.tables import Table
 from headrace.knobs import Cost
 from headrace.report.hunt.words import remedy_text
@@ -170,21 +171,27 @@ def _sizes(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str, 
 
 @dataclass
 class Counted:
-    """Statements that performance_schema counted, as growth since the last call."""
+    """Statements that performance_schema counted, as growth since the last minute."""
 
     _last: dict[str, dict[str, float]] = field(default_factory=dict)
     _was_complete: bool = False
+    _at_s: int | None = None
+    _has_gap: bool = False
 
-    def rows(self, window: Window) -> list[Row]:
-        """Since the last call. A class that was not among the busiest then has no known past: it starts now."""
-        now: dict[str, dict[str, float]] = {}
-        for metric in _DIGEST_COLUMNS:
-            for label in window.labels("statements", metric):
-                value = window.last("statements", metric, label)
-                if value is not None:
-                    now.setdefault(label, {})[metric] = value
+    def rows(self, window: Window, t_s: int) -> list[Row]:
+        """Of the minute that starts at ``t_s``. A class that was not among the busiest before has no known past:
+        it starts now.
+
+        After minutes that nobody watched only what grew within the window counts: the calls of an hour, in the
+        one minute after it, would be a load that never was.
+        """
+        self._has_gap |= self._at_s is not None and t_s - self._at_s > MINUTE_S
+        self._at_s = t_s
+        now = _digests(window, -1)
         if not now:
             return []
+        if self._has_gap:
+            self._last, self._has_gap = _digests(window, 0), False
         found = []
         for digest, values in now.items():
             before = self._last.get(digest)
@@ -204,6 +211,17 @@ class Counted:
         self._last |= now
         self._was_complete = len(now) < used.MOST_DIGESTS
         return found
+
+
+def _digests(window: Window, at: int) -> dict[str, dict[str, float]]:
+    """Digest -> its counters in its first (0) or its newest (-1) sample of the window."""
+    found: dict[str, dict[str, float]] = {}
+    for metric in _DIGEST_COLUMNS:
+        for label in window.labels("statements", metric):
+            values = window.values("statements", metric, label)
+            if len(values):
+                found.setdefault(label, {})[metric] = float(values[at])
+    return found
 
 
 def seen_rows(activity: Activity | None) -> tuple[list[Row], list[Row]]:
