@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -165,6 +168,40 @@ def test_a_comparison_is_of_the_workload(found: Site, client: TestClient) -> Non
     assert "only right" in shown
     assert "show global status" not in shown
     assert "show global status" in client.get("/compare", params={"own": "1", "range": "6h"}).text
+
+
+def hour(archive: Archive, host: str, t_s: int, minutes: int) -> None:
+    """An hour of which so many minutes were watched: a call each second, of half a second."""
+    rows = {"classes": query("a", 60 * minutes, 5e8), "states": state(minutes=minutes)}
+    for name, row in rows.items():
+        archive.write(TABLES[name], host, "h", t_s, table_of(TABLES[name], [row], t_s))
+
+
+def over_time(page: str) -> list[dict[str, Any]]:
+    """The points of a query's charts, without gaps."""
+    found = re.search(r'data-series="([^"]*)"', page)
+    assert found
+    return [point for point in json.loads(html.unescape(found[1]))["points"] if point]
+
+
+def test_rates_are_of_all_hosts_and_of_the_time_that_was_watched(tmp_path: Path) -> None:
+    """The newest hour has only begun, and two hosts have twice the calls of one."""
+    made = site(tmp_path, ("db1", "db2"), key="k")
+    start = int(time.time()) // HOUR_S * HOUR_S - 3 * HOUR_S
+    for host in ("db1", "db2"):
+        hour(made.reader.archive, host, start, 60)
+        hour(made.reader.archive, host, start + HOUR_S, 10)
+    with TestClient(app.application(made), base_url="http://localhost") as client:
+        client.get("/enter?key=k")
+        for hosts, name in ((2, ""), (1, "db1")):
+            asked = {"range": "24h", "host": name}
+            [row] = client.get("/api/classes.json", params=asked).json()["rows"]
+            points = over_time(client.get("/query", params={**asked, "class": "a", "source": SLOW}).text)
+            assert row["calls_s"] == pytest.approx(hosts)
+            assert row["load"] == pytest.approx(hosts / 2)
+            assert [p["calls"] for p in points] == pytest.approx([hosts] * 2)
+            assert [p["load"] for p in points] == pytest.approx([hosts / 2] * 2)
+            assert [v for v in row["spark"] if v is not None] == pytest.approx([hosts / 2] * 2)
 
 
 def plan_of(key: str, rows: int) -> dict[str, Any]:

@@ -185,8 +185,42 @@ def sources(reader: Reader, hosts: Sequence[str], span: Range) -> list[str]:
 
 
 def watched_s(reader: Reader, hosts: Sequence[str], span: Range) -> float:
-    """Seconds of the range that were watched, over all hosts."""
-    return 60.0 * sum(float(row["minutes"]) for row in states(reader, hosts, span) if row["state"] == "ok")
+    """Seconds of the range in which some of the hosts were watched."""
+    return sum(watched_over_time(reader, hosts, span))
+
+
+def watched_over_time(
+    reader: Reader, hosts: Sequence[str], span: Range, most: int = SPARK_POINTS
+) -> list[float]:
+    """The same of each point. Hosts are watched at the same time: their calls add up, their seconds do not."""
+    minutes = _over_time(reader, "states", "SUM(minutes)", "state = 'ok'", hosts, span, most)
+    return [60.0 * each for each in minutes]
+
+
+def _over_time(
+    reader: Reader,
+    table: str,
+    count: str,
+    wanted: str,
+    hosts: Sequence[str],
+    span: Range,
+    most: int,
+    **values: Any,
+) -> list[float]:
+    """A count of each point: at any time that of the host which has most."""
+    unit = unit_of(span, most)
+    of_host = f"SELECT host, t_s - t_s % {span.rows_s} AS row_s, SUM(n) AS n FROM lots GROUP BY ALL"
+    rows = reader.added(
+        table,
+        f"SELECT host, t_s, {count} AS n FROM rows WHERE {wanted} GROUP BY ALL",
+        f"SELECT row_s - row_s % {unit} AS t, CAST(SUM(n) AS BIGINT) AS n FROM "
+        f"(SELECT row_s, MAX(n) AS n FROM ({of_host}) GROUP BY ALL) GROUP BY ALL",
+        hosts,
+        span,
+        **values,
+    )
+    found = {row["t"]: float(row["n"]) for row in rows}
+    return [found.get(t, 0.0) for t in _times(span, unit)]
 
 
 def percentiles(

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import capacity, compare, locks, plans, rollouts, schema, tables
+from headrace.web import capacity, compare, locks, plans, rates, rollouts, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -162,6 +162,9 @@ class Pages:
         t_s, series = await site.ask(
             questions.class_series, site.reader, names, span, source, [name], questions.MOST_POINTS
         )
+        watched_s = await site.ask(
+            questions.watched_over_time, site.reader, names, span, questions.MOST_POINTS
+        )
         example = await site.ask(questions.example, site.reader, names, span, source, name) if may else None
         return {
             "row": row,
@@ -169,7 +172,7 @@ class Pages:
             "columns": tables.class_columns(asked, source),
             "histogram": json.dumps({"now": histograms[0], "before": histograms[1]}),
             "has_histogram": bool(histograms[0]),
-            "series": json.dumps({"t_s": t_s, "points": series.get(name, [])}),
+            "series": json.dumps({"t_s": t_s, "points": rates.over_time(series.get(name, []), watched_s)}),
             "example": example,
             "may": may,
             "changes": await tables.changes(site, asked),

@@ -14,7 +14,7 @@ from headrace.archive import questions
 from headrace.archive.reader import Range
 from headrace.rules.cause import limited_by
 from headrace.store import ExperimentFolder
-from headrace.web import capacity, locks, marks, rollouts
+from headrace.web import capacity, locks, marks, rates, rollouts
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
@@ -384,12 +384,13 @@ async def _complete(
     )
     sparks = wanted[:MOST_CLASSES] if with_sparks else []
     _, series = await site.ask(questions.class_series, site.reader, names, span, source, sparks)
+    watched_s = await site.ask(questions.watched_over_time, site.reader, names, span) if sparks else []
     for row in rows:
         assert isinstance(row, dict)
         row["p99_ns"] = now.get(row["class"])
         row["p99_change"] = questions.share_change(now.get(row["class"]), before.get(row["class"]))
-        points = series.get(row["class"], [])
-        key = "seen" if source == PROCESS_LIST else "time_ns"
+        points = rates.over_time(series.get(row["class"], []), watched_s)
+        key = "threads" if source == PROCESS_LIST else "load"
         row["spark"] = [None if p is None else p[key] for p in points]
 
 
@@ -418,8 +419,8 @@ def class_columns(asked: Asked, source: str) -> Sequence[Column]:
     middle = (
         Column("load", "Load", "n", "response time per second: how many calls were active on average"),
         Column("load_change", "× before", "ratio", "load relative to the range before"),
-        Column("spark", "Over time", "spark", "time per point"),
-        Column("calls_s", "Calls/s", "n"),
+        Column("spark", "Over time", "spark", "load of each point"),
+        Column("calls_s", "Calls/s", "n", "of all hosts together, in the time that was watched"),
         Column("mean_ns", "Mean", "ms"),
         Column("p99_ns", "p99", "ms", "99th percentile of all calls of the range"),
         Column("p99_change", "× before", "ratio", "p99 relative to the range before"),

@@ -105,14 +105,8 @@
 
   function series(figure) {
     const { t_s, points } = JSON.parse(figure.dataset.series);
-    const unit = t_s.length > 1 ? t_s[1] - t_s[0] : 60;
-    const of = (key, scale) => points.map((p) => (p == null || p[key] == null ? null : p[key] * scale));
-    const lines = {
-      seen: () => [{ label: "threads", values: points.map((p) => (p && p.looks ? p.seen / p.looks : null)) }],
-      load: () => [{ label: "response time per second", values: of("time_ns", 1e-9 / unit) }],
-      calls: () => [{ label: "calls per second", values: of("calls", 1 / unit) }],
-    }[figure.dataset.shows]();
-    draw(figure, t_s, lines, {});
+    const shows = figure.dataset.shows, label = { threads: "threads", load: "response time per second", calls: "calls per second" }[shows];
+    draw(figure, t_s, [{ label, values: points.map((p) => (p == null ? null : p[shows])) }], {});
   }
 
   function histogram(figure) {
