@@ -342,7 +342,9 @@ def test_the_process_list_shows_classes_without_inventing_calls() -> None:
     }
     activity = summed([{"statements": [row]}, {"statements": []}])
     classes, texts = minute.seen_rows(activity)
-    assert [(c["seen"], c["looks"], c.get("calls")) for c in classes] == [(1, 2, None)]
+    nobody, seen = classes
+    assert (nobody["class"], nobody["seen"], nobody["looks"]) == ("", 0, 2)
+    assert (seen["seen"], seen["looks"], seen.get("calls")) == (1, 2, None)
     assert texts[0]["text"] == "select ?"
 
 

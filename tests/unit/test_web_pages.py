@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from headrace.activity import summed
+from headrace.archive import rollup
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.archive.tables import TABLES
 from headrace.fleet.host import Host
@@ -25,7 +27,7 @@ from headrace.target import TargetSpec
 from headrace.web import app, capacity, locks, plans, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
-from headrace.web.minute import PERFORMANCE_SCHEMA, table_of, text_row
+from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, seen_rows, table_of, text_row
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
 from headrace.web.watched import watched as watched_of
@@ -202,6 +204,36 @@ def test_rates_are_of_all_hosts_and_of_the_time_that_was_watched(tmp_path: Path)
             assert [p["calls"] for p in points] == pytest.approx([hosts] * 2)
             assert [p["load"] for p in points] == pytest.approx([hosts / 2] * 2)
             assert [v for v in row["spark"] if v is not None] == pytest.approx([hosts / 2] * 2)
+
+
+def test_threads_are_over_all_looks_also_those_that_saw_nothing(tmp_path: Path) -> None:
+    """One thread in one minute of ten is a tenth of a thread, in minutes as in hours."""
+    made = site(tmp_path, key="k")
+    archive, start = made.reader.archive, int(time.time()) // HOUR_S * HOUR_S - HOUR_S
+    running = {
+        "id": 1,
+        "user": "u",
+        "time_s": 4,
+        "class": "select ?",
+        "tables": ["shop.t"],
+        "command": "Query",
+    }
+    for i in range(10):
+        classes, texts = seen_rows(summed([{"statements": [running] if i == 3 else []}] * 30))
+        for name, rows in (("classes", classes), ("texts", texts), ("states", [state()])):
+            write(archive, name, "db1", start + i * MINUTE_S, rows)
+    with TestClient(app.application(made), base_url="http://localhost") as client:
+        client.get("/enter?key=k")
+
+        def threads(**asked: str) -> tuple[float, list[float]]:
+            [row] = client.get("/api/classes.json", params=asked).json()["rows"]
+            assert row["share"] == 1
+            asked |= {"class": row["class"], "source": PROCESS_LIST}
+            return row["threads"], [p["threads"] for p in over_time(client.get("/query", params=asked).text)]
+
+        assert threads(range="1h", until=str(start + HOUR_S)) == (pytest.approx(0.1), [1.0])
+        rollup.roll_up(archive, "db1", start + HOUR_S)
+        assert threads(range="24h") == (pytest.approx(0.1), [pytest.approx(0.1)])
 
 
 def plan_of(key: str, rows: int) -> dict[str, Any]:

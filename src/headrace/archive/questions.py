@@ -152,7 +152,7 @@ _CLASS_SUMS = (
 )
 _CLASSES = (
     f"SELECT source, class, {_CLASS_SUMS}, list(DISTINCT database) AS databases, list(DISTINCT host) AS hosts "
-    "FROM rows GROUP BY source, class"
+    "FROM rows WHERE class <> '' GROUP BY source, class"
 )
 
 
@@ -197,6 +197,15 @@ def watched_over_time(
     return [60.0 * each for each in minutes]
 
 
+def looks_over_time(
+    reader: Reader, hosts: Sequence[str], span: Range, source: str, most: int = SPARK_POINTS
+) -> list[float]:
+    """Looks at the process list in each point. Each class that was seen in a minute has all looks of that minute,
+    and since there is a class without a name, so has a minute in which nothing was seen.
+    """
+    return _over_time(reader, "classes", "MAX(looks)", "source = $source", hosts, span, most, source=source)
+
+
 def _over_time(
     reader: Reader,
     table: str,
@@ -219,7 +228,7 @@ def _over_time(
         span,
         **values,
     )
-    found = {row["t"]: float(row["n"]) for row in rows}
+    found = {row["t"]: float(row["n"] or 0) for row in rows}
     return [found.get(t, 0.0) for t in _times(span, unit)]
 
 

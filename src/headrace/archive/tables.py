@@ -89,7 +89,7 @@ METRICS = Table(
     {"n": ("sum", _COUNT), "sum": ("sum", _NUMBER), "least": ("least", _NUMBER), "most": ("most", _NUMBER)},
 )
 #: Query classes. A number that the source does not know is null. ``seen`` and ``looks`` are of the process list:
-#: threads that were executing the class, over all looks.
+#: threads that were executing the class, over all looks of the minutes in which any was. Class "" has all looks.
 CLASSES = Table(
     "classes",
     {"source": _WORD, "class": _WORD, "database": _WORD},

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.archive import questions
 from headrace.archive.reader import Range
-from headrace.web import tables
+from headrace.web import rates, tables
 from headrace.web.asked import RANGES, Asked, seconds_of
 from headrace.web.listing import Column, Listing, Row
 from headrace.web.site import Site
@@ -42,8 +42,8 @@ async def compared(site: Site, asked: Asked, query: Mapping[str, str]) -> Compar
     sides = []
     for who, when in ((left_names, left_span), (names, span)):
         rows = await site.ask(questions.class_totals, site.reader, who, when, source)
-        watched = await site.ask(questions.watched_s, site.reader, who, when)
-        sides.append((who, when, {row["class"]: row for row in rows}, watched))
+        time = rates.summed(await rates.times(site, who, when, source))
+        sides.append((who, when, {row["class"]: row for row in rows}, time))
     listing = await _classes(site, asked, left, source, sides)
     return Compared(
         left, asked, left_span, span, listing, await _resources(site, left_names, left_span, names, span)
@@ -51,10 +51,10 @@ async def compared(site: Site, asked: Asked, query: Mapping[str, str]) -> Compar
 
 
 async def _classes(site: Site, asked: Asked, left_asked: Asked, source: str, sides: list[Any]) -> Listing:
-    (left_names, left_span, left, left_s), (names, span, right, right_s) = sides
+    (left_names, left_span, left, left_time), (names, span, right, right_time) = sides
     rows: list[dict[str, Any]] = []
     for name in left.keys() | right.keys():
-        loads = [_load(side.get(name), seconds) for side, seconds in ((left, left_s), (right, right_s))]
+        loads = [_load(side.get(name), *time) for side, time in ((left, left_time), (right, right_time))]
         rows.append(
             {
                 "class": name,
@@ -106,12 +106,12 @@ async def _classes(site: Site, asked: Asked, left_asked: Asked, source: str, sid
     )
 
 
-def _load(row: Mapping[str, Any] | None, seconds: float) -> float | None:
+def _load(row: Mapping[str, Any] | None, seconds: float, looks: float) -> float | None:
     if row is None or not seconds:
         return None
     if row["time_ns"] is not None:
         return float(row["time_ns"] / 1e9 / seconds)
-    return float(row["seen"] / row["looks"]) if row["seen"] and row["looks"] else None
+    return float(row["seen"] / looks) if row["seen"] and looks else None
 
 
 def _mean(row: Mapping[str, Any] | None) -> float | None:

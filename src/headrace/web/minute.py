@@ -228,7 +228,18 @@ def seen_rows(activity: Activity | None) -> tuple[list[Row], list[Row]]:
     """Classes that were seen in the process list, and their texts."""
     if activity is None or not activity.looks:
         return [], []
-    classes, texts = [], []
+    # Without a name: what was seen in no look was seen 0 times in so many, not never looked at.
+    classes: list[Row] = [
+        {
+            "source": PROCESS_LIST,
+            "class": "",
+            "database": "",
+            "seen": 0,
+            "looks": activity.looks,
+            "most_ns": 0,
+        }
+    ]
+    texts = []
     for each in activity.classes:
         name = class_name(each.text)
         database = each.tables[0].partition(".")[0] if each.tables and "." in each.tables[0] else ""

@@ -162,9 +162,7 @@ class Pages:
         t_s, series = await site.ask(
             questions.class_series, site.reader, names, span, source, [name], questions.MOST_POINTS
         )
-        watched_s = await site.ask(
-            questions.watched_over_time, site.reader, names, span, questions.MOST_POINTS
-        )
+        times = await rates.times(site, names, span, source, questions.MOST_POINTS)
         example = await site.ask(questions.example, site.reader, names, span, source, name) if may else None
         return {
             "row": row,
@@ -172,7 +170,7 @@ class Pages:
             "columns": tables.class_columns(asked, source),
             "histogram": json.dumps({"now": histograms[0], "before": histograms[1]}),
             "has_histogram": bool(histograms[0]),
-            "series": json.dumps({"t_s": t_s, "points": rates.over_time(series.get(name, []), watched_s)}),
+            "series": json.dumps({"t_s": t_s, "points": rates.over_time(series.get(name, []), times)}),
             "example": example,
             "may": may,
             "changes": await tables.changes(site, asked),

@@ -1,13 +1,35 @@
-"""Query classes per second: their sums divided by the time that was watched."""
+"""Query classes per second and per look: their sums divided by what was watched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.archive import questions
+from headrace.archive.reader import Range
 from headrace.web.listing import Row
+from headrace.web.minute import PROCESS_LIST
+from headrace.web.site import Site
+
+#: Seconds that were watched, and looks at the process list.
+Time = tuple[float, float]
 
 
-def over_time(points: Sequence[Row | None], watched_s: Sequence[float]) -> list[Row | None]:
+async def times(
+    site: Site, names: Sequence[str], span: Range, source: str, most: int = questions.SPARK_POINTS
+) -> list[Time]:
+    """What the sums of each point are divided by."""
+    seconds = await site.ask(questions.watched_over_time, site.reader, names, span, most)
+    looks = [0.0] * len(seconds)
+    if source == PROCESS_LIST:
+        looks = await site.ask(questions.looks_over_time, site.reader, names, span, source, most)
+    return list(zip(seconds, looks, strict=True))
+
+
+def summed(found: Sequence[Time]) -> Time:
+    return sum(seconds for seconds, _ in found), sum(looks for _, looks in found)
+
+
+def over_time(points: Sequence[Row | None], found: Sequence[Time]) -> list[Row | None]:
     """A class over time: of each point its load, calls per second and threads, in the time that was watched.
 
     The newest point has only begun, and others have gaps: what nobody watched was not idle.
@@ -18,7 +40,7 @@ def over_time(points: Sequence[Row | None], watched_s: Sequence[float]) -> list[
         else {
             "load": None if point["time_ns"] is None else point["time_ns"] / 1e9 / seconds,
             "calls": None if point["calls"] is None else point["calls"] / seconds,
-            "threads": point["seen"] / point["looks"] if point["looks"] else None,
+            "threads": point["seen"] / looks if point["seen"] is not None and looks else None,
         }
-        for point, seconds in zip(points, watched_s, strict=False)
+        for point, (seconds, looks) in zip(points, found, strict=False)
     ]

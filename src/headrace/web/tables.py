@@ -248,7 +248,7 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
     before = {
         row["class"]: row for row in await ask(questions.class_totals, reader, names, span.before(), source)
     }
-    watched_s = await ask(questions.watched_s, reader, names, span)
+    times = await rates.times(site, names, span, source)
     watched_before_s = await ask(questions.watched_s, reader, names, span.before())
     total = sum(_weight(row) for row in totals) or 1
     columns = class_columns(asked, source)
@@ -258,7 +258,7 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
     listing = Listing(
         columns,
         [
-            _class_row(row, before.get(row["class"]), source, (watched_s, watched_before_s), total)
+            _class_row(row, before.get(row["class"]), source, (*rates.summed(times), watched_before_s), total)
             for row in totals
             if not only or row["class"] == only
         ],
@@ -276,11 +276,11 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
     rows = [{**row, "review": reviews.get(row["class"], "")} for row in rows]
     listing = replace(listing, rows=[row for row in rows if is_wanted(asked, with_text(row, texts))])
     if by in ("p99_ns", "p99_change"):
-        await _complete(site, names, span, source, listing.rows)
+        await _complete(site, names, span, source, listing.rows, times)
         return listing.sorted(by, descending=asked.descending).cut(most)
     kept = listing.sorted(by, descending=asked.descending).cut(most)
     # The page of one class has charts instead.
-    await _complete(site, names, span, source, kept.rows, with_sparks=not only)
+    await _complete(site, names, span, source, kept.rows, times, with_sparks=not only)
     return kept
 
 
@@ -329,9 +329,9 @@ def _why_no_classes(site: Site, names: Sequence[str]) -> str:
 
 
 def _class_row(
-    row: Row, before: Row | None, source: str, watched_s: tuple[float, float], total: float
+    row: Row, before: Row | None, source: str, times: tuple[float, float, float], total: float
 ) -> dict[str, Any]:
-    now_s, before_s = watched_s
+    now_s, looks, before_s = times
     calls, time_ns = row["calls"], row["time_ns"]
     load = time_ns / 1e9 / now_s if time_ns is not None and now_s else None
     load_before = (
@@ -358,7 +358,7 @@ def _class_row(
         "rows_examined": row["rows_examined"] / calls if row["rows_examined"] is not None and calls else None,
         "rows_sent": row["rows_sent"] / calls if row["rows_sent"] is not None and calls else None,
         "errors": row["errors"],
-        "threads": row["seen"] / row["looks"] if row["seen"] is not None and row["looks"] else None,
+        "threads": row["seen"] / looks if row["seen"] is not None and looks else None,
         "p99_ns": None,
         "p99_change": None,
         "is_new": before is None,
@@ -371,6 +371,7 @@ async def _complete(
     span: Range,
     source: str,
     rows: Sequence[Row],
+    times: Sequence[rates.Time],
     *,
     with_sparks: bool = True,
 ) -> None:
@@ -384,12 +385,11 @@ async def _complete(
     )
     sparks = wanted[:MOST_CLASSES] if with_sparks else []
     _, series = await site.ask(questions.class_series, site.reader, names, span, source, sparks)
-    watched_s = await site.ask(questions.watched_over_time, site.reader, names, span) if sparks else []
     for row in rows:
         assert isinstance(row, dict)
         row["p99_ns"] = now.get(row["class"])
         row["p99_change"] = questions.share_change(now.get(row["class"]), before.get(row["class"]))
-        points = rates.over_time(series.get(row["class"], []), watched_s)
+        points = rates.over_time(series.get(row["class"], []), times)
         key = "threads" if source == PROCESS_LIST else "load"
         row["spark"] = [None if p is None else p[key] for p in points]
 
