@@ -184,6 +184,17 @@ def test_two_ranges_share_no_row() -> None:
         assert span.since_s % span.rows_s == 0 == before.since_s % before.rows_s
 
 
+@pytest.mark.parametrize(("hours", "rows_s"), [(1, MINUTE_S), (6, MINUTE_S), (24, HOUR_S), (168, HOUR_S)])
+def test_a_range_has_the_same_rows_at_any_second(hours: int, rows_s: int) -> None:
+    """The pages' ranges end now: aligned, they are longer than their name says."""
+    for second in (0.0, 7.5, 59.9):
+        end = DAY + hours * HOUR_S + second
+        found = Range(end - hours * HOUR_S, end).aligned()
+        assert found.rows_s == rows_s
+        assert found.aligned() == found
+        assert found.since_s % rows_s == 0
+
+
 def test_a_file_cut_short_costs_only_its_own_minute(archive: Archive) -> None:
     fill(archive, "db1", DAY, 3)
     damaged = archive.path("classes", "db1", "m", DAY + MINUTE_S)

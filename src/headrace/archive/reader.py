@@ -25,8 +25,9 @@ from headrace.buckets import bucket_value
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Ranges up to this long are read in minutes, and up to this long in hours.
-IN_MINUTES_S, IN_HOURS_S = 6 * HOUR_S, 8 * DAY_S
+#: Ranges up to this long are read in minutes, and up to this long in hours. Six hours that begin at the start of a
+#: minute may be a minute longer.
+IN_MINUTES_S, IN_HOURS_S = 6 * HOUR_S + MINUTE_S, 8 * DAY_S
 MEMORY = "96MB"
 #: Tables whose minutes and hours are small files, and many, that charts read again and again.
 SMALL = ("resources", "metrics", "changes")
