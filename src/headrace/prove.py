@@ -21,10 +21,9 @@ import tomli_w
 from headrace import knobs
 from headrace import plan as plans
 from headrace.analysis.intervals import inverse
-from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment
-from headrace.analysis.trials import THROUGHPUT
+from headrace.analysis.trials import RESPONSES, THROUGHPUT
 from headrace.errors import NothingMeasured, PlanError, Refused
 from headrace.experiment import kinds
 from headrace.experiment import run as running
@@ -127,10 +126,8 @@ class Bench:
         """The bench of a plan file; without a folder, ``experiments/<plan's name>-<suffix>``. Raises PlanError."""
         plan = plans.load(plan_path).plan
         response = options.get("response", "throughput")
-        if response not in ("throughput", *PERCENTILES):
-            raise PlanError(
-                f"response {response!r}: must be throughput, {', '.join(PERCENTILES)}", place=str(plan_path)
-            )
+        if response not in RESPONSES:
+            raise PlanError(f"response {response!r}: must be {', '.join(RESPONSES)}", place=str(plan_path))
         where = folder or Path("experiments") / f"{plan.name}-{suffix}"
         return cls(plan, str(plan_path), where, listen, **options)
 

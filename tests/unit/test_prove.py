@@ -308,9 +308,12 @@ async def test_where_none_lowers_p99_the_one_that_comes_nearest_is_told(
     assert [(step.settings, step.kept) for step in found.steps] == [(swappiness, False)]
 
 
-def test_an_unknown_response_is_refused(laboratory: Laboratory, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="p42"):
-        bench(laboratory, tmp_path, response="p42")
+@pytest.mark.parametrize("response", ["p42", "p99.99"])
+def test_a_response_that_trials_do_not_have_is_refused(
+    laboratory: Laboratory, tmp_path: Path, response: str
+) -> None:
+    with pytest.raises(PlanError, match=response):
+        bench(laboratory, tmp_path, response=response)
 
 
 async def test_the_proof_as_text_and_as_json(laboratory: Laboratory, tmp_path: Path) -> None:

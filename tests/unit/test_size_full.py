@@ -353,14 +353,32 @@ def test_a_report_of_a_sweep_tells_its_calls_only(tmp_path: Path) -> None:
         capacity.of_sweep(path)
 
 
-def test_a_sweep_gives_the_knee_of_what_limited_it(tmp_path: Path) -> None:
-    """Use of the CPU at the last level that kept the objective; what had room left there has no knee of it."""
-    folder = make(tmp_path / "sweep")
+def swept(path: Path) -> Path:
+    """A finished sweep, whose trials have facts."""
+    folder = make(path)
     for trial in folder.trials():
         raw = folder.trial_path(trial.number) / "raw"
         raw.mkdir(exist_ok=True)
         (raw / "facts.json").write_text(json.dumps(folder.facts(trial.facts_hash).data))
-    found = capacity.of_sweep(folder.path)
+    return folder.path
+
+
+def test_a_sweep_that_used_little_of_the_cpu_is_doubted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = swept(tmp_path / "sweep")
+    assert not any("something else limits" in note for note in capacity.of_sweep(path).notes)
+    # As if what it used were little.
+    monkeypatch.setattr(capacity, "FAR", 2.0)
+    found = capacity.of_sweep(path)
+    assert any("something else limits" in note for note in found.notes)
+    host = full.outlook(one_host({Resource.CPU: [1.0] * 24}), capacity.known("db1", {}, sweep=found))
+    assert "something else limits" in rendered([host])
+
+
+def test_a_sweep_gives_the_knee_of_what_limited_it(tmp_path: Path) -> None:
+    """Use of the CPU at the last level that kept the objective; what had room left there has no knee of it."""
+    found = capacity.of_sweep(swept(tmp_path / "sweep"))
     assert list(found.capacity.knee) == [Resource.CPU]
     knee = found.capacity.knee[Resource.CPU]
     assert knee.low is not None

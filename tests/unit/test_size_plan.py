@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -167,6 +169,32 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(PlanError, match="not a Parquet file"):
         table.read(tmp_path / "broken.parquet")
+
+
+def test_parquet_without_a_zone_is_utc_wherever_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the night in which a zone with summer time skips an hour."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    times = [datetime(2026, 3, 28, 22) + timedelta(hours=hour) for hour in range(8)]
+    cells = {
+        "host": ["db1"] * 8,
+        "time": times,
+        "resource": ["cpu"] * 8,
+        "value": [float(i) for i in range(8)],
+    }
+    pq.write_table(pa.table(cells), tmp_path / "demands.parquet")
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        [demand] = table.read(tmp_path / "demands.parquet").demands
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert (demand.start_s, demand.step_s) == (1_774_735_200, 3600)
+    assert demand.used[Resource.CPU].tolist() == cells["value"]
 
 
 def test_a_catalogue_in_two_currencies_is_refused(tmp_path: Path) -> None:

@@ -163,6 +163,14 @@ def test_freezes(window: str, time: str, expected: bool) -> None:
     assert rules.frozen(window, now) is expected
 
 
+@pytest.mark.parametrize(
+    "window", ["2026-12-20..2027-13-45", "2027-01-03..2026-12-20", "2026-02-30", "Someday", ""]
+)
+def test_no_freezes(window: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        rules.frozen(window, datetime(2026, 11, 23, tzinfo=UTC))
+
+
 @pytest.fixture
 def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

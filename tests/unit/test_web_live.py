@@ -123,6 +123,7 @@ def test_an_address_keeps_what_was_chosen() -> None:
     asked = Asked("a&b", "7d", "1795390680", words="x=1")
     assert asked.address("/queries") == "/queries?host=a%26b&range=7d&until=1795390680&q=x%3D1"
     assert asked.address("/", host="", until="", q="", range="") == "/"
+    assert asked.address("/", path="x", self="y").endswith("&path=x&self=y")
 
 
 def test_every_table_is_described_and_answers_as_json_and_csv(tmp_path: Path) -> None:

@@ -306,7 +306,10 @@ def _asks_and_counts_down(seconds: float) -> bool:
         sys.stderr.write(f"\rkeep the change? y to keep it, n to undo it ({left:3.0f} s) ")
         sys.stderr.flush()
         if select.select([sys.stdin], [], [], min(left, 1.0))[0]:
-            answer = sys.stdin.readline().strip().lower()
+            line = sys.stdin.readline()
+            if not line:
+                break  # the end of the input: nobody is there
+            answer = line.strip().lower()
             if answer in ("y", "yes"):
                 return True
             if answer:

@@ -51,7 +51,7 @@ Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Directory of the experiments [experiments/NAME-proof].")
 ]
 Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks per experiment.")]
-Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.99.")]
+Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.9.")]
 Budget = Annotated[
     float | None,
     typer.Option(

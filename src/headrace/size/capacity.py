@@ -324,9 +324,8 @@ def _of_folder(folder: ExperimentFolder, sweep: Sweep) -> Known:
                 f"its use of {first} is only a measure of the load"
             )
     limit = {r: exactly(value) for r, value in limits.items()}
-    notes = (
-        [] if beyond is not None else ["the sweep did not reach a level that failed: the knee may be higher"]
-    )
+    if beyond is None:
+        notes.append("the sweep did not reach a level that failed: the knee may be higher")
     return Known(
         Capacity(folder.design.name, limit, knees), dict.fromkeys(limit, "seen in the sweep"), why,
         ops_s, objective, tuple(notes),

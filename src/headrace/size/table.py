@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +128,7 @@ def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
         place = f"{path}: row {number}"
         at, value = cells["time"], cells["value"]
         try:
-            at_s = at.timestamp() if hasattr(at, "timestamp") else seconds_of_time(str(at))
+            at_s = _seconds_of(at)
             number_of = math.nan if value is None else float(value)
         except (TypeError, ValueError) as error:
             raise PlanError(f"column time or value: {error}", place=place, hint=HINT) from error
@@ -134,6 +136,15 @@ def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
         text |= {name: str(cells[name]) for name in ("group", "type") if cells.get(name) is not None}
         rows.append(_checked(text, at_s, number_of, value is not None, place))
     return rows, []
+
+
+def _seconds_of(at: Any) -> float:
+    """Unix time of a cell. Without a zone it is UTC, as in a CSV: Python would take this machine's zone, in which an
+    hour of spring is missing.
+    """
+    if not isinstance(at, datetime):
+        return seconds_of_time(str(at))
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
 def _checked(cells: Mapping[str, str], at_s: float, value: float, is_given: bool, place: str) -> _Row:

@@ -173,7 +173,10 @@ def frozen(window: str, now: datetime) -> bool:
     dates = _DATES.fullmatch(window.strip())
     if dates:
         first = date.fromisoformat(dates["first"])
-        return first <= now.date() <= date.fromisoformat(dates["last"] or dates["first"])
+        last = date.fromisoformat(dates["last"] or dates["first"])
+        if last < first:
+            raise ValueError(f"{window!r} ends before it begins")
+        return first <= now.date() <= last
     weekly = _WEEKLY.fullmatch(window.strip())
     if not weekly or not window.strip():
         raise ValueError(f"{window!r}: write Fri-Sun, Mon-Fri 08:00-18:00 or 2026-12-20..2027-01-03")

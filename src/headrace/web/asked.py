@@ -73,7 +73,7 @@ class Asked:
         until = seconds_of(self.until) if self.until else time.time() + SETTLE_S
         return Range(until - seconds, until).aligned()
 
-    def address(self, path: str, **other: str) -> str:
+    def address(self, path: str, /, **other: str) -> str:
         """The address of a page that keeps host, range and time."""
         values = {
             "host": self.host, "range": self.range, "until": self.until, "source": self.source, "q": self.words,

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 Row = Mapping[str, Any]
 
 
-def address(path: str, **values: str) -> str:
+def address(path: str, /, **values: str) -> str:
     return f"{path}?{urlencode({key: value for key, value in values.items() if value})}"
 
 

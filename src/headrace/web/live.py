@@ -65,10 +65,11 @@ class Streams:
         finally:
             stream.looking -= 1
             if not stream.looking and stream.task is not None:
-                stream.task.cancel()
+                # First: a browser that arrives meanwhile starts one of its own.
+                task, stream.task = stream.task, None
+                task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
-                    await stream.task
-                stream.task = None
+                    await task
 
 
 async def _make(watched: Watched, stream: _Stream) -> None:
