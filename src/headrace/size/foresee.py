@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from headrace.analysis.intervals import Interval, arithmetic, t_quantile
 from headrace.size.capacity import waiting
@@ -94,10 +95,10 @@ def foresee(
         if not all(resource in used for block in blocks for used in (block.idle, *block.used.values())):
             continue
         sums = [_sum(block, resource, copies) for block in blocks]
-        naive = _mean(
+        naive = fmean(
             [copies * math.fsum(used[resource] for used in block.used.values()) for block in blocks]
         )
-        if max(_mean(sums), naive) < LEAST[resource]:
+        if max(fmean(sums), naive) < LEAST[resource]:
             continue
         most = cores if resource is Resource.CPU else math.inf
         found.append(Prediction(HOST, resource, _within(sums, allowances.of(resource), most), naive))
@@ -105,7 +106,7 @@ def foresee(
     served = [min(1.0, FULL * cores / each) for each in cpu]
     for name in blocks[0].per_s:
         per_s = [copies * block.per_s[name] * share for block, share in zip(blocks, served, strict=True)]
-        naive = copies * _mean([block.per_s[name] for block in blocks])
+        naive = copies * fmean([block.per_s[name] for block in blocks])
         offered = max(copies * block.per_s[name] for block in blocks)
         allowance = allowances.of(THROUGHPUT) if min(served) < 1 else OFFERED_ERROR
         interval = _within(per_s, allowance, (1 + OFFERED_ERROR) * offered)
@@ -133,18 +134,18 @@ def _response(
             found.append(block.p99_s[name] * max(grows, 1.0))
         return _within(found, allowance)
 
-    naive = _mean([block.p99_s[name] for block in blocks])
+    naive = fmean([block.p99_s[name] for block in blocks])
     middle, low, high = at(1.0), at(SLACK[0]), at(SLACK[1])
     if middle is None or low is None or high is None:
         # It grows as long as it lasts.
-        least = _mean([block.p99_s[name] for block in blocks])
+        least = fmean([block.p99_s[name] for block in blocks])
         return Prediction(name, P99, Interval(math.inf, least, None), naive)
     return Prediction(name, P99, Interval(middle.estimate, low.low, high.high), naive)
 
 
 def _within(values: Sequence[float], allowance: float, most: float = math.inf) -> Interval:
     """The mean with its 95% interval: t over blocks, and the model's own error."""
-    estimate = _mean(values)
+    estimate = fmean(values)
     if estimate <= 0:
         return Interval(0.0, 0.0, 0.0)
     spread = 0.0
@@ -153,10 +154,6 @@ def _within(values: Sequence[float], allowance: float, most: float = math.inf) -
     width = math.hypot(spread, allowance)
     ends = (min(estimate * math.exp(sign * width), most) for sign in (-1, 1))
     return Interval(min(estimate, most), *ends)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
 
 
 def is_inside(interval: Interval, measured: float) -> bool:

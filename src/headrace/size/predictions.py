@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from headrace.analysis.intervals import Interval
@@ -92,14 +93,15 @@ def calibration(kept: Iterable[Kept]) -> list[Calibration]:
     found = []
     for quantity, all_of in by_quantity.items():
         tried = [each for each in all_of if each.measured is not None]
-        errors = sorted(abs(math.expm1(error)) for error in _errors(tried))
-        naive = sorted(
+        errors = [abs(math.expm1(error)) for error in _errors(tried)]
+        naive = [
             abs(each.measured / each.prediction.naive - 1)
             for each in tried
             if each.measured and each.prediction.naive
-        )
+        ]
         inside = sum(each.is_inside is True for each in tried)
-        found.append(Calibration(quantity, len(all_of), len(tried), inside, _median(errors), _median(naive)))
+        medians = (median(each) if each else None for each in (errors, naive))
+        found.append(Calibration(quantity, len(all_of), len(tried), inside, *medians))
     return found
 
 
@@ -117,13 +119,6 @@ def _errors(kept: Iterable[Kept]) -> list[float]:
         for each in kept
         if each.measured and 0 < each.prediction.interval.estimate < math.inf
     ]
-
-
-def _median(values: Sequence[float]) -> float | None:
-    if not values:
-        return None
-    middle = len(values) // 2
-    return values[middle] if len(values) % 2 else (values[middle - 1] + values[middle]) / 2
 
 
 def _json(prediction: Prediction) -> dict[str, Any]:
