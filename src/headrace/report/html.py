@@ -75,8 +75,15 @@ def _script_source(scripts: Iterable[str]) -> list[str]:
 
 @cache
 def _environment() -> jinja2.Environment:
+    found = environment(__package__, "page")
+    found.filters |= {"css": _css_colour, "breakable": _breakable, "base64": _base64}
+    return found
+
+
+def environment(package: str, folder: str) -> jinja2.Environment:
+    """Of a package's templates."""
     found = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__, "page"),
+        loader=jinja2.PackageLoader(package, folder),
         autoescape=True,
         # The only place where captured text is cleaned: everything except Markup. Autoescape then escapes it.
         finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
@@ -84,7 +91,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"css": _css_colour, "breakable": _breakable, "lines": _lines, "base64": _base64}
+    found.filters["lines"] = _lines
     return found
 
 
@@ -101,7 +108,7 @@ def _breakable(captured: str) -> Markup:
     return Markup(escaped)
 
 
-def _lines(captured: str) -> Markup:
+def _lines(captured: object) -> Markup:
     """Text whose lines stay lines, for ``<pre>``."""
     return Markup.escape(text.clean_lines(captured))
 

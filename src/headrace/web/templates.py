@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from headrace import __version__
-from headrace.report import text
+from headrace.report import html, text
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import NUMBERS, Column, Row
 from headrace.web.users import Role
@@ -70,20 +70,8 @@ def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any
 
 @cache
 def environment() -> jinja2.Environment:
-    found = jinja2.Environment(
-        loader=jinja2.PackageLoader("headrace.web", "templates"),
-        autoescape=True,
-        finalize=lambda value: value if isinstance(value, Markup) else text.clean(value),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters |= {
-        "cell": cell,
-        "utc": utc,
-        "lines": _lines,
-        "look": lambda word: LOOKS.get(str(word), ""),
-    }
+    found = html.environment("headrace.web", "templates")
+    found.filters |= {"cell": cell, "utc": utc, "look": lambda word: LOOKS.get(str(word), "")}
     found.globals |= {"is_number": lambda column: column.kind in NUMBERS, "sorting": sorting}
     return found
 
@@ -168,7 +156,3 @@ def sparkline_of(values: Sequence[float | None] | None) -> Markup:
         '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="over time">'
         '<path d="{}"/></svg>'
     ).format(f"{width:.0f}", f"{height:.0f}", f"{width:.0f}", f"{height:.0f}", "".join(pieces))
-
-
-def _lines(captured: object) -> Markup:
-    return Markup.escape(text.clean_lines(captured))
