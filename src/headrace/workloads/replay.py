@@ -6,14 +6,11 @@ a recording should be at least as long.
 
 from __future__ import annotations
 
-import io
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import zstandard
 from pydantic import Field, field_validator, model_validator
 
 from headrace.agent import Agent
@@ -22,7 +19,7 @@ from headrace.model import ServerEndpoint, Tool, Value
 from headrace.target import Target, scratch_folder
 from headrace.workloads import tool
 from headrace.workloads.drive.clients import Seat
-from headrace.workloads.drive.lines import Source, measurement
+from headrace.workloads.drive.lines import Source, json_lines, measurement
 from headrace.workloads.options import Described, Options
 from headrace.workloads.workload import Context, Measurement
 
@@ -229,14 +226,11 @@ def differences(path: Path) -> list[str]:
     """The differences from recorded answers, in words; empty without a comparison."""
     end: dict[str, Any] = {}
     worst: list[str] = []
-    with path.open("rb") as compressed:
-        reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
-        for text in io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8"):
-            line = json.loads(text)
-            if line["kind"] == "end":
-                end = line
-            elif line["kind"] == "class" and line.get("different"):
-                worst.append(f"{line['different']:,} times {line['fingerprint'][:80]}")
+    for line in json_lines(path):
+        if line["kind"] == "end":
+            end = line
+        elif line["kind"] == "class" and line.get("different"):
+            worst.append(f"{line['different']:,} times {line['fingerprint'][:80]}")
     comparison = end.get("comparison")
     if not comparison or not comparison["different"]:
         return []

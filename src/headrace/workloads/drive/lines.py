@@ -209,14 +209,14 @@ def _verdicts(runs: Sequence[_Run]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _read(source: Source) -> _Run:
     place = str(source.path)
     try:
-        return _run(source, _json_lines(source.path))
+        return _run(source, json_lines(source.path))
     except (KeyError, TypeError, ValueError, OverflowError, zstandard.ZstdError) as error:
         raise WorkloadFailed(
             f"the driver's lines cannot be read: {type(error).__name__}: {error}", place=place
         ) from error
 
 
-def _json_lines(path: Path) -> Iterator[Any]:
+def json_lines(path: Path) -> Iterator[Any]:
     with path.open("rb") as compressed:
         reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
         for line in io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8"):
