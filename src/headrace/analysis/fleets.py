@@ -57,7 +57,7 @@ def simulate(fleets: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Rat
     question = Question(LOOKS, alpha, alpha)
     for world in (World("nothing changed"), World("nothing changed, one host fails", fails=True)):
         ends = [rollout(rng, world, question) for _ in range(fleets)]
-        yield Rate(f"rollout: {world.name}, rolled back", fleets, _count(ends, Outcome.FAIL), alpha)
+        yield Rate(f"rollout: {world.name}, rolled back", fleets, count(ends, Outcome.FAIL), alpha)
         yield Rate(f"rollout: {world.name}, called better", fleets, sum(e.is_win for e in ends), alpha)
         pooled = sum(each.pooled for each in ends)
         # No verdict of headrace: shown for comparison, so nothing is expected of it.
@@ -70,16 +70,16 @@ def simulate(fleets: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Rat
         )
     worse = World("worse by the margin", math.log1p(question.margin))
     ends = [rollout(rng, worse, question) for _ in range(fleets)]
-    yield Rate(f"rollout: {worse.name}, promoted", fleets, _count(ends, Outcome.PASS), alpha)
+    yield Rate(f"rollout: {worse.name}, promoted", fleets, count(ends, Outcome.PASS), alpha)
     for world, outcome in (
         (World(f"{EFFECT:.0%} worse is rolled back", math.log1p(EFFECT)), Outcome.FAIL),
         (World(f"{EFFECT:.0%} better is promoted", math.log1p(-EFFECT)), Outcome.PASS),
     ):
         ends = [rollout(rng, world, question) for _ in range(fleets)]
-        yield Rate(f"power: {world.name}", fleets, _count(ends, outcome), alpha, least=POWER)
+        yield Rate(f"power: {world.name}", fleets, count(ends, outcome), alpha, least=POWER)
 
 
-def _count(ends: Sequence[Ended], outcome: Outcome) -> int:
+def count(ends: Sequence[Ended | Judgement], outcome: Outcome) -> int:
     return sum(each.outcome is outcome for each in ends)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis.audit import Rate
-from headrace.analysis.fleets import EFFECT, HOSTS, LOOKS, POWER, World, series, window
+from headrace.analysis.fleets import EFFECT, HOSTS, LOOKS, POWER, World, count, series, window
 from headrace.analysis.guards import Limits, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome, Question, judge
 from headrace.analysis.paired import Moment, Paired
@@ -39,26 +39,22 @@ def simulate(fleets: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Rat
 
     for world in (World("nothing changed"), World("nothing changed, one host fails", fails=True)):
         found = ends(world)
-        yield Rate(f"restarts: {world.name}, rolled back", fleets, _count(found, Outcome.FAIL), alpha)
+        yield Rate(f"restarts: {world.name}, rolled back", fleets, count(found, Outcome.FAIL), alpha)
         yield Rate(f"restarts: {world.name}, called better", fleets, sum(e.is_win for e in found), alpha)
     worse = World("worse by the margin", math.log1p(question.margin))
-    yield Rate(f"restarts: {worse.name}, promoted", fleets, _count(ends(worse), Outcome.PASS), alpha)
+    yield Rate(f"restarts: {worse.name}, promoted", fleets, count(ends(worse), Outcome.PASS), alpha)
     found = ends(World("20% worse", math.log1p(EFFECT)))
-    yield Rate(f"restarts: {EFFECT:.0%} worse, promoted", fleets, _count(found, Outcome.PASS), alpha)
+    yield Rate(f"restarts: {EFFECT:.0%} worse, promoted", fleets, count(found, Outcome.PASS), alpha)
     # What harm is proven of in so few blocks is shown; what is not proven is not promoted, either.
     yield Rate(
-        f"power: restarts: {EFFECT:.0%} worse is rolled back", fleets, _count(found, Outcome.FAIL), alpha, 0.0
+        f"power: restarts: {EFFECT:.0%} worse is rolled back", fleets, count(found, Outcome.FAIL), alpha, 0.0
     )
     for what, effect, outcome, least in (
         (f"{LARGE:.0%} worse is rolled back", math.log1p(LARGE), Outcome.FAIL, LARGE_POWER),
         (f"{EFFECT:.0%} better is promoted", math.log1p(-EFFECT), Outcome.PASS, POWER),
     ):
-        count = _count(ends(World(what, effect)), outcome)
-        yield Rate(f"power: restarts: {what}", fleets, count, alpha, least=least)
-
-
-def _count(ends: Sequence[Judgement], outcome: Outcome) -> int:
-    return sum(each.outcome is outcome for each in ends)
+        as_meant = count(ends(World(what, effect)), outcome)
+        yield Rate(f"power: restarts: {what}", fleets, as_meant, alpha, least=least)
 
 
 @dataclass
@@ -132,7 +128,7 @@ def shifted(
     ends = [_judged(question, [_placebo(rng, own, before) for own in whole], hosts) for _ in range(shifts)]
     what = f"{sum(map(len, whole))} blocks of {len(whole)} pairs of hosts, shifted and swapped"
     return (
-        Rate(f"{what}: rolled back", shifts, _count(ends, Outcome.FAIL), question.harm_alpha),
+        Rate(f"{what}: rolled back", shifts, count(ends, Outcome.FAIL), question.harm_alpha),
         Rate(f"{what}: called better", shifts, sum(each.is_win for each in ends), question.alpha),
     )
 

@@ -53,7 +53,7 @@ def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
     if kind == "directory":
         return VolumeSpec(device, "", (), (), {})
     queue = {name: str(value) for name, value in own.items()}
-    size_bytes = _size(filesystem_size)
+    size_bytes = size_in_bytes(filesystem_size)
     return VolumeSpec(device, filesystem, mkfs_options, mount_options, queue, size_bytes)
 
 
@@ -92,7 +92,7 @@ def _raid(kind: str, raid: Mapping[str, Value]) -> Raid | None:
         return None
     return Raid(
         level=int(str(level)),
-        chunk_bytes=_size(str(raid.get("raid_chunk", "0"))),
+        chunk_bytes=size_in_bytes(str(raid.get("raid_chunk", "0"))),
         bitmap=str(raid.get("raid_bitmap", "")),
         stripe_cache=int(str(raid.get("stripe_cache", 0))),
         initial_sync=str(raid.get("initial_sync", "")),
