@@ -73,7 +73,6 @@ WIDE_WRITES = Load(
     ),
     connections=16,
 )  # fmt: skip
-INSERTS = Load((operation(statement("INSERT INTO journal (v) VALUES (REPEAT('j', 200))")),), connections=16)
 MIXED = Load((operation(POINT, POINT, POINT, UPDATE, transaction=True),), connections=16)
 MANY_TABLES = Load(
     tuple(operation(statement(f"SELECT * FROM t{n} WHERE id = 1"), name=f"t{n}") for n in range(TABLES)),

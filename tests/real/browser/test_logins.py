@@ -21,7 +21,8 @@ from headrace.web.site import Site
 from tests import browser
 from tests.history import PASSWORD, site
 from tests.openid import CLIENT_SECRET, OpenId
-from tests.served import free_port, on_loopback
+from tests.served import on_loopback
+from tests.servers import free_port
 from tests.unit.test_staged import SETTINGS, topology
 from tests.waiting import until
 

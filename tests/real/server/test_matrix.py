@@ -38,7 +38,6 @@ PLUGINS = {
 }
 #: No password, one in clear, or of before 4.1.
 OTHER_PLUGINS = {"mysql_old_password", "unix_socket", "pam"}
-EVERY_CASE = [(kind, plugin) for kind in KINDS for plugin in sorted(PLUGINS[kind])]
 PLAN = """
 name = "matrix"
 [target]
