@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
-from tests.rules.hosts import CPUS, unwell
+from tests.rules.hosts import CPUS, cores, unwell
 
 GROUP = "system.slice/mysql.service"
 
@@ -17,18 +17,9 @@ ONE_FULL_THREAD = {
     "threads.utime_ticks.1401/connection": 93.0,
     "threads.stime_ticks.1401/connection": 4.0,
 }
-ALL_BUSY = {
-    **{f"cpu.user.cpu{n}": 60.0 for n in range(CPUS)},
-    **{f"cpu.idle.cpu{n}": 33.5 for n in range(CPUS)},
-}
-ALL_FULL = {
-    **{f"cpu.user.cpu{n}": 92.0 for n in range(CPUS)},
-    **{f"cpu.idle.cpu{n}": 1.5 for n in range(CPUS)},
-}
-STOLEN = {
-    **{f"cpu.steal.cpu{n}": 6.0 for n in range(CPUS)},
-    **{f"cpu.idle.cpu{n}": 75.5 for n in range(CPUS)},
-}
+ALL_BUSY = cores(user=60.0, idle=33.5)
+ALL_FULL = cores(user=92.0, idle=1.5)
+STOLEN = cores(steal=6.0, idle=75.5)
 
 
 def policies(driver: str, governor: str, preference: str | None = None) -> dict[str, Any]:

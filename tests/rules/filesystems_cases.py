@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.rules.rule import Severity
+from tests.rules.block_cases import DISK, SATURATED, VOLATILE, WAITS
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
-DISK = "nvme1n1"
 MOUNT = "/var/lib/mysql"
 AT = f"file_systems.{MOUNT}"
 
@@ -17,14 +17,6 @@ def mounted(kind: str, *options: str) -> dict[str, Any]:
     return {f"{AT}.kind": kind, f"{AT}.options": ["rw", "noatime"], f"{AT}.super_options": ["rw", *options]}
 
 
-VOLATILE: dict[str, Any] = {f"block_devices.{DISK}.queue.write_cache": "write back"}
-WAITS = {"psi.some_total_us.io": 400_000.0}
-SATURATED = {
-    f"disk.io_ms.{DISK}": 1_000.0,
-    f"disk.weighted_io_ms.{DISK}": 24_000.0,
-    f"disk.read_ms.{DISK}": 9_000.0,
-    f"disk.write_ms.{DISK}": 15_000.0,
-}
 NOWHERE: dict[str, Any] = {"file_systems": []}
 FULL = {f"file_systems.available_bytes.{MOUNT}": 40.0 * GIB}
 

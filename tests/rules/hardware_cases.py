@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tests.rules.case import Case
-from tests.rules.hosts import CPUS, GIB, unwell
+from tests.rules.hosts import GIB, cores, unwell
 
 FULL = {
-    **{f"cpu.user.cpu{n}": 90.0 for n in range(CPUS)},
-    **{f"cpu.idle.cpu{n}": 2.0 for n in range(CPUS)},
+    **cores(user=90.0, idle=2.0),
     "process.utime_ticks.1322/mysqld": 700.0,
 }
 DIGESTS = {f"statements.time_ns.{n}bcdef0123456789": 2e9 for n in range(4)}
@@ -19,9 +18,7 @@ BOUND = {
 }
 TWO = {"servers.1322.cpus_allowed_list": "0-1"}
 HOT = {"thermal.core_throttle_count.cpu3": 12.0, "thermal.core_throttle_count.cpu0": 0.0}
-HALF_BUSY = {
-    f"cpu.{state}.cpu{n}": rate for n in range(CPUS) for state, rate in (("user", 50.0), ("idle", 40.0))
-}
+HALF_BUSY = cores(user=50.0, idle=40.0)
 NODES = {
     "numa_nodes": [
         {"node": 0, "cpus": [0], "memory_total_bytes": 32 * GIB, "memory_free_bytes": GIB // 4},

@@ -217,6 +217,11 @@ def healthy(vendor: str = "mariadb", **changes: Any) -> Evidence:
     return unwell(vendor=vendor, **changes)
 
 
+def cores(**rates: float) -> dict[str, float]:
+    """Every core alike: ``user=93.0``, in percent."""
+    return {f"cpu.{state}.cpu{n}": rate for state, rate in rates.items() for n in range(CPUS)}
+
+
 def unwell(
     *,
     vendor: str = "mariadb",

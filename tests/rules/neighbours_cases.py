@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
-from tests.rules.hosts import CPUS, GIB, unwell
+from tests.rules.hosts import GIB, cores, unwell
 
 FULL = {
-    **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
-    **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+    **cores(user=93.0, idle=0.5),
     "psi.some_total_us.cpu": 900_000.0,
 }
 COMPILER = {f"process.utime_ticks.{pid}/cc1plus": 300.0 for pid in (501, 502)}

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.analysis.resources import Level, ResourceUsage
 from headrace.rules.evidence import Evidence
-from tests.rules.hosts import CPUS, GIB, SECONDS, STEP_S, healthy, unwell
+from tests.rules.hosts import GIB, SECONDS, STEP_S, cores, healthy, unwell
 
 DISK = "nvme1n1"
 NIC = "enp1s0f0np0"
@@ -58,8 +58,7 @@ def test_one_hot_core_is_not_hidden_by_the_average() -> None:
 def test_when_all_cores_are_full_none_is_named_alone() -> None:
     evidence = unwell(
         rates={
-            **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
-            **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
+            **cores(user=93.0, idle=0.5),
             "psi.some_total_us.cpu": 800_000.0,
         },
         gauges={"cpu.procs_running.": 30.0},
@@ -71,24 +70,14 @@ def test_when_all_cores_are_full_none_is_named_alone() -> None:
 
 
 def test_full_cores_that_nobody_waits_for_are_busy_not_saturated() -> None:
-    evidence = unwell(
-        rates={
-            **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
-            **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
-        }
-    )
+    evidence = unwell(rates=cores(user=93.0, idle=0.5))
     assert limiting(evidence) is None
     assert use(evidence, "cpu").level is Level.BUSY
     assert "99% busy and will saturate next" in evidence.verdict.sentence
 
 
 def test_iowait_is_idle_time() -> None:
-    evidence = unwell(
-        rates={
-            **{f"cpu.iowait.cpu{n}": 60.0 for n in range(CPUS)},
-            **{f"cpu.idle.cpu{n}": 22.0 for n in range(CPUS)},
-        }
-    )
+    evidence = unwell(rates=cores(iowait=60.0, idle=22.0))
     cpu = use(evidence, "cpu")
     assert (cpu.level, limiting(evidence)) == (Level.FINE, None)
     assert cpu.utilisation == pytest.approx(0.18)
@@ -97,12 +86,7 @@ def test_iowait_is_idle_time() -> None:
 
 @pytest.mark.parametrize(("stolen", "level"), [(1.0, Level.FINE), (5.0, Level.FINE), (15.0, Level.SATURATED)])
 def test_stolen_time_is_not_ours(stolen: float, level: Level) -> None:
-    evidence = unwell(
-        rates={
-            **{f"cpu.steal.cpu{n}": stolen for n in range(CPUS)},
-            **{f"cpu.idle.cpu{n}": 81.5 - stolen for n in range(CPUS)},
-        }
-    )
+    evidence = unwell(rates=cores(steal=stolen, idle=81.5 - stolen))
     cpu = use(evidence, "cpu")
     assert cpu.level is level
     assert cpu.utilisation == pytest.approx(0.18)
@@ -126,10 +110,7 @@ def test_a_quota_of_another_server_is_not_this_ones() -> None:
 
 
 def test_a_kernel_without_pressure_says_so_and_the_queue_tells() -> None:
-    full = {
-        **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
-        **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
-    }
+    full = cores(user=93.0, idle=0.5)
     calm = unwell(without=["psi"])
     assert any("no pressure counters" in trap for trap in use(calm, "cpu").traps)
     assert any("only swapping shows waits for memory" in trap for trap in use(calm, "memory").traps)

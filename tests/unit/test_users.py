@@ -7,14 +7,9 @@ from headrace.analysis.resources import Level
 from headrace.analysis.window import Window
 from headrace.rules.evidence import Evidence
 from headrace.samples import Samples
-from tests.rules.hosts import CPUS, GIB, unwell
+from tests.rules.hosts import GIB, unwell
+from tests.rules.neighbours_cases import FULL
 from tests.unit.test_resources import ALWAYS_BUSY, DEEP_AND_SLOW, DISK, use
-
-FULL = {
-    **{f"cpu.user.cpu{n}": 93.0 for n in range(CPUS)},
-    **{f"cpu.idle.cpu{n}": 0.5 for n in range(CPUS)},
-    "psi.some_total_us.cpu": 900_000.0,
-}
 
 
 def working(**cpus: float) -> dict[str, float]:
