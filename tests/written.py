@@ -104,9 +104,9 @@ def shown(written: Written, width: int, *, colour: bool = False) -> str:
     return out.getvalue()
 
 
-def printed(*parts: Any) -> str:
+def printed(*parts: Any, width: int = 300) -> str:
     out = io.StringIO()
-    console = Console(file=out, width=300, force_terminal=True, no_color=True)
+    console = Console(file=out, width=width, force_terminal=True, no_color=True)
     for part in parts:
         console.print(part)
     # What rich itself sends (bold, dim) is none of ours.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from headrace.analysis.result import Interval, Verdict
 from headrace.errors import StoreError
@@ -29,6 +27,7 @@ from headrace.rules.rule import Severity
 from headrace.target.local import LocalTarget
 from tests import synthetic
 from tests.folders import TESTS
+from tests.written import printed
 
 HOST = json.loads((TESTS / "rules" / "host.json").read_text())
 VARIABLES = json.loads((TESTS / "rules" / "mysql-8.0.json").read_text())["variables"]
@@ -351,9 +350,8 @@ def differing() -> Drift:
 
 
 def shown(drift: Drift, evidence: Evidence | None, *, everything: bool = False) -> str:
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(terminal.show(report.parts(drift, ranked(drift, evidence), everything=everything)))
-    return console.export_text()
+    parts = report.parts(drift, ranked(drift, evidence), everything=everything)
+    return printed(terminal.show(parts), width=200)
 
 
 def test_a_measured_cost_comes_first_with_its_interval(differing: Drift) -> None:
@@ -446,9 +444,7 @@ def test_a_host_whose_server_was_not_asked_lacks_no_finding_of_servers() -> None
         found.add(host, one)
     assert [(common.code, hosts) for common, _, hosts in found.odd()] == [("CPU01", ("db7",))]
     assert findings_report.to_json(found)["no_server"] == {"db4": "the server did not answer"}
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(terminal.show(findings_report.parts(found)))
-    assert "db4: the server did not answer" in console.export_text()
+    assert "db4: the server did not answer" in printed(terminal.show(findings_report.parts(found)))
 
 
 def test_findings_are_ranked_by_cost_then_by_hosts_and_the_odd_ones_are_named() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from headrace import hunt
 from headrace.report import html, terminal
 from headrace.report.hunt.page import page_of
 from tests import browser
 from tests.golden_hosts import HOSTS
+from tests.written import printed
 
 NEEDS_BROWSER = pytest.mark.needs("chromium")
 SHOWN = ("cores-128-one-hot", "xen-one-hot-core", "swapping")
@@ -38,9 +38,7 @@ def test_a_page_fits_its_window(name: str, tmp_path: Path) -> None:
 def test_128_cores_fit_one_screen_of_a_terminal(tmp_path: Path) -> None:
     found = hunt.examine(HOSTS["cores-128-one-hot"](tmp_path / "big"))
     for width in (80, 160):
-        console = Console(width=width, height=60, record=True, file=(tmp_path / "out").open("w"))
-        console.print(terminal.render(page_of(found)))
-        lines = console.export_text().splitlines()
+        lines = printed(terminal.render(page_of(found)), width=width).splitlines()
         assert max(len(line.rstrip()) for line in lines) <= width
         assert len(lines) < 90
         assert sum("core cpu" in line for line in lines) == 1

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from headrace import plan, report, vm
 from headrace.agent.stable import without_what_changes_by_itself
@@ -21,6 +19,7 @@ from headrace.report import jsonform, terminal
 from headrace.store import ExperimentFolder
 from headrace.target import TargetSpec
 from tests import synthetic
+from tests.written import printed
 
 PLAN = """
 name = "kernels"
@@ -174,9 +173,7 @@ def test_every_report_of_an_emulated_machine_says_so_and_a_comparison_too(tmp_pa
     page = report.write(written, folder)
     assert said in page.read_text()
     assert any(said in caution for caution in jsonform.render(written)["cautions"])
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(terminal.render(written))
-    assert said in console.export_text()
+    assert said in printed(terminal.render(written), width=200)
 
 
 def test_two_boots_of_one_kernel_are_one_configuration_and_two_command_lines_are_not() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace import ladder as ladders
@@ -20,6 +18,7 @@ from headrace.cli.shell import app
 from headrace.errors import PlanError
 from headrace.report import html, jsonform, terminal
 from headrace.report.packets import page_of
+from tests.written import printed
 
 SIZE: Size = (64, 100)
 US = 1e-6
@@ -190,9 +189,7 @@ def test_prediction_and_measurement_are_in_all_three_forms() -> None:
     assert first["measured"]["estimate"] == pytest.approx(480_000, rel=0.01)
     assert first["is_inside"] is True
     assert first["cores"][1]["steered_softirq"] == pytest.approx(0.5)
-    out = io.StringIO()
-    Console(file=out, width=160).print(terminal.render(page))
-    said = out.getvalue()
+    said = printed(terminal.render(page), width=160)
     for words in ("predicted", "measured", "held", "cpu0 60%", "2 of 2 predictions held"):
         assert words in said, words
     text = html.render(page)
@@ -207,10 +204,9 @@ def test_other_work_and_missing_predictions_are_said() -> None:
     assert not full_page().cautions
     busy = full_page(own=0.1, busy=1.0)
     assert any("both ends used 70% of it. Limits are too low" in line for line in busy.cautions)
-    out = io.StringIO()
-    Console(file=out, width=160).print(terminal.render(busy))
-    assert "Limits are too low" in out.getvalue()
-    assert "no prediction, cpu0 was full of other work" in out.getvalue()
+    said = printed(terminal.render(busy), width=160)
+    assert "Limits are too low" in said
+    assert "no prediction, cpu0 was full of other work" in said
 
 
 def test_the_command_prints_numbers_and_writes_a_page(

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from headrace import report
 from headrace.analysis.machines import mixed_blocks, spread
@@ -19,6 +18,7 @@ from headrace.plan import TargetTable
 from headrace.report import jsonform, terminal
 from headrace.store import ExperimentFolder
 from tests.synthetic import Shape, facts_of, make
+from tests.written import printed
 
 
 def baseline(number: int, block: int, ops_s: float) -> TrialResponse:
@@ -78,17 +78,10 @@ def on_machines(path: Path, names: dict[int, str]) -> ExperimentFolder:
     return ExperimentFolder.open(path)
 
 
-def printed(folder: ExperimentFolder) -> str:
-    console = Console(width=400)
-    with console.capture() as capture:
-        console.print(terminal.render(report.of(folder)))
-    return capture.get()
-
-
 def test_a_report_names_the_machines(tmp_path: Path) -> None:
     folder = on_machines(tmp_path / "e", {1: "root@a", 2: "root@b", 3: "root@a", 4: "root@b"})
     folder.set_aside(1)
-    text = printed(folder)
+    text = printed(terminal.render(report.of(folder)), width=400)
     assert "2 machines, each block on one of them: their baselines differ by up to" in text
     assert "root@a and root@b differ: CPUs online: 4 / 5" in text
     assert "1 trials are in set-aside/" in text
@@ -101,7 +94,7 @@ def test_a_report_names_the_machines(tmp_path: Path) -> None:
 
 def test_a_report_of_one_machine_says_nothing_of_machines(tmp_path: Path) -> None:
     folder = make(tmp_path / "e", Shape(effects={"A": 1.0, "B": 1.1}, blocks=3))
-    assert "machines, each block" not in printed(folder)
+    assert "machines, each block" not in printed(terminal.render(report.of(folder)), width=400)
     assert jsonform.render(report.of(folder))["machines"] is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import random
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from headrace import plan as plans
 from headrace import report
@@ -29,6 +27,7 @@ from headrace.store import ExperimentFolder
 from tests import browser, synthetic
 from tests.commands import headrace
 from tests.unit.test_designs import LEFT_OUT, baseline, build, plan_text, screening, two_levels
+from tests.written import printed
 
 Levels = Mapping[str, str]
 
@@ -132,9 +131,7 @@ def test_an_experiment_of_one_factor_or_a_race_has_no_such_section(tmp_path: Pat
     shape = synthetic.Shape(steps, seconds=12, sampled=False, blocks=2)
     folder = synthetic.make(tmp_path / "e", shape)
     assert analyse_experiment(folder).studies == ()
-    console = Console(file=io.StringIO(), width=100)
-    console.print(terminal.render(report.of(folder)))
-    assert "What matters" not in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "What matters" not in printed(terminal.render(report.of(folder)), width=100)
 
 
 def test_a_leave_one_out_says_what_can_go(tmp_path: Path) -> None:
@@ -149,9 +146,7 @@ def test_a_leave_one_out_says_what_can_go(tmp_path: Path) -> None:
 
 
 def test_the_terminal_tells_the_sentences(factorial: ExperimentFolder) -> None:
-    console = Console(file=io.StringIO(), width=100)
-    console.print(terminal.render(report.of(factorial)))
-    said = console.file.getvalue()  # type: ignore[attr-defined]
+    said = printed(terminal.render(report.of(factorial)), width=100)
     assert "What matters for throughput @ threads=4" in said
     assert "The effect of innodb_io_capacity on throughput depends on table_open_cache" in " ".join(
         said.split()
@@ -361,9 +356,7 @@ def test_plan_show_tells_of_set_ups_confounding_and_one_block() -> None:
     )
     outlook = outlooks.outlook(build(text), 0.02)
     assert outlook.plots == {"table_open_cache": 2}
-    console = Console(file=io.StringIO(), width=120)
-    console.print(outlooks.terminal(outlook))
-    said = console.file.getvalue()  # type: ignore[attr-defined]
+    said = printed(outlooks.terminal(outlook), width=120)
     assert "table_open_cache is hard to change: 2 set-ups per block" in said
     assert "One block" in said
     assert "Resolution" in said

@@ -29,6 +29,7 @@ from headrace.rules.rule import Confidence, Match, Remedy, Rule, Severity
 from headrace.store import ExperimentFolder
 from tests import synthetic
 from tests.rules import hosts
+from tests.written import printed
 
 PLAN = """
 name = "shop"
@@ -317,12 +318,8 @@ def test_a_response_that_trials_do_not_have_is_refused(
 
 
 async def test_the_proof_as_text_and_as_json(laboratory: Laboratory, tmp_path: Path) -> None:
-    from rich.console import Console
-
     found = await prove.prove_all(bench(laboratory, tmp_path))
-    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(views.terminal(found, "throughput"))
-    text = console.export_text()
+    text = printed(views.terminal(found, "throughput"), width=140)
     assert re.search(r"kept +AAA01 +Rule AAA01\n.*innodb_buffer_pool_size = 1G *\n +better: throughput", text)
     assert "Proven: throughput" in text
     assert "not tested: CCC01" in text
@@ -388,8 +385,4 @@ async def test_a_step_without_a_verdict_says_how_many_blocks_and_the_command(
 
 
 def shown(found: prove.Proof, command: str) -> str:
-    from rich.console import Console
-
-    console = Console(width=140, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(views.terminal(found, "throughput", command))
-    return console.export_text()
+    return printed(views.terminal(found, "throughput", command), width=140)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import replay
 from headrace.cli.shell import app
 from headrace.replayed import Replayed
 from headrace.report import replay as report
+from tests.written import printed
 
 WINDOW = {"window_start_ns": 0, "window_end_ns": 1_000_000_000}
 SAME = {"compared": 5, "different": 0, "classes_different": 0}
@@ -87,9 +86,7 @@ def test_what_became_of_kills_is_said_with_its_numbers() -> None:
             "replay": {"kills": kills, "sessions_killed": 2, "skipped": {"kills": 4}},
         }
     )
-    console = Console(width=200, file=io.StringIO())
-    console.print(report.terminal(replayed))
-    said = console.file.getvalue()  # type: ignore[attr-defined]
+    said = printed(report.terminal(replayed), width=200)
     for words in (
         "set apart: 1 answers that differ because their statements depend on the time, on randomness or on "
         "the server itself (select now())",

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from headrace import report, store
 from headrace.analysis.study import analyse_experiment
@@ -19,7 +16,7 @@ from headrace.report.experiment import tables
 from headrace.report.experiment.page import page_of
 from headrace.report.experiment.view import View
 from tests import synthetic
-from tests.written import LADDER, Outline, Written
+from tests.written import LADDER, Outline, Written, printed
 
 
 def moved(
@@ -82,9 +79,7 @@ def test_a_block_measured_over_days_is_a_caution(ladder: Written, tmp_path: Path
     written = page_of(View(folder, analysis))
     page = report.write(written, folder).read_text()
     assert f"Caution: {caution}." in Outline(page).text
-    out = io.StringIO()
-    Console(file=out, width=200).print(terminal.render(written))
-    assert caution in out.getvalue()
+    assert caution in printed(terminal.render(written), width=200)
     assert json.loads((folder.path / "report.json").read_text())["cautions"] == [caution]
     # The order of execution is that of the clock.
     cells = re.findall(r'class="cell [^"]*" title="trial (\d+),', page)

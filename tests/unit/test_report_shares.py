@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from headrace import report
 from headrace.analysis.result import Analysis
@@ -24,6 +22,7 @@ from headrace.report.experiment.page import page_of
 from headrace.report.experiment.view import View
 from headrace.store import RECONNECT, ExperimentFolder
 from tests import synthetic
+from tests.written import printed
 
 KINDS = ("new_order", "payment")
 
@@ -71,9 +70,7 @@ def test_new_order_transactions_a_minute(tmp_path: Path) -> None:
 
 def test_the_terminal_shows_the_figure_and_p90_of_each_kind(tmp_path: Path) -> None:
     folder, analysis = made(tmp_path / "x")
-    console = Console(file=io.StringIO(), width=80)
-    console.print(terminal.render(page_of(View(folder, analysis))))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = printed(terminal.render(page_of(View(folder, analysis))), width=80)
     assert re.search(r"p90 ms +TPM +(new_order +payment|payment +new_order)", shown), shown
     rate = tables.per_minute(folder.design, tables.shares(analysis, "POOL"))
     assert rate
@@ -122,9 +119,7 @@ def test_a_closed_loop_is_called_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rate", [0, 50])
 def test_response_times_say_whose_they_are(tmp_path: Path, rate: int) -> None:
     folder, analysis = made(tmp_path / "x", latency_kind="response", options={"rate": rate})
-    console = Console(file=io.StringIO(), width=120)
-    console.print(terminal.render(page_of(View(folder, analysis))))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = printed(terminal.render(page_of(View(folder, analysis))), width=120)
     page = report.write(page_of(View(folder, analysis)), folder).read_text()
     assert ("closed loop" in shown) == (rate == 0)
     assert ("is one long operation per client" in page) == (rate == 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import io
 import json
 import subprocess
 from collections.abc import AsyncIterator
@@ -14,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.analysis.fleets import World, series, window
@@ -32,6 +30,7 @@ from headrace.staged.service import TOO_LATE, RestartSite
 from headrace.staged.watch import Follower
 from tests.unit.test_staged import topology
 from tests.unit.test_staged_restart import RESTART, equal, plan_of
+from tests.written import printed
 
 ALONE = RESTART + "host_restarts = true\n"
 CHANGE = "x-1"
@@ -207,9 +206,7 @@ def test_commands_that_run_elsewhere_are_none_of_the_host(tmp_path: Path) -> Non
 
 def test_plan_and_status_say_what_a_host_does_alone(book: Book, tmp_path: Path) -> None:
     def words(parts: Any) -> str:
-        out = io.StringIO()
-        Console(file=out, width=2000).print(terminal.show(parts))
-        return out.getvalue()
+        return printed(terminal.show(parts), width=2000)
 
     assert "runs these commands itself: drain, restart, return" in words(report.plan_parts(book.plan))
     other = plan_of(tmp_path, equal(*topology("a", 2)))

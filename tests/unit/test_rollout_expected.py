@@ -33,6 +33,7 @@ from headrace.target import TargetSpec
 from tests import synthetic
 from tests.unit import test_staged_restart as restarts
 from tests.unit.test_staged import SETTINGS, topology
+from tests.written import printed
 
 KNOB = "server.innodb_io_capacity"
 LEVELS: dict[str, dict[str, Value]] = {
@@ -227,13 +228,7 @@ def test_each_verdict_is_shown_next_to_the_lab() -> None:
 
 
 def terminal_text(book: Book) -> str:
-    import io
-
-    from rich.console import Console
-
-    console = Console(width=200, record=True, file=io.StringIO())
-    console.print(terminal.show(rollout_report.status_parts(book)))
-    return console.export_text()
+    return printed(terminal.show(rollout_report.status_parts(book)), width=200)
 
 
 def test_harm_on_one_host_is_not_taken_for_the_effect_on_all() -> None:

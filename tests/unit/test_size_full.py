@@ -29,6 +29,7 @@ from headrace.size.model import Demand, Resource
 from headrace.size.outlook import State
 from tests.unit.test_ladder_steering import rounds
 from tests.unit.test_sweep_report import make
+from tests.written import printed
 
 DAY = 1_700_006_400 // DAY_S  # a whole number of days since 1970
 WEEK = np.array([1.0, 1.02, 1.05, 1.0, 0.98, 0.8, 0.75])
@@ -188,14 +189,10 @@ def test_a_gap_of_one_host_is_no_idle_host_of_the_fleet() -> None:
 
 
 def rendered(hosts: Sequence[full.Host], together: Sequence[full.Together] = ()) -> str:
-    from rich.console import Console
-
     content = page.page_of(hosts, together)
     assert "<html" in html.render(content)
     json.dumps(jsonform.render(content), allow_nan=False)
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(terminal.render(content))
-    return console.export_text()
+    return printed(terminal.render(content), width=200)
 
 
 # The history of `headrace serve`.

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
 
 from headrace import hunt
 from headrace.activity import Activity
@@ -24,6 +22,7 @@ from headrace.report.live.jsonform import overview as as_json
 from headrace.samples import Samples
 from tests.rules.hosts import saved
 from tests.unit.test_top_views import feed_of, shot_of
+from tests.written import printed
 
 MANY = "sizes of the tables: not read, because 100000 tables would have to be opened; --thorough reads them"
 MUTEX = "SHOW ENGINE INNODB MUTEX was not asked: it walks the locks of all pages; --thorough asks it"
@@ -38,12 +37,6 @@ def window(skipped: dict[str, list[int]], seconds: int = 60) -> Window:
             for at, count in enumerate(counts)
         ]
     return Window(Samples.of(rows))
-
-
-def printed(content: RenderableType) -> str:
-    console = Console(width=200, file=io.StringIO())
-    console.print(content)
-    return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
 def test_samples_looks_and_reads_that_were_left_out() -> None:
@@ -68,7 +61,7 @@ def test_a_hunt_names_what_it_left_out_and_the_option() -> None:
     quiet = page_of(hunt.examine(snapshot))
     assert jsonform.render(quiet)["spared"] == []
     page = page_of(hunt.examine(replace(snapshot, errors={"innodb_mutex": MUTEX})))
-    text = printed(terminal.render(page))
+    text = printed(terminal.render(page), width=200)
     assert (
         "Left out to limit the load on the host and its server; headrace hunt --thorough collects all of it:"
     ) in text
@@ -80,7 +73,9 @@ def test_facts_name_what_they_left_out() -> None:
     facts = saved().facts
     facts = replace(facts, data={**facts.data, "errors": [{"path": "/x", "error": MANY}]})
     assert of_facts(facts) == (MANY.partition(";")[0],)
-    assert "would have to be opened. headrace facts --thorough reads all" in printed(views.facts(facts))
+    assert "would have to be opened. headrace facts --thorough reads all" in printed(
+        views.facts(facts), width=200
+    )
 
 
 def test_top_says_what_rests() -> None:
