@@ -189,3 +189,18 @@ def page() -> Iterator[Page]:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def assert_drawn(path: Path) -> None:
+    """A page fits a wide window and a narrow one, all its charts are drawn, nothing fails, nothing is fetched."""
+    with page() as tab:
+        for width, dark in ((1280, False), (400, True)):
+            tab.look(width, 900, dark=dark)
+            tab.open(path)
+            tab.scroll_through()
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            undrawn = "[...document.querySelectorAll('.plot')].filter(p => !p.dataset.drawn).length"
+            assert tab.evaluate(undrawn) == 0
+            assert tab.evaluate("document.querySelectorAll('.plot').length") > 0
+        assert tab.seen.errors == []
+        assert tab.seen.network == []

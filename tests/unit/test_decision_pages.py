@@ -436,18 +436,7 @@ PAGES = ["race", "evil_race", "table", "evil_table", "series", "evil_series", "t
 @NEEDS_BROWSER
 @pytest.mark.parametrize("which", PAGES)
 def test_a_browser_draws_it_without_an_error_or_a_request(which: str, request: pytest.FixtureRequest) -> None:
-    path: Path = request.getfixturevalue(which)
-    with browser.page() as tab:
-        for width, dark in ((1280, False), (400, True)):
-            tab.look(width, 900, dark=dark)
-            tab.open(path)
-            tab.scroll_through()
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            undrawn = "[...document.querySelectorAll('.plot')].filter(p => !p.dataset.drawn).length"
-            assert tab.evaluate(undrawn) == 0
-            assert tab.evaluate("document.querySelectorAll('.plot').length") > 0
-        assert tab.seen.errors == []
-        assert tab.seen.network == []
+    browser.assert_drawn(request.getfixturevalue(which))
 
 
 def test_the_commands_write_their_pages(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
@@ -14,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from rich.console import Console
 
 from headrace import plan as plans
 from headrace import report
@@ -29,7 +27,7 @@ from headrace.report.sweep.trials import alike
 from headrace.report.sweep.view import SweepView
 from headrace.store import ExperimentFolder, TrialRecord
 from tests import browser, synthetic
-from tests.written import Outline
+from tests.written import Outline, printed
 
 NEEDS_BROWSER = pytest.mark.needs("chromium")
 
@@ -189,9 +187,7 @@ class Written:
         return Outline(self.html)
 
     def terminal(self, width: int) -> str:
-        shown = io.StringIO()
-        Console(file=shown, width=width, color_system=None).print(terminal.render(self.report))
-        return shown.getvalue()
+        return printed(terminal.render(self.report), width=width)
 
 
 @pytest.fixture(scope="session")
@@ -425,17 +421,7 @@ def test_nothing_in_the_page_points_outside(closed: Written) -> None:
 def test_a_browser_draws_every_chart_without_an_error_or_a_request(
     which: str, request: pytest.FixtureRequest
 ) -> None:
-    written: Written = request.getfixturevalue(which)
-    with browser.page() as tab:
-        for width, dark in ((1280, False), (400, True)):
-            tab.look(width, 900, dark=dark)
-            tab.open(written.page)
-            tab.scroll_through()
-            assert tab.evaluate("document.documentElement.scrollWidth") <= width
-            undrawn = "[...document.querySelectorAll('.plot')].filter(p => !p.dataset.drawn).length"
-            assert tab.evaluate(undrawn) == 0
-        assert tab.seen.errors == []
-        assert tab.seen.network == []
+    browser.assert_drawn(request.getfixturevalue(which).page)
 
 
 def test_status_and_report_know_a_sweep(closed: Written) -> None:
