@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.waiting import until
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 READY_S = 10.0
@@ -100,14 +101,11 @@ def exported_device(folder: Path, name: str, size: str = "1G", iops: int = 0) ->
 
 
 @contextlib.contextmanager
-def exported(blocks: list[str | Path], node: str, export: Path) -> Iterator[None]:
+def exported(blocks: Sequence[str | Path], node: str, export: Path) -> Iterator[None]:
     """A QEMU block node exported as a file: ``blocks`` defines it, ``export`` is an empty file."""
     export_option = f"type=fuse,id=e,node-name={node},mountpoint={export},writable=on"
     with fuse(export), running(["qemu-storage-daemon", *blocks, "--export", export_option]):
-        deadline = time.monotonic() + READY_S
-        while export.stat().st_size == 0:
-            assert time.monotonic() < deadline, "the export did not come up"
-            time.sleep(0.05)
+        until(lambda: export.stat().st_size, limit_s=READY_S, pause_s=0.05, what="the export did not come up")
         yield
 
 

@@ -14,7 +14,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ import asyncssh
 
 from tests import programs, sshd
 from tests.folders import ROOT, TESTS
+from tests.waiting import until
 
 READY_S = 120.0
 #: What is wrong with a host -> the state that it must end in.
@@ -103,11 +103,7 @@ def saved_fleet(
     )
     process = subprocess.Popen([sys.executable, "-m", "tests.saved_fleet", str(folder)], cwd=ROOT)
     try:
-        deadline = time.monotonic() + READY_S
-        while not (folder / "ready").exists():
-            assert process.poll() is None, "the saved hosts did not start"
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until((folder / "ready").exists, process, limit_s=READY_S, what="the saved hosts did not start")
         yield Saved(fleet, {name(number): way for number, way in broken.items()})
     finally:
         process.terminate()

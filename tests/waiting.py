@@ -6,13 +6,14 @@ import asyncio
 import subprocess
 import time
 from collections.abc import Callable
+from typing import Any
 
 LIMIT_S = 600.0
 
 
 def until(
     condition: Callable[[], object],
-    process: subprocess.Popen[str] | None = None,
+    process: subprocess.Popen[Any] | None = None,
     *,
     limit_s: float = LIMIT_S,
     pause_s: float = 0.01,

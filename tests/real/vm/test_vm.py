@@ -22,6 +22,7 @@ from headrace import vm
 from headrace.errors import Busy, TargetError
 from headrace.vm import kernels, processes, state
 from headrace.vm import machine as vm_machine
+from tests.waiting import until
 
 ROOT = os.geteuid() == 0
 NAME = f"test-{os.getpid()}"
@@ -169,11 +170,10 @@ def booting() -> Iterator[subprocess.Popen[bytes]]:
     program = Path(sys.executable).parent / "headrace"
     argv = [str(program), "lab", "up", name, "--kernel", "6.1", "--disks", "2", "--memory", "512M"]
     with subprocess.Popen([*argv, "--nic-queues", str(SPEC.nic_queues)]) as process:
-        deadline = time.monotonic() + PATIENCE_S
-        while not ((record := state.read(state.machine_folder(name))) and record.alive):
-            assert time.monotonic() < deadline
-            assert process.poll() is None
-            time.sleep(0.05)
+        folder = state.machine_folder(name)
+        until(
+            lambda: (found := state.read(folder)) and found.alive, process, limit_s=PATIENCE_S, pause_s=0.05
+        )
         yield process
         process.kill()
     asyncio.run(vm.down(name))
