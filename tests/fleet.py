@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -90,27 +89,10 @@ class Fleet:
         at = place.address if place else "127.0.0.1"
         folder = self.folder / name
         (folder / "disk" / "home").mkdir(parents=True)
-        host_key = sshd.make_key(folder / "host_key")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
+        authorized = self.key.with_suffix(".pub")
+        port, config, line = sshd.configured(folder, at, authorized, self.disk / "home")
         with self.known_hosts.open("a") as known:
-            known.write(f"[{at}]:{port} {kind} {key}\n")
-        settings = [
-            f"ListenAddress {at}",
-            f"Port {port}",
-            f"HostKey {host_key}",
-            f"AuthorizedKeysFile {self.key.with_suffix('.pub')}",
-            "PidFile none",
-            "StrictModes no",
-            "UsePAM no",
-            f'SetEnv "HOME={self.disk}/home"',
-            "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no",
-        ]
-        config = folder / "sshd_config"
-        config.write_text("\n".join(settings) + "\n")
+            known.write(line)
         mount = f"mount --bind {folder}/disk {self.disk}"
         script = FORGET_MOUNTS + f"hostname {name}; {mount}; exec {sshd.program()} -D -e -f {config}"
         host = Host(name, port, script, config, place.prefix if place else self.prefix, at)

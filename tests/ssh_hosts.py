@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -87,6 +88,16 @@ class Host:
     def inside(self, *argv: str) -> str:
         """Run in its network, but among our processes and files."""
         return check("ip", "netns", "exec", self.name, *argv)
+
+    def pids(self) -> list[int]:
+        return [int(pid) for pid in check("ip", "netns", "pids", self.name).split()]
+
+    def break_connections(self) -> None:
+        """End every connection to it at once: both ends know."""
+        for pid in self.pids():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
+                    os.kill(pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)

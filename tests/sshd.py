@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.target.ssh import SshTarget
+from tests.servers import free_port
 
 
 @dataclass(frozen=True)
@@ -52,24 +53,14 @@ def make_key(path: Path) -> Path:
     return path
 
 
-@contextlib.contextmanager
-def running_sshd(folder: Path, *more: str) -> Iterator[Sshd]:
-    """Start sshd in ``folder``; ``more`` are further lines of its configuration."""
-    # A home of its own: the start files of whoever runs the tests are slow, or print something.
-    home = folder / "home"
-    home.mkdir()
-    host_key, user_key = make_key(folder / "host_key"), make_key(folder / "user_key")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    shutil.copy(user_key.with_suffix(".pub"), folder / "authorized_keys")
-    kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
-    (folder / "known_hosts").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
+def configured(folder: Path, at: str, authorized: Path, home: Path, *more: str) -> tuple[int, Path, str]:
+    """A free port, the configuration of an sshd there, and its line of known_hosts."""
+    host_key, port = make_key(folder / "host_key"), free_port()
     settings = [
-        "ListenAddress 127.0.0.1",
+        f"ListenAddress {at}",
         f"Port {port}",
         f"HostKey {host_key}",
-        f"AuthorizedKeysFile {folder / 'authorized_keys'}",
+        f"AuthorizedKeysFile {authorized}",
         "PidFile none",
         "StrictModes no",
         "UsePAM no",
@@ -80,6 +71,20 @@ def running_sshd(folder: Path, *more: str) -> Iterator[Sshd]:
     ]
     config = folder / "sshd_config"
     config.write_text("\n".join(settings) + "\n")
+    kind, key = host_key.with_suffix(".pub").read_text().split()[:2]
+    return port, config, f"[{at}]:{port} {kind} {key}\n"
+
+
+@contextlib.contextmanager
+def running_sshd(folder: Path, *more: str) -> Iterator[Sshd]:
+    """Start sshd in ``folder``; ``more`` are further lines of its configuration."""
+    # A home of its own: the start files of whoever runs the tests are slow, or print something.
+    home = folder / "home"
+    home.mkdir()
+    user_key = make_key(folder / "user_key")
+    shutil.copy(user_key.with_suffix(".pub"), folder / "authorized_keys")
+    port, config, known = configured(folder, "127.0.0.1", folder / "authorized_keys", home, *more)
+    (folder / "known_hosts").write_text(known)
     if os.geteuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists on its empty folder
     with (folder / "sshd.log").open("wb") as log:

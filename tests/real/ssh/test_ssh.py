@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -388,8 +387,8 @@ class TestTheNetworkIsCut:
         """Preparing its files is nothing that may be done twice."""
 
         async def happens() -> None:
-            await until_async(lambda: any(name == "fio" for _, name in running(hosts.near)), pause_s=0.01)
-            break_connections(hosts.near)
+            await until_async(lambda: "fio" in running(hosts.near), pause_s=0.01)
+            hosts.near.break_connections()
 
         trip = Trip(tmp_path, FIO.format(size="500M"))
         folder = await trip.run("files", happens)
@@ -441,21 +440,12 @@ class TestTheNetworkIsCut:
         assert hosts.near.inside("cat", SOMAXCONN) == before
 
 
-def break_connections(host: Host) -> None:
-    """End every connection to a host at once: both ends know."""
-    for pid, _ in running(host):
+def running(host: Host) -> set[str]:
+    """The names of a host's processes."""
+    found = set()
+    for pid in host.pids():
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
-                os.kill(pid, signal.SIGKILL)
-
-
-def running(host: Host) -> list[tuple[int, str]]:
-    """The processes of a host: number and name."""
-    pids = subprocess.run(["ip", "netns", "pids", host.name], capture_output=True, text=True, check=True)
-    found = []
-    for pid in map(int, pids.stdout.split()):
-        with contextlib.suppress(OSError):
-            found.append((pid, Path(f"/proc/{pid}/comm").read_text().strip()))
+            found.add(Path(f"/proc/{pid}/comm").read_text().strip())
     return found
 
 

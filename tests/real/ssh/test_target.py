@@ -20,8 +20,6 @@ from headrace.target.ssh import SshTarget
 from tests import sshd
 from tests.contracts.target import ReadsFiles, RunsCommands, gone, is_alive, pid_in
 
-needs_sshd = pytest.mark.needs("sshd")
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
@@ -73,7 +71,6 @@ asyncio.run(main())
                 os.kill(pid, signal.SIGKILL)
 
 
-@needs_sshd
 class TestSsh(RunsCommands):
     @pytest.fixture
     async def target(self, server: sshd.Sshd) -> AsyncIterator[Target]:
@@ -93,7 +90,6 @@ class TestSsh(RunsCommands):
         assert list(place.iterdir()) == []
 
 
-@needs_sshd
 class TestSshRefusals:
     async def test_an_unknown_host_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
         (tmp_path / "known_hosts").write_text("")
