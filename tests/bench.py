@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests import shared
+from tests.commands import started
 from tests.traces import commands, loops_below, read_each
 
 SWAPPINESS = Path("/proc/sys/vm/swappiness")
@@ -60,15 +60,7 @@ class Bench:
         return {**os.environ, "HEADRACE_STATE": str(self.folder / "state"), "NO_COLOR": "1"}
 
     def start(self, *options: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "headrace", self.verb, str(self.plan), "-o", str(self.output)]
-        return subprocess.Popen(
-            [*command, *options],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        return started(self.verb, str(self.plan), "-o", str(self.output), *options, env=self.env)
 
     def finish(self, *options: str) -> tuple[int, str, str]:
         process = self.start(*options)

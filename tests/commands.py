@@ -1,4 +1,4 @@
-"""The command line, run in this process: to start another one takes longer than what most commands do."""
+"""The command line: in this process, because to start another one takes longer than most commands; and as one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import io
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -29,3 +30,10 @@ def headrace(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
             code = ended.code or 0
     assert isinstance(code, int)
     return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def started(*arguments: str, env: Mapping[str, str], prefix: Sequence[str] = ()) -> subprocess.Popen[str]:
+    """``headrace ARGUMENTS`` as a process, in a session of its own; ``prefix`` goes before its command."""
+    argv = [*prefix, sys.executable, "-m", "headrace", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(argv, env=env, stdout=pipe, stderr=pipe, text=True, start_new_session=True)

@@ -96,9 +96,13 @@ class Databases:
     inventory: Path
     ports: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def toml(self) -> str:
+        """A fleet of the inventory's hosts, with a login at each server."""
+        return str(self.inventory.with_name("fleet.toml"))
+
     def sql(self, name: str, *statements: str) -> None:
-        host = next(host for host in self.hosts.hosts if host.name == name)
-        socket = self.hosts.own_disk(host) / "s"
+        socket = self.hosts.own_disk(self.host(name)) / "s"
         with contextlib.closing(pymysql.connect(unix_socket=str(socket), user="root")) as connection:
             with connection.cursor() as cursor:
                 for statement in statements:
@@ -237,3 +241,6 @@ def _write_inventory(found: Databases, sources: Sequence[str]) -> None:
     replicas = [name for name in names if name not in sources]
     groups = {"source": {"hosts": list(sources)}, "replicas": {"hosts": replicas}}
     found.inventory.write_text(json.dumps({"_meta": {"hostvars": variables}, **groups}))
+    toml = f'[fleet]\nknown_hosts = "{found.hosts.known_hosts}"\nfiles = ["{found.inventory.name}"]\n'
+    toml += f'[fleet.mysql]\nsocket = "{found.hosts.disk}/s"\nuser = "root"\n'
+    Path(found.toml).write_text(toml)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+from tests.commands import started
 from tests.database_fleet import MARIADB, Databases, Vendor, databases
 from tests.networks import Namespace, networks
 from tests.programs import agent_path
@@ -116,11 +117,7 @@ class Fleet:
         return str(self.found.hosts.own_disk(self.found.host(name)) / "s")
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "headrace", *words]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            argv, env=self.env, stdout=pipe, stderr=pipe, text=True, start_new_session=True
-        )
+        return started(*words, env=self.env)
 
     def run(self, *words: str, codes: Sequence[int] = (0,)) -> str:
         process = self.start(*words)
@@ -135,7 +132,7 @@ class Fleet:
         return out
 
     def fleet(self, verb: str, *words: str) -> dict[str, Any]:
-        found = self.run("fleet", verb, "--fleet", str(self.folder / "fleet.toml"), "--json", *words)
+        found = self.run("fleet", verb, "--fleet", self.found.toml, "--json", *words)
         answer: dict[str, Any] = json.loads(found)
         return answer
 
@@ -209,9 +206,6 @@ def servers(folder: Path, vendor: Vendor = MARIADB) -> Iterator[Fleet]:
         ) as found,
     ):
         fleet = Fleet(found, places, folder)
-        toml = f'[fleet]\nknown_hosts = "{found.hosts.known_hosts}"\nfiles = ["{found.inventory}"]\n'
-        toml += f'[fleet.mysql]\nsocket = "{found.hosts.disk}/s"\nuser = "root"\n'
-        (folder / "fleet.toml").write_text(toml)
         for group in GROUPS:
             found.sql(group[0], "CREATE DATABASE shop", "USE shop", TABLE, *setup())
         for name in NAMES:

@@ -54,7 +54,7 @@ class Rollout:
 
     def plan(self) -> dict[str, Any]:
         words = ["plan", f"server.{self.setting}={self.values[1]}", "--stages", str(self.stages), "--json"]
-        words += ["--fleet", str(self.fleet.folder / "fleet.toml")]
+        words += ["--fleet", self.fleet.found.toml]
         words += ["--evidence", str(self.evidence)] if self.evidence else []
         plan: dict[str, Any] = json.loads(self.fleet.run("rollout", *words))
         self.id, self.began = plan["id"], time.time()

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.commands import started
 from tests.fleet import PROGRAMS, Fleet, fleet
 from tests.waiting import until
 
@@ -58,15 +58,8 @@ class Lab:
         self.plan.write_text(text.replace('"fleet"', f'"{name}"', 1))
 
     def start(self, *options: str, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
-        argv = [*prefix, sys.executable, "-m", "headrace", "run", str(self.plan), "-o", str(self.output)]
-        return subprocess.Popen(
-            [*argv, *options],
-            env=self.hosts.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        words = ("run", str(self.plan), "-o", str(self.output), *options)
+        return started(*words, env=self.hosts.env, prefix=prefix)
 
     def trials(self) -> list[dict[str, object]]:
         found = sorted(self.output.glob("trials/[0-9]*/trial.json"))

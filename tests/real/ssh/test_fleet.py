@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.commands import started
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.fleet import wait_for
 from tests.traces import commands
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
 
@@ -35,22 +37,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
     ) as running:
         running.sql("db4", "SET GLOBAL max_connections = 77")
         running.sql("db1", "SET GLOBAL long_query_time = 3")
-        toml = f'[fleet]\nknown_hosts = "{running.hosts.known_hosts}"\nfiles = ["inventory.json"]\n'
-        toml += f'[fleet.mysql]\nsocket = "{running.hosts.disk}/s"\nuser = "root"\n'
-        running.inventory.with_name("fleet.toml").write_text(toml)
         yield running
 
 
 def start(found: Databases, verb: str, *arguments: str, state: Path) -> subprocess.Popen[str]:
-    fleet = str(found.inventory.with_name("fleet.toml"))
-    return subprocess.Popen(
-        [sys.executable, "-m", "headrace", "fleet", verb, "--fleet", fleet, *arguments],
-        env={**found.hosts.env, "XDG_STATE_HOME": str(state)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    env = {**found.hosts.env, "XDG_STATE_HOME": str(state)}
+    return started("fleet", verb, "--fleet", found.toml, *arguments, env=env)
 
 
 def headrace(found: Databases, verb: str, *arguments: str, state: Path, code: int = 0) -> str:
@@ -153,11 +145,7 @@ def test_ctrl_c_keeps_what_has_answered(found: Databases, tmp_path: Path) -> Non
         "db[1-5]",
         state=tmp_path,
     )
-    deadline = time.monotonic() + 60
-    while len(_watchers(found)) < 4:
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: len(_watchers(found)) >= 4, process, limit_s=60, pause_s=0.05)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err

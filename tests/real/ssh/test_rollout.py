@@ -10,7 +10,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.commands import started
 from tests.database_fleet import MARIADB, MYSQL, PROGRAMS, Databases, Vendor, databases
 from tests.loads import load_by
 from tests.traces import commands
@@ -70,9 +70,6 @@ def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     partitions = PARTITIONS if vendor is MARIADB else 1
     options = dict.fromkeys(NAMES, own)
     with databases(folder / "hosts", NAMES, options=options, sysctls={}, mounts={}, vendor=vendor) as running:
-        toml = f'[fleet]\nknown_hosts = "{running.hosts.known_hosts}"\nfiles = ["inventory.json"]\n'
-        toml += f'[fleet.mysql]\nsocket = "{running.hosts.disk}/s"\nuser = "root"\n'
-        running.inventory.with_name("fleet.toml").write_text(toml)
         parts = f"PARTITION BY HASH (id) PARTITIONS {partitions}"
         tables = [f"CREATE TABLE shop.t{n} (id INT PRIMARY KEY, c INT) {parts}" for n in range(TABLES)]
         rows = [f"INSERT INTO shop.t{n} VALUES (1, 1)" for n in range(TABLES)]
@@ -125,14 +122,7 @@ class Rollouts:
         self.stages.write_text(stages.format(fewer=fewer))
 
     def start(self, verb: str, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "headrace", "rollout", verb, *arguments],
-            env=self.env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        return started("rollout", verb, *arguments, env=self.env)
 
     def run(self, verb: str, *arguments: str, code: int = 0) -> str:
         process = self.start(verb, *arguments)
@@ -142,8 +132,7 @@ class Rollouts:
         return out
 
     def plan(self, *settings: str) -> str:
-        fleet = str(self.found.inventory.with_name("fleet.toml"))
-        out = self.run("plan", *settings, "--fleet", fleet, "--stages", str(self.stages), "--json")
+        out = self.run("plan", *settings, "--fleet", self.found.toml, "--stages", str(self.stages), "--json")
         return str(json.loads(out)["id"])
 
     def status(self, plan: str) -> Mapping[str, Any]:
@@ -286,8 +275,7 @@ def test_one_rollout_at_a_time_and_no_approval_before_its_turn(found: Databases,
 @pytest.mark.beside
 def test_a_setting_that_takes_a_restart_is_not_planned(found: Databases, tmp_path: Path) -> None:
     rollouts = Rollouts(found, tmp_path)
-    fleet = str(found.inventory.with_name("fleet.toml"))
-    process = rollouts.start("plan", "server.innodb_flush_method=fsync", "--fleet", fleet)
+    process = rollouts.start("plan", "server.innodb_flush_method=fsync", "--fleet", found.toml)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 5, err
     assert "restart" in err

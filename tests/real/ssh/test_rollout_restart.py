@@ -60,9 +60,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
     with databases(
         folder / "hosts", NAMES, options=dict.fromkeys(NAMES, own), sysctls={}, mounts={}, drop_in=True
     ) as running:
-        toml = f'[fleet]\nknown_hosts = "{running.hosts.known_hosts}"\nfiles = ["inventory.json"]\n'
-        toml += f'[fleet.mysql]\nsocket = "{running.hosts.disk}/s"\nuser = "root"\n'
-        running.inventory.with_name("fleet.toml").write_text(toml)
         running.sql("db1", "CREATE DATABASE shop", "USE shop", TABLE)
         for name in SERVING:
             until(lambda name=name: value(running, name, "SELECT COUNT(*) FROM shop.own") == "0")  # type: ignore[misc]

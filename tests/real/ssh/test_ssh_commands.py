@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -21,7 +20,9 @@ from headrace.model import NetworkLogin, Vendor
 from headrace.server import PrivateServer, ServerSpec
 from headrace.target import TargetSpec, open_target
 from tests import programs
+from tests.commands import started
 from tests.ssh_hosts import DBA, FAR, NEAR, NEAR_BEHIND_FAR, Host, Hosts, two_hosts
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", "ip")
 needs_server = pytest.mark.needs("mariadbd")
@@ -58,18 +59,8 @@ def env(hosts: Hosts) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "SSH_AUTH_SOCK"} | own
 
 
-def start(env: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "headrace", *arguments],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def headrace(env: dict[str, str], *arguments: str, code: int = 0) -> str:
-    process = start(env, *arguments)
+    process = started(*arguments, env=env)
     out, err = process.communicate(timeout=140)
     assert process.returncode == code, (EXIT_CODES.get(process.returncode), err)
     return out
@@ -84,7 +75,7 @@ def test_facts_and_doctor(env: dict[str, str]) -> None:
 
 def headrace_any(env: dict[str, str], *arguments: str) -> str:
     """Of a command whose exit code tells of the machine."""
-    process = start(env, *arguments)
+    process = started(*arguments, env=env)
     out, err = process.communicate(timeout=140)
     assert process.returncode in (0, 4), err
     return out
@@ -127,10 +118,7 @@ def test_what_nobody_confirms_is_undone_without_us(env: dict[str, str], hosts: H
     assert hosts.near.inside("cat", SOMAXCONN) == "5002"
     hosts.near.cut()
     try:
-        deadline = time.monotonic() + 30
-        while hosts.near.inside("cat", SOMAXCONN) != before:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        until(lambda: hosts.near.inside("cat", SOMAXCONN) == before, limit_s=30, pause_s=0.2)
     finally:
         hosts.near.join()
 
@@ -157,9 +145,8 @@ class TestRecord:
         assert not list(hosts.near.tmp.glob("headrace-????????"))
 
     def test_a_log_that_is_not_there(self, env: dict[str, str], hosts: Hosts, tmp_path: Path) -> None:
-        process = start(
-            env, "record", "-t", f"root@{NEAR}", "/var/tmp/none.log", "-o", str(tmp_path / "x.rec")
-        )
+        words = ("record", "-t", f"root@{NEAR}", "/var/tmp/none.log", "-o", str(tmp_path / "x.rec"))
+        process = started(*words, env=env)
         _, err = process.communicate(timeout=60)
         assert process.returncode not in (0, 1)
         assert "/var/tmp/none.log" in err
@@ -170,8 +157,7 @@ class TestRecord:
         output = tmp_path / "stopped.rec"
         log = hosts.near.tmp / "growing.log"
         log.write_text(SLOW_LOG)
-        process = start(
-            env,
+        words = (
             "record",
             "-t",
             f"root@{NEAR}",
@@ -181,6 +167,7 @@ class TestRecord:
             str(output),
             "--json",
         )
+        process = started(*words, env=env)
         begun(hosts.near)
         with log.open("a") as file:
             file.write(SLOW_LOG)
@@ -199,15 +186,15 @@ class TestRecord:
         monkeypatch.setenv("HOME", env["HOME"])
         output = tmp_path / "packets.rec"
         async with private_server() as login:
-            recorder = start(
-                env,
+            recorder = started(
                 *("record", "-t", f"root@{NEAR}", "--interface", "any", "--port", str(login.port)),
                 *("--duration", "15s", "-o", str(output), "--json"),
+                env=env,
             )
             await asyncio.to_thread(begun, hosts.near)
             for number in range(30):
                 if breaks and number == 10:
-                    break_connections(hosts.near)
+                    hosts.near.break_connections()
                 await asyncio.to_thread(query, login)
             out, err = await asyncio.to_thread(recorder.communicate, timeout=90)
         assert recorder.returncode == 0, err
@@ -221,10 +208,7 @@ class TestRecord:
 
 def begun(host: Host) -> None:
     """Wait until the recorder writes."""
-    deadline = time.monotonic() + 60
-    while not list(host.tmp.glob("headrace-????????/recording")):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    until(lambda: list(host.tmp.glob("headrace-????????/recording")), limit_s=60, pause_s=0.1)
     time.sleep(1)
 
 
@@ -270,12 +254,3 @@ def query(login: NetworkLogin) -> None:
         check=True,
         capture_output=True,
     )
-
-
-def break_connections(host: Host) -> None:
-    """End every connection to a host at once: both ends know."""
-    pids = subprocess.run(["ip", "netns", "pids", host.name], capture_output=True, text=True, check=True)
-    for pid in map(int, pids.stdout.split()):
-        with contextlib.suppress(OSError):
-            if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"sshd: root"):
-                os.kill(pid, signal.SIGKILL)

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from headrace.experiment import machine
 from headrace.vm import processes, state
+from tests.commands import started
 from tests.waiting import until
 
 #: An emulated machine on a busy one is slow; a stuck one never ends.
@@ -57,15 +57,7 @@ class Experiment:
         self.plan.write_text(PLAN)
 
     def start(self) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "headrace", "run", str(self.plan), "-o", str(self.output)]
-        return subprocess.Popen(
-            argv,
-            env={**os.environ, "NO_COLOR": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        return started("run", str(self.plan), "-o", str(self.output), env={**os.environ, "NO_COLOR": "1"})
 
     def trials(self) -> dict[int, dict[str, object]]:
         found = sorted(self.output.glob("trials/[0-9]*/trial.json"))
