@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.driver import Driven, drive
+from tests.driver import Driven, drive, driven
 from tests.programs import agent_path
 
 CANNOT_CONNECT, CONNECTION_LOST, MALFORMED, NO_ANSWER = 2002, 2013, 2027, 3024
@@ -89,6 +91,13 @@ def assert_refused(login: list[str], spec: dict[str, Any], *words: str, limit_s:
     for word in words:
         assert word in done.stderr
     return done.stderr
+
+
+@contextlib.contextmanager
+def meanwhile(login: list[str], spec: dict[str, Any]) -> Iterator[Callable[[], Driven]]:
+    """Drives while the block does something; within it, a call waits for the end."""
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(driven, login, spec).result
 
 
 def interrupted(login: list[str], spec: dict[str, Any], wait: Callable[[], object]) -> Driven:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pymysql
 
-from tests.mysqld import find_mysql_8_0
+from tests.mysqld import find_mysql_8_0, find_mysqld
 from tests.packages import find_packaged
 from tests.shared import made_once
 
@@ -126,6 +126,18 @@ def server(
     return mariadb(folder, *options, program=program)
 
 
+def started(kind: str, folder: Path, *options: str) -> contextlib.AbstractContextManager[Server]:
+    """A server of one of ``KINDS``, or the "mariadb" or "mysql" of most tests. Without it the test is skipped."""
+    if kind == "mariadb":
+        return mariadb(folder, *options)
+    program = find_mysqld() if kind == "mysql" else find_server(kind)
+    if isinstance(program, str):
+        import pytest  # not above: benches, which skip nothing, measure their memory
+
+        pytest.skip(program)
+    return server(kind, program, folder, *options)
+
+
 def own_mariadbd() -> Path | None:
     """``HEADRACE_MARIADBD``: the server that all tests of MariaDB run on, instead of the installed one."""
     found = os.environ.get("HEADRACE_MARIADBD")
@@ -134,8 +146,11 @@ def own_mariadbd() -> Path | None:
 
 @contextlib.contextmanager
 def open_folder() -> Iterator[Path]:
-    """A folder that the server's account may enter, with a path short enough for a socket; pytest's is neither."""
-    with tempfile.TemporaryDirectory(prefix="hr-") as name:
+    """A folder on a disk that the server's account may enter, with a path short enough for a socket.
+
+    Pytest's is neither.
+    """
+    with tempfile.TemporaryDirectory(prefix="hr-", dir=os.environ.get("TMPDIR", "/var/tmp")) as name:
         path = Path(name)
         path.chmod(0o755)
         yield path

@@ -27,7 +27,6 @@ from tests import programs, sshd
 from tests.contracts.target import gone
 
 needs_sshd = pytest.mark.needs("sshd")
-needs_root = pytest.mark.needs("root")
 
 #: A setting that nothing depends on, for the tests that really change one.
 HARMLESS = "/proc/sys/kernel/printk_ratelimit_burst"
@@ -405,7 +404,6 @@ async def test_a_wrong_entry_is_an_error(journal: Journal) -> None:
         await journal.record([{"kind": "remove", "path": "/var/tmp/headrace-test"}])
 
 
-@needs_root
 @pytest.mark.needs("root")
 async def test_settings_are_applied_and_restored(journal: Journal) -> None:
     before = Path(HARMLESS).read_text().strip()
@@ -421,7 +419,6 @@ async def test_settings_are_applied_and_restored(journal: Journal) -> None:
     assert Path(HARMLESS).read_text().strip() == before
 
 
-@needs_root
 @pytest.mark.needs("root")
 async def test_a_refused_setting_leaves_the_host_as_it_was(journal: Journal) -> None:
     before = Path(HARMLESS).read_text()
@@ -432,7 +429,6 @@ async def test_a_refused_setting_leaves_the_host_as_it_was(journal: Journal) -> 
     assert await journal.entries() == []
 
 
-@needs_root
 @pytest.mark.needs("root")
 async def test_an_undo_that_fails_is_told_and_tried_again(
     target: Target, journal: Journal, tmp_path: Path

@@ -6,12 +6,10 @@ import io
 import itertools
 import json
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,8 @@ import zstandard
 from headrace.analysis.disturbance import RESTING
 from headrace.arrow import read_samples
 from tests.programs import agent_path, has
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
+from tests.waiting import until
 
 SERVER_SAMPLERS = {
     "mysql_status",
@@ -58,16 +57,9 @@ def decode(path: Path) -> tuple[list[Record], bool]:
     return [json.loads(line) for line in io.BytesIO(text) if line.endswith(b"\n")], decompressor.eof
 
 
-def wait(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 40
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def wait_until(path: Path, ticks: int) -> None:
     """Wait until a stream has so many ticks."""
-    wait(
+    until(
         lambda: (
             path.exists()
             and path.stat().st_size > 0
@@ -314,11 +306,8 @@ def test_the_list_describes_every_sampler() -> None:
 def server() -> Iterator[Server]:
     if not has("mariadbd"):
         pytest.skip("mariadbd is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-sample-"))
-    folder.chmod(0o755)
-    with mariadb(folder / "m") as server:
+    with open_folder() as folder, mariadb(folder / "m") as server:
         yield server
-    shutil.rmtree(folder)
 
 
 def test_a_server_that_stands_still_makes_gaps_in_its_own_samples_only(
@@ -339,11 +328,11 @@ def test_a_server_that_stands_still_makes_gaps_in_its_own_samples_only(
     try:
         time.sleep(6.5)
         # Where an answer takes long, the sampler may rest when the server stops.
-        wait(lambda: any("did not answer within 5 s" in each.get("error", "") for each in asked(names[0])))
+        until(lambda: any("did not answer within 5 s" in each.get("error", "") for each in asked(names[0])))
     finally:
         os.kill(server.pid, signal.SIGCONT)
     continued_ns = time.time_ns()
-    wait(lambda: all(asked(name)[-1]["ok"] and asked(name)[-1]["t_ns"] > continued_ns for name in names))
+    until(lambda: all(asked(name)[-1]["ok"] and asked(name)[-1]["t_ns"] > continued_ns for name in names))
     spawned[0].terminate()
     assert spawned[0].wait(5) == 0
     samples = by_sampler(decode(path)[0])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +15,8 @@ import pytest
 from headrace.arrow import INTERVALS, LATENCY
 from headrace.buckets import bucket_value
 from headrace.errors import PlanError, WorkloadFailed
-from headrace.model import Option
+from headrace.model import Option, ServerEndpoint
+from headrace.target.local import LocalTarget
 from headrace.workloads import Context, Measurement, Workload, make_workload, option_docs
 from tests.traces import processes_of
 
@@ -28,6 +31,14 @@ def column(table: Any, name: str) -> list[Any]:
 
 def window_rows(measured: Measurement) -> list[dict[str, Any]]:
     return [row for row in measured.intervals.to_pylist() if row["t_s"] >= 0]
+
+
+def make_context(tmp_path: Path, endpoint: ServerEndpoint | None = None) -> Context:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    owner = f"test-{os.getpid()}-{time.monotonic_ns()}"
+    folder = str(tmp_path / "volume" / "files")
+    return Context(LocalTarget(), owner, folder, endpoint, SECONDS, WARMUP_S, raw)
 
 
 class WorkloadContract:

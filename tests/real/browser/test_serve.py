@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,7 +28,7 @@ from headrace.web.users import Users
 from tests import browser
 from tests.history import SECRET
 from tests.served import on_loopback
-from tests.servers import Server, find_server, mariadb, server
+from tests.servers import Server, find_server, mariadb, open_folder, server
 from tests.waiting import until
 
 KEY = "key"
@@ -107,28 +106,23 @@ def loaded(server: Server) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    if not browser.chromium_path():
-        pytest.skip("no chromium")
     logs = ("--slow-query-log=ON", "--long-query-time=0", "--slow-query-log-file=s.log")
     table = "shop.`<img src=x onerror=alert(1)>`"
-    with tempfile.TemporaryDirectory(prefix="hr-serve-") as name:
-        root = Path(name)
-        root.chmod(0o755)  # the server runs as another user
-        mysqld = find_server("mysql-8.0")
-        with contextlib.ExitStack() as stack:
-            servers = [stack.enter_context(mariadb(root / "db1", "--performance-schema=ON", *logs))]
-            if isinstance(mysqld, Path):
-                servers.append(stack.enter_context(server("mysql-8.0", mysqld, root / "db2", *logs)))
-            for each in servers:
-                each.sql(
-                    "CREATE DATABASE shop",
-                    f"CREATE TABLE {table} (note TEXT)",
-                    f"INSERT INTO {table} VALUES ('x')",
-                    "CREATE TABLE shop.t (id INT PRIMARY KEY, n INT)",
-                    "INSERT INTO shop.t VALUES (1, 1), (2, 2)",
-                )
-                stack.enter_context(loaded(each))
-            yield stack.enter_context(running(root, servers))
+    mysqld = find_server("mysql-8.0")
+    with open_folder() as root, contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(mariadb(root / "db1", "--performance-schema=ON", *logs))]
+        if isinstance(mysqld, Path):
+            servers.append(stack.enter_context(server("mysql-8.0", mysqld, root / "db2", *logs)))
+        for each in servers:
+            each.sql(
+                "CREATE DATABASE shop",
+                f"CREATE TABLE {table} (note TEXT)",
+                f"INSERT INTO {table} VALUES ('x')",
+                "CREATE TABLE shop.t (id INT PRIMARY KEY, n INT)",
+                "INSERT INTO shop.t VALUES (1, 1), (2, 2)",
+            )
+            stack.enter_context(loaded(each))
+        yield stack.enter_context(running(root, servers))
 
 
 @contextlib.contextmanager

@@ -20,7 +20,8 @@ from headrace.workloads import make_workload
 from headrace.workloads.fio import FioOptions
 from headrace.workloads.precondition import FILE, is_steady, precondition
 from headrace.workloads.tables import Phase, Slice
-from tests.real.server.test_workloads import make_context, needs_fio, needs_sysbench
+from tests.contracts.workload import make_context
+from tests.real.server.test_workloads import needs_fio, needs_sysbench
 
 SECOND = 10**9
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,28 +15,16 @@ from headrace.errors import PlanError, Refused
 from headrace.model import ServerLogin
 from headrace.target.local import LocalTarget
 from tests.agent.test_journal import Host
-from tests.mysqld import find_mysqld
-from tests.servers import Server, mariadb, mysql
+from tests.servers import Server, started
 from tests.waiting import until
 
 OWNER = "apply/test"
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """In a folder with a short path that the server's account may enter."""
-    with tempfile.TemporaryDirectory(prefix="hr-apply-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        if request.param == "mariadb":
-            with mariadb(folder / "m") as running:
-                yield running
-            return
-        program = find_mysqld()
-        if isinstance(program, str):
-            pytest.skip(program)
-        with mysql(program, folder / "y") as running:
-            yield running
+def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
+    with started(request.param, folder / request.param) as running:
+        yield running
 
 
 def value(server: Server, name: str) -> str:

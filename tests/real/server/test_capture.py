@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -25,16 +23,13 @@ VERBS = ("select", "insert", "update", "delete", "begin")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-capture-"))
-    folder.chmod(0o755)
+def server(folder: Path) -> Iterator[Server]:
     with mariadb(folder / "m") as running:
         running.sql(
             "CREATE USER sb@'127.0.0.1'", "GRANT ALL ON *.* TO sb@'127.0.0.1'", "CREATE DATABASE sbtest"
         )
         _sysbench(running, "prepare", "disable")
         yield running
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sysbench(server: Server, command: str, prepared: str) -> None:

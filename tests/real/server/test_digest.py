@@ -17,9 +17,8 @@ import pymysql
 import pytest
 
 from tests import slow_logs
-from tests.mysqld import find_mysqld
 from tests.programs import agent_path
-from tests.servers import Server, mariadb, mysql
+from tests.servers import Server, mariadb, started
 
 SLOW_LOG = ("--slow-query-log=1", "--long-query-time=0", "--slow-query-log-file=slow.log")
 #: Statements of many shapes for both fingerprints. None of them is `use` or `SET timestamp`, after which
@@ -99,10 +98,7 @@ def mariadb_log(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def mysql_log(folder: Path) -> Path:
-    program = find_mysqld()
-    if isinstance(program, str):
-        pytest.skip(program)
-    with mysql(program, folder / "y", *SLOW_LOG) as server:
+    with started("mysql", folder / "y", *SLOW_LOG) as server:
         _talk(server)
         return _log_of(server, folder / "mysql.log")
 

@@ -8,7 +8,6 @@ import random
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,11 +183,8 @@ class Shop:
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[Shop]:
+def shop(folder: Path) -> Iterator[Shop]:
     """A server that wrote every statement of two users into its slow log, and still runs."""
-    # Short, because a socket's path may have 107 characters; the server's user must get through to its data.
-    folder = Path(tempfile.mkdtemp(prefix="headrace-"))
-    folder.chmod(0o755)
     options = ("--slow-query-log=1", "--long-query-time=0", "--slow-query-log-file=slow.log")
     with mariadb(folder / "m", *options, "--log-slow-verbosity=query_plan") as server:
         server.sql(
@@ -217,7 +213,6 @@ def shop() -> Iterator[Shop]:
         # As it is now: what the tests ask is logged, too.
         copy.write_bytes(log.read_bytes())
         yield Shop(server, str(copy))
-    shutil.rmtree(folder)
 
 
 def test_a_real_slow_log_is_counted_exactly(shop: Shop) -> None:

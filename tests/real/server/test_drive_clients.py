@@ -9,7 +9,6 @@ import os
 import shlex
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +30,10 @@ from headrace.workloads import Context, Measurement, make_workload
 from headrace.workloads.drive import clients
 from headrace.workloads.drive.clients import Seat, drive
 from tests import sshd
-from tests.servers import free_port
+from tests.servers import free_port, open_folder
 from tests.traces import processes_of
+from tests.waiting import until_async
 
-needs_server = pytest.mark.needs("mariadbd")
 needs_sshd = pytest.mark.needs("sshd")
 
 SECOND = 10**9
@@ -80,10 +79,9 @@ def make_context(raw: Path, endpoint: ServerEndpoint | None) -> Context:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """A private server that listens on loopback for clients on other machines, with a table."""
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        os.chmod(folder, 0o755)
+    with open_folder() as folder:
         spec = ServerSpec(Vendor.MARIADB, port=free_port())
-        target, rundir = LocalTarget(), Path(folder, "run")
+        target, rundir = LocalTarget(), folder / "run"
         server = PrivateServer(target, spec, f"{folder}/data", str(rundir), "test", network_host="127.0.0.1")
         await server.initialise()
         endpoint = await server.start()
@@ -110,17 +108,9 @@ def drivers_of(owner: str) -> list[int]:
     return sorted(found)
 
 
-async def wait_until(is_so: Any, what: str) -> None:
-    deadline = time.monotonic() + 20
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.02)
-
-
 # --- for real -----------------------------------------------------------------------------------------
 
 
-@needs_server
 @needs_sshd
 async def test_two_here_and_one_over_ssh(bench: Bench, tmp_path: Path) -> None:
     (tmp_path / "sshd").mkdir()
@@ -155,7 +145,6 @@ async def test_two_here_and_one_over_ssh(bench: Bench, tmp_path: Path) -> None:
     assert not any(folder.exists() for folder in scratch)
 
 
-@needs_server
 async def test_the_password_is_in_no_argument_and_in_no_file_that_stays(bench: Bench) -> None:
     assert bench.endpoint.network is not None
     password = bench.endpoint.network.password
@@ -187,7 +176,6 @@ async def test_the_password_is_in_no_argument_and_in_no_file_that_stays(bench: B
         assert password.encode() not in text
 
 
-@needs_server
 async def test_the_network_lets_in_its_own_account_only(bench: Bench) -> None:
     login = bench.endpoint.network
     assert login is not None
@@ -208,13 +196,12 @@ async def test_the_network_lets_in_its_own_account_only(bench: Bench) -> None:
     assert [line.split()[3] for line in listening.text.splitlines()] == [f"127.0.0.1:{login.port}"]
 
 
-@needs_server
 async def test_a_client_that_is_killed_makes_the_trial_invalid(bench: Bench) -> None:
     local = bench.context.target
     bench.context = replace(bench.context, seconds=30.0)
     began = time.monotonic()
     running = asyncio.create_task(bench.run([local, local]))
-    await wait_until(lambda: len(drivers_of(bench.context.owner)) == 2 or running.done(), "two drivers")
+    await until_async(lambda: len(drivers_of(bench.context.owner)) == 2 or running.done(), what="two drivers")
     await asyncio.sleep(clients.LEAD_S + 3)
     os.kill(drivers_of(bench.context.owner)[0], signal.SIGKILL)
     measured = await running
@@ -234,7 +221,9 @@ async def broken(bench: Bench, folder: Path, *, comes_back: bool) -> Measurement
         remote = daemon.target(reconnect_s=0.5)
         await remote.connect()
         running = asyncio.create_task(bench.run([bench.context.target, remote]))
-        await wait_until(lambda: len(drivers_of(bench.context.owner)) == 2 or running.done(), "two drivers")
+        await until_async(
+            lambda: len(drivers_of(bench.context.owner)) == 2 or running.done(), what="two drivers"
+        )
         await asyncio.sleep(clients.LEAD_S + 3)
         if not comes_back:
             daemon.known_hosts.write_text("")  # nobody is let in whom we do not know
@@ -246,7 +235,6 @@ async def broken(bench: Bench, folder: Path, *, comes_back: bool) -> Measurement
     return measured
 
 
-@needs_server
 @needs_sshd
 async def test_a_client_whose_connection_breaks_goes_on(bench: Bench, tmp_path: Path) -> None:
     bench.context = replace(bench.context, seconds=8.0)
@@ -258,7 +246,6 @@ async def test_a_client_whose_connection_breaks_goes_on(bench: Bench, tmp_path: 
     assert drivers_of(bench.context.owner) == []
 
 
-@needs_server
 @needs_sshd
 async def test_a_client_that_cannot_be_reached_any_more_makes_the_trial_invalid(
     bench: Bench, tmp_path: Path
@@ -285,7 +272,6 @@ def sessions_of(folder: Path) -> list[int]:
     return [pid for pid, parent in parents.items() if parent in listeners]
 
 
-@needs_server
 async def test_a_server_that_admits_nobody_is_quoted(bench: Bench) -> None:
     endpoint = replace(bench.endpoint, socket="/nowhere/sock")
     bench.context = replace(bench.context, endpoint=endpoint)

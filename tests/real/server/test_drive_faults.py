@@ -7,12 +7,9 @@ Nothing hangs, and every operation that began is accounted for. What no real ser
 from __future__ import annotations
 
 import contextlib
-import shutil
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +17,7 @@ import pymysql
 import pytest
 
 from headrace.buckets import bucket_value
-from tests.driver import Driven, drive, driven
+from tests.driver import drive, driven
 from tests.faults import (
     CANNOT_CONNECT,
     CONNECTION_LOST,
@@ -31,6 +28,7 @@ from tests.faults import (
     errors,
     failed,
     interrupted,
+    meanwhile,
     tcp,
 )
 from tests.servers import Server, mariadb
@@ -41,9 +39,7 @@ LONGEST_QUERY_S = 0.2
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-faults-"))
-    folder.chmod(0o755)
+def server(folder: Path) -> Iterator[Server]:
     certificate = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
     subprocess.run(
         [*certificate, "-keyout", "key.pem", "-out", "cert.pem"], cwd=folder, check=True, capture_output=True
@@ -53,22 +49,19 @@ def server() -> Iterator[Server]:
     (folder / "wrong").write_text("rosebud-7732")
     options = [f"--ssl-cert={folder}/cert.pem", f"--ssl-key={folder}/key.pem", "--max-allowed-packet=64M"]
     options += ["--innodb-lock-wait-timeout=1", "--max-connections=20"]
-    try:
-        with mariadb(folder / "m", *options) as server:
-            server.sql(
-                "CREATE DATABASE sbtest",
-                "CREATE USER driver@'%'",
-                "CREATE USER locked@'%' IDENTIFIED BY 'rosebud-7731'",
-                "CREATE USER encrypted@'%' REQUIRE SSL",
-                f"CREATE USER hurried@'%' WITH MAX_STATEMENT_TIME {LONGEST_QUERY_S}",
-                *[f"GRANT ALL ON *.* TO {user}@'%'" for user in ("driver", "locked", "encrypted", "hurried")],
-                # With these it would find room beyond max_connections.
-                "REVOKE SUPER, CONNECTION ADMIN ON *.* FROM driver@'%'",
-            )
-            drive(local(server), {"workload": TABLE}, verb="load")
-            yield server
-    finally:
-        shutil.rmtree(folder)
+    with mariadb(folder / "m", *options) as server:
+        server.sql(
+            "CREATE DATABASE sbtest",
+            "CREATE USER driver@'%'",
+            "CREATE USER locked@'%' IDENTIFIED BY 'rosebud-7731'",
+            "CREATE USER encrypted@'%' REQUIRE SSL",
+            f"CREATE USER hurried@'%' WITH MAX_STATEMENT_TIME {LONGEST_QUERY_S}",
+            *[f"GRANT ALL ON *.* TO {user}@'%'" for user in ("driver", "locked", "encrypted", "hurried")],
+            # With these it would find room beyond max_connections.
+            "REVOKE SUPER, CONNECTION ADMIN ON *.* FROM driver@'%'",
+        )
+        drive(local(server), {"workload": TABLE}, verb="load")
+        yield server
 
 
 def local(server: Server, user: str = "driver") -> list[str]:
@@ -77,13 +70,6 @@ def local(server: Server, user: str = "driver") -> list[str]:
 
 def as_user(server: Server, user: str, *more: str) -> list[str]:
     return [*tcp(server.port, user), "--mysql-database", "sbtest", *more]
-
-
-@contextlib.contextmanager
-def meanwhile(login: list[str], spec: dict[str, Any]) -> Iterator[Callable[[], Driven]]:
-    """Drives while the block does something; within it, a call waits for the end."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(driven, login, spec).result
 
 
 def connections_of(server: Server, user: str = "driver", command: str = "%") -> list[int]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +29,7 @@ from tests.faults import (
     begun,
     errors,
     interrupted,
+    meanwhile,
 )
 from tests.programs import agent_path
 from tests.servers import free_port
@@ -118,15 +117,11 @@ def cache() -> Iterator[Cache]:
         cache.stop()
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """One that memcached's account can use, with a short name because a socket lies in it."""
-    folder = Path(tempfile.mkdtemp(prefix="hr-memcached-"))
+@pytest.fixture(scope="module")
+def folder(folder: Path) -> Path:
+    """One that memcached's account can use."""
     folder.chmod(0o777)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+    return folder
 
 
 @contextmanager
@@ -272,18 +267,11 @@ def test_progress(cache: Cache) -> None:
 # --- faults -------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def meanwhile(spec: dict[str, Any]) -> Iterator[Callable[[], Driven]]:
-    """Drives while the block does something; within it, a call waits for the end."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(driven, [], spec).result
-
-
 @pytest.mark.parametrize("pacing", [{"kind": "closed"}, OPEN], ids=["closed", "open"])
 def test_killed_and_back(cache: Cache, pacing: dict[str, Any]) -> None:
     wanted = spec(cache.address, pacing=pacing, seconds=3, warmup_s=0)
     drive([], wanted, verb="load")
-    with meanwhile(wanted) as end:
+    with meanwhile([], wanted) as end:
         until(lambda: cache.stats()["cmd_get"] > 200)
         cache.stop()
         gone_s = time.monotonic()
@@ -313,7 +301,7 @@ def test_killed_and_back(cache: Cache, pacing: dict[str, Any]) -> None:
 
 def test_silence(cache: Cache) -> None:
     wanted = spec(cache.address, seconds=3, warmup_s=0, operation_timeout_s=0.3)
-    with meanwhile(wanted) as end:
+    with meanwhile([], wanted) as end:
         until(lambda: cache.stats()["cmd_get"] > 200)
         with cache.standing_still():
             time.sleep(1)

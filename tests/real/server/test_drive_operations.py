@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,16 +30,11 @@ SCRIPTS = {
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-operations-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as server:
-            server.sql("CREATE DATABASE sbtest")
-            drive(login(server), {"workload": TABLES}, verb="load")
-            yield server
-    finally:
-        shutil.rmtree(folder)
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m") as server:
+        server.sql("CREATE DATABASE sbtest")
+        drive(login(server), {"workload": TABLES}, verb="load")
+        yield server
 
 
 def login(server: Server) -> list[str]:

@@ -13,9 +13,7 @@ fast as it has to be.
 
 from __future__ import annotations
 
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,16 +37,11 @@ POINT_SELECT = {"kind": "oltp", "script": "point_select", "tables": 1, "table_si
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-stall-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as server:
-            server.sql("CREATE DATABASE sbtest")
-            drive(login(server), {"workload": POINT_SELECT}, verb="load")
-            yield server
-    finally:
-        shutil.rmtree(folder)
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m") as server:
+        server.sql("CREATE DATABASE sbtest")
+        drive(login(server), {"workload": POINT_SELECT}, verb="load")
+        yield server
 
 
 def login(server: Server) -> list[str]:

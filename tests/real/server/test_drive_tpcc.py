@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from math import sqrt
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, mariadb
 
 WAREHOUSES = 2
@@ -23,15 +21,10 @@ SHARES = {"new_order": 0.45, "payment": 0.43, "order_status": 0.04, "delivery": 
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-tpcc-"))
-    folder.chmod(0o755)
+def server(folder: Path) -> Iterator[Server]:
     options = ("--innodb-buffer-pool-size=256M", "--innodb-flush-log-at-trx-commit=0")
     with mariadb(folder / "m", *options) as running:
         yield running
-    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,10 +20,9 @@ from headrace.target.local import LocalTarget
 from headrace.workloads import Context, Workload, driven_from, make_workload
 from headrace.workloads.drive.workload import Driven
 from tests import servers
-from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, window_rows
+from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, make_context, window_rows
 from tests.traces import processes_of
 
-needs_server = pytest.mark.needs("mariadbd")
 needs_memcached = pytest.mark.needs("memcached")
 
 BY_ID: dict[str, Any] = {"kind": "int", "min": 1, "max": 500, "distribution": "zipf"}
@@ -61,22 +59,11 @@ SETUP = [
 ]
 
 
-def make_context(tmp_path: Path, endpoint: ServerEndpoint | None = None) -> Context:
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    owner = f"test-{os.getpid()}-{time.monotonic_ns()}"
-    folder = str(tmp_path / "volume" / "files")
-    return Context(LocalTarget(), owner, folder, endpoint, SECONDS, WARMUP_S, raw)
-
-
 @pytest.fixture(scope="module")
-def server() -> Iterator[servers.Server]:
-    # Not below pytest's folder: the server's account may not enter that.
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-        os.chmod(folder, 0o755)
-        with servers.mariadb(Path(folder) / "s", "--innodb-flush-log-at-trx-commit=2") as running:
-            running.sql("CREATE DATABASE bench")
-            yield running
+def server(folder: Path) -> Iterator[servers.Server]:
+    with servers.mariadb(folder / "s", "--innodb-flush-log-at-trx-commit=2") as running:
+        running.sql("CREATE DATABASE bench")
+        yield running
 
 
 def tables(server: servers.Server) -> list[str]:
@@ -110,7 +97,6 @@ class OnServer(WorkloadContract):
         assert abs(ended - 40 * (WARMUP_S + SECONDS)) <= 3, measured.warnings
 
 
-@needs_server
 class TestOltp(OnServer):
     kind = "oltp"
     options: ClassVar[dict[str, Option]] = {"connections": 2, "tables": 2, "table_size": 1000}
@@ -159,7 +145,6 @@ class TestOltp(OnServer):
         assert max(r["max_ns"] for r in work if r["max_ns"]) > 0.5e9
 
 
-@needs_server
 class TestSql(OnServer):
     kind = "sql"
     options: ClassVar[dict[str, Option]] = {
@@ -201,7 +186,6 @@ class TestSql(OnServer):
             await workload.prepare(context)
 
 
-@needs_server
 class TestTpcc(OnServer):
     kind = "tpcc"
     options: ClassVar[dict[str, Option]] = {"connections": 2, "warehouses": 1}

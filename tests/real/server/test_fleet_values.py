@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,7 @@ from headrace.fleet.drift import Between, own_drifts
 from headrace.fleet.files import lasting
 from headrace.target.local import LocalTarget
 from tests.programs import agent_path
-from tests.servers import KINDS, Server, find_server
-from tests.servers import server as running
+from tests.servers import KINDS, Server, started
 
 #: Units, other spellings, sizes that servers round, lists in another order, and numbers for words.
 OPTIONS = """
@@ -38,19 +35,10 @@ binlog-expire-logs-seconds=604800 innodb-max-dirty-pages-pct=75 innodb-old-block
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    program = find_server(request.param)
-    if isinstance(program, str):
-        pytest.skip(program)
-    # A short path, which another account may enter: sockets lie below it.
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/var/tmp"))
-    folder.chmod(0o755)
+def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
     options = [f"--loose-{word}" for word in OPTIONS.split()]
-    try:
-        with running(request.param, program, folder / "server", *options) as one:
-            yield one
-    finally:
-        shutil.rmtree(folder)
+    with started(request.param, folder / "server", *options) as one:
+        yield one
 
 
 def facts(server: Server) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,7 @@ import pytest
 
 from headrace.agent import find_binary
 from tests.folders import ROOT
-from tests.mysqld import find_mysqld
-from tests.servers import Server, mariadb, mysql
+from tests.servers import Server, started
 
 PAGE = (ROOT / "docs" / "howto" / "login.md").read_text()
 #: What an account needs, as the page's two blocks of SQL say: to watch, and to change variables.
@@ -36,19 +34,9 @@ def vendor(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(vendor: str) -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        if vendor == "mariadb":
-            with mariadb(folder / "server", "--performance-schema=on") as running:
-                yield running
-            return
-        program = find_mysqld()
-        if isinstance(program, str):
-            pytest.skip(program)
-        with mysql(program, folder / "server") as running:
-            yield running
+def server(vendor: str, folder: Path) -> Iterator[Server]:
+    with started(vendor, folder / vendor, "--performance-schema=on") as running:
+        yield running
 
 
 def agent(server: Server, *arguments: str, user: str) -> subprocess.CompletedProcess[str]:

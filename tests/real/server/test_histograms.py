@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,7 @@ from headrace.production.histograms import load, observe
 from headrace.workloads.tables import percentile_ns
 from tests.commands import headrace
 from tests.driver import driven
-from tests.servers import Server, find_server
-from tests.servers import server as running
+from tests.servers import Server, started
 
 #: The server sleeps for most of it, so that what the client adds is small beside it.
 SLEEPS = "SELECT SLEEP(0.01 + 0.09 * RAND())"
@@ -28,24 +24,10 @@ SLEEPS = "SELECT SLEEP(0.01 + 0.09 * RAND())"
 MOST_MORE = 1.6
 
 
-@contextmanager
-def started(kind: str, *options: str) -> Iterator[Server]:
-    program = find_server(kind)
-    if isinstance(program, str):
-        pytest.skip(program)
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        with running(kind, program, folder / "s", *options) as server:
-            server.sql("CREATE DATABASE shop")
-            yield server
-    finally:
-        shutil.rmtree(folder)
-
-
 @pytest.fixture(scope="module")
-def mysql() -> Iterator[Server]:
-    with started("mysql-8.0") as server:
+def mysql(folder: Path) -> Iterator[Server]:
+    with started("mysql-8.0", folder / "y") as server:
+        server.sql("CREATE DATABASE shop")
         yield server
 
 
@@ -121,8 +103,8 @@ def test_a_truncated_table_and_a_restart_are_gaps(mysql: Server, tmp_path: Path)
     assert "a restart: a gap on db1 (1x)" in said
 
 
-def test_a_full_table_of_digests_is_said_and_loses_no_statement(tmp_path: Path) -> None:
-    with started("mysql-8.0", "--performance-schema-digests-size=5") as server:
+def test_a_full_table_of_digests_is_said_and_loses_no_statement(folder: Path, tmp_path: Path) -> None:
+    with started("mysql-8.0", folder / "f", "--performance-schema-digests-size=5") as server:
         path = tmp_path / "db1.histograms"
         taken(server, path)
         for i in range(1, 21):
@@ -135,12 +117,12 @@ def test_a_full_table_of_digests_is_said_and_loses_no_statement(tmp_path: Path) 
         assert OTHERS in {each.query_class for each in found.series}
 
 
-def test_mariadb_s_plugin_counts_in_decades(tmp_path: Path) -> None:
-    with started("mariadb-10.11") as server:
+def test_mariadb_s_plugin_counts_in_decades(folder: Path, tmp_path: Path) -> None:
+    with started("mariadb-10.11", folder / "m") as server:
         path = tmp_path / "db1.histograms"
         failed = headrace("histograms", "--append", str(path), *login(server))
         assert (failed.returncode, "INSTALL SONAME" in failed.stderr) == (3, True), failed.stderr
-        server.sql("INSTALL SONAME 'query_response_time'")
+        server.sql("CREATE DATABASE shop", "INSTALL SONAME 'query_response_time'")
         failed = headrace("histograms", "--append", str(path), *login(server))
         assert "query_response_time_stats = ON" in failed.stderr
         server.sql("SET GLOBAL query_response_time_stats = ON")

@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,11 +28,7 @@ HEADRACE = Path(sys.executable).parent / "headrace"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    if not programs.has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-planted-"))
-    folder.chmod(0o755)
+def server(folder: Path) -> Iterator[Server]:
     with mariadb(folder / "m") as running:
         running.sql(
             "CREATE DATABASE shop",
@@ -42,7 +37,6 @@ def server() -> Iterator[Server]:
             f"INSERT INTO shop.orders SELECT seq, seq, '{SECRET}' FROM seq_1_to_20000",
         )
         yield running
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def hunt_until(server: Server, folder: Path, is_found: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:

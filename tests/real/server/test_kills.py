@@ -14,7 +14,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -143,10 +142,8 @@ class Machine:
 
 
 @pytest.fixture(scope="module")
-def machine() -> Iterator[Machine]:
-    with tempfile.TemporaryDirectory(prefix="hr-kill-") as name, contextlib.ExitStack() as stack:
-        folder = Path(name)
-        folder.chmod(0o755)
+def machine(folder: Path) -> Iterator[Machine]:
+    with contextlib.ExitStack() as stack:
         script = " && ".join(
             [
                 *(f"mount -t tmpfs -o mode=755 headrace-test {path}" for path in FOLDERS),

@@ -6,19 +6,18 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from headrace.analysis.ladder import RUNGS, Ladder, duration, imbalances, read
 from headrace.errors import StoreError
 from headrace.report.ladder import bar, terminal, to_json
 from tests.programs import agent_path
 from tests.servers import mariadb
+from tests.written import printed
 
 
 def start(**changes: Any) -> dict[str, Any]:
@@ -108,18 +107,15 @@ def measured(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
 
 
-def test_every_rung_of_this_machine() -> None:
-    with tempfile.TemporaryDirectory(prefix="hr-ladder-", dir="/var/tmp") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with mariadb(folder / "m") as server:
-            login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
-            address = f"127.0.0.1:{server.port}"
-            done = measured("--file", name, "--target-address", address, *login)
-            assert done.returncode == 0, done.stderr
-            # One connection to see that it is a MySQL server, none after it.
-            assert server.status("Aborted_connects") <= 1
-        assert sorted(path.name for path in folder.iterdir()) == []
+def test_every_rung_of_this_machine(folder: Path) -> None:
+    with mariadb(folder / "m") as server:
+        login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
+        address = f"127.0.0.1:{server.port}"
+        done = measured("--file", str(folder), "--target-address", address, *login)
+        assert done.returncode == 0, done.stderr
+        # One connection to see that it is a MySQL server, none after it.
+        assert server.status("Aborted_connects") <= 1
+    assert sorted(path.name for path in folder.iterdir()) == []
     found = read(map(json.loads, done.stdout.splitlines()))
     here, missing = {rung.rung for rung in found.rungs}, found.missing
     assert here | set(missing) >= set(RUNGS) - {"network_2kb"}
@@ -139,9 +135,7 @@ def test_every_rung_of_this_machine() -> None:
     assert found.server["flush_log_at_trx_commit"] == 1
     memory, page = found.median_ns("memory"), found.median_ns("device_read")
     assert memory is None or page is None or memory < page
-    console = Console(width=160, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    console.print(terminal(found))
-    assert "Jeff Dean" in console.export_text()
+    assert "Jeff Dean" in printed(terminal(found), width=160)
     assert json.loads(json.dumps(to_json(found)))["rungs"]
 
 

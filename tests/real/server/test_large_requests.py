@@ -14,8 +14,6 @@ from tests.proxies import proxy
 from tests.replays import play
 from tests.servers import Server
 
-pytestmark = pytest.mark.needs("mariadbd")
-
 MIB = 1 << 20
 FULL = (1 << 24) - 1
 #: Of the payload, with its command byte: around one packet, around two, and in between.

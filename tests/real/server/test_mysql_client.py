@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.mysqld import find_mysqld
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, free_port, mariadb, mysql
 
 PASSWORD = "pass wörd#'1"
@@ -55,8 +55,6 @@ def certificates(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def maria(folder: Path, certificates: Path) -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
     tls = [
         f"--ssl-{key}={certificates / name}"
         for key, name in (("ca", "ca.pem"), ("cert", "s.pem"), ("key", "s.key"))

@@ -6,9 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.parse
@@ -63,19 +61,14 @@ def program(name: str, folder: Path, *options: str, **env: str) -> Iterator[None
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as server:
-            server.sql(
-                "CREATE DATABASE shop", "INSTALL SONAME 'query_response_time'",
-                "SET GLOBAL query_response_time_range_base = 2",
-                "SET GLOBAL query_response_time_flush = ON", "SET GLOBAL query_response_time_stats = ON",
-            )  # fmt: skip
-            yield server
-    finally:
-        shutil.rmtree(folder)
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m") as server:
+        server.sql(
+            "CREATE DATABASE shop", "INSTALL SONAME 'query_response_time'",
+            "SET GLOBAL query_response_time_range_base = 2",
+            "SET GLOBAL query_response_time_flush = ON", "SET GLOBAL query_response_time_stats = ON",
+        )  # fmt: skip
+        yield server
 
 
 @pytest.fixture(scope="module")

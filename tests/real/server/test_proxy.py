@@ -23,10 +23,10 @@ import pytest
 from pymysql.constants import CLIENT
 
 from tests.driver import drive, driven
-from tests.mysqld import find_mysqld
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.proxies import proxy
-from tests.servers import Server, mariadb, mysql
+from tests.servers import Server, mariadb, open_folder, started
+from tests.waiting import until
 
 PASSWORD = "pass word#'1"
 NOBODY = 65_534
@@ -46,8 +46,6 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def maria(folder: Path, certificate: tuple[Path, Path]) -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
     tls = (f"--ssl-cert={certificate[0]}", f"--ssl-key={certificate[1]}")
     with mariadb(folder / "m", "--local-infile=1", "--plugin-maturity=beta", *tls) as server:
         secret = PASSWORD.replace("'", "\\'")
@@ -66,10 +64,7 @@ def maria(folder: Path, certificate: tuple[Path, Path]) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Iterator[Server]:
-    found = find_mysqld()
-    if isinstance(found, str):
-        pytest.skip(found)
-    with mysql(found, folder / "o", "--local-infile=1") as server:
+    with started("mysql", folder / "o", "--local-infile=1") as server:
         secret = PASSWORD.replace("'", "\\'")
         server.sql(
             "CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY AUTO_INCREMENT, name TEXT)"
@@ -256,15 +251,11 @@ def test_a_socket_is_refused_to_who_would_lend_an_account(server: Server, tmp_pa
     owner = Path(server.socket).stat().st_uid
     if who != "root" and owner == 0:
         pytest.skip("the server runs as root")
-    folder = Path(tempfile.mkdtemp(prefix="hr-proxy-"))
-    folder.chmod(0o755)
-    program = shutil.copy(agent_path(), folder)
     user: dict[str, Any] = {} if who == "root" else {"user": owner, "group": owner, "extra_groups": []}
-    try:
+    with open_folder() as folder:
+        program = shutil.copy(agent_path(), folder)
         argv = [program, "proxy", "--listen", "127.0.0.1:0", "--server-socket", str(server.socket)]
         done = subprocess.run(argv, capture_output=True, text=True, check=False, **user)
-    finally:
-        shutil.rmtree(folder)
     assert done.returncode == 5
     assert f"as {who}" in done.stderr
     assert done.stdout == ""
@@ -507,10 +498,7 @@ def test_wedged_on_both_sides_it_ends_in_time_and_leaves_nothing(
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(3)]
         for client in clients:
             fill(client, asks)
-        end = time.monotonic() + 30
-        while len(server.links) < len(clients):
-            assert time.monotonic() < end, "the proxy connects to the server"
-            time.sleep(0.01)
+        until(lambda: len(server.links) == len(clients), limit_s=30, what="the proxy connects to the server")
         started = time.monotonic()
         process.send_signal(signal_of_the_end)
         rest, _ = process.communicate(timeout=60)

@@ -7,7 +7,6 @@ import re
 import signal
 import stat
 import subprocess
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.commands import headrace
 from tests.programs import agent_path
 from tests.replays import TCPDUMP_S
 from tests.servers import mariadb
+from tests.waiting import until
 
 pytestmark = pytest.mark.needs("sysbench", "tcpdump")
 PASSWORD = "hunter2secret"
@@ -49,19 +49,9 @@ def info(path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Traffic]:
-    folder = tmp_path_factory.mktemp("recordings")
-    found: dict[str, Traffic] = {}
-    # The server runs as another user, who may not look into pytest's folders.
-    with tempfile.TemporaryDirectory(prefix="headrace-") as place:
-        Path(place).chmod(0o755)
-        found.update(_captured(folder, Path(place) / "server"))
-    return found
-
-
-def _captured(folder: Path, place: Path) -> dict[str, Traffic]:
+def captures(folder: Path) -> dict[str, Traffic]:
     found = {}
-    with mariadb(place) as server:
+    with mariadb(folder / "m") as server:
         server.sql(
             "CREATE DATABASE sbtest",
             f"CREATE USER sb@'127.0.0.1' IDENTIFIED BY '{PASSWORD}'",
@@ -185,9 +175,7 @@ def test_a_killed_recorder_leaves_a_file_that_can_be_read_and_gone_on_with(
         process.stdin.write(traffic.path.read_bytes())
         process.stdin.flush()
         # What waits is written after five seconds, and again when nothing more has come.
-        deadline = time.monotonic() + 90
-        while written(path) < traffic.queries and time.monotonic() < deadline:
-            time.sleep(0.2)
+        until(lambda: written(path) >= traffic.queries, limit_s=90, pause_s=0.2)
         process.kill()
         process.wait()
     found = info(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,20 +15,15 @@ from headrace.errors import PlanError
 from headrace.model import Option, ServerEndpoint, Vendor
 from headrace.workloads import Context, make_workload
 from tests import servers
-from tests.contracts.workload import WorkloadContract
-from tests.real.server.test_drive_workloads import make_context
+from tests.contracts.workload import WorkloadContract, make_context
 from tests.replays import Said, record, slow_log
 from tests.servers import Server
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    # Not below pytest's folder: the server's account may not enter that.
-    folder = Path(tempfile.mkdtemp(prefix="hr-replay-"))
-    folder.chmod(0o755)
+def server(folder: Path) -> Iterator[Server]:
     with servers.mariadb(folder / "s", "--innodb-flush-log-at-trx-commit=2") as running:
         yield running
-    shutil.rmtree(folder)
 
 
 RECORDING = Path(tempfile.gettempdir()) / f"headrace-replay-{os.getpid()}.rec"

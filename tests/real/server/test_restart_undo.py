@@ -10,7 +10,6 @@ import os
 import random
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ import pymysql
 import pytest
 
 from tests.agent.test_apply import OWNER, Fake
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 from tests.waiting import until
 
 MODE = "innodb_autoinc_lock_mode"
@@ -110,20 +109,15 @@ HOST = ["drain db1", "restart db1", "return db1"]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="hr-restart-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        with mariadb(folder / "m") as running:
-            yield running
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m") as running:
+        yield running
 
 
 @pytest.fixture
 def host(server: Server) -> Iterator[Restarted]:
     # The server's account reads its options there.
-    with tempfile.TemporaryDirectory(prefix="hr-restart-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with open_folder() as folder:
         found = Restarted(folder, server)
         yield found
         for pid in found.watchers():

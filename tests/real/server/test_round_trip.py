@@ -15,8 +15,7 @@ import pymysql
 import pytest
 
 from tests.agent.test_journal import Host
-from tests.servers import KINDS, Server, find_server
-from tests.servers import server as running
+from tests.servers import KINDS, Server, started
 
 ALL = bool(os.environ.get("HEADRACE_TEST_ALL"))
 #: Positions and clocks, which move on their own; what a server does when told, and not what it is; what it would
@@ -58,10 +57,7 @@ NUMBERS = ("0", "1", "2", "3", "4", "7", "1000", "-1", "0.5")
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
-    program = find_server(request.param)
-    if isinstance(program, str):
-        pytest.skip(program)
-    with running(request.param, program, folder / request.param) as one:
+    with started(request.param, folder / request.param) as one:
         yield one
 
 

@@ -14,8 +14,7 @@ from headrace.model import ServerLogin
 from headrace.rules.redo import capacity_bytes
 from headrace.target.local import LocalTarget
 from tests.loads import load, spec
-from tests.mysqld import find_mysqld
-from tests.servers import Server, mariadb, mysql
+from tests.servers import Server, mariadb, started
 
 #: Rows of which four fit on a page of 16 KiB: twice as many in each of the doublings.
 ROW_BYTES, DOUBLINGS = 3_700, 17
@@ -41,10 +40,7 @@ def maria(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Iterator[Server]:
-    program = find_mysqld()
-    if isinstance(program, str):
-        pytest.skip(program)
-    with mysql(program, folder / "o", *OPTIONS) as server:
+    with started("mysql", folder / "o", *OPTIONS) as server:
         yield fill(server)
 
 
@@ -122,10 +118,7 @@ def test_a_global_buffer_of_sessions(server: Server) -> None:
 
 
 def test_the_redo_log_that_is_in_force(folder: Path) -> None:
-    program = find_mysqld()
-    if isinstance(program, str):
-        pytest.skip(program)
-    with mysql(program, folder / "r", "--innodb-log-file-size=100M") as server:
+    with started("mysql", folder / "r", "--innodb-log-file-size=100M") as server:
         assert server.sql("SELECT @@innodb_redo_log_capacity") == [(100 * MIB,)]
         found = hunt(server)
     assert capacity_bytes(found.evidence) == 200 * MIB

@@ -17,17 +17,14 @@ from headrace.agent import Agent
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
 from headrace.target.local import LocalTarget
-from tests.mysqld import find_mysqld
-from tests.programs import agent_path, has
-from tests.servers import Server, mariadb, mysql
+from tests.programs import agent_path
+from tests.servers import Server, mariadb, started
 
 SECRET = "hunter2-and-more"
 
 
 @pytest.fixture(scope="module")
 def maria(folder: Path) -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
     options = (
         "--performance-schema=ON",
         "--performance-schema-instrument=wait/%=ON",
@@ -39,10 +36,7 @@ def maria(folder: Path) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def oracle(folder: Path) -> Iterator[Server]:
-    program = find_mysqld()
-    if isinstance(program, str):
-        pytest.skip(program)
-    with mysql(program, folder / "o", "--performance-schema=ON", f"--report-password={SECRET}") as server:
+    with started("mysql", folder / "o", "--performance-schema=ON", f"--report-password={SECRET}") as server:
         yield fill(server)
 
 
@@ -283,8 +277,6 @@ def test_samplers_that_may_not_say_so_once(server: Server) -> None:
 
 
 def test_performance_schema_that_is_off_is_one_clear_line(folder: Path) -> None:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
     with mariadb(folder / "off") as server:
         found = samples(server, "mysql_waits,statements,processlist")
         for name in ("mysql_waits", "statements"):
@@ -528,8 +520,6 @@ def test_what_the_host_tells_of_a_server(server: Server, long_query: str) -> Non
 
 
 def test_a_replica_that_applies_late_shows_what_it_read_and_has_not_applied(folder: Path) -> None:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
     with (
         mariadb(folder / "source", "--log-bin=b", "--server-id=1") as source,
         mariadb(folder / "replica", "--server-id=2") as replica,

@@ -11,7 +11,7 @@ import socket
 import stat
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,8 +38,6 @@ from tests.contracts.target import gone
 from tests.mysqld import find_mysqld
 from tests.programs import has
 from tests.traces import processes_of
-
-needs_root = pytest.mark.needs("root")
 
 TABLE = b"""
 CREATE TABLE t (id INT PRIMARY KEY AUTO_INCREMENT, text VARCHAR(900)) ENGINE=InnoDB;
@@ -88,15 +86,6 @@ class Bench:
         return processes_of(self.owner)
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
-    # Not tmp_path: pytest's own folder is closed to the server's account.
-    folder = Path(tempfile.mkdtemp(prefix="hr-test-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
-
-
 _golden: dict[Vendor, tuple[str | None, str]] = {}
 
 
@@ -137,18 +126,18 @@ async def make_bench(vendor: Vendor, place: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.fixture(params=[Vendor.MARIADB, Vendor.MYSQL])
-async def bench(request: pytest.FixtureRequest, place: Path) -> AsyncIterator[Bench]:
+async def bench(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Bench]:
     """A bench of each vendor."""
     if request.param is Vendor.MYSQL and platform.machine() != "x86_64":
         pytest.skip("the MySQL of the tests is for x86_64")
-    async for made in make_bench(request.param, place):
+    async for made in make_bench(request.param, folder):
         yield made
 
 
 @pytest.fixture
-async def mariadb(place: Path) -> AsyncIterator[Bench]:
+async def mariadb(folder: Path) -> AsyncIterator[Bench]:
     """For what does not depend on the vendor."""
-    async for made in make_bench(Vendor.MARIADB, place):
+    async for made in make_bench(Vendor.MARIADB, folder):
         yield made
 
 
@@ -355,7 +344,6 @@ async def test_folders_of_others_are_refused(mariadb: Bench) -> None:
     assert strange.joinpath("letters").read_text() == "dear"
 
 
-@needs_root
 @pytest.mark.needs("root")
 async def test_a_folder_that_the_servers_account_cannot_enter(mariadb: Bench) -> None:
     closed = mariadb.folder / "closed"
@@ -532,7 +520,6 @@ async def test_a_changed_golden_copy_is_refused(mariadb: Bench) -> None:
         await restore_dataset(mariadb.target, f"{mariadb.folder}/none", f"{mariadb.folder}/data")
 
 
-@needs_root
 @pytest.mark.needs("root")
 async def test_a_full_disk_is_found_before_anything_is_written(mariadb: Bench) -> None:
     small = mariadb.folder / "small"
@@ -568,7 +555,6 @@ class AsNobody(LocalTarget):
         await self.run(["sh", "-c", 'cat > "$0" && chmod "$1" "$0"', path, f"{mode:o}"], stdin=content)
 
 
-@needs_root
 @pytest.mark.needs("root")
 async def test_all_of_it_as_an_ordinary_user(mariadb: Bench) -> None:
     os.chown(mariadb.folder, 65534, 65534)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 from headrace.size import demand, history, pool_samples
 from headrace.size.model import Resource
 from tests.driver import driven
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, mariadb
 from tests.waiting import until
 
@@ -24,21 +22,14 @@ RATES = {"SELECT a FROM t WHERE a = ?": (150, 4), "SELECT SUM(a) FROM t WHERE a 
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-size-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--performance-schema=ON") as found:
-            found.sql(
-                "CREATE DATABASE shop",
-                "CREATE TABLE shop.t (a INT PRIMARY KEY)",
-                "INSERT INTO shop.t SELECT seq FROM shop.seq_1_to_1000",
-            )
-            yield found
-    finally:
-        shutil.rmtree(folder)
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m", "--performance-schema=ON") as found:
+        found.sql(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (a INT PRIMARY KEY)",
+            "INSERT INTO shop.t SELECT seq FROM shop.seq_1_to_1000",
+        )
+        yield found
 
 
 def test_the_calls_of_two_classes_are_read_from_samples(server: Server, tmp_path: Path) -> None:
@@ -74,34 +65,27 @@ def test_the_calls_of_two_classes_are_read_from_samples(server: Server, tmp_path
     assert demand.costs(found).refusal
 
 
-def test_reads_per_call_are_read_from_samples_of_two_pools(tmp_path: Path) -> None:
+def test_reads_per_call_are_read_from_samples_of_two_pools(folder: Path, tmp_path: Path) -> None:
     """They are those that the server counted. The pool only shrinks: not every server lets it grow."""
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-size-"))
-    folder.chmod(0o755)
     # As in a large pool: pages are old enough to be kept when they are hit again, and few are kept free.
     options = [f"--innodb-{name}" for name in (
         "buffer-pool-size=24M", "buffer-pool-chunk-size=1M", "lru-scan-depth=100", "old-blocks-time=0"
     )]  # fmt: skip
-    try:
-        with mariadb(folder / "m", *options) as server:
-            server.sql(
-                "CREATE DATABASE shop",
-                "CREATE TABLE shop.t (a INT PRIMARY KEY, pad VARCHAR(2000) NOT NULL)",
-                "INSERT INTO shop.t SELECT seq, REPEAT('x', 2000) FROM shop.seq_1_to_16000",
-                "ANALYZE TABLE shop.t",
-            )
-            paths, counted = [], []
-            for seed, size in enumerate((24, 12), 1):
-                server.sql(f"SET GLOBAL innodb_buffer_pool_size = {size} * 1048576")
-                paths.append(tmp_path / f"{size}.jsonl.zst")
-                counted.append(sampled(server, paths[-1], seed))
-            [(data,)] = server.sql(
-                "SELECT data_length FROM information_schema.tables WHERE table_schema = 'shop'"
-            )
-    finally:
-        shutil.rmtree(folder)
+    with mariadb(folder / "p", *options) as server:
+        server.sql(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (a INT PRIMARY KEY, pad VARCHAR(2000) NOT NULL)",
+            "INSERT INTO shop.t SELECT seq, REPEAT('x', 2000) FROM shop.seq_1_to_16000",
+            "ANALYZE TABLE shop.t",
+        )
+        paths, counted = [], []
+        for seed, size in enumerate((24, 12), 1):
+            server.sql(f"SET GLOBAL innodb_buffer_pool_size = {size} * 1048576")
+            paths.append(tmp_path / f"{size}.jsonl.zst")
+            counted.append(sampled(server, paths[-1], seed))
+        [(data,)] = server.sql(
+            "SELECT data_length FROM information_schema.tables WHERE table_schema = 'shop'"
+        )
     pool = pool_samples.read(paths, float(str(data)))
     assert pool.size_bytes == pytest.approx(24 * 2**20, rel=0.15)
     small, large = pool.curve.points

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -21,7 +19,6 @@ from headrace.size.measure import Measured, measure
 from headrace.size.prove import Asked, prove
 from headrace.target.local import LocalTarget
 from tests.commands import headrace
-from tests.programs import has
 from tests.replays import Said, record, slow_log
 from tests.servers import Server, mariadb
 
@@ -32,22 +29,15 @@ RATES = {"shop": 300, "blog": 60}
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="hr-size-prove-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as found:
-            for name in RATES:
-                found.sql(
-                    f"CREATE DATABASE {name}",
-                    f"CREATE TABLE {name}.t (id INT PRIMARY KEY, k INT NOT NULL)",
-                    f"INSERT INTO {name}.t SELECT seq, seq % 97 FROM {name}.seq_1_to_{ROWS}",
-                )
-            yield found
-    finally:
-        shutil.rmtree(folder)
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m") as found:
+        for name in RATES:
+            found.sql(
+                f"CREATE DATABASE {name}",
+                f"CREATE TABLE {name}.t (id INT PRIMARY KEY, k INT NOT NULL)",
+                f"INSERT INTO {name}.t SELECT seq, seq % 97 FROM {name}.seq_1_to_{ROWS}",
+            )
+        yield found
 
 
 def recorded(folder: Path, database: str, sql: Callable[[random.Random], str]) -> Path:

@@ -13,9 +13,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.mysqld import find_mysqld
 from tests.programs import agent_path
-from tests.servers import Server, mariadb, mysql
+from tests.servers import Server, started
 
 pytestmark = pytest.mark.needs("pt-query-digest")
 
@@ -51,14 +50,7 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
     options += [f"--{kind}-file={{}}/{kind}" for kind in ("slow-query-log", "general-log")]
     home = folder / request.param[:3]
     options = [option.format(home) for option in options]
-    if request.param == "mariadb":
-        with mariadb(home, *options) as one:
-            yield one
-        return
-    found = find_mysqld()
-    if isinstance(found, str):
-        pytest.skip(found)
-    with mysql(found, home, *options) as one:
+    with started(request.param, home, *options) as one:
         yield one
 
 

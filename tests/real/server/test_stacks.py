@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,30 +23,25 @@ WORKLOAD = {"kind": "oltp", "tables": 1, "table_size": 2000, "script": "read_wri
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def server(folder: Path) -> Iterator[Server]:
     """A server that works while the tests look at it."""
-    folder = Path(tempfile.mkdtemp(prefix="hr-stacks-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as server:
-            server.sql("CREATE DATABASE sbtest")
-            login = ["--mysql-socket", server.socket, "--mysql-user", "root", "--mysql-database", "sbtest"]
-            drive(login, {"workload": WORKLOAD}, verb="load")
-            spec = json.dumps({"workload": WORKLOAD, "connections": 4, "seconds": 120, "warmup_s": 0})
-            load = subprocess.Popen(
-                [agent_path(), "drive", "run", "-", *login],
-                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-            )  # fmt: skip
-            assert load.stdin is not None
-            load.stdin.write(spec)
-            load.stdin.close()
-            try:
-                yield server
-            finally:
-                load.terminate()
-                load.wait(30)
-    finally:
-        shutil.rmtree(folder)
+    with mariadb(folder / "m") as server:
+        server.sql("CREATE DATABASE sbtest")
+        login = ["--mysql-socket", server.socket, "--mysql-user", "root", "--mysql-database", "sbtest"]
+        drive(login, {"workload": WORKLOAD}, verb="load")
+        spec = json.dumps({"workload": WORKLOAD, "connections": 4, "seconds": 120, "warmup_s": 0})
+        load = subprocess.Popen(
+            [agent_path(), "drive", "run", "-", *login],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert load.stdin is not None
+        load.stdin.write(spec)
+        load.stdin.close()
+        try:
+            yield server
+        finally:
+            load.terminate()
+            load.wait(30)
 
 
 def stacks(*options: str, check: bool = True) -> subprocess.CompletedProcess[str]:

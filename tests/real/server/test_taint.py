@@ -18,8 +18,7 @@ import pymysql
 import pytest
 
 from tests.programs import agent_path
-from tests.servers import KINDS, Server, find_server
-from tests.servers import server as running
+from tests.servers import KINDS, Server, started
 
 CANARY = b"zqjxkvwp"
 #: A fingerprint has not even the beginning.
@@ -95,12 +94,9 @@ SECRETS = {
 
 @pytest.fixture(scope="module", params=KINDS)
 def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
-    program = find_server(request.param)
-    if isinstance(program, str):
-        pytest.skip(program)
     options = ["--performance-schema=ON", "--max-digest-length=65536"]
     options += ["--performance-schema-max-digest-length=65536"]
-    with running(request.param, program, folder / request.param, *options) as one:
+    with started(request.param, folder / request.param, *options) as one:
         one.sql(
             "UPDATE performance_schema.setup_consumers SET enabled = 'YES' WHERE name LIKE 'events_statements%'",
             "CREATE DATABASE shop",

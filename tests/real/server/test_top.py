@@ -25,7 +25,7 @@ from headrace.live import Feed, Link
 from headrace.model import ServerLogin
 from headrace.target import TargetSpec
 from tests import sshd
-from tests.programs import agent_path, has
+from tests.programs import agent_path
 from tests.servers import Server, mariadb
 from tests.waiting import until_async
 
@@ -35,8 +35,6 @@ HEADRACE = Path(sys.executable).parent / "headrace"
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[Server]:
-    if not has("mariadbd"):
-        pytest.skip("mariadbd is not installed")
     with mariadb(folder / "m") as running:
         yield running
 

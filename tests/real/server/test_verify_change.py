@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,14 +15,9 @@ from tests.servers import Server, mariadb
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    folder = Path(tempfile.mkdtemp(prefix="hr-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as server:
-            yield server
-    finally:
-        shutil.rmtree(folder)
+def server(folder: Path) -> Iterator[Server]:
+    with mariadb(folder / "m") as server:
+        yield server
 
 
 def test_the_id_names_the_time_the_host_and_the_way_back(

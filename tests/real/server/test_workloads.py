@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -35,7 +33,7 @@ from headrace.workloads import (
 from headrace.workloads.tables import Phase, Slice, boundaries, measurement, percentile_ns, to_histogram
 from headrace.workloads.tool import last_lines, require_version
 from tests import servers
-from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, window_rows
+from tests.contracts.workload import WorkloadContract, make_context, window_rows
 from tests.folders import TESTS
 
 CASES = TESTS / "cases" / "workloads"
@@ -43,25 +41,10 @@ SECOND = 10**9
 
 needs_sysbench = pytest.mark.needs("sysbench")
 needs_fio = pytest.mark.needs("fio")
-needs_server = pytest.mark.needs("mariadbd")
 
 
 def case(name: str) -> str:
     return (CASES / name).read_text()
-
-
-def make_context(tmp_path: Path, endpoint: ServerEndpoint | None = None) -> Context:
-    raw = tmp_path / "raw"
-    raw.mkdir()
-    return Context(
-        target=LocalTarget(),
-        owner=f"test-{os.getpid()}-{time.monotonic_ns()}",
-        folder=str(tmp_path / "volume" / "files"),
-        endpoint=endpoint,
-        seconds=SECONDS,
-        warmup_s=WARMUP_S,
-        raw=raw,
-    )
 
 
 @pytest.fixture
@@ -116,14 +99,11 @@ class TestSysbenchFileio(FileWorkload):
 
 
 @pytest.fixture(scope="module")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerEndpoint]:
+def mariadb(folder: Path) -> Iterator[ServerEndpoint]:
     """A throwaway server with an empty database."""
-    # mysqld's account must be able to enter.
-    with tempfile.TemporaryDirectory(prefix="hr-workloads-") as folder:
-        Path(folder).chmod(0o755)
-        with servers.mariadb(Path(folder) / "m") as server:
-            server.sql("CREATE DATABASE sbtest")
-            yield ServerEndpoint(Vendor.MARIADB, "", server.socket, 0, "root", "sbtest")
+    with servers.mariadb(folder / "m") as server:
+        server.sql("CREATE DATABASE sbtest")
+        yield ServerEndpoint(Vendor.MARIADB, "", server.socket, 0, "root", "sbtest")
 
 
 def query(endpoint: ServerEndpoint, statement: str) -> list[str]:
@@ -149,7 +129,6 @@ class OltpWorkload(WorkloadContract):
         return query(context.endpoint, "SHOW TABLES")
 
 
-@needs_server
 @needs_sysbench
 class TestStudyMix(OltpWorkload):
     options: ClassVar[dict[str, Option]] = {
@@ -181,7 +160,6 @@ class TestStudyMix(OltpWorkload):
         assert after["Connections"] - before["Connections"] > events / 100
 
 
-@needs_server
 @needs_sysbench
 class TestReadWrite(OltpWorkload):
     options: ClassVar[dict[str, Option]] = {"tables": 2, "table_size": 1000, "threads": 2, "skip_trx": True}
