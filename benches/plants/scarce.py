@@ -14,7 +14,7 @@ from pathlib import Path
 from benches.plants.beside import behind, instance, processes, python
 from benches.plants.loads import MARIADB, READS, WRITES, Load, number, operation, statement
 from benches.plants.plant import Plant
-from tests.lab import confined
+from tests.lab import confined, exported, loop_device
 from tests.servers import Server
 
 MIB = 1 << 20
@@ -181,9 +181,11 @@ def distant(server: Server) -> Iterator[None]:
         run(["mount", "-o", "loop", image, mount])
         moved(data, mount)
         run(["umount", mount])
-        stack.enter_context(contextlib.closing(Throttled(image, slow, 250)))
-        loop = run(["losetup", "--direct-io=on", "--find", "--show", slow]).stdout.strip()
-        stack.callback(run, ["losetup", "--detach", loop])
+        blocks = ["--object", "throttle-group,id=g,x-iops-write=250"]
+        blocks += ["--blockdev", f"driver=file,filename={image},node-name=file"]
+        blocks += ["--blockdev", "driver=throttle,throttle-group=g,file=file,node-name=slow"]
+        stack.enter_context(exported(blocks, "slow", slow))
+        loop = stack.enter_context(loop_device(slow))
         (Path("/sys/block") / Path(loop).name / "queue/write_cache").write_text("write through")
         run(["mount", loop, mount])
         stack.callback(run, ["umount", mount])
@@ -203,27 +205,6 @@ def moved(source: Path, target: Path) -> None:
     subprocess.run(["cp", "-a", "--sparse=never", source / "ib_logfile0", target], check=True)
     (source / "ib_logfile0").unlink()
     shutil.chown(target, "mysql", "mysql")
-
-
-class Throttled:
-    """A file that shows another one with a limit on its writes per second: qemu-storage-daemon, by FUSE."""
-
-    def __init__(self, image: Path, shown: Path, writes_s: int) -> None:
-        argv = ["qemu-storage-daemon", "--object", f"throttle-group,id=slow,x-iops-write={writes_s}"]
-        argv += ["--blockdev", f"driver=file,filename={image},node-name=file"]
-        argv += ["--blockdev", "driver=throttle,throttle-group=slow,file=file,node-name=slow"]
-        argv += ["--export", f"fuse,id=shown,node-name=slow,mountpoint={shown},writable=on"]
-        self.process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
-        while shown.stat().st_size == 0:
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                self.close()
-                raise RuntimeError(f"{' '.join(argv)} does not show {image}")
-            time.sleep(0.05)
-
-    def close(self) -> None:
-        self.process.terminate()
-        self.process.wait()
 
 
 PLANTS = (
