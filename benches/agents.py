@@ -13,9 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -26,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from drive import measured
 from tests import replays, slow_logs
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 TABLE = {"kind": "oltp", "script": "point_select", "tables": 1, "table_size": 20_000}
 CONNECTIONS, SECONDS = 8, 3
@@ -45,14 +43,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--margin", type=float, default=0.02)
     asked = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--innodb-buffer-pool-size=128M") as server:
-            works = prepared(server, folder, str(asked.old))
-            ratios = compare(works, str(asked.old), str(asked.new), asked.rounds)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", "--innodb-buffer-pool-size=128M") as server:
+        works = prepared(server, folder, str(asked.old))
+        ratios = compare(works, str(asked.old), str(asked.new), asked.rounds)
     worse = [name for name, logs in ratios.items() if told(name, np.array(logs)) > 1 + asked.margin]
     if worse:
         print(f"the new one costs over {asked.margin:.0%} more: {', '.join(worse)}")

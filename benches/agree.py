@@ -11,10 +11,8 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,9 +22,9 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import driven
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
-from headrace.buckets import bucket_value
+from headrace.workloads.tables import percentile_ns
 
 MINUTES = 3
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
@@ -41,8 +39,6 @@ Figures = tuple[float, float, float]
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    folder.chmod(0o755)
     options = ("--innodb-buffer-pool-size=256M", "--innodb-flush-log-at-trx-commit=1")
     order = random.Random(3)
     found: dict[str, list[Figures]] = {"headrace": [], "headrace again": [], "sysbench": []}
@@ -51,16 +47,13 @@ def main() -> None:
         "headrace again": drive,
         "sysbench": sysbench,
     }
-    try:
-        with mariadb(folder / "m", *options) as server:
-            server.sql("CREATE DATABASE sbtest")
-            subprocess.run([*sysbench_argv(server), "prepare"], check=True, stdout=subprocess.DEVNULL)
-            sysbench(server)  # the first of all pays for cold caches
-            for _ in range(BLOCKS):
-                for name in order.sample(list(tools), k=len(tools)):
-                    found[name].append(tools[name](server))
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", *options) as server:
+        server.sql("CREATE DATABASE sbtest")
+        subprocess.run([*sysbench_argv(server), "prepare"], check=True, stdout=subprocess.DEVNULL)
+        sysbench(server)  # the first of all pays for cold caches
+        for _ in range(BLOCKS):
+            for name in order.sample(list(tools), k=len(tools)):
+                found[name].append(tools[name](server))
     print(f"write_only, {CONNECTIONS} connections, {BLOCKS} blocks of {SECONDS:g} s a tool:")
     logs = {name: np.log(figures) for name, figures in found.items()}
     for column, what in enumerate(("throughput", "p50", "p95")):
@@ -96,13 +89,8 @@ def drive(server: Server) -> Figures:
         for bucket, count in row["service"]["buckets"]:
             counts[bucket] = counts.get(bucket, 0) + count
     window_s = (run.end["window_end_ns"] - run.end["window_start_ns"]) / 1e9
-    return sum(r["count"] for r in rows) / window_s, percentile(counts, 0.5), percentile(counts, 0.95)
-
-
-def percentile(counts: dict[int, int], share: float) -> float:
-    buckets = sorted(counts)
-    reached = np.cumsum([counts[b] for b in buckets])
-    return float(bucket_value(buckets[int(np.searchsorted(reached, share * reached[-1]))])) / 1e6
+    p50_ms, p95_ms = (percentile_ns(counts, share) / 1e6 for share in (0.5, 0.95))
+    return sum(r["count"] for r in rows) / window_s, p50_ms, p95_ms
 
 
 def sysbench(server: Server) -> Figures:

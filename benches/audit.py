@@ -11,11 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-import shutil
 import socket
 import struct
 import sys
-import tempfile
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -24,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import drive, driven
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 from headrace.workloads.tables import percentile_ns, to_histogram
 
@@ -145,17 +143,12 @@ def stamps(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m") as server:
-            server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
-            drive(login(server.port), {"workload": {"kind": "oltp", **TABLE}}, verb="load")
-            print("the driver's service times against the kernel's timestamps:")
-            for connections, rate_ops_s in LOADS:
-                compare(server, connections, rate_ops_s)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m") as server:
+        server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
+        drive(login(server.port), {"workload": {"kind": "oltp", **TABLE}}, verb="load")
+        print("the driver's service times against the kernel's timestamps:")
+        for connections, rate_ops_s in LOADS:
+            compare(server, connections, rate_ops_s)
 
 
 def compare(server: Server, connections: int, rate_ops_s: int) -> None:

@@ -11,10 +11,8 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -26,7 +24,8 @@ import pymysql
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.programs import agent_path
-from tests.servers import Server, find_server, server
+from tests.servers import Server, find_server, open_folder, server
+from tests.traces import cpu_s
 
 MINUTES = 30
 NEEDS = {"mariadbd": "mariadb-server"}
@@ -44,9 +43,7 @@ TARGET_PERCENT = 1.0
 
 def main() -> None:
     # Not in memory: 100,000 tables take 10 GB.
-    folder = Path(tempfile.mkdtemp(prefix="hrb-", dir="/var/tmp"))
-    folder.chmod(0o755)
-    try:
+    with open_folder() as folder:
         for kind in KINDS:
             program = find_server(kind)
             if isinstance(program, str):
@@ -54,8 +51,6 @@ def main() -> None:
                 continue
             with server(kind, program, folder / kind[:7], *options(kind)) as found, filled(found):
                 watched(kind, found, folder)
-    finally:
-        shutil.rmtree(folder)
 
 
 def options(kind: str) -> list[str]:
@@ -123,9 +118,11 @@ def watched(kind: str, on: Server, folder: Path) -> None:
         print(
             f"    {name:24} {len(costs):3} times, median {costs[len(costs) // 2]:7.2f} ms, p99 {p99:7.2f} ms"
         )
-    before, start = cpu_s(on), time.monotonic()
+    before, start = cpu_s(on.pid), time.monotonic()
     run([agent_path(), "facts", *login])
-    print(f"  facts, once: {time.monotonic() - start:.1f} s, {cpu_s(on) - before:.2f} s CPU of the server")
+    print(
+        f"  facts, once: {time.monotonic() - start:.1f} s, {cpu_s(on.pid) - before:.2f} s CPU of the server"
+    )
 
 
 def costs_ms(lines: Path) -> dict[str, list[float]]:
@@ -138,14 +135,9 @@ def costs_ms(lines: Path) -> dict[str, list[float]]:
 
 
 def cpu_percent(on: Server, work: Callable[[], None]) -> float:
-    before, start = cpu_s(on), time.monotonic()
+    before, start = cpu_s(on.pid), time.monotonic()
     work()
-    return 100 * (cpu_s(on) - before) / (time.monotonic() - start)
-
-
-def cpu_s(on: Server) -> float:
-    fields = Path(f"/proc/{on.pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return 100 * (cpu_s(on.pid) - before) / (time.monotonic() - start)
 
 
 def run(argv: list[str]) -> None:

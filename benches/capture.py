@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import drive, driven
 from tests.replays import captured
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
+from tests.traces import cpu_s
 
 MINUTES = 2
 NEEDS = {"tcpdump": "tcpdump", "sysbench": "sysbench", "mariadbd": "mariadb-server"}
@@ -36,29 +35,27 @@ TABLE = {"kind": "oltp", "tables": 1, "table_size": 10_000, "script": "point_sel
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(
+    with (
+        open_folder() as folder,
+        mariadb(
             folder / "m", "--innodb-buffer-pool-size=256M", "--innodb-flush-log-at-trx-commit=2"
-        ) as server:
-            server.sql(
-                "CREATE DATABASE sbtest",
-                "CREATE USER bench@'127.0.0.1'",
-                "GRANT ALL ON *.* TO bench@'127.0.0.1'",
-            )
-            sysbench(server, "prepare", "auto")
-            for mode in ("auto", "disable"):
-                pcap = folder / f"{mode}.pcap"
-                with captured(server.port, pcap):
-                    sysbench(server, "run", mode)
-                files(server, pcap, {"auto": "prepared", "disable": "text"}[mode])
-                pcap.unlink()
-            drive(login(server), {"workload": {**TABLE}}, verb="clean")
-            drive(login(server), {"workload": TABLE}, verb="load")
-            live(server, folder)
-    finally:
-        shutil.rmtree(folder)
+        ) as server,
+    ):
+        server.sql(
+            "CREATE DATABASE sbtest",
+            "CREATE USER bench@'127.0.0.1'",
+            "GRANT ALL ON *.* TO bench@'127.0.0.1'",
+        )
+        sysbench(server, "prepare", "auto")
+        for mode in ("auto", "disable"):
+            pcap = folder / f"{mode}.pcap"
+            with captured(server.port, pcap):
+                sysbench(server, "run", mode)
+            files(server, pcap, {"auto": "prepared", "disable": "text"}[mode])
+            pcap.unlink()
+        drive(login(server), {"workload": {**TABLE}}, verb="clean")
+        drive(login(server), {"workload": TABLE}, verb="load")
+        live(server, folder)
 
 
 def login(server: Server) -> list[str]:
@@ -118,23 +115,18 @@ def live(server: Server, folder: Path) -> None:
         spec["pacing"] = {"kind": "open", "arrivals": "poisson", "rate_ops_s": RATE}
         run = driven(login(server), spec)
         time.sleep(1)
-        cpu_s = cpu_of(process.pid)
+        used_s = cpu_s(process.pid)
     finally:
         process.send_signal(signal.SIGINT)
         text, _ = process.communicate(timeout=60)
     coverage = json.loads(text)["totals"]["coverage"]
-    share = cpu_s / SECONDS
+    share = used_s / SECONDS
     executed = run.sum("count")
     print(
         f"live on lo, {executed / SECONDS:,.0f} queries/s: {100 * share:.1f}% of a core (target 25%: "
         f"{met(share < CORE_SHARE)}), {coverage['dropped_packets']} packets dropped, "
         f"{coverage['events']:,} events of {executed:,} executions"
     )
-
-
-def cpu_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def met(is_met: bool) -> str:

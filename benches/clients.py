@@ -10,11 +10,9 @@ recording is replayed on a fresh copy of the data, and the classes whose answers
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -36,7 +34,7 @@ from benches.sources.lab import (
     recorded,
 )
 from benches.sources.libraries import LIBRARIES, Driver, Library, Missing
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 MINUTES = 8
 NEEDS = {"tcpdump": "tcpdump", "mariadbd": "mariadb-server", "openssl": "openssl"}
@@ -52,11 +50,9 @@ def main() -> int:
         raise SystemExit(
             f"no library {', '.join(sorted(unknown))}; there are {', '.join(x.name for x in LIBRARIES)}"
         )
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    folder.chmod(0o755)
     differing: list[Difference] = []
     problems: list[str] = []
-    try:
+    with open_folder() as folder:
         certificate = made_certificate(folder)
         options = ("--max-allowed-packet=64M", "--local-infile=1", "--character-set-server=utf8mb4")
         witness = ("--performance-schema=ON", f"--ssl-cert={certificate[0]}", f"--ssl-key={certificate[1]}")
@@ -73,8 +69,6 @@ def main() -> int:
                     print(f"\n{library.title}: skipped, {reason}", flush=True)
                     continue
                 one(server, copy, library, driver, folder, certificate, differing, problems)
-    finally:
-        shutil.rmtree(folder)
     legend(differing)
     for problem in problems:
         print(f"UNEXPLAINED {problem}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,12 +46,10 @@ class Run:
 
 def main() -> None:
     agent = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "headrace-agent")
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="hr-bench-") as name:
+        folder = Path(name)
         speed(agent, folder)
         memory(agent, folder)
-    finally:
-        shutil.rmtree(folder)
 
 
 def speed(agent: str, folder: Path) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 MINUTES = 9
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
@@ -50,21 +49,16 @@ class Cost:
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
     options = ("--max-connections=2100", "--back-log=2000", "--innodb-buffer-pool-size=256M")
-    try:
-        with mariadb(folder / "m", *options) as server:
-            server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
-            subprocess.run([*sysbench_argv(server, 1), "prepare"], check=True, stdout=subprocess.DEVNULL)
-            compare(server, 8, 0.6)
-            compare(server, 2000, 0.4, memory_target_mb=40)
-            compare_highest(server)
-            keep_rate(server)
-            for connections in (8, 2000):
-                compare_io(server, connections)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", *options) as server:
+        server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
+        subprocess.run([*sysbench_argv(server, 1), "prepare"], check=True, stdout=subprocess.DEVNULL)
+        compare(server, 8, 0.6)
+        compare(server, 2000, 0.4, memory_target_mb=40)
+        compare_highest(server)
+        keep_rate(server)
+        for connections in (8, 2000):
+            compare_io(server, connections)
 
 
 def compare(server: Server, connections: int, target: float, memory_target_mb: float | None = None) -> None:

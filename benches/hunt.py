@@ -36,8 +36,8 @@ TARGET_S = 10.0
 def main() -> None:
     # As a hunt samples: the tests' moments are further apart.
     moments.STEP_S = hosts.STEP_S = 1
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    try:
+    with tempfile.TemporaryDirectory(prefix="hr-bench-") as name:
+        folder = Path(name)
         made = [folder / f"{kind}.saved" for kind in KINDS]
         for kind, path in zip(KINDS, made, strict=True):
             snapshot = uneven(HOSTS[kind](folder / kind))
@@ -52,8 +52,6 @@ def main() -> None:
         start, before = time.monotonic(), os.times()
         done = subprocess.run(argv, check=True, capture_output=True, text=True)
         seconds, after = time.monotonic() - start, os.times()
-    finally:
-        shutil.rmtree(folder)
     judged = json.loads(done.stdout)
     if len(judged) != COUNT:
         raise SystemExit(f"{len(judged)} of {COUNT} hosts were judged")

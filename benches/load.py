@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 MINUTES = 4
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
@@ -30,14 +28,12 @@ AGENT = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "h
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=256M") as server:
-            for tables, table_size in SHAPES:
-                compare(server, tables, table_size)
-    finally:
-        shutil.rmtree(folder)
+    with (
+        open_folder() as folder,
+        mariadb(folder / "m", "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=256M") as server,
+    ):
+        for tables, table_size in SHAPES:
+            compare(server, tables, table_size)
 
 
 def compare(server: Server, tables: int, table_size: int) -> None:
@@ -64,15 +60,11 @@ def timed(server: Server, argv: list[str], stdin: str) -> float:
     server.sql("DROP DATABASE IF EXISTS sbtest", "CREATE DATABASE sbtest")
     # What the server still writes of the load before is not this one's to wait for.
     deadline = time.monotonic() + 60
-    while dirty_pages(server) > 1000 and time.monotonic() < deadline:
+    while server.status("Innodb_buffer_pool_pages_dirty") > 1000 and time.monotonic() < deadline:
         time.sleep(0.5)
     begin = time.monotonic()
     subprocess.run(argv, input=stdin, text=True, check=True, stdout=subprocess.DEVNULL)
     return time.monotonic() - begin
-
-
-def dirty_pages(server: Server) -> int:
-    return int(str(server.sql("SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'")[0][1]))
 
 
 def drive_argv(server: Server) -> list[str]:

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import driven
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 MINUTES = 3
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
@@ -35,16 +33,11 @@ Figures = tuple[float, dict[str, float]]
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
-            server.sql("CREATE DATABASE sbtest")
-            subprocess.run([*sysbench_argv(server), "prepare"], check=True, stdout=subprocess.DEVNULL)
-            for has_transactions in (True, False):
-                compare(server, has_transactions)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
+        server.sql("CREATE DATABASE sbtest")
+        subprocess.run([*sysbench_argv(server), "prepare"], check=True, stdout=subprocess.DEVNULL)
+        for has_transactions in (True, False):
+            compare(server, has_transactions)
 
 
 def compare(server: Server, has_transactions: bool) -> None:

@@ -9,12 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import drive, driven
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
-from headrace.buckets import bucket_bounds
+from headrace.workloads.tables import percentile_ns
 
 MINUTES = 1
 NEEDS = {"mariadbd": "mariadb-server"}
@@ -50,20 +48,15 @@ class Cost:
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--innodb-buffer-pool-size=64M") as server:
-            server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
-            drive(login(server.port), {"workload": TABLE}, verb="load")
-            runs: dict[str, list[Cost]] = {"direct": [], "proxy": [], "proxy, recording": []}
-            for _ in range(ROUNDS):
-                runs["direct"].append(measure(server.port))
-                for name, records in (("proxy", False), ("proxy, recording", True)):
-                    runs[name].append(through(server, folder, records))
-            report(runs)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", "--innodb-buffer-pool-size=64M") as server:
+        server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
+        drive(login(server.port), {"workload": TABLE}, verb="load")
+        runs: dict[str, list[Cost]] = {"direct": [], "proxy": [], "proxy, recording": []}
+        for _ in range(ROUNDS):
+            runs["direct"].append(measure(server.port))
+            for name, records in (("proxy", False), ("proxy, recording", True)):
+                runs[name].append(through(server, folder, records))
+        report(runs)
 
 
 def login(port: int) -> list[str]:
@@ -77,16 +70,8 @@ def measure(port: int) -> Cost:
     run = driven(login(port), {"workload": TABLE, "connections": CONNECTIONS, "seconds": SECONDS})
     histogram = run.histogram("response")
     count = sum(histogram.values())
-
-    def percentile(share: float) -> float:
-        seen = 0
-        for bucket in sorted(histogram):
-            seen += histogram[bucket]
-            if seen >= share * count:
-                return float(bucket_bounds(bucket)[0]) / 1e3
-        return float("nan")
-
-    return Cost(count, count / SECONDS, percentile(0.5), percentile(0.99))
+    p50_us, p99_us = (percentile_ns(histogram, share) / 1e3 for share in (0.5, 0.99))
+    return Cost(count, count / SECONDS, p50_us, p99_us)
 
 
 @contextlib.contextmanager

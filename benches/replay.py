@@ -11,11 +11,9 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.programs import agent_path
 from tests.replays import Played, Said, captured, parse, record, slow_log
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 MINUTES = 2
 NEEDS = {"tcpdump": "tcpdump", "mariadbd": "mariadb-server"}
@@ -48,17 +46,12 @@ class Run:
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
-            server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
-            run(["drive", "load", "-", *login(server)], {"workload": TABLE, "connections": 2, "seconds": 1})
-            lag(server, folder)
-            cpu(server, folder)
-            memory(server, folder)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
+        server.sql("CREATE DATABASE sbtest", "CREATE USER bench@'%'", "GRANT ALL ON *.* TO bench@'%'")
+        run(["drive", "load", "-", *login(server)], {"workload": TABLE, "connections": 2, "seconds": 1})
+        lag(server, folder)
+        cpu(server, folder)
+        memory(server, folder)
 
 
 def lag(server: Server, folder: Path) -> None:

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 MINUTES = 2
 NEEDS = {
@@ -43,9 +41,7 @@ HUNT_PERCENT, HUNT_MB = 1.0, 30.0
 
 def main() -> None:
     agent = os.environ.get("HEADRACE_AGENT") or str(Path(sys.executable).parent / "headrace-agent")
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
-    try:
+    with open_folder() as folder:
         with mariadb(folder / "m", "--innodb-monitor-enable=all") as server, load(server):
             sample = [agent, "sample", "--interval", "1s", "--output"]
             login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
@@ -62,8 +58,6 @@ def main() -> None:
         for name, size in (("host + server", "a"), ("host", "b")):
             stored = Path(folder, f"{size}.jsonl.zst").stat().st_size / SECONDS
             print(f"  {name}: {stored / 1024:.1f} KiB/s on disk, {stored * 86400 / 2**20:.0f} MiB a day")
-    finally:
-        shutil.rmtree(folder)
     for name, (cpu_s, memory_mb) in costs.items():
         print(f"  {name:30} {cpu_s:6.3f} s CPU  {cpu_s / SECONDS:7.3%} of a core  {memory_mb:5.1f} MB")
     everything, host, sar, pidstat, pidstat_all, mpstat = costs.values()

@@ -31,6 +31,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from tests import browser  # noqa: E402
+from tests.traces import cpu_s  # noqa: E402
 
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive  # noqa: E402
 from headrace.archive.rollup import weekly  # noqa: E402
@@ -325,11 +326,6 @@ def drawn(link: str, url: str) -> None:
 def memory_mb(pid: int, name: str) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1e3
-
-
-def cpu_s(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / 100
 
 
 if __name__ == "__main__":

@@ -12,16 +12,16 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from benches.serve import cpu_s, memory_mb  # noqa: E402
+from benches.serve import memory_mb  # noqa: E402
 from tests.programs import agent_path  # noqa: E402
-from tests.servers import mariadb  # noqa: E402
+from tests.servers import mariadb, open_folder  # noqa: E402
+from tests.traces import cpu_s  # noqa: E402
 
 MINUTES = 6
 NEEDS = {"mariadbd": "mariadb-server"}
@@ -48,23 +48,20 @@ def main() -> None:
         serve_as_many(int(sys.argv[2]), sys.argv[3:])
         return
     hosts, minutes = (int(word) for word in (sys.argv[1:] or ("20", "5")))
-    with tempfile.TemporaryDirectory(prefix="hr-hosts-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # the server runs as another user
-        with mariadb(folder / "db", "--performance-schema=ON") as server:
-            server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, n INT)")
-            words = ["serve", "--mysql-socket", server.socket, "--mysql-user", "root", "--slow-log", "off"]
-            words += ["--data", str(folder / "history"), "--listen", "127.0.0.1:0", "--experiments", name]
-            argv = [sys.executable, __file__, "--serve", str(hosts), *words]
-            print(f"{hosts} hosts, agent {agent_path()}", flush=True)
-            process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            try:
-                assert process.stdout
-                assert process.stdout.readline().startswith("http")
-                measure(process.pid, 60.0 * minutes)
-            finally:
-                process.terminate()
-                process.wait(60)
+    with open_folder() as folder, mariadb(folder / "db", "--performance-schema=ON") as server:
+        server.sql("CREATE DATABASE shop", "CREATE TABLE shop.t (id INT PRIMARY KEY, n INT)")
+        words = ["serve", "--mysql-socket", server.socket, "--mysql-user", "root", "--slow-log", "off"]
+        words += ["--data", str(folder / "history"), "--listen", "127.0.0.1:0", "--experiments", str(folder)]
+        argv = [sys.executable, __file__, "--serve", str(hosts), *words]
+        print(f"{hosts} hosts, agent {agent_path()}", flush=True)
+        process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert process.stdout
+            assert process.stdout.readline().startswith("http")
+            measure(process.pid, 60.0 * minutes)
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def measure(pid: int, seconds: float) -> None:

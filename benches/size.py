@@ -16,11 +16,9 @@ import contextlib
 import json
 import math
 import os
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import Driven
 from tests.lab import confined
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
+from tests.traces import cpu_s
 
 from headrace.analysis.intervals import Interval, geometric
 from headrace.size import capacity, demand, history
@@ -61,34 +60,31 @@ CLASSES: dict[str, tuple[str, list[tuple[float, float, float]]]] = {
         [(20, 20, 20), (1, 20, 400), (20, 400, 400), (1, 400, 20)],
     ),
 }
-TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-size-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--performance-schema=ON", "--innodb-buffer-pool-size=256M") as server:
-            server.sql(
-                "CREATE DATABASE shop",
-                "CREATE TABLE shop.t (id INT PRIMARY KEY, k INT NOT NULL, pad CHAR(120) NOT NULL)",
-                f"INSERT INTO shop.t SELECT seq, seq % 97, REPEAT('x', 120) FROM shop.seq_1_to_{ROWS}",
-            )
-            exact: dict[str, list[float]] = {name: [] for name in CLASSES}
-            alone(server, exact)
-            found = estimated(server, folder / "db1.jsonl.zst")
-            alone(server, exact)
-            errors = [*calls(found, exact), *cores(server, found)]
-        middle = statistics.median(abs(error) for error, _ in errors)
-        held = sum(holds for _, holds in errors)
-        print(
-            f"median error {middle:.1%} (target {TARGET:.0%}: {'met' if middle <= TARGET else 'MISSED'}), ",
-            end="",
+    with (
+        open_folder() as folder,
+        mariadb(folder / "m", "--performance-schema=ON", "--innodb-buffer-pool-size=256M") as server,
+    ):
+        server.sql(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.t (id INT PRIMARY KEY, k INT NOT NULL, pad CHAR(120) NOT NULL)",
+            f"INSERT INTO shop.t SELECT seq, seq % 97, REPEAT('x', 120) FROM shop.seq_1_to_{ROWS}",
         )
-        verdict = "met" if held >= 0.9 * len(errors) else "MISSED"
-        print(f"{held} of {len(errors)} intervals hold it (target 90%: {verdict})")
-    finally:
-        shutil.rmtree(folder)
+        exact: dict[str, list[float]] = {name: [] for name in CLASSES}
+        alone(server, exact)
+        found = estimated(server, folder / "db1.jsonl.zst")
+        alone(server, exact)
+        errors = [*calls(found, exact), *cores(server, found)]
+    middle = statistics.median(abs(error) for error, _ in errors)
+    held = sum(holds for _, holds in errors)
+    print(
+        f"median error {middle:.1%} (target {TARGET:.0%}: {'met' if middle <= TARGET else 'MISSED'}), ",
+        end="",
+    )
+    verdict = "met" if held >= 0.9 * len(errors) else "MISSED"
+    print(f"{held} of {len(errors)} intervals hold it (target 90%: {verdict})")
 
 
 def spec(
@@ -153,20 +149,15 @@ def cost_of(found: Costs, name: str) -> Interval:
     return chosen
 
 
-def cpu_s(server: Server) -> float:
-    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_S
-
-
 def played(server: Server, content: dict[str, Any]) -> tuple[float, float, float]:
     """Calls, CPU seconds of the server, and throughput."""
-    before = cpu_s(server)
+    before = cpu_s(server.pid)
     with driving(server, content) as load:
         output, _ = load.communicate(timeout=content["seconds"] + 120)
     done = Driven.parse(output)
     counted = done.sum("count")
     inside = sum(row["count"] for row in done.rows() if row["kind"] == "interval")
-    return float(counted), cpu_s(server) - before, inside / done.window_s
+    return float(counted), cpu_s(server.pid) - before, inside / done.window_s
 
 
 def alone(server: Server, exact: dict[str, list[float]]) -> None:

@@ -24,10 +24,8 @@ import fnmatch
 import itertools
 import math
 import os
-import shutil
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +38,8 @@ import numpy as np
 from benches.size import limited as cores_limited
 from tests.driver import driven
 from tests.lab import check, confined, loop_device
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
+from tests.traces import cpu_s
 
 from headrace.analysis.intervals import Interval
 from headrace.size.buy import SAVED
@@ -61,7 +60,6 @@ TARGET, GIVEN = 0.10, 0.9
 #: A seed for each play: the keys of another one would still be in memory.
 SEEDS = itertools.count(1)
 RNG = np.random.default_rng(1)
-TICKS_S = os.sysconf("SC_CLK_TCK")
 PAGE, RESIZE_S, CLEAN_S, CLEAN_PAGES = 16_384, 30.0, 30.0, 100
 #: Mix -> (share, statement) of its calls, and the distribution of keys.
 MIXES: dict[str, tuple[list[tuple[int, str]], str]] = {
@@ -254,7 +252,6 @@ def spec(mix: str, seconds: float, warmup_s: float) -> dict[str, Any]:
 
 
 def counters(server: Server, device: str) -> dict[str, float]:
-    fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     disk = [float(word) for word in Path(f"/sys/block/{Path(device).name}/stat").read_text().split()]
     # A page that became dirty is a write that was put off.
     status = {str(name): value for name, value in server.sql("SHOW GLOBAL STATUS LIKE 'Innodb%pages_%'")}
@@ -263,7 +260,7 @@ def counters(server: Server, device: str) -> dict[str, float]:
         for name in ("pages_written", "dblwr_pages_written", "buffer_pool_pages_dirty")
     )
     return {
-        Resource.CPU: (int(fields[11]) + int(fields[12])) / TICKS_S,
+        Resource.CPU: cpu_s(server.pid),
         Resource.READS: disk[0],
         Resource.READ_BYTES: disk[2] * 512,
         Resource.WRITES: disk[4] + dirty,
@@ -322,9 +319,7 @@ def lab(pool: int) -> Iterator[tuple[Server, str]]:
     """A server with its data on a device of its own. With the usual settings a pool this small would keep half of
     itself free, and drop pages before they are old enough to be kept. Pages are written alone, as on flash."""
     with contextlib.ExitStack() as stack:
-        folder = Path(tempfile.mkdtemp(prefix="hr-limits-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-        stack.callback(shutil.rmtree, folder)
-        folder.chmod(0o755)
+        folder = stack.enter_context(open_folder())
         check("truncate", "-s", "3G", folder / "disk.img")
         device = stack.enter_context(loop_device(folder / "disk.img"))
         check("mkfs.ext4", "-q", device)

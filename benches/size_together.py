@@ -11,17 +11,15 @@ import asyncio
 import itertools
 import os
 import random
-import shutil
 import statistics
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.replays import Said, record, slow_log
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 from headrace.agent import Agent
 from headrace.facts import HostFacts
@@ -64,14 +62,9 @@ WORKLOADS: dict[str, tuple[int, Callable[[random.Random], str]]] = {
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-together-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
-            paths = {name: _recorded(folder, server, name) for name in WORKLOADS}
-            outcomes = asyncio.run(_play(server, {name: str(path) for name, path in paths.items()}))
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
+        paths = {name: _recorded(folder, server, name) for name in WORKLOADS}
+        outcomes = asyncio.run(_play(server, {name: str(path) for name, path in paths.items()}))
     _tell(outcomes)
 
 

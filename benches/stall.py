@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -23,7 +21,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import driven
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
 
 from headrace.workloads.tables import percentile_ns
 
@@ -43,22 +41,17 @@ Figures = tuple[int, float, float]
 
 
 def main() -> None:
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    folder.chmod(0o755)
     tools: dict[str, Callable[[Server], Figures]] = {
         OPEN[0]: lambda server: headrace(server, {"kind": "open", **constant(RATE_OPS_S)}),
         OPEN[1]: lambda server: sysbench(server, f"--rate={RATE_OPS_S}"),
         "headrace, closed loop": lambda server: headrace(server, {"kind": "closed"}),
         "sysbench (its default)": sysbench,
     }
-    try:
-        with mariadb(folder / "m") as server:
-            server.sql("CREATE DATABASE sbtest")
-            subprocess.run([*sysbench_argv(server), "prepare"], check=True, stdout=subprocess.DEVNULL)
-            capacity_ops_s = headrace(server, {"kind": "closed"})[0] / SECONDS
-            found = {name: during_a_stall(server, tool) for name, tool in tools.items()}
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m") as server:
+        server.sql("CREATE DATABASE sbtest")
+        subprocess.run([*sysbench_argv(server), "prepare"], check=True, stdout=subprocess.DEVNULL)
+        capacity_ops_s = headrace(server, {"kind": "closed"})[0] / SECONDS
+        found = {name: during_a_stall(server, tool) for name, tool in tools.items()}
     print(f"{SECONDS:g} s of {RATE_OPS_S}/s, or of {CONNECTIONS} connections as fast as they can;")
     print(f"the server stands still for {STALL_S:g} s of them:")
     print(f"  {'':22} {'operations':>10} {'p99 ms':>9} {'true p99':>9} {'longest ms':>11}")

@@ -20,7 +20,6 @@ import random
 import shlex
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ sys.path.insert(0, str(HERE.parent))
 
 from tests import browser  # noqa: E402
 from tests.programs import agent_path  # noqa: E402
-from tests.servers import Server, mariadb  # noqa: E402
+from tests.servers import Server, mariadb, open_folder  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
 from headrace.archive.files import MINUTE_S, Archive  # noqa: E402
@@ -97,9 +96,8 @@ take = "sources"
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory(prefix="hr-story-") as name:
-        Path(name).chmod(0o755)  # the server runs as another user
-        tell(Path(name))
+    with open_folder() as folder:
+        tell(folder)
 
 
 def tell(folder: Path) -> None:

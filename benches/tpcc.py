@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +22,8 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.driver import drive
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, open_folder
+from tests.traces import cpu_s
 
 MINUTES = 9
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}
@@ -45,15 +44,10 @@ def main() -> None:
     if not (Path(PEER) / "tpcc.lua").is_file():
         print("not run: HEADRACE_SYSBENCH_TPCC is not a checkout of Percona-Lab/sysbench-tpcc")
         return
-    folder = Path(tempfile.mkdtemp(prefix="hr-bench-", dir=os.environ.get("TMPDIR", "/var/tmp")))
-    folder.chmod(0o755)
-    try:
-        with mariadb(folder / "m", *SERVER) as server:
-            server.sql(*(f"CREATE DATABASE {name}" for name, _ in (OURS, THEIRS)))
-            compare_loads(server)
-            compare_runs(server)
-    finally:
-        shutil.rmtree(folder)
+    with open_folder() as folder, mariadb(folder / "m", *SERVER) as server:
+        server.sql(*(f"CREATE DATABASE {name}" for name, _ in (OURS, THEIRS)))
+        compare_loads(server)
+        compare_runs(server)
 
 
 class Side(NamedTuple):
@@ -113,12 +107,9 @@ def compare_runs(server: Server) -> None:
 def measured(server: Server, side: Side) -> Figures:
     def counts() -> tuple[int, int, float, float]:
         orders = server.sql(f"SELECT SUM(d_next_o_id) FROM {side.database}.{side.table}")[0][0]
-        asked = server.sql("SHOW GLOBAL STATUS LIKE 'Questions'")[0][1]
-        own = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
         client = resource.getrusage(resource.RUSAGE_CHILDREN)
-        ticks = int(own[11]) + int(own[12])
         seconds = client.ru_utime + client.ru_stime
-        return int(str(orders)), int(str(asked)), seconds, ticks / os.sysconf("SC_CLK_TCK")
+        return int(str(orders)), server.status("Questions"), seconds, cpu_s(server.pid)
 
     before = counts()
     side.run()

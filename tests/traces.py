@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +27,12 @@ def read_each(pattern: str) -> Iterator[tuple[Path, bytes]]:
 def commands() -> dict[int, list[bytes]]:
     """Of each process the words of its command line."""
     return {int(path.parts[2]): text.split(b"\0") for path, text in read_each("proc/[0-9]*/cmdline")}
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU seconds that a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def processes_of(owner: str) -> list[int]:
