@@ -139,9 +139,7 @@ def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
 
 
 def _seconds_of(at: Any) -> float:
-    """Unix time of a cell. Without a zone it is UTC, as in a CSV: Python would take this machine's zone, in which an
-    hour of spring is missing.
-    """
+    """Unix time of a cell. Without a zone it is UTC, as in a CSV: this machine's zone lacks an hour of spring."""
     if not isinstance(at, datetime):
         return seconds_of_time(str(at))
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
