@@ -124,7 +124,7 @@ def test_the_headline_and_the_choice_say_the_same(analysis: Analysis) -> None:
     assert ("STOCK" in beaten) == bool(better)
     (sentence,) = choices.sentences(analysis.decision)
     assert sentence.startswith(
-        "Not enough data to say which has the best throughput: MYSQL leads, with at least 70% of the best; ALL, "
+        "Not enough data to say which has the best throughput: MYSQL leads, with at least 71% of the best; ALL, "
         "KERN+MYSQL, MYSQL+JE may be better."
     )
 
