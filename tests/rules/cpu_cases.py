@@ -64,6 +64,22 @@ CASES = [
         ("ib_pg_flush_co",),
         ("writes dirty pages",),
     ),
+    Case(
+        "CPU01",
+        "one applier",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"replica_parallel_workers": "1"},
+            rates={
+                "cpu.user.cpu2": 96.0,
+                "cpu.idle.cpu2": 0.0,
+                "threads.utime_ticks.1399/rpl_rca_wkr-0": 95.0,
+            },
+        ),
+        ("rpl_rca_wkr-0",),
+        ("applies the source's changes",),
+        steps=("SET GLOBAL replica_parallel_workers = 2",),
+    ),
     Case("CPU01", "every core is full", lambda: unwell(rates={**ALL_FULL, **ONE_FULL_THREAD})),
     Case("CPU01", "a light load", unwell),
     Case("CPU01", "no threads", lambda: unwell(without=["threads"]), missing="sampler threads"),

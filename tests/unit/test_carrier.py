@@ -339,6 +339,24 @@ def test_an_inconclusive_stage_is_not_tried_again(world: World, monkeypatch: pyt
     assert world.on == set()
 
 
+def test_a_change_that_is_broken_off_while_it_is_made_is_taken_back_at_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C comes when the host has the change, and nobody here knows yet."""
+    apply = Modelled.apply
+
+    async def interrupted(self: Modelled, *, lasting: str = "") -> str:
+        await apply(self, lasting=lasting)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(Modelled, "apply", interrupted)
+    book = Book.make(world.plan)
+    with book.hold(), pytest.raises(asyncio.CancelledError):
+        asyncio.run(Carrier(book).go())
+    assert "applying" in {event["kind"] for event in book.events}
+    assert world.on == set()
+
+
 def test_nothing_is_changed_in_a_freeze(world: World) -> None:
     rules = world.plan.rules.model_copy(update={"freeze": ("00:00-24:00",)})
     book = go(Book.make(make(SETTINGS, topology("a", 3), rules, 1)))

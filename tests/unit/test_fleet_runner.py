@@ -234,6 +234,8 @@ def test_a_line_that_was_cut_off_is_dropped_and_written_over(tmp_path: Path) -> 
         ('{"format":1,"verb":"facts"}\n{"host": 1}\n', "line 2"),
         ("[]\n", "another question"),
         ("#!/bin/sh\nexit\n", "line 1"),
+        ('{"what": "matters"}', "not a file of"),
+        ("a note", "not a file of"),
     ],
 )
 def test_another_file_is_refused_and_not_changed(tmp_path: Path, content: str, said: str) -> None:

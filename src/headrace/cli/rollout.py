@@ -84,6 +84,10 @@ def rollout_plan(
         return await look.look(target, host, wanted, weaker, lasting, may_restart=may_restart)
 
     def conclude(asked: Asked) -> None:
+        if not asked.is_complete:
+            # A plan of those that had answered would leave the others out without a word.
+            stderr().print("interrupted: there is no plan", highlight=False)
+            return
         plan = _planned(asked, wanted, loaded, weaker, lasting, lab)
         _show_plan(plan, as_json)
 

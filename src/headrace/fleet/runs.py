@@ -83,6 +83,9 @@ class RunFile:
         end = 0
         for number, line in enumerate(self._file):
             if not line.endswith(b"\n"):
+                # A killed writer's last line. Where it is the first, the file may be somebody else's.
+                if number == 0 and not _line(self._question).startswith(line):
+                    raise StoreError("is not a file of a fleet's answers", place=str(self.path))
                 break
             try:
                 content = json.loads(line)
@@ -111,7 +114,7 @@ class RunFile:
         )
 
     def _write(self, content: Mapping[str, Any]) -> None:
-        line = json.dumps(content, separators=(",", ":"), default=str).encode() + b"\n"
+        line = _line(content)
         with self._errors():
             self._file.seek(self._end)
             self._file.write(line)
@@ -130,6 +133,10 @@ class RunFile:
                     hint="free some space, then run the same command again: it asks only the missing hosts",
                 ) from error
             raise StoreError(f"cannot be written: {error.strerror}", place=str(self.path)) from error
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return json.dumps(content, separators=(",", ":"), default=str).encode() + b"\n"
 
 
 def _outcome(content: Mapping[str, Any]) -> Outcome:

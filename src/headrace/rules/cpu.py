@@ -8,6 +8,7 @@ from typing import Any
 from headrace.analysis.resources import FULL, OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN
 from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.replication import RESTART_APPLIER
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: A thread that uses this much of one CPU can do no more: FULL, less the error of clock ticks.
@@ -98,6 +99,9 @@ def _spread(evidence: Evidence, tid: str, name: str) -> tuple[str, Remedy]:
     for part, variable, what in POOLS:
         if part in name and evidence.has_variable(variable):
             threads = max(2, 2 * int(evidence.number(variable)))
+            if "parallel" in variable:
+                # The server takes it only while it applies nothing.
+                return what, Remedy(steps=(f"{RESTART_APPLIER.format(variable, threads)}.",))
             return what, Remedy({f"server.{variable}": threads})
     return (
         "runs a statement or a task of the server",

@@ -356,7 +356,7 @@ class Carrier:
         timing = self.plan.rules.timing
         # Since it was this host's turn a block may have passed.
         self._must_not_be_frozen()
-        change = await site.apply()
+        change = await _made(site)
         try:
             async with self._on_trial(site, change):
                 await site.watch(timing.wash_s, self._usual(site), change)
@@ -400,7 +400,7 @@ class Carrier:
     async def _applied(self, site: Site) -> str:
         self._must_not_be_frozen()
         try:
-            return await site.apply(lasting=self.plan.lasting)
+            return await _made(site, self.plan.lasting)
         except TrippedLimit as limit:
             raise Harmful(f"{site.member.name}: {limit}; without it the server is back") from limit
 
@@ -434,6 +434,17 @@ class Carrier:
                 place=site.member.name,
             )
         raise Harmful(f"{site.member.name}: {why}; without the change it recovered")
+
+
+async def _made(site: Site, lasting: str = "") -> str:
+    """The change, made; or taken back at once if making it is broken off, rather than at its deadline."""
+    was_open = set(site.book.state.open.get(site.member.name, ()))
+    try:
+        return await site.apply(lasting=lasting)
+    except BaseException:
+        for change in set(site.book.state.open.get(site.member.name, ())) - was_open:
+            await at_any_rate(site, change)
+        raise
 
 
 async def at_any_rate(site: Site, change: str) -> None:
