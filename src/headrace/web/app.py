@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headrace.errors import HeadraceError
 from headrace.web import api, live, pages
@@ -39,6 +40,8 @@ STATIC = {
 }
 #: A browser that does not read an event in this time is let go.
 SEND_TIMEOUT_S = 20
+#: A connection that has sent no whole request in this time is closed.
+HEADERS_S = 15.0
 PING_S = 15
 
 
@@ -166,6 +169,7 @@ async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> N
     """Run until cancelled. ``ready`` hears the address when it answers."""
     config = uvicorn.Config(
         app,
+        http=_Connection,
         host=listen.address,
         port=listen.port,
         ssl_certfile=listen.certificate or None,
@@ -192,6 +196,27 @@ async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> N
     finally:
         server.should_exit = True
         await asyncio.wait([task], timeout=20)
+
+
+class _Connection(H11Protocol):
+    """Closed if it has asked for nothing in ``HEADERS_S``: silent ones would take all room, without a login."""
+
+    _seen: object = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(HEADERS_S, self._look)
+
+    def _look(self) -> None:
+        if self.transport.is_closing():
+            return
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self._seen is self.cycle:
+            self.transport.close()
+            return
+        # Between two requests it may be silent for as long again.
+        self._seen = self.cycle if is_idle else self
+        self.loop.call_later(HEADERS_S, self._look)
 
 
 class _Server(uvicorn.Server):

@@ -6,6 +6,7 @@ answer.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Mapping
 from urllib.parse import parse_qs, quote, urlsplit
@@ -28,6 +29,8 @@ from headrace.web.users import Role
 OPEN = ("/login", START, BACK, "/enter", "/static/")
 READS = ("GET", "HEAD")
 MOST_BODY = 64 << 10
+#: A form is sent within this time.
+BODY_S = 15.0
 #: Scripts and styles are files of ours; nothing is loaded from elsewhere. The width of a bar is an attribute.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; style-src-attr 'unsafe-inline'; "
@@ -137,7 +140,11 @@ class Guard:
         if request.method not in READS:
             if not _is_same_site(request.headers):
                 return self._refused(request, session, "the request comes from another site"), receive
-            body = await _body(receive)
+            try:
+                async with asyncio.timeout(BODY_S):
+                    body = await _body(receive)
+            except TimeoutError:
+                return PlainTextResponse("too slow", 408, headers={"Connection": "close"}), receive
             if body is None:
                 return PlainTextResponse("too long", 413), receive
             request.scope["state"]["form"] = form = _form(request.headers, body)

@@ -270,7 +270,7 @@ class Pages:
     async def experiment(self, request: Request) -> Response:
         asked = Asked.of(request)
         identity = request.query_params.get("id", "")
-        path = self._folder(identity)
+        path = await asyncio.to_thread(self._folder, identity)
 
         async def work() -> dict[str, Any]:
             rows = (await tables.experiments(self._site, asked)).rows
@@ -297,7 +297,8 @@ class Pages:
         return await self._page(request, "rollout.html", f"Rollout {book.plan.id}", work())
 
     async def report(self, request: Request) -> Response:
-        path = self._folder(request.query_params.get("id", "")) / "report.html"
+        folder = await asyncio.to_thread(self._folder, request.query_params.get("id", ""))
+        path = folder / "report.html"
         try:
             content = path.read_text(encoding="utf-8")
         except OSError:
