@@ -317,6 +317,22 @@ def test_thousands_are_told_from_decimals(
     assert f"commas in tps {note}" in found.notes[0]
 
 
+@pytest.mark.parametrize("block", ["", "day"])
+def test_copies_of_the_same_lines_are_no_repeats(tmp_path: Path, block: str) -> None:
+    """Their spread is 0, and the first in rank was called the best for sure."""
+    rows = [f"{a},{b},{100 + 3 * a + b}" for a in (1, 2) for b in (1, 2)]
+    lines = ["a,b,tps,day", *(f"{row},{day}" for day in (1, 2) for row in rows)]
+    table = write(tmp_path / "twice.csv", "\n".join(lines))
+    argv = ["import", str(table), "--factor", "a", "--factor", "b", "--response", "tps", "--json"]
+    done = headrace(*argv, *(["--block", block] if block else []))
+    assert done.returncode == 0, done.stderr
+    content = json.loads(done.stdout)
+    assert all(term["p"] is None for term in content["studies"][0]["terms"])
+    (best,) = content["choice"]["best"]
+    assert (best["leader"], best["certainty"]) == ("2 2", "not enough data")
+    assert {candidate["may_be_best"] for candidate in best["candidates"]} == {None}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

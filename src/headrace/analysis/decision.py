@@ -295,7 +295,8 @@ def _pairs(question: Question) -> _Pairs:
         matrices.append(matrix)
     mean, error, degrees = matrices
     blocks = {block for logs in question.logs.values() for block in logs}
-    if len(blocks) < 2:
+    # Blocks that are equal to the last digit show as little as one.
+    if len(blocks) < 2 or not (error + resolution)[first, second].any():
         error[:] = np.nan
     np.fill_diagonal(degrees, 1.0)
     return _Pairs(mean, error, degrees, resolution, len(blocks))
@@ -308,7 +309,9 @@ def _unpaired(question: Question, sign: float, resolution: Floats) -> _Pairs:
     means = sign * np.array([own.mean() for own in logs])
     degrees = float(counts.sum() - len(logs))
     squares = sum(float(((own - own.mean()) ** 2).sum()) for own in logs)
-    deviation = math.sqrt(squares / degrees) if degrees else math.nan
+    # As in ``effects``: repeats that are equal to the last digit are copies, or too coarse to show any noise.
+    is_known = squares > 1e-20 * sum(float((own**2).sum()) for own in logs)
+    deviation = math.sqrt(squares / degrees) if degrees and is_known else math.nan
     error = deviation * np.sqrt(1 / counts[:, None] + 1 / counts[None, :])
     mean = means[:, None] - means[None, :]
     return _Pairs(mean, error, np.full_like(mean, degrees or math.nan), resolution, int(counts.min()))
