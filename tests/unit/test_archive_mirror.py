@@ -111,14 +111,15 @@ def test_a_restore_that_was_killed_goes_on(
     new = empty(tmp_path / "new")
     content, asked = Mirror._content, 0
 
-    def killed(self: Mirror, name: str) -> bytes:
+    def killed(self: Mirror, name: str, *_: bytes) -> bytes:
         nonlocal asked
         asked += 1
         if asked > left:
             raise KeyboardInterrupt
         return content(self, name)
 
-    monkeypatch.setattr(Mirror, "_content", killed)
+    for step in ("_content", "_write"):  # the last is to claim the store
+        monkeypatch.setattr(Mirror, step, killed)
     with pytest.raises(KeyboardInterrupt):
         mirror(new, store).restore()
     monkeypatch.undo()

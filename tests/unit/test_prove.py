@@ -278,7 +278,7 @@ async def test_a_fix_that_raises_throughput_and_ruins_p99_says_so(
 async def test_of_two_that_lower_p99_the_one_that_lowers_it_more_is_kept(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first: bool
 ) -> None:
-    """The ratio of a latency is better when lower: the larger one used to be kept."""
+    """A lower ratio is better for a latency; the fix with the higher one used to be kept."""
     large, small = {"server.innodb_buffer_pool_size": "1G"}, {"server.innodb_log_file_size": "1G"}
 
     def either(evidence: Evidence) -> Iterator[Match]:

@@ -207,7 +207,7 @@ def test_rates_are_of_all_hosts_and_of_the_time_that_was_watched(tmp_path: Path)
 
 
 def test_threads_are_over_all_looks_also_those_that_saw_nothing(tmp_path: Path) -> None:
-    """One thread in one minute of ten is a tenth of a thread, in minutes as in hours."""
+    """A thread seen in one minute of ten counts as a tenth, read in minutes or in hours."""
     made = site(tmp_path, key="k")
     archive, start = made.reader.archive, int(time.time()) // HOUR_S * HOUR_S - HOUR_S
     running = {

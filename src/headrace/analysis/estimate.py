@@ -301,8 +301,8 @@ def _all_slopes(
 def _slopes(
     y: Floats, x: Floats, residual: Floats, indicator: Floats
 ) -> tuple[Floats, NDArray[np.bool_], Floats]:
-    """The variance of each treatment's slope (studies x treatments), whether slopes clearly differ, and the
-    variance of the trials.
+    """Each treatment's slope variance (studies x treatments), whether slopes clearly differ, and the trials'
+    variance.
 
     The treatments' slopes beyond the common one are fitted on what the model leaves (Frisch & Waugh 1933).
     """
@@ -316,7 +316,8 @@ def _slopes(
     sides = (np.swapaxes(columns, 1, 2) @ rest[:, :, None])[:, :, 0]
     inverse = np.linalg.pinv(gram, rcond=1e-6, hermitian=True)
     rank = np.round(np.trace(gram @ inverse, axis1=1, axis2=2))
-    gain = (sides * (inverse @ sides[:, :, None])[:, :, 0]).sum(axis=1)
+    beyond = (inverse @ sides[:, :, None])[:, :, 0]
+    gain = (sides * beyond).sum(axis=1)
     left = np.maximum(degrees - rank, 0.0)
     size = np.trace(gram, axis1=1, axis2=2)
     can_test = (rank >= 1) & (left >= 1) & (size > 1e-9)
@@ -326,8 +327,8 @@ def _slopes(
         found = (gain - rank * noise) / size / 2
         chance = noise[:, None] * np.diagonal(inverse, axis1=1, axis2=2)
     found = np.where(can_test & np.isfinite(found), found, 0.0)
-    # One that alone differs makes little of the mean over all.
-    own = (inverse @ sides[:, :, None])[:, :, 0] ** 2 - chance
+    # A single treatment that differs hardly shows in the mean over all.
+    own = beyond**2 - chance
     own = np.where(can_test[:, None] & np.isfinite(own), own, 0.0)
     spread = np.clip(np.maximum(found[:, None], OWN_SHARE * own), SLOPE_SPREAD**2, MOST_SPREAD**2)
     is_robust = can_test & (np.nan_to_num(p, nan=1.0) < SLOPE_TEST)

@@ -1,4 +1,4 @@
-"""A second copy of the history, in an object store: for the day this machine is lost, and for other engines.
+"""A second copy of the history in an object store, in case this machine is lost, and for other engines.
 
 Pages read the directory: its small files open in a millisecond, and those of an object store in a round trip each.
 Days and weeks are copied once they are written, an hour until its day is. Values of statements stay here. What is
@@ -25,14 +25,14 @@ from headrace.archive.tables import TABLES
 from headrace.errors import PlanError, Refused, StoreError
 from headrace.whole import write_whole
 
-#: Names of objects that are brought back: nothing else in a store decides on a path here.
+#: Only objects with such names are restored, so that a store cannot choose paths on this machine.
 _OBJECT = re.compile(
     r"(?P<table>[a-z]+)/(day|month|year)=[0-9-]{4,10}/host=[A-Za-z0-9_.~%-]+/(?P<kind>[hdDw])-[0-9]{1,12}\.parquet"
 )
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 #: The object that says whose copy this is.
 OWNER = "owner"
-#: What was copied is noted after this many objects, so that a kill repeats little.
+#: Progress is saved after this many objects, so that a killed copy repeats little.
 NOTED_EVERY = 500
 
 
@@ -66,7 +66,7 @@ class Mirror:
                     write_bytes(self._content(name), path)
                 done[name] = _identity(path)
             # From now on this directory is the one that is copied.
-            self._claim(owner)
+            self._write(OWNER, f"{owner}\n".encode())
         self._write_note(owner, done)
         return len(found)
 
@@ -77,10 +77,18 @@ class Mirror:
         wanted = dict(self._files())
         with _told(self.address):
             owner = str(note.get("owner") or secrets.token_hex(8))
-            self._require_ours(owner)
+            there = self._owner()
+            if there and there != owner:
+                # Two histories in one place would delete each other's objects.
+                raise Refused(
+                    "the history of another directory is kept there",
+                    place=self.address,
+                    hint="another prefix; or an empty --data directory, which continues that history",
+                )
             if not note:
                 self._write_note(owner, done)
-            self._claim(owner)
+            if not there:
+                self._write(OWNER, f"{owner}\n".encode())
             new = [name for name, identity in wanted.items() if done.get(name) != identity]
             for count, name in enumerate(new, 1):
                 if self._put(name):
@@ -131,25 +139,11 @@ class Mirror:
         found = self._store.get_file_info(fs.FileSelector(self._root, allow_not_found=True, recursive=True))
         return sorted(each.path.removeprefix(f"{self._root}/") for each in found if each.is_file)
 
-    def _require_ours(self, owner: str) -> None:
-        """Two histories in one place would delete each other's objects."""
-        there = self._owner()
-        if there and there != owner:
-            raise Refused(
-                "the history of another directory is kept there",
-                place=self.address,
-                hint="another prefix; or an empty --data directory, which continues that history",
-            )
-
     def _owner(self) -> str:
         try:
             return self._content(OWNER).decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""
-
-    def _claim(self, owner: str) -> None:
-        if self._owner() != owner:
-            self._write(OWNER, f"{owner}\n".encode())
 
     def _content(self, name: str) -> bytes:
         with self._store.open_input_stream(f"{self._root}/{name}") as source:

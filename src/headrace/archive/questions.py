@@ -216,7 +216,7 @@ def _over_time(
     most: int,
     **values: Any,
 ) -> list[float]:
-    """A count of each point: at any time that of the host which has most."""
+    """A count per point; at each moment, that of the host with the most."""
     unit = unit_of(span, most)
     of_host = f"SELECT host, t_s - t_s % {span.rows_s} AS row_s, SUM(n) AS n FROM lots GROUP BY ALL"
     rows = reader.added(

@@ -276,8 +276,8 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
     """Dirty pages are near their limit, so flushing is aggressive.
 
     At innodb_max_dirty_pages_pct the cleaners write as fast as innodb_io_capacity lets them, regardless of other
-    load on the device. Writing earlier spreads the same work evenly. A limit near 0, often set before a shutdown
-    and left there, has each changed page written at once, and again after its next change.
+    load on the device. Writing earlier spreads the same work evenly. With a limit near 0, often set before a
+    shutdown and forgotten, every changed page is written at once, and again after each later change.
     """
     dirty = evidence.status("innodb_buffer_pool_pages_dirty")
     # As the server counts: of the pages with data and the free ones.

@@ -15,8 +15,8 @@ pub const PROCESSLIST: Kind = Kind::server(
 
 /// Takes no lock of the server; empty where performance_schema is off.
 ///
-/// States are stages here, and a login is none. A connection without a user has not logged in yet: as in the process
-/// list, it is `Connect` and `login`.
+/// A state here is a stage, and a login has no stage. A connection without a user is still logging in: it is reported
+/// as in the process list, as `Connect` and `login`.
 const THREADS: &str = "SELECT \
     IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'Connect', PROCESSLIST_COMMAND) AS command, \
     IF(NAME = 'thread/sql/one_connection' AND PROCESSLIST_USER IS NULL, 'login', PROCESSLIST_STATE) AS state, \
