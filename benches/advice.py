@@ -48,6 +48,8 @@ LOADS: dict[str, dict[str, Any]] = {
 }
 SECONDS, WARM_S, LOOK_S = 10, 5, 60
 BLOCKS = 5
+#: What a broken-off command may take to restore the host.
+RESTORE_S = 120
 
 PLAN = """name = "{name}"
 [design]
@@ -156,13 +158,26 @@ def proof(folder: Path, name: str, load: dict[str, Any], budget: float | None) -
     argv = [*headrace("prove"), "--auto", "--plan", str(path), "--json", "-o", str(folder / f"{name}-proof")]
     if budget:
         argv += ["--budget", str(budget)]
-    done = subprocess.run(argv, text=True, stdout=subprocess.PIPE, check=True)
-    kept: dict[str, Any] = json.loads(done.stdout)["kept"]
+    kept: dict[str, Any] = json.loads(run(argv))["kept"]
     return kept
 
 
 def headrace(verb: str) -> list[str]:
     return [sys.executable, "-m", "headrace", verb]
+
+
+def run(argv: list[str], stdout: int | None = subprocess.PIPE) -> str:
+    """Its output. Unlike subprocess.run, which kills: on Ctrl-C it may restore the host first."""
+    with subprocess.Popen(argv, text=True, stdout=stdout) as process:
+        try:
+            output, _ = process.communicate()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait(RESTORE_S)
+            raise
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, argv)
+    return output
 
 
 def main() -> None:
@@ -197,7 +212,7 @@ def compare(folder: Path, kept: Path, name: str, budget: float | None) -> None:
     for key, knobs in bundles.items():
         print(f"{name}: {key} sets {knobs}", flush=True)
     path = plan(kept / f"{name}-all.toml", f"{name}-all", load, bundles)
-    subprocess.run([*headrace("run"), str(path), "-o", str(kept / f"{name}-all")], check=True)
+    run([*headrace("run"), str(path), "-o", str(kept / f"{name}-all")], stdout=None)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,7 @@ class Archive:
         for key, width in PARTS.items():
             # A week may have begun in the year before.
             first = _day(since_s - WEEK_S if key == "year" else since_s)
-            whole = _days_of(found) if days_suffice and key == "day" else frozenset()
+            whole = {_day(t_s) for t_s in days_of(found)} if days_suffice and key == "day" else set()
             for part in listed(self.root / table):
                 if part.name[: len(key) + 1] != f"{key}=" or part.name[len(key) + 1 :] in whole:
                     continue
@@ -259,10 +259,10 @@ def chosen(files: list[File], rows_s: int, since_s: float = 0, until_s: float = 
     return sorted(taken, key=lambda f: (f.t_s, f.kind, f.path))
 
 
-def _days_of(files: Iterable[File]) -> frozenset[str]:
-    """Days of which there is a row, as their folders are named."""
+def days_of(files: Iterable[File]) -> set[int]:
+    """Starts of the days of which there is a row: in a file of its own, or in that of a week."""
     days = [day for file in files for day in (file.days() if file.kind == "D" else [file])]
-    return frozenset(_day(day.t_s) for day in days if day.kind == "d")
+    return {day.t_s for day in days if day.kind == "d"}
 
 
 def _quoted(host: str) -> str:

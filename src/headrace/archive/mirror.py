@@ -12,6 +12,7 @@ import contextlib
 import json
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.archive.files import DAY_S, Archive, write_bytes, write_error
+from headrace.archive.files import DAY_S, Archive, File, days_of, write_bytes, write_error
 from headrace.archive.tables import TABLES
 from headrace.errors import PlanError, Refused, StoreError
 from headrace.whole import write_whole
@@ -107,20 +108,15 @@ class Mirror:
         for table in TABLES.values():
             if table.is_private:
                 continue
-            files = self._archive.files(table.name)
-            days = {
-                (file.path.parent.name, day.t_s)
-                for file in files
-                if file.kind in "dD"
-                for day in (file.days() if file.kind == "D" else [file])
-            }
-            for file in files:
-                is_day = (file.path.parent.name, file.t_s - file.t_s % DAY_S) in days
-                if file.kind in "dDw" or (file.kind == "h" and not is_day):
-                    try:
-                        yield str(file.path.relative_to(self._archive.root)), _identity(file.path)
-                    except FileNotFoundError:
-                        continue  # rolled up meanwhile
+            by_host: dict[str, list[File]] = defaultdict(list)
+            for file in self._archive.files(table.name):
+                by_host[file.path.parent.name].append(file)
+            for files in by_host.values():
+                days = days_of(files)
+                for file in files:
+                    if file.kind in "dDw" or (file.kind == "h" and file.t_s - file.t_s % DAY_S not in days):
+                        with contextlib.suppress(FileNotFoundError):  # rolled up meanwhile
+                            yield str(file.path.relative_to(self._archive.root)), _identity(file.path)
 
     def _put(self, name: str) -> bool:
         """False if the file was rolled up meanwhile."""

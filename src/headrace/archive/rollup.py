@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive, File, check_shortage, listed, week_of
+from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive, File, check_shortage, days_of, listed, week_of
 from headrace.archive.tables import TABLES, Table
 from headrace.errors import StoreError
 
@@ -94,8 +94,7 @@ def _renew_day(archive: Archive, table: Table, host: str, day: int) -> None:
 def _days(archive: Archive, table: Table, host: str, until_s: float) -> int:
     by_day: dict[int, list[File]] = defaultdict(list)
     files = archive.files(table.name, host, until_s=until_s)
-    have = {file.t_s for file in files if file.kind == "d"}
-    have |= {day.t_s for file in files if file.kind == "D" for day in file.days()}
+    have = days_of(files)
     for file in files:
         if file.kind == "h" and file.t_s - file.t_s % DAY_S + DAY_S <= until_s:
             by_day[file.t_s - file.t_s % DAY_S].append(file)
@@ -127,10 +126,8 @@ def _whole_weeks(files: list[File], until_s: float) -> dict[int, list[File]]:
     for file in files:
         if file.kind == "d" and week_of(file.t_s) + WEEK_S <= until_s:
             days[week_of(file.t_s)].append(file)
-    have = {file.t_s for file in files if file.kind == "d"}
-    have |= {day.t_s for file in files if file.kind == "D" for day in file.days()}
     finer = {file.t_s - file.t_s % DAY_S for file in files if file.kind in "mMh"}
-    waiting = {week_of(day) for day in finer - have}
+    waiting = {week_of(day) for day in finer - days_of(files)}
     return {week: found for week, found in days.items() if week not in waiting}
 
 
