@@ -174,3 +174,14 @@ def test_a_wrong_list_is_refused_with_its_place(tmp_path: Path, name: str, text:
 def test_a_missing_file_is_no_host_of_that_name() -> None:
     with pytest.raises(PlanError, match="no such file"):
         load("fleet.toml")
+
+
+def test_groups_that_share_children_are_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "inventory.json"
+    # 2 ** 40 ways lead from the first group to the host.
+    layers: dict[str, Any] = {
+        f"{side}{n}": {"children": [f"a{n + 1}", f"b{n + 1}"]} for n in range(40) for side in "ab"
+    }
+    file.write_text(json.dumps({**layers, "a40": {"hosts": ["db1"]}, "b40": {"children": ["a0"]}}))
+    host = load(str(file)).hosts["db1"]
+    assert {"a0", "b39", "a40"} <= host.tags

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -28,11 +30,32 @@ def test_a_range_is_its_names(text: str, names: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["db[1-", "db1]", "db[[1]]", "db[a-b]", "db[3-1]", "db[1-999999999]", "a[1-9999]b[1-9999]", "db[]"],
+    [
+        "db[1-",
+        "db1]",
+        "db[[1]]",
+        "db[a-b]",
+        "db[3-1]",
+        "db[1-999999999]",
+        "a[1-9999]b[1-9999]",
+        "db[]",
+        f"db[{'1' * 5000}]",
+    ],
 )
 def test_what_is_no_range_is_refused(text: str) -> None:
     with pytest.raises(PlanError):
         expand(text)
+
+
+def test_a_bracket_of_many_ranges_is_not_written_out() -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(PlanError, match="more than"):
+            expand(f"db[{','.join(['1-99999'] * 20)}]")
+        # 2,000,000 numbers as text take 100 MB.
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

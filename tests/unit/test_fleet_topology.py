@@ -8,7 +8,7 @@ from typing import Any
 from headrace.fleet.host import Host
 from headrace.fleet.inventory import load
 from headrace.fleet.runner import Outcome, State
-from headrace.fleet.topology import follow, links
+from headrace.fleet.topology import MOST_HOSTS, follow, links
 
 
 def facts(name: str, replicas: Sequence[str] = (), source: str = "", **variables: str) -> dict[str, Any]:
@@ -55,6 +55,13 @@ async def test_replicas_of_replicas_and_the_source_are_found_from_any_of_them() 
         assert {name.partition(":")[0] for name in found.hosts} == {"db1", "db2", "db3", "db4"}
     spec = found.hosts["db1"].spec
     assert (spec.user, spec.port) == ("root", 2222), "reached as the one that named it"
+
+
+async def test_a_server_that_invents_replicas_does_not_make_us_ask_them_all() -> None:
+    world = World({"db1": facts("db1", [f"made-up-{n}" for n in range(10 * MOST_HOSTS)])})
+    found = await follow(load("db1"), world.ask)
+    assert len(found.hosts) == MOST_HOSTS
+    assert len(world.asked) <= MOST_HOSTS
 
 
 async def test_one_server_under_two_names_is_asked_once_and_a_circle_ends() -> None:

@@ -26,7 +26,9 @@ def expand(text: str) -> list[str]:
         size = 1
         for piece in re.split(r"(\[[^][]*\])", word):
             is_range = piece.startswith("[") and piece.endswith("]") and ":" not in piece
-            values = [piece] if not is_range else list(_numbers(piece[1:-1], word))
+            # One more than there may be: a bracket of many ranges must not be written out.
+            some = itertools.islice(_numbers(piece[1:-1], word), MOST_HOSTS + 1)
+            values = [piece] if not is_range else list(some)
             size *= len(values)
             if len(found) + size > MOST_HOSTS:
                 raise PlanError(f"more than {MOST_HOSTS:,} hosts", place=word[:200])
@@ -56,7 +58,7 @@ def _words(text: str) -> Iterator[str]:
 
 def _numbers(text: str, place: str) -> Iterator[str]:
     for part in text.split(","):
-        match = re.fullmatch(r"\s*([0-9]+)(?:-([0-9]+)(?:/([0-9]+))?)?\s*", part)
+        match = re.fullmatch(r"\s*([0-9]{1,18})(?:-([0-9]{1,18})(?:/([0-9]{1,18}))?)?\s*", part)
         if match is None:
             raise PlanError(
                 f"[{text}] is not a range of hosts", place=place[:200], hint="for example db[1-40,42]"

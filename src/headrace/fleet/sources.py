@@ -110,18 +110,22 @@ def _ansible(content: Mapping[str, Any], path: Path) -> Iterator[Entry]:
     variables = (content.get("_meta") or {}).get("hostvars") or {}
     tags: dict[str, set[str]] = {str(name): set() for name in variables}
     for name in groups:
-        for host in _members(groups, name, ()):
+        for host in _members(groups, name):
             tags.setdefault(host, set()).add(name)
     for host, own in tags.items():
         yield _ansible_host(host, variables.get(host) or {}, frozenset(own - {"all", "ungrouped"}))
 
 
-def _members(groups: Mapping[str, Any], name: str, above: tuple[str, ...]) -> Iterator[str]:
-    if name in above or name not in groups:
-        return
-    yield from map(str, groups[name].get("hosts") or ())
-    for child in groups[name].get("children") or ():
-        yield from _members(groups, str(child), (*above, name))
+def _members(groups: Mapping[str, Any], name: str) -> Iterator[str]:
+    """Hosts of a group and of all below it, each of which is visited once: they may share children."""
+    found = [name]
+    seen = {name}
+    for each in found:
+        group = groups.get(each) or {}
+        yield from map(str, group.get("hosts") or ())
+        below = dict.fromkeys(str(child) for child in group.get("children") or ())
+        found += [child for child in below if child not in seen]
+        seen |= below.keys()
 
 
 def _ansible_host(name: str, variables: Mapping[str, Any], tags: frozenset[str]) -> Entry:

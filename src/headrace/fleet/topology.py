@@ -9,7 +9,7 @@ from typing import Any
 from headrace.fleet.host import Host, Inventory
 from headrace.fleet.runner import Outcome, State
 
-#: A topology with more servers is no longer followed: something is wrong with the names.
+#: A topology has no more servers: something is wrong with the names, or one server invents them.
 MOST_HOSTS = 2000
 #: A tag of hosts that no list has.
 FOLLOWED = "followed"
@@ -68,8 +68,8 @@ async def follow(inventory: Inventory, ask: Ask) -> Inventory:
                     hosts[host.name] = replace(host, why_not=f"it is {first} under another name")
                 continue
             found += _new(host, answer["links"], known)
-        hosts.update({host.name: host for host in found})
-        frontier = found
+        frontier = found[: MOST_HOSTS - len(hosts)]
+        hosts.update({host.name: host for host in frontier})
     return replace(inventory, hosts=hosts)
 
 

@@ -33,6 +33,11 @@ PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0)
 #: Interval of messages that reconnecting is still being attempted.
 TELL_EVERY_S = 60.0
 
+#: Refused as OpenSSH does: a ``ProxyCommand`` gets these names as words of its command, and they may come from a
+#: server (``fleet --follow``) or another tool's list.
+_UNSAFE_HOST = re.compile(r"^-|[\s'`\"$\\;&<>|(){}\x00-\x1f\x7f]")
+_UNSAFE_USER = re.compile(r"^-|[\s'`\";&<>|(){}\x00-\x1f\x7f]|\\$")
+
 #: Set while the link is being restored: code that does so passes the gate that blocks all others.
 _MENDING: ContextVar[Link | None] = ContextVar("_MENDING", default=None)
 
@@ -62,6 +67,8 @@ class Hop:
 
     async def connect(self, **more: Any) -> asyncssh.SSHClientConnection:
         """Raises TargetError with the reason and what to check."""
+        if _UNSAFE_HOST.search(self.host) or _UNSAFE_USER.search(self.user or ""):
+            raise NotLetIn("not a host's name, or not a user's", place=self.name[:200])
         try:
             await self._refuse_unchecked(self.host, self.port, self.user, bool(self.options["known_hosts"]))
             return await asyncssh.connect(
