@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import CommandFailed, TargetError
-from headrace.target import Target
+from headrace.target import Target, command
 from tests.traces import commands
 
 ODD_NAMES = ["with space", "it's", 'a "quote"', "new\nline", "$HOME `id` \\n", "ünï 文字", "-dash", "*"]
@@ -232,6 +232,21 @@ class RunsCommands(ReadsFiles):
         await asyncio.sleep(0.5)
         assert not (place / "done").exists()
         assert await process.wait(20) == 0
+
+    async def test_what_prints_for_ever_is_ended(
+        self, target: Target, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(command, "MOST_BYTES", 3 << 20)
+        for script in ("exec cat /dev/zero", "exec cat /dev/zero >&2"):
+            with pytest.raises(CommandFailed, match="printed more than 3 MiB"):
+                await target.run(["sh", "-c", script])
+        monkeypatch.setattr(command, "MOST_LINE_BYTES", 3 << 20)
+        process = await target.spawn(["sh", "-c", "echo first; exec cat /dev/zero"])
+        lines = process.lines()
+        assert await anext(lines) == "first"
+        with pytest.raises(CommandFailed, match="printed a line of more than 3 MiB"):
+            await anext(lines)
+        await process.kill()
 
     async def test_the_pid_is_the_real_one(self, target: Target) -> None:
         process = await target.spawn(["sleep", "300"], env={"HEADRACE_OWNER": "contract"})

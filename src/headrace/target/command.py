@@ -14,6 +14,8 @@ from headrace.target.interface import Completed
 
 #: Unread output above this makes the command wait, unless a caller waits for its end.
 BUFFER_BYTES = 1 << 20
+#: A host that prints for ever must not fill the memory here: no program of ours prints more, or a longer line.
+MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 64 << 20
 #: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024
 #: Standard input is written in pieces of this size, so that a slow reader slows down the writer.
@@ -77,7 +79,7 @@ class Output(asyncio.Protocol):
         self._transport: Any = None
         self._data = bytearray()
         self._tail = tail
-        self._limit: float = BUFFER_BYTES
+        self._limit = BUFFER_BYTES
         self._paused = False
         self._error: Exception | None = None
         self._end = asyncio.Event()
@@ -102,8 +104,8 @@ class Output(asyncio.Protocol):
         self._news.set()
 
     def unlimit(self) -> None:
-        """Keep all output from now on, because a caller waits for the command's end and not for its output."""
-        self._limit = float("inf")
+        """Keep the output from now on, because a caller waits for the command's end and not for its output."""
+        self._limit = MOST_BYTES
         self._resume()
 
     def _resume(self) -> None:
@@ -132,8 +134,16 @@ class Output(asyncio.Protocol):
                 await self._news.wait()
 
     async def read_all(self) -> bytes:
+        """Raises CommandFailed past ``MOST_BYTES``."""
         self.unlimit()
-        return b"".join([piece async for piece in self.pieces()])
+        found: list[bytes] = []
+        size = 0
+        async for piece in self.pieces():
+            found.append(piece)
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise CommandFailed(f"a command printed more than {MOST_BYTES >> 20} MiB")
+        return b"".join(found)
 
     async def end(self) -> None:
         """Wait until everything has arrived."""
@@ -194,11 +204,17 @@ class Command:
     async def lines(self) -> AsyncIterator[str]:
         if self.stdout is None:
             return
-        rest = b""
+        rest = bytearray()
         async for piece in self.stdout.pieces():
-            *whole, rest = (rest + piece).split(b"\n")
-            for line in whole:
-                yield line.decode("utf-8", "replace")
+            first, *others = piece.split(b"\n")
+            rest += first
+            if len(rest) > MOST_LINE_BYTES:
+                raise CommandFailed(
+                    f"`{shown(self.argv)}` printed a line of more than {MOST_LINE_BYTES >> 20} MiB"
+                )
+            for each in others:
+                yield rest.decode("utf-8", "replace")
+                rest = bytearray(each)
         if rest:
             yield rest.decode("utf-8", "replace")
 
@@ -302,6 +318,9 @@ async def run_to_end(
             exit_code, stdout, stderr, _ = await asyncio.gather(
                 command.wait(), command.stdout.read_all(), command.stderr.read_all(), feed()
             )
+    except CommandFailed as error:
+        await kill_quietly(command)
+        raise CommandFailed(f"`{shown(command.argv)}`: {error.message}", place=place) from error
     except TimeoutError:
         await kill_quietly(command)
         raise timed_out(command.argv, timeout_s, place) from None

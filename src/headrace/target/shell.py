@@ -21,6 +21,8 @@ from headrace.target.command import Input, NotStarted, Output
 COMMAND_VARIABLE = "HEADRACE_COMMAND"
 #: Where exit codes are kept while the connection may be down.
 ENDED_FOLDER = "${XDG_CACHE_HOME:-$HOME/.cache}/headrace/ended"
+#: Of what start files print before the marker, so much is kept: enough to find it, and a channel's largest packet.
+MOST_PREFACE = 1 << 20
 #: The exit code of ``ATTACH`` for a command whose exit code is unknown.
 UNKNOWN_END = 45
 
@@ -169,7 +171,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         if self.pid.done():
             self.stdout.data_received(data)
             return
-        self._preface += data
+        self._preface = (self._preface + data)[-MOST_PREFACE:]
         _, found, rest = self._preface.partition(self.marker.encode())
         pids, ended, output = rest.partition(b"\n")
         if found and ended:
@@ -182,7 +184,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         if self._error_preface is None:
             self.stderr.data_received(data)
             return
-        self._error_preface += data
+        self._error_preface = (self._error_preface + data)[-MOST_PREFACE:]
         _, found, rest = self._error_preface.partition(self.marker.encode() + b"\n")
         if found:
             self._error_preface = None
