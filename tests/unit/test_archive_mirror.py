@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -109,16 +111,16 @@ def test_a_restore_that_was_killed_goes_on(
     fill_days(archive, 2)
     mirror(archive, store).copy()
     new = empty(tmp_path / "new")
-    content, asked = Mirror._content, 0
+    pieces, asked = Mirror._pieces, 0
 
-    def killed(self: Mirror, name: str, *_: bytes) -> bytes:
+    def killed(self: Mirror, name: str, *_: bytes) -> Iterator[bytes]:
         nonlocal asked
         asked += 1
         if asked > left:
             raise KeyboardInterrupt
-        return content(self, name)
+        return pieces(self, name)
 
-    for step in ("_content", "_write"):  # the last is to claim the store
+    for step in ("_pieces", "_write"):  # the last is to claim the store
         monkeypatch.setattr(Mirror, step, killed)
     with pytest.raises(KeyboardInterrupt):
         mirror(new, store).restore()
@@ -165,6 +167,43 @@ def test_only_names_of_the_history_are_brought_back(store: Path, tmp_path: Path)
     assert not list(new.root.iterdir())
 
 
+def test_what_this_history_would_not_name_so_is_not_brought_back(
+    archive: Archive, store: Path, tmp_path: Path
+) -> None:
+    """A file of a time to come would be the newest minute for years: nothing would be collected until then."""
+    fill_days(archive, 2)
+    mirror(archive, store).copy()
+    [good] = store.glob(f"states/*/host=db1/d-{MONDAY}.parquet")
+    later = int(time.time()) // DAY_S * DAY_S + 10 * DAY_S
+    for path in (
+        archive.path("states", "db1", "d", later).relative_to(archive.root),
+        f"states/day=2026-11-02/host=db1/d-{MONDAY}.parquet",
+        f"states/month=2001-01/host=db1/d-{MONDAY}.parquet",
+        f"{good.parent.relative_to(store)}/d-0{MONDAY}.parquet",
+        f"{good.parent.parent.relative_to(store)}/host=%64b1/d-{MONDAY}.parquet",
+    ):
+        (store / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(good, store / path)
+    new = empty(tmp_path / "new")
+    assert mirror(new, store).restore() == 6
+    is_right(new, 2)
+    assert new.last_minute_s("db1") < MONDAY + 3 * DAY_S
+
+
+def test_a_large_object_is_brought_back_in_pieces(
+    archive: Archive, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_days(archive, 2)
+    mirror(archive, store).copy()
+    monkeypatch.setattr("headrace.archive.mirror.PIECE_BYTES", 100)
+    new = empty(tmp_path / "new")
+    found = mirror(new, store)
+    sizes = [len(piece) for name in found._objects() for piece in found._pieces(name)]
+    assert max(sizes) == 100
+    assert found.restore() == 6
+    is_right(new, 2)
+
+
 def test_a_store_that_is_away_is_an_error_with_its_address(archive: Archive, store: Path) -> None:
     fill_days(archive, 1)
     store.write_text("not a directory")
@@ -194,6 +233,10 @@ def test_a_deleted_note_copies_all_again(archive: Archive, store: Path) -> None:
     ("address", "said"),
     [
         ("s3://key:hunter2@bucket/prefix", "credentials"),
+        ("s3://key:a/hunter2@bucket/prefix", "credentials"),
+        ("abfs://box:hunter2@team.dfs.core.windows.net/x", "credentials"),
+        ("abfs://team.dfs.core.windows.net/x?client_id=1&client_secret=hunter2", "credentials"),
+        ("abfs://team.dfs.core.windows.net/x?sv=2024&sig=hunter2", "credentials"),
         ("/var/tmp/x", "not the address of an object store"),
         ("ftp://x/y", "not the address of an object store"),
         ("file:///", "no bucket or directory"),

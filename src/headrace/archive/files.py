@@ -197,10 +197,10 @@ def write_whole(rows: pa.Table, path: Path, *, is_private: bool = False) -> None
         pq.write_table(rows, file, compression="zstd")
 
 
-def write_bytes(content: bytes, path: Path) -> None:
+def write_bytes(pieces: Iterable[bytes], path: Path) -> None:
     """The content of a file of the history, whole or absent. Raises DiskFull or StoreError."""
     with _whole_file(path, is_private=False) as file:
-        file.write(content)
+        file.writelines(pieces)
 
 
 @contextlib.contextmanager

@@ -12,11 +12,12 @@ import contextlib
 import json
 import re
 import secrets
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
@@ -26,10 +27,18 @@ from headrace.archive.tables import TABLES
 from headrace.errors import PlanError, Refused, StoreError
 from headrace.whole import write_whole
 
-#: Only objects with such names are restored, so that a store cannot choose paths on this machine.
+#: Only objects that this history would name so are restored: a store cannot choose paths on this machine.
 _OBJECT = re.compile(
-    r"(?P<table>[a-z]+)/(day|month|year)=[0-9-]{4,10}/host=[A-Za-z0-9_.~%-]+/(?P<kind>[hdDw])-[0-9]{1,12}\.parquet"
+    r"(?P<table>[a-z]+)/[a-z]+=[0-9-]{4,10}/host=(?P<host>[A-Za-z0-9_.~%-]+)/(?P<kind>[hdDw])-(?P<t_s>[0-9]{1,10})"
+    r"\.parquet"
 )
+#: Parts of an address that would be a secret.
+_SECRET = re.compile(
+    r"(^|[?&])([^=&]*(secret|password|token|signature|access_key|account_key)[^=&]*|sig)=", re.I
+)
+#: An object is brought back in pieces, however large it is.
+PIECE_BYTES = 1 << 20
+MOST_OWNER = 100
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 #: The object that says whose copy this is.
 OWNER = "owner"
@@ -57,14 +66,14 @@ class Mirror:
         owner = str(note.get("owner") or secrets.token_hex(8))
         done: dict[str, list[int]] = {}
         with _told(self.address):
-            found = [name for name in self._objects() if _is_wanted(name)]
+            found = [name for name in self._objects() if self._is_wanted(name)]
             if not found:
                 return 0
             self._write_note(owner, None)
             for name in found:
                 path = self._archive.root / name
                 if not path.exists():
-                    write_bytes(self._content(name), path)
+                    write_bytes(self._pieces(name), path)
                 done[name] = _identity(path)
             # From now on this directory is the one that is copied.
             self._write(OWNER, f"{owner}\n".encode())
@@ -137,13 +146,29 @@ class Mirror:
 
     def _owner(self) -> str:
         try:
-            return self._content(OWNER).decode("ascii", "replace").strip()
+            with self._store.open_input_stream(f"{self._root}/{OWNER}") as source:
+                return bytes(source.read(MOST_OWNER)).decode("ascii", "replace").strip()
         except FileNotFoundError:
             return ""
 
-    def _content(self, name: str) -> bytes:
+    def _is_wanted(self, name: str) -> bool:
+        found = _OBJECT.fullmatch(name)
+        if found is None or found["table"] not in TABLES or TABLES[found["table"]].is_private:
+            return False
+        t_s = int(found["t_s"])
+        own = self._archive.path(found["table"], unquote(found["host"]), found["kind"], t_s)
+        # A file of a time to come would be the newest minute: nothing would be collected until then.
+        return str(own.relative_to(self._archive.root)) == name and t_s <= time.time() + DAY_S
+
+    def _pieces(self, name: str) -> Iterator[bytes]:
         with self._store.open_input_stream(f"{self._root}/{name}") as source:
-            return bytes(source.read())
+            while True:
+                # Here, because an error of what is written is another one.
+                with _told(self.address):
+                    piece = bytes(source.read(PIECE_BYTES))
+                if not piece:
+                    return
+                yield piece
 
     def _write(self, name: str, content: bytes) -> None:
         target = f"{self._root}/{name}"
@@ -177,18 +202,15 @@ def _identity(path: Path) -> list[int]:
     return [found.st_ino, found.st_mtime_ns]
 
 
-def _is_wanted(name: str) -> bool:
-    found = _OBJECT.fullmatch(name)
-    return found is not None and found["table"] in TABLES and not TABLES[found["table"]].is_private
-
-
 def _opened(address: str) -> tuple[fs.FileSystem, str]:
     """The store, and the path in it. Raises PlanError."""
     parts = urlsplit(address)
-    if parts.username or parts.password:
+    # Of Azure the container is written as a user is. A key with a slash ends before its @.
+    has_user = bool(parts.username) and not parts.scheme.startswith("abfs")
+    if has_user or parts.password or re.search(r":(?![0-9]+$)", parts.netloc) or _SECRET.search(parts.query):
         raise PlanError(
             "every user of this machine can read the credentials in an address",
-            place=f"{parts.scheme}://...{parts.path}",
+            place=f"{parts.scheme}://...",
             hint="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or a role of the machine",
         )
     if parts.scheme not in SCHEMES:
