@@ -42,6 +42,8 @@ class OpenId:
         self.published: list[Any] = [self.key]
         self.sign: Callable[[dict[str, Any]], str] = self.signed
         self.status, self.body = 200, b""
+        #: Headers of every answer, in place of its own; None removes one.
+        self.headers: dict[str, str | None] = {}
         self.stall_s = 0.0
         #: Path of each request.
         self.asked: list[str] = []
@@ -170,8 +172,10 @@ def _handler(provider: OpenId) -> type[BaseHTTPRequestHandler]:
             self.send_response(status)
             if location:
                 self.send_header("location", location)
-            self.send_header("content-type", media)
-            self.send_header("content-length", str(len(body)))
+            headers = {"content-type": media, "content-length": str(len(body)), **provider.headers}
+            for name, value in headers.items():
+                if value is not None:
+                    self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
 

@@ -134,6 +134,30 @@ def test_another_name_that_points_here_is_refused(found: Site) -> None:
         assert client.get("/login").status_code == 421
 
 
+@pytest.mark.parametrize("broken", ["http://[", "//[::1", "http://a\u2100b", "http://[x]/"])
+def test_an_address_that_is_none_is_refused_and_breaks_nothing(
+    found: Site, client: TestClient, broken: str
+) -> None:
+    assert client.get("/login", params={"next": broken}).status_code == 200
+    told = broken.encode("ascii", "ignore").decode()
+    token = log_in(client, Role.VIEWER)
+    for headers, status in (
+        ({"origin": told}, 403),
+        ({"referer": told, "accept": "text/html"}, 403),
+        ({"host": told.removeprefix("http:")}, 421),
+    ):
+        sent = {"x-csrf-token": token, **headers}
+        assert client.post("/query/plan", headers=sent).status_code == status, headers
+    anywhere = TestClient(web.application(found), base_url="https://x")
+    assert anywhere.get("/login", headers={"host": "[::1"}).status_code == 421
+
+
+def test_a_flood_without_a_session_leaves_few_lines_in_the_audit_log(found: Site, client: TestClient) -> None:
+    for _ in range(50):
+        assert client.post("/login", headers={"origin": "https://evil.example"}).status_code == 403
+    assert 1 <= len(found.audit.path.read_text().splitlines()) <= 2 * sessions.FREE_TRIES
+
+
 def test_a_removed_user_and_a_changed_password_end_sessions(found: Site, client: TestClient) -> None:
     log_in(client, Role.OPERATOR)
     users = found.sessions.users
@@ -385,5 +409,11 @@ def test_a_report_runs_in_a_sandbox_without_an_origin(tmp_path: Path) -> None:
         assert answer.status_code == 200
         assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts")
         assert "allow-same-origin" not in answer.headers["content-security-policy"]
+        folder = tmp_path / "experiments" / "a<b"
+        (folder / "report.html").unlink()
+        (tmp_path / "elsewhere").write_text("the secret that signs sessions")
+        (folder / "report.html").symlink_to(tmp_path / "elsewhere")
+        assert client.get("/experiment/report", params={"id": "a<b"}).status_code == 404
+        assert "/experiment/report" not in client.get("/experiment", params={"id": "a<b"}).text
         for place in ("..", "../history", "/etc", "a<b/../..", ""):
             assert client.get("/experiment/report", params={"id": place}).status_code == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import gzip
 import json
 import re
 import time
@@ -439,6 +440,24 @@ class TestTheProvider:
         answer = client.get("/login/oidc")
         assert answer.status_code == 503
         assert "did not answer in time" in answer.text
+
+    @pytest.mark.parametrize(
+        ("headers", "is_packed", "more"),
+        [({"content-length": None}, False, 2 << 20), ({"content-encoding": "gzip"}, True, 0)],
+    )
+    def test_its_answer_is_longer_than_it_says(
+        self,
+        provider: OpenId,
+        client: TestClient,
+        headers: dict[str, str | None],
+        is_packed: bool,
+        more: int,
+    ) -> None:
+        """Of a packed one nobody knows how long it is."""
+        content = json.dumps(provider.about()).encode() + b" " * more
+        provider.headers, provider.body = headers, gzip.compress(content) if is_packed else content
+        assert client.get("/login/oidc").status_code == 503
+        assert provider.asked == ["/.well-known/openid-configuration"]
 
     @pytest.mark.parametrize(
         ("status", "body"),

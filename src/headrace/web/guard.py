@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Mapping
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -93,7 +93,7 @@ class Guard:
             refusal, receive = await self._refusal(request, session, receive)
             answer = refusal or answer
         except NotBelieved as error:
-            self._note_refused(error, address_of(request))
+            self._note_refused(error.who, address_of(request), "refused proxy user", error.message)
             answer = PlainTextResponse(str(error), 403)
         except HeadraceError as error:
             # The users' file cannot be trusted: nobody is let in.
@@ -128,8 +128,9 @@ class Guard:
         self, request: Request, session: Session | None, receive: Receive
     ) -> tuple[Response | None, Receive]:
         """Why it is not answered, or None; and the request's body, which may have been read."""
-        if self.names and _host_of(request.headers) not in self.names:
-            # A page elsewhere may have made its own name point here.
+        host = _host_of(request.headers)
+        if (self.names and host not in self.names) or (not host and "host" in request.headers):
+            # A page elsewhere may have made its own name point here; or it is none.
             return PlainTextResponse("this name is not served here; see --name", 421), receive
         path = request.url.path
         is_open = path == "/" + path.strip("/") and any(
@@ -157,12 +158,12 @@ class Guard:
             return self._refused(request, session, f"this needs the role {wanted.word}"), receive
         return None, receive
 
-    def _note_refused(self, error: NotBelieved, address: str) -> None:
-        """In the audit log, but a flood of them leaves fewer lines."""
+    def _note_refused(self, who: str, address: str, action: str, about: str) -> None:
+        """Of somebody without a session: in the audit log, but a flood of them leaves fewer lines."""
         if self._tries.wait_s(address) > 0:
             return
         self._tries.failed(address)
-        self.audit.note(error.who, address, "refused proxy user", error.message, ok=False)
+        self.audit.note(who, address, action, about, ok=False)
 
     def _role(self, scope: Scope) -> Role | None:
         for route in self.routes:
@@ -180,8 +181,11 @@ class Guard:
         return JSONResponse({"error": "log in first"}, 401)
 
     def _refused(self, request: Request, session: Session | None, why: str) -> Response:
-        who = session.user.name if session else ""
-        self.audit.note(who, address_of(request), f"refused {request.method}", request.url.path, ok=False)
+        about = address_of(request), f"refused {request.method}", request.url.path
+        if session is None:
+            self._note_refused("", *about)
+        else:
+            self.audit.note(session.user.name, *about, ok=False)
         if _is_form(request) and session is not None:
             page = drawn(
                 "error.html", request, Asked(), "", title="Not done", error=f"Nothing was done: {why}.",
@@ -208,14 +212,14 @@ def _is_form(request: Request) -> bool:
 
 def _page_before(request: Request) -> str:
     """The page that the form is on, if it is one of ours."""
-    parts = urlsplit(request.headers.get("referer", ""))
+    parts = _split(request.headers.get("referer", ""))
     if parts.netloc.lower() != request.headers.get("host", "").lower():
         return "/"
     return local_path(parts.path + (f"?{parts.query}" if parts.query else "")) if parts.path else "/"
 
 
 def _host_of(headers: Headers) -> str:
-    return (urlsplit(f"//{headers.get('host', '')}").hostname or "").lower()
+    return (_split(f"//{headers.get('host', '')}").hostname or "").lower()
 
 
 def _is_same_site(headers: Headers) -> bool:
@@ -223,7 +227,15 @@ def _is_same_site(headers: Headers) -> bool:
     if (site := headers.get("sec-fetch-site")) is not None and site not in ("same-origin", "none"):
         return False
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    return origin is None or _split(origin).netloc.lower() == headers.get("host", "").lower()
+
+
+def _split(address: str) -> SplitResult:
+    """An address that a client sent; what is none has no parts."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
 
 
 async def _body(receive: Receive) -> bytes | None:
@@ -265,7 +277,7 @@ def _form(headers: Headers, body: bytes) -> Mapping[str, str]:
 
 def local_path(wanted: str) -> str:
     """Where to go after a login: a path of ours, never another site."""
-    parts = urlsplit(wanted)
+    parts = _split(wanted)
     is_ours = (
         wanted.startswith("/")
         and not wanted.startswith(("//", "/\\"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any
 
 from starlette.exceptions import HTTPException
@@ -275,7 +276,7 @@ class Pages:
         async def work() -> dict[str, Any]:
             rows = (await tables.experiments(self._site, asked)).rows
             row = next(each for each in rows if each["id"] == identity)
-            return {"row": row, "folder": str(path), "has_report": (path / "report.html").is_file()}
+            return {"row": row, "folder": str(path), "has_report": _report_of(path) is not None}
 
         return await self._page(request, "experiment.html", identity, work())
 
@@ -298,11 +299,13 @@ class Pages:
 
     async def report(self, request: Request) -> Response:
         folder = await asyncio.to_thread(self._folder, request.query_params.get("id", ""))
-        path = folder / "report.html"
+        path = _report_of(folder)
         try:
-            content = path.read_text(encoding="utf-8")
+            content = await asyncio.to_thread(path.read_text, encoding="utf-8") if path else ""
         except OSError:
-            raise HTTPException(404, "this experiment has no report yet") from None
+            content = ""
+        if not content:
+            raise HTTPException(404, "this experiment has no report yet")
         return _report(content)
 
     def _folder(self, identity: str) -> Any:
@@ -337,6 +340,12 @@ class Pages:
             return {"listing": await tables.changes(self._site, asked), "hosts": self._site.hosts()}
 
         return await self._page(request, "changes.html", "Changes", work())
+
+
+def _report_of(folder: Path) -> Path | None:
+    """Its report, if there is one. Not a link: it could lead an experiment from others to any file of ours."""
+    path = folder / "report.html"
+    return path if path.is_file() and not path.is_symlink() else None
 
 
 def _report(content: str) -> Response:

@@ -186,7 +186,8 @@ class Provider:
             verify=self._context(),
             # A proxy of the environment is the way out, not to this machine.
             trust_env=not is_loopback(urlsplit(self.issuer).hostname or ""),
-            event_hooks={"response": [_check_size]},
+            event_hooks={"response": [_bound]},
+            headers={"Accept-Encoding": "identity"},
         )
         async with client:
             yield client
@@ -315,9 +316,27 @@ class Provider:
 _AGAIN = "start again at /login"
 
 
-async def _check_size(answer: Any) -> None:
-    if int(answer.headers.get("content-length") or 0) > MOST_ANSWER:
-        raise ValueError("the answer is too long")
+async def _bound(answer: Any) -> None:
+    """Before an answer is read: no more of it is than ``MOST_ANSWER``, whatever it says of its length."""
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        raise ValueError("the answer is compressed, which was not asked for")
+    answer.stream = _Bounded(answer.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for piece in self._stream:
+            size += len(piece)
+            if size > MOST_ANSWER:
+                raise ValueError("the answer is too long")
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
 
 
 def _auth_of(metadata: Mapping[str, Any]) -> str:
