@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -199,6 +200,20 @@ def test_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
         assert files.load(tmp_path / name) == whole
     for name in ("slow.log", "slow.zst", "empty", "not-there"):
         assert not files.is_digest(tmp_path / name)
+
+
+def test_a_line_that_never_ends_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compressed, a file of some kilobytes would fill the memory."""
+    monkeypatch.setattr(files, "MOST_LINE_BYTES", 1 << 20)
+    path = tmp_path / "a.zst"
+    path.write_bytes(zstandard.compress(b'{"type": "digest", "mode": "' + b"x" * (64 << 20)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(StoreError, match="a line is longer than 1 MiB"):
+            files.load(path)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_many_files_merge_some_at_a_time(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import zstandard
 
@@ -24,6 +24,8 @@ T = TypeVar("T")
 AT_ONCE = 8
 
 _PARQUET, _ZSTD = b"PAR1", b"\x28\xb5\x2f\xfd"
+#: No line of ours is longer. Compressed, one that never ends is a small file.
+MOST_LINE_BYTES = 64 << 20
 #: Start of the agent's first line.
 _LINES = re.compile(rb'\{"type": ?"digest"')
 _HEAD_BYTES = 32
@@ -65,7 +67,7 @@ def load_each(path: Path) -> list[pa.Table]:
     return found if isinstance(found, list) else [found]
 
 
-def _opened(path: Path, read: Callable[[BinaryIO, str], T]) -> T | pa.Table:
+def _opened(path: Path, read: Callable[[Iterable[bytes], str], T]) -> T | pa.Table:
     try:
         with path.open("rb") as file:
             head = file.read(4)
@@ -74,7 +76,14 @@ def _opened(path: Path, read: Callable[[BinaryIO, str], T]) -> T | pa.Table:
             file.seek(0)
             if head == _ZSTD:
                 reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-                return read(io.BufferedReader(reader), str(path))
-            return read(file, str(path))
+                return read(_lines(io.BufferedReader(reader), path), str(path))
+            return read(_lines(file, path), str(path))
     except (OSError, zstandard.ZstdError) as error:
         raise StoreError(f"cannot be read: {error}", place=str(path)) from error
+
+
+def _lines(file: io.BufferedIOBase, path: Path) -> Iterator[bytes]:
+    while line := file.readline(MOST_LINE_BYTES + 1):
+        if len(line) > MOST_LINE_BYTES:
+            raise StoreError(f"a line is longer than {MOST_LINE_BYTES >> 20} MiB", place=str(path))
+        yield line
