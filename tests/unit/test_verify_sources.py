@@ -218,6 +218,15 @@ def test_only_http_is_an_address() -> None:
         read(Question("file:///etc/passwd", "x", 0, 600))
 
 
+@pytest.mark.parametrize(
+    "url", ["http://ann:hunter2@prom:9090", "http://ann:hunter2/x@prom", "https://hunter2@prom"]
+)
+def test_a_password_in_an_address_is_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(PlanError, match="credentials") as caught:
+        read(Question(url, "x", 0, 600))
+    assert "hunter2" not in str(caught.value)
+
+
 # -- CSV --------------------------------------------------------------------------------------------------------
 
 

@@ -51,7 +51,14 @@ class Question:
 
 def read(question: Question) -> Observed:
     """The increments of the series. Raises TargetError if there is no whole answer."""
-    if urllib.parse.urlsplit(question.url).scheme not in ("http", "https"):
+    parts = urllib.parse.urlsplit(question.url)
+    if "@" in question.url:
+        raise PlanError(
+            "every user of this machine can read the credentials in an address",
+            place=f"{parts.scheme}://...",
+            hint="an address that needs none, such as that of a proxy on this machine",
+        )
+    if parts.scheme not in ("http", "https"):
         raise PlanError("not an http or https address", place=question.url)
     first = math.ceil(question.since_s / question.step_s)
     count = math.floor(question.until_s / question.step_s) - first + 1
