@@ -53,6 +53,14 @@ def test_where_nothing_is_proven_better_there_is_nothing_to_apply(tmp_path: Path
     assert list(adopt._parts(opened(folder))) == []
 
 
+def test_what_an_experiment_from_others_names_is_no_command_of_its_own() -> None:
+    knob = knobs.find("server.innodb_flush_log_at_trx_commit")
+    weak = adopt.Setting("server.innodb_flush_log_at_trx_commit@;reboot", knob, 2, "")
+    assert f"--allow-weaker '{weak.name}'" in adopt._command([weak])
+    options = adopt.Setting("volume.mount_options@/x", knobs.find("volume.mount_options"), ["a\nreboot"], "")
+    assert all(line.startswith("#") for line in adopt._command([options]).splitlines())
+
+
 def test_what_keeps_less_after_a_crash_is_said_and_asked_for() -> None:
     (one,) = settings(server__innodb_flush_log_at_trx_commit=2)
     assert one.knob.weakness(one.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.hosts import _print_checks
 from headrace.experiment import readiness
 from headrace.model import Tool
 from headrace.target.local import LocalTarget
@@ -32,3 +33,10 @@ def test_a_program_is_only_ever_asked_for_its_version(
 
 def test_memcached_is_asked_too() -> None:
     assert any(tool.program == "memcached" for tool in readiness.all_tools())
+
+
+def test_what_a_program_says_of_itself_is_text_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    _print_checks([readiness.Check("mysqld", True, "8.0 \x1b]0;owned\x07 [red]x[/red]")])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "\x1b" not in shown
+    assert "8.0 \\x1b]0;owned\\x07 [red]x[/red]" in shown

@@ -105,7 +105,7 @@ def confirm(
         return await _confirm(host, change), await _left_behind(host)
 
     kept, left = on_target(target, work)
-    stderr().print(f"kept: {kept}", highlight=False)
+    stderr().print(_line(f"kept: {kept}"), highlight=False)
     _show_left(left)
 
 

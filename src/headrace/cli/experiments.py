@@ -19,6 +19,7 @@ from headrace.cli.shell import (
     say,
     stderr,
     stdout,
+    tell,
     tell_and_exit,
     told,
 )
@@ -365,7 +366,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
         try:
             entries += on_target(one, work)
         except TargetError as error:
-            stderr().print(f"{error.place}: {error.message}", soft_wrap=True, highlight=False, markup=False)
+            tell(f"{error.place}: {error.message}")
     if as_json:
         states = {t.number: t.state for t in experiment.trials()}
         print_json({"trials": len(experiment.design.trials), "states": states, "journal": entries})

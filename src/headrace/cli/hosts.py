@@ -33,13 +33,17 @@ def doctor(target: TargetOption = "local", scratch: str = "/var/tmp/headrace", a
 
 def _print_checks(checks: list[Any]) -> None:
     from rich.table import Table
+    from rich.text import Text
+
+    from headrace.report.text import clean
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("", "check", "found", "what to do"):
         table.add_column(column, overflow="fold")
     for check in checks:
         mark = "[green]ok[/]" if check.ok else "[red]no[/]"
-        table.add_row(mark, check.name, check.detail, check.remedy)
+        # A host's own words.
+        table.add_row(mark, *(Text(clean(text)) for text in (check.name, check.detail, check.remedy)))
     stdout().print(table)
 
 

@@ -23,6 +23,7 @@ from headrace.cli.shell import (
     run_trials,
     stderr,
     stdout,
+    tell,
     told,
 )
 from headrace.model import ServerLogin
@@ -198,7 +199,7 @@ def _write_report(folder: ExperimentFolder) -> None:
     try:
         report.write(report.of(folder), folder)
     except HeadraceError as error:
-        stderr().print(f"no report of {folder.path}: {error}", soft_wrap=True, highlight=False)
+        tell(f"no report of {folder.path}: {error}")
 
 
 def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) -> None:

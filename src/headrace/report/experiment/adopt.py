@@ -171,7 +171,7 @@ def _command(found: list[Setting]) -> str:
             by_hand.append(f"{one.name} = {one.written}")
             continue
         instance = "" if "@" in one.name or not one.knob.placeholder else f"@{one.knob.placeholder.upper()}"
-        weak = f" --allow-weaker {one.name}" if one.knob.weakness(one.value) else ""
+        weak = f" --allow-weaker {shlex.quote(one.name)}" if one.knob.weakness(one.value) else ""
         asked.append(shlex.quote(f"{one.name}{instance}={one.written}") + weak)
     lines = []
     if asked:
@@ -184,6 +184,6 @@ def _command(found: list[Setting]) -> str:
     if by_hand:
         lines += [
             "# by hand: in /etc/fstab, or when the volume or the server is created again:",
-            *(f"#   {line}" for line in by_hand),
+            *(f"#   {text.clean(line)}" for line in by_hand),
         ]
     return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from headrace.hunt import Hunt
@@ -60,7 +61,7 @@ def _rows(finding: Finding) -> Iterator[tuple[str, Words]]:
     if finding.rule.disputed:
         yield "disputed", finding.rule.disputed
     if _is_provable(finding):
-        yield "prove", Span(f"headrace prove {finding.id}", "code")
+        yield "prove", Span(f"headrace prove {shlex.quote(finding.id)}", "code")
     yield "refuted if", finding.rule.refute
     yield "source", finding.rule.source
 
@@ -97,7 +98,7 @@ def _short(finding: Finding) -> list[tuple[str, str]]:
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
     if _is_provable(finding):
-        rows.append(("prove", f"headrace prove {finding.id}"))
+        rows.append(("prove", f"headrace prove {shlex.quote(finding.id)}"))
     return [*rows, ("refuted", finding.rule.refute)]
 
 

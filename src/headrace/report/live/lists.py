@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -283,7 +284,7 @@ def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
         title = "Or" if number else "Fix"
         drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(remedy_text(remedy)), width)]
     if any(remedy.settings and finding.promises_speed(remedy) for remedy in finding.hit.remedies):
-        drawn += [Text(), Text(clean(f"Prove: headrace prove {finding.id}"))]
+        drawn += [Text(), Text(clean(f"Prove: headrace prove {shlex.quote(finding.id)}"))]
     drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
     return drawn
 
