@@ -19,7 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive, File, check_shortage, days_of, listed, week_of
+from headrace.archive.files import (
+    DAY_S,
+    HOUR_S,
+    WEEK_S,
+    Archive,
+    File,
+    check_shortage,
+    days_of,
+    listed,
+    week_of,
+)
 from headrace.archive.tables import TABLES, Table
 from headrace.errors import StoreError
 
