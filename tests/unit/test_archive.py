@@ -463,3 +463,9 @@ def test_a_first_page_does_not_wait_for_pandas(archive: Archive) -> None:
     # A host's name is a column that is made without it.
     [change] = questions.changes(Reader(archive), ["db1"], Range(DAY, DAY + DAY_S))
     assert change["host"] == "db1"
+
+
+def test_what_does_not_fit_into_memory_is_kept_in_the_history(archive: Archive) -> None:
+    for database in (archive.database, archive.connect(threads=2)):
+        row = database.execute("SELECT current_setting('temp_directory')").fetchone()
+        assert row == (str(archive.root / ".spill"),)

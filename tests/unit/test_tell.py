@@ -295,6 +295,7 @@ def test_apprise_sends_the_picture_and_names_no_address(tmp_path: Path) -> None:
     [
         ("xml:a", "", "KIND:PLACE"),
         ("junit", "", "KIND:PLACE"),
+        ("https://chat/T0KEN", "", "KIND:PLACE"),
         ("junit:{}/none/v.xml", "", "no such directory"),
         ("metrics:{}/none", "", "no such directory"),
         ("webhook:{}/none", "", "cannot be read"),

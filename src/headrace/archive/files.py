@@ -22,10 +22,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -44,6 +46,7 @@ PARTS = {"year": 4, "month": 7, "day": 10}
 ORDER = {MINUTE_S: "MmhdD", HOUR_S: "hMmdD", DAY_S: "dDhMm", WEEK_S: "dwDhMm"}
 #: A folder that changed longer ago than this is known by the time of its change.
 SETTLED_NS = 2_000_000_000
+MEMORY = "96MB"
 #: The machine is short of something just now; the file itself may be fine.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -81,6 +84,21 @@ class Archive:
     def __init__(self, root: Path) -> None:
         self.root = root
         self._listed: dict[Path, tuple[int, tuple[File, ...]]] = {}
+
+    @cached_property
+    def database(self) -> duckdb.DuckDBPyConnection:
+        """One for all roll-ups: opening one takes longer than adding up a minute."""
+        return self.connect(threads=1)
+
+    def connect(self, threads: int) -> duckdb.DuckDBPyConnection:
+        """A database whose spilled rows are as private as the history, not in the working directory."""
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": MEMORY,
+            "threads": threads,
+            "preserve_insertion_order": False,
+            "temp_directory": str(self.root / ".spill"),
+        }
+        return duckdb.connect(config=config)
 
     def create(self) -> None:
         """Make the folder, readable only by its owner: texts of statements name tables and users."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 #: Ranges up to this long are read in minutes, and up to this long in hours. Six hours that begin at the start of a
 #: minute may be a minute longer.
 IN_MINUTES_S, IN_HOURS_S = 6 * HOUR_S + MINUTE_S, 8 * DAY_S
-MEMORY = "96MB"
 #: Tables whose minutes and hours are small files, and many, that charts read again and again.
 SMALL = ("resources", "metrics", "changes")
 #: Files are added up in lots: minutes by ten, hours by day, days and weeks by this many.
@@ -120,9 +119,7 @@ class Reader:
 
     def __init__(self, archive: Archive) -> None:
         self.archive = archive
-        self._database = duckdb.connect(
-            config={"memory_limit": MEMORY, "threads": 2, "preserve_insertion_order": False}
-        )
+        self._database = archive.connect(threads=2)
         self._lock = threading.Lock()
         self._kept = _Kept()
 

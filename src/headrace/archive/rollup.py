@@ -11,10 +11,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -74,7 +72,7 @@ def _hours(archive: Archive, table: Table, host: str, until_s: float) -> int:
         if all(file.path.exists() for file in merged) and (merged or ("h", hour) not in have):
             rows = _with(rows, _read(table, minutes))
             archive.write(table, host, "M", hour, rows)
-            archive.write(table, host, "h", hour, grouped(table, rows, HOUR_S))
+            archive.write(table, host, "h", hour, grouped(archive, table, rows, HOUR_S))
             _renew_day(archive, table, host, hour - hour % DAY_S)
         _delete(minutes)
     return len(by_hour)
@@ -98,7 +96,7 @@ def _renew_day(archive: Archive, table: Table, host: str, day: int) -> None:
     files = archive.files(table.name, host, day, day + DAY_S)
     if any(file.kind in "dD" for file in files):
         hours = [file for file in files if file.kind == "h"]
-        archive.write(table, host, "d", day, grouped(table, _read(table, hours), DAY_S))
+        archive.write(table, host, "d", day, grouped(archive, table, _read(table, hours), DAY_S))
 
 
 def _days(archive: Archive, table: Table, host: str, until_s: float) -> int:
@@ -110,7 +108,7 @@ def _days(archive: Archive, table: Table, host: str, until_s: float) -> int:
             by_day[file.t_s - file.t_s % DAY_S].append(file)
     missing = {day: hours for day, hours in by_day.items() if day not in have}
     for day, hours in missing.items():
-        archive.write(table, host, "d", day, grouped(table, _read(table, hours), DAY_S))
+        archive.write(table, host, "d", day, grouped(archive, table, _read(table, hours), DAY_S))
     return len(missing)
 
 
@@ -153,7 +151,7 @@ def _week(archive: Archive, table: Table, host: str, week: int, days: list[File]
         # The next time its days come from their hours, if those are still there.
         set_aside(error.path, error.cause)
         return False
-    with _database().cursor() as cursor:
+    with archive.database.cursor() as cursor:
         whole = table.grouped(f"read_parquet({_sql_word(path)}, hive_partitioning = false)", WEEK_S, week)
         archive.write(table, host, "w", week, cursor.sql(whole).to_arrow_table())
     # Only now: as long as a day is there, a reader takes it and not the week's sum.
@@ -214,18 +212,12 @@ def _read(table: Table, files: list[File]) -> pa.Table:
     return pa.concat_tables(found) if found else table.schema.empty_table()
 
 
-def grouped(table: Table, rows: pa.Table, unit_s: int) -> pa.Table:
+def grouped(archive: Archive, table: Table, rows: pa.Table, unit_s: int) -> pa.Table:
     """Rows added up to units of ``unit_s``."""
-    with _database().cursor() as cursor:
+    with archive.database.cursor() as cursor:
         cursor.register("rows_of_files", rows)
         found = cursor.sql(table.grouped("rows_of_files", unit_s)).to_arrow_table()
         return found.cast(table.schema)
-
-
-@cache
-def _database() -> duckdb.DuckDBPyConnection:
-    """One for all: opening one takes longer than adding up a minute."""
-    return duckdb.connect(config={"memory_limit": "96MB", "threads": 1, "preserve_insertion_order": False})
 
 
 def set_aside(path: Path, error: Exception) -> None:

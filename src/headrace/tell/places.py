@@ -48,7 +48,8 @@ def places_of(words: Sequence[str]) -> list[Place]:
         if not colon or not place or kind not in KINDS:
             raise PlanError(
                 "write KIND:PLACE, such as junit:verdict.xml",
-                place=word,
+                # Not the place: an address may be a secret.
+                place=f"--tell {kind}:..." if colon else "--tell",
                 hint=f"kinds are {', '.join(KINDS)}; `headrace docs tell`",
             )
         found.append(Place(word, KINDS[kind](place)))

@@ -188,6 +188,10 @@ class Collector:
             except (HeadraceError, OSError, TimeoutError) as error:
                 each.listed_problem = str(error)
                 await asyncio.sleep(5)
+            except Exception as error:
+                log.exception("the process list of %s", each.name)
+                each.listed_problem = f"{type(error).__name__}: {error}"
+                await asyncio.sleep(5)
 
     async def _look_for_a_minute(self, each: Watched) -> None:
         agent, login = each.feed.agent, each.feed.login
