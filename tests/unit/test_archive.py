@@ -204,6 +204,16 @@ def test_a_file_cut_short_costs_only_its_own_minute(archive: Archive) -> None:
     assert rollup.roll_up(archive, "db1", DAY + HOUR_S)
 
 
+def test_a_whole_file_of_other_columns_costs_only_its_own_minute(archive: Archive) -> None:
+    """As a store from which the history was restored may hold it."""
+    fill(archive, "db1", DAY, 3)
+    foreign = archive.path("classes", "db1", "m", DAY + MINUTE_S)
+    rows = pq.read_table(archive.path("classes", "db1", "m", DAY))
+    pq.write_table(rows.drop_columns(["calls", "t_s"]), foreign)
+    assert totals(archive, Range(DAY, DAY + HOUR_S))["a"][0] == 1 + 3
+    assert foreign.with_name(f"{foreign.name}.damaged").exists()
+
+
 @contextlib.contextmanager
 def no_descriptors() -> Iterator[None]:
     """As if this process had as many files open as it may."""

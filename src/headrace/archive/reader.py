@@ -139,6 +139,7 @@ class Reader:
         """
         return _plain_rows(
             self._answer(
+                table,
                 lambda: self._found(table, hosts, span, width_s or span.rows_s),
                 lambda found: self._ask(table, sql, found, span, values),
             )
@@ -169,7 +170,7 @@ class Reader:
                 return cursor.sql(whole, params=used).to_arrow_table()
 
         return _plain_rows(
-            self._answer(lambda: self._found(table, hosts, span, width_s or span.rows_s), work)
+            self._answer(table, lambda: self._found(table, hosts, span, width_s or span.rows_s), work)
         )
 
     def _lot(
@@ -192,10 +193,11 @@ class Reader:
             found = self._found(table, hosts, span, span.rows_s)
             return {name: files[-1:] for name, files in found.items()}
 
-        return _plain_rows(self._answer(find, lambda found: self._ask(table, sql, found, span, {})))
+        return _plain_rows(self._answer(table, find, lambda found: self._ask(table, sql, found, span, {})))
 
     def _answer(
         self,
+        table: str,
         find: Callable[[], Mapping[str, list[File]]],
         work: Callable[[Mapping[str, list[File]]], pa.Table],
     ) -> pa.Table:
@@ -207,7 +209,9 @@ class Reader:
                 # Files that were rolled up meanwhile, or that are damaged: look again without them.
                 is_gone = any(not file.path.exists() for files in found.values() for file in files)
                 is_new = (
-                    is_gone or self._drop_damaged(found) or isinstance(error, duckdb.IOException | OSError)
+                    is_gone
+                    or self._drop_damaged(table, found)
+                    or isinstance(error, duckdb.IOException | OSError)
                 )
                 if not left or not is_new:
                     raise
@@ -275,12 +279,13 @@ class Reader:
         finally:
             cursor.close()
 
-    def _drop_damaged(self, found: Mapping[str, list[File]]) -> bool:
+    def _drop_damaged(self, table: str, found: Mapping[str, list[File]]) -> bool:
         dropped = False
         for files in found.values():
             for file in files:
                 try:
-                    pq.ParquetFile(file.path).close()
+                    if pq.read_schema(file.path).remove_metadata() != TABLES[table].schema:
+                        raise ValueError(f"not the columns of {table}")
                 except FileNotFoundError:
                     dropped = True
                 except (pa.ArrowException, ValueError, OSError) as error:
