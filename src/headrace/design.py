@@ -189,6 +189,14 @@ class Design:
         """The representative treatment: the first baseline, or the first treatment."""
         return self.treatment(next(iter(self.baselines.values()), self.treatments[0].name))
 
+    def start_of(self, block: int) -> int:
+        """Of a switchback: the first of the blocks that share a start of the server with this one.
+
+        Blocks that were added later have starts of their own: those of before are measured already.
+        """
+        first = max((blocks for blocks in self.extended if blocks < block), default=0)
+        return block - (block - first - 1) % self.blocks_per_start
+
     @property
     def share_of_one_machine(self) -> float:
         """The share of all trials that the busiest machine runs; 1 for one machine."""

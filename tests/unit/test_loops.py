@@ -306,6 +306,43 @@ def test_a_trial_that_is_disturbed_all_the_time_is_left_as_it_is(bench: Bench) -
     assert bench.host.measured.count(2) == (1 if bench.kind in ("sweep", "switchback") else 3)
 
 
+@of_kind("ladder", "factorial", "race", "duet", "pool")
+@pytest.mark.parametrize("fates", [{1: ["disturb"], 3: ["kill"]}, {1: ["disturb", "kill"]}])
+def test_killed_in_a_block_its_disturbed_trials_are_still_repeated(
+    bench: Bench, fates: dict[int, list[str]]
+) -> None:
+    if 3 not in fates and bench.kind == "pool":
+        pytest.skip("there a whole block is over")
+    if 3 in fates and bench.kind == "duet":
+        pytest.skip("its pair is repeated before the next one runs")
+    bench.host.fates = {number: list(each) for number, each in fates.items()}
+    with pytest.raises((Killed, BaseExceptionGroup)):
+        raise bench.run().exception or AssertionError("it was not killed")
+    bench.sound()
+    assert all(r.state is TrialState.COMPLETE for r in bench.folder.trials())
+
+
+@of_kind("ladder")
+def test_what_was_left_disturbed_is_not_repeated_with_blocks_that_are_added_later(bench: Bench) -> None:
+    """Four repeats are the most of three blocks; with fifteen there would be more."""
+    bench.host.fates = {9: ["disturb"] * 3, 10: ["disturb"] * 3, 11: ["disturb"]}
+    bench.sound()
+    bench.sound("--blocks", "+12")
+    states = {number: state for number, _, _, state in bench.trials()}
+    assert {number for number, state in states.items() if state == "invalid"} == {9, 10, 11}
+    assert len(states) == 60
+
+
+@of_kind("duet")
+def test_a_pair_that_failed_is_not_repeated_after_a_kill(bench: Bench) -> None:
+    pairs = [t.number for t in _design(bench).trials if t.block == 2]
+    bench.host.fates = {pairs[0]: ["fail"], pairs[1] + 1: ["kill"]}
+    with pytest.raises(Killed):
+        raise bench.run().exception or AssertionError("it was not killed")
+    bench.sound()
+    assert bench.host.measured.count(pairs[0]) == 1
+
+
 def test_retry_measures_what_is_not_complete_and_nothing_else(bench: Bench) -> None:
     last = max(t.number for t in _design(bench).trials)
     number = last if bench.kind not in ("race", "sweep") else 2

@@ -6,13 +6,16 @@ import itertools
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from headrace import plan as plans
 from headrace.analysis import sequential
 from headrace.analysis.looks import nominal_level, spent
 from headrace.errors import HeadraceError, PlanError
+from headrace.experiment import extend as extending
 from headrace.experiment.kinds import decided
 from headrace.store import ExperimentFolder
 from tests.fake_lab import Killed, by_name
@@ -136,6 +139,46 @@ def test_more_blocks_continue_the_same_seed_and_say_what_looking_cost(bench: Ben
     report = bench.sound("--blocks", "+1")
     assert blocks_of(bench.folder) == 8
     assert bench.folder.design.extended == (3, 7)
+
+
+def test_blocks_of_a_switchback_are_added_again_and_again_and_each_is_measured_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four blocks have one start: those added first were measured again with the start of the next."""
+    bench = Bench("switchback", tmp_path, monkeypatch)
+    bench.sound()
+    for _ in range(2):
+        bench.sound("--blocks", "+5")
+    assert bench.folder.design.extended == (8, 13)
+    assert blocks_of(bench.folder) == 18
+    assert bench.host.measured == [r.number for r in bench.folder.trials()]
+
+
+def test_blocks_are_not_added_to_another_plans_experiment(bench: Bench) -> None:
+    """It was refused only after the directory had the other plan's margin, with the old hash."""
+    bench.sound()
+    before = (bench.output / "design.json").read_text()
+    cause = bench.run("--blocks", "+1", "--until-decided").exception
+    bench.plan.write_text(bench.plan.read_text().replace("blocks = 3", "blocks = 3\nequivalence = 0.2"))
+    for each in (cause, bench.run("--blocks", "+1").exception):
+        assert isinstance(each, PlanError)
+        assert "this directory belongs to another plan" in each.message
+    assert (bench.output / "design.json").read_text() == before
+
+
+def test_two_who_add_blocks_at_once_add_them_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.sound()
+    file, path = plans.load(bench.plan), bench.output
+    real = extending.exclusive
+
+    def second(folder: Path) -> Any:
+        monkeypatch.setattr(extending, "exclusive", real)
+        extending.extend(file, path, 2)
+        return real(folder)
+
+    monkeypatch.setattr(extending, "exclusive", second)
+    extending.extend(file, path, 2)
+    assert bench.folder.design.blocks == 7
 
 
 def test_only_a_fixed_design_is_extended(bench: Bench) -> None:

@@ -132,16 +132,12 @@ def of_folder(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> Carry
         if (
             last is None
             or number not in halves
-            or _start(folder.design, last) != _start(folder.design, record)
+            or folder.design.start_of(last.block) != folder.design.start_of(record.block)
         ):
             continue
         turns.append(Turn(record.treatment, last.treatment, *halves[number]))
     found = find(turns)
     return Carryover(found.turns, found.p, found.size, longest) if found else None
-
-
-def _start(design: Design, record: TrialRecord) -> int:
-    return (record.block - 1) // design.blocks_per_start
 
 
 def _halves(folder: ExperimentFolder, records: Iterable[TrialRecord]) -> dict[int, tuple[float, float]]:

@@ -14,8 +14,9 @@ from headrace.store import ExperimentFolder
 
 def extend(file: PlanFile, path: Path, more: int) -> None:
     """Add blocks to the design in a folder, which the next run measures. Raises PlanError if it cannot be."""
-    folder = ExperimentFolder.open(path)
-    with exclusive(folder.path):
+    with exclusive(ExperimentFolder.open(path).path):
+        # Again: before the lock was taken, another process may have added some.
+        folder = ExperimentFolder.open(path)
         old = folder.design
         kind = kinds.of_design(old)
         if not kind.extends:
@@ -30,7 +31,8 @@ def extend(file: PlanFile, path: Path, more: int) -> None:
         plan = file.plan.model_copy(update={"design": table})
         for is_root in (True, False):
             longer = kind.build(plan, place=file.place, is_root=is_root)
-            if longer.trials[: len(old.trials)] == old.trials and longer.treatments == old.treatments:
+            is_same = kinds.build(file.plan, place=file.place, is_root=is_root).hash == old.hash
+            if is_same and longer.trials[: len(old.trials)] == old.trials:
                 break
         else:
             raise PlanError(

@@ -27,6 +27,7 @@ from headrace.experiment import kinds, lease
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.kinds.kind import require_complete
 from headrace.experiment.ledger import Assignment, Ledger
+from headrace.experiment.retries import Retries
 from headrace.experiment.runner import (
     Event,
     Listener,
@@ -264,15 +265,20 @@ class Pool:
         lost = self._folder.discard_drafts()
         if lost:
             self._listen(Note(f"{lost} unfinished trial was discarded and will be repeated"))
+        of_block: dict[int, list[int]] = {}
+        for spec in self._design.trials:
+            of_block.setdefault(spec.block, []).append(spec.number)
+        there = {record.number for record in on_disk}
+        retries = Retries(on_disk, len(self._design.trials), lambda text: self._listen(Note(text)))
+        # In a block that goes on, disturbed trials are repeated, as they would have been.
+        goes_on = {block for block, numbers in of_block.items() if not there.issuperset(numbers)}
         again = measured_again(on_disk, retry)
+        again |= {record.number for record in on_disk if record.block in goes_on and retries.wants(record)}
         for record in on_disk:
             if record.number not in again:
                 stop_when_hopeless(self._folder, record)
         if on_disk:
             self._listen(Note(f"continuing: {len(on_disk)} of {len(self._design.trials)} trials are done"))
-        of_block: dict[int, list[int]] = {}
-        for spec in self._design.trials:
-            of_block.setdefault(spec.block, []).append(spec.number)
         return Ledger(of_block, {r.number: r.machine for r in on_disk}, again)
 
     async def _serve(self, machine: _Machine) -> None:

@@ -10,7 +10,7 @@ import fcntl
 import itertools
 import os
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace import workloads
 from headrace.analysis.disturbance import Disturbance, find_disturbance
+from headrace.analysis.sweep import SEARCH
 from headrace.design import Design
 from headrace.errors import Busy, NothingMeasured, TargetError, TreatmentFailed
 from headrace.experiment import labs
@@ -101,7 +102,7 @@ def planned_seconds(design: Design) -> float:
     table = design.workload
     if not design.blocks_per_start:
         return trial_seconds(table) * len(design.trials) / design.at_once
-    starts = len({(trial.block - 1) // design.blocks_per_start for trial in design.trials})
+    starts = len({design.start_of(trial.block) for trial in design.trials})
     turns = len(design.trials) * (design.washout_s + table.seconds)
     return turns + starts * (table.warmup_s + OVERHEAD_WITH_SERVER_S)
 
@@ -147,8 +148,10 @@ def opened(file: PlanFile, design: Design, path: Path | None, listen: Listener) 
         listen(Note(f"skipped {left_out.treatment}: {left_out.reason}"))
     for note in design.notes:
         listen(Note(note))
-    folder = open_folder(path or Path("experiments") / file.plan.name, file.text, design)
-    with exclusive(folder.path):
+    where = open_folder(path or Path("experiments") / file.plan.name, file.text, design).path
+    with exclusive(where):
+        # Again: before the lock was taken, another process may have added blocks.
+        folder = ExperimentFolder.open(where)
         if folder.design.extended:
             design = replace(
                 design,
@@ -210,8 +213,8 @@ class Run:
         """Raises NothingMeasured if there is no result, and the errors that end the run."""
         done = self._kept()
         retries = Retries(done.values(), len(self._design.trials), self._say)
-        #: Trials that this run measured and may repeat.
-        own: set[int] = set()
+        #: Trials that this run measured and may repeat, and those of the block that an earlier one left.
+        own = unfinished(self._design, done.values()) if self._kind.repeats else set()
         is_first = True
         while True:
             disturbed = {n: r for n, r in done.items() if n in own and retries.wants(r)}
@@ -364,6 +367,22 @@ def _among(moment: Moment, records: Mapping[int, TrialRecord]) -> list[TrialReco
 def measured_again(records: Iterable[TrialRecord], retry: bool) -> set[int]:
     """The numbers of trials that ``--retry`` repeats: all that are not complete."""
     return {r.number for r in records if retry and r.state is not TrialState.COMPLETE}
+
+
+def unfinished(design: Design, records: Collection[TrialRecord]) -> set[int]:
+    """The numbers of the trials on disk that belong to the block in which a killed run was: its disturbed ones may
+    still be repeated, as they would have been. It may be whole, if the run was killed in a repeat.
+    """
+    last = max(records, key=lambda record: record.number, default=None)
+    if last is None or last.block in design.extended:
+        return set()
+    if last.block == SEARCH:
+        # There a repeat follows immediately.
+        return {last.number}
+    block = [record for record in records if record.block == last.block]
+    if design.at_once > 1 and any(record.state is TrialState.FAILED for record in block):
+        return set()
+    return {record.number for record in block}
 
 
 def stop_when_hopeless(folder: ExperimentFolder, record: TrialRecord) -> None:

@@ -82,7 +82,7 @@ def starts(design: Design) -> list[tuple[TrialSpec, ...]]:
     """The turns after each start of the server, in order."""
     found: dict[int, list[TrialSpec]] = {}
     for trial in design.trials:
-        found.setdefault((trial.block - 1) // design.blocks_per_start, []).append(trial)
+        found.setdefault(design.start_of(trial.block), []).append(trial)
     return [tuple(trials) for trials in found.values()]
 
 

@@ -21,7 +21,7 @@ def sentences(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> list[
         return []
     design = folder.design
     times = carryover.stretch(folder, records)
-    begun = len({(r.block - 1) // design.blocks_per_start for r in records})
+    begun = len({design.start_of(r.block) for r in records})
     starts = "one start" if begun == 1 else f"{begun} starts"
     said = [
         f"Settings were switched under a running load, in turns of {times * design.workload.seconds:g} s, "
