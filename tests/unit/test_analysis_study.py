@@ -17,6 +17,8 @@ from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Analysis, Effect, Verdict
 from headrace.analysis.study import _usable_trials, analyse_experiment, compare_experiments
 from headrace.errors import PlanError, StoreError
+from headrace.report.notice import Conclusion
+from headrace.report.views import comparison_notice
 from headrace.store import ExperimentFolder
 from tests.synthetic import LADDER, Shape, make
 
@@ -266,6 +268,20 @@ def test_two_experiments_are_compared_unpaired(tmp_path: Path) -> None:
         "Unpaired, and run at different times: new-kernel relative to old-kernel is"
     )
     assert f"faster in STOCK ({throughput['STOCK'].ratio.estimate:.2f}x)" in found.headline
+
+
+def test_a_treatment_that_fails_in_the_second_is_no_equal(tmp_path: Path) -> None:
+    """Nothing of it was compared, or its good trials were, and the rest made the verdict."""
+    a = make(tmp_path / "old", replace(SMALL, seed=1))
+    numbers = [t.number for t in a.design.trials if t.treatment == "ALL"]
+    for failed, said in (
+        (numbers[:1], f"ALL failed in 1 of {len(numbers)} trials of new1."),
+        (numbers, f"ALL failed in {len(numbers)} of {len(numbers)} trials of new{len(numbers)}."),
+    ):
+        shape = replace(SMALL, seed=1, failed=dict.fromkeys(failed, "no start"))
+        found = compare_experiments(a, make(tmp_path / f"new{len(failed)}", shape))
+        assert found.headline.endswith(said)
+        assert comparison_notice(found).conclusion is Conclusion.NOT_ENOUGH_DATA
 
 
 def test_swapping_two_experiments_inverts_the_comparison(tmp_path: Path) -> None:

@@ -407,6 +407,18 @@ def test_an_objectives_answer(
     assert (found.holds, found.fails, found.open_levels) == (holds, fails, open_levels)
 
 
+@pytest.mark.parametrize("lacking", ["all passes", "a pass"])
+def test_no_level_above_one_that_failed_is_said_to_hold(lacking: str) -> None:
+    """It was skipped, or judged by the passes that went well."""
+    intervals = [Interval(v * MS, (v - 1) * MS, (v + 1) * MS) for v in (2, 3, 4, 20)]
+    levels = levels_of(np.tile([100, 200, 300, 310.0], (3, 1)), intervals)
+    more = {"summary": None, "missing": "failed: no"} if lacking == "all passes" else {}
+    levels[1] = replace(levels[1], failed_passes=1, **more)
+    found = answer_of(Objective("p99", 10 * MS), levels)
+    assert (found.holds, found.fails, found.open_levels) == (1, 8, (2, 4))
+    assert found.why == ("not measured" if more else "a pass failed")
+
+
 def test_one_pass_says_that_passes_are_missing_but_what_it_would_be() -> None:
     intervals = [Interval(v * MS, None, None) for v in (1, 2, 11)]
     found = answer_of(Objective("p99", 10 * MS), levels_of(np.array([[1, 2, 3.0]]), intervals))

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headrace.analysis.steady import unsteady
-from headrace.analysis.trials import window_seconds
+from headrace.analysis.trials import NO_OPERATION, window_seconds
 from headrace.analysis.window import RESET_SHARE
 from headrace.design import Design
 from headrace.store import RECONNECT, TrialRecord
@@ -324,7 +324,7 @@ def _window(trial: _Trial) -> Iterator[_Reason]:
 
 def _operations(trial: _Trial) -> Iterator[_Reason]:
     if trial.operations == 0:
-        yield _Reason("no operation completed in the window", is_invalid=True)
+        yield _Reason(f"{NO_OPERATION} in the window", is_invalid=True)
         return
     share = trial.errors / (trial.operations + trial.errors)
     if share > WARN_ERROR_SHARE:

@@ -69,10 +69,16 @@ BATCH_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Point:
-    """One version or day: the natural logs of its trials' responses."""
+    """One version or day: the natural logs of its trials' responses.
+
+    ``slow`` says why other trials have none although they ran: they failed, did no work, or too little for the
+    percentile. They may be its slow ones, so the rest flatters it. ``disturbed`` is how many are invalid.
+    """
 
     name: str
     logs: tuple[float, ...]
+    slow: tuple[str, ...] = ()
+    disturbed: int = 0
 
     @property
     def log(self) -> float:

@@ -151,7 +151,8 @@ class Comparison:
 
     The ratios are B / A and unpaired: the trials shared no blocks, so changes between the two times do not cancel.
     Intervals are Welch's; ``blocks`` of an effect is that of the side with fewer, and ``blocks_needed`` is None.
-    ``notes`` are sentences that must be shown with the numbers.
+    ``notes`` are sentences that must be shown with the numbers. ``weaker`` says which treatments failed in B, or
+    have no valid trial there: what is left of them are their good trials.
     """
 
     a: str
@@ -163,3 +164,4 @@ class Comparison:
     only_in_b: tuple[str, ...]
     notes: tuple[str, ...]
     headline: str
+    weaker: tuple[str, ...] = ()

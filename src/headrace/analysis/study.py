@@ -29,10 +29,12 @@ from headrace.analysis.result import (
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import (
     EMULATED,
+    NO_OPERATION,
     RESPONSES,
     THROUGHPUT,
     Tables,
     TrialResponse,
+    did_no_work,
     is_emulated,
     trial_responses,
 )
@@ -100,7 +102,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         design.baselines,
         done=done,
         planned=len(design.trials),
-        failed=_failed(records),
+        failed=failures(records),
         invalid=[r.reason or "no reason was recorded" for r in records if r.state is TrialState.INVALID],
         again=shlex.join(["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path), "--retry"]),
     )
@@ -154,15 +156,20 @@ def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:
             place=str(folder.path),
             hint="there are: " + ", ".join(design.by_name),
         )
-    responses, _ = _usable_trials(folder, [r for r in _compared(folder) if r.treatment == name])
+    records = [r for r in _compared(folder) if r.treatment == name]
+    responses, excluded = _usable_trials(folder, records)
     values = [value for trial in responses if (value := trial.value(response))]
+    slow = [r.reason or "failed" for r in records if did_no_work(r)]
+    slow += [why for why in excluded.values() if why.startswith(NO_OPERATION)]
+    slow += [f"too few operations for a {response}" for trial in responses if not trial.value(response)]
     if not values:
         raise NothingMeasured(
             f"no trial of {name} has a {response}",
             place=str(folder.path),
             hint="headrace status shows why; leave it out, or run its plan again with --retry",
         )
-    return Point(folder.path.name, tuple(math.log(value) for value in values))
+    disturbed = sum(r.state is TrialState.INVALID and not did_no_work(r) for r in records)
+    return Point(folder.path.name, tuple(math.log(value) for value in values), tuple(slow), disturbed)
 
 
 def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
@@ -204,6 +211,14 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         notes.append(f"{EMULATED[0].upper()}{EMULATED[1:]}.")
     if not same_kind:
         notes.append("One has response times, the other service times, so latencies are not compared.")
+    failed = failures(_compared(b))
+    weaker = tuple(
+        f"{name} failed in {failed[name][0]} of {failed[name][1]} trials of {design_b.name}"
+        if name in failed
+        else f"{name} has no valid trial in {design_b.name}"
+        for name in common
+        if name in failed or (name in by_a and name not in by_b)
+    )
     changed = [n for n in common if treatments_a[n].settings != treatments_b[n].settings]
     if changed:
         notes.append(f"The same name has different settings: {', '.join(changed)}.")
@@ -216,7 +231,9 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         only_in_a=tuple(n for n in treatments_a if n not in treatments_b),
         only_in_b=tuple(n for n in treatments_b if n not in treatments_a),
         notes=tuple(notes),
-        headline=headline.of_comparison(design_a.name, design_b.name, effects, equivalence),
+        headline=headline.of_comparison(design_a.name, design_b.name, effects, equivalence)
+        + "".join(f" {said}." for said in weaker),
+        weaker=weaker,
     )
 
 
@@ -250,7 +267,7 @@ def _usable_trials(
         if response.operations > 0 and response.throughput_ops_s > 0:
             usable.append(response)
         else:
-            excluded[response.number] = "no operation completed in the measured window"
+            excluded[response.number] = f"{NO_OPERATION} in the measured window"
     return usable, dict(sorted(excluded.items()))
 
 
@@ -274,7 +291,7 @@ def _machines(
     return machines.spread(baselines, {r.number: r.machine for r in records})
 
 
-def _failed(records: Sequence[TrialRecord]) -> dict[str, tuple[int, int]]:
+def failures(records: Sequence[TrialRecord]) -> dict[str, tuple[int, int]]:
     """Treatment -> (failed trials, trials that ran), of those with any that failed."""
     failed = Counter(r.treatment for r in records if r.state is TrialState.FAILED)
     ran = Counter(r.treatment for r in records)

@@ -18,7 +18,13 @@ from headrace.analysis.compare import geometric_mean
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife
 from headrace.analysis.result import Analysis, TreatmentSummary
-from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
+from headrace.analysis.trials import (
+    NO_OPERATION,
+    THROUGHPUT,
+    TrialResponse,
+    did_no_work,
+    trial_responses,
+)
 from headrace.errors import PlanError, StoreError
 from headrace.model import TrialState
 from headrace.store import ExperimentFolder, TrialRecord
@@ -86,7 +92,8 @@ class Level:
     If no trial of a pass is valid, ``summary`` is None and ``missing`` says why. ``step`` is its throughput
     relative to the best smaller level, paired by pass; None for the first, and if no pass has both.
     ``search_ops_s`` is the search's value, which no result uses. ``failed_share`` is the share of its operations
-    that failed. ``is_driver_saturated``: in a pass, or in the search if that ended it.
+    that failed, ``failed_passes`` counts passes that failed or in which none completed. ``is_driver_saturated``:
+    in a pass, or in the search if that ended it.
     """
 
     treatment: str
@@ -96,6 +103,7 @@ class Level:
     search_ops_s: float | None
     missing: str
     failed_share: float = 0.0
+    failed_passes: int = 0
     is_driver_saturated: bool = False
 
     @property
@@ -107,13 +115,16 @@ class Level:
         """Whether an ``end`` (low, estimate, high) of the percentile is within the limit; None if unknown.
 
         A failed operation counts with the time it took. If more operations failed than the percentile allows, the
-        limit is missed regardless of their times: a fast error is not an answer.
+        limit is missed regardless of their times: a fast error is not an answer. If a whole pass failed, the good
+        ones are left, which cannot show that the limit is met.
         """
         if self.failed_share > objective.room:
             return False
         found = self.summary.latency_ns.get(objective.percentile) if self.summary else None
         value = None if found is None else getattr(found, end)
-        return None if value is None else value <= objective.limit_ns
+        if value is None or (value <= objective.limit_ns and self.failed_passes):
+            return None
+        return bool(value <= objective.limit_ns)
 
 
 @dataclass(frozen=True)
@@ -246,6 +257,7 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
             search_ops_s=searched[name].throughput_ops_s if name in searched else None,
             missing="" if name in summaries else _why_missing(records, name),
             failed_share=_failed_share(passed.get(name, ())),
+            failed_passes=sum(did_no_work(r) for r in records if r.treatment == name and r.block != SEARCH),
             is_driver_saturated=name in saturated,
         )
         for name in loads
@@ -299,7 +311,7 @@ def _responses(
         elif trial.operations > 0:
             passed.setdefault(trial.treatment, []).append(trial)
         else:
-            excluded[trial.number] = "no operation completed in the measured window"
+            excluded[trial.number] = f"{NO_OPERATION} in the measured window"
     return passed, searched, dict(sorted(excluded.items()))
 
 
@@ -405,7 +417,9 @@ def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
     As a fixed sequence, it names a level that does not hold with probability at most alpha / 2, regardless of the
     number of levels.
     """
-    found = [level for level in levels if level.summary]
+    top = max((level.load for level in levels if level.summary), default=0.0)
+    # One that could not be measured is not shown to hold, so no larger one is named.
+    found = [level for level in levels if level.load <= top]
     holds = estimate = None
     for level in itertools.takewhile(lambda level: level.meets(objective, "high"), found):
         holds = level
@@ -426,6 +440,10 @@ def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
 
 
 def _why_unsure(level: Level, objective: Objective) -> str:
+    if level.summary is None:
+        return "not measured"
+    if level.failed_passes:
+        return "a pass failed"
     return "too few operations" if level.meets(objective, "estimate") is None else "not enough passes"
 
 

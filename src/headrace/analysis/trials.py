@@ -10,7 +10,7 @@ import numpy as np
 
 from headrace.analysis.percentiles import Histogram, percentile_ns, resolution_log
 from headrace.errors import StoreError
-from headrace.model import Role
+from headrace.model import Role, TrialState
 from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ THROUGHPUT = "throughput"
 #: Responses in which treatments are compared. Not ``max`` and p99.99, which depend on single operations.
 RESPONSES = (THROUGHPUT, "p50", "p90", "p95", "p99", "p99.9")
 
+#: Of a trial without any: why it is invalid, or not analysed.
+NO_OPERATION = "no operation completed"
+
 #: Caution for emulated CPUs, on which the cost of instructions is unrealistic.
 EMULATED = (
     "measured on an emulated machine (no KVM): "
@@ -32,6 +35,11 @@ EMULATED = (
 def is_emulated(records: Iterable[TrialRecord]) -> bool:
     """Whether any trial ran on emulated CPUs."""
     return any(record.accel == "tcg" for record in records)
+
+
+def did_no_work(record: TrialRecord) -> bool:
+    """Whether it failed or completed no operation: among the trials that are left out, one that may be slow."""
+    return record.state is TrialState.FAILED or NO_OPERATION in record.reason
 
 
 @dataclass(frozen=True, eq=False)

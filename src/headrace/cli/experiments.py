@@ -380,7 +380,7 @@ def status(folder: Folder, as_json: Json = False) -> None:
 def compare(a: Folder, b: Folder, to: TellOption = None, as_json: Json = False) -> None:
     """Compare two experiments with the same workload: each treatment of B relative to A's (unpaired).
 
-    Exits with 13 if any treatment is worse, and with 15 if the data allow no verdict.
+    Exits with 13 if any treatment is worse, and with 15 if the data allow no verdict, or if one failed in B.
     """
     from dataclasses import asdict
 

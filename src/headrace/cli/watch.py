@@ -18,6 +18,7 @@ from headrace.cli.shell import (
     say,
     stderr,
     stdout,
+    tell,
     tell_and_exit,
     write_page,
 )
@@ -63,7 +64,8 @@ def watch(
 ) -> None:
     """Find changes in a series of results and separate them from noise.
 
-    Exits with 13 if the latest is worse, and with 15 if there are too few points.
+    Exits with 13 if the latest change is for the worse, and with 15 if there are too few points, or if trials of
+    the latest have no value.
     """
     from headrace.analysis import history
     from headrace.report.history.page import page_of
@@ -95,11 +97,24 @@ def _table(path: Path, name: str, response: str) -> list[Any]:
     from headrace import foreign
     from headrace.analysis.history import Point
 
-    logs: dict[str, list[float]] = {}
-    for row in foreign.read_csv(path, [name], [response]).rows:
-        if response in row.responses:
-            logs.setdefault(row.levels[name], []).append(math.log(row.responses[response]))
-    return [Point(point, tuple(values)) for point, values in logs.items()]
+    table = foreign.read_csv(path, [name], [response])
+    for note in table.notes:
+        tell(note)
+    rows: dict[str, list[float | None]] = {}
+    for row in table.rows:
+        rows.setdefault(row.levels[name], []).append(row.responses.get(response))
+    latest, values = list(rows.items())[-1]
+    if not any(values):
+        raise NothingMeasured(f"the latest, {latest}, has no {response}", place=str(path))
+    return [
+        Point(
+            point,
+            tuple(math.log(value) for value in values if value),
+            tuple(f"no {response}" for value in values if not value),
+        )
+        for point, values in rows.items()
+        if any(values)
+    ]
 
 
 def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any]:

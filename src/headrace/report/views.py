@@ -128,12 +128,15 @@ def comparison(found: Comparison) -> RenderableType:
 
 
 def comparison_notice(found: Comparison) -> Notice:
+    conclusion = Conclusion.worst(
+        each.verdict for each in found.effects if each.response in (THROUGHPUT, TAIL)
+    )
+    if found.weaker and conclusion is not Conclusion.WORSE:
+        conclusion = Conclusion.NOT_ENOUGH_DATA
     return Notice(
         kind="compare",
         subject=f"{found.b} relative to {found.a}",
-        conclusion=Conclusion.worst(
-            each.verdict for each in found.effects if each.response in (THROUGHPUT, TAIL)
-        ),
+        conclusion=conclusion,
         headline=found.headline,
         effects=tuple(Told.of(each) for each in found.effects if each.response in (THROUGHPUT, TAIL)),
     )

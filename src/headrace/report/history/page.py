@@ -48,7 +48,14 @@ def page_of(found: History, response: str, *, alpha: float, margin: float, is_ti
             "headline": words.headline(found),
             "noise": found.noise,
             "points": [
-                {"name": p.name, "value": math.exp(p.log), "trials": len(p.logs)} for p in found.points
+                {
+                    "name": p.name,
+                    "value": math.exp(p.log),
+                    "trials": len(p.logs),
+                    "slow": p.slow,
+                    "disturbed": p.disturbed,
+                }
+                for p in found.points
             ],
             "segments": found.segments,
             "changes": found.changes,
@@ -66,6 +73,9 @@ def _notice(found: History, response: str) -> Notice:
         conclusion = (
             Conclusion.NOTHING_FOUND if len(found.points) >= MIN_POINTS else Conclusion.NOT_ENOUGH_DATA
         )
+    # What is left of the latest point may be its fast trials: only that it is worse can be said of it.
+    if conclusion is not Conclusion.WORSE and found.points and found.points[-1].slow:
+        conclusion = Conclusion.NOT_ENOUGH_DATA
     return Notice(
         kind="watch",
         subject=response,

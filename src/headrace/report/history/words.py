@@ -11,9 +11,31 @@ from headrace.analysis.history import MIN_POINTS, History
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Table
 
+#: Most points named in a sentence.
+MOST_NAMED = 3
+
 
 def headline(found: History) -> str:
-    """One sentence: the latest change, or that there is none."""
+    """The latest change, or that there is none; and which points lack trials."""
+    return f"{_change(found)}{_left_out(found)}"
+
+
+def _left_out(found: History) -> str:
+    lacking = [point for point in reversed(found.points) if point.slow]
+    texts = [
+        f"{point.name} ({len(point.slow)} of {len(point.logs) + len(point.slow) + point.disturbed}: "
+        f"{text.short(point.slow[0], 80)})"
+        for point in lacking[:MOST_NAMED]
+    ]
+    more = f" and {len(lacking) - MOST_NAMED} more points" if len(lacking) > MOST_NAMED else ""
+    said = f" Trials without a value, which may be the slow ones: {', '.join(texts)}{more}." if texts else ""
+    if found.points and found.points[-1].slow:
+        said += f" So {found.points[-1].name} may be worse than it looks."
+    disturbed = sum(point.disturbed for point in found.points)
+    return said + (f" Disturbed and not counted: {disturbed} trials." if disturbed else "")
+
+
+def _change(found: History) -> str:
     if len(found.points) < MIN_POINTS:
         return (
             f"{len(found.points)} points are too few to distinguish a change from noise: at least "
