@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from headrace.analysis import audit
+from headrace.analysis import audit, intervals
 from headrace.analysis.history import History, Point, watch
 from headrace.analysis.result import Verdict
+from headrace.analysis.trials import TrialResponse
+from headrace.model import Role
 from tests.commands import headrace
 from tests.synthetic import Shape, make
 
@@ -173,6 +176,36 @@ def test_experiments_are_points(tmp_path: Path) -> None:
     assert "p98" in headrace("watch", *folders, "--response", "p98").stderr
 
 
+def test_trials_that_may_be_the_slow_ones_are_not_left_out_silently(tmp_path: Path) -> None:
+    """A night whose trials partly failed passed as one without a change."""
+    folders = []
+    for i in range(9):
+        failed = {1: "the server died", 2: "the server died", 4: "the server died"} if i == 8 else {}
+        shape = Shape(effects={"STOCK": 1.0, "X": 1.2}, blocks=3, seed=i, failed=failed)
+        folders.append(str(make(tmp_path / f"day{i}", shape).path))
+    found = headrace("watch", *folders)
+    said = " ".join(found.stdout.split())
+    assert found.returncode == 15, found.stderr + found.stdout
+    assert "which may be the slow ones: day8 (" in said
+    assert "the server died). So day8 may be worse than it looks." in said
+    assert headrace("watch", *folders[:8]).returncode == 0
+    # An earlier night is named, and decides nothing.
+    later = headrace("watch", folders[8], *folders[:8])
+    assert (later.returncode, "day8 (" in later.stdout) == (0, True)
+
+
+def test_empty_cells_of_a_table_are_not_left_out_silently(tmp_path: Path) -> None:
+    file = csv_of(tmp_path / "t.csv", measured(np.random.default_rng(12), [7.0] * 10))
+    file.write_text(f"{file.read_text()}v9,\n")
+    found = headrace("watch", str(file), "--response", "tps")
+    assert found.returncode == 15, found.stderr + found.stdout
+    assert "no tps in line" in found.stderr
+    assert "So v9 may be worse than it looks." in " ".join(found.stdout.split())
+    file.write_text(f"{file.read_text()}v10,\n")
+    none = headrace("watch", str(file), "--response", "tps")
+    assert (none.returncode, "the latest, v10, has no tps" in none.stderr) == (10, True)
+
+
 def test_an_experiment_without_trials_is_nothing_measured(tmp_path: Path) -> None:
     shape = Shape(effects={"STOCK": 1.0, "X": 1.2}, blocks=1, unfinished=3)
     empty = str(make(tmp_path / "empty", shape).path)
@@ -201,3 +234,43 @@ def test_an_audit_finds_a_test_that_cries_wolf() -> None:
     assert not audit.Rate("broken", 2000, 200, 0.05).holds
     assert audit.Rate("sound", 2000, 110, 0.05).holds
     assert not audit.Rate("blind", 2000, 1500, 0.05, least=0.85).holds
+
+
+def pairs(ratios: Sequence[float]) -> list[TrialResponse]:
+    """The two baseline trials of each block, with these log ratios."""
+    return [
+        TrialResponse(2 * block + place, block, "STOCK", role, 1000 * math.exp(place * ratio))
+        for block, ratio in enumerate(ratios)
+        for place, role in enumerate((Role.BASELINE, Role.REPEAT))
+    ]
+
+
+@pytest.mark.parametrize("ratios", [[0.0100, 0.0101], [0.01] * 11])
+def test_swaps_of_the_same_few_pairs_are_not_as_many_studies(ratios: list[float]) -> None:
+    """Half of two alike pairs' swaps exclude 1, and 6.5% of eleven's; as many independent studies rarely do."""
+    found = audit.of_pairs("throughput", pairs(ratios))
+    assert found is not None
+    assert found.rate > 0.05 + 3 * math.sqrt(0.05 * 0.95 / found.studies)
+    assert found.holds
+
+
+def test_the_audit_of_an_experiment_rarely_ends_wrongly() -> None:
+    rng = np.random.default_rng(3)
+    for count in (2, 3, 5, 8, 15):
+        found = [audit.of_pairs("throughput", pairs(list(rng.normal(0, 0.02, count)))) for _ in range(100)]
+        assert sum(not rate.holds for rate in found if rate) <= 1
+
+
+def test_an_audit_of_pairs_counts_what_their_intervals_say() -> None:
+    ratios = [0.011, -0.004, 0.009, 0.013, 0.002, 0.008]
+    wrong = 0
+    for signs in itertools.product((1, -1), repeat=len(ratios)):
+        ratio = intervals.geometric(
+            {i: s * r for i, (s, r) in enumerate(zip(signs, ratios, strict=True))}, 0.05
+        )
+        assert ratio.low is not None
+        assert ratio.high is not None
+        wrong += not ratio.low <= 1 <= ratio.high
+    found = audit.of_pairs("throughput", pairs(ratios))
+    assert found is not None
+    assert (found.alarms, found.studies) == (wrong, 64)
