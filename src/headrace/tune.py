@@ -18,7 +18,7 @@ from headrace import extras
 from headrace import plan as plans
 from headrace.analysis.choice import Cell, pareto
 from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.study import analyse_experiment
+from headrace.analysis.study import analyse_experiment, failures
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import space
 from headrace.experiment.kinds import search
@@ -39,13 +39,14 @@ LEAN_EXPLAINS = 0.9
 @dataclass(frozen=True)
 class Confirmed:
     """A candidate relative to the base: ``effects`` by response, each from interleaved blocks; ``broken`` are the
-    constraints that it breaks there.
+    constraints that it breaks there, ``failed`` are (failed trials, trials) if any failed.
     """
 
     name: str
     settings: Mapping[str, Value]
     effects: Mapping[str, Effect]
     broken: tuple[str, ...] = ()
+    failed: tuple[int, int] | None = None
 
     def is_better(self, response: str) -> bool:
         effect = self.effects.get(response)
@@ -89,9 +90,11 @@ async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tun
     confirmed, confirm_folder = await _confirm(
         bench, table, candidates_of(table, found, front, importance, advice)
     )
-    # Of many points some held a constraint by luck, in their one trial.
-    better = [c for c in confirmed if c.name != LEAN and not c.broken and c.is_better(bench.response)]
-    winner = max(better, key=lambda c: _gain(c, bench.response), default=None)
+    # Of many points some held a constraint, or started, by luck, in their one trial.
+    sound = [c for c in confirmed if not c.broken and not c.failed]
+    better = [c for c in sound if c.is_better(bench.response)]
+    named = [c for c in better if c.name != LEAN] or better
+    winner = max(named, key=lambda c: _gain(c, bench.response), default=None)
     return Tuned(
         table, found, front, importance, advice, confirmed, winner, bench.folder,
         confirm_folder.path if confirm_folder else None,
@@ -181,9 +184,14 @@ async def _confirm(
         raise PlanError(error.message, place=bench.place, hint=error.hint) from error
     effects = analyse_experiment(folder).effects
     broken = search.broken_in(folder, table)
+    failed = failures(folder.trials())
     confirmed = [
         Confirmed(
-            name, settings, {e.response: e for e in effects if e.treatment == name}, broken.get(name, ())
+            name,
+            settings,
+            {e.response: e for e in effects if e.treatment == name},
+            broken.get(name, ()),
+            failed.get(name),
         )
         for name, settings in treatments.items()
     ]
@@ -191,26 +199,21 @@ async def _confirm(
 
 
 def chosen(table: TuneTable, found: Sequence[Found], front: Sequence[Found]) -> list[Found]:
-    """The points to confirm: with two objectives the ends of the front and its middle, else the best points; never
-    the current settings, and only points that looked better.
+    """The points to confirm: with two objectives the ends of the front and what lies evenly between them, else the
+    best points; never the current settings, and only points that looked better.
     """
+    if len(table.objectives) > 1:
+        others = [f for f in front if f.number != 1]
+        count = min(table.confirm, len(others))
+        return [others[round(i * (len(others) - 1) / max(count - 1, 1))] for i in range(count)]
     own = next((f.seen for f in found if f.number == 1), None)
     base = own.values if own else None
-    if len(table.objectives) > 1:
-        spread = [front[0], front[len(front) // 2], front[-1]] if front else []
-        ranked = list(dict.fromkeys(f.number for f in spread))
-    else:
-        order = sorted(
-            (f for f in found if f.seen is not None and f.seen.is_feasible),
-            key=lambda f: -(f.seen.values[0] if f.seen and f.seen.values else 0.0),
-        )
-        ranked = [
-            f.number
-            for f in order
-            if base is None or (f.seen and f.seen.values and f.seen.values[0] > base[0])
-        ]
-    by_number = {f.number: f for f in found}
-    return [by_number[n] for n in ranked if n != 1][: max(table.confirm, 1)]
+    order = sorted(
+        (f for f in found if f.seen is not None and f.seen.is_feasible),
+        key=lambda f: -(f.seen.values[0] if f.seen and f.seen.values else 0.0),
+    )
+    better = [f for f in order if base is None or (f.seen and f.seen.values and f.seen.values[0] > base[0])]
+    return [f for f in better if f.number != 1][: table.confirm]
 
 
 def lean_of(table: TuneTable, settings: Settings, importance: Mapping[str, float]) -> Settings:

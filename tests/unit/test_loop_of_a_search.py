@@ -250,6 +250,23 @@ def test_a_point_that_breaks_a_constraint_where_it_is_confirmed_is_not_the_resul
     assert f"{best['name']} breaks p99=12ms, on average over its trials in the confirmation." in said
 
 
+def test_a_point_that_fails_where_it_is_confirmed_is_not_the_result(make: Make) -> None:
+    """The server started in its one trial of the search; what is left of the confirmation are its good trials."""
+    first, tuning = make("a"), make("b")
+    for each in (first, tuning):
+        each.plan.write_text(PLAN.replace("blocks = 3", "blocks = 5"))
+    best = first.sound()["winner"]["name"]
+    confirmation = ExperimentFolder.open(first.output / "confirm").trials()
+    number = next(r.number for r in confirmation if r.treatment == best and r.block == 2)
+    tuning.host.fates[number] = ["", "fail"] if number <= 8 else ["fail"]
+    report = tuning.sound()
+    found = next(each for each in report["confirmed"] if each["name"] == best)
+    assert next(e["verdict"] for e in found["effects"] if e["response"] == "throughput") == "better"
+    assert found["failed"] == 1
+    assert (report["winner"] or {"name": ""})["name"] != best
+    assert f"{best} failed in 1 of 5 trials of the confirmation." in " ".join(tuning.run().output.split())
+
+
 def test_advice_with_which_the_server_did_not_start_is_not_confirmed(make: Make) -> None:
     tuning = make("a")
     tuning.advice = [SPIN]

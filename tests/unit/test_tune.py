@@ -6,11 +6,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from headrace import plan as plans
+from headrace.analysis.intervals import Interval
+from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.errors import PlanError
 from headrace.experiment import space
@@ -19,7 +22,8 @@ from headrace.experiment.kinds.search import Constraint, Found
 from headrace.experiment.space import Seen
 from headrace.model import Role, TrialState, Value
 from headrace.plan import KnobRange, TuneTable
-from headrace.tune import chosen, front_of, lean_of
+from headrace.report.tune import words
+from headrace.tune import Confirmed, Tuned, chosen, front_of, lean_of
 
 PLAN = """
 name = "t"
@@ -221,6 +225,70 @@ def test_two_objectives_have_a_front() -> None:
     front = front_of(found, two)
     assert [f.number for f in front] == [2, 3, 1]
     assert [f.number for f in chosen(two, found, front)] == [2, 3]
+
+
+def test_both_ends_of_the_front_are_confirmed() -> None:
+    """With the default of two points, the other end used to be cut; the current settings are no end."""
+    two = table('objective = ["throughput", "p99"]')
+    found = [at(1, 6.0, -6.0), *(at(n, float(7 - n), float(n - 7)) for n in range(2, 7)), at(7, 0.5, -0.5)]
+    front = front_of(found, two)
+    assert [f.number for f in front] == [1, 2, 3, 4, 5, 6, 7]
+    assert [f.number for f in chosen(two, found, front)] == [2, 7]
+    three = two.model_copy(update={"confirm": 3})
+    assert [f.number for f in chosen(three, found, front)] == [2, 4, 7]
+    assert [f.number for f in chosen(three, found, front[:3])] == [2, 3]
+    assert chosen(three, found, front[:1]) == []
+
+
+def confirmed(name: str, verdicts: Mapping[str, Verdict], **more: Any) -> Confirmed:
+    effects = {
+        response: Effect(response, name, "AS-IS", "", Interval(2.0, 1.5, 2.5), verdict, 4, None, 1)
+        for response, verdict in verdicts.items()
+    }
+    return Confirmed(name, {}, effects, **more)
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "more", "said"),
+    [
+        (
+            (Verdict.WORSE, Verdict.BETTER),
+            {},
+            "No point is confirmed better than the current settings in throughput: keep them. "
+            "But P002 has a better p99: 2.000x (1.500 – 2.500).",
+        ),
+        (
+            (Verdict.NOT_ENOUGH_DATA, Verdict.EQUIVALENT),
+            {},
+            "No point is confirmed better than the current settings: keep them, or add blocks.",
+        ),
+        (
+            (Verdict.EQUIVALENT, Verdict.EQUIVALENT),
+            {},
+            "No point is confirmed better than the current settings: keep them.",
+        ),
+        (
+            (Verdict.BETTER, Verdict.BETTER),
+            {"failed": (1, 5)},
+            "No point that starts each time is confirmed better: keep the current settings.",
+        ),
+    ],
+)
+def test_without_a_winner_it_says_what_the_confirmation_does(
+    verdicts: tuple[Verdict, Verdict], more: dict[str, Any], said: str
+) -> None:
+    two = table('objective = ["throughput", "p99"]')
+    one = confirmed("P002", dict(zip(("throughput", "p99"), verdicts, strict=True)), **more)
+    tuned = Tuned(two, [], [], {}, [], [one], None, Path("/nowhere"), None)
+    assert words.headline(tuned) == said
+
+
+def test_a_winner_says_what_got_worse_and_the_blocks_it_has() -> None:
+    two = table('objective = ["throughput", "p99"]')
+    one = confirmed("P002", {"throughput": Verdict.BETTER, "p99": Verdict.WORSE})
+    said = words.headline(Tuned(two, [], [], {}, [], [one], one, Path("/nowhere"), None))
+    assert "in 4 interleaved blocks" in said
+    assert said.endswith(" But its p99 is worse: 2.000x (1.500 – 2.500).")
 
 
 def test_the_lean_candidate_leaves_out_what_hardly_mattered() -> None:

@@ -135,6 +135,7 @@ def _json(found: Confirmed) -> dict[str, object]:
         "settings": found.settings,
         "effects": list(found.effects.values()),
         "broken": found.broken,
+        "failed": found.failed[0] if found.failed else 0,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.analysis.result import Verdict
+from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import THROUGHPUT
 from headrace.model import TrialState
 from headrace.report import text
@@ -13,23 +13,56 @@ def headline(tuned: Tuned) -> str:
     """One sentence with the claim, or why there is none."""
     response = tuned.table.objectives[0]
     if tuned.winner is not None:
-        ratio = tuned.winner.effects[response].ratio
+        effect = tuned.winner.effects[response]
         confidence = 100 * (1 - tuned.table.alpha)
-        return (
-            f"{tuned.winner.name} is confirmed: {response} {text.ratio(ratio.estimate)}x the current settings "
-            f"({confidence:g}%: {text.between(ratio)}), in {tuned.table.blocks} interleaved blocks."
+        said = (
+            f"{tuned.winner.name} is confirmed: {response} {text.ratio(effect.ratio.estimate)}x the current "
+            f"settings ({confidence:g}%: {text.between(effect.ratio)}), in {effect.blocks} interleaved blocks."
         )
-    if any(each.broken and each.is_better(response) for each in tuned.confirmed):
+        worse = [
+            f" But its {each} is worse: {_times(other)}."
+            for each in dict.fromkeys((*tuned.table.objectives, THROUGHPUT, "p99"))
+            if (other := tuned.winner.effects.get(each)) and other.verdict is Verdict.WORSE
+        ]
+        return said + "".join(worse)
+    better = [each for each in tuned.confirmed if each.is_better(response)]
+    if any(each.broken for each in better):
         return "No point is confirmed better within the constraints: keep the current settings."
+    if better:
+        return "No point that starts each time is confirmed better: keep the current settings."
     if tuned.confirmed:
-        return "No point is confirmed better than the current settings: keep them, or add blocks."
+        return _none_better(tuned)
     return "The search found nothing that looked better than the current settings."
+
+
+def _none_better(tuned: Tuned) -> str:
+    """The other objective may be better, and more blocks decide only what is open."""
+    response, *rest = tuned.table.objectives
+    effects = [each.effects[response] for each in tuned.confirmed if response in each.effects]
+    others = [
+        f" But {each.name} has a better {name}: {_times(each.effects[name])}."
+        for name in rest
+        for each in tuned.confirmed
+        if each.is_better(name) and not each.broken and not each.failed
+    ]
+    is_open = len(effects) < len(tuned.confirmed) or any(
+        effect.verdict is Verdict.NOT_ENOUGH_DATA for effect in effects
+    )
+    what = "No point is confirmed better than the current settings"
+    what += f" in {response}" if others else ""
+    return f"{what}: keep them{', or add blocks' if is_open else ''}.{''.join(others)}"
+
+
+def _times(effect: Effect) -> str:
+    return f"{text.ratio(effect.ratio.estimate)}x ({text.between(effect.ratio)})"
 
 
 def lean_sentence(tuned: Tuned) -> str:
     """Whether the less important knobs can be left unchanged; empty if not tested."""
     lean = next((c for c in tuned.confirmed if c.name == LEAN), None)
-    if lean is None or tuned.winner is None or not lean.settings.items() <= tuned.winner.settings.items():
+    if lean is None or tuned.winner in (None, lean):
+        return ""
+    if not lean.settings.items() <= tuned.winner.settings.items():
         return ""
     response = tuned.table.objectives[0]
     own, best = lean.effects.get(response), tuned.winner.effects[response]
@@ -48,11 +81,15 @@ def lean_sentence(tuned: Tuned) -> str:
 
 
 def broken(tuned: Tuned) -> list[str]:
-    """The candidates that break a constraint where they were confirmed, and so are not the result."""
+    """The candidates that break a constraint where they were confirmed, or fail, and so are not the result."""
     return [
         f"{each.name} breaks {', '.join(each.broken)}, on average over its trials in the confirmation."
         for each in tuned.confirmed
         if each.broken
+    ] + [
+        f"{each.name} failed in {each.failed[0]} of {each.failed[1]} trials of the confirmation."
+        for each in tuned.confirmed
+        if each.failed
     ]
 
 
