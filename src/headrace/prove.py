@@ -22,7 +22,7 @@ from headrace import knobs
 from headrace import plan as plans
 from headrace.analysis.intervals import inverse
 from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.study import analyse_experiment
+from headrace.analysis.study import analyse_experiment, failures
 from headrace.analysis.trials import RESPONSES, THROUGHPUT
 from headrace.errors import NothingMeasured, PlanError, Refused
 from headrace.experiment import kinds
@@ -60,7 +60,9 @@ Settings = dict[str, Value]
 @dataclass(frozen=True)
 class Step:
     """One finding, put to the test. ``settings`` are those of the remedy that did best; ``effect`` is None where
-    nothing could be compared, and ``reason`` says why. ``other`` is its effect on the other response."""
+    nothing could be compared, and ``reason`` says why, or that it also failed. ``other`` is its effect on the
+    other response.
+    """
 
     finding: str
     title: str
@@ -80,7 +82,8 @@ class Step:
 class Proof:
     """``steps`` in the order they were tried; ``kept`` all settings that were proven; ``final`` the end against
     the start, None where nothing was kept; ``other`` the same of the other response; ``skipped`` are findings
-    that no experiment can test, and why."""
+    that no experiment can test, and why; ``failed`` says how many trials of the end failed, if any.
+    """
 
     steps: tuple[Step, ...]
     kept: Mapping[str, Value]
@@ -88,6 +91,7 @@ class Proof:
     final_folder: Path | None
     skipped: tuple[tuple[str, str], ...]
     other: Effect | None = None
+    failed: str = ""
 
 
 @dataclass(frozen=True)
@@ -386,15 +390,22 @@ async def prove_finding(
             finding.id, finding.rule.title, options[0], None, False, error.message, bench.folder / name
         )
         return step, None
-    effects = {n: compared.effects[n] for n in names if n in compared.effects}
-    best = _best(effects) if effects else names[0]
-    effect = effects.get(best)
-    kept = effect is not None and effect.verdict is Verdict.BETTER
     folder = compared.folder
-    reason = "" if effect else _why_not(folder, best)
+    effects = {n: compared.effects[n] for n in names if n in compared.effects}
+    # What is left of a remedy that failed are its good trials.
+    failed = failures(folder.trials())
+    sound = {n: effect for n, effect in effects.items() if n not in failed}
+    best = _best(sound or effects) if effects else names[0]
+    effect = effects.get(best)
+    kept = effect is not None and effect.verdict is Verdict.BETTER and best in sound
+    reason = ("" if best in sound else failed_in(failed[best])) if effect else _why_not(folder, best)
     other = compared.other.get(best)
     step = Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path, other)
     return step, folder
+
+
+def failed_in(counts: tuple[int, int]) -> str:
+    return f"failed in {counts[0]} of {counts[1]} trials"
 
 
 def _best(effects: Mapping[str, Effect]) -> str:
@@ -461,7 +472,10 @@ async def prove_all(
     bench.listen(Note("all that was proven, against the start"))
     final = await bench.compare(f"{len(steps) + 1:02d}-final", {"TUNED": kept}, {})
     effect, other = final.effects.get("TUNED"), final.other.get("TUNED")
-    return Proof(tuple(steps), kept, effect, final.folder.path, left, other)
+    failed = failures(final.folder.trials()).get("TUNED")
+    return Proof(
+        tuple(steps), kept, effect, final.folder.path, left, other, failed_in(failed) if failed else ""
+    )
 
 
 def told(step: Step) -> str:
@@ -470,6 +484,7 @@ def told(step: Step) -> str:
         return f"  not measured: {step.reason}"
     worse = step.other if step.other and step.other.verdict is Verdict.WORSE else None
     also = f"; {worse.response} is worse: {_times(worse)}" if worse else ""
+    also += f"; {step.reason}" if step.reason else ""
     return f"  {step.effect.verdict}: {_times(step.effect)}{also}; {'kept' if step.kept else 'not kept'}"
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from headrace import prove
+from headrace.cli import prove as commands
 from headrace.model import Facts
 from headrace.moved import Difference, differences, moved, unlike
 from headrace.snapshot import save
@@ -74,6 +76,30 @@ def test_a_proof_on_another_host_is_refused_before_it_starts(tmp_path: Path) -> 
     assert "the host has changed since the finding" in done.stderr
     assert "the finding is from elsewhere" in done.stderr
     assert not (tmp_path / "x").exists()
+
+
+def test_a_live_proof_has_its_budget_and_no_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both options were ignored."""
+    facts = {"block_devices.nvme1n1.queue.scheduler": "bfq"}
+    save(saved(has_server=False, facts=facts), tmp_path / "a.hunt")
+    benches: list[prove.Bench] = []
+
+    async def proof(bench: prove.Bench, *_: object) -> prove.Proof:
+        benches.append(bench)
+        return prove.Proof((), {}, None, None, ())
+
+    monkeypatch.setattr(commands, "_refuse_if_moved", lambda *_: None)
+    monkeypatch.setattr(prove, "prove_live", proof)
+    words = ["prove", "--live", "BLK01@nvme1n1", "--from", str(tmp_path / "a.hunt"), "--mysql-socket", "/s"]
+    done = headrace(*words, "--output", str(tmp_path / "x"), "--budget", "8")
+    assert done.returncode == 0, done.stderr
+    assert [bench.minutes for bench in benches] == [8.0]
+    refused = headrace(*words, "--response", "p99")
+    assert (refused.returncode, "sees no latency" in refused.stderr) == (2, True)
+    # Without --live it would have run on a private server here.
+    elsewhere = headrace("prove", "BLK01@nvme1n1", "--target", "root@db1")
+    assert (elsewhere.returncode, "only with --live" in elsewhere.stderr) == (2, True)
+    assert len(benches) == 1
 
 
 @pytest.mark.parametrize(

@@ -339,6 +339,51 @@ async def test_the_verdict_of_a_proof_is_told(laboratory: Laboratory, tmp_path: 
     assert Notice.from_json(content, "proof.json") == notice
 
 
+class Shaky(Laboratory):
+    """One trial of this treatment fails in each experiment that this one's name ends with."""
+
+    def __init__(self, step: str, treatment: str) -> None:
+        super().__init__()
+        self._step, self._treatment = step, treatment
+
+    async def run(self, file: plans.PlanFile, folder: Path | None, listen: Any) -> ExperimentFolder:
+        found = await super().run(file, folder, listen)
+        if found.path.name.endswith(self._step):
+            record = next(r for r in found.trials() if r.treatment == self._treatment and r.block == 2)
+            path = found.trial_path(record.number) / "trial.json"
+            path.write_text(
+                json.dumps({**json.loads(path.read_text()), "state": "failed", "reason": "no start"})
+            )
+        return found
+
+
+async def test_a_fix_that_also_fails_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was left of it were its good trials, and they are better."""
+    monkeypatch.setattr(prove, "all_rules", lambda: RULES)
+    shaky = Shaky("01-AAA01", "REMEDY")
+    found = await prove.prove_all(bench(shaky, tmp_path), only=["AAA01"])
+    [step] = found.steps
+    assert (step.verdict, step.kept, found.kept) == ("better", False, {})
+    assert step.reason == "failed in 1 of 4 trials"
+    assert prove.told(step).endswith("; failed in 1 of 4 trials; not kept")
+    assert "failed in 1 of 4 trials" in shown(found, "")
+
+
+async def test_an_end_that_also_fails_is_not_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "all_rules", lambda: RULES)
+    shaky = Shaky("-final", "TUNED")
+    found = await prove.prove_all(bench(shaky, tmp_path), only=["AAA01"])
+    assert found.final is not None
+    assert found.final.verdict is Verdict.BETTER
+    notice = views.notice(found, "p", "throughput", "", tmp_path)
+    assert notice.conclusion is Conclusion.NOT_ENOUGH_DATA
+    assert notice.headline.startswith("Not proven: all fixes together failed in 1 of 4 trials.")
+    assert "headrace apply" not in notice.next
+    unmeasured = replace(found, final=None, failed="")
+    assert views.conclusion(unmeasured) is Conclusion.NOT_ENOUGH_DATA
+    assert views.headline(unmeasured, "throughput").startswith("Combined effect not measured")
+
+
 async def test_a_proof_without_a_verdict_tells_how_to_get_one(
     laboratory: Laboratory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,7 +58,8 @@ Budget = Annotated[
     typer.Option(
         "--budget",
         min=0,
-        help="Start no step after this many minutes; an undecided step may take a quarter of them.",
+        help="Start no step after this many minutes; an undecided step may take a quarter of them, with --live "
+        "all of them.",
     ),
 ]
 Live = Annotated[
@@ -126,12 +127,18 @@ def prove(
     if not live:
         if not findings and not auto:
             raise typer.BadParameter("name findings, or use --auto for all")
+        if source or target != "local":
+            raise typer.BadParameter("--target and --from: only with --live; a plan names its machine")
         _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, end)
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live tests one finding at a time")
+    if response != "throughput":
+        raise typer.BadParameter(
+            f"--live counts with --counter and sees no latency: --response {response} needs a --plan"
+        )
     plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
-    _prove_live(findings[0], source, plan_of_it, login, output, blocks, weaker, end)
+    _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget, weaker, end)
 
 
 def _prove_plan(
@@ -233,6 +240,7 @@ def _prove_live(
     login: ServerLogin,
     output: Path | None,
     blocks: int,
+    budget: float | None,
     allow_weaker: tuple[str, ...],
     end: End,
 ) -> None:
@@ -258,11 +266,16 @@ def _prove_live(
             folder,
             watcher.listen,
             blocks=blocks,
+            # There is one step: it may take all of it.
+            minutes=budget or None,
             allow_weaker=allow_weaker,
             report=_write_report,
         )
         found = run_trials(lambda: proofs.prove_live(bench, finding, options))
     again = ["headrace", "prove", "--live", "--target", plan.target.address, "--output", f"{folder}-more"]
     again += ["--from", str(source)] if source else []
+    table = plan.workload
+    again += ["--seconds", f"{table.seconds:g}", "--settle", f"{table.warmup_s:g}"]
+    again += ["--counter", str(table.options["counter"]), *login.argv]
     again += _weaker(allow_weaker)
     _show(found, bench, f"{finding.id} on {plan.target.address}", shlex.join(again), end)

@@ -48,7 +48,8 @@ def _step(step: Step, response: str) -> list[RenderableType]:
     """What was tested, its effect, and whether it was kept."""
     effect = step.effect
     style = _STYLE[effect.verdict] if effect else "magenta"
-    told = f"{response} {_times(effect)}{_other(step)}" if effect else step.reason
+    told = f"{response} {_times(effect)}{_other(step)}" if effect else ""
+    told = "; ".join(filter(None, [told, step.reason]))
     line = Text.assemble(
         ("kept  " if step.kept else "      ", "bold green"),
         (clean(step.finding), "bold"),
@@ -145,6 +146,9 @@ def notice(proof: Proof, subject: str, response: str, command: str, folder: Path
 
 def conclusion(proof: Proof) -> Conclusion:
     """That of the end relative to the start, or of the steps if nothing was kept."""
+    # Trials of the end that did not fail are its good ones.
+    if proof.failed or (proof.final is None and proof.final_folder is not None):
+        return Conclusion.NOT_ENOUGH_DATA
     if proof.final is not None:
         return Conclusion(proof.final.verdict)
     if any(step.kept for step in proof.steps):
@@ -155,8 +159,12 @@ def conclusion(proof: Proof) -> Conclusion:
 
 def headline(proof: Proof, response: str) -> str:
     """The claim in one sentence, or why there is none."""
+    if proof.failed:
+        return f"Not proven: all fixes together {proof.failed}. Apply none of them."
     if proof.final is not None:
         return claim(proof.final, response, proof.other)
+    if proof.final_folder is not None:
+        return f"Combined effect not measured: {proof.final_folder} says why."
     if any(step.kept for step in proof.steps):
         return "Better under this load: `headrace apply` makes it permanent."
     if proof.steps:
@@ -186,6 +194,7 @@ def to_json(proof: Proof, response: str, command: str = "", notice: Notice | Non
         "kept": dict(proof.kept),
         "final": _effect_json(proof.final),
         "other": _effect_json(proof.other),
+        "failed": proof.failed,
         "final_folder": str(proof.final_folder) if proof.final_folder else None,
         "settle": more_blocks(command, open_ones) if open_ones else None,
         "skipped": [{"finding": finding, "reason": why} for finding, why in proof.skipped],
