@@ -16,6 +16,7 @@ from headrace.analysis import sequential
 from headrace.analysis.looks import nominal_level, spent
 from headrace.errors import HeadraceError, PlanError
 from headrace.experiment import extend as extending
+from headrace.experiment import runner
 from headrace.experiment.kinds import decided
 from headrace.store import ExperimentFolder
 from tests.fake_lab import Killed, by_name
@@ -169,7 +170,7 @@ def test_blocks_are_not_added_to_another_plans_experiment(bench: Bench) -> None:
 def test_two_who_add_blocks_at_once_add_them_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.sound()
     file, path = plans.load(bench.plan), bench.output
-    real = extending.exclusive
+    real = runner.exclusive
 
     def second(folder: Path) -> Any:
         monkeypatch.setattr(extending, "exclusive", real)
