@@ -23,8 +23,10 @@ from headrace.model import Value
 from headrace.report import terminal
 from headrace.report.fleet import drift as report
 from headrace.report.fleet import findings as findings_report
+from headrace.report.fleet.hosts import Roll
 from headrace.rules.rule import Severity
 from headrace.target.local import LocalTarget
+from headrace.tell import junit
 from tests import synthetic
 from tests.folders import TESTS
 from tests.written import printed
@@ -367,6 +369,32 @@ def test_a_measured_cost_comes_first_with_its_interval(differing: Drift) -> None
         assert "costs 9% (6 to 1" in text
         assert "of throughput in io of 3 May 2026" in text
     assert ranked(differing, None)[0].difference.name == "sort_buffer_size"
+
+
+def test_a_host_loses_once_however_often_it_was_measured(differing: Drift) -> None:
+    usual = VARIABLES["innodb_io_capacity"]
+    twice = Known(
+        effect(usual, "4000", 0.91, Verdict.WORSE),
+        effect(usual, "4000", 0.95, Verdict.WORSE),
+        effect("4000", usual, 1.05, Verdict.BETTER),
+    )
+    assert ranked(differing, twice)[0].loss_hosts == pytest.approx(0.09)
+    two = drift_of(five(db3={"innodb_io_capacity": "4000"}, db2={"innodb_io_capacity": "3000"}))
+    faster = Known(effect(usual, "4000", 1.25, Verdict.BETTER), effect(usual, "3000", 2.0, Verdict.BETTER))
+    assert ranked(two, faster)[0].loss_hosts == pytest.approx(3 * 0.5)
+
+
+@pytest.mark.parametrize("is_odd_faster", [False, True])
+def test_a_measured_cost_fails_whichever_hosts_have_it(differing: Drift, is_odd_faster: bool) -> None:
+    usual = VARIABLES["innodb_io_capacity"]
+    verdict = Verdict.BETTER if is_odd_faster else Verdict.WORSE
+    rows = ranked(differing, Known(effect(usual, "4000", 1.25 if is_odd_faster else 0.8, verdict)))
+    said = junit.content(report.notice(differing, rows, Roll(5)))
+    assert said.count("<failure") == 2, "the verdict, and the value that costs"
+    slower, other = (usual, "4000") if is_odd_faster else ("4000", usual)
+    assert f"throughput of innodb_io_capacity = {slower}, not {other}" in said
+    equal = ranked(differing, Known(effect(usual, "4000", 1.0, Verdict.EQUIVALENT)))
+    assert "<failure" not in junit.content(report.notice(differing, equal, Roll(5)))
 
 
 def test_what_was_measured_to_cost_nothing_is_last_and_not_shown(differing: Drift) -> None:

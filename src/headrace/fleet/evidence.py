@@ -31,6 +31,15 @@ class Measured:
     verdict: Verdict
 
     @property
+    def of_slower(self) -> Measured:
+        """The same effect of the value that was measured to be slower, whichever of the two that is."""
+        if self.verdict is not Verdict.BETTER:
+            return self
+        return replace(
+            self, value=self.usual, usual=self.value, ratio=inverse(self.ratio), verdict=Verdict.WORSE
+        )
+
+    @property
     def loss(self) -> float:
         """The share that is lost with the slower of the two values; 0 unless one was shown to be slower."""
         if self.verdict not in (Verdict.BETTER, Verdict.WORSE):
@@ -96,13 +105,18 @@ def ranked(drift: Drift, evidence: Evidence | None) -> list[Ranked]:
     rows = []
     for difference in drift.differences:
         measured = evidence.of(difference) if evidence else ()
-        hosts = {value: len(found) for value, found in difference.groups}
-        lost = [
-            each.loss * hosts[each.value if each.verdict is Verdict.WORSE else each.usual]
-            for each in measured
-        ]
-        rows.append(Ranked(difference, measured, sum(lost) if measured else None))
+        rows.append(Ranked(difference, measured, _lost(difference, measured) if measured else None))
     return sorted(rows, key=_place)
+
+
+def _lost(difference: Difference, measured: Sequence[Measured]) -> float:
+    """Each host loses once: a value may be measured more than once, and several values may beat the usual one."""
+    # The table shows the first, too.
+    firsts = {each.value: each for each in reversed(measured)}.values()
+    hosts = {value: len(found) for value, found in difference.groups}
+    odd = sum(each.loss * hosts[each.value] for each in firsts if each.verdict is Verdict.WORSE)
+    beaten = max((each.loss for each in firsts if each.verdict is Verdict.BETTER), default=0.0)
+    return odd + beaten * len(difference.groups[0][1])
 
 
 def _place(row: Ranked) -> tuple[int, float, int, int, str]:

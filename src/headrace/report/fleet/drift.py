@@ -128,8 +128,10 @@ def _cut(value: str) -> str:
 
 
 def notice(drift: Drift, rows: Sequence[Ranked], roll: Roll) -> Notice:
-    """Worse if a difference is measured to cost something, or a replica would be slower after a failover."""
-    measured = [(row.difference.name, each) for row in rows for each in row.measured]
+    """Worse if a difference is measured to cost something, or a replica would be slower after a failover. If the
+    odd hosts are the faster ones, the usual value is what costs.
+    """
+    measured = [(row.difference.name, each.of_slower) for row in rows for each in row.measured]
     verdicts = {each.verdict for _, each in measured}
     if drift.hosts < 2:
         conclusion, said = Conclusion.NOT_ENOUGH_DATA, "There are not two hosts to compare."
@@ -145,7 +147,12 @@ def notice(drift: Drift, rows: Sequence[Ranked], roll: Roll) -> Notice:
         conclusion=conclusion,
         headline=said,
         effects=tuple(
-            Told(f"{name} = {_cut(each.value)}", each.response, each.ratio, each.verdict)
+            Told(
+                f"{name} = {_cut(each.value)}, not {_cut(each.usual)}",
+                each.response,
+                each.ratio,
+                each.verdict,
+            )
             for name, each in measured
         ),
         counts={
