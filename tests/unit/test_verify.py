@@ -81,6 +81,51 @@ def test_injected_latencies_are_covered() -> None:
     assert sum(hits.values()) >= 0.93 * 80, hits
 
 
+def unchanged(seed: int) -> Verified:
+    """Three hosts and three controls whose median, tail and calls vary each by itself."""
+    rng, cells, hosts = np.random.default_rng(seed), (14, 14), [f"db{i}" for i in range(6)]
+    edges, spread = np.concatenate(([0.0], 1e5 * 1.008 ** np.arange(1150), [np.inf])), 0.2
+    how: dict[str, Any] = {"common": 0.0, "own": 0.03, "spread": spread, "carried": 0.0, "edges": edges}
+    body = fleet(rng, hosts, cells, **how)
+    tail = fleet(rng, hosts, cells, medians_ms=(60.0,), calls=600, **how)
+    is_after = np.arange(sum(cells)) >= cells[0]
+    series = []
+    for one, other in zip(body, tail, strict=True):
+        calls = np.exp(0.03 * waves(rng, 1, sum(cells), 0.0)[0] + is_after * spread * rng.standard_normal())
+        series.append(replace(one, counts=(one.counts + other.counts) * calls[:, None]))
+    question = Question(tuple(hosts[:3]), tuple(hosts[3:]), window(*cells))
+    return verify(series, question, with_parts=False)
+
+
+@pytest.mark.slow
+def test_any_response_of_an_unchanged_fleet_is_claimed_at_most_as_often_as_alpha() -> None:
+    """Five responses, of which three have nothing to do with each other: alone each would be right."""
+    fleets = 200
+    claimed = sum(
+        any(each.verdict in (Verdict.BETTER, Verdict.WORSE) for each in unchanged(seed).fleet)
+        for seed in range(fleets)
+    )
+    assert claimed <= 0.05 * fleets, claimed
+
+
+def test_responses_share_alpha_unless_one_is_declared() -> None:
+    how: dict[str, Any] = {"effect": -0.2, "edges": FINE_NS}
+    all_of_them, without = looked(1, 3, 3, (24, 24), **how), looked(1, 3, 0, (24, 24), **how)
+    counts = looked(1, 3, 3, (24, 24), edges=np.array([0.0, np.inf]))
+    assert (all_of_them.claims, without.claims, counts.claims) == (5, 4, 1)
+    names = [f"db{i}" for i in range(3)], [f"ctl{i}" for i in range(3)]
+    series = fleet(np.random.default_rng(1), [*names[0], *names[1]], (24, 24), changed=names[0], **how)
+    question = Question(tuple(names[0]), tuple(names[1]), window(24, 24), responses=("p99",))
+    alone = verify(series, question)
+    assert [each.response for each in alone.fleet] == ["p99"]
+    assert set(alone.hosts) == set(alone.bands) == {"p99"}
+    one, shared = of(alone, "p99").ratio, of(all_of_them, "p99").ratio
+    assert one.estimate == shared.estimate
+    assert one.low is not None
+    assert shared.low is not None
+    assert shared.low < one.low
+
+
 def test_waves_are_not_a_change() -> None:
     """Neighbouring blocks that are alike are few blocks, also where the noise of counting hides that."""
     found = [looked(seed, 1, 1, (36, 36), edges=FINE_NS, spread=0.0, carried=0.8) for seed in range(20)]

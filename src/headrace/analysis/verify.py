@@ -1,4 +1,8 @@
-"""Did a change hold in production: before against after, from what was recorded there."""
+"""Did a change hold in production: before against after, from what was recorded there.
+
+One verdict is given: worse if any response is. So the responses share alpha (Bonferroni; see ``compare.effects``
+for why not Holm): the fleet's intervals hold jointly, and so do those of all hosts, and those of all classes.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from headrace.analysis.contrast import MIN_BLOCKS, Contrast, contrast
 from headrace.analysis.panel import RESPONSES, THROUGHPUT, Panel, Window, classes_of, panel
 from headrace.analysis.result import Interval, Verdict
 from headrace.production import ALL, Series
+from headrace.production.series import ONLY_COUNTS, common_edges
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,6 +83,8 @@ class Verified:
     bands: Mapping[str, Band] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     weeks: int = 0
+    #: How many responses share alpha.
+    claims: int = 1
 
     @property
     def worst(self) -> dict[str, Change]:
@@ -92,7 +99,8 @@ class Verified:
 
     @property
     def is_worse(self) -> bool:
-        """Whether the fleet, or any host, is worse with confidence."""
+        """Whether the fleet, or any host, is worse with confidence. Wrong at most alpha of the time: half of it is
+        the worse side of the fleet's intervals, half that of the hosts'."""
         found = [*self.fleet, *(each for changes in self.hosts.values() for each in changes)]
         return any(each.verdict is Verdict.WORSE for each in found)
 
@@ -106,14 +114,17 @@ class Question:
     equivalence: float = 0.03
     #: ``control`` are the treated hosts in so many earlier weeks, week by week; 0: other hosts.
     weeks: int = 0
+    #: What the verdict is about, declared before the data are seen; the others are not looked at.
+    responses: tuple[str, ...] = RESPONSES
 
 
 def verify(series: Sequence[Series], question: Question, *, with_parts: bool = True) -> Verified:
     """``with_parts``: also each host and the most frequent classes."""
     hosts = (*question.treated, *question.control)
     used = _distinct([each for each in series if each.host in hosts])
-    look = _Look(used, question)
-    judged = {response: look.judge(response) for response in RESPONSES}
+    claims = _claims(used, question)
+    look = _Look(used, question, comparisons=claims)
+    judged = {response: look.judge(response) for response in question.responses}
     fleet = tuple(change for change, _ in judged.values())
     parts: dict[str, tuple[Change, ...]] = {}
     classes: dict[str, tuple[Change, ...]] = {}
@@ -126,13 +137,22 @@ def verify(series: Sequence[Series], question: Question, *, with_parts: bool = T
         named = classes_of(used)
         shown = named[:MOST_CLASSES] if len(named) > 1 else []
         for name in shown:
-            only = _Look([each for each in used if each.query_class == name], question, name, len(shown))
-            classes[name] = tuple(only.judge(response)[0] for response in RESPONSES)
+            only = _Look(
+                [each for each in used if each.query_class == name], question, name, claims * len(shown)
+            )
+            classes[name] = tuple(only.judge(response)[0] for response in question.responses)
     bands = {response: _band(own, response, len(question.treated)) for response, (_, own) in judged.items()}
     return Verified(
         question.window, question.treated, question.control, fleet, parts, classes, bands,
-        tuple(_notes(judged["p50"][1], question)), question.weeks,
+        tuple(_notes((judged.get(MEDIAN) or next(iter(judged.values())))[1], question)), question.weeks, claims,
     )  # fmt: skip
+
+
+def _claims(series: Sequence[Series], question: Question) -> int:
+    """How many responses may have a verdict at all: by the kind of source and the controls, not by the data."""
+    has_buckets = len(common_edges(series)) > len(ONLY_COUNTS)
+    may = [bool(question.control) if each == THROUGHPUT else has_buckets for each in question.responses]
+    return max(sum(may), 1)
 
 
 def _distinct(series: list[Series]) -> list[Series]:

@@ -98,6 +98,15 @@ class PartOptions:
         list[str],
         typer.Option("--class", metavar="PATTERN", help="Only query classes like this; repeatable."),
     ] = field(default_factory=list)
+    responses: Annotated[
+        list[str],
+        typer.Option(
+            "--response",
+            metavar="NAME",
+            help="Only throughput, p50, p90, p99 or p99.9; repeatable. Those that are compared share alpha: "
+            "choose before you look.",
+        ),
+    ] = field(default_factory=list)
     window: Annotated[
         str,
         typer.Option(
@@ -245,10 +254,13 @@ def _question(
     alpha: float,
     margin: float,
 ) -> Question:
-    from headrace.analysis.panel import Window
+    from headrace.analysis.panel import RESPONSES, Window
     from headrace.analysis.verify import Question
     from headrace.production import weeks
 
+    if unknown := set(parts.responses) - set(RESPONSES):
+        raise typer.BadParameter(f"--response {min(unknown)}: one of {', '.join(RESPONSES)}")
+    responses = tuple(each for each in RESPONSES if not parts.responses or each in parts.responses)
     control = _named(parts.control, observed.hosts, "--control")
     hosts = _named(parts.hosts, observed.hosts, "--hosts") or [h for h in observed.hosts if h not in control]
     if both := set(hosts) & set(control):
@@ -267,7 +279,7 @@ def _question(
     window = Window(at_s, to_s, from_s, min(since, to_s), max(until, from_s))
     if parts.weeks:
         control = list(weeks.names(hosts, parts.weeks))
-    return Question(tuple(hosts), tuple(control), window, alpha, margin, parts.weeks)
+    return Question(tuple(hosts), tuple(control), window, alpha, margin, parts.weeks, responses)
 
 
 def _named(text: str, known: Sequence[str], option: str) -> list[str]:

@@ -61,7 +61,7 @@ def page_of(found: Verified, notes: Sequence[str], *, alpha: float, margin: floa
             ),
             Section("classes", "Query classes", "Which queries changed?", lambda: _classes(found)),
             Section("notes", "", "What limits this", brief=[Sentences(cautions)] if cautions else []),
-            _method(alpha, margin),
+            _method(alpha, margin, found.claims),
         ],
         footer="headrace verify --json prints the numbers",
         data={
@@ -303,7 +303,7 @@ def _hover(x: Sequence[str], y: Sequence[float | None], name: str, unit: str) ->
     return {"customdata": said, "hovertemplate": HOVER}
 
 
-def _method(alpha: float, margin: float) -> Section:
+def _method(alpha: float, margin: float, claims: int) -> Section:
     lines = (
         (
             "The mix is fixed:",
@@ -317,9 +317,11 @@ def _method(alpha: float, margin: float) -> Section:
         ),
         (
             "The interval",
-            f"holds with {100 * (1 - alpha):g}%. Its unit is a host in a block of time, never a query. It is over "
+            f"holds with {100 * (1 - alpha):g}% together with those of the other responses: {claims} of them can "
+            f"have a verdict, so each is made at {100 * (1 - alpha / claims):g}%. "
+            "Its unit is a host in a block of time, never a query. It is over "
             "hosts (Student's t) or over blocks (corrected for what carries over from block to block), whichever "
-            "is wider; for single hosts it is over blocks, shared among the hosts.",
+            "is wider; for single hosts it is over blocks, and they share alpha, too.",
         ),
         (
             "Resolution:",
