@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,12 +19,14 @@ from typer.testing import CliRunner
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Outcome
 from headrace.cli.rollout import rollout_app
-from headrace.errors import TargetError
+from headrace.errors import Refused, TargetError
+from headrace.model import Facts
+from headrace.report import rollout as report
 from headrace.staged import carrier, hands, pairs
 from headrace.staged.book import Book
 from headrace.staged.carrier import Carrier
-from headrace.staged.hands import Site, TrippedLimit
-from headrace.staged.plan import Member, Plan, make
+from headrace.staged.hands import Moved, Site, TrippedLimit
+from headrace.staged.plan import Member, Plan, Seen, make
 from headrace.staged.rules import JudgeRule, Rules
 from headrace.staged.watch import Follower
 from tests.unit.test_staged import SETTINGS, status, topology
@@ -46,6 +50,8 @@ class World:
     has_tripped: bool = False
     dies_with_it: bool = False
     unreachable: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
+    idle: set[str] = field(default_factory=set)
     is_dead: bool = False
     notes: int = 0
     kill_at: int = 0
@@ -92,6 +98,8 @@ class Modelled:
             raise TrippedLimit("it trips")
         slow = 10.0 if world.stays_slow and world.has_tripped and name == world.trips else 1.0
         world.blocks += 1
+        if name in world.idle:
+            return Window(seconds, 0.0, 0.0)
         # No two blocks are alike.
         noise = 1 + 0.01 * (world.blocks * 7 % 5)
         factor = (world.effect if world.is_on(name) else 1.0) * noise * slow
@@ -99,6 +107,10 @@ class Modelled:
 
     async def warm(self) -> None:
         """Nothing was restarted."""
+
+    async def must_be_the_same(self) -> None:
+        if self.member.name in self.world.moved:
+            raise Moved("its source was changed", place=self.member.name)
 
     async def apply(self, *, lasting: str = "") -> str:
         change = f"{self.book.plan.id}-{len(self.book.events)}"
@@ -157,7 +169,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         for change in reversed(changes):
             await Modelled(world, book, member).undo(change)
 
-    async def lag_there(member: Member) -> float:
+    async def lag_there(book: Book, member: Member) -> float:
         return 0.0
 
     monkeypatch.setattr(Book, "note", note)
@@ -289,7 +301,7 @@ async def test_a_server_that_stops_answering_or_restarts_with_the_change_passes_
             {"t_ns": 9 * 10**9, "sampler": "mysql_status", "ok": False, "error": "gone"},
             "does not answer: gone",
         ),
-        ({**status(9, 5.0), "t_ns": 9 * 10**9}, "restarted"),
+        (status(9, 5.0, uptime=1), "restarted"),
     ):
         follower = Follower()
         for t_s in range(1, 9):
@@ -329,7 +341,7 @@ def test_an_abort_restores_what_it_can_reach_and_says_what_it_cannot(world: Worl
 
 def test_an_inconclusive_stage_is_not_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
-        return Window(seconds, 0.0, 0.0)
+        return Window(seconds, 1000 * seconds, 0.0)
 
     monkeypatch.setattr(Modelled, "watch", silent)
     book = go(Book.make(world.plan))
@@ -337,6 +349,193 @@ def test_an_inconclusive_stage_is_not_tried_again(world: World, monkeypatch: pyt
     pairs = len(book.state.pairs["one"])
     assert len(go(book).state.pairs["one"]) == pairs
     assert world.on == set()
+    # No data never passes; a person may answer for it.
+    with book.hold():
+        book.approve("one", "ann", unjudged=True)
+    book = go(book)
+    assert "one" in book.state.passed
+    assert "stage replicas is inconclusive" in book.state.paused
+    said = report.standing(book, book.plan.stages[0])[1]
+    assert said.startswith("promoted by ann without a verdict; inconclusive: only 0 of")
+
+
+def test_idle_hosts_are_changed_after_the_verdict_of_those_that_serve(world: World) -> None:
+    world.idle = {"ar2", "ar3"}
+    book = go(Book.make(world.plan))
+    assert book.state.is_finished, book.state.paused
+    assert world.on == REPLICAS
+    assert {pair.host for pair in book.state.pairs["replicas"]} == {"br1", "br2"}
+    assert "idle, only watched: ar2, ar3" in book.state.verdicts["replicas"]["reason"]
+    kinds = [event["kind"] for event in book.events if event.get("host") == "ar2"]
+    assert kinds == ["before", "idle", "applying", "kept"]
+
+
+def test_a_stage_without_any_query_waits_for_queries_or_a_person(world: World) -> None:
+    world.idle = {"ar1"}
+    book = go(Book.make(world.plan))
+    assert "ar1: idle, 0 queries/s" in book.state.paused
+    assert "approve" in book.state.paused
+    assert "one" not in book.state.verdicts
+    # Those who serve again are tried again, by what they do then.
+    world.idle = set()
+    book = go(book)
+    assert book.state.verdicts["one"]["outcome"] == "pass"
+    assert book.state.is_finished
+
+
+def test_a_person_may_promote_a_stage_that_was_tried_and_has_no_verdict(world: World) -> None:
+    world.idle = set(REPLICAS)
+    book = Book.make(world.plan)
+    with book.hold(), pytest.raises(Refused, match="not tried yet"):
+        book.approve("one", "ann", unjudged=True)
+    book = go(book)
+    with book.hold():
+        book.approve("one", "ann", unjudged=True)
+    book = go(book)
+    assert world.on == {"ar1"}
+    assert report.standing(book, book.plan.stages[0])[:2] == (
+        "watched",
+        "promoted by ann without a verdict",
+    )
+    assert "replicas" not in book.state.passed
+    world.idle = set()
+    book = go(book)
+    with book.hold(), pytest.raises(Refused, match="over"):
+        book.approve("replicas", "ann", unjudged=True)
+
+
+def test_a_block_without_the_change_is_measured_without_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host does not undo it at once: another program has set the value meanwhile."""
+    watch, undo = Modelled.watch, Modelled.undo
+    refused: list[str] = []
+    wrong: list[str] = []
+
+    async def undone(self: Modelled, change: str) -> None:
+        if len(refused) < 2:
+            refused.append(change)
+            raise TargetError("not undone", place=self.member.name)
+        await undo(self, change)
+
+    async def looked(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        if not change and world.open.get(self.member.name):
+            wrong.append(self.member.name)
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "undo", undone)
+    monkeypatch.setattr(Modelled, "watch", looked)
+    book = go(Book.make(world.plan))
+    assert refused
+    assert wrong == []
+    assert book.state.is_finished, book.state.paused
+
+
+def test_a_failover_while_the_change_is_on_trial_is_not_its_harm(world: World) -> None:
+    world.trips, world.moved = "br2", {"br2"}
+    book = go(Book.make(world.plan))
+    assert not book.state.aborting
+    assert "its source was changed" in book.state.aside["br2"]
+    assert world.on == REPLICAS - {"br2"}
+
+
+def test_harm_with_a_host_that_is_not_restored_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Modelled.watch
+    world.trips = "br2"
+
+    async def cut(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        if self.member.name == "br2":
+            world.unreachable = {"ar1"}
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "watch", cut)
+    book = Book.make(world.plan)
+    raised = CliRunner().invoke(rollout_app, ["go", book.plan.id]).exception
+    assert isinstance(raised, pairs.NotRestored)
+    assert "not restored: ar1 (changed)" in str(raised)
+    assert world.on == {"ar1"}
+    world.unreachable = set()
+    assert CliRunner().invoke(rollout_app, ["go", book.plan.id]).exit_code == 13
+    assert world.on == set()
+
+
+@pytest.mark.parametrize(("jump", "most"), [("", 6), ("gate", 2)])
+def test_groups_take_turns_within_the_limits_of_the_fleet(
+    world: World, monkeypatch: pytest.MonkeyPatch, jump: str, most: int
+) -> None:
+    open_now, seen_open = Counter[str](), Counter[str]()
+    visit, restore = hands.visit, hands.restore
+
+    async def counted(what: str) -> None:
+        open_now[what] += 1
+        seen_open[what] = max(seen_open[what], open_now[what])
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    @contextlib.asynccontextmanager
+    async def visited(book: Book, member: Member, kind: type[Site]) -> AsyncIterator[Site]:
+        await counted("visits")
+        try:
+            async with visit(book, member, kind) as site:
+                yield site
+        finally:
+            open_now["visits"] -= 1
+
+    async def restored(book: Book, member: Member, changes: Sequence[str], kind: type[Site]) -> None:
+        await counted("restored")
+        await restore(book, member, changes, kind)
+        open_now["restored"] -= 1
+
+    monkeypatch.setattr(hands, "visit", visited)
+    monkeypatch.setattr(hands, "restore", restored)
+    hosts = [through(each, jump) for name in "abcdefghijkl" for each in topology(name, 1)]
+    rules = world.plan.rules.model_copy(update={"stage": (carrier_stages()[1],)})
+    world.plan = make(SETTINGS, hosts, rules, 1, fan_out=(6, 2))
+    book = go(Book.make(world.plan))
+    assert book.state.is_finished, book.state.paused
+    abort(book)
+    assert seen_open == {"visits": most, "restored": most}
+
+
+def through(seen: Seen, jump: str) -> Seen:
+    spec = replace(seen.host.spec, jump=jump)
+    return replace(seen, host=replace(seen.host, spec=spec))
+
+
+async def test_logins_have_the_limits_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group's replicas are all asked for their lag at the same time."""
+    now = most = 0
+
+    class Gate:
+        async def connect(self) -> None:
+            nonlocal now, most
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0)
+
+        async def close(self) -> None:
+            pass
+
+    async def login(agent: Any, given: Any) -> tuple[Any, str]:
+        nonlocal now
+        now -= 1
+        return given, ""
+
+    async def install(target: Any) -> Any:
+        return SimpleNamespace(facts=facts)
+
+    async def facts(login: Any) -> Facts:
+        return Facts("", {})
+
+    monkeypatch.undo()
+    monkeypatch.setattr(hands, "open_target", lambda spec: Gate())
+    monkeypatch.setattr(hands, "usual_login", login)
+    monkeypatch.setattr(hands, "Agent", SimpleNamespace(install=install))
+    hosts = [through(each, "gate") for each in topology("a", 12)]
+    plan = make(SETTINGS, hosts, world.plan.rules, 1, fan_out=(64, 3))
+    book = Book(Path("/nonexistent"), plan)
+    await asyncio.gather(*(hands.lag_there(book, member) for member in plan.members.values()))
+    assert most == 3
 
 
 def test_a_change_that_is_broken_off_while_it_is_made_is_taken_back_at_once(

@@ -9,6 +9,7 @@ import json
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,16 @@ from headrace.analysis.judge import Question
 from headrace.analysis.paired import Moment
 from headrace.analysis.paired_fleets import BLOCK, shifted
 from headrace.cli.rollout import rollout_app
-from headrace.errors import PlanError, Refused
+from headrace.errors import PlanError, Refused, TargetError
+from headrace.model import Facts
 from headrace.report import rollout as report
 from headrace.report import terminal
 from headrace.staged import dry, hands, rules
 from headrace.staged.book import Book
+from headrace.staged.plan import make
 from headrace.staged.service import TOO_LATE, RestartSite
 from headrace.staged.watch import Follower
-from tests.unit.test_staged import topology
+from tests.unit.test_staged import SETTINGS, topology
 from tests.unit.test_staged_restart import RESTART, equal, plan_of
 from tests.written import printed
 
@@ -102,9 +105,18 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
 def site_of(book: Book, monkeypatch: pytest.MonkeyPatch, journal: Journal) -> Steps:
     monkeypatch.setattr("headrace.rollout.journal_of", lambda *_: journal)
     nobody: Any = None
-    site = Steps(book, book.plan.members["ar1"], nobody, nobody, Follower())
+    agent: Any = SimpleNamespace(facts=replicating)
+    site = Steps(book, book.plan.members["ar1"], agent, nobody, Follower())
     site.did = []
     return site
+
+
+async def replicating(login: Any) -> Facts:
+    return Facts("", {"server_settings": {"variables": {}, "replication": [{"source_host": "a"}]}})
+
+
+async def promoted(login: Any) -> Facts:
+    return Facts("", {"server_settings": {"variables": {}, "replicas": [{"server_id": 1}]}})
 
 
 def restarted(book: Book, *, is_out: bool) -> None:
@@ -126,6 +138,19 @@ def test_the_file_is_back_before_the_drain_and_the_restart_is_open_until_it_was_
     assert book.state.host("ar1") == "as before"
 
 
+def test_a_replica_that_was_promoted_meanwhile_is_not_drained_and_restarted(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    restarted(book, is_out=False)
+    journal = Journal("restart", "file")
+    site = site_of(book, monkeypatch, journal)
+    site.agent = SimpleNamespace(facts=promoted)  # type: ignore[assignment]
+    with pytest.raises(TargetError, match="is a source now: its option file is restored, but"):
+        asyncio.run(site.undo_open())
+    assert (journal.asked, site.did) == (["files"], [])
+    assert book.state.host("ar1") == "changing"
+
+
 @pytest.mark.parametrize("is_out", [True, False])
 def test_what_the_host_has_undone_by_itself_is_not_restarted_again(
     book: Book, monkeypatch: pytest.MonkeyPatch, is_out: bool
@@ -136,6 +161,86 @@ def test_what_the_host_has_undone_by_itself_is_not_restarted_again(
     asyncio.run(site.undo_open())
     assert site.did == (["enter"] if is_out else [])
     assert book.state.host("ar1") == "as before"
+
+
+def test_a_kept_change_that_the_journal_does_not_know_costs_no_restart(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another HEADRACE_STATE: the file stays as it is, so restarting the server would restore nothing."""
+    restarted(book, is_out=False)
+    book.note("kept", host="ar1", change=CHANGE)
+    site = knowing(site_of(book, monkeypatch, Journal()), monkeypatch, "fsync")
+    with pytest.raises(TargetError, match="does not know the change"):
+        asyncio.run(site.undo_all([CHANGE]))
+    assert site.did == []
+    assert book.state.host("ar1") == "changed"
+
+
+def knowing(site: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> Any:
+    """A site whose server has this value now."""
+
+    async def prepare(*_: Any, **more: Any) -> Any:
+        [(name, wanted)] = site.book.plan.settings.items()
+        return SimpleNamespace(steps=[SimpleNamespace(name=name, before=value, value=wanted)])
+
+    async def facts(login: Any) -> Facts:
+        return Facts("", {"server_settings": {"variables": {}}})
+
+    monkeypatch.setattr("headrace.rollout.prepare", prepare)
+    site.agent = SimpleNamespace(facts=facts)
+    return site
+
+
+@pytest.mark.parametrize(("value", "is_restored"), [("2000", False), ("200", True), ("3000", True)])
+def test_a_host_is_not_restored_because_its_journal_knows_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, is_restored: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    book = Book.make(make(SETTINGS, topology("a", 2), rules.load(None), 1))
+    monkeypatch.setattr("headrace.rollout.journal_of", lambda *_: Journal())
+    nobody: Any = None
+    site = hands.Site(book, book.plan.members["ar1"], nobody, nobody, Follower())
+    book.note("applying", host="ar1", change=CHANGE)
+    book.note("kept", host="ar1", change=CHANGE)
+    undone = knowing(site, monkeypatch, value).undo(CHANGE)
+    if is_restored:
+        asyncio.run(undone)
+    else:
+        with pytest.raises(TargetError, match=r"nothing was undone: server.innodb_io_capacity = 2000"):
+            asyncio.run(undone)
+    assert book.state.host("ar1") == ("as before" if is_restored else "changed")
+
+
+@pytest.mark.parametrize(
+    ("now", "said"),
+    [
+        ({"server_uuid": "u9"}, "another server answers there: it was u1 and is u9"),
+        ({"replication": []}, "it was a replica and is a alone now"),
+        ({"replication": [{"source_host": "b", "source_uuid": "u2"}]}, "it replicates from b now"),
+        ({}, ""),
+    ],
+)
+def test_a_host_that_is_another_one_now_is_noticed(book: Book, now: dict[str, Any], said: str) -> None:
+    answer: dict[str, Any] = {}
+
+    async def facts(login: Any) -> Facts:
+        channels = answer.get("replication", [{"source_host": "a", "source_uuid": "u0", "lag_s": 0}])
+        variables = {"server_uuid": answer.get("server_uuid", "u1")}
+        return Facts("", {"server_settings": {"variables": variables, "replication": channels}})
+
+    nobody: Any = None
+    member = dataclasses.replace(book.plan.members["ar1"], identity="u1")
+    agent: Any = SimpleNamespace(facts=facts)
+    site = hands.Site(book, member, agent, nobody, Follower())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.rollout.journal_of", lambda *_: Journal())
+        asyncio.run(site.check())
+    answer.update(now)
+    if said:
+        with pytest.raises(hands.Moved, match=said):
+            asyncio.run(site.must_be_the_same())
+    else:
+        asyncio.run(site.must_be_the_same())
 
 
 def test_a_file_that_is_gone_says_nothing_of_the_server(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:

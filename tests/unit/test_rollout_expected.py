@@ -19,7 +19,7 @@ from headrace.analysis.judge import THROUGHPUT, TIME, Bound
 from headrace.analysis.prediction import Agreement, Prediction, record
 from headrace.cli.rollout import _planned, rollout_app
 from headrace.errors import PlanError, StoreError
-from headrace.fleet.host import Host
+from headrace.fleet.host import Host, Inventory
 from headrace.fleet.runner import State
 from headrace.model import Value
 from headrace.report import expected as report
@@ -203,9 +203,11 @@ def test_the_command_puts_it_into_the_plan() -> None:
     }  # fmt: skip
     outcome = SimpleNamespace(state=State.OK, host="ar1", answer=answer)
     file = SimpleNamespace(outcomes=lambda hosts: [outcome])
-    asked: Any = SimpleNamespace(inventory=SimpleNamespace(hosts={"ar1": host}), file=file)
+    asked: Any = SimpleNamespace(inventory=Inventory({"ar1": host}, fan_out_jump=2), file=file)
     made = _planned(asked, SETTINGS, Rules(stage=(StageRule(name="one", take="one"),)), (), "", lab())
     assert made.expected == lab()
+    assert made.fan_out == (64, 2)
+    assert Plan.of(json.loads(json.dumps(made.to_json()))).id == made.id
 
 
 # -- compared ----------------------------------------------------------------------------------------------------

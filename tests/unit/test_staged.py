@@ -16,7 +16,7 @@ from headrace.staged import book as books
 from headrace.staged import rules
 from headrace.staged.book import Book
 from headrace.staged.plan import HAS_IT, Plan, Role, Seen, make
-from headrace.staged.watch import Follower
+from headrace.staged.watch import CountersReset, Follower, Restarted
 from headrace.target import TargetSpec
 
 SETTINGS = {"server.innodb_io_capacity": "2000"}
@@ -307,9 +307,54 @@ def test_a_restart_in_a_stretch_is_no_measurement() -> None:
 
     follower = Follower()
     follower.take(status(1, 1000))
-    follower.take({**status(2, 10), "t_ns": 2 * 10**9})
+    follower.take(status(2, 10, uptime=1))
     with pytest.raises(TargetError, match="restarted"):
         follower.since(0)
+
+
+@pytest.mark.parametrize(("uptime", "kind"), [(1.0, Restarted), (150.0, CountersReset)])
+def test_a_reset_that_the_last_reading_has_made_up_for_is_seen(
+    uptime: float, kind: type[CountersReset]
+) -> None:
+    """A young server; and a reset of its counters, which is no restart and so no harm."""
+    follower = Follower()
+    for t_s, questions, up in ((1, 100, 101), (2, 10, uptime), (3, 5000, uptime + 200)):
+        follower.take(status(t_s, questions, uptime=up))
+    with pytest.raises(CountersReset) as raised:
+        follower.since(0)
+    assert type(raised.value) is kind
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_a_clock_that_is_set_is_neither_a_slow_server_nor_a_blind_watch(
+    step_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server takes its uptime from that clock, too."""
+    ours = 0
+    monkeypatch.setattr("headrace.staged.watch.time.monotonic_ns", lambda: ours)
+    follower = Follower()
+    for number in range(40):
+        t_s = number + (step_s if number >= 20 else 0) + 10_000
+        ours = number * 10**9
+        follower.take(status(t_s, 1001 * number))
+        follower.take(processlist(t_s, {"Query": 2}, {}))
+    window = follower.since(follower.last_ns - 30 * 10**9)
+    assert window.seconds == pytest.approx(30)
+    assert window.per_s == pytest.approx(1000, rel=0.01)
+    assert window.time_s == pytest.approx(0.002, rel=0.01)
+
+
+def test_samples_that_come_late_and_all_at_the_same_time_keep_their_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours = 0
+    monkeypatch.setattr("headrace.staged.watch.time.monotonic_ns", lambda: ours)
+    follower = Follower()
+    for number in range(40):
+        # The connection stalls for 15 s.
+        ours = (25 if 10 <= number < 25 else number) * 10**9
+        follower.take(status(number, 1000.0 * number))
+    assert [reading.t_ns for reading in follower.readings] == [t_s * 10**9 for t_s in range(40)]
 
 
 def test_replication_that_stands_is_seen() -> None:

@@ -99,6 +99,16 @@ def test_without_an_equal_partner_it_is_refused_unless_the_file_says_otherwise(
         assert plan_of(tmp_path, hosts, said).stages[0].pairs
 
 
+def test_an_idle_host_is_in_no_pair(tmp_path: Path) -> None:
+    """Without queries of its own it has no times that a partner's could be compared with."""
+    idle = equal(seen("ar0", Role.REPLICA, "a", per_s=1.0))
+    text = RESTART + '[[stage]]\nname = "all"\nhosts = "ar[0-2]"\n'
+    (stage,) = plan_of(tmp_path, [*idle, *equal(*topology("a", 2))], text).stages
+    assert [set(pair) for pair in stage.pairs] == [{"ar1", "ar2"}]
+    with pytest.raises(Refused, match="no other host equals ar1"):
+        plan_of(tmp_path, [*idle, *equal(*topology("a", 1))], text.replace("[0-2]", "[0-1]"))
+
+
 def test_hosts_that_are_said_to_be_equal_are_never_out_together(tmp_path: Path) -> None:
     text = RESTART + 'equal = ["c,d"]\n[[stage]]\nname = "s"\nhosts = "c,d"\n'
     plan = plan_of(tmp_path, equal(seen("c", Role.ALONE), seen("d", Role.ALONE), kind=""), text)

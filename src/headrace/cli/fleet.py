@@ -129,6 +129,8 @@ def ask_fleet(
     if login is not NO_LOGIN and login != ServerLogin():
         hosts = {name: dataclasses.replace(host, login=login) for name, host in inventory.hosts.items()}
         inventory = dataclasses.replace(inventory, hosts=hosts)
+    if options.fan_out:
+        inventory = dataclasses.replace(inventory, fan_out=options.fan_out)
     if options.follow or inventory.follow:
         inventory = _followed(inventory, options)
     with tempfile.TemporaryDirectory(prefix="headrace-fleet-") as folder:
@@ -176,7 +178,7 @@ async def _watched(
     from headrace.fleet import runner
     from headrace.report.fleet.progress import Watcher
 
-    at_once, note = runner.within_descriptors(options.fan_out or inventory.fan_out, hosts)
+    at_once, note = runner.within_descriptors(inventory.fan_out, hosts)
     if note:
         tell(note)
     limits = runner.Limits(

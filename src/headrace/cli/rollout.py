@@ -138,6 +138,7 @@ def _planned(
         lasting=lasting,
         left_out={**out, **same},
         expected=lab,
+        fan_out=(asked.inventory.fan_out, asked.inventory.fan_out_jump),
     )
 
 
@@ -270,6 +271,14 @@ def rollout_approve(
     plan_id: Annotated[str, typer.Argument(metavar="ID", help="The plan's whole id.")],
     stage: Annotated[str, typer.Option("--stage", metavar="NAME", help="The stage to approve.")],
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who approves it [this account].")] = "",
+    unjudged: Annotated[
+        bool,
+        typer.Option(
+            "--unjudged",
+            help="Also without a verdict, if the stage is inconclusive or idle: its hosts are changed one after "
+            "the other, and only watched.",
+        ),
+    ] = False,
 ) -> None:
     """Approve one stage of one plan, for a limited time, once the stages before it have passed."""
     from headrace.errors import PlanError
@@ -279,7 +288,7 @@ def rollout_approve(
     if book.plan.id != plan_id:
         raise PlanError("an approval needs the plan's whole id", place=plan_id, hint=book.plan.id)
     with book.hold():
-        book.approve(stage, by or getpass.getuser())
+        book.approve(stage, by or getpass.getuser(), unjudged=unjudged)
     stderr().print(f"approved: headrace rollout go {plan_id}", highlight=False)
 
 
@@ -316,7 +325,11 @@ def rollout_abort(
 
 
 def _conclude(book: Book, as_json: bool) -> None:
+    from headrace.staged.pairs import not_restored
+
     _show(book, as_json)
+    if book.state.aborting and not book.state.is_aborted:
+        raise not_restored(book, "not every host could be restored")
     if book.state.is_harmful:
         raise typer.Exit(REGRESSION)
     if not book.state.is_finished or book.state.aborting:

@@ -12,7 +12,7 @@ import random
 import resource
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -72,6 +72,28 @@ class Limits:
     at_once: int = FAN_OUT
     jump: int = FAN_OUT_JUMP
     timeout_s: float = HOST_TIMEOUT_S
+
+
+class Turns:
+    """So many hosts at a time, and so many of them through one jump host. For one event loop."""
+
+    def __init__(self, at_once: int, jump: int) -> None:
+        self._all = asyncio.Semaphore(at_once)
+        self._jump = jump
+        self._jumps: dict[str, asyncio.Semaphore] = {}
+
+    @contextlib.asynccontextmanager
+    async def of(self, *specs: TargetSpec) -> AsyncIterator[None]:
+        """The turn of hosts that take one together. Who holds a turn must not wait for another one of the same
+        limits."""
+        jumps = {spec.jump.partition(",")[0] for spec in specs} - {""}
+        async with contextlib.AsyncExitStack() as turn:
+            # In one order: two that each hold what the other waits for would wait for ever.
+            for jump in sorted(jumps):
+                own = self._jumps.setdefault(jump, asyncio.Semaphore(self._jump))
+                await turn.enter_async_context(own)
+            await turn.enter_async_context(self._all)
+            yield
 
 
 #: Asks a connected host, and returns what can be written as JSON.
@@ -135,20 +157,13 @@ class _Run:
     stuck: set[asyncio.Task[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._all = asyncio.Semaphore(self.limits.at_once)
-        self._jumps: dict[str, asyncio.Semaphore] = {}
+        self._turns = Turns(self.limits.at_once, self.limits.jump)
 
     async def one(self, host: Host) -> None:
         if host.why_not:
             self._done(Outcome(host.name, State.SKIPPED, host.why_not, at=time.time()))
             return
-        jump = host.spec.jump.partition(",")[0]
-        async with contextlib.AsyncExitStack() as turn:
-            if jump:
-                await turn.enter_async_context(
-                    self._jumps.setdefault(jump, asyncio.Semaphore(self.limits.jump))
-                )
-            await turn.enter_async_context(self._all)
+        async with self._turns.of(host.spec):
             self.started += 1
             if self.started <= self.limits.at_once and self.total > 1:
                 await asyncio.sleep(random.uniform(0, JITTER_S * min(1.0, self.total / self.limits.at_once)))

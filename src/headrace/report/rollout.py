@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.analysis.judge import TIME, Bound, Outcome, shown
+from headrace.fleet.ranges import fold
 from headrace.moved import unlike
 from headrace.report import expected
 from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Sentences, Table
@@ -65,6 +66,13 @@ def _method(plan: Plan) -> Iterator[str]:
     watched = [stage for stage in plan.stages if not stage.is_judged]
     alone = [s.name for s in watched if any(plan.members[name].per_s >= idle_per_s for name in s.hosts)]
     idle = [stage.name for stage in watched if stage.name not in alone]
+    quiet = [
+        name
+        for stage in plan.stages
+        if stage.is_judged and not plan.restart
+        for name in stage.hosts
+        if plan.members[name].per_s < idle_per_s
+    ]
     if alone:
         yield (
             "Only watched, not judged, because no equal host in service is still unchanged by then: "
@@ -74,6 +82,11 @@ def _method(plan: Plan) -> Iterator[str]:
         yield (
             f"Only watched, not judged, because fewer than {idle_per_s:g} queries/s are too few to compare "
             f"times: {', '.join(idle)}."
+        )
+    if quiet:
+        yield (
+            "Idle now. Hosts that are idle when their stage is tried are changed after its verdict, and only "
+            f"watched: {fold(quiet)}."
         )
 
 
@@ -169,7 +182,12 @@ def status_parts(book: Book) -> Iterator[Part]:
     )
     yield Gap()
     hosts: list[Cells] = [
-        [name, state.host(name), state.kept.get(name, ""), state.aside.get(name, "")]
+        [
+            name,
+            state.host(name),
+            state.kept.get(name, ""),
+            state.aside.get(name) or state.idle.get(name, ""),
+        ]
         for name in book.plan.members
     ]
     yield Table((("host", ""), ("state", ""), ("change", ""), ("note", "wrap")), hosts)
@@ -186,6 +204,10 @@ def standing(book: Book, stage: Stage) -> tuple[str, str, str]:
     """A stage in a word, the reason, and the word's look."""
     state = book.state
     verdict = state.verdicts.get(stage.name)
+    unjudged_by = state.unjudged_by(stage.name)
+    if unjudged_by and stage.name in state.passed:
+        reason = f"; {verdict['outcome']}: {verdict['reason']}" if verdict else ""
+        return "watched", f"promoted by {unjudged_by} without a verdict{reason}", "unsure"
     if verdict:
         outcome = Outcome(verdict["outcome"])
         return str(outcome), str(verdict["reason"]), LOOKS.get(outcome, "")

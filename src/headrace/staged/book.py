@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace.analysis.guards import Window
-from headrace.analysis.judge import Judgement, Pair, Switchback, Trial, judge
+from headrace.analysis.judge import Judgement, Outcome, Pair, Switchback, Trial, judge
 from headrace.analysis.paired import Moment, Paired
 from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError
+from headrace.fleet.runner import Turns
 from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
 from headrace.whole import sync, write_whole
@@ -52,6 +53,8 @@ class State:
     kept: dict[str, str] = field(default_factory=dict)
     #: Hosts that have troubles of their own, until the rollout is started again.
     aside: dict[str, str] = field(default_factory=dict)
+    #: Hosts without queries to compare, until the rollout is started again: they are changed after the verdict.
+    idle: dict[str, str] = field(default_factory=dict)
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
     approvals: dict[str, dict[str, Any]] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
@@ -86,6 +89,7 @@ class State:
     def _take_go(self, event: dict[str, Any]) -> None:
         self.is_started, self.paused = True, ""
         self.aside.clear()
+        self.idle.clear()
 
     def _take_attempt(self, event: dict[str, Any]) -> None:
         key = event["stage"], event["host"]
@@ -139,6 +143,9 @@ class State:
     def _take_aside(self, event: dict[str, Any]) -> None:
         self.aside[event["host"]] = event["why"]
 
+    def _take_idle(self, event: dict[str, Any]) -> None:
+        self.idle[event["host"]] = event["why"]
+
     def _take_verdict(self, event: dict[str, Any]) -> None:
         self.verdicts[event["stage"]] = event
 
@@ -161,6 +168,11 @@ class State:
     def _take_finished(self, event: dict[str, Any]) -> None:
         self.is_finished = True
 
+    def unjudged_by(self, stage: str) -> str:
+        """Who promotes a stage without a verdict; empty if nobody does."""
+        approval = self.approvals.get(stage, {})
+        return str(approval["by"]) if approval.get("is_unjudged") else ""
+
     def _closed(self, host: str, change: str) -> None:
         left = [each for each in self.open.get(host, ()) if each != change]
         if left:
@@ -175,6 +187,8 @@ class Book:
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
         self.plan = plan
+        #: Logins at a time, of whatever is done to its hosts.
+        self.logins = Turns(*plan.fan_out)
         self.events = _read(folder / LOG)
         self.state = State()
         for number, event in enumerate(self.events, start=1):
@@ -240,8 +254,10 @@ class Book:
         self.events.append(event)
         self.state.take(event)
 
-    def approve(self, stage: str, by: str) -> None:
-        """Approve one stage for a limited time, once those before it have passed. Under ``hold``."""
+    def approve(self, stage: str, by: str, *, unjudged: bool = False) -> None:
+        """Approve one stage for a limited time, once those before it have passed; ``unjudged``: also without a
+        verdict, once it was tried and has none. Under ``hold``.
+        """
         names = [each.name for each in self.plan.stages]
         if stage not in names:
             raise PlanError(f"no such stage: it has {', '.join(names)}", place=stage)
@@ -250,8 +266,18 @@ class Book:
         before = [name for name in names[: names.index(stage)] if name not in self.state.passed]
         if before:
             raise Refused(f"{', '.join(before)} must pass first", place=stage)
+        if unjudged:
+            own = self.plan.stages[names.index(stage)]
+            verdict = (self.state.verdicts.get(stage) or {}).get("outcome")
+            is_idle = verdict is None and any(name in self.state.idle for name in own.hosts)
+            if verdict != Outcome.INCONCLUSIVE and not is_idle:
+                why = "it is only watched" if not own.is_judged else verdict or "it was not tried yet"
+                raise Refused(
+                    f"neither inconclusive nor idle: {why}", place=stage, hint="approve it without --unjudged"
+                )
         until = time.time() + self.plan.rules.timing.approval_s
-        self.note("approved", stage=stage, by=by, until=until)
+        more = {"is_unjudged": True} if unjudged else {}
+        self.note("approved", stage=stage, by=by, until=until, **more)
 
     def ask_to_stop(self, by: str) -> None:
         """Ask the controller that holds this rollout to take everything back."""

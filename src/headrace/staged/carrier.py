@@ -15,9 +15,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from headrace.analysis.guards import Window, tripped
+from headrace.analysis.guards import LEAST_QUERIES, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome
 from headrace.errors import HeadraceError
+from headrace.fleet.runner import Turns, within_descriptors
 from headrace.staged import hands
 from headrace.staged.book import Book
 from headrace.staged.hands import Moved, Site, TrippedLimit
@@ -34,7 +35,8 @@ PAUSE_S = 2.0
 ASK_S = 1.0
 #: How long the other servers of a group are taken to lag as little as they did.
 PEERS_S = 60.0
-AT_ONCE = 16
+#: Connections that a group has open at a time: to its host, its equal, and to those that are only asked.
+OPEN = 3
 
 Tell = Callable[[str], None]
 
@@ -64,6 +66,13 @@ class Carrier:
         self.book = book
         self.plan: Plan = book.plan
         self.tell = tell
+        most, jump = self.plan.fan_out
+        hosts = [member.host for member in self.plan.members.values()]
+        possible, note = within_descriptors(OPEN * most, hosts * OPEN)
+        if note:
+            tell(note)
+        #: Groups at a time. What they ask of other hosts meanwhile is limited by logins.
+        self.turns = Turns(max(possible // OPEN, 1), jump)
         self._peers: dict[str, float] = {}
         self._lost: dict[str, int] = {}
 
@@ -119,13 +128,13 @@ class Carrier:
             for name in self.plan.members
             if name in state.open or name in state.kept or name in state.out
         ]
-        turn = asyncio.Semaphore(AT_ONCE)
 
         async def one(name: str) -> None:
             changes = [*([state.kept[name]] if name in state.kept else []), *state.open.get(name, ())]
-            async with turn:
+            member = self.plan.members[name]
+            async with self.turns.of(member.host.spec):
                 try:
-                    await hands.restore(self.book, self.plan.members[name], changes, self.site)
+                    await hands.restore(self.book, member, changes, self.site)
                     self.tell(f"{name}: restored")
                 except HeadraceError as error:
                     self.tell(f"{name}: not restored: {error}")
@@ -158,18 +167,23 @@ class Carrier:
 
     async def _stage(self, stage: Stage) -> None:
         state = self.book.state
-        if stage.needs_approval:
+        unjudged_by = state.unjudged_by(stage.name)
+        if stage.needs_approval or unjudged_by:
             self._must_be_approved(stage)
         self._must_not_be_frozen()
         self.tell(f"stage {stage.name}: {len(stage.hosts)} hosts")
         if stage.is_judged and stage.name not in state.verdicts:
-            judged = await self._try(stage)
-            self._note_verdict(stage, judged)
+            judged = self.judged(stage) if unjudged_by else await self._try(stage)
+            if not unjudged_by or judged.outcome is Outcome.FAIL:
+                self._note_verdict(stage, judged)
         verdict = state.verdicts.get(stage.name)
         if verdict and verdict["outcome"] == Outcome.FAIL:
             raise Harmful(f"stage {stage.name}: {verdict['reason']}")
-        if verdict and verdict["outcome"] == Outcome.INCONCLUSIVE:
-            raise Paused(f"stage {stage.name} is inconclusive: {verdict['reason']}; nothing is promoted")
+        if verdict and verdict["outcome"] == Outcome.INCONCLUSIVE and not unjudged_by:
+            why = f"stage {stage.name} is inconclusive: {verdict['reason']}; nothing is promoted"
+            raise Paused(f"{why}; {self._without_a_verdict(stage)}")
+        if unjudged_by:
+            self.tell(f"stage {stage.name}: promoted by {unjudged_by} without a verdict")
         await self._by_group(stage, self._settle_group)
         left = [name for name in stage.hosts if name not in state.kept]
         if left:
@@ -183,16 +197,22 @@ class Carrier:
             for metric, bound in (judged.bounds or {}).items()
             if math.isfinite(bound.low) and math.isfinite(bound.high)
         }
-        self.tell(f"stage {stage.name}: {judged.outcome}: {judged.reason}")
+        idle = [name for name in stage.hosts if name in self.book.state.idle]
+        reason = f"{judged.reason}; idle, only watched: {', '.join(idle)}" if idle else judged.reason
+        self.tell(f"stage {stage.name}: {judged.outcome}: {reason}")
         self.book.note(
             "verdict",
             stage=stage.name,
             outcome=str(judged.outcome),
-            reason=judged.reason,
+            reason=reason,
             is_win=judged.is_win,
             pairs=judged.pairs,
             bounds=bounds,
         )
+
+    def _without_a_verdict(self, stage: Stage) -> str:
+        command = f"headrace rollout approve {self.plan.id} --stage '{stage.name}' --unjudged"
+        return f"to change its hosts without a verdict, only watched: {command}"
 
     def _must_be_approved(self, stage: Stage) -> None:
         approval = self.book.state.approvals.get(stage.name)
@@ -215,20 +235,27 @@ class Carrier:
             await self._by_group(stage, self._try_group)
         judged = self.judged(stage)
         if judged.outcome is Outcome.CONTINUE:
-            aside = self.book.state.aside
-            why = "; ".join(f"{name}: {aside[name]}" for name in stage.hosts if name in aside)
-            raise Paused(f"stage {stage.name}: {judged.reason}, and no host is left to try it on ({why})")
+            idle, left = self.book.state.idle, {**self.book.state.idle, **self.book.state.aside}
+            why = "; ".join(f"{name}: {left[name]}" for name in stage.hosts if name in left)
+            words = f"stage {stage.name}: {judged.reason}, and no host is left to try it on ({why})"
+            is_idle = any(name in idle for name in stage.hosts)
+            raise Paused(f"{words}; {self._without_a_verdict(stage)}" if is_idle else words)
         return judged
 
     async def _by_group(
         self, stage: Stage, work: Callable[[Stage, Sequence[Member]], Awaitable[None]]
     ) -> None:
-        """All groups at a time; the first that fails ends the others, which undo what they were at."""
+        """As many groups at a time as may be; the first that fails ends the others, which undo what they did."""
         groups: dict[str, list[Member]] = {}
         for name in stage.hosts:
             member = self.plan.members[name]
             groups.setdefault(member.group, []).append(member)
-        tasks = [asyncio.ensure_future(work(stage, members)) for members in groups.values()]
+
+        async def in_turn(members: Sequence[Member]) -> None:
+            async with self.turns.of(*(member.host.spec for member in members)):
+                await work(stage, members)
+
+        tasks = [asyncio.ensure_future(in_turn(members)) for members in groups.values()]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -262,7 +289,7 @@ class Carrier:
         if stage.needs_approval:
             self._must_be_approved(stage)
         state = self.book.state
-        there = [member for member in members if member.name not in state.aside]
+        there = [m for m in members if m.name not in state.aside and m.name not in state.idle]
         return min(there, key=lambda each: state.attempts.get((stage.name, each.name), 0), default=None)
 
     async def _settle_group(self, stage: Stage, members: Sequence[Member]) -> None:
@@ -323,7 +350,7 @@ class Carrier:
 
     async def _lag_of_peer(self, peer: Member) -> float:
         try:
-            return await hands.lag_there(peer)
+            return await hands.lag_there(self.book, peer)
         except HeadraceError:
             return 0.0  # one that is away serves nobody, and lags for reasons of its own
 
@@ -335,10 +362,28 @@ class Carrier:
         window = await site.watch(self.plan.block_s, [])
         self.book.note("before", host=site.member.name, off=asdict(window))
 
+    def _why_idle(self, window: Window) -> str:
+        """Why there is nothing to compare, by a block without the change; empty if there is."""
+        limit = max(self.plan.rules.judge.idle_per_s * window.seconds, LEAST_QUERIES)
+        return "" if window.queries >= limit else f"idle, {window.per_s or 0:.3g} queries/s"
+
+    def _serves(self, name: str) -> bool:
+        """Whether it did in its last block without the change. If not it is changed after the others' verdict, and
+        only watched: blocks without queries are no evidence, and a stage of them would never end.
+        """
+        why = self._why_idle(self.book.state.usual[name][-1])
+        if why:
+            self.tell(f"{name}: {why}: not judged")
+            self.book.note("idle", host=name, why=why)
+        return not why
+
     async def _pair(self, stage: Stage, site: Site) -> None:
         timing, name = self.plan.rules.timing, site.member.name
-        if not self._usual(site):
+        usual = self._usual(site)
+        if not usual or self._why_idle(usual[-1]):
             await self._before(site)
+            if not self._serves(name):
+                return
         attempt = self.book.state.attempts.get((stage.name, name), 0)
         self.book.note("attempt", stage=stage.name, host=name)
         is_on_first = self.plan.is_on_first(stage.name, name, attempt)
@@ -351,6 +396,7 @@ class Carrier:
                 found[False] = await site.watch(timing.block_s, [])
         self.book.note("pair", stage=stage.name, host=name, on=asdict(found[True]), off=asdict(found[False]))
         self.tell(f"{name}: pair {len(self.book.state.pairs[stage.name])}: {self.judged(stage).reason}")
+        self._serves(name)
 
     async def _block_with(self, site: Site) -> Window:
         timing = self.plan.rules.timing
@@ -360,9 +406,12 @@ class Carrier:
         try:
             async with self._on_trial(site, change):
                 await site.watch(timing.wash_s, self._usual(site), change)
-                return await site.watch(timing.block_s, self._usual(site), change)
+                window = await site.watch(timing.block_s, self._usual(site), change)
+            # One that is not undone must not be measured as the block without it.
+            await site.undo(change)
         finally:
             await at_any_rate(site, change)
+        return window
 
     @contextlib.asynccontextmanager
     async def _on_trial(self, site: Site, change: str) -> AsyncIterator[None]:
@@ -424,6 +473,10 @@ class Carrier:
             await site.warm()
             await site.watch(timing.wash_s, [])
             after = await site.watch(self.plan.block_s, [])
+            # A failover stops replication for a moment, and moves queries, which is not the change's doing.
+            await site.must_be_the_same()
+        except Moved:
+            raise
         except HeadraceError as error:
             # Nobody knows whose fault it was, so it is tried nowhere until a person has looked.
             raise Paused(f"{site.member.name}: {why}; then {error.message}: nothing more is tried") from error

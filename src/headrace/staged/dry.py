@@ -13,6 +13,7 @@ from headrace.analysis.guards import Window, tripped
 from headrace.analysis.judge import Pair
 from headrace.analysis.paired import Moment
 from headrace.errors import HeadraceError, Refused
+from headrace.fleet.runner import Turns
 from headrace.staged import hands
 from headrace.staged.book import Book
 from headrace.staged.pairs import both
@@ -38,7 +39,13 @@ async def measure(book: Book, rounds: int, tell: Callable[[str], None]) -> Dry:
     for name in names:
         groups.setdefault(plan.members[name].group, []).append(plan.members[name])
 
+    turns = Turns(*plan.fan_out)
+
     async def one(members: Sequence[Member]) -> None:
+        async with turns.of(*(member.host.spec for member in members)):
+            await in_turn(members)
+
+    async def in_turn(members: Sequence[Member]) -> None:
         usual: dict[str, list[Window]] = {}
         for _ in range(rounds):
             for member in members:
@@ -88,13 +95,16 @@ async def measure_pairs(book: Book, rounds: int, tell: Callable[[str], None]) ->
         groups.setdefault(plan.members[pair[0]].group, []).append(pair)
     blocks = plan.restart.before + rounds
 
+    turns = Turns(*plan.fan_out)
+
     async def one(pairs: Sequence[tuple[str, str]]) -> None:
-        for pair in pairs:
-            try:
-                await _moments(book, pair, blocks, dry, tell)
-            except HeadraceError as error:
-                tell(f"{pair[0]} and {pair[1]}: {error}")
-                dry.lost[pair[0]] = error.message
+        async with turns.of(*(plan.members[name].host.spec for pair in pairs for name in pair)):
+            for pair in pairs:
+                try:
+                    await _moments(book, pair, blocks, dry, tell)
+                except HeadraceError as error:
+                    tell(f"{pair[0]} and {pair[1]}: {error}")
+                    dry.lost[pair[0]] = error.message
 
     await asyncio.gather(*(one(pairs) for pairs in groups.values()))
     return dry

@@ -19,10 +19,13 @@ from headrace.agent import Agent
 from headrace.agent.journal import Undone
 from headrace.analysis.guards import Window, tripped
 from headrace.errors import NotReady, TargetError
+from headrace.facts import HostFacts
+from headrace.fleet.values import means_the_same
 from headrace.hunt import usual_login
 from headrace.model import Facts, ServerLogin
 from headrace.staged.book import Book
-from headrace.staged.plan import Member, Role, role_of
+from headrace.staged.look import LASTING
+from headrace.staged.plan import Member, Role, identity_of, role_of
 from headrace.staged.watch import Follower, Restarted, follow
 from headrace.target import open_target, to_the_end
 
@@ -52,6 +55,8 @@ class Site:
     agent: Agent
     login: ServerLogin
     follower: Follower
+    #: Whom it replicated from when it was checked.
+    sources: frozenset[tuple[str, str]] | None = None
 
     async def watch(self, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
         """What the server does for so long; with a ``change`` its deadline is put off while the limits hold.
@@ -147,7 +152,8 @@ class Site:
         self.book.note("kept", host=self.member.name, change=change)
 
     async def undo(self, change: str) -> None:
-        await self._take_back(change)
+        if not await self._take_back(change):
+            await self._must_not_be_kept(change)
         self.book.note("undone", host=self.member.name, change=change)
 
     async def _take_back(self, change: str, restart_within_s: float | None = None) -> bool:
@@ -162,6 +168,34 @@ class Site:
         all_undone(self.member.name, undone)
         return True
 
+    async def _must_not_be_kept(self, change: str) -> None:
+        """A journal that does not know a kept change has undone nothing: what counts is what the host has now.
+        Raises TargetError if a setting still has the new value, or cannot be read.
+        """
+        plan, name = self.book.plan, self.member.name
+        if self.book.state.kept.get(name) != change:
+            return  # one on trial was never made, or undone by the host itself
+        lasting = plan.lasting or (LASTING if plan.restart else "")
+        prepared = await rollout.prepare(
+            self.agent, plan.settings, self.login, allow_weaker=plan.allow_weaker, lasting=lasting
+        )
+        variables = HostFacts(await self.agent.facts(self.login)).variables
+        still = [
+            f"{step.name} = {step.before or 'unknown'}"
+            for step in prepared.steps
+            if step.name.startswith("volume.mount_options")
+            or (
+                step.before != self.member.now.get(step.name)
+                and means_the_same(step.name.removeprefix("server."), step.before, step.value, variables)
+            )
+        ]
+        if still:
+            raise TargetError(
+                f"its journal does not know the change {change}, so nothing was undone: {', '.join(still)}",
+                place=name,
+                hint="was HEADRACE_STATE another one when the change was made? Otherwise set the values by hand",
+            )
+
     async def undo_all(self, changes: Sequence[str]) -> None:
         for change in reversed(changes):
             await self.undo(change)
@@ -170,18 +204,39 @@ class Site:
         for change in list(self.book.state.open.get(self.member.name, ())):
             await self.undo(change)
 
+    async def must_be_the_same(self) -> None:
+        """Raises Moved if it is not what the plan says, or replicates from another server than at the check."""
+        sources = sources_of(await self.as_planned())
+        if self.sources is not None and sources != self.sources:
+            now = ", ".join(sorted(host for host, _ in sources)) or "nobody"
+            raise Moved(f"its source was changed: it replicates from {now} now", place=self.member.name)
+
+    async def as_planned(self) -> Facts:
+        """Raises Moved if it is another server, or has another role, than the plan says."""
+        facts = await self.agent.facts(self.login)
+        if not facts.data.get("server_settings"):
+            raise TargetError("its server does not answer", place=self.member.name)
+        identity = identity_of(facts.data)
+        if self.member.identity and identity != self.member.identity:
+            raise Moved(
+                f"another server answers there: it was {self.member.identity} and is {identity}",
+                place=self.member.name,
+            )
+        role = role_of(facts.data)
+        # A source whose replicas are all away for a moment is still one.
+        if role is not self.member.role and not (self.member.role is Role.SOURCE and role is Role.ALONE):
+            raise Moved(f"it was a {self.member.role} and is a {role} now", place=self.member.name)
+        return facts
+
     async def check(self) -> None:
-        """Raises Moved if it has another role than the plan says, TargetError if it lags or others change it."""
+        """Raises Moved if it is not what the plan says, TargetError if it lags or others change it."""
         entries = await rollout.journal_of(self.agent, self.book.plan.id).entries()
         own = f"{rollout.OWNER}/{self.book.plan.id}-"
         others = sorted({entry["owner"] for entry in entries if not entry["owner"].startswith(own)})
         if others:
             raise TargetError(f"changes of {others[0]} are open there", place=self.member.name)
-        facts = await self.agent.facts(self.login)
-        role = role_of(facts.data)
-        # A source whose replicas are all away for a moment is still one.
-        if role is not self.member.role and not (self.member.role is Role.SOURCE and role is Role.ALONE):
-            raise Moved(f"it was a {self.member.role} and is a {role} now", place=self.member.name)
+        facts = await self.as_planned()
+        self.sources = sources_of(facts)
         lag = lag_of(facts)
         limit = self.book.plan.rules.limits.lag_s
         if lag > limit:
@@ -195,6 +250,18 @@ def all_undone(name: str, undone: Sequence[Undone]) -> None:
         raise TargetError(f"not undone: {'; '.join(failed)}", place=name)
 
 
+def sources_of(facts: Facts) -> frozenset[tuple[str, str]]:
+    """Names and ids of the servers that it replicates from."""
+    channels = (facts.data.get("server_settings") or {}).get("replication") or ()
+    return frozenset(
+        (
+            str(each.get("source_host") or ""),
+            str(each.get("source_uuid") or each.get("source_server_id") or ""),
+        )
+        for each in channels
+    )
+
+
 def lag_of(facts: Facts) -> float:
     """The largest lag of its channels, s; infinite where replication does not run."""
     channels = (facts.data.get("server_settings") or {}).get("replication") or ()
@@ -205,7 +272,7 @@ def lag_of(facts: Facts) -> float:
 @contextlib.asynccontextmanager
 async def visit(book: Book, member: Member, kind: type[Site] = Site) -> AsyncIterator[Site]:
     """A connected host, with a first sample of its server. Nothing of ours is left open there."""
-    async with _connected(member) as (agent, login):
+    async with _connected(book, member) as (agent, login):
         timing = book.plan.rules.timing
         async with follow(agent, login, timing.sample_s) as follower:
             site = kind(book, member, agent, login, follower)
@@ -220,13 +287,13 @@ async def visit(book: Book, member: Member, kind: type[Site] = Site) -> AsyncIte
 
 
 @contextlib.asynccontextmanager
-async def _connected(member: Member) -> AsyncIterator[tuple[Agent, ServerLogin]]:
+async def _connected(book: Book, member: Member) -> AsyncIterator[tuple[Agent, ServerLogin]]:
     host = member.host
     # A lost connection is ours to know about: the host takes the change back meanwhile.
     target = open_target(replace(host.spec, reconnect_s=0.0))
     try:
         try:
-            async with asyncio.timeout(READY_S):
+            async with book.logins.of(host.spec), asyncio.timeout(READY_S):
                 await target.connect()
                 agent = await Agent.install(target)
                 login, why_not = await usual_login(agent, host.login)
@@ -243,7 +310,7 @@ async def _connected(member: Member) -> AsyncIterator[tuple[Agent, ServerLogin]]
 async def restore(book: Book, member: Member, changes: Sequence[str], kind: type[Site] = Site) -> None:
     """Undo these changes, the latest first, and what a killed controller has left."""
     async with (
-        _connected(member) as (agent, login),
+        _connected(book, member) as (agent, login),
         follow(agent, login, book.plan.rules.timing.sample_s) as follower,
     ):
         site = kind(book, member, agent, login, follower)
@@ -251,6 +318,6 @@ async def restore(book: Book, member: Member, changes: Sequence[str], kind: type
         await site.undo_open()
 
 
-async def lag_there(member: Member) -> float:
-    async with _connected(member) as (agent, login):
+async def lag_there(book: Book, member: Member) -> float:
+    async with _connected(book, member) as (agent, login):
         return lag_of(await agent.facts(login))

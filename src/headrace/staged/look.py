@@ -110,6 +110,7 @@ def seen(host: Host, answer: Mapping[str, Any]) -> Seen:
         str(answer["hostname"]),
         str(answer.get("kind") or ""),
         bool(answer.get("restarts")),
+        str(answer.get("server_id") or ""),
     )
 
 

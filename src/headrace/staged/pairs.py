@@ -33,7 +33,7 @@ class PairCarrier(Carrier):
 
     async def _lag_of_peer(self, peer: Member) -> float:
         # One that cannot be asked may be down, and then this one must not leave, too.
-        return await hands.lag_there(peer)
+        return await hands.lag_there(self.book, peer)
 
     async def _applied(self, site: Site) -> str:
         """Immediately before it leaves: the checks are as old as the blocks before."""
@@ -73,7 +73,7 @@ class PairCarrier(Carrier):
             try:
                 async with self._on_trial(site, change):
                     while self._next(stage, [site.member]):
-                        await site.leased([change], self._peers_must_not_lag(site.member))
+                        await site.leased([change], self._still_fit(site, other))
                         await self._moment(stage, site, other, change)
                     if self.judged(stage).outcome is Outcome.PASS:
                         await self._soak(site, change)
@@ -81,6 +81,17 @@ class PairCarrier(Carrier):
             finally:
                 if not is_kept:
                     await at_any_rate(site, change)
+
+    async def _still_fit(self, site: Site, other: Site) -> None:
+        """These blocks take hours, in which either may be promoted or replaced."""
+        await site.as_planned()
+        try:
+            await other.as_planned()
+        except Moved as error:
+            raise Moved(
+                f"its partner {other.member.name}: {error.message}", place=site.member.name
+            ) from error
+        await self._peers_must_not_lag(site.member)
 
     async def _side_before(self, stage: Stage, site: Site, other: Site) -> None:
         rule = self.plan.restart
@@ -103,6 +114,10 @@ class PairCarrier(Carrier):
             raise Moved(f"its partner {names[1]} has problems of its own: {why}", place=names[0])
         if not change and (why := tripped(first, self._usual(site), limits)):
             raise Moved(f"{why}, before anything was changed", place=names[0])
+        for name, window in zip(names, (first, second), strict=True):
+            if not change and (why := self._why_idle(window)):
+                # Without times before there is nothing to compare with: no server is restarted for that.
+                raise Moved(f"{name} is {why}", place=names[0])
         self.book.note(
             "moment",
             stage=stage.name,

@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.analysis.judge import Question
 from headrace.errors import PlanError, Refused
-from headrace.fleet.host import Host
+from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, Host
 from headrace.fleet.ranges import expand
 from headrace.fleet.topology import links
 from headrace.model import ServerLogin, Value
@@ -49,6 +49,8 @@ class Seen:
     #: Equal for equal hosts; empty where it is not known.
     kind: str = ""
     restarts: bool = False
+    #: The server's own id, which a new one at the same address does not have; empty where it has none that lasts.
+    server_id: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class Member:
     now: Mapping[str, str]
     spec: Mapping[str, Any]
     login: Mapping[str, Any]
+    #: The server's own id; empty where it has none that lasts.
+    identity: str = ""
 
     @property
     def host(self) -> Host:
@@ -135,6 +139,8 @@ class Plan:
     #: Hosts that are not part of it, and why.
     left_out: Mapping[str, str] | None = None
     expected: Expected | None = None
+    #: Hosts at a time, and those of them through one jump host: as in the fleet's file.
+    fan_out: tuple[int, int] = (FAN_OUT, FAN_OUT_JUMP)
 
     @property
     def restart(self) -> RestartRule | None:
@@ -164,7 +170,7 @@ class Plan:
         return {
             "format": FORMAT,
             "settings": dict(self.settings),
-            "members": {name: asdict(member) for name, member in self.members.items()},
+            "members": {name: _member_json(member) for name, member in self.members.items()},
             "stages": [_stage_json(stage) for stage in self.stages],
             "rules": _rules_json(self.rules),
             "seed": self.seed,
@@ -173,6 +179,7 @@ class Plan:
             "left_out": dict(self.left_out or {}),
             # A plan that was made before there was this keeps its id.
             **({"expected": self.expected.to_json()} if self.expected else {}),
+            **({"fan_out": [*self.fan_out]} if self.fan_out != (FAN_OUT, FAN_OUT_JUMP) else {}),
         }
 
     @classmethod
@@ -203,7 +210,21 @@ class Plan:
             str(content["lasting"]),
             content["left_out"],
             Expected.of(content["expected"]) if "expected" in content else None,
+            _fan_out(content.get("fan_out", (FAN_OUT, FAN_OUT_JUMP))),
         )
+
+
+def _member_json(member: Member) -> dict[str, Any]:
+    found = asdict(member)
+    # A plan that was made before there were identities keeps its id.
+    return found if member.identity else {name: each for name, each in found.items() if name != "identity"}
+
+
+def _fan_out(content: Any) -> tuple[int, int]:
+    at_once, jump = map(int, content)
+    if min(at_once, jump) < 1:
+        raise ValueError(f"fan_out {content}")
+    return at_once, jump
 
 
 def _stage_json(stage: Stage) -> dict[str, Any]:
@@ -224,6 +245,14 @@ def role_of(facts: Mapping[str, Any]) -> Role:
     return Role.REPLICA if settings.get("replication") else Role.ALONE
 
 
+def identity_of(facts: Mapping[str, Any]) -> str:
+    """What tells a server from one that takes its name and address: MySQL keeps an id with its data, MariaDB
+    derives one from its network card and port. Empty where there is none.
+    """
+    variables = (facts.get("server_settings") or {}).get("variables") or {}
+    return str(variables.get("server_uuid") or variables.get("server_uid") or "")
+
+
 def seen_of(host: Host, facts: Mapping[str, Any], per_s: float, now: Mapping[str, str]) -> dict[str, Any]:
     """What ``Seen`` needs of a host's answer, as JSON."""
     return {
@@ -232,6 +261,7 @@ def seen_of(host: Host, facts: Mapping[str, Any], per_s: float, now: Mapping[str
         "per_s": round(per_s, 1),
         "now": dict(now),
         "hostname": str(facts.get("hostname") or ""),
+        "server_id": identity_of(facts),
         "login": asdict(host.login),
     }
 
@@ -246,6 +276,7 @@ def make(
     lasting: str = "",
     left_out: Mapping[str, str] | None = None,
     expected: Expected | None = None,
+    fan_out: tuple[int, int] = (FAN_OUT, FAN_OUT_JUMP),
 ) -> Plan:
     """The plan over these hosts. Raises PlanError if a stage names what is not there, Refused if none is left."""
     if not any(each.restarts for each in seen):
@@ -262,6 +293,7 @@ def make(
             each.now,
             asdict(each.host.spec),
             asdict(each.host.login),
+            each.server_id,
         )
         for each in seen
     }
@@ -271,7 +303,7 @@ def make(
         stages = paired(stages, members, {each.host.name: each.kind for each in seen}, rules, seed)
     if not stages:
         raise Refused("no stage has a host", hint="; ".join(f"{name}: {why}" for name, why in out.items()))
-    return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected)
+    return Plan(settings, members, stages, rules, seed, tuple(allow_weaker), lasting, out, expected, fan_out)
 
 
 def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, str]:
@@ -371,6 +403,7 @@ def paired(
     assert rule is not None
     equal = [set(expand(text)) for text in rule.equal]
     named = {each.name for each in rules.stage if each.hosts}
+    serving = [name for name, each in members.items() if each.per_s >= rules.judge.idle_per_s]
 
     def why_unequal(one: str, other: str) -> str:
         first, second = members[one], members[other]
@@ -378,7 +411,7 @@ def paired(
             return "of another replication group"
         if first.role is not second.role:
             return f"a {second.role}"
-        if second.per_s < rules.judge.idle_per_s:
+        if other not in serving:
             return f"idle ({second.per_s:g} queries/s)"
         is_said = any(one in each and other in each for each in equal)
         is_alike = bool(kinds[one]) and kinds[one] == kinds[other]
@@ -389,7 +422,8 @@ def paired(
     found: list[tuple[Stage, tuple[tuple[str, str], ...]]] = []
     for number, stage in enumerate(stages):
         pairs: list[tuple[str, str]] = []
-        for name in list(hosts[number]) if stage.is_judged else []:
+        # One that is idle has no times to compare.
+        for name in [each for each in hosts[number] if each in serving and stage.is_judged]:
             if any(members[name].group == members[other].group for other, _ in pairs):
                 continue
             later = [*(other for own in hosts[number:] for other in own), *unchanged]
@@ -405,18 +439,22 @@ def paired(
                     _swap(hosts, name, changed)
             pairs.append((changed, partner))
         if stage.is_judged and not pairs and not rule.alone and not any(own for _, own in found):
-            first = stage.hosts[0]
+            first = next(name for name in stage.hosts if name in serving)
             others = [*(other for own in hosts[number:] for other in own if other != first), *unchanged]
-            why = "; ".join(f"{other} is {why_unequal(first, other)}" for other in others[:MOST_NAMED])
-            raise Refused(
-                f"no other host equals {first}, so the change cannot be judged ({why or 'there is none'})",
-                place=f"stage {stage.name}",
-                hint="[restart] equal = [...] names hosts that are; alone = true changes them and only watches",
-            )
+            raise _no_equal(stage, first, {other: why_unequal(first, other) for other in others[:MOST_NAMED]})
         found.append((stage, tuple(pairs)))
     return tuple(
         replace(stage, hosts=tuple(own), pairs=pairs, is_judged=bool(pairs))
         for (stage, pairs), own in zip(found, hosts, strict=True)
+    )
+
+
+def _no_equal(stage: Stage, host: str, others: Mapping[str, str]) -> Refused:
+    why = "; ".join(f"{other} is {unequal}" for other, unequal in others.items())
+    return Refused(
+        f"no other host equals {host}, so the change cannot be judged ({why or 'there is none'})",
+        place=f"stage {stage.name}",
+        hint="[restart] equal = [...] names hosts that are; alone = true changes them and only watches",
     )
 
 

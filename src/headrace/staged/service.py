@@ -27,7 +27,7 @@ from headrace.staged.command import run_alone
 from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, all_undone, lag_of
 from headrace.staged.look import LASTING
 from headrace.staged.rules import RestartRule
-from headrace.staged.watch import Restarted
+from headrace.staged.watch import CountersReset
 from headrace.target import Target, to_the_end
 from headrace.target.local import LocalTarget
 
@@ -132,6 +132,9 @@ class RestartSite(Site):
             for change in reversed(changes)
             if await self._when_free(partial(self._take_back, change, lease_s))
         ]
+        for change in set(changes) - set(found):
+            # Before the server is drained for nothing.
+            await self._must_not_be_kept(change)
         restarted = [change for change in changes if change in self.book.state.restarted]
         # What the host's journal does not know any more, the host has undone, with its server.
         is_left = any(change in found for change in restarted) or (
@@ -177,10 +180,24 @@ class RestartSite(Site):
         state, name = self.book.state, self.member.name
         if needs_restart:
             if name not in state.out:
+                await self._must_have_its_role()
                 await self._leave()
             await self._restart_with_the_old()
         if name in state.out:
             await self._enter()
+
+    async def _must_have_its_role(self) -> None:
+        """A server that somebody has promoted meanwhile takes writes: it is not drained and restarted unasked."""
+        try:
+            await self.as_planned()
+        except Moved as error:
+            raise TargetError(
+                f"{error.message}: its option file is restored, but its server is not restarted",
+                place=self.member.name,
+                hint="restart it, or give it back its role; then the same command continues",
+            ) from error
+        except HeadraceError:
+            pass  # it is down, and serves nobody
 
     # -- the steps ----------------------------------------------------------------------------------------------
 
@@ -208,7 +225,7 @@ class RestartSite(Site):
             if self.follower.problem or not self.follower.readings:
                 return  # it does not answer: nobody is served
             # Samples that begin with another server say nothing yet.
-            with contextlib.suppress(Restarted):
+            with contextlib.suppress(CountersReset):
                 per_s = self.follower.since(start_ns).per_s
                 if per_s is not None and per_s < most:
                     return

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from headrace.agent import Agent
@@ -37,12 +38,18 @@ ERRORS = (
     "connection_errors_max_connections",
     "innodb_deadlocks",
 )
+#: A host's clock that moves by more against ours was set.
+STEP_NS = 10**9
 #: Readings that are kept: of a day, one a second.
 MOST = 90_000
 
 
-class Restarted(TargetError):
+class CountersReset(TargetError):
     """Counters that began again are no stretch."""
+
+
+class Restarted(CountersReset):
+    """They did because the server did."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +80,11 @@ class Follower:
     is_refused: bool = False
     #: Samples so far: each is one question to the server.
     asked: int = 0
+    #: From one sample to the next.
+    every_s: float = 1.0
+    #: The host's time of the last record, ours when it came, and what to add to the host's.
+    _last_ns: tuple[int, int] | None = None
+    _offset_ns: int = 0
 
     async def read(self, lines: AsyncIterator[dict[str, Any]]) -> None:
         try:
@@ -89,16 +101,17 @@ class Follower:
             self.is_refused = self.is_refused or record.get("sampler") == "mysql_status"
             return
         self.asked += 1
+        t_ns = self._steady(int(record["t_ns"]))
         if record.get("sampler") == "replication":
             self._replication(values)
         elif record.get("sampler") == "processlist":
-            self.serving.append((int(record["t_ns"]), _serving(values)))
+            self.serving.append((t_ns, _serving(values)))
         elif record.get("sampler") == "mysql_status" and values:
             self.problem, self.is_refused = "", False
             self.heard_at = time.monotonic()
             self.readings.append(
                 Reading(
-                    int(record["t_ns"]),
+                    t_ns,
                     _number(values, "questions"),
                     sum(_number(values, name) for name in ERRORS),
                     _number(values, "uptime"),
@@ -107,6 +120,19 @@ class Follower:
                     self.asked,
                 )
             )
+
+    def _steady(self, t_ns: int) -> int:
+        """The host's time, without steps of its clock: a block would look an hour long, and the server slow. A
+        stream that stalls and then catches up is no step, because it is never ahead by more than a sample.
+        """
+        now_ns = time.monotonic_ns()
+        if self._last_ns is not None:
+            then_ns, came_ns = self._last_ns
+            ahead_ns = (t_ns - then_ns) - (now_ns - came_ns)
+            if t_ns < then_ns - STEP_NS or ahead_ns > 2 * self.every_s * 1e9 + STEP_NS:
+                self._offset_ns -= ahead_ns
+        self._last_ns = (t_ns, now_ns)
+        return t_ns + self._offset_ns
 
     def _replication(self, values: Mapping[str, Any]) -> None:
         lags = list((values.get("lag_s") or {}).values())
@@ -121,13 +147,19 @@ class Follower:
         )
 
     def since(self, t_ns: int) -> Window:
-        """From the first reading at or after this time to the last. Raises TargetError if the server restarted."""
+        """From the first reading at or after this time to the last. Raises CountersReset, also for a reset that
+        the last reading has made up for.
+        """
         own = [each for each in self.readings if each.t_ns >= t_ns]
         if len(own) < 2:
             return Window(0.0, 0.0, 0.0, 0.0, self.lag_s, self.broken)
         first, last = own[0], own[-1]
-        if last.uptime_s < first.uptime_s or last.questions < first.questions:
-            raise Restarted("the server was restarted, or its counters reset")
+        for one, other in pairwise(own):
+            if other.questions < one.questions:
+                # Its uptime alone says nothing: it is taken from the clock, which may be set.
+                if other.uptime_s < one.uptime_s:
+                    raise Restarted("the server was restarted")
+                raise CountersReset("the server's counters were reset")
         seconds = (last.t_ns - first.t_ns) / 1e9
         threads = [count for t_ns, count in self.serving if first.t_ns <= t_ns <= last.t_ns]
         running = sum(threads) / len(threads) if threads else 0.0
@@ -187,7 +219,7 @@ async def follow(agent: Agent, login: ServerLogin, sample_s: float) -> AsyncIter
     every = f"{round(sample_s * 1000)}ms"
     # Also of a server that the change made slow: without samples nothing is judged.
     words = ["--interval", every, "--every-tick", "--samplers", SAMPLERS, *login.argv]
-    follower = Follower()
+    follower = Follower(every_s=sample_s)
     async with agent.samples(*words) as lines:
         reading = asyncio.create_task(follower.read(lines))
         try:
