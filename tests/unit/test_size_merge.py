@@ -12,6 +12,7 @@ import pytest
 from headrace.size import merge
 from headrace.size.clock import Clock
 from headrace.size.placement import Kind, Placement, Problem, undominated
+from headrace.size.squeeze import Squeeze
 
 HAS_ORTOOLS = importlib.util.find_spec("ortools") is not None
 
@@ -113,17 +114,46 @@ def test_replicas_carry_a_failed_hosts_load() -> None:
         assert found.placement.price == cheapest(problem)
 
 
-def test_what_is_taken_off_and_put_back_leaves_the_same_state() -> None:
-    problem = small(3, 12)
+@pytest.mark.parametrize("survives", [False, True])
+@pytest.mark.parametrize("kinds", [1, 2])
+def test_the_swaps_know_how_full_hosts_are(survives: bool, kinds: int) -> None:
+    """Without one host others are too full; whatever is swapped, each is as full as the finished plan says."""
+    problem = small(3, 40, survives=survives, kinds=kinds)
     plan = merge.first(problem)
-    again = plan.copy()
-    taken = again.clear(again.used[:2])
-    assert again.unplaced == sorted(taken)
-    for item in taken:
-        again.put(item, int(plan.host_of[item]))
-    for host in plan.used:
-        np.testing.assert_allclose(again.load(host), plan.load(host))
-        np.testing.assert_allclose(again.worst(host), plan.worst(host))
+    attempt = Squeeze(plan, plan.used[-1], None, np.random.default_rng(1))
+    before = attempt.fullness.max()
+    attempt.run(Clock(5.0), 3)
+    assert before > 1
+    found = attempt.plan()
+    assert not found.unplaced
+    assert len(found.used) == len(plan.used) - 1
+    use = [(found.worst(h) / found.kinds[h].carries).max() for h in found.used]
+    np.testing.assert_allclose(use, attempt.fullness, rtol=1e-5)
+    for host in found.used:
+        assert not {m for i in found.members[host] for m in problem.mates[i]} & set(found.members[host])
+
+
+def test_swaps_find_what_filling_one_host_after_the_other_does_not() -> None:
+    """Ten hosts filled to the brim, cut into four parts each: the greedy needs more, the swaps do not."""
+    random = np.random.default_rng(4)
+    need = np.concatenate([random.dirichlet(np.full(4, 4.0), 3).T for _ in range(10)]) * 0.92
+    names = tuple(f"db{i}" for i in range(40))
+    kinds = (Kind("h", np.ones(3)),)
+    problem = Problem(names, need, need * 0, ((),) * 40, kinds, np.zeros(3, dtype=np.int64))
+    assert len(merge.first(problem).used) > 10
+    found = merge.solve(problem, Clock(30.0), exact=False)
+    assert not found.placement.violations()
+    assert len(found.placement.used) == 10
+    assert found.is_proven
+
+
+def test_a_group_without_a_host_left_is_no_attempt() -> None:
+    """Three replicas on three hosts: without one of them nothing can be swapped."""
+    need = np.full((3, 1), 0.01)
+    names, mates = ("a", "b", "c"), ((1, 2), (0, 2), (0, 1))
+    problem = Problem(names, need, need / 2, mates, (Kind("h", np.ones(1)),), np.zeros(1, dtype=np.int64))
+    plan = merge.first(problem)
+    assert not Squeeze(plan, plan.used[0], None, np.random.default_rng(1)).run(Clock(5.0), 3)
 
 
 def test_a_database_that_no_host_carries_is_left_out_and_the_others_are_placed() -> None:

@@ -1,10 +1,9 @@
 """Which databases share a host: the fewest hosts, or the cheapest, under the rules of ``placement``.
 
 A host is filled with the database that leaves the least room in the resources that are short (norm-based greedy
-for vector bin packing: Panigrahy et al. 2011, Heuristics for Vector Bin Packing). Then a few hosts are emptied
-and packed again, one fewer, over and over (ruin and recreate: Schrimpf et al. 2000, Journal of Computational
-Physics 159). Small fleets are solved by OR-Tools' CP-SAT where it is installed (``exact``). No plan can be
-better than ``bound``.
+for vector bin packing: Panigrahy et al. 2011, Heuristics for Vector Bin Packing). Then one host less carries all,
+or a cheaper one does, as long as swaps make that fit (``squeeze``). Small fleets are solved by OR-Tools' CP-SAT
+where it is installed (``exact``). No plan can be better than ``bound``.
 """
 
 from __future__ import annotations
@@ -20,8 +19,13 @@ from numpy.typing import NDArray
 
 from headrace.size.clock import Clock
 from headrace.size.placement import TINY, Kind, Placement, Problem
+from headrace.size.squeeze import Squeeze
 
 Values = NDArray[np.float64]
+#: How often an attempt makes room for hosts that stay too full: at first, and after attempts that failed.
+FEWEST_ROUNDS, MOST_ROUNDS = 10, 10_000
+#: So many attempts without success, and more of the same finds nothing.
+PATIENCE = 60
 
 
 @dataclass(frozen=True)
@@ -66,10 +70,10 @@ def solve(problem: Problem, clock: Clock | None = None, *, seed: int = 0, exact:
         best = better
         if is_proven or clock.left_s <= 0:
             return found(is_proven)
-    solver = "greedy, ruin and recreate"
-    search = _Search(problem, best, np.random.default_rng(seed))
+    solver = "greedy and swaps"
+    search = _Search(problem, best, bound, np.random.default_rng(seed))
     while clock.left_s > 0 and search.best.price > bound + TINY and not search.is_exhausted:
-        if search.step():
+        if search.step(clock):
             best = search.best
             clock.listen(found())
     best = search.best
@@ -129,29 +133,32 @@ def weights(problem: Problem, kind: Kind) -> Values:
     return (share / top) ** 4 if top > 0 else np.ones_like(share)
 
 
-def fill(
-    plan: Placement, left: Sequence[int], kind: Kind, weight: Values,
-    most: int | None = None, noise: Values | None = None,
-) -> list[int]:  # fmt: skip
+#: So many databases are candidates for a host first: those that need the most room for a failure. A host keeps the
+#: largest of its databases' reserves free, so databases of similar reserves share hosts; of fewer, too many would
+#: have two groups in common.
+ALIKE = 30
+
+
+def fill(plan: Placement, left: Sequence[int], kind: Kind, weight: Values) -> list[int]:
     """Open hosts of ``kind`` and fill one after the other; the databases that no host of it takes."""
-    unplaced = np.array(sorted(left), dtype=np.int64)
     opened = sum(each.name == kind.name for each in plan.kinds)
-    limit = min(
-        kind.most - opened if kind.most is not None else len(left), most if most is not None else len(left)
-    )
+    limit = kind.most - opened if kind.most is not None else len(left)
+    share = np.where(np.isfinite(kind.carries) & (kind.carries > 0), weight / kind.carries, 0.0)
+    reserve = plan.problem.reserve @ share
+    unplaced = np.array(sorted(left, key=lambda item: (-reserve[item], item)), dtype=np.int64)
+    alike = ALIKE if reserve.any() else len(unplaced)
     while len(unplaced) and limit > 0:
         host = plan.open(kind)
-        placed = fill_one(plan, host, unplaced, weight, noise)
+        placed = fill_one(plan, host, unplaced[:alike], weight)
+        placed += fill_one(plan, host, unplaced[alike:], weight)
         if not placed:
             break
         limit -= 1
-        unplaced = np.setdiff1d(unplaced, placed)
+        unplaced = unplaced[~np.isin(unplaced, placed)]
     return [int(i) for i in unplaced]
 
 
-def fill_one(
-    plan: Placement, host: int, candidates: NDArray[np.int64], weight: Values, noise: Values | None = None
-) -> list[int]:
+def fill_one(plan: Placement, host: int, candidates: NDArray[np.int64], weight: Values) -> list[int]:
     """Fill one host, the database that is hardest to place first; what it took."""
     problem, carries = plan.problem, plan.kinds[host].carries
     usable = np.flatnonzero(np.isfinite(carries) & (carries > 0))
@@ -172,9 +179,8 @@ def fill_one(
         fits = (cost <= room + TINY).all(axis=1)
         open_[at[~fits]] = False
         at, cost = at[fits], cost[fits]
-        score = -((need[at] + 5 * reserve[at]) @ w) if not placed else ((room - cost) ** 2) @ w
-        if noise is not None:
-            score = score * noise[candidates[at]]
+        is_empty = not plan.members[host]
+        score = -((need[at] + 5 * reserve[at]) @ w) if is_empty else ((room - cost) ** 2) @ w
         order = np.argsort(score, kind="stable")
         for chosen in at[order]:
             # What a rule refuses now it refuses later: members only add load.
@@ -207,93 +213,53 @@ def smaller(plan: Placement) -> Placement:
 
 
 class _Search:
-    """Ruin and recreate: empty a few hosts, pack their databases into cheaper ones."""
+    """One host fewer, or a cheaper one, as long as that succeeds: see ``squeeze``."""
 
-    def __init__(self, problem: Problem, start: Placement, random: np.random.Generator) -> None:
-        self.problem, self.best, self.random = problem, start.tidy(), random
-        self.current = self.best
+    def __init__(self, problem: Problem, start: Placement, bound: float, random: np.random.Generator) -> None:
+        self.problem, self.best, self.bound, self.random = problem, start.tidy(), bound, random
         self.failures = 0
-        #: Without success for so long, more of the same finds nothing.
-        self.patience = min(4000, 200 + 10 * len(problem.names))
+        self.rounds = FEWEST_ROUNDS
 
     @property
     def is_exhausted(self) -> bool:
-        return self.failures > self.patience or len(self.best.used) < 2
+        return self.failures > PATIENCE or not self._options()
 
-    def step(self) -> bool:
+    def step(self, clock: Clock) -> bool:
         """One attempt; whether there is a better plan."""
-        plan = self.current.copy()
-        used = plan.used
-        # A few hosts rarely have the room of a whole one; many have it, and take longer.
-        most = 7 if self.random.random() < 0.5 else 60
-        count = min(len(used), int(self.random.integers(2, most)))
-        hosts = self._chosen(plan, used, count)
-        old_price = sum(plan.kinds[h].price for h in hosts)
-        kinds = [plan.kinds[h] for h in hosts]
-        items = plan.clear(hosts)
-        taken = np.array(items, dtype=np.int64)
-        kind = kinds[int(self.random.integers(len(kinds)))]
-        weight = weights(self.problem, kind) * self.random.uniform(0.7, 1.0, self.problem.need.shape[1])
-        noise = self.random.uniform(0.98, 1.02, len(self.problem.names))
-        # Others may have room for some of them.
-        left = self._spread(plan, taken, [h for h in used if h not in hosts])
-        for host, kind in zip(hosts, self._order(kinds), strict=True):
-            plan.kinds[host] = kind
-            if not len(left):
-                break
-            placed = fill_one(plan, host, left, weight, noise)
-            left = np.setdiff1d(left, placed)
-        if len(left):
-            self.failures += 1
-            return False
-        new_price = sum(plan.kinds[h].price for h in hosts if plan.members[h])
-        if new_price < old_price - TINY:
-            self.best = self.current = smaller(plan)
-            self.failures = 0
+        options = self._options()
+        odds = np.array([odds for _, _, odds in options])
+        host, instead, _ = options[int(self.random.choice(len(options), p=odds / odds.sum()))]
+        attempt = Squeeze(self.best, host, instead, self.random)
+        if attempt.run(clock, self.rounds) and not (plan := attempt.plan()).violations():
+            self.best = smaller(plan)
+            self.failures, self.rounds = 0, FEWEST_ROUNDS
             return True
         self.failures += 1
-        if self._evenness(plan, hosts) >= self._evenness(self.current, hosts) - TINY:
-            # As cheap, and one of them emptier: closer to a host that can go.
-            self.current = plan
+        self.rounds = min(2 * self.rounds, MOST_ROUNDS)
         return False
 
-    def _order(self, kinds: Sequence[Kind]) -> list[Kind]:
-        return [kinds[int(i)] for i in self.random.permutation(len(kinds))]
+    def _options(self) -> list[tuple[int, Kind | None, float]]:
+        """(host, kind instead of its own or None to do without it, odds): what saves much and displaces little."""
+        plan, found = self.best, list[tuple[int, Kind | None, float]]()
+        counts = {kind.name: sum(k.name == kind.name for k in plan.kinds) for kind in self.problem.kinds}
+        least = self.bound - TINY
+        for host in plan.used:
+            own = plan.kinds[host]
+            if len(plan.used) > 1 and plan.price - own.price >= least:
+                found.append((host, None, max(_use(plan, host, own), 0.01) ** -4.0))
+            for kind in self.problem.kinds:
+                saved = own.price - kind.price
+                if saved <= TINY or plan.price - saved < least or counts[kind.name] == kind.most:
+                    continue
+                over = (_use(plan, host, kind) - 1) * kind.price
+                if np.isfinite(over):
+                    found.append((host, kind, (saved / max(over, 0.01 * saved)) ** 4.0))
+        return found
 
-    def _chosen(self, plan: Placement, used: Sequence[int], count: int) -> list[int]:
-        """The emptiest with a few others: the emptiest is most likely to go."""
-        fullness = np.array([self._fullness(plan, h) for h in used])
-        odds = np.exp(-4 * (fullness - fullness.min()))
-        first_ = int(self.random.choice(len(used), p=odds / odds.sum()))
-        others = [i for i in range(len(used)) if i != first_]
-        more = self.random.permutation(len(others))[: count - 1]
-        return [used[first_], *(used[others[int(i)]] for i in more)]
 
-    def _fullness(self, plan: Placement, host: int) -> float:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return float(np.nanmax(plan.load(host) / plan.kinds[host].carries))
-
-    def _evenness(self, plan: Placement, hosts: Sequence[int]) -> float:
-        return float(sum(self._fullness(plan, h) ** 2 for h in hosts))
-
-    def _spread(self, plan: Placement, items: NDArray[np.int64], hosts: Sequence[int]) -> NDArray[np.int64]:
-        """Put some items on other hosts; those that are left."""
-        if not len(hosts) or self.random.random() < 0.3:
-            return items
-        sample = self.random.choice(len(hosts), min(len(hosts), 12), replace=False)
-        rooms = np.stack([plan.room(hosts[int(i)]) for i in sample])
-        left = []
-        for item in items:
-            able = np.flatnonzero((self.problem.need[item] <= rooms).all(axis=1))
-            for at in able:
-                host = hosts[int(sample[at])]
-                if plan.allows(int(item), host):
-                    plan.put(int(item), host)
-                    rooms[at] = plan.room(host)
-                    break
-            else:
-                left.append(int(item))
-        return np.array(left, dtype=np.int64)
+def _use(plan: Placement, host: int, kind: Kind) -> float:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.nanmax(plan.worst(host) / kind.carries))
 
 
 def lower_bound(problem: Problem) -> float:

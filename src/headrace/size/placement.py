@@ -145,15 +145,6 @@ class Placement:
         #: host of its own, -1 - database: otherwise its replicas' hosts would fill up, and leave it no place.
         self._extra: list[dict[int, Values]] = []
 
-    def copy(self) -> Placement:
-        other = Placement(self.problem)
-        other.host_of = self.host_of.copy()
-        other.members = [list(each) for each in self.members]
-        other.kinds = list(self.kinds)
-        # Vectors are replaced, never changed.
-        other._load, other._extra = list(self._load), [dict(each) for each in self._extra]
-        return other
-
     def open(self, kind: Kind) -> int:
         self.members.append([])
         self.kinds.append(kind)
@@ -219,25 +210,6 @@ class Placement:
     def _place(self, item: int) -> int:
         host = int(self.host_of[item])
         return host if host >= 0 else -1 - item
-
-    def clear(self, hosts: Sequence[int]) -> list[int]:
-        """Take everything off these hosts; the databases."""
-        taken = [item for host in hosts for item in self.members[host]]
-        for item in taken:
-            self.host_of[item] = -1
-        for host in hosts:
-            self.members[host] = []
-            self._load[host] = np.zeros_like(self._load[host])
-            self._extra[host] = {}
-        if self.problem.survives:
-            for item in taken:
-                for mate in self.problem.mates[item]:
-                    other = int(self.host_of[mate])
-                    if other >= 0:
-                        for host in hosts:
-                            self._extra[other].pop(host, None)
-                        self._extra[other][-1 - item] = self.problem.moved[item]
-        return taken
 
     @property
     def used(self) -> list[int]:
