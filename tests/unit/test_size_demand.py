@@ -296,6 +296,18 @@ def test_hostile_texts_are_shown_as_text(tmp_path: Path) -> None:
     assert "<script>alert(1)" not in content
 
 
+def test_a_gauge_holds_between_its_samples_and_not_in_a_gap(tmp_path: Path) -> None:
+    """Space every 8 s, in steps of 5 s; nothing for a minute."""
+    sampled = {(1_700_000_000 + t) * 10**9 for t in range(1, 241, 8) if not 100 <= t < 160}
+    lines = [line for line in lines_of(241) if line["sampler"] != "file_systems" or line["t_ns"] in sampled]
+    [found] = history.read(write(tmp_path / "db1.jsonl.zst", lines))
+    assert found.demand.step_s == 5
+    space = found.demand.used[Resource.SPACE]
+    assert np.isfinite(space[:20]).all()
+    assert np.isnan(space[22:32]).all()
+    assert np.isfinite(space[33:]).all()
+
+
 def test_no_samples_are_no_host() -> None:
     empty = Samples.of([])
     assert history.of_samples("db1", empty, np.array([0.0, 5.0])).demand.steps == 0

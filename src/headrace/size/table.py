@@ -6,7 +6,8 @@
 ``value`` is what the host's databases used on average from ``time`` on, in the unit of ``Resource``; an empty
 one is a gap. ``resource`` may also be ``queries`` (per second), which nothing runs out of: it is the work that
 is paid for. ``group`` (the replication group) and ``type`` (the host's type in the catalogue) may be absent.
-The step is the most common distance of two times. CSV is read as ``foreign`` reads it.
+The step is the most common distance of two times of one host, and all hosts share its grid, whichever second
+each of them was sampled at. CSV is read as ``foreign`` reads it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from headrace.errors import PlanError
 from headrace.foreign import cells_of
 from headrace.production.table import seconds_of_time
 from headrace.size.model import Demand, Resource
+from headrace.size.used import MISSED, WATCHED
 
 NEEDED = ("host", "time", "resource", "value")
 QUERIES = "queries"
@@ -62,29 +64,23 @@ class _Row:
 def read(path: Path) -> Table:
     """The demands of a file. Raises PlanError with line and column."""
     rows, notes = _parquet(path) if path.suffix == ".parquet" else _csv(path)
-    start_s, step_s, steps = _steps(rows, path)
-    used: dict[tuple[str, str], Values] = {}
-    for row in rows:
-        at = round((row.at_s - start_s) / step_s)
-        values = used.get((row.host, row.resource))
-        if values is None:
-            values = used[row.host, row.resource] = np.full(steps, np.nan)
-        if math.isfinite(values[at]):
-            raise PlanError(
-                f"{row.host} has two values of {row.resource} in one step of {step_s} s",
-                place=row.place,
-                hint="write one row per host, resource and step",
-            )
-        values[at] = row.value
+    series = _series(rows)
+    start_s, step_s, steps = _steps(list(series.values()), path)
+    # One without any value is unknown, like one without rows.
+    used = {
+        key: on_grid
+        for key, each in series.items()
+        if np.isfinite(on_grid := each.on_grid(start_s, step_s, steps)).any()
+    }
     groups, types = _one(rows, "group"), _one(rows, "type")
     demands = []
     for host in groups:
         own = {r: values for r in Resource if (values := used.get((host, r.value))) is not None}
         if not own:
-            raise PlanError(f"{host} has no resource, only {QUERIES}", place=str(path), hint=HINT)
+            raise PlanError(f"{host} has no value of any resource", place=str(path), hint=HINT)
         demands.append(Demand(host, start_s, step_s, own, groups[host]))
     queries = {host: values for (host, name), values in used.items() if name == QUERIES}
-    notes = [*notes, *_unequal(demands), *_gaps(demands)]
+    notes = [*notes, *_unequal(demands), *_coarser(series, step_s), *_gaps(demands), *_uncounted(queries)]
     return Table(tuple(demands), queries, {h: t for h, t in types.items() if t}, tuple(notes))
 
 
@@ -166,21 +162,88 @@ def _checked(cells: Mapping[str, str], at_s: float, value: float, is_given: bool
     return _Row(host, group, kind, at_s, resource, value, place)
 
 
-def _steps(rows: Sequence[_Row], path: Path) -> tuple[int, int, int]:
+@dataclass(frozen=True)
+class _Series:
+    """One host's values of one resource, by time; each counts from its time on, for ``length_s`` (0: unknown) if
+    none follows soon."""
+
+    at_s: Values
+    values: Values
+    length_s: int
+
+    def end_s(self, step_s: int) -> float:
+        """The middle of the last step that it has a value for."""
+        length_s = self.length_s or step_s
+        return float(self.at_s[-1]) + length_s - min(length_s, step_s) / 2
+
+    def on_grid(self, start_s: int, step_s: int, steps: int) -> Values:
+        """Its values in the common steps; NaN where none is known.
+
+        Each value is moved to the step that has most of its time, not spread over two: that would flatten peaks.
+        Several in one step are averaged if they are shorter than it; otherwise a timer jittered, and the largest
+        counts. A step that got none has the value that still counts then.
+        """
+        length_s = self.length_s or step_s
+        at = np.floor((self.at_s + min(length_s, step_s) / 2 - start_s) / step_s).astype(np.int64)
+        known = np.isfinite(self.values)
+        found = np.full(steps, np.nan)
+        if 2 * length_s <= step_s:
+            counts = np.bincount(at[known], minlength=steps)
+            sums = np.bincount(at[known], weights=self.values[known], minlength=steps)
+            enough = counts * length_s >= WATCHED * step_s
+            found[enough] = sums[enough] / counts[enough]
+            return found
+        np.fmax.at(found, at[known], self.values[known])
+        middle = start_s + step_s * (np.arange(steps) + 0.5)
+        last = np.searchsorted(self.at_s, middle, side="right") - 1
+        until = np.diff(self.at_s, append=np.inf)
+        until = self.at_s + np.where(until <= MISSED * length_s, until, length_s)
+        holds = np.isnan(found) & (last >= 0) & (middle < until[last])
+        found[holds] = self.values[last[holds]]
+        return found
+
+
+def _series(rows: Sequence[_Row]) -> dict[tuple[str, str], _Series]:
+    by_time: dict[tuple[str, str], dict[float, float]] = {}
+    for row in rows:
+        own = by_time.setdefault((row.host, row.resource), {})
+        if math.isfinite(own.get(row.at_s, math.nan)):
+            raise PlanError(
+                f"{row.host} has two values of {row.resource} at one time",
+                place=row.place,
+                hint="write one row per host, resource and step",
+            )
+        own[row.at_s] = row.value
+    found = {}
+    for key, own in by_time.items():
+        at_s = np.array(sorted(own))
+        found[key] = _Series(at_s, np.array([own[at] for at in at_s]), _usual(np.diff(at_s)))
+    return found
+
+
+def _usual(distances: Values) -> int:
+    """The most common one in whole seconds, at least 1; 0 if there is none."""
+    if not len(distances):
+        return 0
+    lengths, counts = np.unique(np.round(distances), return_counts=True)
+    return max(int(lengths[np.argmax(counts)]), 1)
+
+
+def _steps(series: Sequence[_Series], path: Path) -> tuple[int, int, int]:
     """(start, length of a step, number of steps)."""
-    if not rows:
+    if not series:
         raise PlanError("the table has no rows", place=str(path))
-    times = np.unique([row.at_s for row in rows])
-    if len(times) < 2:
-        raise PlanError("all rows are of one time: a demand is a history", place=str(path), hint=HINT)
-    lengths, counts = np.unique(np.round(np.diff(times)), return_counts=True)
-    step_s = max(int(lengths[np.argmax(counts)]), 1)
-    steps = round((times[-1] - times[0]) / step_s) + 1
+    # Of each host by itself: two that are sampled every minute, 20 s apart, have no step of 20 s.
+    step_s = _usual(np.concatenate([np.diff(each.at_s) for each in series]))
+    if not step_s:
+        raise PlanError("no host has two times: a demand is a history", place=str(path), hint=HINT)
+    start_s = int(min(each.at_s[0] for each in series))
+    steps = int((max(each.end_s(step_s) for each in series) - start_s) // step_s) + 1
     if steps > MOST_STEPS:
         raise PlanError(
             f"{steps:,} steps of {step_s} s", place=str(path), hint="is a time wrong? Use longer steps"
         )
-    return int(times[0]), step_s, steps
+    return start_s, step_s, steps
 
 
 def _one(rows: Sequence[_Row], column: str) -> dict[str, str]:
@@ -212,6 +275,21 @@ def _unequal(demands: Sequence[Demand]) -> list[str]:
         if 0 < len(without) < len(demands):
             found.append(f"no {resource} of {named(without)}: counted as none")
     return found
+
+
+def _coarser(series: Mapping[tuple[str, str], _Series], step_s: int) -> list[str]:
+    own = sorted({host for (host, _), each in series.items() if each.length_s > MISSED * step_s})
+    words = (
+        f"has longer steps than {step_s} s; each value counts for its whole step, shorter peaks are unknown"
+    )
+    return [f"{named(own)}: {words}"] if own else []
+
+
+def _uncounted(queries: Mapping[str, Values]) -> list[str]:
+    own = [host for host, values in queries.items() if np.isnan(values).mean() > 0.01]
+    return (
+        [f"{named(own)}: {QUERIES} are missing at times; the mean of the time of day counts"] if own else []
+    )
 
 
 def _gaps(demands: Sequence[Demand]) -> list[str]:

@@ -22,8 +22,9 @@ fitted to them by moments (Gumbel 1958, Statistics of Extremes), and its interva
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,17 +90,17 @@ def together(
     return Together(hosts, groups, resources, values, step_s, tuple(notes))
 
 
-def filled(values: Values, per_day: int) -> Values:
-    """Gaps with the largest known value of the same time of day; with the largest of all where there is none."""
+def filled(values: Values, per_day: int, usual: Callable[..., Any] = np.nanmax) -> Values:
+    """Gaps with the ``usual`` (largest) known value of the same time of day, of all where there is none. Some
+    value must be known.
+    """
     if np.isfinite(values).all():
         return values
-    if not np.isfinite(values).any():
-        return np.zeros_like(values)
     padded = np.concatenate([values, np.full(-len(values) % per_day, np.nan)]).reshape(-1, per_day)
     known = np.isfinite(padded)
-    usual = np.where(known, padded, -np.inf).max(axis=0)
-    usual[~known.any(axis=0)] = np.nanmax(values)
-    return np.where(known, padded, usual[None, :]).reshape(-1)[: len(values)]
+    by_time = np.full(per_day, usual(values))
+    by_time[known.any(axis=0)] = usual(padded[:, known.any(axis=0)], axis=0)
+    return np.where(known, padded, by_time).reshape(-1)[: len(values)]
 
 
 def clipped(values: Values, per_day: int, quantile: float) -> Values:

@@ -141,7 +141,7 @@ class OverTime:
         return np.where(enough, total / np.where(enough, seconds, 1.0), np.nan)
 
     def gauge(self, sampler: str, metric: str, label: str = "") -> Floats | None:
-        """The mean of each step."""
+        """The mean of each step; in one without a sample, the last sample as long as none was missed."""
         found = self._of(sampler, metric, label)
         if found is None:
             return None
@@ -151,7 +151,11 @@ class OverTime:
         inside = (at >= 0) & (at < self.steps)
         counts = np.bincount(at[inside], minlength=self.steps)
         sums = np.bincount(at[inside], weights=value[inside], minlength=self.steps)
-        return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+        middle = (self.edges_s[:-1] + self.edges_s[1:]) / 2
+        last = np.searchsorted(t, middle, side="right") - 1
+        usual = float(np.median(np.diff(t))) if len(t) > 1 else 0.0
+        holds = (last >= 0) & (middle - t[last] <= MISSED * usual)
+        return np.where(counts > 0, sums / np.maximum(counts, 1), np.where(holds, value[last], np.nan))
 
     def _of(self, sampler: str, metric: str, label: str) -> tuple[Floats, Floats] | None:
         number = self._index.get((sampler, metric), {}).get(label)
