@@ -105,6 +105,90 @@ def test_a_missing_week_counts_with_the_largest_value_of_its_time_of_day(tmp_pat
     assert late.max() == pytest.approx(np.nanmax(demands.demands[1].used[Resource.CPU]))
 
 
+def rows(path: Path, *series: tuple[str, int, int, list[float | None]], resource: str = "cpu") -> Path:
+    """(host, seconds of its first value, seconds between two, values; None: no row)."""
+    lines = [
+        f"{host},{1_772_409_600 + first + n * every},{resource},{value}"
+        for host, first, every, values in series
+        for n, value in enumerate(values)
+        if value is not None
+    ]
+    path.write_text("\n".join(["host,time,resource,value", *lines]) + "\n")
+    return path
+
+
+def test_hosts_that_are_sampled_at_other_seconds_share_the_steps(tmp_path: Path) -> None:
+    """Every minute, 20 and 45 s apart: no gaps, no value lost or flattened, and a true gap stays one."""
+    values: list[float | None] = [float(n) for n in range(1, 151)]
+    late = [None if 20 <= n < 30 else value for n, value in enumerate(values)]
+    path = rows(tmp_path / "d.csv", ("db1", 0, 60, values), ("db2", 20, 60, values), ("db3", 45, 60, late))
+    found = table.read(path)
+    assert {(d.start_s, d.step_s, d.steps) for d in found.demands} == {(1_772_409_600, 60, 151)}
+    one, two, three = (d.used[Resource.CPU] for d in found.demands)
+    np.testing.assert_array_equal(one[:150], values)
+    np.testing.assert_array_equal(two[:150], values)
+    # More than half of the first value's minute is in the second step.
+    np.testing.assert_array_equal(three, [np.nan, *(np.nan if v is None else v for v in late)])
+    assert found.notes == ("db3: more than 1% of the steps are missing; the largest value of the same time of "
+                           "day counts",)  # fmt: skip
+
+
+def test_a_timer_that_jitters_leaves_no_gap_and_hides_no_peak(tmp_path: Path) -> None:
+    random = np.random.default_rng(1)
+    path = tmp_path / "d.csv"
+    at = [60 * n + random.integers(-25, 26) for n in range(1, 500)]
+    lines = [f"db1,{1_772_409_600 + t},cpu,{9 if n % 50 == 7 else 1}" for n, t in enumerate(at)]
+    steady = [f"db2,{1_772_409_600 + 60 * n},cpu,1" for n in range(500)]
+    path.write_text("\n".join(["host,time,resource,value", *lines, *steady]) + "\n")
+    used = table.read(path).demands[0].used[Resource.CPU]
+    assert np.isfinite(used[2:-1]).all()
+    assert (used == 9).sum() >= 10
+
+
+def test_longer_steps_hold_and_shorter_ones_are_averaged(tmp_path: Path) -> None:
+    hourly: list[float | None] = [4.0, 6.0, None, 8.0]
+    minutes: list[float | None] = [1.0, 3.0] * 240
+    seconds: list[float | None] = [2.0, 4.0] * 240
+    path = rows(
+        tmp_path / "d.csv", ("db1", 7, 3600, hourly), ("db2", 0, 60, minutes), ("db3", 0, 60, minutes),
+        ("db4", 30, 30, seconds),
+    )  # fmt: skip
+    found = table.read(path)
+    assert found.demands[0].step_s == 60
+    coarse, _, _, fine = (d.used[Resource.CPU] for d in found.demands)
+    assert coarse[:60].tolist() == [4] * 60
+    assert np.isnan(coarse[120:180]).all()
+    assert coarse[180:240].tolist() == [8] * 60
+    assert set(fine[1:240]) == {3.0}
+    assert any("db1: has longer steps than 60 s" in note for note in found.notes)
+
+
+def test_a_resource_without_any_value_is_unknown_not_idle(tmp_path: Path) -> None:
+    path = written(tmp_path / "d.csv", batch(2, together=True, days=2))
+    text = path.read_text()
+    memory = "".join(line.replace(",cpu,", ",memory,") + "\n" for line in text.splitlines()[1:]
+                     if line.startswith("db1"))  # fmt: skip
+    empty = "".join(f"db2,{n},memory,\n" for n in ("2026-03-02T00:00:00Z", "2026-03-02T00:30:00Z"))
+    path.write_text(text + memory + empty)
+    found = table.read(path)
+    assert Resource.MEMORY not in found.demands[1].used
+    assert any("no memory of db2" in note for note in found.notes)
+
+
+def test_queries_that_were_not_counted_are_no_idle_time(tmp_path: Path) -> None:
+    """A week without the counter of one host does not halve what a host is worth."""
+    cpu = written(tmp_path / "d.csv", batch(2, together=False))
+    step = [f"db{host},{1_772_409_600 + 1800 * n},queries,{1000 if host == 1 or n < 7 * 48 else ''}"
+            for host in (1, 2) for n in range(14 * 48)]  # fmt: skip
+    cpu.write_text(cpu.read_text() + "\n".join(step) + "\n")
+    demands = table.read(cpu)
+    assert any("db2: queries are missing" in note for note in demands.notes)
+    found = plan(demands, catalogue.read(hosts_file(tmp_path)), FAST)
+    assert found.worth is not None
+    assert found.worth.queries.estimate == pytest.approx(2000)
+    assert found.worth.queries.low == pytest.approx(2000)
+
+
 def test_one_host_only_is_a_plan_too(tmp_path: Path) -> None:
     demands = table.read(written(tmp_path / "demands.csv", batch(1, together=True)))
     found = plan(demands, catalogue.read(hosts_file(tmp_path)), FAST)
@@ -211,6 +295,8 @@ def test_a_catalogue_in_two_currencies_is_refused(tmp_path: Path) -> None:
         ("name,cpu,cpu_low,cpu_high\na,4,5,6\n", "hosts.csv:2: column cpu: 4 is outside its interval"),
         ("name,memory\na,64GB!\n", "hosts.csv:2: column memory: '64GB!'"),
         ("name,cpu\na,4\na,5\n", "hosts.csv:3: column name: a a second time"),
+        ("name,cpu,price\na,4,0\n", "hosts.csv:2: column price: 0"),
+        ("name,cpu,count\na,4,1.5\n", "hosts.csv:2: column count: 1.5"),
         ("cpu\n4\n", "no column 'name'"),
     ],
 )
@@ -331,6 +417,23 @@ def test_least_regret_weighs_a_cheap_plan_that_may_fail_against_a_dear_one_that_
 
     assert best(10.0) == "large"
     assert best(5.0) == "small"
+
+
+def test_a_host_without_a_price_is_not_a_cheap_one() -> None:
+    """Of two plans that are as safe, the one of hosts without a price does not win by being free."""
+
+    def plans(price: float | None) -> dict[str, cost.Scored]:
+        priced = Capacity("priced", {Resource.CPU: Interval(10, None, None)}, price=500.0)
+        other = Capacity("other", {Resource.CPU: Interval(10, None, None)}, price=price)
+        found = cost.regrets({"one": ([priced], [[]]), "two": ([other, other], [[], []])})
+        return {each.name: each for each in found}
+
+    unknown = plans(None)
+    assert list(unknown) == ["one", "two"]
+    assert (unknown["one"].price, unknown["two"].price) == (500.0, None)
+    # One host more.
+    assert unknown["two"].mean_regret == 1.0
+    assert list(plans(100.0)) == ["two", "one"]
 
 
 def test_the_page_and_the_terminal_say_the_same(tmp_path: Path) -> None:

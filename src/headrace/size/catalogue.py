@@ -102,12 +102,16 @@ def _offer(name: str, cells: Mapping[str, str], place: str) -> Offer:
         text = (cells.get(column) or "").strip()
         return _number(text, column, place) if text else None
 
-    def interval(column: str) -> Interval | None:
-        value, low, high = number(column), number(f"{column}_low"), number(f"{column}_high")
-        if value is None:
-            return None
+    def above_0(column: str) -> float | None:
+        value = number(column)
         if value == 0:
             raise PlanError(f"column {column}: 0", place=place, hint="leave it empty if it is unknown")
+        return value
+
+    def interval(column: str) -> Interval | None:
+        value, low, high = above_0(column), number(f"{column}_low"), number(f"{column}_high")
+        if value is None:
+            return None
         if not (low or value) <= value <= (high or value):
             raise PlanError(f"column {column}: {value:g} is outside its interval", place=place)
         return Interval(value, low, high)
@@ -121,8 +125,10 @@ def _offer(name: str, cells: Mapping[str, str], place: str) -> Offer:
             )
     burst = {r: more for r in limit if (more := number(f"{r.value}_burst")) is not None}
     count = number("count")
+    if count is not None and count % 1:
+        raise PlanError(f"column count: {count:g} is not a whole number", place=place)
     return Offer(
-        Capacity(name, limit, knee, number("price"), number("watts")),
+        Capacity(name, limit, knee, above_0("price"), above_0("watts")),
         None if count is None else int(count),
         burst,
     )
@@ -239,7 +245,9 @@ def _instance(name: str, entry: Mapping[str, Any], price: float) -> Offer:
 def with_watts(catalogue: Catalogue, path: Path) -> Catalogue:
     """The same with the watts of a table: columns name and watts."""
     lines, _ = cells_of(path, ("name", "watts"), ("watts",))
-    table = {c["name"].strip(): _number(c["watts"].strip(), "watts", place) for place, c in lines}
+    table = {
+        c["name"].strip(): _number(text, "watts", place) for place, c in lines if (text := c["watts"].strip())
+    }
     offers = tuple(
         replace(o, capacity=replace(o.capacity, watts=table.get(o.capacity.name, o.capacity.watts)))
         for o in catalogue.offers

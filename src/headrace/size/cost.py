@@ -78,10 +78,11 @@ def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
 
 @dataclass(frozen=True)
 class Scored:
-    """``too_full``: chance that any host is too full. Regrets in the currency, a month."""
+    """``too_full``: chance that any host is too full. Regrets in the currency, a month; in hosts if the price of
+    any plan is unknown."""
 
     name: str
-    price: float
+    price: float | None
     hosts: int
     too_full: float
     mean_regret: float
@@ -89,24 +90,35 @@ class Scored:
 
 
 def regrets(plans: Mapping[str, tuple[Sequence[Capacity], Sequence[Sequence[Use]]]]) -> list[Scored]:
-    """The plans, that with the least mean regret first. Without prices a host costs 1."""
+    """The plans, that with the least mean regret first. If a price is missing every host costs 1: beside hosts of
+    500 one that costs 1 would be the cheapest."""
+    known = all(h.price is not None for hosts, _ in plans.values() for h in hosts)
+    prices = {
+        name: np.array([h.price if known else 1.0 for h in hosts], dtype=np.float64)
+        for name, (hosts, _) in plans.items()
+    }
     costs, full = {}, {}
-    for name, (hosts, uses) in plans.items():
-        prices = np.array([1.0 if h.price is None else h.price for h in hosts])
+    for name, (_, uses) in plans.items():
         over = np.stack([_over(each) for each in uses]) if uses else np.zeros((0, DRAWS), dtype=bool)
-        costs[name] = prices.sum() + PENALTY * (over * prices[:, None]).sum(axis=0)
+        costs[name] = prices[name].sum() + PENALTY * (over * prices[name][:, None]).sum(axis=0)
         full[name] = float(over.any(axis=0).mean())
     best = np.min(list(costs.values()), axis=0)
     found = []
     for name, (hosts, _) in plans.items():
         regret = costs[name] - best
-        price = sum(1.0 if h.price is None else h.price for h in hosts)
+        price = total([h.price for h in hosts])
         found.append(
             Scored(
                 name, price, len(hosts), full[name], float(regret.mean()), float(np.quantile(regret, 0.95))
             )
         )
-    return sorted(found, key=lambda each: (each.mean_regret, each.price))
+    return sorted(found, key=lambda each: (each.mean_regret, prices[each.name].sum()))
+
+
+def total(values: Sequence[float | None]) -> float | None:
+    """None if there is none, or any is unknown."""
+    known = [v for v in values if v is not None]
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def _over(uses: Sequence[Use]) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from headrace.size.merge import Solution
 from headrace.size.model import Capacity, Resource
 from headrace.size.placement import Kind, Problem, problem, rows_of
 from headrace.size.table import Table, named
-from headrace.size.together import Peak, Together, daily_peaks, day_draws, peak, together
+from headrace.size.together import Peak, Together, daily_peaks, day_draws, filled, peak, together
 
 Values = NDArray[np.float64]
 
@@ -84,11 +84,11 @@ class Merged:
 
     @property
     def price(self) -> float | None:
-        return _sum([host.capacity.price for host in self.hosts])
+        return cost.total([host.capacity.price for host in self.hosts])
 
     @property
     def watts(self) -> float | None:
-        return _sum([host.capacity.watts for host in self.hosts])
+        return cost.total([host.capacity.watts for host in self.hosts])
 
     @property
     def over(self) -> list[PlannedHost]:
@@ -97,11 +97,6 @@ class Merged:
     @property
     def fits(self) -> bool:
         return not self.unplaced and not self.over
-
-
-def _sum(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return sum(known) if known and len(known) == len(values) else None
 
 
 #: More room than the history asks for, in the plans that are compared.
@@ -143,6 +138,8 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     scored = cost.regrets(
         {n: ([h.capacity for h in hs], [h.uses for h in hs]) for n, (_, hs) in complete.items()}
     )
+    if any(each.hosts and each.price is None for each in scored):
+        notes.append("the price of a plan is unknown: regret counts hosts, not money")
     within = [s for s in scored if all(h.risk <= asked.risk for h in complete[s.name][1])]
     solution, hosts = complete[(within or scored)[0].name]
     unplaced = {fleet.hosts[i]: _why_not(solution.placement.problem, i) for i in solution.placement.unplaced}
@@ -287,13 +284,17 @@ class _Look:
         ]
 
     def worth(self, queries: Mapping[str, Values], hosts: Sequence[PlannedHost]) -> Worth | None:
-        known = [queries[host] for host in self.fleet.hosts if host in queries]
-        if not known or len(known) < len(self.fleet.hosts) or not any(h.uses for h in hosts):
-            return None
-        total = np.nansum(known, axis=0)
         per_day, days = self.fleet.steps_per_day, self.fleet.days
+        # A gap is no idle time; nor is it a peak, because this is the work that is paid for.
+        known = [filled(queries[host], per_day, np.nanmean) for host in self.fleet.hosts if host in queries]
+        if len(known) < len(self.fleet.hosts) or not any(h.uses for h in hosts):
+            return None
+        total = np.sum(known, axis=0)
         daily = np.array([total[d * per_day : (d + 1) * per_day].mean() for d in range(days)])
-        price, watts = _sum([h.capacity.price for h in hosts]), _sum([h.capacity.watts for h in hosts])
+        price, watts = (
+            cost.total([h.capacity.price for h in hosts]),
+            cost.total([h.capacity.watts for h in hosts]),
+        )
         return cost.worth(daily, [h.uses for h in hosts], price, watts, self.chosen)
 
 
