@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.activity import Activity, Digest
+from headrace.activity import Activity, Digest, StatementClass
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
@@ -22,6 +22,20 @@ JOIN = Activity(
             "WHERE `a` . `id` < ? AND `b` . `total` > `b` . `paid`",
             "shop",
             ("shop.orders",),
+        ),
+    ),
+)
+
+SEEN_JOIN = Activity(
+    10,
+    (
+        StatementClass(
+            "select count(*) from orders a join orders b on a.customer = b.customer + ?",
+            ("shop.orders",),
+            ("app",),
+            40,
+            5.0,
+            9e6,
         ),
     ),
 )
@@ -175,6 +189,18 @@ CASES = [
         ("the limit is 2 MiB",),
         sets=({"server.tmp_table_size": 64 * MIB, "server.temptable_max_ram": 1 << 30}, {}),
     ),
+    Case(
+        "SESS03",
+        "many among very many",
+        lambda: unwell(status_rates={"created_tmp_disk_tables": 90.0, "created_tmp_tables": 2_000.0}),
+        ("",),
+        ("90 of 2,000 temporary tables/s",),
+    ),
+    Case(
+        "SESS03",
+        "some among many",
+        lambda: unwell(status_rates={"created_tmp_disk_tables": 20.0, "created_tmp_tables": 2_000.0}),
+    ),
     Case("SESS03", "few", lambda: unwell(status_rates={"created_tmp_disk_tables": 1.0})),
     Case(
         "SESS03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="tmp_disk_tables was not"
@@ -326,6 +352,17 @@ CASES = [
         ("",),
         ("3.0 of 8.0 connections/s fail",),
     ),
+    Case(
+        "SESS09",
+        "wrong passwords",
+        lambda: unwell(
+            variables={"skip_name_resolve": "OFF", "max_connect_errors": "1"},
+            status_rates={"aborted_connects": 3.0, "access_denied_errors": 2.9, "connections": 8.0},
+        ),
+        ("",),
+        ("3.0 of 8.0 connections/s fail; 2.9 of them are denied access",),
+        steps=("error 1129: FLUSH HOSTS, and raise max_connect_errors from 1", "Find the clients"),
+    ),
     Case("SESS09", "none", unwell),
     Case("SESS09", "not sampled", lambda: unwell(without=["mysql_status"]), missing="aborted_connects was"),
     Case(
@@ -391,6 +428,33 @@ CASES = [
         ("",),
         ("without an index 200 times per second, 15.0 ms each: 75% of the time",),
         severity=Severity.COST,
+    ),
+    Case(
+        "SESS11",
+        "few that take seconds, by their statement",
+        lambda: unwell(
+            status_rates={"select_full_join": 0.8},
+            rates=joins("full_joins", calls=0.8, each_ms=5_000.0),
+            activity=JOIN,
+        ),
+        ("",),
+        ("without an index 0.8 times per second, 5,000.0 ms each: 80% of the time",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS11",
+        "few that take seconds, in the process list",
+        lambda: unwell(
+            status_rates={"select_full_join": 0.8, "handler_read_rnd_next": 4e6}, activity=SEEN_JOIN
+        ),
+        ("",),
+        ("0.8 joins/s read a whole table; scans read 4,000,000 rows/s; seen most often: select",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS11",
+        "few, beside scans of one table",
+        lambda: unwell(status_rates={"select_full_join": 0.8, "handler_read_rnd_next": 4e6}),
     ),
     Case("SESS11", "short ranges", lambda: unwell(rates=joins("range_joins", calls=200.0, each_ms=0.3))),
     Case(

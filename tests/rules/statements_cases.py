@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.activity import Activity, Digest, summed
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 from tests.rules.neighbours_cases import FULL
@@ -173,6 +174,48 @@ CASES = [
         "STMT06",
         "what is off by default in MySQL",
         lambda: unwell(vendor="mysql", status_rates={"handler_read_rnd_next": 2e6}),
+    ),
+    Case(
+        "STMT06",
+        "entries of an index that are looked up in vain",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"optimizer_switch": "index_condition_pushdown=off,mrr=off"},
+            status_rates={"handler_read_next": 4e6},
+        ),
+        ("",),
+        ("index_condition_pushdown is off in optimizer_switch", "an index 4,040,000"),
+        sets=({"server.optimizer_switch": "index_condition_pushdown=on"},),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "STMT06",
+        "a whole index that is read in place of the table",
+        lambda: unwell(
+            variables={"optimizer_switch": SWITCHED_OFF},
+            status_rates={"handler_read_next": 1.1e6},
+            rates={
+                **EVEN,
+                f"statements.rows_examined.{HEAVY}": 1.1e6,
+                f"statements.rows_sent.{HEAVY}": 8.0,
+                f"statements.no_index_used.{HEAVY}": 8.0,
+            },
+        ),
+        ("",),
+        ("index_merge is off in optimizer_switch",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "STMT06",
+        "joins that scan a table for each row",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"optimizer_switch": "block_nested_loop=off,batched_key_access=off"},
+            status_rates={"handler_read_rnd_next": 9e6},
+        ),
+        ("",),
+        sets=({"server.optimizer_switch": "block_nested_loop=on"},),
+        severity=Severity.COST,
     ),
     Case("STMT06", "off, but nothing scans", lambda: unwell(variables={"optimizer_switch": SWITCHED_OFF})),
     Case(

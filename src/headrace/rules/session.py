@@ -20,6 +20,8 @@ MERGES_S = 10.0
 MERGES_COST_S = 200.0
 #: Temporary tables on disk: per second, and as a share of all.
 DISK_TABLES_S, DISK_TABLES = 5.0, 0.25
+#: So many cost something, however many others stay in memory.
+MANY_DISK_TABLES_S = 50.0
 #: Changes per second; each invalidates the query cache's entries for its table, under its one lock.
 CHANGES_S = 10.0
 #: Threads created per second above which their cost shows; the manual says "many".
@@ -30,14 +32,24 @@ OPENED_S = 10.0
 NEAR = 0.85
 #: Failed connections per second: more than typing errors.
 ABORTED_S = 1.0
+#: Counters of them by cause, as far as a vendor has them.
+WHY_ABORTED = {
+    "access_denied_errors": "are denied access",
+    "aborted_connects_preauth": "end before the client sends its login",
+    "connection_errors_max_connections": "find no free connection",
+    "connection_errors_internal": "fail inside the server",
+}
 #: Transactions too large for the binary log cache: as a share of all, and per second.
 SPILLED, SPILLED_S = 0.05, 5.0
 #: Joins per second that read a whole table for each row of another ...
 FULL_JOINS_S = 5.0
 #: ... and rows that each reads: fewer are compared in less time than an index takes to look up.
 JOINED_ROWS = 500.0
-#: The same by the time of a class of statements: of each, and as a share of all.
-JOINED_MS, JOINED_SHARE = 1.0, 0.1
+#: The same by the time of a class of statements: of each, as a share of all, and in seconds per second, where
+#: each is so slow that they are few.
+JOINED_MS, JOINED_SHARE, JOINED_S = 1.0, 0.1, 0.5
+#: Classes of the process list among which a join is looked for.
+SEEN = 5
 
 _VARIABLES = "MySQL Reference Manual, Server System Variables"
 _STATUS = "MySQL Reference Manual, Server Status Variables"
@@ -147,7 +159,7 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     files that are never read again.
     """
     on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
-    if on_disk < DISK_TABLES_S or on_disk < DISK_TABLES * made:
+    if on_disk < DISK_TABLES_S or on_disk < min(DISK_TABLES * made, MANY_DISK_TABLES_S):
         return
     names = ("tmp_table_size", "max_heap_table_size")
     if sizes.is_temptable(evidence):
@@ -374,21 +386,33 @@ def connections_aborted(evidence: Evidence) -> Iterator[Match]:
     """Clients repeatedly fail to connect.
 
     Possible causes: wrong passwords, missing privileges, health checks that disconnect halfway, packets lost
-    during the login.
+    during the login. After max_connect_errors interrupted logins in a row, the server refuses all from that host
+    until its host cache is flushed.
     """
     aborted = evidence.status_rate("aborted_connects")
     if aborted < ABORTED_S:
         return
+    counted = {what: evidence.window.rate("mysql_status", name) or 0.0 for name, what in WHY_ABORTED.items()}
+    why = max(counted, key=lambda what: counted[what])
+    may_block = not evidence.is_on("skip_name_resolve") and evidence.number("host_cache_size") > 0
+    unblock = (
+        f"If clients are refused with error 1129: FLUSH HOSTS, and raise max_connect_errors from "
+        f"{evidence.number('max_connect_errors'):.0f}."
+    )
     yield Match(
         "",
-        f"{aborted:,.1f} of {evidence.status_rate('connections'):,.1f} connections/s fail.",
+        f"{aborted:,.1f} of {evidence.status_rate('connections'):,.1f} connections/s fail"
+        + (f"; {counted[why]:,.1f} of them {why}." if counted[why] >= aborted / 2 else "."),
         (
             number("Aborted_connects/s", f"{aborted:,.1f}"),
             number("Connections/s", f"{evidence.status_rate('connections'):,.1f}"),
+            *(number(f"of them {what}", f"{rate:,.1f}/s") for what, rate in counted.items() if rate > 0),
+            number("max_connect_errors", evidence.variable("max_connect_errors")),
         ),
         (
             Remedy(
                 steps=(
+                    *((unblock,) if may_block else ()),
                     "Find the clients: the server's error log (log_error_verbosity=3; MariaDB: "
                     "log_warnings=2), performance_schema.host_cache.",
                 )
@@ -456,18 +480,21 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
     worst = next(
         (each for each in seen if each.each_ms >= JOINED_MS and each.time_share >= JOINED_SHARE), None
     )
-    worst = worst if worst is not None and worst.joins_s >= FULL_JOINS_S else None
+    if worst is not None and worst.joins_s < FULL_JOINS_S and worst.joins_s * worst.each_ms < 1e3 * JOINED_S:
+        worst = None
+    listed = _seen_joining(evidence) if joins > 0 and not seen and scanned >= statements.SCANNED_S else ""
     # A range is what a join should read, unless it is long: only the time of the statement shows that.
-    if worst is None and joins < FULL_JOINS_S:
+    if worst is None and joins < FULL_JOINS_S and not listed:
         return
     is_felt = worst is not None or (not seen and scanned >= JOINED_ROWS * joins)
     on = f" on {worst.condition}" if worst and worst.condition else ""
     yield Match(
         "",
-        f"{worst.text} joins{on} without an index {worst.joins_s:,.0f} times per second, {worst.each_ms:,.1f} ms "
-        f"each: {share(worst.time_share)} of the time of all statements."
+        f"{worst.text} joins{on} without an index {_often(worst.joins_s)} times per second, "
+        f"{worst.each_ms:,.1f} ms each: {share(worst.time_share)} of the time of all statements."
         if worst
-        else f"{joins:,.0f} joins/s read a whole table; scans read {scanned:,.0f} rows/s.",
+        else f"{_often(joins)} joins/s read a whole table; scans read {scanned:,.0f} rows/s"
+        + (f"; seen most often: {listed}." if listed else "."),
         (
             number("Select_full_join/s", f"{joins:,.1f}"),
             number("Select_full_range_join/s", f"{ranges:,.1f}"),
@@ -485,6 +512,19 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
         ),
         None if is_felt else Severity.HOUSEKEEPING,
     )
+
+
+def _often(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= FULL_JOINS_S else f"{rate:.1f}"
+
+
+def _seen_joining(evidence: Evidence) -> str:
+    """The class that joins tables and that the process list shows most often; empty if hardly any thread does."""
+    activity = evidence.activity
+    for each in evidence.executed(SEEN):
+        if activity is not None and activity.threads(each) >= JOINED_S and statements.compared(each.text):
+            return each.short
+    return ""
 
 
 def _find_scans(evidence: Evidence) -> str:

@@ -27,20 +27,36 @@ LOCKED_NS = 500_000.0
 #: Scans dominate above this many rows per second and this share of all rows read.
 SCANNED_S, SCANNED = 200_000.0, 0.90
 #: Switches of the optimiser that are on by default in all supported versions that have them. Off, each takes away
-#: a way to read few rows.
+#: a way to read few rows: tables are scanned, more of an index is read, or a subquery runs again and again.
 SWITCHES = (
     "index_merge",
     "index_merge_union",
     "index_merge_sort_union",
     "index_merge_intersection",
     "index_condition_pushdown",
+    "rowid_filter",
+    "extended_keys",
+    "use_index_extensions",
+    "skip_scan",
     "materialization",
     "semijoin",
     "firstmatch",
     "loosescan",
+    "duplicateweedout",
+    "in_to_exists",
+    "exists_to_in",
+    "subquery_cache",
     "derived_merge",
     "derived_with_keys",
+    "condition_pushdown_for_derived",
+    "derived_condition_pushdown",
+    "split_materialized",
+    "block_nested_loop",
+    "outer_join_with_cache",
+    "semijoin_with_cache",
 )
+#: Rows read through an index per second above which what is read in vain matters.
+BY_INDEX_S = 500_000.0
 #: Conditions of a join that are shown.
 MOST_COMPARED = 3
 #: Temporary tables on disk per second, of one class.
@@ -65,9 +81,10 @@ def _total_s(evidence: Evidence) -> float:
 
 @dataclass(frozen=True)
 class Joined:
-    """A class of statements whose joins use no index: what they compare, as far as the text tells, how often per
-    second they join, the time of each, and their share of the time of all statements."""
+    """A class of statements whose joins use no index, and its digest: what they compare, as far as the text
+    tells, how often per second they join, the time of each, and their share of the time of all statements."""
 
+    digest: str
     text: str
     condition: str
     joins_s: float
@@ -95,6 +112,7 @@ def joined(evidence: Evidence) -> list[Joined]:
         condition = " and ".join(compared(known.text)) if known is not None else ""
         found.append(
             Joined(
+                digest,
                 evidence.statement(digest),
                 condition,
                 joins,
@@ -180,6 +198,20 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     )
 
 
+def examining(evidence: Evidence) -> dict[str, tuple[float, float]]:
+    """Of the three classes that examine most rows those that do so in vain: digest -> rows per second that each
+    examines, and that it sends or changes. Empty without digests."""
+    names = ("rows_examined", "rows_sent", "rows_affected")
+    # Older agents did not count the rows that an UPDATE or DELETE changes: without them it seems to do nothing.
+    examined, sent, changed = (evidence.window.rates("statements", name) for name in names)
+    found = {}
+    for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1])[:3]:
+        useful = sent.get(digest, 0.0) + changed.get(digest, 0.0)
+        if rows >= EXAMINED_S and rows >= EXAMINED_FOR_SENT * max(useful, 1.0):
+            found[digest] = (rows, useful)
+    return found
+
+
 @rule(
     "STMT02",
     severity=Severity.COST,
@@ -192,14 +224,9 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
 
     Aggregates over many rows are legitimate; anything else lacks an index.
     """
-    examined, sent = _rates(evidence, "rows_examined"), _rates(evidence, "rows_sent")
-    # Older agents did not count the rows that an UPDATE or DELETE changes: without them it seems to do nothing.
-    changed = _rates(evidence, "rows_affected")
+    sent, changed = _rates(evidence, "rows_sent"), _rates(evidence, "rows_affected")
     without = _rates(evidence, "no_index_used")
-    for digest, rows in sorted(examined.items(), key=lambda pair: -pair[1])[:3]:
-        useful = sent.get(digest, 0.0) + changed.get(digest, 0.0)
-        if rows < EXAMINED_S or rows < EXAMINED_FOR_SENT * max(useful, 1.0):
-            continue
+    for digest, (rows, useful) in examining(evidence).items():
         yield Match(
             digest,
             f"{evidence.statement(digest)} examines {rows:,.0f} rows/s to send or change {useful:,.1f}; "
@@ -326,11 +353,15 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-def mostly_scanned(evidence: Evidence) -> tuple[float, float] | None:
-    """Rows per second read by scans and by an index, if scans read many and nearly all; else None."""
+def rows_read(evidence: Evidence) -> tuple[float, float]:
+    """Rows per second read by scans, and by an index."""
     names = ("handler_read_key", "handler_read_next", "handler_read_rnd", "handler_read_first")
-    scanned = evidence.status_rate("handler_read_rnd_next")
-    others = sum(evidence.status_rate(name) for name in names)
+    return evidence.status_rate("handler_read_rnd_next"), sum(evidence.status_rate(name) for name in names)
+
+
+def mostly_scanned(evidence: Evidence) -> tuple[float, float] | None:
+    """The same if scans read many and nearly all; else None."""
+    scanned, others = rows_read(evidence)
     is_most = scanned >= SCANNED_S and scanned >= SCANNED * (scanned + others)
     return (scanned, others) if is_most else None
 
@@ -343,17 +374,23 @@ def mostly_scanned(evidence: Evidence) -> tuple[float, float] | None:
     refute="With the switches on, throughput and p99 are equivalent.",
 )
 def optimiser_is_held_back(evidence: Evidence) -> Iterator[Match]:
-    """Optimiser switches are off, and nearly all rows are read by table scans.
+    """Optimiser switches are off, and nearly all rows are read by table scans, or very many through indexes.
 
-    Without index merge, for example, a condition on two columns joined by OR reads the whole table, although each
-    column has an index. Such a switch is often turned off because of one statement and then applies to all. A
-    connection copies the switches when it is opened, so only new connections see a change.
+    Without index merge, for example, a condition on two columns joined by OR reads the whole table, although
+    each column has an index. Without index condition pushdown, each entry of a range of an index is looked up in
+    the table before the condition drops it. Such a switch is often turned off because of one statement and then
+    applies to all. A connection copies the switches when it is opened, so only new connections see a change.
     """
     switches = dict(each.partition("=")[::2] for each in evidence.variable("optimizer_switch").split(","))
+    scanned, others = rows_read(evidence)
+    # A whole index that holds all columns is read in place of the table, and counts as read through an index.
+    without = evidence.window.rates("statements", "no_index_used")
+    is_scanned = mostly_scanned(evidence) is not None or any(
+        without.get(name) for name in examining(evidence)
+    )
     off = [name for name in SWITCHES if switches.get(name) == "off"]
-    if not off or (found := mostly_scanned(evidence)) is None:
+    if not off or not (is_scanned or others >= BY_INDEX_S):
         return
-    scanned, others = found
     yield Match(
         "",
         f"{', '.join(off)} {'is' if len(off) == 1 else 'are'} off in optimizer_switch, and scans read "
@@ -364,4 +401,6 @@ def optimiser_is_held_back(evidence: Evidence) -> Iterator[Match]:
             number("by an index/s", f"{others:,.0f}"),
         ),
         (Remedy({"server.optimizer_switch": ",".join(f"{name}=on" for name in off)}),),
+        # What an index is read for in vain only the experiment shows.
+        None if is_scanned else Severity.ADVICE,
     )
