@@ -221,4 +221,40 @@ CASES = [
     ),
     Case("SESS18", "no pool", unwell),
     Case("SESS18", "not sampled", lambda: unwell(variables=POOLED), missing="thread_pool.queued was not"),
+    Case(
+        "LOCK19",
+        "readers and a writer of the same row",
+        lambda: unwell(
+            variables={"tx_isolation": "SERIALIZABLE"},
+            status={"innodb_row_lock_current_waits": 6.0},
+            status_rates={
+                "innodb_row_lock_time": 6_000.0,
+                "innodb_row_lock_waits": 40.0,
+                "innodb_deadlocks": 3.0,
+            },
+        ),
+        ("",),
+        (
+            "tx_isolation is SERIALIZABLE, so plain reads lock rows: 6.0 sessions wait for a row lock at any "
+            "time, and 3.0 transactions/s end in a deadlock",
+        ),
+        sets=({},),
+        steps=("Find the transactions that need it", "SET GLOBAL tx_isolation = 'REPEATABLE-READ'"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "LOCK19",
+        "MySQL, deadlocks only",
+        lambda: unwell(
+            vendor="mysql",
+            variables={"transaction_isolation": "SERIALIZABLE"},
+            rates={"innodb_metrics.lock_deadlocks.": 2.0},
+        ),
+        ("",),
+        ("transaction_isolation is SERIALIZABLE",),
+        severity=Severity.COST,
+    ),
+    Case("LOCK19", "nobody waits", lambda: unwell(variables={"tx_isolation": "SERIALIZABLE"})),
+    Case("LOCK19", "the default", lambda: unwell(status={"innodb_row_lock_current_waits": 6.0})),
+    Case("LOCK19", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

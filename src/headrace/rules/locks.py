@@ -132,7 +132,14 @@ def _holders(evidence: Evidence, lock: str) -> tuple[str, tuple[Number, ...]]:
     return told, (holder, number("the holder's statement", worst.what), *numbers)
 
 
-def _row_wait_ms_s(evidence: Evidence) -> float:
+def deadlocks_s(evidence: Evidence) -> float:
+    """Transactions per second that end in one. Raises NotEnough if nobody counts them."""
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    counted = evidence.window.rate("mysql_status", "innodb_deadlocks")  # MariaDB, and Percona Server
+    return counted if counted is not None else evidence.rate("innodb_metrics", "lock_deadlocks")
+
+
+def row_wait_ms_s(evidence: Evidence) -> float:
     """Innodb_row_lock_time grows when a wait ends; sessions that wait all the time show in current waits."""
     ended = evidence.status_rate("innodb_row_lock_time")
     current = evidence.window.gauge("mysql_status", "innodb_row_lock_current_waits")
@@ -164,7 +171,7 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     waited_for_io = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
     if cpu.level is Level.BUSY or waited_for_io >= PRESSURE_HIGH:
         return
-    row_waiters = _row_wait_ms_s(evidence) / 1e3
+    row_waiters = row_wait_ms_s(evidence) / 1e3
     waits = latch_waits(evidence)
     worst = next(iter(waits), "") or next(iter(latch_counts(evidence)), "")
     if row_waiters >= running / 2:
@@ -213,7 +220,7 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
     A hot row is a queue: it serves one transaction at a time, each for as long as its lock is held, including the
     commit's sync and the round trips to its client.
     """
-    waited = _row_wait_ms_s(evidence)
+    waited = row_wait_ms_s(evidence)
     waits = evidence.status_rate("innodb_row_lock_waits")
     if waited < ROW_WAIT_MS_S:
         return
@@ -259,9 +266,7 @@ def deadlocks(evidence: Evidence) -> Iterator[Match]:
 
     Their work is lost, and the client has to retry.
     """
-    counted = evidence.window.rate("mysql_status", "innodb_deadlocks")  # MariaDB, and Percona Server
-    evidence.settings  # noqa: B018 - raises NotEnough without a server
-    rate = counted if counted is not None else evidence.rate("innodb_metrics", "lock_deadlocks")
+    rate = deadlocks_s(evidence)
     if rate < DEADLOCKS_S:
         return
     yield Match(

@@ -8,7 +8,7 @@ from headrace.analysis.resources import FULL
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import Evidence, NotEnough, number
-from headrace.rules.locks import states
+from headrace.rules.locks import DEADLOCKS_S, ROW_WAIT_MS_S, deadlocks_s, row_wait_ms_s, states
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Sessions that wait for a lock, on average over the window, above which it is more than a hand-over.
@@ -33,6 +33,8 @@ HOLDER_S = 10.0
 PILED_UP_S = 1_000.0
 #: Queued requests of a thread pool as a share of those that run.
 QUEUED = 0.25
+#: Share of a session that waits for rows all the time, above which locks of readers are worth a word.
+WAIT_SHARE = 0.1
 #: The default of thread_pool_max_threads since MariaDB 10.2.4; that of thread_pool_size is the number of CPUs.
 POOL_THREADS = 65_536
 
@@ -373,6 +375,54 @@ def sessions_wait_for_the_query_cache(evidence: Evidence) -> Iterator[Match]:
             number("Qcache_inserts/s", f"{evidence.status_rate('qcache_inserts'):,.1f}"),
         ),
         (Remedy({"server.query_cache_type": "OFF", "server.query_cache_size": 0}),),
+    )
+
+
+@rule(
+    "LOCK19",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Transaction Isolation Levels: SERIALIZABLE; Locks Set by Different SQL "
+    "Statements in InnoDB; MariaDB, SET TRANSACTION",
+    refute="With REPEATABLE READ for the sessions that wait, as many wait for rows, and throughput and p99 are "
+    "equivalent.",
+)
+def reads_lock_rows(evidence: Evidence) -> Iterator[Match]:
+    """Plain reads lock rows: transactions are SERIALIZABLE unless they ask for less.
+
+    A SELECT in a transaction then takes a shared lock on each row that it reads, and on the gaps between them, and
+    keeps it until the commit. Writers wait for readers, readers for writers, and two transactions that read a row
+    before both change it end in a deadlock. Only a SELECT outside of a transaction locks nothing.
+    """
+    evidence.settings  # noqa: B018 - raises NotEnough without a server
+    name = "transaction_isolation" if evidence.has_variable("transaction_isolation") else "tx_isolation"
+    if evidence.variable(name) != "SERIALIZABLE":
+        return
+    waited, deadlocks = row_wait_ms_s(evidence), deadlocks_s(evidence)
+    if waited < WAIT_SHARE * ROW_WAIT_MS_S and deadlocks < DEADLOCKS_S:
+        return
+    yield Match(
+        "",
+        f"{name} is SERIALIZABLE, so plain reads lock rows: {waited / 1e3:.1f} sessions wait for a row lock at "
+        f"any time, and {deadlocks:,.1f} transactions/s end in a deadlock.",
+        (
+            number(name, "SERIALIZABLE"),
+            number("waiting for rows, seconds per second", f"{waited / 1e3:.2f}"),
+            number("Innodb_row_lock_waits/s", f"{evidence.status_rate('innodb_row_lock_waits'):,.1f}"),
+            number("deadlocks/s", f"{deadlocks:,.2f}"),
+        ),
+        # No setting: which transactions rely on it only the application's authors know.
+        (
+            Remedy(
+                steps=(
+                    "Find the transactions that need it: those that read rows and write others because of what "
+                    "they read.",
+                    "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE in these; then SET GLOBAL "
+                    f"{name} = 'REPEATABLE-READ' for new sessions, and in the configuration.",
+                )
+            ),
+        ),
+        Severity.LIMIT if waited >= ROW_WAIT_MS_S else None,
     )
 
 
