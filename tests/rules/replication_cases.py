@@ -17,6 +17,11 @@ REPLICA = {
 }
 LATE = {**REPLICA, "replication.lag_s.": 400.0}
 UNAPPLIED = {**LATE, "replication.exec_file.": 5.0}
+QUEUEING = {
+    **{name: value for name, value in REPLICA.items() if "read_position" not in name},
+    "replication.io_state.Queueing master event to the relay log": 1.0,
+}
+FETCHES = {"replication.read_position_bytes.": 200_000.0}
 
 CASES = [
     Case(
@@ -104,4 +109,61 @@ CASES = [
     Case("REPL05", "on", lambda: unwell(gauges=REPLICA, variables={"relay_log_recovery": "ON"})),
     Case("REPL05", "no replica", unwell),
     Case("REPL05", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL14",
+        "each event",
+        lambda: unwell(
+            gauges=QUEUEING, rates=FETCHES, variables={"sync_relay_log": "1", "sync_master_info": "1"}
+        ),
+        ("",),
+        (
+            "writes what it has received 100% of the time, and sync_relay_log is 1 and sync_master_info is 1; it "
+            "fetches 195 KiB/s",
+        ),
+        # Without the syncs a torn relay log must be fetched again.
+        sets=(
+            {
+                "server.sync_relay_log": 10_000,
+                "server.sync_master_info": 10_000,
+                "server.relay_log_recovery": True,
+            },
+        ),
+    ),
+    Case(
+        "REPL14",
+        "MySQL, with one variable under two names",
+        lambda: unwell(
+            vendor="mysql",
+            gauges={**REPLICA, "replication.io_state.east/Queueing source event to the relay log": 1.0},
+            variables={"sync_source_info": "1", "sync_master_info": "1", "relay_log_recovery": "ON"},
+        ),
+        ("",),
+        sets=({"server.sync_source_info": 10_000},),
+    ),
+    Case(
+        "REPL14",
+        "a replica that acknowledges commits",
+        lambda: unwell(
+            gauges=QUEUEING,
+            variables={
+                "sync_relay_log": "1",
+                "relay_log_recovery": "ON",
+                "rpl_semi_sync_slave_enabled": "ON",
+            },
+        ),
+        ("",),
+        sets=({},),
+        steps=("acknowledges commits", "set sync_relay_log"),
+    ),
+    Case("REPL14", "the default", lambda: unwell(gauges=QUEUEING)),
+    Case(
+        "REPL14", "it waits for its source", lambda: unwell(gauges=REPLICA, variables={"sync_relay_log": "1"})
+    ),
+    Case("REPL14", "no replica", lambda: unwell(variables={"sync_relay_log": "1"})),
+    Case(
+        "REPL14",
+        "not asked",
+        lambda: unwell(facts={"server_settings.replication": None}),
+        missing="replication status",
+    ),
 ]

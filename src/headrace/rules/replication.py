@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
-from headrace.model import Vendor
-from headrace.rules.evidence import GIB, Evidence, NotEnough, number, size
+from headrace.model import Value, Vendor
+from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: A lag above this is more than rounding.
@@ -16,6 +16,12 @@ WORKERS = 4
 REPLICA_NAMES = Versions(since="8.0.26")
 #: Relay log that was fetched but not applied.
 RELAY_BYTES = 10 * GIB
+
+#: State of the I/O thread that writes what it has received, and the share of the samples in which it is the limit.
+QUEUEING, OFTEN = "queueing", 0.5
+#: Of a file of the replica: it is synced each time that this many events were written to it. 10,000 by default.
+SYNCED = ("sync_relay_log", "sync_source_info", "sync_master_info")
+FEW_EVENTS, DEFAULT_EVENTS = 100, 10_000
 
 #: Without it the server refuses the change, or makes it wait for the next start of the applier.
 RESTART_APPLIER = "STOP REPLICA SQL_THREAD; SET GLOBAL {} = {}; START REPLICA SQL_THREAD"
@@ -230,3 +236,67 @@ def relay_log_not_recovered(evidence: Evidence) -> Iterator[Match]:
         (number("relay_log_recovery", "OFF"), number("sync_relay_log", evidence.variable("sync_relay_log"))),
         (Remedy({"server.relay_log_recovery": True}),),
     )
+
+
+@rule(
+    "REPL14",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Replica Server Options and Variables: sync_relay_log, sync_source_info, "
+    "relay_log_recovery; MariaDB, Replication and Binary Log System Variables; Replication I/O Thread States",
+    refute="With 10000, the replica fetches as many bytes of its source's log per second.",
+)
+def each_event_is_synced(evidence: Evidence) -> Iterator[Match]:
+    """A replica syncs its relay log, or its position, after every few events, and fetches no faster than that.
+
+    An event is a part of a transaction, so this costs several syncs for each. The lag that the server reports
+    stays near 0: it is measured from the last event that was fetched. With relay_log_recovery, and with
+    MariaDB's GTID positions, the relay log is fetched again after a crash, and syncing it protects nothing.
+    """
+    channels = _channels(evidence)
+    if not channels:
+        return
+    few = {
+        name: evidence.number(name)
+        for name in SYNCED
+        if evidence.has_variable(name) and 0 < evidence.number(name) < FEW_EVENTS
+    }
+    # MySQL shows the same variable under its old name, too.
+    if "sync_source_info" in few:
+        few.pop("sync_master_info", None)
+    samples = max(len(evidence.window.values("replication", "sql_running", c)) for c in channels)
+    states = (name for name in evidence.window.labels("replication", "io_state") if QUEUEING in name.lower())
+    seen = sum(len(evidence.window.values("replication", "io_state", name)) for name in states)
+    if not few or seen < OFTEN * samples:
+        return
+    fetched = sum(evidence.window.rate("replication", "read_position_bytes", c) or 0.0 for c in channels)
+    settings: dict[str, Value] = {f"server.{name}": DEFAULT_EVENTS for name in few}
+    if not evidence.is_on("relay_log_recovery"):
+        settings["server.relay_log_recovery"] = True
+    shown = " and ".join(f"{name} is {value:.0f}" for name, value in few.items())
+    yield Match(
+        "",
+        f"the replica writes what it has received {share(min(seen / samples, 1.0))} of the time, and {shown}; it "
+        f"fetches {size(max(fetched, 0.0))}/s.",
+        (
+            *(number(name, f"{value:.0f}") for name, value in few.items()),
+            number("samples in which it writes its relay log", share(min(seen / samples, 1.0))),
+            number("fetched per second", size(max(fetched, 0.0))),
+            number("relay_log_recovery", evidence.variable("relay_log_recovery")),
+        ),
+        (_fewer_syncs(evidence, settings),),
+    )
+
+
+def _fewer_syncs(evidence: Evidence, settings: dict[str, Value]) -> Remedy:
+    """For a person where a source relies on it: what such a replica acknowledges must survive a power cut."""
+    names = ("rpl_semi_sync_replica_enabled", "rpl_semi_sync_slave_enabled")
+    if any(evidence.has_variable(name) and evidence.is_on(name) for name in names):
+        return Remedy(
+            steps=(
+                "This replica acknowledges commits (semi-sync): without the syncs an acknowledged transaction is "
+                "lost if both hosts lose power. Give the relay log a device that syncs faster, or accept that and "
+                f"set {', '.join(name.partition('.')[2] for name in settings)}.",
+            )
+        )
+    return Remedy(settings)
