@@ -8,6 +8,7 @@ from tests.rules.hosts import GIB, healthy, unwell
 from tests.rules.neighbours_cases import FULL
 
 SLOW = {"slow_queries": 3_000.0}
+AUDIT = {"server_audit_logging": "ON", "server_audit_output_type": "file"}
 BESIDE = {
     "servers": [*healthy().rows("servers"), {"pid": 99, "program": "memcached", "rss_bytes": 8 * GIB}],
 }
@@ -46,6 +47,7 @@ CASES = [
     ),
     Case("STAT02", "on", lambda: unwell(variables={"general_log": "ON"}), ("",), ("4,000 statements/s",)),
     Case("STAT02", "off", unwell),
+    Case("STAT02", "to nowhere", lambda: unwell(variables={"general_log": "ON", "log_output": "FILE,NONE"})),
     Case("STAT02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="questions was not"),
     Case(
         "STAT03",
@@ -53,6 +55,46 @@ CASES = [
         lambda: unwell(variables={"slow_query_log": "ON", "long_query_time": "0.000000"}, status_rates=SLOW),
         ("",),
         ("3,000 statements/s (75%) go to the slow log; long_query_time is 0 s",),
+    ),
+    Case(
+        "STAT03",
+        "statements without an index, which cannot all take ten seconds",
+        lambda: unwell(
+            variables={"slow_query_log": "ON", "log_queries_not_using_indexes": "ON"}, status_rates=SLOW
+        ),
+        ("",),
+        ("long_query_time is 10 s, and log_queries_not_using_indexes is on",),
+        sets=({"server.log_queries_not_using_indexes": False},),
+    ),
+    Case(
+        "STAT03",
+        "both",
+        lambda: unwell(
+            variables={
+                "slow_query_log": "ON",
+                "log_queries_not_using_indexes": "ON",
+                "long_query_time": "0.000000",
+            },
+            status_rates=SLOW,
+        ),
+        ("",),
+        sets=({"server.log_queries_not_using_indexes": False, "server.long_query_time": 0.1},),
+    ),
+    Case(
+        "STAT03",
+        "one of a hundred is written",
+        lambda: unwell(
+            variables={"slow_query_log": "ON", "long_query_time": "0.000000", "log_slow_rate_limit": "100"},
+            status_rates=SLOW,
+        ),
+    ),
+    Case(
+        "STAT03",
+        "to nowhere",
+        lambda: unwell(
+            variables={"slow_query_log": "ON", "long_query_time": "0.000000", "log_output": "NONE"},
+            status_rates=SLOW,
+        ),
     ),
     Case("STAT03", "off", lambda: unwell(status_rates=SLOW)),
     Case("STAT03", "not sampled", lambda: unwell(without=["mysql_status"]), missing="slow_queries was not"),
@@ -116,4 +158,50 @@ CASES = [
     ),
     Case("STAT06", "off", lambda: unwell(vendor="mysql", facts=BESIDE)),
     Case("STAT06", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "STAT07",
+        "all events, by default",
+        lambda: unwell(variables={**AUDIT, "server_audit_events": ""}),
+        ("",),
+        ("server_audit_events is empty, which means all events: 4,000 statements/s go to the audit log",),
+        sets=({"server.server_audit_events": "CONNECT,QUERY_DDL,QUERY_DCL"},),
+        steps=("ask those who require the audit",),
+    ),
+    Case(
+        "STAT07",
+        "tables",
+        lambda: unwell(variables={**AUDIT, "server_audit_events": "connect, table"}),
+        ("",),
+    ),
+    Case(
+        "STAT07",
+        "Percona's policy",
+        lambda: unwell(
+            vendor="mysql", variables={"audit_log_policy": "ALL", "audit_log_strategy": "SYNCHRONOUS"}
+        ),
+        ("",),
+        ("audit_log_policy is ALL",),
+        sets=({"server.audit_log_policy": "LOGINS"},),
+    ),
+    Case("STAT07", "logins", lambda: unwell(variables={**AUDIT, "server_audit_events": "CONNECT,QUERY_DDL"})),
+    Case(
+        "STAT07",
+        "loaded and off",
+        lambda: unwell(variables={"server_audit_logging": "OFF", "server_audit_events": ""}),
+    ),
+    Case("STAT07", "no plugin", unwell),
+    Case("STAT07", "not sampled", lambda: unwell(without=["mysql_status"]), missing="questions was not"),
+    Case(
+        "STAT08",
+        "both",
+        lambda: unwell(variables={"optimizer_trace": "enabled=on,one_line=off", "profiling": "ON"}),
+        ("",),
+        ("optimizer_trace and profiling are on for all sessions, with 4,000 statements/s",),
+        # profiling is no option of a server: in its configuration it keeps it from starting.
+        sets=({"server.optimizer_trace": "enabled=off"},),
+        steps=("SET GLOBAL profiling = OFF",),
+    ),
+    Case("STAT08", "profiles only", lambda: unwell(variables={"profiling": "ON"}), ("",), sets=({},)),
+    Case("STAT08", "off", unwell),
+    Case("STAT08", "not sampled", lambda: unwell(without=["mysql_status"]), missing="questions was not"),
 ]

@@ -12,8 +12,12 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Slow log lines per second above which writing them is noticeable work.
 SLOW_LINES_S = 200.0
-#: Statements per second that the general log writes, each under one lock.
+#: Statements per second that the general log or an audit log writes, each under one lock.
 STATEMENTS_S = 100.0
+#: Events of an audit log that every statement is; none named means all.
+OF_STATEMENTS = {"QUERY", "TABLE", "QUERY_DML", "QUERY_DML_NO_SELECT"}
+#: What an audit that is not about data needs.
+FEWER_EVENTS = "CONNECT,QUERY_DDL,QUERY_DCL"
 #: Threads that run, on average: fewer wait for nothing, and more wait for something.
 RUNNING, WAITING = 2.0, 4.0
 
@@ -57,14 +61,23 @@ def general_log(evidence: Evidence) -> Iterator[Match]:
     All sessions write it under one lock, and it holds every literal, including application passwords.
     """
     statements = evidence.status_rate("questions")
-    if not evidence.is_on("general_log") or statements < STATEMENTS_S:
+    if not evidence.is_on("general_log") or statements < STATEMENTS_S or not _is_written(evidence):
         return
     yield Match(
         "",
         f"the general log is on, with {statements:,.0f} statements/s.",
-        (number("general_log", "ON"), number("Questions/s", f"{statements:,.0f}")),
+        (
+            number("general_log", "ON"),
+            number("log_output", evidence.variable("log_output")),
+            number("Questions/s", f"{statements:,.0f}"),
+        ),
         (Remedy({"server.general_log": False}),),
     )
+
+
+def _is_written(evidence: Evidence) -> bool:
+    """Whether the general and the slow log go anywhere: with NONE neither is written, whatever else is named."""
+    return "NONE" not in evidence.variable("log_output").upper().split(",")
 
 
 @rule(
@@ -77,19 +90,36 @@ def general_log(evidence: Evidence) -> Iterator[Match]:
 def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
     """The slow log is written hundreds of times a second.
 
-    All sessions write it under one lock. Logging every statement is worth it for a while, not permanently.
+    All sessions write it under one lock. Logging every statement is worth it for a while, not permanently. With
+    log_queries_not_using_indexes every statement that scans a table is logged, however short.
     """
     name = "slow_query_log" if evidence.has_variable("slow_query_log") else "log_slow_query"
     slow, statements = evidence.status_rate("slow_queries"), evidence.status_rate("questions")
-    if not evidence.is_on(name) or slow < SLOW_LINES_S:
+    if not evidence.is_on(name) or not _is_written(evidence):
         return
-    limit = evidence.number("long_query_time")
+    # MariaDB counts all and then writes one of so many.
+    slow /= (
+        max(evidence.number("log_slow_rate_limit"), 1.0)
+        if evidence.has_variable("log_slow_rate_limit")
+        else 1.0
+    )
+    if slow < SLOW_LINES_S:
+        return
+    limit, is_by_index = evidence.number("long_query_time"), evidence.is_on("log_queries_not_using_indexes")
+    settings: dict[str, Value] = {"server.log_queries_not_using_indexes": False} if is_by_index else {}
+    # If so many took so long, more statements would run at any time than do.
+    if not is_by_index or slow * limit <= evidence.gauge("mysql_status", "threads_running").mean:
+        settings["server.long_query_time"] = max(10 * limit, 0.1)
     yield Match(
         "",
         f"{slow:,.0f} statements/s ({share(slow / max(statements, 1.0))}) go to the slow log; long_query_time is "
-        f"{limit:g} s.",
-        (number("Slow_queries/s", f"{slow:,.0f}"), number("long_query_time", f"{limit:g} s")),
-        (Remedy({"server.long_query_time": max(10 * limit, 0.1)}),),
+        f"{limit:g} s" + (", and log_queries_not_using_indexes is on." if is_by_index else "."),
+        (
+            number("Slow_queries/s", f"{slow:,.0f}"),
+            number("long_query_time", f"{limit:g} s"),
+            number("log_queries_not_using_indexes", "ON" if is_by_index else "OFF"),
+        ),
+        (Remedy(settings),),
     )
 
 
@@ -213,3 +243,98 @@ def _set_along(evidence: Evidence) -> dict[str, Value]:
     # 8.0 chooses O_DIRECT_NO_FSYNC, which trusts every cache below the server. O_DIRECT syncs.
     found["server.innodb_flush_method"] = "O_DIRECT"
     return found
+
+
+@rule(
+    "STAT07",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MariaDB, MariaDB Audit Plugin Options and System Variables: server_audit_events; Percona Server, "
+    "Audit Log Plugin: audit_log_policy; MySQL Reference Manual, Audit Log Options and Variables",
+    refute="With only logins and definitions audited, throughput and p99 are equivalent.",
+)
+def audit_of_every_statement(evidence: Evidence) -> Iterator[Match]:
+    """Every statement is written to an audit log.
+
+    All sessions write it under one lock, and with syslog each waits for another process. Most audits ask for
+    logins and changes of definitions and privileges only, which are few. The default of the plugins is to log
+    everything.
+    """
+    statements = evidence.status_rate("questions")
+    found = _audited(evidence)
+    if found is None or statements < STATEMENTS_S:
+        return
+    name, value, fewer = found
+    yield Match(
+        "",
+        f"{name} is {value or 'empty, which means all events'}: {statements:,.0f} statements/s go to the "
+        "audit log.",
+        (
+            number(name, value or "empty"),
+            *(
+                number(each, evidence.variable(each))
+                for each in ("server_audit_output_type", "audit_log_strategy")
+                if evidence.has_variable(each)
+            ),
+            number("Questions/s", f"{statements:,.0f}"),
+        ),
+        (
+            Remedy(
+                {f"server.{name}": fewer},
+                ("First ask those who require the audit which events they need.",),
+            ),
+        ),
+    )
+
+
+def _audited(evidence: Evidence) -> tuple[str, str, str] | None:
+    """The variable that has all statements logged, its value, and one for less; None where nothing does so."""
+    if evidence.has_variable("server_audit_logging"):
+        events = evidence.variable("server_audit_events")
+        logged = {event.strip().upper() for event in events.split(",") if event.strip()}
+        is_all = not logged or logged & OF_STATEMENTS
+        return (
+            ("server_audit_events", events, FEWER_EVENTS)
+            if evidence.is_on("server_audit_logging") and is_all
+            else None
+        )
+    if evidence.has_variable("audit_log_policy"):
+        policy = evidence.variable("audit_log_policy")
+        return ("audit_log_policy", policy, "LOGINS") if policy.upper() in ("ALL", "QUERIES") else None
+    return None
+
+
+@rule(
+    "STAT08",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Internals, Tracing the Optimizer; MySQL Reference Manual, SHOW PROFILE Statement; MariaDB, "
+    "Optimizer Trace Overview",
+    refute="With them off for new sessions, throughput and p99 are equivalent.",
+)
+def sessions_trace_themselves(evidence: Evidence) -> Iterator[Match]:
+    """Every session traces its statements for a reader who never comes.
+
+    The optimiser trace describes each plan that was considered, and profiling times each stage of the last
+    statements. Both are meant for one session that then reads them. Set globally, every new session pays for them.
+    """
+    statements = evidence.status_rate("questions")
+    has_trace = evidence.has_variable("optimizer_trace")
+    is_traced = has_trace and "enabled=on" in evidence.variable("optimizer_trace").lower()
+    is_profiled = evidence.has_variable("profiling") and evidence.is_on("profiling")
+    on = [name for name, is_on in (("optimizer_trace", is_traced), ("profiling", is_profiled)) if is_on]
+    if not on or statements < STATEMENTS_S:
+        return
+    settings: dict[str, Value] = {"server.optimizer_trace": "enabled=off"} if is_traced else {}
+    # It is no option of the server: in its configuration it would keep it from starting.
+    steps = ("SET GLOBAL profiling = OFF; sessions that are open keep theirs.",) if is_profiled else ()
+    yield Match(
+        "",
+        f"{' and '.join(on)} {'is' if len(on) == 1 else 'are'} on for all sessions, with "
+        f"{statements:,.0f} statements/s.",
+        (
+            *(number(name, evidence.variable(name)) for name in on),
+            number("Questions/s", f"{statements:,.0f}"),
+        ),
+        (Remedy(settings, steps),),
+    )
