@@ -22,6 +22,7 @@ mod processes;
 mod redact;
 mod server;
 mod sockets;
+mod stale;
 mod sysctls;
 
 use std::collections::{BTreeMap, HashMap};

@@ -52,6 +52,7 @@ CHANGES_BY_ITSELF = frozenset(
         "server_settings.innodb_size",
         "server_settings.tables_without_primary_key",
         "server_settings.auto_increment",
+        "server_settings.stale_statistics",
         "server_settings.temporary_tablespace_bytes",
         "server_settings.replication",
         "server_settings.replicas",

@@ -14,8 +14,10 @@ use super::files::ReadError;
 use super::origins;
 use super::processes::Server;
 use super::redact;
+use super::stale::{self, Stale};
 use crate::server::query::rows;
 use crate::server::replication::{self, Channel, Replica};
+use crate::server::running::class_of;
 use mysql::{Connection, Endpoint, Error, Options};
 
 /// With more tables, sizes are left out: opening them takes the server seconds and evicts others from its cache.
@@ -50,6 +52,8 @@ pub struct Settings {
     version_comment: String,
     /// SHOW GLOBAL VARIABLES, without values that look like passwords; truncated ones are read as `@@GLOBAL`.
     variables: BTreeMap<String, String>,
+    /// The classes of the statements of `init_connect`, without values; empty without one.
+    init_connect: Vec<String>,
     /// Variables that a SET GLOBAL changed since the start, sorted; on MySQL only those that sessions do not have.
     /// Null if unknown.
     set_since_start: Option<Vec<String>>,
@@ -64,6 +68,8 @@ pub struct Settings {
     tables_without_primary_key: Option<u64>,
     /// The fullest AUTO_INCREMENT columns; null if the tables were not read.
     auto_increment: Option<Vec<Counter>>,
+    /// Tables of which half or more has changed since their statistics were calculated; null if they were not read.
+    stale_statistics: Option<Vec<Stale>>,
     /// The file that holds all sessions' temporary InnoDB tables, which only a restart makes smaller.
     temporary_tablespace_bytes: Option<u64>,
     /// One entry per channel; null without the privilege.
@@ -113,7 +119,7 @@ pub fn read(
     let connection = Connection::open(options);
     let mut connection = asked.known("log in", "", connection)?;
     asked.limit(&mut connection);
-    let variables = asked.variables(&mut connection)?;
+    let (variables, init_connect) = asked.variables(&mut connection)?;
     let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
     let version_text = text("version");
     let is_percona = text("version_comment").contains("Percona");
@@ -138,9 +144,11 @@ pub fn read(
         innodb_size: None,
         tables_without_primary_key: None,
         auto_increment: None,
+        stale_statistics: None,
         temporary_tablespace_bytes: None,
         pid: pid(&connection, &options.endpoint, &variables, servers, hostname),
         privileges_missing: Vec::new(),
+        init_connect,
         variables,
     })
     .map(|mut settings| {
@@ -159,6 +167,8 @@ pub fn read(
             tables.and_then(|tables: u64| Some(tables.saturating_sub(asked.primary_keys(&mut connection)?)));
         if settings.engines.is_some() {
             settings.auto_increment = asked.auto_increment(&mut connection);
+            settings.stale_statistics =
+                asked.stale_statistics(&mut connection, settings.version.starts_with("5."));
         }
         settings.privileges_missing = asked.missing;
         settings
@@ -226,7 +236,8 @@ impl Asked<'_> {
         }
     }
 
-    fn variables(&mut self, connection: &mut Connection) -> Option<BTreeMap<String, String>> {
+    /// Their values, and the classes of the statements that each login executes.
+    fn variables(&mut self, connection: &mut Connection) -> Option<(BTreeMap<String, String>, Vec<String>)> {
         let rows = self.ask(connection, "variables", "", "SHOW GLOBAL VARIABLES")?;
         let mut values = Vec::new();
         for row in rows {
@@ -240,6 +251,8 @@ impl Asked<'_> {
             };
             values.push((name, whole.unwrap_or(shown)));
         }
+        let logins = values.iter().find(|(name, _)| name == "init_connect");
+        let logins = logins.map(|(_, text)| classes_of(text)).unwrap_or_default();
         let pair = |(name, value): (String, String)| {
             let is_statement = STATEMENTS.contains(&name.as_str()) && !value.is_empty();
             let value = if is_statement {
@@ -249,7 +262,7 @@ impl Asked<'_> {
             };
             (name, value)
         };
-        Some(values.into_iter().map(pair).collect())
+        Some((values.into_iter().map(pair).collect(), logins))
     }
 
     /// Optional values that few accounts may read: it is not an error if they are missing.
@@ -370,6 +383,12 @@ impl Asked<'_> {
         Some(counters::fullest(read(counters::COLUMNS)?, read(counters::NEXT)?))
     }
 
+    fn stale_statistics(&mut self, connection: &mut Connection, is_old: bool) -> Option<Vec<Stale>> {
+        let sql = stale::sql(connection.is_mariadb() || is_old);
+        let rows = self.ask(connection, "age of InnoDB's statistics", "PROCESS", &sql)?;
+        Some(stale::tables(rows))
+    }
+
     /// In MySQL 8 it holds only the undo logs of temporary tables; each session's tables have their own file.
     fn temporary_tablespace(&mut self, connection: &mut Connection) -> Option<u64> {
         let sql = if connection.is_mariadb() {
@@ -427,6 +446,12 @@ fn number_of(version: &str) -> String {
     version.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect()
 }
 
+/// The class of each statement of a text: without values no semicolon is in a string.
+fn classes_of(text: &str) -> Vec<String> {
+    let classes = class_of(text).unwrap_or_default();
+    classes.split(';').map(str::trim).filter(|class| !class.is_empty()).map(str::to_owned).collect()
+}
+
 /// By the socket's peer, the server's pid file, or its data folder; only if that process is a server on this host.
 fn pid(
     connection: &Connection,
@@ -469,7 +494,17 @@ fn pid_file(datadir: &str, variables: &BTreeMap<String, String>) -> Option<u32> 
 
 #[cfg(test)]
 mod tests {
-    use super::number_of;
+    use super::{class_of, classes_of, number_of};
+
+    #[test]
+    fn statements_of_a_login_lose_their_values() {
+        let text = "SET NAMES utf8mb4; INSERT INTO audit.logins VALUES (USER(), 'a;b'); DO SLEEP(0.02);";
+        let classes = classes_of(text);
+        assert_eq!(classes.len(), 3, "{classes:?}");
+        assert_eq!(classes[2], class_of("DO SLEEP(0.5)").unwrap());
+        assert!(!classes.concat().contains("a;b"), "{classes:?}");
+        assert!(classes_of("").is_empty());
+    }
 
     #[test]
     fn a_version_is_its_numbers() {

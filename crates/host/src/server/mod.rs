@@ -9,7 +9,7 @@ pub mod performance_schema;
 pub mod processlist;
 pub mod query;
 pub mod replication;
-mod running;
+pub mod running;
 pub mod statements;
 pub mod status;
 pub mod tables;
