@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from headrace.activity import Activity, summed
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
 RESOLVES = {"skip_name_resolve": "OFF"}
 STORM = {"connections": 900.0, "questions": 2_700.0}
+LOGINS = {"server_settings.init_connect": ["set names utf8mb4", "do sleep(?)"]}
+
+
+def starting(sessions: int, statement: str = "do sleep(?)") -> Activity:
+    """Ten looks that each see so many sessions execute a statement."""
+    rows = [{"id": n, "user": "app", "class": statement, "tables": []} for n in range(sessions)]
+    return summed({"statements": rows} for _ in range(10))
+
 
 CASES = [
     Case(
@@ -96,4 +106,23 @@ CASES = [
     ),
     Case("SESS17", "none", unwell),
     Case("SESS17", "not sampled", lambda: unwell(without=["mysql_status"]), missing="aborted_clients was"),
+    Case(
+        "SESS19",
+        "nine",
+        lambda: unwell(facts=LOGINS, activity=starting(9), status_rates={"connections": 45.0}),
+        ("",),
+        ("9.0 sessions execute init_connect at any time, for 45.0 logins/s; most of them: do sleep(?).",),
+        steps=("Take out of init_connect", "Keep connections open"),
+        severity=Severity.LIMIT,
+    ),
+    Case("SESS19", "quick", lambda: unwell(facts=LOGINS, activity=starting(0))),
+    Case("SESS19", "other statements", lambda: unwell(facts=LOGINS, activity=starting(9, "select ?"))),
+    Case("SESS19", "empty", lambda: unwell(activity=starting(9))),
+    Case(
+        "SESS19",
+        "an older agent",
+        lambda: unwell(facts={"server_settings.init_connect": None}),
+        missing="statements of init_connect",
+    ),
+    Case("SESS19", "no look", lambda: unwell(facts=LOGINS), missing="process list was not"),
 ]

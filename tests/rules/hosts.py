@@ -344,6 +344,8 @@ def _facts(vendor: str) -> dict[str, Any]:
         ],
         "tables_without_primary_key": 0,
         "auto_increment": [],
+        "stale_statistics": [],
+        "init_connect": [],
         "temporary_tablespace_bytes": 12 << 20,
         "replication": [],
         "performance_schema": {"enabled": True, "wait_instruments_enabled": 300, "statement_digests": True},

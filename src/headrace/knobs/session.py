@@ -216,6 +216,23 @@ KNOBS = (
         source=SERVER,
     ),
     variable(
+        "optimizer_prune_level",
+        _I,
+        _DYNAMIC,
+        "How many orders of a join are left out of the search: 0 tries all.",
+        source=SERVER,
+        low=0,
+        high=2,
+    ),
+    variable(
+        "optimizer_trace",
+        _T,
+        _DYNAMIC,
+        "Whether sessions record how each plan was chosen.",
+        source=SERVER,
+        applies_to=only(Versions(since="10.4.3"), ALL),
+    ),
+    variable(
         "optimizer_search_depth",
         _I,
         _DYNAMIC,

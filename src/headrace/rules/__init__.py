@@ -30,6 +30,7 @@ AREAS = (
     "neighbours",
     "network",
     "pages",
+    "planning",
     "pool",
     "pressure",
     "readahead",

@@ -21,6 +21,8 @@ NAMELESS = "login"
 LONG_LOGIN_S = 1.0
 #: CPU time of a full TLS handshake with a 2,048-bit key, and the part of the host's CPUs that is worth a word.
 HANDSHAKE_CPU_S, OF_THE_CPUS = 0.001, 0.02
+#: Sessions that execute init_connect on average: a few statements should take less than a millisecond per login.
+STARTING = 1.0
 #: Connections per second that end without saying so: more than restarts of applications.
 BROKEN_S = 1.0
 
@@ -194,6 +196,61 @@ def connections_break(evidence: Evidence) -> Iterator[Match]:
                     "too large, or an error while reading.",
                     "Close connections in the application; set the pool's lifetime below wait_timeout.",
                 )
+            ),
+        ),
+    )
+
+
+@rule(
+    "SESS19",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Server System Variables: init_connect; MariaDB, init_connect",
+    refute="With init_connect empty, connecting takes as long.",
+)
+def logins_execute_statements(evidence: Evidence) -> Iterator[Match]:
+    """Sessions execute the statements of init_connect before they may do anything else.
+
+    The server executes them at each login of an account that is no administrator, so whoever tests it as root sees
+    nothing. What waits or reads much there delays every connection, and their threads stay until it is done.
+    """
+    logins = evidence.settings.get("init_connect")
+    if logins is None:
+        raise NotEnough("the server did not report the statements of init_connect")
+    if not logins:
+        return
+    activity = evidence.activity
+    if activity is None or not activity.looks:
+        raise NotEnough("the process list was not sampled")
+    seen = [each for each in activity.classes if each.text in logins]
+    threads = sum(activity.threads(each) for each in seen)
+    if threads < STARTING:
+        return
+    worst, rate = seen[0], _logins(evidence)
+    yield Match(
+        "",
+        f"{threads:.1f} sessions execute init_connect at any time, for {rate:,.1f} logins/s; most of them: "
+        f"{worst.short}.",
+        (
+            number("sessions in init_connect, mean", f"{threads:.1f}"),
+            number("Connections/s", f"{rate:,.1f}"),
+            number(
+                "a login, mean", f"{1e3 * threads / rate:,.0f} ms" if rate else "unknown: none was counted"
+            ),
+            *(number("statement", f"{each.text}: {activity.threads(each):.1f}") for each in seen),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Take out of init_connect what waits or reads tables; character set and SQL mode have their "
+                    "own variables.",
+                    "Log logins with an audit plugin, or server_audit_events=CONNECT, in place of an INSERT.",
+                ),
+                label="cheaper logins",
+            ),
+            Remedy(
+                steps=("Keep connections open: a pool in the application or a proxy near it.",),
+                label="fewer logins",
             ),
         ),
     )

@@ -1,0 +1,179 @@
+"""Rules about the optimiser's work: old statistics, and searches for a plan that take longer than the
+statement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.knobs.knob import Versions
+from headrace.model import Value, Vendor
+from headrace.rules import statements
+from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.locks import states
+from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
+
+#: Rows that one statement of a class has examined, and threads that execute the class, where only the process
+#: list is known.
+EXAMINED, THREADS = 1_000.0, 0.5
+#: Time of each of a class's joins without an index, and the class's share of the time of all.
+JOINED_MS, SHARE = 1.0, 0.1
+#: States of a statement for which a plan is searched, sessions in them on average, and their share of all at work.
+PLANNING = ("statistics", "optimizing")
+PLANNERS, MOSTLY = 1.0, 0.5
+#: Equal values of a column, above which statistics replace a look into the index for each.
+DIVES = 200
+#: MariaDB has a second heuristic since then, and it is the default.
+PRUNES_MORE = Versions(since="10.10")
+
+
+def _reads(evidence: Evidence, table: str) -> str:
+    """The class of statements that reads many rows of a table or of a join with it; empty if none is known."""
+    activity = evidence.activity
+    if activity is None:
+        return ""
+    # Rows that are compared in a join buffer are not counted as examined.
+    slow = [
+        each.digest
+        for each in statements.joined(evidence)
+        if each.each_ms >= JOINED_MS and each.time_share >= SHARE
+    ]
+    for digest in (*slow, *statements.examining(evidence)):
+        known = activity.digest(digest)
+        if known is not None and _names(known.tables, table):
+            return evidence.statement(digest)
+    for seen in activity.classes:
+        if (
+            _names(seen.tables, table)
+            and (seen.rows or 0.0) >= EXAMINED
+            and activity.threads(seen) >= THREADS
+        ):
+            return seen.short
+    return ""
+
+
+def _names(tables: tuple[str, ...], table: str) -> bool:
+    """Whether a statement that may not say its database names the table."""
+    return any(name.lower() in (table.lower(), table.lower().rpartition(".")[2]) for name in tables)
+
+
+@rule(
+    "STMT07",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Configuring Persistent Optimizer Statistics Parameters; The "
+    "INFORMATION_SCHEMA INNODB_TABLESTATS Table, MODIFIED_COUNTER; MariaDB, InnoDB Persistent Statistics",
+    refute="After ANALYZE TABLE, EXPLAIN shows the same plans, and throughput and p99 are equivalent.",
+)
+def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
+    """Index statistics are out of date: half a table or more has changed, and they are not calculated again.
+
+    The optimiser chooses indexes and the order of a join by them. InnoDB calculates them when a tenth of a table
+    has changed, unless innodb_stats_auto_recalc is off, or the table was created with STATS_AUTO_RECALC=0. A
+    table that was analysed when it was small then gets plans for a small table. The changes are counted since
+    the table was opened, so a server that was restarted has forgotten the earlier ones.
+    """
+    tables = evidence.settings.get("stale_statistics")
+    if tables is None:
+        raise NotEnough("the server did not report how old InnoDB's statistics are")
+    if not tables:
+        return
+    reads = {str(each["table"]): _reads(evidence, str(each["table"])) for each in tables}
+    # A table that a slow statement reads comes first; otherwise the one that changed most.
+    worst = max(tables, key=lambda each: (bool(reads[str(each["table"])]), each["changed"]))
+    name, statement = str(worst["table"]), reads[str(worst["table"])]
+    more = len(tables) - 1
+    is_global = not evidence.is_on("innodb_stats_auto_recalc")
+    yield Match(
+        name,
+        f"{worst['changed']:,} rows of {name}, which has {worst['rows']:,}, have changed since its statistics "
+        "were calculated"
+        + (f"; so have those of {more} other table{'s' if more > 1 else ''}" if more else "")
+        + (f"; {statement} reads many rows." if statement else "."),
+        (
+            number("rows", f"{worst['rows']:,}"),
+            number("changed since", f"{worst['changed']:,}"),
+            number("innodb_stats_auto_recalc", evidence.variable("innodb_stats_auto_recalc")),
+            number("tables with old statistics", len(tables)),
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"EXPLAIN the slow statement, ANALYZE TABLE {', '.join(_few(tables))}, and EXPLAIN it again.",
+                ),
+                label="now",
+            ),
+            _from_now_on(name, is_global=is_global),
+        ),
+        None
+        if statement
+        else Severity.ADVICE
+        if statements.mostly_scanned(evidence)
+        else Severity.HOUSEKEEPING,
+    )
+
+
+def _few(tables: list[Mapping[str, Any]]) -> list[str]:
+    return [str(each["table"]) for each in tables[:5]]
+
+
+def _from_now_on(table: str, *, is_global: bool) -> Remedy:
+    if is_global:
+        return Remedy({"server.innodb_stats_auto_recalc": True}, label="from now on", is_faster=False)
+    return Remedy(
+        steps=(
+            f"ALTER TABLE {table} STATS_AUTO_RECALC=DEFAULT, or a job that analyses it: SHOW CREATE TABLE shows "
+            "whether it was turned off on purpose.",
+        ),
+        label="from now on",
+        is_faster=False,
+    )
+
+
+@rule(
+    "STMT08",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Controlling Query Plan Evaluation: optimizer_prune_level; Equality Range "
+    "Optimization of Many-Valued Comparisons: eq_range_index_dive_limit; MariaDB, optimizer_prune_level",
+    refute="With the default, as many sessions are in state statistics, and throughput and p99 are equivalent.",
+)
+def plans_take_the_time(evidence: Evidence) -> Iterator[Match]:
+    """Statements spend their time in the search for a plan, because a limit of that search is off.
+
+    Without optimizer_prune_level every order of a join is tried: ten tables have three million. Without
+    eq_range_index_dive_limit, each value of a long IN list is looked up in the index to estimate its rows, and
+    then again to read them.
+    """
+    if "processlist" not in evidence.window.samplers():
+        evidence.settings  # noqa: B018 - raises NotEnough without a server
+        raise NotEnough("the process list was not sampled")
+    unlimited = _unlimited(evidence)
+    found = states(evidence)
+    planning = sum(mean for state, mean in found.items() if state.lower() in PLANNING)
+    # The thread that looks is not in the list.
+    working = max(sum(mean for state, mean in found.items() if state), planning)
+    if not unlimited or planning < max(PLANNERS, MOSTLY * working):
+        return
+    shown = " and ".join(f"{name} is {evidence.variable(name)}" for name in unlimited)
+    yield Match(
+        "",
+        f"{planning:.1f} of {working:.1f} sessions at work search for a plan at any time, and {shown}.",
+        (
+            number("searching for a plan, mean", f"{planning:.1f}"),
+            number("of the sessions at work", share(planning / working)),
+            *(number(name, evidence.variable(name)) for name in unlimited),
+        ),
+        (Remedy({f"server.{name}": value for name, value in unlimited.items()}),),
+    )
+
+
+def _unlimited(evidence: Evidence) -> dict[str, Value]:
+    """Limits of the search that are off, and their defaults."""
+    found: dict[str, Value] = {}
+    if evidence.number("optimizer_prune_level") == 0:
+        has_more = evidence.vendor is Vendor.MARIADB and evidence.version in PRUNES_MORE
+        found["optimizer_prune_level"] = 2 if has_more else 1
+    if evidence.number("eq_range_index_dive_limit") == 0:
+        found["eq_range_index_dive_limit"] = DIVES
+    return found
