@@ -17,6 +17,7 @@ from benches.plants.beside import (
     statements_kept,
     too_many,
 )
+from benches.plants.inside import PLANTS as INSIDE
 from benches.plants.loads import (
     BIG_TRANSACTIONS,
     BULK,
@@ -572,6 +573,7 @@ PLANTS = (
         adviser="auto.increment",
         has_remedy=False,
     ),
+    *INSIDE,
     *OF_SERVERS,
     *SCARCE,
 )  # fmt: skip

@@ -22,9 +22,22 @@ REAL = Path(__file__).parents[1] / "real"
 
 #: Rules about queues, limits and losses: a fixture does not show that a live server gives the signal.
 LIVE = (
-    *("SESS15", "SESS16", "SESS18", "LOCK03", "LOCK11", "LOCK12", "LOCK13", "LOCK16", "CPU10", "CPU12"),
+    *(
+        "SESS15",
+        "SESS16",
+        "SESS18",
+        "SESS19",
+        "LOCK03",
+        "LOCK11",
+        "LOCK12",
+        "LOCK13",
+        "LOCK16",
+        "LOCK19",
+        "CPU10",
+        "CPU12",
+    ),
     *("MEM16", "MEM17", "MEM19", "LIM06", "LIM08", "LIM09", "FS11", "FS12", "FS13"),
-    *("REPL06", "REPL07", "REPL08", "REPL09", "REPL12"),
+    *("REPL06", "REPL07", "REPL08", "REPL09", "REPL12", "REPL14", "STMT07", "STMT08"),
 )
 #: What a bench on one small machine cannot be given: these rules have only found their cause in fixtures.
 NEVER_PLANTED = {
