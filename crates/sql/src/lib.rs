@@ -19,6 +19,7 @@ mod redact;
 mod statements;
 mod strict;
 mod tables;
+mod uses;
 mod words;
 
 pub use anonymise::{anonymise, anonymise_string};
@@ -29,6 +30,7 @@ pub use order::{Order, Scheme};
 pub use redact::redact;
 pub use statements::{is_dynamic, is_execute_immediate, is_read_only, verb};
 pub use tables::tables;
+pub use uses::{rename_used, used_database};
 
 /// Whose classes: our own, or percona-toolkit's for those who have a history of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, clap::ValueEnum)]

@@ -289,7 +289,7 @@ impl<'a> Finder<'a> {
 }
 
 /// A name without its quotes.
-fn bare(part: &[u8]) -> Vec<u8> {
+pub(super) fn bare(part: &[u8]) -> Vec<u8> {
     let Some(&quote) = part.first().filter(|quote| matches!(quote, b'`' | b'"' | b'\'')) else {
         return part.to_vec();
     };

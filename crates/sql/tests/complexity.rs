@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use sql::{Mode, Scheme, anonymise, fingerprint, is_read_only, redact, tables, verb};
+use sql::{Mode, Scheme, anonymise, fingerprint, is_read_only, redact, tables, used_database, verb};
 
 type Reader = fn(&[u8], &mut Vec<u8>);
 
@@ -20,6 +20,9 @@ const READERS: &[(&str, Reader)] = &[
     }),
     ("verb", |text, _| {
         let _ = verb(text);
+    }),
+    ("used_database", |text, _| {
+        let _ = used_database(text);
     }),
     ("is_read_only", |text, _| {
         let _ = is_read_only(text);

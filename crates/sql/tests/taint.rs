@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use sql::{Mode, Scheme, anonymise, fingerprint, tables};
+use sql::{Mode, Scheme, anonymise, fingerprint, tables, used_database};
 
 /// Letters enough that no pseudonym is this by chance. Fingerprints have not even the beginning.
 const CANARY: &str = "zqjxkvwp";
@@ -62,6 +62,7 @@ const TEMPLATES: &[&str] = &[
     "select case when a = § then § else § end from `t`",
     "replace into d.t select § , `a` from `u` where b between § and §",
     "create table t ( a varchar( 10 ) default § comment § ) comment §",
+    "use d ; insert into t values ( § , § ) ; use d ; select §",
 ];
 
 fn statement() -> impl Strategy<Value = (Server, Vec<u8>)> {
@@ -117,6 +118,8 @@ proptest! {
             prop_assert!(!has(&out, &CANARY[..BEGINNING]), "{server:?}: {} -> {}", shown(text), shown(&out));
             let names = tables(text).join(&b' ');
             prop_assert!(!has(&names, &CANARY[..BEGINNING]), "{server:?}: {} -> {}", shown(text), shown(&names));
+            let name = used_database(text).unwrap_or_default();
+            prop_assert!(!has(&name, &CANARY[..BEGINNING]), "{server:?}: {} -> {}", shown(text), shown(&name));
             anonymise(text, &Scheme::default(), &mut out);
             prop_assert!(!has(&out, CANARY), "{server:?}: {} -> {}", shown(text), shown(&out));
         }

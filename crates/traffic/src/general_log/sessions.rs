@@ -140,9 +140,9 @@ impl Sessions {
                 self.old.remove(&thread);
             }
             Command::Query => {
-                if let Some(database) = used(argument) {
+                if let Some(database) = sql::used_database(argument) {
                     let before = self.young.get(&thread).map(|session| session.database.clone());
-                    self.set_database(thread, database);
+                    self.set_database(thread, &database);
                     if let Some(session) = self.young.get_mut(&thread) {
                         session.last = Last::Use(before.unwrap_or_default());
                     }
@@ -197,14 +197,4 @@ pub(super) fn denied_database(argument: &[u8]) -> Option<&[u8]> {
     let before = b"to database '";
     let name = &argument[memmem::rfind(argument, before)? + before.len()..];
     name.strip_suffix(b"'")
-}
-
-/// The database of a plain `use name`.
-fn used(statement: &[u8]) -> Option<&[u8]> {
-    let statement = statement.trim_ascii();
-    let name =
-        statement.get(..4).filter(|start| start.eq_ignore_ascii_case(b"use ")).map(|_| &statement[4..])?;
-    let name = name.strip_suffix(b";").unwrap_or(name).trim_ascii();
-    let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
-    (!name.is_empty() && !name.contains(&b'`')).then_some(name)
 }

@@ -339,7 +339,8 @@ impl<'a> Dispatch<'a> {
     ) -> anyhow::Result<()> {
         let answered = self.answers.map(|kept| kept.answer(self.counts.events)).transpose()?;
         let Some(player) = self.players.get_mut(&event.session) else { return Ok(()) };
-        player.may_change_database = matches!(event.command, Command::Query) && starts_with_use(event.text);
+        player.may_change_database =
+            event.command == Command::Query && sql::used_database(event.text).is_some();
         player.last_ns = event.start_ns;
         let seats = Rc::clone(&player.seats);
         let is_ordered = self.plan.keeps_commit_order && known.is_some_and(|known| known.is_ordered);
@@ -394,10 +395,7 @@ impl<'a> Dispatch<'a> {
                 self.counts.unsupported += 1;
                 None
             }
-            Command::Query => Some(match self.mapped_use(event.text) {
-                Some(name) => Request::InitDb(name.into()),
-                None => Request::Query(event.text.into()),
-            }),
+            Command::Query => Some(self.query(event.text)),
             // Without a number nothing can refer to it.
             Command::Prepare => {
                 event.statement.map(|statement| Request::Prepare { statement, text: self.shared(event.text) })
@@ -408,7 +406,7 @@ impl<'a> Dispatch<'a> {
                     self.counts.without_text += 1;
                     return None;
                 }
-                Some(Request::Query(event.text.into()))
+                Some(self.query(event.text))
             }
             Command::Execute | Command::BulkExecute => Some(Request::Execute {
                 is_bulk: event.command == Command::BulkExecute,
@@ -521,15 +519,14 @@ impl<'a> Dispatch<'a> {
         self.plan.databases.get(database).map_or(database, Vec::as_slice)
     }
 
-    /// The database that a statement `USE x` goes to, where names are mapped.
-    fn mapped_use(&self, text: &[u8]) -> Option<&[u8]> {
-        if self.plan.databases.is_empty() || !starts_with_use(text) {
-            return None;
-        }
-        let name = text[4..].trim_ascii();
-        let name = name.strip_suffix(b";").unwrap_or(name).trim_ascii();
-        let name = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`")).unwrap_or(name);
-        self.plan.databases.get(name).map(Vec::as_slice)
+    /// A statement with the names behind USE as they are here.
+    fn query(&self, text: &[u8]) -> Request {
+        let databases = &self.plan.databases;
+        let renamed = match databases.is_empty() {
+            true => None,
+            false => sql::rename_used(text, |name| databases.get(name).map(Vec::as_slice)),
+        };
+        Request::Query(renamed.map_or_else(|| text.into(), Vec::into_boxed_slice))
     }
 
     /// One copy of a text for all who have it.
@@ -590,8 +587,4 @@ impl<'a> Dispatch<'a> {
         self.channel.progress.cpu_ns.store(thread_cpu_ns(), Ordering::Relaxed);
         self.channel.progress.read_until_ns.store(self.at_ns, Ordering::Release);
     }
-}
-
-fn starts_with_use(text: &[u8]) -> bool {
-    text.len() > 4 && text[..3].eq_ignore_ascii_case(b"use") && text[3].is_ascii_whitespace()
 }

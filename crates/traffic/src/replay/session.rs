@@ -255,6 +255,11 @@ impl<'a> Session<'a> {
             Request::Prepare { statement, text } => self.remember(*statement, text.clone()),
             Request::InitDb(name) => self.database = Some(String::from_utf8_lossy(name).into_owned()),
             Request::ResetConnection => self.statements.clear(),
+            Request::Query(text) => {
+                if let Some(name) = sql::used_database(text) {
+                    self.database = Some(String::from_utf8_lossy(&name).into_owned());
+                }
+            }
             _ => {}
         }
     }

@@ -360,10 +360,13 @@ fn databases_have_other_names() {
         with(event(1, 5, Command::InitDb, ""), |e| e.database = b"b"),
         query(2, "use `a` ;", b"b"),
         query(3, "SELECT 1", b"a"),
+        query(4, "/* app */ USE a; DELETE FROM t", b"a"),
     ];
     let (words, _) = played(&Plan { databases, ..plan() }, events);
-    assert_eq!(words[..3], ["0 open 0 x", "0 1 session use b", "0 2 other use x"]);
-    assert_eq!(words.last().unwrap(), "0 3 session Quit");
+    assert_eq!(words[..3], ["0 open 0 x", "0 1 session use b", "0 2 other use `x` ;"]);
+    // In the other database is what is deleted, too.
+    assert!(words.contains(&"0 4 other /* app */ USE `x`; DELETE FROM t".to_owned()), "{words:?}");
+    assert_eq!(words.last().unwrap(), "0 4 session Quit");
 }
 
 #[test]

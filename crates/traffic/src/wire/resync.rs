@@ -82,29 +82,3 @@ pub fn is_compressed_request(bytes: &[u8], scratch: &mut Vec<u8>) -> bool {
     let Some(frame) = bytes.get(..length) else { return false };
     decompress(frame, scratch).is_ok() && is_request(scratch)
 }
-
-/// The database that a USE makes the default one.
-pub fn used_database(text: &[u8]) -> Option<Vec<u8>> {
-    let text = text.trim_ascii_start();
-    let (verb, rest) = text.split_at_checked(3)?;
-    if !verb.eq_ignore_ascii_case(b"use") || !rest.first()?.is_ascii_whitespace() && rest[0] != b'`' {
-        return None;
-    }
-    let name = rest.trim_ascii();
-    let name = name.strip_suffix(b";").unwrap_or(name).trim_ascii_end();
-    let quoted = name.strip_prefix(b"`").and_then(|name| name.strip_suffix(b"`"));
-    Some(match quoted {
-        Some(name) => {
-            let mut plain = Vec::with_capacity(name.len());
-            let mut bytes = name.iter();
-            while let Some(byte) = bytes.next() {
-                plain.push(*byte);
-                if *byte == b'`' {
-                    bytes.next();
-                }
-            }
-            plain
-        }
-        None => name.to_vec(),
-    })
-}

@@ -8,7 +8,6 @@ use super::answer::Answer;
 use super::inflate::Inflate;
 use super::login::parse_change_user;
 use super::request::Request;
-use super::resync;
 use super::shared::{SPARE_REQUESTS, Shared};
 use super::sides::{ClientSide, ServerSide};
 use super::statements::{Statements, text_start};
@@ -320,7 +319,7 @@ impl Session {
             }
             Command::InitDb => self.database = request.text().to_vec(),
             Command::Query if !self.dialect.flags.contains(Flags::CLIENT_SESSION_TRACK) => {
-                if let Some(database) = resync::used_database(request.text()) {
+                if let Some(database) = sql::used_database(request.text()) {
                     self.database = database;
                 }
             }

@@ -211,6 +211,14 @@ fn the_server_tells_a_new_database() {
 }
 
 #[test]
+fn the_database_of_a_request_with_several_statements() {
+    let mut talk = Talk::new(OLD);
+    let more = [0, 0, 0, 10, 0, 0, 0];
+    talk.query("/* app */ use b; insert into t values ('secret')", &[&more, OK]).query("select 1", &[OK]);
+    assert_eq!(talk.events().0[2].database, "b");
+}
+
+#[test]
 fn logins_of_every_kind() {
     let login = |turns: &[(Side, u8, &[u8])]| {
         let mut talk = Talk::default();
