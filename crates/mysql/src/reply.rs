@@ -15,7 +15,6 @@ use crate::frames::LARGEST_FRAME;
 use crate::reader::Reader;
 
 pub const OK: u8 = 0x00;
-const MORE: u8 = 0x01;
 pub const LOCAL_FILE: u8 = 0xFB;
 pub const END: u8 = 0xFE;
 pub const ERROR: u8 = 0xFF;
@@ -170,14 +169,12 @@ impl ReplyState {
             Stage::ColumnsEnd | Stage::Rows => return Err(Error::Malformed("a row")),
             Stage::Fields => Stage::Fields,
             Stage::Text => return Ok(Step::Done),
-            Stage::Login => match first {
-                OK => {
-                    self.take_ok(payload, dialect)?;
-                    return Ok(Step::Done);
-                }
-                MORE | END => Stage::Login,
-                _ => return Err(Error::Malformed("a step of the login")),
-            },
+            Stage::Login if first == OK && length >= SHORTEST_OK => {
+                self.take_ok(payload, dialect)?;
+                return Ok(Step::Done);
+            }
+            // Another plugin, another factor, or what a plugin says: PAM's questions and SASL's texts begin as they like.
+            Stage::Login => Stage::Login,
             Stage::Prepared => return self.take_prepared(payload, dialect),
             Stage::Definitions { left: 1, then } => return Ok(self.after_definitions(then, dialect)),
             Stage::Definitions { left, then } => Stage::Definitions { left: left - 1, then },

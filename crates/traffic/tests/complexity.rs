@@ -10,6 +10,7 @@ use traffic::event::Event;
 use traffic::packets::{PacketOptions, read as read_packets};
 use traffic::recording::{Reader as Recording, Writer, WriterOptions};
 use traffic::stream::{Opened, Side, Streams};
+use traffic::wire::Decoder;
 use traffic::{digest, general_log, slow_log};
 
 /// Pieces as a pipe gives them.
@@ -220,6 +221,56 @@ fn a_capture_four_times_as_long_is_four_times_the_work() {
             read_packets(file, "capture", &options, &mut Bytes::default()).unwrap();
         });
     }
+}
+
+/// A session that sends every parameter of a statement ahead of its execution.
+fn sent_ahead(parameters: u16) -> Vec<(Side, Vec<u8>)> {
+    // 4.1, with a challenge, without EOF and without definitions.
+    let flags = 0x0300_8200_u32.to_le_bytes();
+    let mut said = Vec::new();
+    let mut say = |side: Side, sequence: u8, parts: &[&[u8]]| {
+        let payload = parts.concat();
+        let mut packet = (payload.len() as u32).to_le_bytes();
+        packet[3] = sequence;
+        said.push((side, [&packet[..], &payload].concat()));
+    };
+    let greeting: [&[u8]; 6] =
+        [b"\x0a8\0\x07\0\0\0abcdefgh\0", &flags[..2], b"\x2d\x02\0", &flags[2..], b"\x15", &[0; 10]];
+    say(Side::Server, 0, &[&greeting.concat(), b"ijklmnopqrst\0mysql_native_password\0"]);
+    say(Side::Client, 1, &[&flags, &[0, 0, 0, 1, 45], &[0; 23], b"app\0\0"]);
+    say(Side::Server, 2, &[b"\0\0\0\x02\0\0\0"]);
+    say(Side::Client, 0, &[b"\x16select ?"]);
+    say(Side::Server, 1, &[b"\0\x07\0\0\0\0\0", &parameters.to_le_bytes(), b"\0\0\0\0"]);
+    for parameter in 0..parameters {
+        say(Side::Client, 0, &[b"\x18\x07\0\0\0", &parameter.to_le_bytes(), b"x"]);
+    }
+    let nulls = vec![0_u8; usize::from(parameters).div_ceil(8)];
+    let types = b"\xfc\0".repeat(parameters.into());
+    say(Side::Client, 0, &[b"\x17\x07\0\0\0\0\x01\0\0\0", &nulls, b"\x01", &types]);
+    say(Side::Server, 1, &[b"\0\0\0\x02\0\0\0"]);
+    said
+}
+
+#[test]
+fn four_times_the_parameters_are_four_times_the_work() {
+    let address = || std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+    let input = |count: usize| (count as u16).to_le_bytes().to_vec();
+    must_be_linear("sent ahead", 8000, input, |count| {
+        let said = sent_ahead(u16::from_le_bytes(count.try_into().unwrap()));
+        let mut longest = 0;
+        let mut decoder = Decoder::new(|event: &Event<'_>| {
+            longest = longest.max(event.parameters.len());
+            Ok(())
+        });
+        let opened = Opened { session: 1, client: address(), server: address(), is_midstream: false };
+        decoder.opened(0, &opened).unwrap();
+        for (side, bytes) in &said {
+            decoder.bytes(1, 1, *side, bytes).unwrap();
+        }
+        let coverage = decoder.finish().unwrap();
+        assert_eq!(coverage.damaged, 0, "{coverage:?}");
+        assert!(longest > 16_000, "every parameter is in the execution");
+    });
 }
 
 /// Recordings are blocks that are found by their magic and kept by their checksums: garbage between them is searched.

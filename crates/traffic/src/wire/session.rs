@@ -180,8 +180,8 @@ impl Session {
                 Command::Fetch => Stage::Rows,
                 Command::Other(0x04) => Stage::Fields,
                 Command::Other(0x09) => Stage::Text,
-                // COM_BINLOG_DUMP, COM_TABLE_DUMP, COM_BINLOG_DUMP_GTID, COM_CLONE.
-                Command::Other(0x12 | 0x13 | 0x1E | 0x20) => {
+                // COM_BINLOG_DUMP, COM_TABLE_DUMP, COM_BINLOG_DUMP_GTID, COM_CLONE, COM_SUBSCRIBE_GROUP_REPLICATION_STREAM.
+                Command::Other(0x12 | 0x13 | 0x1E | 0x20 | 0x21) => {
                     shared.coverage.replication_sessions += 1;
                     self.requests.clear();
                     self.phase = Phase::Ignored;

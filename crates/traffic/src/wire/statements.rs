@@ -1,5 +1,7 @@
 //! The prepared statements of a session, and what an execution binds to their parameters.
 
+use std::collections::BTreeMap;
+
 use mysql::Error;
 use mysql::frames::write_length;
 use mysql::reader::Reader;
@@ -22,8 +24,8 @@ pub struct Statement {
     pub parameters: u16,
     /// Two bytes a parameter, as the first execution gave them.
     types: Vec<u8>,
-    /// Parameters sent ahead of the execution.
-    long: Vec<(u16, Vec<u8>)>,
+    /// Parameters sent ahead of the execution, by their places.
+    long: BTreeMap<u16, Vec<u8>>,
     long_bytes: usize,
     /// Data sent ahead was more than we keep.
     is_long_cut: bool,
@@ -87,19 +89,16 @@ impl Statements {
 impl Statement {
     /// A piece of a parameter, sent ahead.
     pub fn add_long(&mut self, parameter: u16, piece: &[u8], most_bytes: usize) {
-        if self.long_bytes + piece.len() > most_bytes || self.long.len() > usize::from(u16::MAX) {
+        if self.long_bytes + piece.len() > most_bytes {
             self.is_long_cut = true;
             return;
         }
         self.long_bytes += piece.len();
-        match self.long.iter_mut().find(|(place, _)| *place == parameter) {
-            Some((_, data)) => data.extend_from_slice(piece),
-            None => self.long.push((parameter, piece.to_vec())),
-        }
+        self.long.entry(parameter).or_default().extend_from_slice(piece);
     }
 
     pub fn forget_long(&mut self) {
-        self.long = Vec::new();
+        self.long = BTreeMap::new();
         self.long_bytes = 0;
         self.is_long_cut = false;
         self.ahead_bytes = 0;
@@ -147,8 +146,7 @@ impl Statement {
             out.extend_from_slice(&self.types);
         }
         for place in 0..own {
-            let data = long.iter().find(|(parameter, _)| usize::from(*parameter) == place);
-            if let Some((_, data)) = data {
+            if let Some(data) = long.get(&(place as u16)) {
                 out[place / 8] &= !(1 << (place % 8));
                 write_length(data.len(), out);
                 out.extend_from_slice(data);

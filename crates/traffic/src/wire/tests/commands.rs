@@ -247,6 +247,23 @@ fn logins_of_every_kind() {
     );
     assert_eq!((events[0].start_ns, events[0].response_ns), (1, Some(5)));
     assert_eq!(events[1].command, Command::Quit);
+    let (events, coverage) = login(&[
+        (Side::Server, 2, b"\x02authentication_ldap_simple\0challenge\0"),
+        (Side::Client, 3, b"the second factor"),
+        (Side::Server, 4, OK),
+    ])
+    .events();
+    assert_eq!((events[0].outcome, events.len(), coverage.damaged), (Outcome::Ok, 2, 0), "{coverage:?}");
+    // PAM asks in bytes of its own.
+    let (events, coverage) = login(&[
+        (Side::Server, 2, b"\xfedialog\0\x04Password: "),
+        (Side::Client, 3, b"secret\0"),
+        (Side::Server, 4, b"\x05Code: "),
+        (Side::Client, 5, b"123456\0"),
+        (Side::Server, 6, OK),
+    ])
+    .events();
+    assert_eq!((events[0].outcome, events.len(), coverage.damaged), (Outcome::Ok, 2, 0), "{coverage:?}");
     let (events, _) = login(&[(Side::Server, 2, b"\xff\x15\x04#28000no")]).events();
     assert_eq!((events.len(), events[0].outcome), (1, Outcome::Error(1045)));
     let (events, coverage) = login(&[]).events();
@@ -276,6 +293,13 @@ fn encrypted_sessions_and_replicas_are_counted() {
     talk.client(0, b"\x12\x04\0\0\0\0\0\x01\0\0\0f").server(1, &[b"\0binlog", b"\0binlog"]);
     let (events, coverage) = talk.events();
     assert_eq!((events.len(), coverage.replication_sessions, coverage.damaged), (2, 1, 0));
+    // A member of a group: from here on both sides speak another protocol.
+    let mut talk = Talk::new(OLD);
+    talk.client(0, b"\x21").server(1, &[OK]);
+    talk.said.push((Side::Client, b"\0\x01\0\x07another protocol".to_vec()));
+    let (events, coverage) = talk.events();
+    assert_eq!((events.len(), coverage.replication_sessions, coverage.damaged), (1, 1, 0));
+    assert_eq!(coverage.lost_events, 0);
 }
 
 #[test]
