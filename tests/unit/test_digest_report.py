@@ -70,7 +70,7 @@ def lossy() -> Digest:
     coverage = {
         "sessions": 50, "tls_sessions": 10, "midstream_sessions": 5, "packets": 9_000, "dropped_packets": 3,
         "gaps": 2, "gap_bytes": 1_234, "skipped_bytes": 5_000, "damaged": 30, "unknown_statements": 4,
-        "unanswered": 2, "lost_events": 125,
+        "unanswered": 2, "lost_events": 125, "sampled_events": 400, "represented_events": 4_000,
         "places": [{"input": "a.pcap", "offset": 7, "item": n, "reason": "cut"} for n in range(20)],
     }  # fmt: skip
     return digest(digests.traffic(1, 500), Shape(inputs=["a.pcap"], coverage=coverage))
@@ -80,12 +80,13 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
     lines = printed(brief(lossy(), View())).splitlines()
     assert lines[0].startswith("a.pcap (db1) · strict fingerprints")
     assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) could not be")
-    told = "\n".join(lines[:17])
+    told = "\n".join(lines[:18])
     for said in (
         "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
         "2 gaps in streams, 1.23 kB in gaps", "4 executions of statements prepared before", "damaged: 30",
-        "at least 125 events (20.0%)", "a.pcap, item 0, byte 7: cut", "and 25 more",
+        "at least 125 events (20.0%)", "400 events are of a log with log_slow_rate_limit",
+        "a.pcap, item 0, byte 7: cut", "and 25 more",
     ):  # fmt: skip
         assert said in told
     assert next(n for n, line in enumerate(lines) if "500 calls in" in line) < next(
@@ -97,11 +98,16 @@ def test_an_empty_result_says_why_in_the_first_line() -> None:
     for shape, why in (
         (Shape(coverage={"sessions": 7, "tls_sessions": 7}), "All 7 sessions are encrypted (TLS)"),
         (Shape(coverage={"events": 500}, filtered=500), "Nothing matches"),
+        (Shape(coverage={"packets": 9, "other_packets": 9}), "None of the 9 packets"),
         (Shape(), "No event was found"),
     ):
         empty = digest([], shape)
         assert printed(brief(empty, View())).strip().startswith(why)
         assert why in rendered(empty, View())
+
+
+def test_a_note_on_a_whole_input_has_no_position() -> None:
+    assert views.place_text({"input": "a.pcap", "offset": 0, "item": 0, "reason": "why"}) == "a.pcap: why"
 
 
 def test_the_deviation_is_that_of_the_events() -> None:

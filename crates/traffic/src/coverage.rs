@@ -19,7 +19,11 @@ pub struct Coverage {
     /// Events that were there and could not be read, as far as anything tells: those of damaged blocks, and what
     /// clients said while their session was not understood. There may be more.
     pub lost_events: u64,
-    /// The first of them.
+    /// Events of logs that have only one statement or session in so many (Percona Server's log_slow_rate_limit), and how
+    /// many of all these stand for.
+    pub sampled_events: u64,
+    pub represented_events: u64,
+    /// The first of them, and notes on whole inputs.
     pub places: Vec<Place>,
     /// Sessions seen; of these, encrypted ones and ones that began before the capture did.
     pub sessions: u64,
@@ -51,7 +55,7 @@ pub struct Place {
     pub input: String,
     /// Byte offset in the decompressed input.
     pub offset: u64,
-    /// Line in a log, counted from 1; packet or frame in a capture.
+    /// Line in a log, counted from 1; packet or frame in a capture; 0 and no offset for the whole input.
     pub item: u64,
     pub reason: String,
 }
@@ -70,6 +74,13 @@ impl Coverage {
         }
     }
 
+    /// Keeps what is to be known of an input and is no damage, if there is room.
+    pub fn note(&mut self, input: &str, reason: impl Into<String>) {
+        if self.keeps_places() {
+            self.places.push(Place { input: input.to_owned(), offset: 0, item: 0, reason: reason.into() });
+        }
+    }
+
     /// Adds the counts of another part of the same traffic.
     pub fn merge(&mut self, other: &Coverage) {
         self.events += other.events;
@@ -77,6 +88,8 @@ impl Coverage {
         self.skipped_bytes += other.skipped_bytes;
         self.damaged += other.damaged;
         self.lost_events += other.lost_events;
+        self.sampled_events += other.sampled_events;
+        self.represented_events += other.represented_events;
         self.places.extend(other.places.iter().cloned());
         self.places.truncate(KEPT_PLACES);
         self.sessions += other.sessions;

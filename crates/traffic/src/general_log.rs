@@ -30,6 +30,8 @@ const BUFFER_BYTES: usize = 512 << 10;
 const PREFIX_BYTES: usize = 96;
 /// Columns of a command with the blanks behind it, up to MySQL 5.0.
 const PADDED_BYTES: usize = 12;
+/// To so many columns at least servers pad the number of a thread.
+const NUMBER_COLUMNS: usize = 5;
 const ACCESS_DENIED: u16 = 1045;
 const DATABASE_DENIED: u16 = 1044;
 
@@ -78,6 +80,8 @@ struct Parser<'n> {
     dynamic: Dynamic,
     /// The last time that stood before a line.
     time_ns: u64,
+    /// Times are the server's local ones, which was told.
+    has_local_times: bool,
     /// Of the next byte, and how many lines end before it.
     offset: u64,
     lines: u64,
@@ -147,13 +151,15 @@ fn parts(line: &[u8]) -> Option<Prefix<'_>> {
         return Some(Prefix { time, thread, command, length: begin + length });
     }
     // A command without an argument still has its TAB, unless an editor took it.
-    let length = memchr(b'\t', rest).unwrap_or_else(|| without_return(rest).len());
+    let tab = memchr(b'\t', rest);
+    let length = tab.unwrap_or_else(|| without_return(rest).len());
     let command = &rest[..length];
     let is_word = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b' ' | b'_');
-    let is_command = match has_tabs {
-        true => command.first()?.is_ascii_alphabetic() && command.iter().all(is_word),
-        false => commands::is_name(command),
-    };
+    // A statement's own line may be two TABs, a number and words: of a command that is not known, servers' padding is
+    // asked for.
+    let is_padded = time.is_some() || blanks + digits >= 2 + NUMBER_COLUMNS;
+    let is_new = has_tabs && tab.is_some() && is_padded && command.iter().all(is_word);
+    let is_command = commands::is_name(command) || is_new && command.first()?.is_ascii_alphabetic();
     is_command.then(|| Prefix { time, thread, command, length: (begin + length + 1).min(line.len()) })
 }
 
@@ -184,6 +190,7 @@ impl<'n> Parser<'n> {
             sessions: Sessions::default(),
             dynamic: Dynamic::default(),
             time_ns: 0,
+            has_local_times: false,
             offset: 0,
             lines: 0,
             skips: Some(false),
@@ -287,6 +294,10 @@ impl<'n> Parser<'n> {
         sink: &mut impl Sink,
     ) -> anyhow::Result<()> {
         if let Some(stamp) = prefix.time {
+            if stamp.is_local && self.utc_offset_s == 0 && !std::mem::replace(&mut self.has_local_times, true)
+            {
+                self.coverage.note(self.name, "its times have no zone and are taken as UTC");
+            }
             let offset_ns = if stamp.is_local { i64::from(self.utc_offset_s) * 1_000_000_000 } else { 0 };
             self.time_ns = stamp.ns.saturating_add_signed(-offset_ns);
         }

@@ -142,6 +142,7 @@ def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
     names = {
         "damaged": "damaged places",
         "lost_events": "events lost there, at least",
+        "sampled_events": "events of a log with log_slow_rate_limit",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
         "dropped_packets": "packets dropped",

@@ -23,7 +23,11 @@ impl Digest {
         for place in source.coverage.places.iter().take(3) {
             let input = clean(place.input.as_bytes(), NAME_CHARACTERS);
             let reason = clean(place.reason.as_bytes(), 200);
-            let _ = writeln!(out, "         {input}, item {} at byte {}: {reason}", place.item, place.offset);
+            let at = match (place.item, place.offset) {
+                (0, 0) => String::new(),
+                (item, offset) => format!(", item {item} at byte {offset}"),
+            };
+            let _ = writeln!(out, "         {input}{at}: {reason}");
         }
         let span_s = totals.last_ns.saturating_sub(totals.first_ns) as f64 / 1e9;
         let _ = writeln!(
@@ -121,6 +125,8 @@ fn coverage_line(coverage: &Coverage) -> String {
     let rest = [
         (coverage.damaged, "damaged"),
         (coverage.skipped_bytes, "bytes skipped"),
+        (coverage.sampled_events, "of a sampled log"),
+        (coverage.represented_events, "of all statements that these stand for"),
         (coverage.sessions, "sessions"),
         (coverage.tls_sessions, "of them encrypted"),
         (coverage.midstream_sessions, "of them joined in mid-stream"),
@@ -129,6 +135,7 @@ fn coverage_line(coverage: &Coverage) -> String {
         (coverage.dropped_packets, "packets dropped"),
         (coverage.cut_packets, "packets cut"),
         (coverage.gaps, "gaps"),
+        (coverage.other_packets, "packets of others"),
     ];
     for (count, what) in rest.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(line, ", {count} {what}");

@@ -64,7 +64,8 @@ fn mariadb_tells_the_second_once() {
     let log = "240131 12:00:05\t     8 Connect\ta@b@10.0.0.1 as anonymous on \n\t\t     8 Query\tselect 1\n\
         \t\t    12 Query\tselect 2\n240131 12:00:06\t     8 Quit\t\n";
     let (events, coverage) = parsed(log.as_bytes());
-    assert_eq!(coverage.damaged, 0);
+    assert_eq!((coverage.damaged, coverage.places.len()), (0, 1));
+    assert!(coverage.places[0].reason.contains("taken as UTC"), "{coverage:?}");
     let seconds: Vec<_> = events.iter().map(|event| event.0 / 1_000_000_000 - 1_706_702_400).collect();
     assert_eq!(seconds, [5, 5, 5, 6]);
     assert_eq!((events[1].2.as_str(), events[1].3.as_str(), events[2].2.as_str()), ("a@b", "10.0.0.1", ""));
@@ -220,4 +221,26 @@ fn a_refused_database_is_not_the_sessions() {
         ]
     );
     assert_eq!(coverage.damaged, 0, "{coverage:?}");
+}
+
+#[test]
+fn a_database_is_a_name_and_not_the_rest_of_a_request() {
+    let log = "240301 12:00:00\t     5 Connect\ta@h on d using TCP/IP\n\
+        \t\t     5 Query\tUSE b; INSERT INTO t VALUES ('secret')\n\t\t     5 Query\tSELECT 1\n";
+    assert_eq!(short(log)[2], owned(5, Command::Query, "SELECT 1", "b"));
+}
+
+#[test]
+fn lines_of_a_statement_that_begin_like_an_event() {
+    let statement = "SELECT\n\t\t1 AS one,\n\t\t22 AS\ttwo,\n\t\t333 three\n\t\tFROM t";
+    let log =
+        format!("240131 12:00:05\t     8 Query\t{statement}\n\t\t     8 Whatever\tx\n\t\t     8 Quit\n");
+    assert_eq!(
+        short(&log),
+        [
+            owned(8, Command::Query, statement, ""),
+            owned(8, Command::Other(0xff), "", ""),
+            owned(8, Command::Quit, "", ""),
+        ]
+    );
 }

@@ -28,8 +28,8 @@ use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 
 use self::frame::{Frame, Frames};
-use self::link::Parsed;
 pub(super) use self::link::network;
+use self::link::{Link, Parsed};
 pub use self::options::PacketOptions;
 use self::options::Servers;
 use self::table::Table;
@@ -46,6 +46,8 @@ pub(super) struct Packets<'a, S> {
     coverage: Coverage,
     /// Packets by the ports of those that are no server's: to say where else to look.
     others: HashMap<u16, u64>,
+    /// A link type that is not read.
+    unknown_link: Option<u16>,
     streams: &'a mut S,
 }
 
@@ -57,6 +59,7 @@ impl<'a, S: Streams> Packets<'a, S> {
             table: Table::new(options),
             coverage: Coverage::default(),
             others: HashMap::new(),
+            unknown_link: None,
             streams,
         }
     }
@@ -94,23 +97,25 @@ impl<'a, S: Streams> Packets<'a, S> {
 
     /// Where to look when nothing was found: a wrong port is the commonest mistake, and looks like a silent server.
     fn advice(&self) -> Option<String> {
-        if self.others.is_empty() || self.coverage.other_packets < self.coverage.packets {
+        if self.coverage.other_packets < self.coverage.packets {
             return None;
+        }
+        if self.others.is_empty() {
+            return self
+                .unknown_link
+                .map(|number| format!("its link type, {number}, is not one that is read"));
         }
         let mut ports: Vec<_> = self.others.iter().map(|(port, packets)| (*packets, *port)).collect();
         ports.sort_unstable_by(|a, b| b.cmp(a));
         let named: Vec<_> =
             ports.iter().take(3).map(|(packets, port)| format!("{port} ({packets})")).collect();
-        Some(format!(
-            "{}: no packet of a server; its busiest ports: {} (see --port)",
-            self.name,
-            named.join(", ")
-        ))
+        Some(format!("no packet of a server; its busiest ports: {} (see --port)", named.join(", ")))
     }
 
-    pub fn finish(self) -> anyhow::Result<Coverage> {
+    pub fn finish(mut self) -> anyhow::Result<Coverage> {
         if let Some(advice) = self.advice() {
-            eprintln!("headrace-agent: {advice}");
+            eprintln!("headrace-agent: {}: {advice}", self.name);
+            self.coverage.note(self.name, advice);
         }
         let Self { table, mut coverage, streams, .. } = self;
         table.finish(streams, &mut coverage)?;
@@ -120,6 +125,9 @@ impl<'a, S: Streams> Packets<'a, S> {
 
 impl<S: Streams> Frames for Packets<'_, S> {
     fn frame(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
+        if let Link::Unknown(number) = frame.link {
+            self.unknown_link = Some(number);
+        }
         let parsed = link::parse(frame.link, frame.data, frame.wire_bytes);
         self.parsed(frame.time_ns, &parsed, frame.offset, frame.item)
     }

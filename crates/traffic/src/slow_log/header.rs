@@ -26,6 +26,8 @@ pub(super) struct Header<'a> {
     pub(super) query_ns: Option<u64>,
     pub(super) measures: Measures,
     pub(super) errno: Option<u16>,
+    /// The log has one statement, or session, in so many.
+    pub(super) rate_limit: Option<u64>,
     /// `Start:` of MySQL's log_slow_extra.
     pub(super) start: Option<Stamp>,
     /// `SET timestamp=`, in ns; its fraction is that of the text.
@@ -106,6 +108,9 @@ impl<'a> Header<'a> {
         } else if let Some(after) = rest.strip_prefix(b"Thread_id: ") {
             (self.thread, rest) = take_number(after);
             rest = skip_blanks(rest);
+        } else if !begins_with_key(rest) {
+            // A warning, as MariaDB writes it: its text has values of the client's choice.
+            return;
         }
         while let Some(colon) = memchr(b':', rest) {
             let key = &rest[..colon];
@@ -136,11 +141,13 @@ impl<'a> Header<'a> {
                 self.schema = Some(schema);
                 return rest;
             }
+            b"Stored_routine" => return b"",
             _ => {}
         }
         let (value, rest) = rest.split_at(value_length(rest));
         match key {
             b"Errno" => self.errno = number(value).and_then(|errno| u16::try_from(errno).ok()),
+            b"Log_slow_rate_limit" => self.rate_limit = number(value).filter(|limit| *limit > 1),
             b"Start" => self.start = time::stamp(value).map(|(stamp, _)| stamp),
             _ => {}
         }
@@ -250,6 +257,10 @@ fn schema_length(text: &[u8]) -> usize {
     let next =
         [&b"  QC_hit: "[..], b"  Last_errno: "].iter().filter_map(|key| memmem::rfind(text, key)).max();
     next.unwrap_or(text.len())
+}
+
+fn begins_with_key(text: &[u8]) -> bool {
+    text.iter().find(|byte| matches!(byte, b':' | b' ')) == Some(&b':')
 }
 
 fn value_length(text: &[u8]) -> usize {

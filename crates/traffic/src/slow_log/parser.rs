@@ -326,6 +326,10 @@ impl Parser<'_> {
         }
         self.understood_bytes += (event_bytes.len() - (rest.len() - kept)) as u64;
         self.coverage.events += 1;
+        if let Some(limit) = header.rate_limit {
+            self.coverage.sampled_events += 1;
+            self.coverage.represented_events = self.coverage.represented_events.saturating_add(limit);
+        }
         let mut event = event(header, &self.carried, &statement);
         event.is_cut = end.by == By::Limit && kept == rest.len();
         sink.event(&event)?;

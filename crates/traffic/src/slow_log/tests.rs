@@ -159,6 +159,19 @@ fn before_5_1_no_timestamp_is_set() {
     assert_eq!(texts, ["select sleep(2) from n", "SET timestamp=5"], "the last is an event that is cut off");
 }
 
+/// Counts of a sampled log must not be taken for counts of all statements.
+#[test]
+fn a_sampled_log_says_how_much_it_stands_for() {
+    let sampled = |second, limit| {
+        let rate = format!("# Log_slow_rate_type: query  Log_slow_rate_limit: {limit}\nSET t");
+        event(second, 8, "select 1").replace("SET t", &rate)
+    };
+    let log = [sampled(1, 10), sampled(2, 100), sampled(3, 1), event(4, 8, "select 1")].concat();
+    let (events, coverage) = parsed(log.as_bytes());
+    assert_eq!((events.len(), coverage.damaged), (4, 0), "{coverage:?}");
+    assert_eq!((coverage.sampled_events, coverage.represented_events), (2, 110));
+}
+
 /// A log with something of everything: dialects mixed, banners, databases, damage.
 pub(super) fn sample() -> String {
     let older = "# Time: 240131 12:00:05\n# User@Host: a[a] @ localhost []\n# Thread_id: 7  Schema: db  QC_hit: No\n\

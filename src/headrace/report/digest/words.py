@@ -33,8 +33,10 @@ class View:
 
 
 def place_text(place: Mapping[str, object]) -> str:
-    where = f"{place.get('input', '')}, item {place.get('item', '?')}, byte {place.get('offset', '?')}"
-    return f"{where}: {place.get('reason', '')}"
+    item, offset = place.get("item", "?"), place.get("offset", "?")
+    # What concerns a whole input has no position.
+    at = f", item {item}, byte {offset}" if item or offset else ""
+    return f"{place.get('input', '')}{at}: {place.get('reason', '')}"
 
 
 def nothing_lines(digest: Digest) -> list[str]:
@@ -48,6 +50,8 @@ def nothing_lines(digest: Digest) -> list[str]:
         )
     elif not digest.all.count and of.get("filtered"):
         said.append(f"Nothing matches: --since, --until or --filter left out all {of['filtered']:,} events")
+    elif not digest.all.count and of.get("packets") and of.get("other_packets", 0) >= of["packets"]:
+        said.append(f"None of the {of['packets']:,} packets is one of a server on the ports that were read")
     elif not digest.all.count:
         said.append("No event was found")
     return said
@@ -77,6 +81,13 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
     unanswered = [f"{of[key]:,} {what}" for key, what in _PARTLY if of[key]]
     if unanswered:
         said.append((f"incomplete: {', '.join(unanswered)}", True))
+    if of["sampled_events"]:
+        line = (
+            f"sampled: {of['sampled_events']:,} events are of a log with log_slow_rate_limit, and stand for"
+        )
+        said.append(
+            (f"{line} about {of['represented_events']:,}; counts and sums are those of the log", True)
+        )
     left = [f"{of[key]:,} {what}" for key, what in _LEFT_OUT if of[key]]
     if left:
         said.append((f"events: {', '.join(left)}", False))
@@ -91,8 +102,8 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
 
 
 COVERAGE = (
-    "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sessions", "tls_sessions",
-    "midstream_sessions",
+    "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sampled_events",
+    "represented_events", "sessions", "tls_sessions", "midstream_sessions",
     "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
     "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
 )  # fmt: skip

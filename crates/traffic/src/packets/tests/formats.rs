@@ -290,7 +290,14 @@ fn other_traffic_is_counted() {
     ));
     let (calls, coverage) = read_bytes(&pcap(1, frames));
     assert!(calls.calls.is_empty());
-    assert_eq!((coverage.packets, coverage.other_packets), (5, 5));
+    assert_eq!((coverage.packets, coverage.other_packets, coverage.damaged), (5, 5, 0));
+    // A wrong port looks like a silent server.
+    assert!(
+        coverage.places[0].reason.starts_with("no packet of a server; its busiest ports: "),
+        "{coverage:?}"
+    );
+    let (_, coverage) = read_bytes(&pcap(105, [(START_NS, vec![0; 60])]));
+    assert_eq!(coverage.places[0].reason, "its link type, 105, is not one that is read");
 }
 
 /// Gives out what it has in pieces of a few bytes, as a pipe may.

@@ -62,6 +62,18 @@ fn mariadb_with_plans() {
 }
 
 #[test]
+fn what_clients_choose_is_no_field() {
+    let (header, rest) = of("# User@Host: a[a] @ localhost []\n# Thread_id: 7  Schema: d  QC_hit: No\n\
+        # Query_time: 1.5  Lock_time: 0.5  Rows_sent: 3  Rows_examined: 4\n# Rows_affected: 1  Bytes_sent: 50\n\
+        # Stored_routine: d.p Query_time: 99 Rows_sent: 77\n# Warnings\n\
+        # Warning         1366 Incorrect integer value: 'x Query_time: 99 Rows_sent: 77 ' for column `d`.`t`.`a` at row 1\n\
+        SET timestamp=1706702400;\nselect 1;\n");
+    let rows = [RowsSent, RowsExamined, RowsAffected].map(|measure| header.measures.get(measure));
+    assert_eq!((header.query_ns, rows), (Some(1_500_000_000), [Some(3), Some(4), Some(1)]));
+    assert_eq!((rest, header.schema), ("select 1;\n", Some(&b"d"[..])));
+}
+
+#[test]
 fn percona_server() {
     let (header, rest) = of("# Time: 140507 18:14:18.123456\n# User@Host: a[a] @  [10.0.0.1]  Id:    10\n\
         # Schema: my shop  Last_errno: 1265  Killed: 0\n\
