@@ -21,6 +21,8 @@ class Replayed:
         self.end: Mapping[str, Any] = {}
         #: What the schedule needs of the cores; empty without a schedule.
         self.needs: Mapping[str, Any] = {}
+        #: What will fail for lack of connections, or is too long for the server; in sentences.
+        self.doubts: list[str] = []
         self.classes: list[Mapping[str, Any]] = []
         self.statements = 0
         self.errors = 0
@@ -39,6 +41,7 @@ class Replayed:
             self.classes.append(line)
         elif line["kind"] == "start":
             self.needs = line.get("needs") or {}
+            self.doubts = line.get("doubts") or []
         elif line["kind"] == "end":
             self.end = line
 

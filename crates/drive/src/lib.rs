@@ -8,6 +8,7 @@ mod load;
 mod memcached;
 mod mix;
 mod mysql_client;
+mod needs;
 mod oltp;
 mod reply;
 mod run;
@@ -115,14 +116,17 @@ fn drive(arguments: &RunArguments) -> anyhow::Result<()> {
             address: options.address()?,
             operations: workload.operations(),
             make: |_| MemcachedClient::new(&workload),
+            needs: &|_| None,
         };
         return run::run(&load, arguments.output.as_deref(), arguments.common.progress);
     }
     let workload = spec.workload.on_mysql()?;
     let options = arguments.common.options()?;
+    let address = Address::of(&options.endpoint)?;
     let load = Load {
         spec: &spec,
-        address: Address::of(&options.endpoint)?,
+        needs: &|stop| needs::of(&spec, &*workload, &options, &address, stop),
+        address: address.clone(),
         operations: workload.operations().to_vec(),
         make: |number| MysqlClient::new(&options, workload.clone(), number, spec.connections),
     };

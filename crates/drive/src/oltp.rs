@@ -260,6 +260,10 @@ impl Workload for Oltp {
         self.is_prepared
     }
 
+    fn requests(&self) -> f64 {
+        self.plan.turns.len() as f64
+    }
+
     fn may_lose_race(&self, code: u16) -> bool {
         // In a transaction the row stays locked from its delete to its insert.
         code == DUPLICATE_ENTRY && !self.has_transactions
@@ -399,7 +403,7 @@ mod tests {
     fn statements_are_made_once_a_table() {
         let workload = workload(&Options { tables: 3, ..Options::default() }).unwrap();
         // Nine kinds of statements on three tables.
-        assert_eq!(workload.statements().len(), 27);
+        assert_eq!((workload.statements().len(), workload.requests()), (27, 20.0));
         assert!(workload.statements()[26].sql().contains("sbtest3"));
     }
 

@@ -20,6 +20,7 @@ use base::stop::StopSignal;
 use engine::arrivals::Think;
 use engine::client::{Client, Failure};
 use engine::lines::{CLOSED, Lines, ThreadEnd, Title};
+use engine::needs::Needs;
 use engine::net::Address;
 use engine::recorder::Second;
 use engine::stopping::{StopsAtEnd, watch};
@@ -50,6 +51,9 @@ pub struct Load<'a, M> {
     pub operations: Vec<String>,
     /// Makes the client with this number; clients are counted over all drivers of the trial.
     pub make: M,
+    /// What the schedule needs of the cores, where that is known. Asked for once all clients are connected: it may need
+    /// connections of its own, and must not take theirs.
+    pub needs: &'a (dyn Fn(&AtomicBool) -> Option<Needs> + Sync),
 }
 
 /// Drives and writes the lines to `output`, or to standard output.
@@ -88,7 +92,8 @@ pub fn run<C: Client, M: Fn(usize) -> C + Sync>(
     output.finish()
 }
 
-fn thread_count(spec: &Spec, clients: usize) -> usize {
+/// How many threads drive so many clients.
+pub fn thread_count(spec: &Spec, clients: usize) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let wanted = if spec.threads == 0 { clients.div_ceil(CLIENTS_A_THREAD).min(cores) } else { spec.threads };
     wanted.clamp(1, clients)
@@ -158,6 +163,7 @@ fn conduct<M>(
             Ok(_) | Err(_) => bail!("a thread of the driver ended before the start"),
         }
     }
+    let needs = (load.needs)(stop);
     let offset_ns = epoch_offset_ns();
     let start_ns = agree_on_start(load.spec, offset_ns, stop)?;
     let window_start_ns = start_ns + (load.spec.warmup_s * SECOND_NS) as u64;
@@ -173,7 +179,8 @@ fn conduct<M>(
             Pacing::Closed { .. } => CLOSED,
             Pacing::Open { .. } => "open",
         },
-        needs: None,
+        needs,
+        doubts: &[],
     };
     let mut lines = Lines::begin(output, &title, shows_progress)?;
     for start in starts {

@@ -18,6 +18,9 @@ pub trait Workload: Send + Sync {
         true
     }
 
+    /// Requests of an operation, on average over the mix.
+    fn requests(&self) -> f64;
+
     /// Whether an error of this code is a lost race in this workload, in addition to those that always are.
     fn may_lose_race(&self, _code: u16) -> bool {
         false

@@ -182,17 +182,23 @@ impl Spec {
         // Drivers may have unequal numbers of threads. Counted like this, no two threads have the same number, which
         // would mean the same schedule, and even steps alternate.
         let (index, of) = (self.share.index + self.share.of * thread, self.share.of * threads);
-        let Pacing::Open { arrivals, rate_ops_s, profile } = &self.pacing else { return Ok(None) };
-        let pieces = match (rate_ops_s, profile.is_empty()) {
-            (Some(rate), true) => {
-                // A piece that ends with the window might, through rounding, end a nanosecond before it, and start
-                // again.
-                vec![Piece { seconds: 3600.0, from_ops_s: *rate, to_ops_s: *rate }]
-            }
-            (None, false) => profile.clone(),
-            _ => return Err("pacing: an open loop needs either rate_ops_s or a profile".to_owned()),
+        let (Pacing::Open { arrivals, .. }, Some(pieces)) = (&self.pacing, self.pieces()?) else {
+            return Ok(None);
         };
         Arrivals::new(*arrivals, &pieces, index, of, self.seed).map(Some)
+    }
+
+    /// The rates of the whole load; None in a closed loop.
+    pub fn pieces(&self) -> Result<Option<Vec<Piece>>, String> {
+        let Pacing::Open { rate_ops_s, profile, .. } = &self.pacing else { return Ok(None) };
+        match (rate_ops_s, profile.is_empty()) {
+            // A piece that ends with the window might, through rounding, end a nanosecond before it, and start again.
+            (Some(rate), true) => {
+                Ok(Some(vec![Piece { seconds: 3600.0, from_ops_s: *rate, to_ops_s: *rate }]))
+            }
+            (None, false) => Ok(Some(profile.clone())),
+            _ => Err("pacing: an open loop needs either rate_ops_s or a profile".to_owned()),
+        }
     }
 }
 

@@ -258,6 +258,15 @@ impl Workload for Sql {
         self.is_prepared
     }
 
+    fn requests(&self) -> f64 {
+        let mut before = 0.0;
+        let parts = self.plan.operations.iter().zip(&self.plan.shares).map(|(turns, reached)| {
+            let share = reached - std::mem::replace(&mut before, *reached);
+            share * turns.len() as f64
+        });
+        parts.sum()
+    }
+
     fn script(&self, client: usize, clients: usize) -> Box<dyn Script> {
         Box::new(Client {
             plan: self.plan.clone(),
@@ -437,8 +446,9 @@ mod tests {
     fn weights_are_shares() {
         let workload = workload(&options(json!([
             {"name": "a", "weight": 1, "statements": [{"sql": "SELECT 1"}]},
-            {"name": "b", "weight": 3, "statements": [{"sql": "SELECT 2"}]}])))
+            {"name": "b", "weight": 3, "transaction": true, "statements": [{"sql": "SELECT 2"}]}])))
         .unwrap();
+        assert!((workload.requests() - 2.5).abs() < 1e-9, "{}", workload.requests());
         let mut random = Random::seed_from_u64(1);
         let mut script = workload.script(0, 1);
         let of_b = (0..40_000).filter(|_| script.choose(&mut random).operation == 1).count();

@@ -49,6 +49,8 @@ pub struct Title<'a> {
     pub pacing: &'static str,
     /// What the schedule needs of this machine's cores, where that was looked at.
     pub needs: Option<Needs>,
+    /// What may fail for lack of something, in sentences.
+    pub doubts: &'a [String],
 }
 
 /// A `Title::pacing` by which own delays are judged.
@@ -127,9 +129,11 @@ impl<'a> Lines<'a> {
             "threads": title.threads,
             "pacing": title.pacing,
             "needs": title.needs.as_ref().map(Needs::to_json),
+            "doubts": title.doubts,
         }))?;
-        if let Some(needs) = title.needs.filter(|_| lines.shows_progress) {
-            eprintln!("{}", needs.sentence());
+        if lines.shows_progress {
+            title.needs.iter().for_each(|needs| eprintln!("{}", needs.sentence()));
+            title.doubts.iter().for_each(|doubt| eprintln!("{doubt}"));
         }
         Ok(lines)
     }

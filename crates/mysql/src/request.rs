@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::frames::{self, HEADER, LARGEST_FRAME};
 
 const COMMAND_QUERY: u8 = 0x03;
+const COMMAND_PING: u8 = 0x0E;
 const COMMAND_EXECUTE: u8 = 0x17;
 /// Command, statement id, no cursor, one iteration.
 const EXECUTE_START: usize = 1 + 4 + 1 + 4;
@@ -158,6 +159,11 @@ impl<'a> Requests<'a> {
         keeps_rows: &'a mut bool,
     ) -> Self {
         Self { out, statements, ids, keeps_rows }
+    }
+
+    /// Sends nothing that the server would have to work for.
+    pub fn ping(&mut self) {
+        write_command(COMMAND_PING, b"", self.out);
     }
 
     /// Sends text as it is.

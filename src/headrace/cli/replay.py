@@ -185,8 +185,12 @@ def _play(
     def shown(replayed: Replayed) -> Callable[[Mapping[str, Any]], None]:
         def listen(line: Mapping[str, Any]) -> None:
             replayed.add(line)
-            if line["kind"] == "start" and replayed.needs:
-                stderr().print(clean(replayed.needs["sentence"]), style=_style(replayed.needs), markup=False)
+            if line["kind"] == "start":
+                if replayed.needs:
+                    sentence = clean(replayed.needs["sentence"])
+                    stderr().print(sentence, style=_style(replayed.needs), markup=False)
+                for doubt in replayed.doubts:
+                    stderr().print(clean(doubt), style="yellow", markup=False)
             status.update(progress(replayed))
 
         return listen

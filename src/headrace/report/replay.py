@@ -52,6 +52,7 @@ def to_json(replayed: Replayed) -> dict[str, Any]:
         "operations": replayed.operations(),
         "classes": replayed.classes,
         "needs": dict(replayed.needs) or None,
+        "doubts": replayed.doubts,
         "end": dict(replayed.end),
     }
 

@@ -294,6 +294,28 @@ fn a_stock_level_looks_at_twenty_orders_of_the_own_district() {
     assert!(heard[2].contains("ol_o_id >= 2981 AND ol_o_id < 3001"), "{}", heard[2]);
 }
 
+#[test]
+fn transactions_have_as_many_requests_as_their_rules_say() {
+    fn check<T: Transaction + Default>(kind: Kind) {
+        let mut random = of_row(4, 4, 4);
+        let mut transaction = T::default();
+        let mut requests = 0;
+        for number in 0..5_000 {
+            transaction.draw(&PLACE, &mut random);
+            // Every tenth customer has bad credit (clause 4.3.3.1).
+            let credit = if number % 10 == 0 { "BC" } else { "GC" };
+            requests += play(&mut transaction, |sql| well(sql, credit)).0.len();
+        }
+        let (mean, rule) = (requests as f64 / 5_000.0, kind.rule());
+        assert!((mean / rule.requests - 1.0).abs() < 0.02, "{}: {mean}", rule.name);
+    }
+    check::<NewOrder>(Kind::NewOrder);
+    check::<Payment>(Kind::Payment);
+    check::<OrderStatus>(Kind::OrderStatus);
+    check::<Delivery>(Kind::Delivery);
+    check::<StockLevel>(Kind::StockLevel);
+}
+
 /// Every statement that must find a row gets none: every transaction fails.
 #[test]
 fn a_missing_row_is_a_failure() {

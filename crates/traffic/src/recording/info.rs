@@ -42,6 +42,10 @@ pub struct Totals {
     pub oversized_events: u64,
     /// Statements of which a password was removed.
     pub redacted_events: u64,
+    /// At most so many sessions were open at once; sessions whose end is not in the recording count until its end.
+    pub most_sessions: Option<u64>,
+    /// The longest statement with its parameters, before anything was taken from it.
+    pub longest_bytes: Option<u64>,
     pub coverage: Coverage,
 }
 

@@ -164,6 +164,9 @@ fn read_all(
         if shared.is_over.load(Ordering::Relaxed) {
             break;
         }
+        if let Some(writer) = shared.writer.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            writer.begin_source();
+        }
         let is_pipe = path.as_os_str() == "-";
         let options = SourceOptions {
             // A pipe ends well only if it listens to signals.

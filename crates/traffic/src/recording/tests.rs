@@ -182,6 +182,7 @@ proptest! {
         prop_assert_eq!(reader.unordered(), 0);
         prop_assert_eq!(reader.info()[0].totals.as_ref(), Some(&totals));
         prop_assert_eq!(totals.events, events.len() as u64);
+        prop_assert!(totals.most_sessions <= Some(totals.events));
         if let Some(middle) = events.get(events.len() / 2) {
             let start_ns = middle.numbers.start_ns;
             reader.seek(start_ns);
@@ -264,4 +265,31 @@ fn a_recording_is_private_and_never_overwritten_unasked() {
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
     Writer::create(&path, &WriterOptions { force: true, ..WriterOptions::default() }).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn totals_say_what_a_replay_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = Writer::create(&folder.path().join("one"), &with_literals()).unwrap();
+    let refused = Outcome::Error(1045);
+    let mut say = |session, command, text: &str, outcome| {
+        let mut event = Event::new(1_000_000_000, session, command);
+        (event.text, event.outcome) = (text.as_bytes(), outcome);
+        writer.event(&event).unwrap();
+    };
+    for session in 0..5 {
+        say(session, Command::Connect, "", Outcome::Ok);
+        say(session, Command::Query, "select 1", Outcome::Ok);
+        // Of three at most.
+        if session >= 2 {
+            say(session - 2, Command::Quit, "", Outcome::Ok);
+        }
+    }
+    say(9, Command::Connect, "", refused);
+    writer.begin_source();
+    let mut event = Event::new(2_000_000_000, 10, Command::Execute);
+    (event.text, event.parameters) = (b"select ?", b"1234567");
+    writer.event(&event).unwrap();
+    let totals = writer.finish(&Coverage::default()).unwrap();
+    assert_eq!((totals.most_sessions, totals.longest_bytes), (Some(3 + 1), Some(15)));
 }

@@ -1,6 +1,6 @@
 //! Writes a recording: whole blocks only, each of them readable whatever happens to the rest.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,7 +17,7 @@ use super::source::{Entry, Source};
 use super::text::Cleaner;
 use super::window::Window;
 use crate::coverage::Coverage;
-use crate::event::{Event, Sink};
+use crate::event::{Command, Event, Outcome, Sink};
 use base::error::AgentError;
 
 /// A larger event keeps its numbers and the beginning of its statement, and loses its parameters.
@@ -80,6 +80,7 @@ pub struct Writer {
     written_ns: u64,
     now_ns: u64,
     starts: Starts,
+    open: OpenSessions,
     entries: Vec<Entry>,
     offset: u64,
     info: Info,
@@ -161,6 +162,7 @@ impl Writer {
             written_ns: 0,
             now_ns: 0,
             starts: Starts::default(),
+            open: OpenSessions::default(),
             offset: entries.last().map_or(0, Entry::end),
             entries,
             info,
@@ -173,6 +175,11 @@ impl Writer {
         };
         writer.write_info()?;
         Ok(writer)
+    }
+
+    /// What comes now is from another source, whose sessions may have been open while those of the ones before were.
+    pub fn begin_source(&mut self) {
+        self.open = OpenSessions { before: self.open.most(), ..OpenSessions::default() };
     }
 
     /// Bytes written to the file so far.
@@ -209,6 +216,7 @@ impl Writer {
         self.drain(u64::MAX)?;
         self.flush()?;
         self.totals.coverage = coverage.clone();
+        self.totals.most_sessions = Some(self.open.most());
         self.info.totals = Some(self.totals.clone());
         self.write_info()?;
         let index_at = self.offset;
@@ -331,6 +339,9 @@ impl Sink for Writer {
         let mut event = event.clone();
         self.totals.events += 1;
         self.totals.state_events += u64::from(event.is_state);
+        let bytes = (event.text.len() + event.parameters.len()) as u64;
+        self.totals.longest_bytes = self.totals.longest_bytes.max(Some(bytes));
+        self.open.follow(&event);
         let parts = [event.user, event.host, event.database, event.text, event.parameters];
         if parts.iter().map(|part| part.len()).sum::<usize>() > MAX_EVENT_BYTES {
             self.totals.oversized_events += 1;
@@ -373,5 +384,35 @@ impl Starts {
         }
         self.recent.insert(session, moved);
         moved
+    }
+}
+
+/// How many sessions are open at once, at most: what a replay needs of connections.
+#[derive(Default)]
+struct OpenSessions {
+    open: HashSet<u64>,
+    most: u64,
+    /// Of the sources before this one.
+    before: u64,
+}
+
+impl OpenSessions {
+    fn follow(&mut self, event: &Event<'_>) {
+        match event.command {
+            Command::Quit => {
+                self.open.remove(&event.session);
+            }
+            Command::Connect if matches!(event.outcome, Outcome::Error(_)) => {}
+            // No server has so many.
+            _ if self.open.len() < MAX_SESSIONS => {
+                self.open.insert(event.session);
+                self.most = self.most.max(self.open.len() as u64);
+            }
+            _ => {}
+        }
+    }
+
+    fn most(&self) -> u64 {
+        self.before + self.most
     }
 }

@@ -9,6 +9,7 @@ mod answers;
 mod classes;
 mod dispatch;
 mod kills;
+mod limits;
 mod order;
 mod play;
 mod queue;
@@ -31,6 +32,7 @@ use mysql_common::constants::CapabilityFlags;
 use self::accounts::Accounts;
 use self::answers::{AnswerWriter, RecordedAnswers, Scope};
 use self::dispatch::Plan;
+use self::limits::{Asked, Limits};
 use self::play::Replay;
 use self::results::Verdict;
 use self::timeline::Speed;
@@ -217,11 +219,12 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
     let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
     let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
-    let (mut max_allowed_packet, mut can_bulk) = (usize::MAX, false);
+    let asked = Asked::of(reader.info(), arguments.sessions);
+    let (mut max_allowed_packet, mut can_bulk, mut doubts) = (u64::MAX, false, Vec::new());
     for account in &accounts.options {
-        // Before thousands of sessions find out.
         let mut connection = Connection::open(account)?;
-        max_allowed_packet = longest_request(&mut connection)?;
+        let limits = Limits::ask(&mut connection)?;
+        (max_allowed_packet, doubts) = (limits.max_allowed_packet, limits.doubts(asked));
         can_bulk = connection.can_bulk();
     }
     let answer_writer =
@@ -254,7 +257,8 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
         answers: answers.as_ref(),
         answer_writer: answer_writer.as_ref(),
         capabilities,
-        max_allowed_packet,
+        max_allowed_packet: usize::try_from(max_allowed_packet).unwrap_or(usize::MAX),
+        doubts,
         planned_ns: planned_ns(arguments, span_ns),
         rate: rate_ops_s(arguments, &reader, (since_ns, until_ns), span_ns),
         verdict: Verdict {
@@ -281,15 +285,6 @@ fn rate_ops_s(
     let (peak, total) = rate::busiest(reader.event_blocks(), range_ns, (factor * 1e9) as u64);
     let copies = f64::from(arguments.sessions);
     Some((copies * peak, copies * total * factor / (span_ns as f64 / 1e9).max(1.0)))
-}
-
-/// What the server takes at most, in bytes.
-fn longest_request(connection: &mut Connection) -> Result<usize, mysql::Error> {
-    let mut longest = None;
-    connection.query("SELECT @@global.max_allowed_packet", |_, row| {
-        longest = row.get(0).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
-    })?;
-    Ok(longest.unwrap_or(usize::MAX))
 }
 
 /// How long it will take where the server is as fast as the recorded one, in ns.

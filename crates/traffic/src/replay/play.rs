@@ -64,6 +64,8 @@ pub struct Replay<'a> {
     pub capabilities: CapabilityFlags,
     /// Of the server.
     pub max_allowed_packet: usize,
+    /// What the server may refuse.
+    pub doubts: Vec<String>,
     /// How long the replay is expected to take.
     pub planned_ns: u64,
     /// Events a second in the busiest second, and on average, where there is a schedule.
@@ -252,6 +254,7 @@ impl Stage<'_> {
             connections: 0,
             pacing: RECORDED,
             needs,
+            doubts: &replay.doubts,
         };
         let mut lines = Lines::begin(output, &title, replay.shows_progress)?;
         for start in starts {
