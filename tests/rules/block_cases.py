@@ -13,6 +13,12 @@ QUEUE = f"block_devices.{DISK}.queue"
 
 #: A busy SATA disk in the place of the data's NVMe one.
 SATA: dict[str, Any] = {f"block_devices.{DISK}.driver": "sd"}
+SPINDLE: dict[str, Any] = {
+    **SATA,
+    f"block_devices.{DISK}.rotational": True,
+    f"block_devices.{DISK}.model": "ST4000NM0035",
+    f"block_devices.{DISK}.controller_driver": "ahci",
+}
 BUSY = {f"disk.io_ms.{DISK}": 800.0}
 VERY_FAST = {f"disk.reads.{DISK}": 40_000.0, f"disk.read_ms.{DISK}": 4_000.0}
 COMPLETES = {
@@ -65,14 +71,42 @@ CASES = [
         lambda: unwell(facts=SATA, rates=BUSY),
         (DISK,),
         ("uses the scheduler none at 2,300 requests/s and 0.06 ms per request",),
+        sets=({f"volume.scheduler@{DISK}": "mq-deadline"},),
+    ),
+    Case(
+        "BLK02",
+        "bfq on a virtual disk that says it rotates",
+        lambda: unwell(
+            facts={
+                f"block_devices.{DISK}.driver": "virtio_blk",
+                f"block_devices.{DISK}.rotational": True,
+                f"{QUEUE}.scheduler": "bfq",
+                f"{QUEUE}.schedulers": ["none", "mq-deadline", "bfq"],
+            },
+            rates=BUSY,
+        ),
+        (DISK,),
+        ("uses the scheduler bfq",),
+        sets=({f"volume.scheduler@{DISK}": "none"}, {f"volume.scheduler@{DISK}": "mq-deadline"}),
+    ),
+    Case(
+        "BLK02",
+        "a spindle that nobody sorts for",
+        lambda: unwell(facts=SPINDLE, rates={**BUSY, f"disk.weighted_io_ms.{DISK}": 9_000.0}),
+        (DISK,),
+        sets=({f"volume.scheduler@{DISK}": "mq-deadline"},),
     ),
     Case("BLK02", "NVMe", lambda: unwell(rates=BUSY)),
     Case("BLK02", "a light load", lambda: unwell(facts=SATA)),
     Case(
         "BLK02",
-        "a spindle",
-        lambda: unwell(facts={**SATA, f"block_devices.{DISK}.rotational": True}, rates=BUSY),
+        "a spindle with a scheduler",
+        lambda: unwell(
+            facts={**SPINDLE, f"{QUEUE}.scheduler": "mq-deadline"},
+            rates={**BUSY, f"disk.weighted_io_ms.{DISK}": 9_000.0},
+        ),
     ),
+    Case("BLK02", "a spindle with one request at a time", lambda: unwell(facts=SPINDLE, rates=BUSY)),
     Case("BLK02", "not sampled", lambda: unwell(without=["disk"]), missing="block devices were not"),
     Case(
         "BLK03",

@@ -40,6 +40,7 @@ TWO_NODES = {
 #: Compilers next to the server, and nobody has a CPU to spare.
 CROWDED = {**ALL_FULL, "psi.some_total_us.cpu": 400_000.0, "process.utime_ticks.4711/cc1plus": 300.0}
 ROOT_GROUP = {"servers.1322.cgroup.groups": {"": "/"}}
+IN_KERNEL = cores(system=9.0)
 XEN_CLOCK = {"clock_source": {"selected": "xen", "available": ["xen", "tsc", "hpet"]}}
 
 CASES = [
@@ -226,7 +227,7 @@ CASES = [
     Case(
         "CPU09",
         "xen",
-        lambda: unwell(facts=XEN_CLOCK, rates={f"cpu.system.cpu{n}": 9.0 for n in range(CPUS)}),
+        lambda: unwell(facts=XEN_CLOCK, rates=IN_KERNEL),
         ("",),
         ("clock source is xen", "the kernel uses 8.7% of the CPUs"),
     ),
@@ -234,7 +235,35 @@ CASES = [
     Case(
         "CPU09",
         "no tsc",
-        lambda: unwell(facts={"clock_source": {"selected": "xen", "available": ["xen"]}}),
+        lambda: unwell(facts={"clock_source": {"selected": "xen", "available": ["xen"]}}, rates=IN_KERNEL),
+    ),
+    Case(
+        "CPU09",
+        "tsc was given up",
+        lambda: unwell(
+            facts={"clock_source": {"selected": "hpet", "available": ["hpet", "acpi_pm"]}}, rates=IN_KERNEL
+        ),
+        ("",),
+        ("clock source is hpet, and the kernel offers none that is faster",),
+        steps=("journalctl -k", "tsc=nowatchdog"),
+    ),
+    Case(
+        "CPU09",
+        "a guest of KVM",
+        lambda: unwell(
+            facts={"clock_source": {"selected": "acpi_pm", "available": ["kvm-clock", "acpi_pm"]}},
+            rates=IN_KERNEL,
+        ),
+        ("",),
+        ("clock source is acpi_pm, though kvm-clock is available",),
+        steps=("echo kvm-clock > ", "echo acpi_pm"),
+    ),
+    Case(
+        "CPU09",
+        "seldom in the kernel",
+        lambda: unwell(
+            facts={"clock_source": {"selected": "hpet", "available": ["hpet"]}}, rates=cores(system=1.0)
+        ),
     ),
     Case("CPU09", "unknown", lambda: unwell(facts={"clock_source": None}), missing="clock source"),
     Case(
@@ -252,6 +281,19 @@ CASES = [
         ("",),
         ("mysqld runs with cpu.weight 20",),
         steps=("CPUWeight=100",),
+    ),
+    Case(
+        "CPU13",
+        "SCHED_IDLE",
+        lambda: unwell(facts={"servers.1322.scheduling_policy": "idle"}, rates=CROWDED),
+        ("",),
+        ("mysqld runs with the policy SCHED_IDLE, behind others",),
+        steps=("chrt --all-tasks --other --pid 0 1322",),
+    ),
+    Case(
+        "CPU13",
+        "the usual policy",
+        lambda: unwell(facts={"servers.1322.scheduling_policy": "other"}, rates=CROWDED),
     ),
     Case("CPU13", "alone", lambda: unwell(facts={"servers.1322.nice": 19}, rates=ALL_FULL)),
     Case(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.devices import FLASH_SLOW_MS, Device
+from headrace.analysis.devices import ARRAY, FLASH_SLOW_MS, SPINDLE, Device, class_of
 from headrace.analysis.resources import Level
 from headrace.analysis.users import programs
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
@@ -91,26 +91,33 @@ def nvme_scheduler(evidence: Evidence) -> Iterator[Match]:
     disputed="Red Hat recommends mq-deadline for most loads and none for fast storage, and advises testing "
     "in guests.",
 )
-def flash_scheduler(evidence: Evidence) -> Iterator[Match]:
-    """A busy solid-state device behind one queue might do better with another scheduler.
+def another_scheduler(evidence: Evidence) -> Iterator[Match]:
+    """A busy device behind one queue might do better with another scheduler.
 
     mq-deadline keeps reads from waiting behind writes; without a scheduler the device or the hypervisor decides.
-    On SATA flash and on virtual disks, tests have gone either way.
+    On SATA flash and on virtual disks, tests have gone either way. bfq shares a device fairly at a price for each
+    request, and a disk that seeks needs some scheduler to sort its requests.
     """
-    for device, record, queue in _worked(evidence, MANY_REQUESTS_S):
+    for device, record, queue in _worked(evidence, 0.0):
         scheduler, known = queue.get("scheduler"), queue.get("schedulers") or ()
-        other = "mq-deadline" if scheduler == "none" else "none"
         is_own = record.get("kind") == "disk" and not record.get("slaves") and record.get("driver") != "nvme"
-        if not is_own or record.get("rotational") or scheduler is None or other not in known:
+        if not is_own or scheduler is None or device.utilisation < OFTEN_BUSY:
             continue
-        if device.utilisation < OFTEN_BUSY:
+        # By its class: virtual disks report that they rotate.
+        if class_of(record) in (SPINDLE, ARRAY):
+            is_asked = scheduler == "none" and device.queue >= HARDLY_ASKED
+            others = [name for name in ("mq-deadline", "bfq") if is_asked and name in known]
+        else:
+            is_asked = device.operations >= MANY_REQUESTS_S
+            others = [n for n in ("none", "mq-deadline") if is_asked and n in known and n != scheduler]
+        if not others:
             continue
         yield Match(
             device.name,
             f"{device.name} uses the scheduler {scheduler} at {device.operations:,.0f} requests/s and "
             f"{device.wait_ms:.2f} ms per request.",
             (*_numbers(device), number("scheduler", scheduler), number("driver", record.get("driver"))),
-            (Remedy({f"volume.scheduler@{device.name}": other}),),
+            tuple(Remedy({f"volume.scheduler@{device.name}": name}, label=name) for name in others),
         )
 
 

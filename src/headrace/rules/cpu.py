@@ -46,6 +46,11 @@ POOLS = (
 OTHERS_NOTICED = 0.10
 #: What a control group has to whom nobody gave another weight: version 2, and version 1.
 USUAL_WEIGHT, USUAL_SHARES = 100, 1024
+#: Policies that get CPU time after the usual one, or are slower to get it back.
+BEHIND = ("batch", "idle")
+#: Clocks that a thread reads in the kernel, and those that it reads without it (vDSO), the cheapest first.
+SLOW_CLOCKS = ("xen", "hpet", "acpi_pm")
+FAST_CLOCKS = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page")
 
 
 @rule(
@@ -413,21 +418,23 @@ def autogroup(evidence: Evidence) -> Iterator[Match]:
     "CPU13",
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
-    source="Linux sched(7), The nice value; Documentation/admin-guide/cgroup-v2.rst, cpu.weight; "
-    "systemd.resource-control(5), CPUWeight=",
+    source="Linux sched(7), The nice value, SCHED_BATCH, SCHED_IDLE; Documentation/admin-guide/cgroup-v2.rst, "
+    "cpu.weight; systemd.resource-control(5), CPUWeight=",
     refute="With normal priority, throughput and p99 are equivalent while the other processes run.",
 )
 def behind_others(evidence: Evidence) -> Iterator[Match]:
     """The server runs at a low CPU priority, so other processes get CPU time first.
 
-    When the CPUs are full, a process at nice 19 gets 1.5% of the CPU time of one at nice 0, and control groups
-    share by weight. Typical causes: the server was restarted from a reniced shell or a maintenance script, or its
-    container has a small CPU request.
+    When the CPUs are full, a process at nice 19 gets 1.5% of the CPU time of one at nice 0, one of SCHED_IDLE
+    0.3%, and control groups share by weight. Typical causes: the server was restarted from a reniced shell or a
+    maintenance script, or its container has a small CPU request.
     """
     process = evidence.server_process
     group = process.get("cgroup") or {}
     nice, weight, shares = process.get("nice"), group.get("cpu_weight"), group.get("cpu_shares")
+    policy = process.get("scheduling_policy")
     low = {
+        "the policy": f"SCHED_{policy.upper()}" if policy in BEHIND else None,
         "nice": nice if isinstance(nice, int) and nice > 0 else None,
         "cpu.weight": weight if isinstance(weight, int) and weight < USUAL_WEIGHT else None,
         "cpu.shares": shares if isinstance(shares, int) and shares < USUAL_SHARES else None,
@@ -440,8 +447,13 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
     if waited < WAITED_FOR or others < OTHERS_NOTICED * len(evidence.cores) or _busy(evidence) < FULL:
         return
     steps = []
+    pid = process.get("pid")
+    if low["the policy"] is not None:
+        steps.append(
+            f"chrt --all-tasks --other --pid 0 {pid}; permanently: remove CPUSchedulingPolicy= from the unit, or "
+            "start the server without chrt."
+        )
     if low["nice"] is not None:
-        pid = process.get("pid")
         steps.append(
             f"renice -n 0 -p $(ls /proc/{pid}/task); permanently: set Nice=0 in the unit, or start the "
             "server without nice."
@@ -478,36 +490,50 @@ def _others_cpus(evidence: Evidence, process: Mapping[str, Any]) -> float:
     "CPU09",
     severity=Severity.COST,
     confidence=Confidence.LOW,
-    source="B. Gregg, Performance Tuning Linux Instances on EC2 (2014), Clocksource; Linux vdso(7)",
-    refute="With the clock source tsc, system time and throughput are equivalent to before.",
+    source="B. Gregg, Performance Tuning Linux Instances on EC2 (2014), Clocksource; Linux vdso(7); "
+    "Documentation/admin-guide/kernel-parameters.txt, tsc=",
+    refute="With a clock source that is read without the kernel, system time and throughput are equivalent to "
+    "before.",
 )
 def slow_clock(evidence: Evidence) -> Iterator[Match]:
-    """The clock is read by a system call although the processor's own counter is available.
+    """The clock is read by a system call.
 
-    A server reads the clock several times per statement. With tsc that takes tens of nanoseconds without entering
-    the kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm also read a device.
+    A server reads the clock several times per statement. With tsc, kvm-clock or Hyper-V's page that takes tens of
+    nanoseconds without entering the kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm
+    also read a device. The kernel gives tsc up, and stops offering it, if it seems to drift.
     """
     clock: Any = evidence.raw.get("clock_source") or {}
     selected, available = clock.get("selected"), clock.get("available")
     if selected is None or available is None:
         raise NotEnough("the host does not report its clock source")
     system = sum(core.system for core in evidence.cores) / len(evidence.cores)
-    if selected not in ("xen", "hpet", "acpi_pm") or "tsc" not in available or system < SYSTEM_SEEN:
+    if selected not in SLOW_CLOCKS or system < SYSTEM_SEEN:
         return
+    better = next((name for name in FAST_CLOCKS if name in available), None)
+    if better is None and selected == "xen":
+        return  # Xen offers nothing else to guests that may be moved
+    state = f"though {better} is available" if better else "and the kernel offers none that is faster"
     yield Match(
         "",
-        f"the clock source is {selected}, though tsc is available; the kernel uses {share(system)} of the CPUs.",
+        f"the clock source is {selected}, {state}; the kernel uses {share(system)} of the CPUs.",
         (
             number("clock source", selected),
             number("available", " ".join(available)),
             number("system time, mean", share(system)),
         ),
-        (
-            Remedy(
-                steps=(
-                    "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (to revert: "
-                    f"echo {selected}); watch the kernel log for messages that the TSC is unstable.",
-                )
-            ),
-        ),
+        (Remedy(steps=_faster_clock(selected, better)),),
+    )
+
+
+def _faster_clock(selected: str, better: str | None) -> tuple[str, ...]:
+    if better is None:
+        return (
+            "See why tsc was given up: journalctl -k -g 'tsc|clocksource'. Update the firmware or the hypervisor.",
+            "If the kernel only suspected it (the watchdog, on a busy host with several sockets), and the CPU has "
+            "constant_tsc and nonstop_tsc: boot with tsc=nowatchdog. A clock that does drift harms more than a "
+            "slow one.",
+        )
+    return (
+        f"echo {better} > /sys/devices/system/clocksource/clocksource0/current_clocksource (to revert: "
+        f"echo {selected}); watch the kernel log for messages that it is unstable.",
     )
