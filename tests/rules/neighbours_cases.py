@@ -120,4 +120,34 @@ CASES = [
     ),
     Case("HOST03", "enough", lambda: unwell(gauges={"process.rss_bytes.9/java": 30.0 * GIB})),
     Case("HOST03", "a small one", lambda: unwell(rates=SHORT, gauges={"process.rss_bytes.9/java": GIB})),
+    Case(
+        "HOST04",
+        "strace",
+        lambda: unwell(
+            facts={"servers.1322.tracer_pid": 4711, "servers.1322.tracer": "strace"},
+            rates={"process.utime_ticks.4711/strace": 30.0, "process.stime_ticks.4711/strace": 40.0},
+        ),
+        ("strace",),
+        ("strace (process 4711) traces mysqld with ptrace, and uses 0.70 CPUs for it",),
+        steps=("kill 4711",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST04",
+        "a debugger that waits",
+        lambda: unwell(
+            facts={"servers.1322.tracer_pid": 4711, "servers.1322.tracer": "gdb"},
+            rates={"process.utime_ticks.4711/gdb": 0.0},
+        ),
+        ("gdb",),
+        severity=Severity.COST,
+    ),
+    Case("HOST04", "nobody", unwell),
+    Case(
+        "HOST04",
+        "an older agent",
+        lambda: unwell(facts={"servers.1322.tracer_pid": None}),
+        missing="whether the server is traced",
+    ),
+    Case("HOST04", "no server", lambda: unwell(facts={"servers": []}), missing="no server process"),
 ]

@@ -15,6 +15,9 @@ MUCH = 0.20
 #: Share of all I/O, and bytes per second, from which on it is worth a word also where no device is saturated.
 MOST_IO, MOST_IO_S = 0.5, 10e6
 
+#: CPU time of a tracer from which on it is at work, and not only attached.
+TRACING_CPUS = 0.02
+
 _USE = "B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012)"
 
 
@@ -206,3 +209,40 @@ def another_program_holds_the_memory(evidence: Evidence) -> Iterator[Match]:
                 ),
             ),
         )
+
+
+@rule(
+    "HOST04",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux ptrace(2); proc_pid_status(5), TracerPid; strace(1), BUGS: a traced process runs slowly",
+    refute="Without the tracer, throughput and p99 are equivalent.",
+)
+def another_program_traces_the_server(evidence: Evidence) -> Iterator[Match]:
+    """Another program traces the server with ptrace: strace, ltrace or a debugger.
+
+    A traced thread stops at each system call until the tracer has looked at it: two context switches, twice per
+    call, through one thread for all threads of the server. It is left over from a diagnosis, or a monitoring
+    script starts it again and again. Sampling tools (perf, BPF) cost far less.
+    """
+    process = evidence.server_process
+    pid = process.get("tracer_pid")
+    if pid is None:
+        raise NotEnough("the host does not report whether the server is traced")
+    if pid == 0:
+        return
+    name = process.get("tracer") or "unknown program"
+    found = [program for program in programs(evidence.window) if pid in program.pids]
+    cpus = sum(program.cpus for program in found)
+    works = cpus >= TRACING_CPUS
+    yield Match(
+        str(name),
+        f"{name} (process {pid}) traces {process['program']} with ptrace"
+        + (f", and uses {cpus:.2f} CPUs for it." if found else "."),
+        (
+            number("tracer", f"{name}, process {pid}"),
+            number("CPUs of the tracer", f"{cpus:.2f}" if found else "unknown"),
+        ),
+        (Remedy(steps=(f"End it (kill {pid}): the server runs on. Look with perf or bpftrace instead.",)),),
+        Severity.LIMIT if works else None,
+    )

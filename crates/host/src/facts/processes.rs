@@ -38,6 +38,11 @@ pub struct Server {
     oom_score_adj: Option<i32>,
     /// Of the first thread, from which the others inherit it.
     nice: Option<i32>,
+    /// Of the same thread: `other`, `batch`, `idle`, `fifo`, `rr`, `deadline`.
+    scheduling_policy: Option<&'static str>,
+    /// What traces its first thread with ptrace, and its name; 0 if nothing does.
+    tracer_pid: Option<u32>,
+    tracer: Option<String>,
     cpus_allowed_list: Option<String>,
     mems_allowed_list: Option<String>,
     /// Of the process (numactl), not of single mappings (innodb_numa_interleave): `default`, `interleave:0-1`.
@@ -126,6 +131,9 @@ fn server(
     let (nofile_soft, nofile_hard) = limit(&limits, "Max open files");
     let numa = process.head("numa_maps", NUMA_MAPS_HEAD_BYTES);
     let working_directory = process.link("cwd");
+    let stat = process.text("stat").unwrap_or_default();
+    let tracer_pid = status_value(&status, "TracerPid").and_then(|pid| pid.parse().ok());
+    let tracer = tracer_pid.filter(|&pid| pid != 0).and_then(|pid: u32| host.line(&format!("proc/{pid}/comm")));
     Server {
         pid,
         program: program.to_owned(),
@@ -143,7 +151,10 @@ fn server(
         nofile_hard,
         memlock_soft_bytes: limit(&limits, "Max locked memory").0,
         oom_score_adj: process.number("oom_score_adj"),
-        nice: process.text("stat").and_then(|stat| nice(&stat)),
+        nice: nice(&stat),
+        scheduling_policy: scheduling_policy(&stat),
+        tracer_pid,
+        tracer,
         cpus_allowed_list: status_value(&status, "Cpus_allowed_list").map(str::to_owned),
         mems_allowed_list: status_value(&status, "Mems_allowed_list").map(str::to_owned),
         numa_policy: numa
@@ -170,9 +181,21 @@ fn datadir(arguments: &[String]) -> Option<String> {
     None
 }
 
-/// The 19th field; the second, a name in brackets, may hold spaces and brackets.
+/// The 19th field.
 fn nice(stat: &str) -> Option<i32> {
-    stat[stat.rfind(')')? + 1..].split_whitespace().nth(16)?.parse().ok()
+    field(stat, 19)?.parse().ok()
+}
+
+/// The 41st field, by the names of `chrt` and of systemd.
+fn scheduling_policy(stat: &str) -> Option<&'static str> {
+    let policies = [(0, "other"), (1, "fifo"), (2, "rr"), (3, "batch"), (5, "idle"), (6, "deadline")];
+    let number: u32 = field(stat, 41)?.parse().ok()?;
+    policies.into_iter().find(|&(policy, _)| policy == number).map(|(_, name)| name)
+}
+
+/// A field of /proc/PID/stat after the second, which is a name in brackets and may hold spaces and brackets.
+fn field(stat: &str, number: usize) -> Option<&str> {
+    stat[stat.rfind(')')? + 1..].split_whitespace().nth(number - 3)
 }
 
 fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
@@ -234,7 +257,9 @@ fn ask_irqbalance() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Allocator, Limit, allocator, datadir, limit, nice, package_version, status_bytes};
+    use super::{
+        Allocator, Limit, allocator, datadir, limit, nice, package_version, scheduling_policy, status_bytes,
+    };
 
     #[test]
     fn the_allocator_is_what_the_maps_show() {
@@ -271,6 +296,15 @@ mod tests {
         assert_eq!(nice(&format!("7 (my (sql) d) {rest}")), Some(19));
         assert_eq!(nice("7 (mysqld) S 1"), None);
         assert_eq!(nice(""), None);
+    }
+
+    #[test]
+    fn the_policy_has_the_name_that_chrt_gives_it() {
+        let stat = |policy: &str| format!("7 (mysqld) S {} {policy} 0", ["0"; 37].join(" "));
+        assert_eq!(scheduling_policy(&stat("0")), Some("other"));
+        assert_eq!(scheduling_policy(&stat("5")), Some("idle"));
+        assert_eq!(scheduling_policy(&stat("4")), None);
+        assert_eq!(scheduling_policy("7 (mysqld) S 1"), None);
     }
 
     #[test]
