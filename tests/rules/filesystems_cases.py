@@ -213,4 +213,27 @@ CASES = [
     ),
     Case("FS10", "XFS", unwell),
     Case("FS10", "no file systems", lambda: unwell(facts=NOWHERE), missing="no file system is known"),
+    Case(
+        "FS14",
+        "sync",
+        lambda: unwell(facts=mounted("xfs", "sync")),
+        (MOUNT,),
+        ("/var/lib/mysql (data, redo log) is mounted with sync, at 1,500 writes/s",),
+        sets=({f"volume.mount_options@{MOUNT}": ["async"]},),
+        severity=Severity.COST,
+    ),
+    Case(
+        "FS14",
+        "tasks wait for it",
+        lambda: unwell(facts=mounted("ext4", "sync"), rates=WAITS),
+        (MOUNT,),
+        severity=Severity.LIMIT,
+    ),
+    Case("FS14", "names alone", lambda: unwell(facts=mounted("ext4", "dirsync", "journal_async_commit"))),
+    Case(
+        "FS14",
+        "no server at all",
+        lambda: unwell(facts={"servers": []}, has_server=False),
+        missing="no server was queried",
+    ),
 ]

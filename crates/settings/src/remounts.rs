@@ -38,6 +38,7 @@ pub fn read(path: &Path) -> anyhow::Result<String> {
     let mut options = vec![access_time(&mount).to_owned()];
     let has = |name: &str| mount.super_options.iter().any(|o| o == name);
     options.push(if has("lazytime") { "lazytime" } else { "nolazytime" }.to_owned());
+    options.push(if has("sync") { "sync" } else { "async" }.to_owned());
     if matches!(mount.kind.as_str(), "ext4" | "ext3" | "btrfs") {
         // As it is written: btrfs has two ways to discard.
         let discard = mount.super_options.iter().find(|o| kind(o) == "discard");
@@ -117,13 +118,14 @@ pub fn remount(path: &Path, options: &str) -> anyhow::Result<()> {
     if rest.is_empty() {
         return Ok(());
     }
-    let lazy = rest
-        .iter()
-        .rev()
-        .find(|o| kind(o) == "lazytime")
-        .map_or_else(|| mount.super_options.iter().any(|o| o == "lazytime"), |option| *option == "lazytime");
-    own.set(MountFlags::from_bits_retain(1 << 25), lazy);
-    let data: Vec<&str> = rest.into_iter().filter(|o| kind(o) != "lazytime").collect();
+    // These two are flags of the file system: what was asked for, or what it has.
+    let is_on = |flag: &str| {
+        let asked = rest.iter().rev().find(|o| kind(o) == flag);
+        asked.map_or_else(|| mount.super_options.iter().any(|o| o == flag), |option| *option == flag)
+    };
+    own.set(MountFlags::from_bits_retain(1 << 25), is_on("lazytime"));
+    own.set(MountFlags::SYNCHRONOUS, is_on("sync"));
+    let data: Vec<&str> = rest.into_iter().filter(|o| !["lazytime", "sync"].contains(&kind(o))).collect();
     // Here the flag is that of the file system, and would make it read-only, or writable, at every place.
     let is_whole_read_only = mount.super_options.iter().any(|o| o == "ro");
     let mut whole = own;
@@ -151,6 +153,7 @@ fn kind(option: &str) -> &str {
     match option {
         "noatime" | "relatime" | "strictatime" => "atime",
         "lazytime" | "nolazytime" => "lazytime",
+        "sync" | "async" => "sync",
         "discard" | "discard=async" | "discard=sync" | "nodiscard" => "discard",
         _ if option.starts_with("commit=") => "commit",
         _ => "",
@@ -193,9 +196,6 @@ fn own_flags(mount: &Mount) -> MountFlags {
             "nosymfollow" => MountFlags::from_bits_retain(NOSYMFOLLOW),
             _ => continue,
         };
-    }
-    if mount.super_options.iter().any(|o| o == "sync") {
-        flags |= MountFlags::SYNCHRONOUS;
     }
     if mount.super_options.iter().any(|o| o == "dirsync") {
         flags |= MountFlags::DIRSYNC;

@@ -10,7 +10,7 @@ import numpy as np
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.filesystems import places
+from headrace.rules.filesystems import written_mounts
 from headrace.rules.pressure import SOON_S, lasting
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -30,16 +30,6 @@ TEMPORARY = 0.25
 HELD_BACK_S = 0.1
 
 _GROUPS = "Linux Documentation/admin-guide/cgroup-v2.rst"
-
-
-def _mounts(evidence: Evidence) -> dict[str, list[str]]:
-    """Mount point -> what the server writes there."""
-    found: dict[str, list[str]] = {}
-    for what, path in places(evidence).items():
-        mount = evidence.facts.file_system_of(path)
-        if mount is not None:
-            found.setdefault(str(mount["mount_point"]), []).append(what)
-    return found
 
 
 def _steady_loss_s(evidence: Evidence, metric: str, point: str) -> float:
@@ -69,7 +59,7 @@ def full_soon(evidence: Evidence) -> Iterator[Match]:
     """
     if "file_systems" not in evidence.window.samplers():
         raise NotEnough("free space of file systems was not sampled (sampler file_systems)")
-    for point, holds in _mounts(evidence).items():
+    for point, holds in written_mounts(evidence).items():
         free = evidence.window.last("file_systems", "available_bytes", point)
         loss = _steady_loss_s(evidence, "available_bytes", point)
         if free is None or loss * evidence.window.seconds < GROWN or free / loss > SOON_S:
@@ -110,7 +100,7 @@ def inodes_run_out(evidence: Evidence) -> Iterator[Match]:
     """
     if "file_systems" not in evidence.window.samplers():
         raise NotEnough("free inodes of file systems were not sampled (sampler file_systems)")
-    for point, holds in _mounts(evidence).items():
+    for point, holds in written_mounts(evidence).items():
         total = evidence.window.last("file_systems", "inodes", point)
         free = evidence.window.last("file_systems", "available_inodes", point)
         # btrfs makes inodes as it needs them, and reports none.
@@ -153,7 +143,7 @@ def mounted_read_only(evidence: Evidence) -> Iterator[Match]:
     """
     if evidence.has_variable("innodb_read_only") and evidence.is_on("innodb_read_only"):
         return
-    for point, holds in _mounts(evidence).items():
+    for point, holds in written_mounts(evidence).items():
         mounts = [fs for fs in evidence.rows("file_systems") if fs["mount_point"] == point]
         options = {*(mounts[-1].get("options") or ()), *(mounts[-1].get("super_options") or ())}
         if "ro" not in options:

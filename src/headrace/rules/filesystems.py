@@ -49,7 +49,7 @@ def _data_mount(evidence: Evidence) -> Mapping[str, Any]:
 
 
 def _options(mount: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys([*mount.get("options", ()), *mount.get("super_options", ())]))
+    return list(dict.fromkeys([*(mount.get("options") or ()), *(mount.get("super_options") or ())]))
 
 
 def _value(options: list[str], name: str) -> str | None:
@@ -259,6 +259,16 @@ def places(evidence: Evidence) -> dict[str, str]:
     return found
 
 
+def written_mounts(evidence: Evidence) -> dict[str, list[str]]:
+    """Mount point -> what the server writes there."""
+    found: dict[str, list[str]] = {}
+    for what, path in places(evidence).items():
+        mount = evidence.facts.file_system_of(path)
+        if mount is not None:
+            found.setdefault(str(mount["mount_point"]), []).append(what)
+    return found
+
+
 @rule(
     "FS06",
     severity=Severity.RISK,
@@ -272,13 +282,8 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
     A server that cannot write stalls all its transactions until space is freed; a binary log or temporary table
     that cannot grow fails its statement.
     """
-    mounts: dict[str, list[str]] = {}
-    for what, path in places(evidence).items():
-        mount = evidence.facts.file_system_of(path)
-        if mount is not None:
-            mounts.setdefault(str(mount["mount_point"]), []).append(what)
     known = 0
-    for point, holds in mounts.items():
+    for point, holds in written_mounts(evidence).items():
         total, free = _room(evidence, point)
         if total is None or free is None:
             continue
@@ -444,3 +449,43 @@ def not_a_place_for_data(evidence: Evidence) -> Iterator[Match]:
         (Remedy(steps=("Put the data directory on a volume of a local device (ext4 or XFS).",)),),
         Severity.RISK if mount["kind"] == "tmpfs" else None,
     )
+
+
+@rule(
+    "FS14",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux mount(8), sync; open(2), O_SYNC",
+    refute="With async, writes per second of the device and commits per second are equivalent.",
+)
+def mounted_sync(evidence: Evidence) -> Iterator[Match]:
+    """A file system that the server writes to is mounted with sync: every write waits for the device.
+
+    The server syncs its files where a crash could lose something. With sync, each write of a page, of a temporary
+    table or of a log also waits until the device has it, with the file's metadata and a flush of the device's
+    cache. The option often comes from an example for removable drives or for NFS.
+    """
+    waits = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
+    for point, holds in written_mounts(evidence).items():
+        mount = evidence.facts.file_system_of(point) or {}
+        if "sync" not in _options(mount):
+            continue
+        disk = evidence.disk_of(str(mount.get("block_device") or ""))
+        writes = evidence.window.rate("disk", "writes", disk) or 0.0
+        yield Match(
+            point,
+            f"{point} ({', '.join(holds)}) is mounted with sync, at {writes:,.0f} writes/s; tasks wait for I/O "
+            f"{share(waits)} of the time.",
+            (
+                number("mount options", ",".join(_options(mount))),
+                number("writes/s of the device", f"{writes:,.0f}"),
+                number("waited for I/O", share(waits)),
+            ),
+            (
+                Remedy(
+                    _instead(mount, ("sync",), "async").settings,
+                    ("Remove sync from /etc/fstab or the mount unit, or it is back at the next mount.",),
+                ),
+            ),
+            Severity.LIMIT if waits >= WAITS_FOR_IO else None,
+        )

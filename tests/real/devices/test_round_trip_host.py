@@ -26,8 +26,11 @@ ACCESS = ("noatime", "relatime", "strictatime")
 #: Option of the file system, and what it is mounted with: neither, and each way round.
 FILE_SYSTEMS = {
     "tmpfs": ([], ["noatime", "relatime", "strictatime"]),
-    "ext4": (["commit=7", "discard", "lazytime"], [*ACCESS, "lazytime", "commit=11", "discard", "nodiscard"]),
-    "xfs": (["lazytime"], [*ACCESS, "lazytime", "nolazytime"]),
+    "ext4": (
+        ["commit=7", "discard", "lazytime", "sync"],
+        [*ACCESS, "lazytime", "commit=11", "discard", "nodiscard", "sync", "async"],
+    ),
+    "xfs": (["lazytime", "sync"], [*ACCESS, "lazytime", "nolazytime", "sync", "async"]),
     "btrfs": (["commit=7", "discard=async"], [*ACCESS, "commit=11", "discard", "nodiscard"]),
 }
 PLACES = (
