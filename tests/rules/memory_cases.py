@@ -13,6 +13,8 @@ BY_RATIO = {
 }
 BUSY_SWAP = {"vmstat.pswpin.": 500.0, "vmstat.pswpout.": 300.0}
 SWAP_ON_DATA = {"memory.swaps": [{"path": "/dev/nvme1n1", "used_bytes": GIB}]}
+#: Much is free, and next to nothing available.
+KEPT = {"memory.MemFree.": 9.0 * GIB, "memory.MemAvailable.": 2.0 * GIB}
 
 CASES = [
     Case(
@@ -158,4 +160,27 @@ CASES = [
     Case("MEM13", "on another", lambda: unwell(rates=BUSY_SWAP)),
     Case("MEM13", "unused", lambda: unwell(facts=SWAP_ON_DATA)),
     Case("MEM13", "unknown", lambda: unwell(facts={"memory.swaps": None}), missing="its swaps"),
+    Case(
+        "MEM22",
+        "8 GiB",
+        lambda: unwell(facts={"sysctls.vm.min_free_kbytes": str(8 << 20)}, gauges=KEPT),
+        ("",),
+        ("until 12 GiB of 62.7 GiB is free (19%); 9 GiB is free, and 2 GiB available",),
+        sets=({"host.vm.min_free_kbytes": 67_584},),
+    ),
+    Case(
+        "MEM22",
+        "for kswapd",
+        lambda: unwell(facts={"sysctls.vm.watermark_scale_factor": "1000"}, gauges=KEPT),
+        ("",),
+        sets=({"host.vm.watermark_scale_factor": 10},),
+    ),
+    Case("MEM22", "enough is available", lambda: unwell(facts={"sysctls.vm.min_free_kbytes": str(8 << 20)})),
+    Case("MEM22", "as the kernel set it", lambda: unwell(gauges=KEPT)),
+    Case(
+        "MEM22",
+        "no sysctl",
+        lambda: unwell(facts={"sysctls.vm.min_free_kbytes": None}),
+        missing="vm.min_free_kbytes",
+    ),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -12,6 +13,13 @@ NODES: dict[str, Any] = {
         {"node": n, "cpus": [], "memory_total_bytes": 32 * GIB, "memory_free_bytes": n * GIB} for n in (0, 1)
     ]
 }
+
+
+def reserved(pages: int, free: int, promised: int = 0) -> dict[str, Any]:
+    """Huge pages of 2 MiB."""
+    pool = {"size_bytes": 2 << 20, "pages": pages, "free_pages": free, "reserved_pages": promised}
+    return {"memory.huge_pages": [pool], "sysctls.vm.nr_hugepages": str(pages)}
+
 
 CASES = [
     Case(
@@ -115,4 +123,37 @@ CASES = [
     ),
     Case("MEM15", "none", unwell),
     Case("MEM15", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.compact_stall"),
+    Case(
+        "MEM21",
+        "20 GiB of 62",
+        lambda: unwell(facts=reserved(10_240, free=10_240)),
+        ("",),
+        ("20 GiB of 62.7 GiB is reserved as huge pages and not used; 14 GiB is available",),
+        sets=({"host.vm.nr_hugepages": 0},),
+        steps=("/etc/sysctl.d",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "MEM21",
+        "while memory is short",
+        lambda: unwell(
+            facts=reserved(10_240, free=9_000, promised=500), gauges={"memory.MemAvailable.": 2.0 * GIB}
+        ),
+        ("",),
+        sets=({"host.vm.nr_hugepages": 1_740},),
+        severity=Severity.COST,
+    ),
+    Case("MEM21", "promised to somebody", lambda: unwell(facts=reserved(10_240, free=9_000, promised=9_000))),
+    Case(
+        "MEM21",
+        "meant for the server",
+        lambda: unwell(facts=reserved(10_240, free=10_240), variables={"large_pages": "ON"}),
+    ),
+    Case("MEM21", "none", unwell),
+    Case(
+        "MEM21",
+        "not reported",
+        lambda: unwell(facts={"memory.huge_pages": None}),
+        missing="does not report its huge pages",
+    ),
 ]

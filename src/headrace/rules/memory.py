@@ -27,12 +27,24 @@ ENOUGH_AVAILABLE = 0.10
 STALLS_S = 1.0
 #: Share of the available memory that kswapd may be told to keep free.
 MOST_KEPT_FREE = 0.25
+#: Share of the memory that the kernel may keep free: by itself it takes half of it at most, for huge pages.
+KEPT_FREE = 0.10
+#: What khugepaged asks for so that huge pages can be made, and the most of the memory that it takes for that.
+FOR_HUGE_PAGES_KIB, MOST_FOR_HUGE_PAGES = 67_584, 0.05
 #: Share of the commit limit above which the next large allocation may be refused.
 COMMITTED = 0.90
 #: A raised limit leaves this much of itself free, and the kernel this share of the memory.
 COMMIT_SPARE, HIGHEST_RATIO = 0.20, 95
 
 _VM = "Linux Documentation/admin-guide/sysctl/vm.rst"
+
+
+def is_short(evidence: Evidence) -> bool:
+    """Whether something waits for memory, or little of it is left. Without PSI only the rest shows it."""
+    waited = (evidence.window.rate("psi", "some_total_us", "memory") or 0.0) / 1e6
+    read = evidence.window.rate("vmstat", "pswpin") or 0.0
+    low = evidence.gauge("memory", "MemAvailable").low
+    return waited >= PRESSURE_SEEN or read >= SWAPPED_IN_S or low < ENOUGH_AVAILABLE * evidence.memory_bytes()
 
 
 def _swap_used(evidence: Evidence) -> float:
@@ -260,6 +272,47 @@ def _earlier_kswapd(evidence: Evidence, factor: int, available: float) -> Remedy
             f"kswapd starts early enough (vm.watermark_scale_factor is {factor}): find what allocates memory "
             "in bursts, and leave more memory free for it.",
         )
+    )
+
+
+@rule(
+    "MEM22",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=f"{_VM}, min_free_kbytes and watermark_scale_factor; mm/page_alloc.c, calculate_min_free_kbytes",
+    refute="With the kernel's own value, available memory is as low, and tasks wait for memory as before.",
+)
+def much_is_kept_free(evidence: Evidence) -> Iterator[Match]:
+    """The kernel keeps much memory free that programs are short of.
+
+    Below its watermarks the kernel reclaims and swaps as if there were no memory left. They are raised for network
+    cards or for kswapd, often to gigabytes and often copied from a larger host: that much is lost to the buffer
+    pool and the page cache.
+    """
+    total = evidence.memory_bytes()
+    least = 1024 * int(evidence.sysctl("vm.min_free_kbytes"))
+    factor = int(evidence.facts.sysctl("vm.watermark_scale_factor") or 10)
+    kept = least + 2 * max(least / 4, factor / 10_000 * total)
+    free = evidence.gauge("memory", "MemFree").low
+    if kept < KEPT_FREE * total or free < least / 2 or not is_short(evidence):
+        return
+    total_kib = total / 1024
+    usual = min(max(4 * math.sqrt(total_kib), FOR_HUGE_PAGES_KIB), MOST_FOR_HUGE_PAGES * total_kib)
+    settings: dict[str, Value] = {}
+    if least > 1024 * usual:
+        settings["host.vm.min_free_kbytes"] = int(usual)
+    if 2 * factor / 10_000 >= KEPT_FREE / 2:
+        settings["host.vm.watermark_scale_factor"] = 10
+    yield Match(
+        "",
+        f"kswapd reclaims until {size(kept)} of {size(total)} is free ({share(kept / total)}); {size(free)} is "
+        f"free, and {size(evidence.gauge('memory', 'MemAvailable').low)} available.",
+        (
+            number("vm.min_free_kbytes", size(least)),
+            number("vm.watermark_scale_factor", factor),
+            number("free, minimum", size(free)),
+        ),
+        (Remedy(settings),),
     )
 
 

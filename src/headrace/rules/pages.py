@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
-from headrace.rules.memory import STALLS_S
+from headrace.rules.memory import STALLS_S, is_short
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Page tables of this share of the memory, and of this size, are worth large pages.
 TABLES_SHARE, TABLES_BYTES = 0.01, 1 * GIB
 #: Huge pages of the server below this change neither its memory nor its page walks.
 LEAST_HUGE = 1 * GIB
+#: Reserved huge pages that nobody uses, as a share of the memory: fewer are a margin.
+UNUSED_SHARE = 0.05
 #: Share of a node for the buffer pool: the rest is for the kernel and the threads.
 OF_A_NODE = 0.90
 
@@ -176,6 +179,64 @@ def large_page_tables(evidence: Evidence) -> Iterator[Match]:
                 ),
             ),
         ),
+    )
+
+
+@rule(
+    "MEM21",
+    severity=Severity.HOUSEKEEPING,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/mm/hugetlbpage.rst, HugePages_Free, HugePages_Rsvd",
+    refute="A program that does not run now asks for these huge pages when it starts.",
+)
+def huge_pages_in_vain(evidence: Evidence) -> Iterator[Match]:
+    """Huge pages are reserved that nobody uses.
+
+    Nothing else can have that memory: not the buffer pool in small pages, not the page cache, and the kernel swaps
+    before it touches it. It is left over where large_pages was turned off, the pool was made smaller, or another
+    database was removed.
+    """
+    pools = (evidence.raw.get("memory") or {}).get("huge_pages")
+    if pools is None:
+        raise NotEnough("the host does not report its huge pages")
+    process: Any = evidence.process or {}
+    wants = evidence.has_variable("large_pages") and evidence.is_on("large_pages")
+    if wants and not process.get("huge_pages_bytes"):
+        return  # they are meant for the server, which did not get them: STAT05
+    pools = [pool for pool in pools if pool.get("size_bytes") and pool.get("pages")]
+    unused = {p["size_bytes"]: (p.get("free_pages") or 0) - (p.get("reserved_pages") or 0) for p in pools}
+    total = evidence.memory_bytes()
+    lost = sum(each_bytes * max(pages, 0) for each_bytes, pages in unused.items())
+    if lost < UNUSED_SHARE * total:
+        return
+    usual = evidence.facts.sysctl("vm.nr_hugepages")
+    settings: dict[str, Value] = {}
+    steps = []
+    for pool in pools:
+        pages = unused[pool["size_bytes"]]
+        if pages <= 0:
+            continue
+        kept = pool["pages"] - pages
+        # The sysctl is of the default size.
+        if "host.vm.nr_hugepages" not in settings and str(pool["pages"]) == usual:
+            settings["host.vm.nr_hugepages"] = kept
+        else:
+            kib = pool["size_bytes"] >> 10
+            steps.append(f"echo {kept} > /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages")
+    steps.append("Remove the larger number from /etc/sysctl.d, or hugepages= from the kernel command line.")
+    short = is_short(evidence)
+    available = evidence.gauge("memory", "MemAvailable").low
+    yield Match(
+        "",
+        f"{size(lost)} of {size(total)} is reserved as huge pages and not used; {size(available)} is available.",
+        (
+            number("reserved and unused", size(lost)),
+            number("vm.nr_hugepages", usual or "unknown"),
+            number("huge pages of the server", size(process.get("huge_pages_bytes") or 0)),
+            number("available, minimum", size(available)),
+        ),
+        (Remedy(settings, tuple(steps), is_faster=short),),
+        Severity.COST if short else None,
     )
 
 
