@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, unwell
@@ -20,6 +22,13 @@ ONE_HOT_CORE = {
 }
 #: The time of a round on the saved host.
 USECS = 8_000
+
+
+def link(speed_mbit_s: int, duplex: str) -> dict[str, Any]:
+    """What the busy interface has agreed upon."""
+    nic = f"network_interfaces.{BUSY_NIC}"
+    return {f"{nic}.speed_mbit_s": speed_mbit_s, f"{nic}.duplex": duplex}
+
 
 CASES = [
     Case(
@@ -226,4 +235,60 @@ CASES = [
     ),
     Case("NET08", "queues only", unwell),
     Case("NET08", "no CPUs", lambda: unwell(without=["cpu"]), missing="CPUs were not sampled"),
+    Case(
+        "NET10",
+        "a bad cable",
+        lambda: unwell(rates={f"network.rx_errors.{BUSY_NIC}": 9.0, f"network.rx_frame.{BUSY_NIC}": 9.0}),
+        (BUSY_NIC,),
+        ("enp1s0f0np0 damages 9.0 of 14,000 frames/s (0.064%)",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "NET10",
+        "collisions",
+        lambda: unwell(rates={f"network.tx_collisions.{BUSY_NIC}": 300.0}),
+        (BUSY_NIC,),
+        ("damages 300.0 of 14,000 frames/s",),
+    ),
+    Case(
+        "NET10",
+        "a full ring that the driver counts as errors",
+        lambda: unwell(
+            rates={
+                f"network.{name}.{BUSY_NIC}": 9.0
+                for name in ("rx_errors", "rx_frame", "rx_missed", "rx_fifo")
+            }
+        ),
+    ),
+    Case(
+        "NET10",
+        "one a minute",
+        lambda: unwell(rates={f"network.rx_errors.{BUSY_NIC}": 0.02, f"network.rx_frame.{BUSY_NIC}": 0.02}),
+    ),
+    Case("NET10", "none", unwell),
+    Case("NET10", "not sampled", lambda: unwell(without=["network"]), missing="interfaces were not sampled"),
+    Case(
+        "NET11",
+        "half duplex",
+        lambda: unwell(facts=link(100, "half")),
+        (BUSY_NIC,),
+        ("enp1s0f0np0 runs at 100 Mbit/s, half duplex, and carries 80.0 Mbit/s",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "NET11",
+        "one pair of the cable",
+        lambda: unwell(facts=link(100, "full"), rates={f"network.tx_bytes.{BUSY_NIC}": 1e6}),
+        (BUSY_NIC,),
+        steps=("ethtool -s enp1s0f0np0 autoneg on", "four pairs"),
+        severity=Severity.COST,
+    ),
+    Case("NET11", "a driver that does not know its duplex", lambda: unwell(facts=link(100_000, "half"))),
+    Case(
+        "NET11",
+        "an emulated card",
+        lambda: unwell(facts={**link(100, "half"), "virtualization.hypervisor_flag": True}),
+    ),
+    Case("NET11", "full speed", unwell),
+    Case("NET11", "not sampled", lambda: unwell(without=["network"]), missing="interfaces were not sampled"),
 ]

@@ -8,6 +8,7 @@ from tests.rules.hosts import unwell
 
 #: 60 KB an answer on kept connections.
 LARGE_ANSWERS = {"bytes_sent": 240e6}
+SENT = {"network.tx_bytes.enp1s0f0np0": 250e6}
 
 
 def queues(*ports: tuple[str, float, float]) -> dict[str, float]:
@@ -172,4 +173,64 @@ CASES = [
     ),
     Case("TCP06", "none", unwell),
     Case("TCP06", "not sampled", lambda: unwell(without=["snmp"]), missing="snmp.TcpExt.TCPReqQFullDrop"),
+    Case(
+        "TCP07",
+        "64 KiB for answers of 60 KB",
+        lambda: unwell(
+            facts={"sysctls.net.ipv4.tcp_wmem": "4096 16384 65536"}, status_rates=LARGE_ANSWERS, rates=SENT
+        ),
+        ("sent",),
+        ("a response has 58.6 KiB on average", "32 KiB in flight: it takes 1.8 round trips"),
+        sets=({"host.net.ipv4.tcp_wmem": "4096 16384 4194304"},),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "TCP07",
+        "the sessions that send wait",
+        lambda: unwell(
+            facts={"sysctls.net.ipv4.tcp_wmem": "4096 16384 65536"},
+            status_rates=LARGE_ANSWERS,
+            rates=SENT,
+            gauges={"processlist.threads.Query": 8.0, "processlist.states.Writing to net": 6.0},
+            status={"threads_running": 9.0},
+        ),
+        ("sent",),
+        ("6.0 sessions wait in one",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "TCP07",
+        "no window scaling",
+        lambda: unwell(
+            facts={"sysctls.net.ipv4.tcp_window_scaling": "0"},
+            status_rates={"bytes_sent": 800e6},
+            rates={"network.tx_bytes.enp1s0f0np0": 820e6},
+        ),
+        ("sent",),
+        ("may have 64 KiB in flight",),
+        sets=({"host.net.ipv4.tcp_window_scaling": 1},),
+    ),
+    Case(
+        "TCP07",
+        "large requests",
+        lambda: unwell(
+            facts={"sysctls.net.ipv4.tcp_rmem": "4096 16384 32768"},
+            status_rates={"bytes_received": 200e6},
+            rates={"network.rx_bytes.enp1s0f0np0": 210e6},
+        ),
+        ("received",),
+        sets=({"host.net.ipv4.tcp_rmem": "4096 16384 6291456"},),
+    ),
+    Case(
+        "TCP07",
+        "small answers",
+        lambda: unwell(facts={"sysctls.net.ipv4.tcp_wmem": "4096 16384 65536"}),
+    ),
+    Case(
+        "TCP07",
+        "over a socket file",
+        lambda: unwell(facts={"sysctls.net.ipv4.tcp_wmem": "4096 16384 65536"}, status_rates=LARGE_ANSWERS),
+    ),
+    Case("TCP07", "as the kernel set them", lambda: unwell(status_rates=LARGE_ANSWERS, rates=SENT)),
+    Case("TCP07", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

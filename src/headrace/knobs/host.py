@@ -183,6 +183,12 @@ KNOBS = (
     _sysctl(
         "net.ipv4.tcp_timestamps", "Timestamps in segments: 0 none, 1 with an offset, 2 plain.", _IP, high=2
     ),
+    _sysctl(
+        "net.ipv4.tcp_window_scaling",
+        "Whether a connection may have more than 64 KiB in flight.",
+        _IP,
+        high=1,
+    ),
     _sysctl("net.ipv4.tcp_sack", "Selective acknowledgements.", _IP, high=1),
     _sysctl(
         "net.ipv4.tcp_notsent_lowat", "Unsent data below which a socket accepts more.", _IP, unit="bytes"

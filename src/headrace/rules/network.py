@@ -32,6 +32,13 @@ FLOW_ENTRIES = 32_768
 LONGEST_BACKLOG = 65_536
 #: Below this share of all packets, drops are not a loss that anybody notices.
 DROPPED_SHARE = 1e-4
+#: Below this many packets per second a share of them means nothing.
+SOME_PACKETS_S = 100.0
+#: What cards agree on with a damaged cable, or with a switch that does not negotiate. No faster link is half
+#: duplex, but drivers that leave the field unset report it.
+SLOW_MBIT, HALF_MBIT = 100, 1_000
+#: Share of the link's speed, both ways together, from which on frames wait or collide.
+SHARED = 0.4
 
 
 def cpu_mask(cpus: list[int]) -> str:
@@ -421,4 +428,110 @@ def steering_beside_queues(evidence: Evidence) -> Iterator[Match]:
                 number("packets/s", f"{packets:,.0f}"),
             ),
             (Remedy({f"host.rps_cpus@{nic['name']}": "0"}),),
+        )
+
+
+@rule(
+    "NET10",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux include/uapi/linux/if_link.h: rx_crc_errors, rx_frame_errors, tx_carrier_errors, collisions",
+    refute="With another cable, transceiver and switch port, the interface counts as many errors.",
+)
+def frames_are_damaged(evidence: Evidence) -> Iterator[Match]:
+    """A network interface receives damaged frames, or cannot send them.
+
+    A damaged frame is thrown away, and TCP sends it again after a round trip, or 200 ms later. The cause is
+    physical: a cable, a transceiver, a dirty fibre, or two ends that do not agree about duplex.
+    """
+    if "network" not in evidence.window.samplers():
+        raise NotEnough("interfaces were not sampled")
+    for nic in evidence.rows("network_interfaces"):
+        name = str(nic["name"])
+        rate = {
+            metric: evidence.window.rate("network", metric, name) or 0.0
+            for metric in (
+                *("rx_packets", "rx_errors", "rx_frame", "rx_missed", "rx_fifo"),
+                *("tx_packets", "tx_carrier", "tx_collisions"),
+            )
+        }
+        packets = rate["rx_packets"] + rate["tx_packets"]
+        # Some drivers count a packet for which the ring had no room as an error of the frame: NET06 has these.
+        damaged = min(rate["rx_errors"], rate["rx_frame"]) - max(rate["rx_missed"], rate["rx_fifo"])
+        bad = max(damaged, 0.0) + rate["tx_carrier"] + rate["tx_collisions"]
+        if not nic.get("physical") or packets < SOME_PACKETS_S or bad < DROPPED_SHARE * packets:
+            continue
+        yield Match(
+            name,
+            f"{name} damages {bad:,.1f} of {packets:,.0f} frames/s ({share(bad / packets)}).",
+            (
+                number("received damaged/s", f"{max(damaged, 0.0):,.2f}"),
+                number("lost carrier/s", f"{rate['tx_carrier']:,.2f}"),
+                number("collisions/s", f"{rate['tx_collisions']:,.2f}"),
+                number(
+                    "link", f"{nic.get('speed_mbit_s') or 'unknown'} Mbit/s, {nic.get('duplex') or 'unknown'}"
+                ),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"See which error it is: ethtool -S {name}; and that both ends negotiate: ethtool {name}, "
+                        "and the switch's port.",
+                        "Replace the cable or the transceiver, then the port; count again under load.",
+                    )
+                ),
+            ),
+        )
+
+
+@rule(
+    "NET11",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/networking/ethtool-netlink.rst, LINKMODES_SET; IEEE 802.3, clause 28 "
+    "(without negotiation at the other end: half duplex)",
+    refute="With the link at its full speed and duplex, throughput and p99 are equivalent.",
+)
+def link_is_slower_than_the_card(evidence: Evidence) -> Iterator[Match]:
+    """A network card runs at half duplex, or at 100 Mbit/s or less.
+
+    A card falls back to 100 Mbit/s if one pair of the cable is broken, and to half duplex if the other end has its
+    speed set by hand. Then both ways share the link, and a burst collides with its own acknowledgements.
+    """
+    guest = evidence.raw.get("virtualization") or {}
+    if guest.get("hypervisor_flag") or guest.get("hypervisor"):
+        return  # emulated cards report the link of the hardware that they imitate
+    if "network" not in evidence.window.samplers():
+        raise NotEnough("interfaces were not sampled")
+    for nic in evidence.rows("network_interfaces"):
+        name, speed = str(nic["name"]), nic.get("speed_mbit_s")
+        packets = sum(evidence.window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx"))
+        if not nic.get("physical") or not speed or packets < SOME_PACKETS_S:
+            continue
+        is_half = nic.get("duplex") == "half" and speed <= HALF_MBIT
+        if not is_half and speed > SLOW_MBIT:
+            continue
+        sent = 8e-6 * sum(
+            evidence.window.rate("network", f"{way}_bytes", name) or 0.0 for way in ("rx", "tx")
+        )
+        yield Match(
+            name,
+            f"{name} runs at {speed:,} Mbit/s, {nic.get('duplex') or 'unknown'} duplex, and carries "
+            f"{sent:,.1f} Mbit/s.",
+            (
+                number("speed", f"{speed:,} Mbit/s"),
+                number("duplex", nic.get("duplex") or "unknown"),
+                number("both ways, Mbit/s", f"{sent:,.1f}"),
+                number("packets/s", f"{packets:,.0f}"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"See what each end supports and advertises: ethtool {name}. Let both ends negotiate "
+                        f"(ethtool -s {name} autoneg on; the same at the switch), or set both alike.",
+                        "If it stays slow, replace the cable: gigabit needs all four pairs.",
+                    )
+                ),
+            ),
+            Severity.LIMIT if sent >= SHARED * speed else None,
         )

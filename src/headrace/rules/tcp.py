@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from headrace.analysis.resources import REFUSED_S, RETRANSMITTED, lost_segments
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, number, share, size
+from headrace.rules.locks import states
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: The default of somaxconn since Linux 5.4: listen(2).
@@ -31,6 +32,22 @@ FEW_SEGMENTS_S = 100.0
 INITIAL_WINDOW_BYTES = 14_600
 #: Connections are kept, and so idle between requests, if a new one comes less than once in this many requests.
 REQUESTS_A_CONNECTION = 100.0
+#: Of a buffer about half is data in flight: the kernel's records of received packets take the rest, and behind
+#: what is sent waits as much again.
+OF_A_BUFFER = 0.5
+#: What a connection may have in flight without window scaling (RFC 7323).
+UNSCALED_BYTES = 65_535
+#: Direction -> the sysctl that bounds the buffer, and the maximum that the kernel sets on a host of 1 GiB or more.
+BUFFERS = {"sent": ("tcp_wmem", 4 << 20), "received": ("tcp_rmem", 6 << 20)}
+#: Bytes per second that are worth a larger buffer.
+MUCH_TRAFFIC_S = 1e6
+#: States of sessions that wait for the other end: MySQL's names and MariaDB's.
+AT_THE_SOCKET = {
+    "sent": ("sending to client", "writing to net"),
+    "received": ("receiving from client", "reading from net"),
+}
+#: Sessions in them that are no chance, and their share of the active ones above which work mostly waits there.
+SESSIONS_WAIT, MOSTLY = 1.0, 0.5
 #: How long a closed connection holds its port: TCP_TIMEWAIT_LEN of the kernel, which no setting changes.
 TIME_WAIT_S = 60.0
 #: Share of the ports to one destination above which the next burst may find none.
@@ -358,3 +375,62 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
             ),
         ),
     )
+
+
+@rule(
+    "TCP07",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/networking/ip-sysctl.rst, tcp_wmem, tcp_rmem and tcp_window_scaling; RFC 7323",
+    refute="With the kernel's own maximum, throughput and p99 of large responses are equivalent.",
+)
+def window_smaller_than_a_response(evidence: Evidence) -> Iterator[Match]:
+    """A connection may have less in flight than one response or request has, because its buffers are kept small.
+
+    The server's thread then sleeps in the middle of a response until the client has acknowledged its beginning:
+    once per round trip, with its locks and snapshot held. The kernel sizes buffers by itself up to a maximum,
+    which old guides for hosts with little memory lower; without window scaling it ends at 64 KiB.
+    """
+    statements = evidence.status_rate("questions")
+    if statements <= 0:
+        return
+    has_scaling = evidence.facts.sysctl("net.ipv4.tcp_window_scaling") != "0"
+    for way, (name, usual) in BUFFERS.items():
+        bytes_s = evidence.status_rate(f"bytes_{way}")
+        counter = "tx_bytes" if way == "sent" else "rx_bytes"
+        carried = sum(evidence.window.rates("network", counter).values())
+        least, default, most = (int(text) for text in evidence.sysctl(f"net.ipv4.{name}").split())
+        window = OF_A_BUFFER * most if has_scaling else min(OF_A_BUFFER * most, UNSCALED_BYTES)
+        mean = bytes_s / statements
+        # Most of it over a socket file needs no TCP.
+        if (
+            bytes_s < MUCH_TRAFFIC_S
+            or carried < bytes_s / 2
+            or window >= mean
+            or window >= OF_A_BUFFER * usual
+        ):
+            continue
+        wanted = max(usual, 1 << int(mean / OF_A_BUFFER).bit_length())
+        settings: dict[str, Value] = {}
+        if OF_A_BUFFER * most < mean:
+            settings[f"host.net.ipv4.{name}"] = f"{least} {default} {wanted}"
+        if not has_scaling:
+            settings["host.net.ipv4.tcp_window_scaling"] = 1
+        what = "response" if way == "sent" else "request"
+        waiting = sum(mean for state, mean in states(evidence).items() if state.lower() in AT_THE_SOCKET[way])
+        # One of those that run is the look itself.
+        is_most = waiting >= MOSTLY * (evidence.gauge("mysql_status", "threads_running").mean - 1)
+        yield Match(
+            way,
+            f"a {what} has {size(mean)} on average, and a connection may have {size(window)} in flight: it takes "
+            f"{mean / window:,.1f} round trips; {waiting:.1f} sessions wait in one.",
+            (
+                number(f"bytes per {what}", f"{mean:,.0f}"),
+                number(f"net.ipv4.{name}", f"{least} {default} {most}"),
+                number("net.ipv4.tcp_window_scaling", int(has_scaling)),
+                number(f"Bytes_{way}/s", f"{bytes_s:,.0f}"),
+                number("sessions that wait for the other end, mean", f"{waiting:.1f}"),
+            ),
+            (Remedy(settings, ("It takes effect for new connections.",)),),
+            None if waiting < SESSIONS_WAIT else Severity.LIMIT if is_most else Severity.COST,
+        )
