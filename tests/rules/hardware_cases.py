@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from headrace.rules.rule import Severity
 from tests.rules.case import Case
-from tests.rules.hosts import GIB, cores, unwell
+from tests.rules.hosts import CPUS, GIB, cores, unwell
 
 FULL = {
     **cores(user=90.0, idle=2.0),
@@ -29,6 +32,23 @@ DISTANT = {"block_devices.nvme1n1.queue.write_cache": "write through"}
 SLOW = {"disk.write_ms.nvme1n1": 6_000.0}
 MYISAM = [{"engine": "MyISAM", "tables": 9, "rows": 10**7, "data_bytes": 9 * GIB, "index_bytes": 2 * GIB}]
 KEYS = {"key_reads": 2_000.0, "key_read_requests": 10_000.0}
+
+
+def capped(most_khz: int, first: int = 4_800_000) -> dict[str, Any]:
+    """Policies that allow this much; ``first``: what the first core could do."""
+    return {
+        "cpu.frequency.policies": [
+            {
+                "cpus": [n],
+                "driver": "intel_pstate",
+                "governor": "performance",
+                "max_khz": most_khz,
+                "hardware_max_khz": 4_800_000 if n else first,
+            }
+            for n in range(CPUS)
+        ]
+    }
+
 
 CASES = [
     Case(
@@ -99,4 +119,56 @@ CASES = [
     ),
     Case("POOL10", "none", unwell),
     Case("POOL10", "not sampled", lambda: unwell(without=["mysql_status"]), missing="key_reads was not"),
+    Case(
+        "CPU14",
+        "a cap",
+        lambda: unwell(facts=capped(2_000_000), rates=HALF_BUSY),
+        ("",),
+        ("8 of 8 frequency policies allow at most 2,000 of 4,800 MHz while the CPUs are 5",),
+        sets=({"host.cpu_max_khz": 4_800_000},),
+        severity=Severity.COST,
+    ),
+    Case(
+        "CPU14",
+        "all CPUs are full",
+        lambda: unwell(facts=capped(2_000_000), rates=FULL),
+        ("",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "CPU14",
+        "cores of two kinds",
+        lambda: unwell(facts=capped(2_000_000, first=3_600_000), rates=HALF_BUSY),
+        ("",),
+        sets=(
+            {
+                "host.cpu_max_khz@policy0": 3_600_000,
+                **{f"host.cpu_max_khz@policy{n}": 4_800_000 for n in range(1, 8)},
+            },
+        ),
+    ),
+    Case("CPU14", "idle", lambda: unwell(facts=capped(2_000_000))),
+    Case("CPU14", "no cap", lambda: unwell(rates=HALF_BUSY)),
+    Case(
+        "CPU14",
+        "not reported",
+        lambda: unwell(facts={"cpu.frequency": None}),
+        missing="does not report how its CPUs choose",
+    ),
+    Case(
+        "CPU15",
+        "eight were added",
+        lambda: unwell(facts={"cpu.smt": "notsupported"}, rates=FULL),
+        ("",),
+        ("8 CPUs are 9", "and 8 others are offline"),
+        steps=("for n in 8 9 10 11 12 13 14 15; do echo 1",),
+    ),
+    Case("CPU15", "hyperthreads that are off", lambda: unwell(rates=FULL)),
+    Case("CPU15", "nobody needs them", lambda: unwell(facts={"cpu.smt": "notsupported"})),
+    Case(
+        "CPU15",
+        "not reported",
+        lambda: unwell(facts={"cpu.offline": None}),
+        missing="which CPUs are offline",
+    ),
 ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.analysis.resources import FULL
 from headrace.analysis.users import busiest_server
+from headrace.model import Value
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.pool import STEP_BYTES
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -20,6 +21,8 @@ IDLE_ELSEWHERE = 0.75
 THROTTLED_S = 0.1
 #: Below this the CPUs are mostly idle, and their frequency affects latency only.
 WORTH_ITS_FREQUENCY = 0.30
+#: A highest frequency below this share of the hardware's is a cap, not a rounding of the driver.
+CAPPED = 0.95
 #: Pages per second that a NUMA node could not give and another had to: 40 MB/s.
 FOREIGN_S = 10_000.0
 #: A sync of the log above this is not a local flash device; as a share of the time, the log is the limit.
@@ -187,6 +190,102 @@ def kept_to_few_cpus(evidence: Evidence) -> Iterator[Match]:
                     f"0-{max(int(c.name.removeprefix('cpu')) for c in evidence.cores)} {process['pid']}; "
                     "permanently: remove CPUAffinity= or AllowedCPUs= from the unit, or the container's "
                     "cpuset.",
+                )
+            ),
+        ),
+    )
+
+
+@rule(
+    "CPU14",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/pm/cpufreq.rst, scaling_max_freq, cpuinfo_max_freq and bios_limit",
+    refute="With the cap removed, throughput and p99 are equivalent: memory or heat limits the CPUs.",
+)
+def frequency_is_capped(evidence: Evidence) -> Iterator[Match]:
+    """The CPUs are busy, and may not run at the frequency that they could.
+
+    A cap is left over from a test, a power-saving profile or a machine that once overheated; firmware sets one
+    when a power supply fails. Every statement takes longer in proportion, regardless of the governor.
+    """
+    policies = ((evidence.raw.get("cpu") or {}).get("frequency") or {}).get("policies")
+    if policies is None:
+        raise NotEnough("the host does not report how its CPUs choose their frequency")
+    ranges = [(p.get("max_khz"), p.get("hardware_max_khz"), p.get("cpus") or ()) for p in policies]
+    capped = [(now, most, cpus) for now, most, cpus in ranges if now and most and now < CAPPED * most]
+    busy = sum(core.busy for core in evidence.cores) / len(evidence.cores)
+    if not capped or busy < WORTH_ITS_FREQUENCY:
+        return
+    now, most, _ = min(capped, key=lambda each: each[0] / each[1])
+    # One value for all, unless the cores differ.
+    is_alike = len({each[1] for each in ranges}) == 1
+    settings: dict[str, Value] = (
+        {"host.cpu_max_khz": most}
+        if is_alike
+        else {f"host.cpu_max_khz@policy{min(cpus)}": top for _, top, cpus in capped if cpus}
+    )
+    yield Match(
+        "",
+        f"{len(capped)} of {len(ranges)} frequency policies allow at most {now / 1000:,.0f} of "
+        f"{most / 1000:,.0f} MHz while the CPUs are {share(busy)} busy.",
+        (
+            number("scaling_max_freq", f"{now / 1000:,.0f} MHz"),
+            number("cpuinfo_max_freq", f"{most / 1000:,.0f} MHz"),
+            number("CPUs busy, mean", share(busy)),
+        ),
+        (
+            Remedy(
+                settings,
+                (
+                    "If it falls back: bios_limit of the same folder shows the firmware's cap (its power profile, "
+                    "a failed power supply), thermald and tuned-adm others.",
+                ),
+            ),
+        ),
+        Severity.LIMIT if busy >= FULL else None,
+    )
+
+
+@rule(
+    "CPU15",
+    severity=Severity.LIMIT,
+    confidence=Confidence.MEDIUM,
+    source="Linux Documentation/core-api/cpu_hotplug.rst; kernel-parameters.txt, maxcpus=",
+    refute="With them online, throughput and p99 are equivalent.",
+)
+def cpus_are_offline(evidence: Evidence) -> Iterator[Match]:
+    """The CPUs are full, and the host has others that are offline.
+
+    A hypervisor adds processors to a running guest, but they stay offline until a udev rule or an administrator
+    brings them online. Others were taken offline for a test, or by maxcpus= on the kernel command line.
+    Hyperthreads that are off on purpose are not counted.
+    """
+    cpu = evidence.raw.get("cpu") or {}
+    offline = cpu.get("offline")
+    if offline is None:
+        raise NotEnough("the host does not report which CPUs are offline")
+    busy = sum(core.busy for core in evidence.cores) / len(evidence.cores)
+    if not offline or cpu.get("smt") in ("off", "forceoff") or busy < FULL:
+        return
+    count = len(evidence.cores)
+    words = str((evidence.raw.get("kernel") or {}).get("command_line") or "").split()
+    limit = next((word for word in words if word.startswith("maxcpus=")), "")
+    boot = f"remove {limit} from the kernel command line" if limit else "a udev rule brings added ones online"
+    yield Match(
+        "",
+        f"{count} CPUs are {share(busy)} busy, and {len(offline)} others are offline.",
+        (
+            number("online", count),
+            number("offline", ",".join(map(str, offline))),
+            number("busy", share(busy)),
+            number("on the command line", limit or "no limit"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    f"for n in {' '.join(map(str, offline))}; do echo 1 > /sys/devices/system/cpu/cpu$n/online; "
+                    f"done; permanently: {boot}.",
                 )
             ),
         ),
