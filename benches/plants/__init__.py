@@ -17,6 +17,7 @@ from benches.plants.beside import (
     statements_kept,
     too_many,
 )
+from benches.plants.host import PLANTS as OF_THE_HOST
 from benches.plants.inside import PLANTS as INSIDE
 from benches.plants.loads import (
     BIG_TRANSACTIONS,
@@ -576,4 +577,5 @@ PLANTS = (
     *INSIDE,
     *OF_SERVERS,
     *SCARCE,
+    *OF_THE_HOST,
 )  # fmt: skip

@@ -51,7 +51,7 @@ with open(sys.argv[1], "wb") as out:
 """
 
 
-def _memory() -> int:
+def memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -235,7 +235,7 @@ PLANTS = (
         "",
         READS,
         (
-            f"--innodb-buffer-pool-size={int(0.8 * _memory()) // MIB}M",
+            f"--innodb-buffer-pool-size={int(0.8 * memory()) // MIB}M",
             "--sort-buffer-size=512M",
             "--join-buffer-size=512M",
         ),
