@@ -133,7 +133,8 @@ fn server(
     let working_directory = process.link("cwd");
     let stat = process.text("stat").unwrap_or_default();
     let tracer_pid = status_value(&status, "TracerPid").and_then(|pid| pid.parse().ok());
-    let tracer = tracer_pid.filter(|&pid| pid != 0).and_then(|pid: u32| host.line(&format!("proc/{pid}/comm")));
+    let tracer =
+        tracer_pid.filter(|&pid| pid != 0).and_then(|pid: u32| host.line(&format!("proc/{pid}/comm")));
     Server {
         pid,
         program: program.to_owned(),
