@@ -246,7 +246,7 @@ class RunsCommands(ReadsFiles):
         assert await anext(lines) == "first"
         with pytest.raises(CommandFailed, match="printed a line of more than 3 MiB"):
             await anext(lines)
-        await process.kill()
+        await process.signal("KILL")
 
     async def test_the_pid_is_the_real_one(self, target: Target) -> None:
         process = await target.spawn(["sleep", "300"], env={"HEADRACE_OWNER": "contract"})
