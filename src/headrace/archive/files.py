@@ -19,12 +19,12 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import quote, unquote
 
 import duckdb
@@ -38,6 +38,8 @@ from headrace.whole import sync
 MINUTE_S, HOUR_S, DAY_S, WEEK_S = 60, 3600, 86400, 7 * 86400
 #: 1970 began on a Thursday; weeks begin on Mondays.
 FIRST_MONDAY_S = 4 * DAY_S
+T = TypeVar("T")
+
 #: Kind of file -> how many seconds it covers.
 COVERS_S = {"m": MINUTE_S, "M": HOUR_S, "h": HOUR_S, "d": DAY_S, "D": WEEK_S, "w": WEEK_S}
 #: Kind of folder -> how much of a date names it.
@@ -83,7 +85,7 @@ class Archive:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._listed: dict[Path, tuple[int, tuple[File, ...]]] = {}
+        self._known: dict[Path, tuple[int, tuple[Any, ...]]] = {}
 
     @cached_property
     def database(self) -> duckdb.DuckDBPyConnection:
@@ -151,29 +153,30 @@ class Archive:
             # A week may have begun in the year before.
             first = _day(since_s - WEEK_S if key == "year" else since_s)
             whole = {_day(t_s) for t_s in days_of(found)} if days_suffice and key == "day" else set()
-            for part in listed(self.root / table):
+            for part in self._listed(self.root / table, listed):
                 if part.name[: len(key) + 1] != f"{key}=" or part.name[len(key) + 1 :] in whole:
                     continue
                 if not first[:width] <= part.name[len(key) + 1 :] <= last[:width]:
                     continue
                 folders = [part / f"host={_quoted(host)}"] if host is not None else listed(part)
                 for folder in folders:
-                    found += [f for f in self._files(folder) if f.t_s < until_s and f.end_s > since_s]
+                    files = self._listed(folder, _files)
+                    found += [f for f in files if f.t_s < until_s and f.end_s > since_s]
         return sorted(found, key=lambda f: (f.t_s, f.kind, f.path))
 
-    def _files(self, folder: Path) -> tuple[File, ...]:
-        """Files of a folder; read again when it changes."""
+    def _listed(self, folder: Path, read: Callable[[Path], Iterable[T]]) -> tuple[T, ...]:
+        """What ``read`` finds in a folder; read again when it changes."""
         try:
             changed_ns = folder.stat().st_mtime_ns
         except OSError:
-            self._listed.pop(folder, None)
+            self._known.pop(folder, None)
             return ()
-        known = self._listed.get(folder)
+        known = self._known.get(folder)
         if known is None or known[0] != changed_ns:
-            known = changed_ns, tuple(_files(folder))
+            known = changed_ns, tuple(read(folder))
             # A change within the same tick of the clock would not be seen.
             if time.time_ns() - changed_ns > SETTLED_NS:
-                self._listed[folder] = known
+                self._known[folder] = known
         return known[1]
 
     def size_bytes(self) -> int:
@@ -255,15 +258,21 @@ def chosen(files: list[File], rows_s: int, since_s: float = 0, until_s: float = 
     The row of a week is taken only if all of the week is in the range.
     """
     taken: list[File] = []
-    covered: dict[int, str] = {}
+    first_hour = min((file.t_s for file in files), default=0) // HOUR_S
+    # A bit per hour: of all that is taken, and of the minutes among it.
+    covered = minutes = 0
 
     def take(file: File) -> bool:
-        hours = range(file.t_s // HOUR_S, -(-file.end_s // HOUR_S))
+        nonlocal covered, minutes
+        start, end = file.t_s // HOUR_S, -(-file.end_s // HOUR_S)
+        hours = ((1 << end - start) - 1) << start - first_hour
         # Minutes share their hour with each other, and with nothing else.
-        if not all(covered.get(hour) == file.kind == "m" or hour not in covered for hour in hours):
+        if hours & (covered ^ minutes if file.kind == "m" else covered):
             return False
         taken.append(file)
-        covered.update(dict.fromkeys(hours, file.kind))
+        covered |= hours
+        if file.kind == "m":
+            minutes |= hours
         return True
 
     for kind in ORDER[rows_s]:
@@ -288,6 +297,7 @@ def _quoted(host: str) -> str:
     return quote(host, safe="").replace(".", "%2E") if host.startswith(".") else quote(host, safe="")
 
 
+@lru_cache(maxsize=4096)
 def _day(t_s: float) -> str:
     return f"{datetime.fromtimestamp(min(max(t_s, 0), 4e9), UTC):%Y-%m-%d}"
 

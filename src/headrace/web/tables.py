@@ -249,7 +249,7 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
         row["class"]: row for row in await ask(questions.class_totals, reader, names, span.before(), source)
     }
     times = await rates.times(site, names, span, source)
-    watched_before_s = await ask(questions.watched_s, reader, names, span.before())
+    watched = (*rates.summed(times), await ask(questions.watched_s, reader, names, span.before()))
     total = sum(_weight(row) for row in totals) or 1
     columns = class_columns(asked, source)
     # Not every source has every column, and an address keeps its order when the source is changed.
@@ -258,7 +258,7 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
     listing = Listing(
         columns,
         [
-            _class_row(row, before.get(row["class"]), source, (*rates.summed(times), watched_before_s), total)
+            _class_row(row, before.get(row["class"]), source, watched, total)
             for row in totals
             if not only or row["class"] == only
         ],
