@@ -11,6 +11,13 @@ RESOLVES = {"skip_name_resolve": "OFF"}
 STORM = {"connections": 900.0, "questions": 2_700.0}
 LOGINS = {"server_settings.init_connect": ["set names utf8mb4", "do sleep(?)"]}
 
+#: Of sixty connections one is the agent's own.
+LISTED = {
+    "processlist.threads.Sleep": 49.0,
+    "processlist.threads.Query": 1.0,
+    "processlist.threads.Daemon": 1.0,
+}
+
 
 def starting(sessions: int, statement: str = "do sleep(?)") -> Activity:
     """Ten looks that each see so many sessions execute a statement."""
@@ -108,21 +115,48 @@ CASES = [
     Case("SESS17", "not sampled", lambda: unwell(without=["mysql_status"]), missing="aborted_clients was"),
     Case(
         "SESS19",
-        "nine",
-        lambda: unwell(facts=LOGINS, activity=starting(9), status_rates={"connections": 45.0}),
+        "nine of sixty connections that are not listed",
+        lambda: unwell(facts=LOGINS, gauges=LISTED, status_rates={"connections": 45.0}),
         ("",),
-        ("9.0 sessions execute init_connect at any time, for 45.0 logins/s; most of them: do sleep(?).",),
+        (
+            "9.0 sessions execute init_connect at any time, for 45.0 logins/s: set names utf8mb4; do sleep(?).",
+        ),
         steps=("Take out of init_connect", "Keep connections open"),
         severity=Severity.LIMIT,
     ),
-    Case("SESS19", "quick", lambda: unwell(facts=LOGINS, activity=starting(0))),
-    Case("SESS19", "other statements", lambda: unwell(facts=LOGINS, activity=starting(9, "select ?"))),
-    Case("SESS19", "empty", lambda: unwell(activity=starting(9))),
+    Case(
+        "SESS19",
+        "many logins, and a millisecond each",
+        lambda: unwell(facts=LOGINS, gauges=LISTED, status_rates={"connections": 9_000.0}),
+    ),
+    Case(
+        "SESS19",
+        "all are listed",
+        lambda: unwell(facts=LOGINS, gauges={**LISTED, "processlist.threads.Sleep": 58.0}),
+    ),
+    Case("SESS19", "empty", lambda: unwell(gauges=LISTED)),
+    Case(
+        "SESS19",
+        "MySQL, which shows their statements",
+        lambda: unwell(vendor="mysql", facts=LOGINS, activity=starting(9)),
+        ("",),
+    ),
+    Case(
+        "SESS19",
+        "other statements",
+        lambda: unwell(vendor="mysql", facts=LOGINS, activity=starting(9, "select ?")),
+    ),
     Case(
         "SESS19",
         "an older agent",
         lambda: unwell(facts={"server_settings.init_connect": None}),
         missing="statements of init_connect",
     ),
-    Case("SESS19", "no look", lambda: unwell(facts=LOGINS), missing="process list was not"),
+    Case(
+        "SESS19",
+        "a list of its own",
+        lambda: unwell(facts={**LOGINS, "server_settings.privileges_missing": ["PROCESS"]}, gauges=LISTED),
+        missing="lacks the privilege PROCESS",
+    ),
+    Case("SESS19", "no list", lambda: unwell(facts=LOGINS), missing="process list was not"),
 ]
