@@ -152,7 +152,7 @@ PLANTS = (
         "an init_connect that waits",
         ("SESS19",),
         "init_connect",
-        options=("--init-connect=DO SLEEP(0.02)",),
+        options=("--init-connect=DO SLEEP(0.2)",),
         beside=connecting,
         adviser="init_connect",
         also=("SESS05", "SESS14", "SESS16"),
