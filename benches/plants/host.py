@@ -100,6 +100,20 @@ def small_windows(server: Server) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def shaped(server: Server) -> Iterator[None]:
+    """20 Mbit/s for all that loopback sends. Run it in a network namespace (unshare -n): others send, too."""
+    server.sql("CREATE USER IF NOT EXISTS far_away@'%' IDENTIFIED BY 'right'", "FLUSH PRIVILEGES")
+    # A burst that is smaller than loopback's packets would let none of them pass.
+    shaper = ["tbf", "rate", "20mbit", "burst", "128k", "limit", "10m"]
+    subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", *shaper], check=True, capture_output=True)
+    try:
+        with processes(*(8 * (python(FAR_AWAY, server.port),))):
+            yield
+    finally:
+        subprocess.run(["tc", "qdisc", "del", "dev", "lo", "root"], check=True, capture_output=True)
+
+
 PLANTS = (
     Plant(
         "mounted with sync",
@@ -145,6 +159,15 @@ PLANTS = (
         SLEEPS,
         beside=small_windows,
         also=("LOCK01",),
+        has_remedy=False,
+    ),
+    Plant(
+        "a shaper",
+        "loopback sends 20 Mbit/s",
+        ("NET12",),
+        "tbf",
+        SLEEPS,
+        beside=shaped,
         has_remedy=False,
     ),
 )

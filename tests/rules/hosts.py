@@ -135,6 +135,7 @@ RATES: dict[str, float] = {
 
 GAUGES: dict[str, float] = {
     "cpu.procs_running.": 2.0,
+    "qdisc.disciplines.": 9.0,
     "cpu.procs_blocked.": 0.0,
     "memory.MemTotal.": 67_283_980_288.0,
     "memory.MemAvailable.": 14.0 * GIB,

@@ -291,4 +291,53 @@ CASES = [
     ),
     Case("NET11", "full speed", unwell),
     Case("NET11", "not sampled", lambda: unwell(without=["network"]), missing="interfaces were not sampled"),
+    Case(
+        "NET12",
+        "a shaper of a container runtime",
+        lambda: unwell(
+            gauges={f"qdisc.waiting.{BUSY_NIC}/tbf/8001": 40.0},
+            rates={
+                f"qdisc.packets.{BUSY_NIC}/tbf/8001": 2_000.0,
+                f"qdisc.bytes.{BUSY_NIC}/tbf/8001": 2.5e6,
+                f"qdisc.overlimits.{BUSY_NIC}/tbf/8001": 900.0,
+            },
+        ),
+        (BUSY_NIC,),
+        ("tbf holds packets of enp1s0f0np0 back for 20 ms on average: 40 wait, and 20.0 Mbit/s pass",),
+        steps=("tc qdisc del dev enp1s0f0np0 root",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "NET12",
+        "nothing passes",
+        lambda: unwell(
+            gauges={f"qdisc.waiting.{BUSY_NIC}/netem/1": 7.0},
+            rates={f"qdisc.packets.{BUSY_NIC}/netem/1": 0.0},
+        ),
+        (BUSY_NIC,),
+        ("netem holds packets of enp1s0f0np0 back and lets none pass: 7 wait",),
+    ),
+    Case(
+        "NET12",
+        "a shaper with room",
+        lambda: unwell(
+            gauges={f"qdisc.waiting.{BUSY_NIC}/htb/1": 2.0},
+            rates={f"qdisc.packets.{BUSY_NIC}/htb/1": 9_000.0},
+        ),
+    ),
+    Case(
+        "NET12",
+        "a queue for the link",
+        lambda: unwell(
+            gauges={f"qdisc.waiting.{BUSY_NIC}/fq_codel/0": 40.0},
+            rates={f"qdisc.packets.{BUSY_NIC}/fq_codel/0": 2_000.0},
+        ),
+    ),
+    Case("NET12", "none", unwell),
+    Case(
+        "NET12",
+        "not sampled",
+        lambda: unwell(without=["qdisc"]),
+        missing="queueing disciplines were not sampled",
+    ),
 ]

@@ -37,7 +37,7 @@ LIVE = (
         "CPU12",
     ),
     *("MEM16", "MEM17", "MEM19", "LIM06", "LIM08", "LIM09", "FS11", "FS12", "FS13"),
-    *("CPU13", "FS14", "HOST04", "MEM21", "TCP07"),
+    *("CPU13", "FS14", "HOST04", "MEM21", "NET12", "TCP07"),
     *("REPL06", "REPL07", "REPL08", "REPL09", "REPL12", "REPL14", "STMT07", "STMT08"),
 )
 #: What a bench on one small machine cannot be given: these rules have only found their cause in fixtures.

@@ -15,9 +15,11 @@ pub mod md;
 pub mod meminfo;
 pub mod mountinfo;
 pub mod netdev;
+mod netlink;
 pub mod packets;
 pub mod process;
 pub mod psi;
+pub mod qdisc;
 pub mod sample;
 pub mod server;
 pub mod server_process;
@@ -58,6 +60,7 @@ const HOST_SAMPLERS: &[&Kind] = &[
     &server_process::SERVER_PROCESS,
     &filesystems::FILE_SYSTEMS,
     &listen::LISTEN,
+    &qdisc::QDISC,
 ];
 
 /// Every sampler: those of the host, of a server, and the agent's own cost.

@@ -5,14 +5,11 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
 
 use anyhow::Context;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
-};
+use rustix::net::netlink;
 
+use super::netlink::{Netlink, number};
 use super::sample::sampler::{Host, Kind, Sample};
 use super::sample::values::Values;
 
@@ -22,18 +19,14 @@ pub const LISTEN: Kind = Kind::host(
     |host: &Host| Box::new(Listening { is_live: host.root.as_os_str() == "/", socket: None }),
 );
 
-const HEADER_BYTES: usize = 16;
 const BY_FAMILY: u16 = 20;
-const REQUEST_DUMP: u16 = 0x301;
-const DONE: u16 = 3;
-const ERROR: u16 = 2;
 const TCP: u8 = 6;
 const STATE_LISTEN: u32 = 1 << 10;
 const FAMILIES: [u8; 2] = [2, 10];
 
 struct Listening {
     is_live: bool,
-    socket: Option<OwnedFd>,
+    socket: Option<Netlink>,
 }
 
 /// Address and port -> waiting connections, and their limit. Sockets that share a port (SO_REUSEPORT) are summed.
@@ -62,54 +55,24 @@ impl Sample for Listening {
     }
 }
 
-fn open() -> io::Result<OwnedFd> {
-    let socket =
-        socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(std::time::Duration::from_secs(1)))?;
-    Ok(socket)
+fn open() -> io::Result<Netlink> {
+    Netlink::open(Some(netlink::SOCK_DIAG))
 }
 
-fn ask(socket: &OwnedFd, family: u8, queues: &mut Queues) -> io::Result<()> {
-    let mut request = [0_u8; HEADER_BYTES + 56];
-    let length = request.len() as u32;
-    request[..4].copy_from_slice(&length.to_ne_bytes());
-    request[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
-    request[6..8].copy_from_slice(&REQUEST_DUMP.to_ne_bytes());
-    request[16] = family;
-    request[17] = TCP;
-    request[20..24].copy_from_slice(&STATE_LISTEN.to_ne_bytes());
-    send(socket, &request, SendFlags::empty())?;
-    let mut buffer = [0_u8; 32768];
-    loop {
-        let (length, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
-        if parse(&buffer[..length], queues)? {
-            return Ok(());
-        }
-    }
+fn ask(socket: &Netlink, family: u8, queues: &mut Queues) -> io::Result<()> {
+    let mut request = [0_u8; 56];
+    request[0] = family;
+    request[1] = TCP;
+    request[4..8].copy_from_slice(&STATE_LISTEN.to_ne_bytes());
+    socket.dump(BY_FAMILY, &request, |kind, body| add(kind, body, queues))
 }
 
-/// Adds the sockets of one answer; true at the end of the last.
-fn parse(mut answer: &[u8], queues: &mut Queues) -> io::Result<bool> {
-    while answer.len() >= HEADER_BYTES {
-        let length = number(answer, 0) as usize;
-        let Some(body) = answer.get(HEADER_BYTES..length) else {
-            return Err(io::ErrorKind::InvalidData.into());
-        };
-        match u16::from_ne_bytes([answer[4], answer[5]]) {
-            DONE => return Ok(true),
-            ERROR if body.len() >= 4 => {
-                return Err(io::Error::from_raw_os_error((number(body, 0) as i32).wrapping_neg()));
-            }
-            BY_FAMILY if body.len() >= 72 => {
-                let queue = queues.entry(label(body)).or_default();
-                // For a listening socket the kernel reports its backlog here, not bytes.
-                *queue = (queue.0 + u64::from(number(body, 56)), queue.1 + u64::from(number(body, 60)));
-            }
-            _ => {}
-        }
-        answer = answer.get(length.next_multiple_of(4)..).unwrap_or_default();
+fn add(kind: u16, body: &[u8], queues: &mut Queues) {
+    if kind == BY_FAMILY && body.len() >= 72 {
+        let queue = queues.entry(label(body)).or_default();
+        // For a listening socket the kernel reports its backlog here, not bytes.
+        *queue = (queue.0 + u64::from(number(body, 56)), queue.1 + u64::from(number(body, 60)));
     }
-    Ok(false)
 }
 
 fn label(body: &[u8]) -> String {
@@ -123,13 +86,9 @@ fn label(body: &[u8]) -> String {
     }
 }
 
-fn number(bytes: &[u8], at: usize) -> u32 {
-    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{FAMILIES, Queues, ask, open, parse};
+    use super::{FAMILIES, Queues, add, ask, open};
     use proptest::prelude::{any, proptest};
     use std::net::{TcpListener, TcpStream};
 
@@ -153,12 +112,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_answer_can_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..300), length in 0..300_u32) {
-            let mut bytes = bytes;
-            if bytes.len() > 4 {
-                bytes[..4].copy_from_slice(&length.max(16).to_ne_bytes());
-            }
-            let _ = parse(&bytes, &mut Queues::new());
+        fn no_answer_can_break_the_parser(body in proptest::collection::vec(any::<u8>(), 0..100), kind in 19..22_u16) {
+            add(kind, &body, &mut Queues::new());
         }
     }
 }

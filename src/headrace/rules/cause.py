@@ -18,7 +18,7 @@ from headrace.rules.rule import Finding, Judgement, Severity
 #: standstill first.
 ELSEWHERE = (
     "FS13", "HOST04", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "REPL13", "BLOG04", "LOCK19",
-    "LOCK13", "LOCK02", "LOCK05", "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "SESS15",
+    "LOCK13", "LOCK02", "LOCK05", "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "NET12", "SESS15",
     "SESS19", "SESS18", "STMT04", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01", "LIM05", "LIM07", "FS14",
     "TCP07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL14", "REPL10", "REPL01",
 )  # fmt: skip

@@ -39,6 +39,9 @@ SOME_PACKETS_S = 100.0
 SLOW_MBIT, HALF_MBIT = 100, 1_000
 #: Share of the link's speed, both ways together, from which on frames wait or collide.
 SHARED = 0.4
+#: Queueing disciplines that hold packets back although the link is free, and how long it is worth a word.
+SHAPERS = ("cake", "cbq", "hfsc", "htb", "netem", "tbf")
+HELD_S = 0.001
 
 
 def cpu_mask(cpus: list[int]) -> str:
@@ -534,4 +537,53 @@ def link_is_slower_than_the_card(evidence: Evidence) -> Iterator[Match]:
                 ),
             ),
             Severity.LIMIT if sent >= SHARED * speed else None,
+        )
+
+
+@rule(
+    "NET12",
+    severity=Severity.LIMIT,
+    confidence=Confidence.HIGH,
+    source="Linux tc(8), tc-tbf(8), tc-htb(8), tc-netem(8); include/uapi/linux/gen_stats.h; J. Little, A Proof "
+    "for the Queuing Formula, Operations Research 9 (1961)",
+    refute="With twice the rate, or without the discipline, throughput and p99 are equivalent.",
+)
+def packets_are_held_back(evidence: Evidence) -> Iterator[Match]:
+    """A queueing discipline holds packets back, to keep a rate or to imitate a slow path.
+
+    The link has room, and no counter of the interface shows it. Limits of cloud images and of containers
+    (Kubernetes' bandwidth annotations) are made so, and what was left of a test with netem looks the same.
+    """
+    if "qdisc" not in evidence.window.samplers():
+        raise NotEnough("queueing disciplines were not sampled")
+    for label in evidence.window.labels("qdisc", "waiting"):
+        nic, kind, handle = label.split("/")
+        waiting = evidence.gauge("qdisc", "waiting", label).mean
+        packets = evidence.window.rate("qdisc", "packets", label) or 0.0
+        if kind not in SHAPERS or waiting < 1 or waiting < HELD_S * packets:
+            continue
+        sent = 8e-6 * (evidence.window.rate("qdisc", "bytes", label) or 0.0)
+        # Little's law: mean queue by throughput. Where nothing passed there is no mean.
+        held = f"for {1e3 * waiting / packets:,.0f} ms on average" if packets else "and lets none pass"
+        yield Match(
+            nic,
+            f"{kind} holds packets of {nic} back {held}: {waiting:,.0f} wait, and {sent:,.1f} Mbit/s pass.",
+            (
+                number("packets waiting, mean", f"{waiting:,.1f}"),
+                number("packets/s", f"{packets:,.0f}"),
+                number("Mbit/s", f"{sent:,.1f}"),
+                number("overlimits/s", f"{evidence.window.rate('qdisc', 'overlimits', label) or 0.0:,.1f}"),
+                number("dropped/s", f"{evidence.window.rate('qdisc', 'drops', label) or 0.0:,.1f}"),
+                number("handle", f"{handle}:"),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        f"See its limits: tc -s qdisc show dev {nic}; tc -s class show dev {nic}. Find out who "
+                        "set them: an image, a container runtime, a test.",
+                        "Raise its rate above what the server sends at its peak, or remove it: "
+                        f"tc qdisc del dev {nic} root.",
+                    )
+                ),
+            ),
         )
