@@ -102,10 +102,10 @@ def small_windows(server: Server) -> Iterator[None]:
 
 @contextlib.contextmanager
 def shaped(server: Server) -> Iterator[None]:
-    """20 Mbit/s for all that loopback sends. Run it in a network namespace (unshare -n): others send, too."""
+    """100 Mbit/s for all that loopback sends. Run it in a network namespace (unshare -n): others send, too."""
     server.sql("CREATE USER IF NOT EXISTS far_away@'%' IDENTIFIED BY 'right'", "FLUSH PRIVILEGES")
     # A burst that is smaller than loopback's packets would let none of them pass.
-    shaper = ["tbf", "rate", "20mbit", "burst", "128k", "limit", "10m"]
+    shaper = ["tbf", "rate", "100mbit", "burst", "128k", "limit", "10m"]
     subprocess.run(["tc", "qdisc", "add", "dev", "lo", "root", *shaper], check=True, capture_output=True)
     try:
         with processes(*(8 * (python(FAR_AWAY, server.port),))):
@@ -163,7 +163,7 @@ PLANTS = (
     ),
     Plant(
         "a shaper",
-        "loopback sends 20 Mbit/s",
+        "loopback sends 100 Mbit/s",
         ("NET12",),
         "tbf",
         SLEEPS,
