@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Outcome
 from headrace.cli.rollout import rollout_app
-from headrace.errors import Refused, TargetError
+from headrace.errors import PlanError, Refused, TargetError
 from headrace.model import Facts
 from headrace.report import rollout as report
 from headrace.staged import carrier, hands, pairs
@@ -256,6 +256,11 @@ def test_a_host_that_stays_slow_without_the_change_is_left_aside(world: World) -
     assert world.on == REPLICAS - {"br2"}
 
 
+def give_up(book: Book, name: str) -> None:
+    with book.hold():
+        asyncio.run(Carrier(book).give_up(name, "ann"))
+
+
 def test_a_host_that_is_lost_again_with_the_change_stops_it_everywhere(world: World) -> None:
     world.dies_with_it = True
     book = go(Book.make(world.plan))
@@ -337,6 +342,53 @@ def test_an_abort_restores_what_it_can_reach_and_says_what_it_cannot(world: Worl
         asyncio.run(Carrier(book).abort("again"))
     assert world.on == set()
     assert Book.open(book.plan.id).state.is_aborted
+
+
+def test_a_host_that_is_lost_for_good_is_given_up_by_a_person(world: World) -> None:
+    """Otherwise it would keep the rollout from its end for ever, and every abort, too."""
+    world.dies_with_it = True
+    book = go(Book.make(world.plan))
+    world.unreachable, world.dies_with_it = {"ar1"}, False
+    book.note("applying", host="ar1", change="x-9")
+    book = go(book)
+    assert f"headrace rollout give-up {book.plan.id} ar1" in book.state.paused
+    give_up(book, "ar1")
+    assert book.state.host("ar1") == "given up"
+    assert "given up by ann: no route" in Book.open(book.plan.id).state.gone["ar1"]
+    # Its stage was only its own: without another host nobody knows whether the change is good.
+    assert "no host is left to try it on (ar1: given up by ann" in go(book).state.paused
+
+
+def test_a_rollout_ends_without_a_host_that_was_given_up(world: World) -> None:
+    world.unreachable = {"br1"}
+    book = go(Book.make(world.plan))
+    assert "br1: no route" in book.state.paused
+    done = CliRunner().invoke(rollout_app, ["give-up", book.plan.id, "br1", "--by", "ann"])
+    assert done.exit_code == 0, done.output
+    assert "given up by ann: no route" in " ".join(done.output.split())
+    book = go(Book.open(book.plan.id))
+    assert book.state.is_finished
+    assert world.on == REPLICAS - {"br1"}
+
+
+def test_an_abort_ends_without_a_host_that_was_given_up(world: World) -> None:
+    book = go(Book.make(world.plan))
+    world.unreachable = {"br1"}
+    with book.hold():
+        asyncio.run(Carrier(book).abort("a person said so"))
+    kept = book.state.kept["br1"]
+    give_up(book, "br1")
+    assert book.state.is_aborted
+    assert [event["changes"] for event in book.events if event["kind"] == "given_up"] == [[kept]]
+
+
+def test_a_host_that_answers_is_not_given_up(world: World) -> None:
+    book = go(Book.make(world.plan))
+    with pytest.raises(Refused, match="it answers"):
+        give_up(book, "br1")
+    assert "br1" in book.state.kept
+    with pytest.raises(PlanError, match="no such host"):
+        give_up(book, "nobody")
 
 
 def test_an_inconclusive_stage_is_not_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -708,7 +760,7 @@ async def test_an_abort_waits_for_a_command_only_so_long_and_names_the_hosts(
         with pytest.raises(pairs.NotRestored) as raised:
             await asyncio.wait_for(asked, 10)
     assert "ar1 (changed), br1 (changing)" in raised.value.message
-    assert raised.value.hint == f"headrace rollout abort {book.plan.id} continues"
+    assert f"headrace rollout abort {book.plan.id} continues" in (raised.value.hint or "")
     assert raised.value.exit_code == 6
     assert book.stop_asked() == "ann"
 

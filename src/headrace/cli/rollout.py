@@ -324,6 +324,27 @@ def rollout_abort(
         raise not_restored(book, "not every host could be restored")
 
 
+@rollout_app.command("give-up", epilog="Example: headrace rollout give-up 3f2a9c1e77b0 db7")
+def rollout_give_up(
+    plan_id: PlanId,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="A host that does not come back.")],
+    by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who gives it up [this account].")] = "",
+    as_json: Json = False,
+) -> None:
+    """Continue, or end, a rollout without a host that is lost for good. A host that answers is not given up."""
+    from headrace.staged.book import Book
+    from headrace.staged.pairs import carrier_of
+
+    book = Book.open(plan_id)
+
+    async def work() -> None:
+        with book.hold():
+            await carrier_of(book, tell).give_up(host, by or getpass.getuser())
+
+    run_until_signal(work, stopping="stopping ...", stopped="stopped; nothing was given up")
+    _show(book, as_json)
+
+
 def _conclude(book: Book, as_json: bool) -> None:
     from headrace.staged.pairs import not_restored
 

@@ -53,6 +53,8 @@ class State:
     kept: dict[str, str] = field(default_factory=dict)
     #: Hosts that have troubles of their own, until the rollout is started again.
     aside: dict[str, str] = field(default_factory=dict)
+    #: Hosts that a person gave up, and why: what they have is not known any more.
+    gone: dict[str, str] = field(default_factory=dict)
     #: Hosts without queries to compare, until the rollout is started again: they are changed after the verdict.
     idle: dict[str, str] = field(default_factory=dict)
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -72,6 +74,8 @@ class State:
 
     def host(self, name: str) -> str:
         """One host's state in a word."""
+        if name in self.gone:
+            return "given up"
         if name in self.out:
             return "out of service"
         if self.open.get(name):
@@ -88,7 +92,7 @@ class State:
 
     def _take_go(self, event: dict[str, Any]) -> None:
         self.is_started, self.paused = True, ""
-        self.aside.clear()
+        self.aside = dict(self.gone)
         self.idle.clear()
 
     def _take_attempt(self, event: dict[str, Any]) -> None:
@@ -142,6 +146,13 @@ class State:
 
     def _take_aside(self, event: dict[str, Any]) -> None:
         self.aside[event["host"]] = event["why"]
+
+    def _take_given_up(self, event: dict[str, Any]) -> None:
+        name = event["host"]
+        self.gone[name] = self.aside[name] = f"given up by {event['by']}: {event['why']}"
+        self.open.pop(name, None)
+        self.kept.pop(name, None)
+        self.out.discard(name)
 
     def _take_idle(self, event: dict[str, Any]) -> None:
         self.idle[event["host"]] = event["why"]

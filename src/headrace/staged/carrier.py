@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from headrace.analysis.guards import LEAST_QUERIES, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, PlanError, Refused
 from headrace.fleet.runner import Turns, within_descriptors
 from headrace.staged import hands
 from headrace.staged.book import Book
@@ -120,6 +120,36 @@ class Carrier:
         self.book.note("aborting", why=why)
         await self.take_back()
 
+    async def give_up(self, name: str, by: str) -> None:
+        """Go on without a host that does not come back: one on which that fails which `go` or `abort` would do.
+        Raises Refused if it does not fail.
+        """
+        if name not in self.plan.members:
+            raise PlanError("no such host in this rollout", place=name)
+        state, changes = self.book.state, self._changes(name)
+        undone = changes if state.aborting else state.open.get(name, ())
+        try:
+            await hands.restore(self.book, self.plan.members[name], list(undone), self.site)
+        except HeadraceError as error:
+            self.book.note("given_up", host=name, by=by, why=error.message, changes=changes)
+            if changes:
+                self.tell(
+                    f"{name}: may still have {', '.join(changes)}: if it returns, headrace journal -t {name}"
+                )
+            if state.aborting and not (state.open or state.kept or state.out):
+                self.book.note("aborted")
+        else:
+            raise Refused(
+                "it answers, so it is not given up",
+                place=name,
+                hint=f"headrace rollout status {self.plan.id}",
+            )
+
+    def _changes(self, name: str) -> list[str]:
+        """What stands on a host, or may, the oldest first."""
+        state = self.book.state
+        return [*([state.kept[name]] if name in state.kept else []), *state.open.get(name, ())]
+
     async def take_back(self) -> None:
         """Restore every host that was or may be changed; the book says so once all are."""
         state = self.book.state
@@ -130,7 +160,7 @@ class Carrier:
         ]
 
         async def one(name: str) -> None:
-            changes = [*([state.kept[name]] if name in state.kept else []), *state.open.get(name, ())]
+            changes = self._changes(name)
             member = self.plan.members[name]
             async with self.turns.of(member.host.spec):
                 try:
@@ -163,7 +193,9 @@ class Carrier:
                     self.book, self.plan.members[name], list(state.open.get(name, ())), self.site
                 )
             except HeadraceError as error:
-                raise Paused(f"{name} may still be changed, and cannot be asked: {error.message}") from error
+                why = f"{name} may still be changed, and cannot be asked: {error.message}"
+                command = f"headrace rollout give-up {self.plan.id} {name}"
+                raise Paused(f"{why}; if it does not come back: {command}") from error
 
     async def _stage(self, stage: Stage) -> None:
         state = self.book.state
@@ -185,7 +217,7 @@ class Carrier:
         if unjudged_by:
             self.tell(f"stage {stage.name}: promoted by {unjudged_by} without a verdict")
         await self._by_group(stage, self._settle_group)
-        left = [name for name in stage.hosts if name not in state.kept]
+        left = [name for name in stage.hosts if name not in state.kept and name not in state.gone]
         if left:
             why = "; ".join(f"{name}: {state.aside.get(name, 'not changed')}" for name in left)
             raise Paused(f"stage {stage.name}: {why}")

@@ -194,7 +194,8 @@ def not_restored(book: Book, why: str) -> NotRestored:
     return NotRestored(
         f"{why}; not restored: {left}" if left else f"{why}; its log names no host that is changed",
         place=book.plan.id,
-        hint=f"headrace rollout abort {book.plan.id} continues",
+        hint=f"headrace rollout abort {book.plan.id} continues; without a host that is lost for good: "
+        f"headrace rollout give-up {book.plan.id} {names[0] if len(names) == 1 else 'HOST'}",
     )
 
 
