@@ -214,7 +214,7 @@ impl Session {
         let Some(&[_, a, b, c, d]) = request.body.get(..5).filter(|_| has_statement) else { return };
         let id = self.statements.resolve(u32::from_le_bytes([a, b, c, d]));
         request.statement = Some(id);
-        let Some(statement) = self.statements.get_mut(id) else {
+        let Some((statement, others_bytes)) = self.statements.get_mut(id) else {
             shared.coverage.unknown_statements += u64::from(is_execute);
             return;
         };
@@ -224,7 +224,8 @@ impl Session {
                 statement.ahead_bytes += request.wire_bytes;
                 if let Some(&[low, high]) = request.body.get(5..7) {
                     let piece = if request.is_cut { b"" } else { &request.body[7..] };
-                    let most = if request.is_cut { 0 } else { shared.options.max_text_bytes };
+                    let most = shared.options.max_text_bytes.saturating_sub(others_bytes);
+                    let most = if request.is_cut { 0 } else { most };
                     statement.add_long(u16::from_le_bytes([low, high]), piece, most);
                 }
             }

@@ -27,6 +27,8 @@ pub struct Statement {
     /// Parameters sent ahead of the execution, by their places.
     long: BTreeMap<u16, Vec<u8>>,
     long_bytes: usize,
+    /// Of these, what the session's sum has.
+    counted_bytes: usize,
     /// Data sent ahead was more than we keep.
     is_long_cut: bool,
     /// Bytes of the packets that carried it.
@@ -47,6 +49,9 @@ pub struct Statements {
     by_id: Numbers<u32, Statement>,
     last: u32,
     bytes: usize,
+    /// Data sent ahead for all of them, but for what the one that was given out last has changed since.
+    long_bytes: usize,
+    given_out: u32,
 }
 
 impl Statements {
@@ -70,6 +75,7 @@ impl Statements {
     pub fn remove(&mut self, id: u32) {
         if let Some(statement) = self.by_id.remove(&self.resolve(id)) {
             self.bytes -= statement.text.len();
+            self.long_bytes -= statement.counted_bytes;
         }
     }
 
@@ -77,8 +83,16 @@ impl Statements {
         self.by_id.get(&id)
     }
 
-    pub fn get_mut(&mut self, id: u32) -> Option<&mut Statement> {
-        self.by_id.get_mut(&id)
+    /// And how many bytes were sent ahead for the others.
+    pub fn get_mut(&mut self, id: u32) -> Option<(&mut Statement, usize)> {
+        if let Some(last) = self.by_id.get_mut(&self.given_out) {
+            self.long_bytes = self.long_bytes - last.counted_bytes + last.long_bytes;
+            last.counted_bytes = last.long_bytes;
+        }
+        self.given_out = id;
+        let statement = self.by_id.get_mut(&id)?;
+        let others = self.long_bytes - statement.counted_bytes;
+        Some((statement, others))
     }
 
     pub fn resolve(&self, id: u32) -> u32 {
@@ -230,4 +244,30 @@ pub fn text_start(body: &[u8]) -> Result<usize, Error> {
         }
     }
     Ok(reader.at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Statements;
+
+    #[test]
+    fn what_is_sent_ahead_is_limited_for_all_statements_of_a_session_together() {
+        let mut statements = Statements::default();
+        for id in 1..=3 {
+            assert!(statements.insert(id, (b"insert into t values (?)", false), 1, 1000));
+        }
+        let mut add = |id: u32, bytes: usize| {
+            let (statement, others) = statements.get_mut(id).unwrap();
+            statement.add_long(0, &vec![0; bytes], 100 - others);
+            statement.is_long_cut
+        };
+        assert_eq!((add(1, 30), add(2, 60), add(3, 20), add(1, 10)), (false, false, true, false));
+        assert_eq!(statements.get_mut(3).unwrap().1, 100);
+        statements.get_mut(2).unwrap().0.forget_long();
+        assert_eq!(statements.get_mut(3).unwrap().1, 40);
+        statements.remove(1);
+        assert_eq!(statements.get_mut(3).unwrap().1, 0);
+        statements.clear();
+        assert!(statements.get_mut(3).is_none());
+    }
 }
