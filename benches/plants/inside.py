@@ -15,7 +15,7 @@ from tests.servers import Server
 
 @contextlib.contextmanager
 def analysed_when_small(server: Server) -> Iterator[None]:
-    """A table that was analysed when all its rows were of one item, and has those of all items since."""
+    """Analysed while all rows of the table belonged to one item; they have since been spread over all items."""
     server.sql(
         "DROP TABLE IF EXISTS shop.parts",
         "CREATE TABLE shop.parts (id INT AUTO_INCREMENT PRIMARY KEY, item INT, q INT, KEY (item)) "

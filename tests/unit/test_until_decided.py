@@ -156,7 +156,7 @@ def test_blocks_of_a_switchback_are_added_again_and_again_and_each_is_measured_o
 
 
 def test_blocks_are_not_added_to_another_plans_experiment(bench: Bench) -> None:
-    """It was refused only after the directory had the other plan's margin, with the old hash."""
+    """It was refused only after the other plan's margin had been written, under the old hash."""
     bench.sound()
     before = (bench.output / "design.json").read_text()
     cause = bench.run("--blocks", "+1", "--until-decided").exception

@@ -19,7 +19,7 @@ use mysql::request::{Requests, Statement};
 use rustix::thread::sched_getaffinity;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long pings are timed, over how many connections, and how many tell enough.
+/// How long pings are timed, over how many connections, and the fewest that give a figure.
 const LENGTH_NS: u64 = SECOND_NS / 5;
 const CONNECTIONS: usize = 4;
 const FEWEST_PINGS: u64 = 100;

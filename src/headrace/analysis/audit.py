@@ -50,8 +50,8 @@ COVERED = 0.93
 #: Swaps of an experiment's pairs: all of them up to this many, else as many at random.
 SWAPS = 4096
 
-#: Experiments of normal noise that say how far the rate of all swaps of a few pairs varies, and the share of them
-#: that stays below the limit.
+#: Simulated experiments of normal noise that show how far the rate over all swaps of a few pairs varies, and the
+#: share of them below the limit.
 REFERENCES, RARE = 2000, 0.9987
 
 

@@ -48,6 +48,7 @@ PARTS = {"year": 4, "month": 7, "day": 10}
 ORDER = {MINUTE_S: "MmhdD", HOUR_S: "hMmdD", DAY_S: "dDhMm", WEEK_S: "dwDhMm"}
 #: A folder that changed longer ago than this is known by the time of its change.
 SETTLED_NS = 2_000_000_000
+#: Limit of a database; what exceeds it is spilled.
 MEMORY = "96MB"
 #: The machine is short of something just now; the file itself may be fine.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)

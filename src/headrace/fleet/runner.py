@@ -75,7 +75,7 @@ class Limits:
 
 
 class Turns:
-    """So many hosts at a time, and so many of them through one jump host. For one event loop."""
+    """Limits how many hosts are worked on at a time, in all and through one jump host. For one event loop."""
 
     def __init__(self, at_once: int, jump: int) -> None:
         self._all = asyncio.Semaphore(at_once)
