@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import grouped, seconds_of
+from headrace.cli.options import grouped
 from headrace.cli.shell import Json, PageFile, say, write_page
 from headrace.cli.size_app import size_app
+from headrace.cli.size_source import ANY, Source, SourceOptions, amounts, named, number_of, read
 from headrace.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
@@ -22,24 +22,6 @@ if TYPE_CHECKING:
     from headrace.size.history import History
     from headrace.size.model import Resource
     from headrace.size.pool import Pool
-
-#: In place of a host's name: all hosts.
-ANY = ""
-
-
-@dataclass(frozen=True)
-class SourceOptions:
-    """What was recorded."""
-
-    host: Annotated[
-        list[str] | None, typer.Option("--host", metavar="NAME", help="Only this host; repeatable.")
-    ] = None
-    step: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Length of a step [1m of up to two days, otherwise 1h].", show_default=False
-        ),
-    ] = ""
 
 
 @dataclass(frozen=True)
@@ -98,16 +80,6 @@ class BuyOptions:
     ] = None
 
 
-Source = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[SOURCE]",
-        help="History of `headrace serve`, or samples: a file or a directory of them [the history of serve].",
-        show_default=False,
-    ),
-]
-
-
 @size_app.command(
     epilog="Example: headrace size full; headrace size full samples/ --sweep sweep-oltp --html full.html",
 )
@@ -128,9 +100,12 @@ def full(
     from headrace.report.size.full import page_of
     from headrace.size import full as sizes
 
-    histories = _read(source, which)
+    histories = read(source, which, with_calls=False)
     known = _capacities(histories, measured)
-    pools, instead = _pools(histories, buying), _amounts(buying.instead, histories, "--instead")
+    pools, instead = (
+        _pools(histories, buying),
+        amounts(buying.instead, [each.host for each in histories], "--instead"),
+    )
     hosts = []
     for history in histories:
         own, pool = instead[history.host], pools.get(history.host, pools.get(ANY))
@@ -160,19 +135,11 @@ def demand(
     from headrace.report.size.demand import page_of
     from headrace.size import demand as demands
 
-    histories = _read(source, which)
+    histories = read(source, which)
     content = page_of([demands.costs(history) for history in histories], histories)
     if page is not None:
         write_page(page, content)
     say(content, as_json)
-
-
-def _read(source: Path | None, which: SourceOptions) -> list[History]:
-    from headrace.size.history import read
-    from headrace.snapshot import state_path
-
-    step_s = int(seconds_of(which.step) or 0)
-    return read(source or state_path("history"), step_s, which.host or ())
 
 
 def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict[str, Known]:
@@ -186,7 +153,7 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
         for h, path in _by_host([word], names, "--ladder").items():
             own, more = ladders.setdefault(h, {"rungs": []}), capacity.read_ladder(path)
             ladders[h] = {**own, **more, "rungs": [*own["rungs"], *more["rungs"]]}
-    given = _amounts(measured.limit, histories, "--limit")
+    given = amounts(measured.limit, names, "--limit")
     facts = {h: _facts(path) for h, path in _by_host(measured.facts, names, "--facts").items()}
     return {
         history.host: capacity.known(
@@ -218,45 +185,7 @@ def _sizes(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, float
     found = {}
     for word in words or ():
         host, _, number = word.rpartition("=")
-        found[_named(host, names, "--data") if host else ANY] = _number(number, 1024, word, "--data", "40G")
-    return found
-
-
-def _number(text: str, unit: int, word: str, option: str, example: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)", text)
-    if match is None or not float(match[1]):
-        raise PlanError(f"{word}: not an amount", place=option, hint=example)
-    return float(match[1]) * float(unit) ** " kMGT".index(match[2] or " ")
-
-
-def _named(host: str, names: Sequence[str], option: str) -> str:
-    if host not in names:
-        raise PlanError(
-            f"no host is named {host}", place=option, hint=f"the source has {', '.join(names[:20])}"
-        )
-    return host
-
-
-def _amounts(
-    words: Sequence[str] | None, histories: Sequence[History], option: str
-) -> dict[str, dict[Resource, float]]:
-    """``[HOST=]RESOURCE=N`` -> {host: {resource: n}} of every host."""
-    from headrace.size.model import Resource
-
-    names = [history.host for history in histories]
-    found: dict[str, dict[Resource, float]] = {name: {} for name in names}
-    for word in words or ():
-        start, _, number = word.rpartition("=")
-        host, is_named, resource = start.rpartition("=")
-        if resource not in list(Resource):
-            raise PlanError(
-                f"{word}: not a resource and its amount", place=option,
-                hint=f"reads=3000, memory=64G; resources: {', '.join(Resource)}",
-            )  # fmt: skip
-        unit = 1024 if Resource(resource) in (Resource.MEMORY, Resource.SPACE) else 1000
-        value = _number(number, unit, word, option, f"{resource}=3000")
-        for name in [_named(host, names, option)] if is_named else names:
-            found[name][Resource(resource)] = value
+        found[named(host, names, "--data") if host else ANY] = number_of(number, 1024, word, "--data", "40G")
     return found
 
 
@@ -287,7 +216,7 @@ def _by_host(words: Sequence[str] | None, names: Sequence[str], option: str) -> 
         if not is_named or Path(word).exists():
             host, path = ANY, word
         else:
-            _named(host, names, option)
+            named(host, names, option)
         found[host] = Path(path)
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,11 +25,13 @@ from headrace.cli.shell import (
     write_page,
 )
 from headrace.cli.size_app import size_app
+from headrace.cli.size_source import SourceOptions, amounts, named, read
 
 if TYPE_CHECKING:
     from headrace.size.clock import Clock
     from headrace.size.cost import Growth
     from headrace.size.merge import Solution
+    from headrace.size.table import Table
 
 
 @dataclass(frozen=True)
@@ -79,21 +81,60 @@ class RuleOptions:
     ] = False
 
 
+@dataclass(frozen=True)
+class MeasuredOptions:
+    """What a history does not tell; a table has columns for it."""
+
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group", metavar="HOST,HOST", help="A replication group: no two share a host; repeatable."
+        ),
+    ] = None
+    type: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            metavar="[HOST=]NAME",
+            help="Type of a host today, in the catalogue, to compare with; repeatable.",
+        ),
+    ] = None
+    need: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--need",
+            metavar="[HOST=]RESOURCE=N",
+            help="What its databases need instead of what is in use: db1=memory=8G; repeatable.",
+        ),
+    ] = None
+
+
 @size_app.command(
-    "merge", epilog="Example: headrace size merge demands.csv --catalogue hosts.csv --html plan.html"
+    "merge",
+    epilog="Example: headrace size merge --catalogue hosts.csv --group db1,db2; "
+    "headrace size merge demands.csv --catalogue hosts.csv --html plan.html",
 )
 @grouped
 def merge(
     demands: Annotated[
-        Path, typer.Argument(help="CSV or Parquet: host, group, time, resource, value.", metavar="DEMANDS")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="SOURCE",
+            help="History of `headrace serve`, samples, or a CSV or Parquet with the columns host, group, time, "
+            "resource, value [the history of serve].",
+            show_default=False,
+        ),
+    ] = None,
+    *,
     catalogue: Annotated[
         Path,
         typer.Option(
             "--catalogue", "-c", metavar="FILE", help="Hosts: a CSV, or instances.json of ec2instances.info."
         ),
     ],
-    which: CatalogueOptions = CatalogueOptions(),
+    offered: CatalogueOptions = CatalogueOptions(),
+    which: SourceOptions = SourceOptions(),
+    measured: MeasuredOptions = MeasuredOptions(),
     rules: RuleOptions = RuleOptions(),
     by: Annotated[str, typer.Option("--by", help="What to minimise: price or hosts.")] = "price",
     within: Annotated[str, typer.Option("--within", metavar="TIME", help="Time for the search.")] = "60s",
@@ -108,7 +149,6 @@ def merge(
     """
     from headrace.report.size.merge import page_of
     from headrace.size import catalogue as catalogues
-    from headrace.size import table as tables
     from headrace.size.plan import Asked, plan
 
     if by not in ("price", "hosts"):
@@ -118,10 +158,10 @@ def merge(
         rules.risk, rules.quantile, rules.ahead, _growth(rules.growth), by, rules.may_fail, rules.one_server,
         seconds_of(within) or 60.0, seed,
     )  # fmt: skip
-    table = tables.read(demands)
-    found = catalogues.read(catalogue, region=which.region, only=which.only or ())
-    if which.watts is not None:
-        found = catalogues.with_watts(found, which.watts)
+    table = _table(demands, which, measured)
+    found = catalogues.read(catalogue, region=offered.region, only=offered.only or ())
+    if offered.watts is not None:
+        found = catalogues.with_watts(found, offered.watts)
     with _clock(asked.seconds) as clock:
         merged = plan(table, found, asked, clock)
     content = page_of(merged)
@@ -130,6 +170,36 @@ def merge(
     say(content, as_json)
     assert content.notice is not None
     tell_and_exit(content.notice, places)
+
+
+def _table(source: Path | None, which: SourceOptions, measured: MeasuredOptions) -> Table:
+    from headrace.size import table as tables
+    from headrace.size.history import SAMPLES_SUFFIX
+    from headrace.size.measured import table_of
+
+    if source is not None and not source.is_dir() and not source.name.endswith(SAMPLES_SUFFIX):
+        given = {
+            "--group": measured.group, "--type": measured.type, "--need": measured.need,
+            "--host": which.host, "--step": which.step,
+        }  # fmt: skip
+        for option, value in given.items():
+            if value:
+                raise typer.BadParameter(f"{option} is for measured hosts; a table has its own columns")
+        return tables.read(source)
+    histories = read(source, which, with_calls=False)
+    names = [each.host for each in histories]
+    groups = [[named(host, names, "--group") for host in word.split(",")] for word in measured.group or ()]
+    return table_of(histories, groups, _types(measured.type, names), amounts(measured.need, names, "--need"))
+
+
+def _types(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, str]:
+    """``[HOST=]NAME`` -> {host: type}; of all hosts first, so that one of its own replaces it."""
+    found: dict[str, str] = {}
+    for word in sorted(words or (), key=lambda word: "=" in word):
+        host, _, kind = word.rpartition("=")
+        for name in [named(host, names, "--type")] if host else names:
+            found[name] = kind
+    return found
 
 
 @contextlib.contextmanager

@@ -37,6 +37,8 @@ MOST_STEPS = 1_000_000
 _READ_S = {MINUTE_S: 6 * HOUR_S, HOUR_S: 8 * DAY_S}
 #: Seconds of each step that were watched, among the means.
 _WATCHED = "watched_s"
+#: Statements that clients sent.
+QUESTIONS = "questions"
 #: A day counts if this share of it was watched.
 WHOLE_DAY = 0.75
 #: Sources that count every call, the best first. The process list counts none.
@@ -54,8 +56,8 @@ class Peaks:
 @dataclass(frozen=True)
 class History:
     """One host over time. ``calls[c]``: calls per second of a query class in each step of the demand;
-    ``lock_s`` its mean lock time per call; ``parts``: the CPU's parts in cores; ``limits``: what the
-    samples tell of the host.
+    ``queries``: statements of clients per second; ``lock_s``: a class's mean lock time per call; ``parts``: the
+    CPU's parts in cores; ``limits``: what the samples tell of the host.
     """
 
     demand: Demand
@@ -67,6 +69,7 @@ class History:
     peaks: Mapping[Resource, Peaks] = field(default_factory=dict)
     source: str = ""
     notes: tuple[str, ...] = ()
+    queries: Floats | None = None
 
     @property
     def host(self) -> str:
@@ -77,13 +80,14 @@ class History:
         return self.demand.steps * self.demand.step_s / DAY_S
 
 
-def read(path: Path, step_s: int = 0, hosts: Sequence[str] = ()) -> list[History]:
+def read(path: Path, step_s: int = 0, hosts: Sequence[str] = (), *, with_calls: bool = True) -> list[History]:
     """Every host that the path holds: a history's directory, a samples file, or a directory of them.
 
     In a directory each file is a host by its name, and a subdirectory a host whose files follow each other.
+    ``with_calls``: see ``of_archive``.
     """
     if path.is_dir() and (path / "states").is_dir():
-        found = of_archive(Archive(path), step_s, hosts)
+        found = of_archive(Archive(path), step_s, hosts, with_calls=with_calls)
     else:
         found = _of_samples(_sample_files(path), step_s, hosts)
     if not found:
@@ -205,6 +209,7 @@ def of_samples(host: str, samples: Samples, edges_s: Floats) -> History:
         peaks={r: _peaks_of(values, start_s, step_s) for r, values in demand.used.items()},
         source=source,
         notes=tuple(_gaps(demand)),
+        queries=over.rate("mysql_status", QUESTIONS),
     )
 
 
@@ -330,6 +335,7 @@ class _Past:
 def _host_of(past: _Past, *, with_calls: bool) -> History:
     means, mosts, seen = _metrics(past)
     watched_s = means.pop(_WATCHED, past.empty())
+    queries = means.pop(QUESTIONS, None)
     notes = []
     scale = 0.0
     if Resource.CPU not in means:
@@ -356,6 +362,7 @@ def _host_of(past: _Past, *, with_calls: bool) -> History:
         _peaks(past, scale),
         source,
         (*notes, *_gaps(demand)),
+        queries,
     )
 
 
@@ -369,8 +376,9 @@ def _metrics(past: _Past) -> tuple[dict[str, Floats], dict[str, Floats], dict[st
         "metric, label, SUM(sum) / SUM(n) AS mean, MAX(most) AS most, SUM(n) AS n, "
         "arg_max(sum / n, t_s) AS newest",
         # A row of more minutes than a step has is of a whole day, whose hours were deleted.
-        "n <= $most_n AND (metric IN ($demand, $limit) OR metric = 'cpu' AND label = 'busy' OR metric = 'cores')",
-        demand=DEMAND, limit=LIMIT, most_n=past.step_s // MINUTE_S,
+        "n <= $most_n AND (metric IN ($demand, $limit) OR metric = 'cpu' AND label = 'busy' OR metric = 'cores' "
+        "OR metric = 'server rates' AND label = $questions)",
+        demand=DEMAND, limit=LIMIT, most_n=past.step_s // MINUTE_S, questions=QUESTIONS,
     ):  # fmt: skip
         cores = {row["label"] for row in rows if row["metric"] == "cores"}
         seen["cores"] = max(seen.get("cores", 0.0), float(len(cores)))

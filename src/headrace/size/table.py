@@ -80,8 +80,16 @@ def read(path: Path) -> Table:
             raise PlanError(f"{host} has no value of any resource", place=str(path), hint=HINT)
         demands.append(Demand(host, start_s, step_s, own, groups[host]))
     queries = {host: values for (host, name), values in used.items() if name == QUERIES}
-    notes = [*notes, *_unequal(demands), *_coarser(series, step_s), *_gaps(demands), *_uncounted(queries)]
-    return Table(tuple(demands), queries, {h: t for h, t in types.items() if t}, tuple(notes))
+    notes = [*notes, *_coarser(series, step_s)]
+    return of_demands(demands, queries, {h: t for h, t in types.items() if t}, notes)
+
+
+def of_demands(
+    demands: Sequence[Demand], queries: Mapping[str, Values], types: Mapping[str, str], notes: Sequence[str]
+) -> Table:
+    """Demands that share their steps, with what is missing in them added to the notes."""
+    notes = [*notes, *_unequal(demands), *_gaps(demands), *_uncounted(queries)]
+    return Table(tuple(demands), queries, types, tuple(notes))
 
 
 def _csv(path: Path) -> tuple[list[_Row], list[str]]:

@@ -1,0 +1,93 @@
+"""What the commands of ``size`` read: a source that was measured, and amounts by host."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import seconds_of
+from headrace.errors import PlanError
+
+if TYPE_CHECKING:
+    from headrace.size.history import History
+    from headrace.size.model import Resource
+
+#: In place of a host's name: all hosts.
+ANY = ""
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What was recorded."""
+
+    host: Annotated[
+        list[str] | None, typer.Option("--host", metavar="NAME", help="Only this host; repeatable.")
+    ] = None
+    step: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="Length of a step [1m of up to two days, otherwise 1h].", show_default=False
+        ),
+    ] = ""
+
+
+#: Of a command.
+Source = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="History of `headrace serve`, or samples: a file or a directory of them [the history of serve].",
+        show_default=False,
+    ),
+]
+
+
+def read(source: Path | None, which: SourceOptions, *, with_calls: bool = True) -> list[History]:
+    """``with_calls``: also the calls of query classes, which are most of a history."""
+    from headrace.size import history
+    from headrace.snapshot import state_path
+
+    step_s = int(seconds_of(which.step) or 0)
+    return history.read(source or state_path("history"), step_s, which.host or (), with_calls=with_calls)
+
+
+def number_of(text: str, unit: int, word: str, option: str, example: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)", text)
+    if match is None or not float(match[1]):
+        raise PlanError(f"{word}: not an amount", place=option, hint=example)
+    return float(match[1]) * float(unit) ** " kMGT".index(match[2] or " ")
+
+
+def named(host: str, names: Sequence[str], option: str) -> str:
+    if host not in names:
+        raise PlanError(
+            f"no host is named {host}", place=option, hint=f"the source has {', '.join(names[:20])}"
+        )
+    return host
+
+
+def amounts(
+    words: Sequence[str] | None, names: Sequence[str], option: str
+) -> dict[str, dict[Resource, float]]:
+    """``[HOST=]RESOURCE=N`` -> {host: {resource: n}} of every host."""
+    from headrace.size.model import Resource
+
+    found: dict[str, dict[Resource, float]] = {name: {} for name in names}
+    for word in words or ():
+        start, _, number = word.rpartition("=")
+        host, is_named, resource = start.rpartition("=")
+        if resource not in list(Resource):
+            raise PlanError(
+                f"{word}: not a resource and its amount", place=option,
+                hint=f"reads=3000, memory=64G; resources: {', '.join(Resource)}",
+            )  # fmt: skip
+        unit = 1024 if Resource(resource) in (Resource.MEMORY, Resource.SPACE) else 1000
+        value = number_of(number, unit, word, option, f"{resource}=3000")
+        for name in [named(host, names, option)] if is_named else names:
+            found[name][Resource(resource)] = value
+    return found

@@ -1,0 +1,100 @@
+"""A merge from what was measured: histories and samples become demands, and what they cannot tell is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from headrace.archive.files import DAY_S, HOUR_S
+from headrace.cli.size import size_app
+from headrace.errors import PlanError
+from headrace.size import history
+from headrace.size.measured import table_of
+from headrace.size.model import Resource
+from tests.unit.test_size_full import DAY, archive_of, write
+
+#: A host carries 8 of 10 cores; each host of the history has about 2 at noon.
+HOSTS = "name,cpu,cpu_knee,price,currency\nsmall,10,0.8,500,USD\n"
+
+
+def merged(*words: str) -> tuple[int, str, str]:
+    ran = CliRunner().invoke(size_app, ["merge", *words, "--within", "1s"])
+    return ran.exit_code, ran.stdout, ran.output
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> str:
+    path = tmp_path / "hosts.csv"
+    path.write_text(HOSTS)
+    return str(path)
+
+
+def test_each_hour_of_a_history_counts_with_its_highest_minute(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history", days=15)
+    table = table_of(history.read(archive.root, with_calls=False))
+    first, _ = table.demands
+    assert (first.host, first.start_s, first.step_s) == ("db0", DAY * DAY_S, HOUR_S)
+    [read, _] = history.read(archive.root, with_calls=False)
+    assert first.used[Resource.CPU] == pytest.approx(1.2 * read.demand.used[Resource.CPU])
+    said = " ".join(table.notes)
+    assert "highest minute" in said
+    assert "--group" in said
+    assert "memory" not in said  # it was not recorded
+
+
+def test_what_is_known_better_replaces_what_is_in_use(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history", hosts=1, days=8)
+    for hour in range(8 * 24):
+        rows = [
+            ("demand", "cpu", 1.0, 1.2),
+            ("demand", "memory", 60e9, 60e9),
+            ("server rates", "questions", 500.0, 900.0),
+        ]
+        write(archive, "db1", (DAY * 24 + hour) * HOUR_S, rows)
+    histories = history.read(archive.root, with_calls=False)
+    full = table_of(histories)
+    assert any(note.startswith("db1: the memory in use counts") for note in full.notes)
+    needed = table_of(histories, needs={"db1": {Resource.MEMORY: 8e9}})
+    [_, second] = needed.demands
+    assert set(second.used[Resource.MEMORY]) == {8e9}
+    assert not any("memory in use" in note for note in needed.notes)
+    assert np.nanmean(needed.queries["db1"]) == pytest.approx(500)
+    assert "db0" not in needed.queries
+
+
+def test_members_of_a_group_do_not_share_a_host(tmp_path: Path, catalogue: str) -> None:
+    """Two hosts with little load: onto one, unless they are replicas of each other."""
+    archive = archive_of(tmp_path / "history", days=15)
+    for words, hosts in (((), 1), (("--group", "db0,db1", "--none-may-fail"), 2)):
+        code, out, output = merged(str(archive.root), "-c", catalogue, "--json", *words)
+        assert code == 0, output
+        assert len(json.loads(out)["hosts"]) == hosts, output
+
+
+def test_the_types_of_today_give_the_price_of_today(tmp_path: Path, catalogue: str) -> None:
+    archive = archive_of(tmp_path / "history", days=15)
+    code, _, output = merged(str(archive.root), "-c", catalogue, "--type", "small")
+    assert code == 0, output
+    assert "1,000 USD" in output
+    assert "500 USD" in output
+
+
+def test_a_group_that_cannot_be_is_said(tmp_path: Path, catalogue: str) -> None:
+    archive = archive_of(tmp_path / "history", days=2)
+    histories = history.read(archive.root, with_calls=False)
+    with pytest.raises(PlanError, match="db0 is in two"):
+        table_of(histories, [["db0", "db1"], ["db0"]])
+    ran = CliRunner().invoke(size_app, ["merge", str(archive.root), "-c", catalogue, "--group", "db0,db9"])
+    assert "no host is named db9" in str(ran.exception)
+
+
+def test_a_table_has_its_own_columns(tmp_path: Path, catalogue: str) -> None:
+    path = tmp_path / "demands.csv"
+    path.write_text("host,time,resource,value\n")
+    code, _, output = merged(str(path), "-c", catalogue, "--group", "a,b")
+    assert code == 2
+    assert "--group is for measured hosts" in " ".join(output.replace("│", " ").split())
