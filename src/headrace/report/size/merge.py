@@ -237,7 +237,7 @@ def _cost(found: Merged) -> Iterator[Part]:
         kinds[host.capacity.name] = kinds.get(host.capacity.name, 0) + 1
     rows.append(("to buy", ", ".join(f"{n} × {name}" for name, n in sorted(kinds.items())) or "nothing"))
     if found.worth is None:
-        rows.append(("queries", "unknown: the demands have no rows of queries for each host"))
+        rows.append(("queries", "not known of every host"))
     else:
         worth = found.worth
         unit = found.currency or "price unit"
