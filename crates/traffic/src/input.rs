@@ -21,6 +21,15 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// A zstd file may begin with a frame that is not data; these are the last three bytes of its magic.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 const MAGIC_BYTES: usize = 4;
+/// What a file begins with that is not read here, what that is, and the command that makes it readable.
+const OTHERS: [(&[u8], &str, &str); 6] = [
+    (&[0xfd, b'7', b'z', b'X'], "compressed with xz", "xz -dc"),
+    (b"BZh", "compressed with bzip2", "bzip2 -dc"),
+    (&[0x04, 0x22, 0x4d, 0x18], "compressed with lz4", "lz4 -dc"),
+    (b"PK\x03\x04", "a zip archive", "unzip -p"),
+    (&[0xff, 0xfe], "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+    (&[0xfe, 0xff], "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+];
 
 /// Bytes after decompression. Compressed files may have several members or frames, one after the other.
 ///
@@ -99,7 +108,7 @@ pub fn is_plain(path: &Path) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let start = Start::of(Box::new(File::open(path).map_err(unreadable)?))?;
-    Ok(!start.is_gzip() && !start.is_zstd())
+    Ok(matches!(decompress(start)?, Source::Plain(_)))
 }
 
 /// Whether reading failed because of what is in the file, not because it could not be read.
@@ -136,6 +145,11 @@ fn damage(format: &str, error: &io::Error) -> io::Error {
 }
 
 fn decompress(start: Start) -> anyhow::Result<Source> {
+    if let Some((_, what, how)) =
+        OTHERS.iter().find(|(magic, ..)| start.magic[..start.length].starts_with(magic))
+    {
+        bail!(AgentError::Input(format!("this is {what}: run `{how}` on it first, or pipe that into -")));
+    }
     Ok(if start.is_gzip() {
         Source::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(start))))
     } else if start.is_zstd() {
