@@ -354,7 +354,9 @@ def test_a_host_that_is_lost_for_good_is_given_up_by_a_person(world: World) -> N
     assert f"headrace rollout give-up {book.plan.id} ar1" in book.state.paused
     give_up(book, "ar1")
     assert book.state.host("ar1") == "given up"
-    assert "given up by ann: no route" in Book.open(book.plan.id).state.gone["ar1"]
+    state = Book.open(book.plan.id).state
+    assert "given up by ann: no route" in state.why_left("ar1")
+    assert not state.aside
     # Its stage was only its own: without another host nobody knows whether the change is good.
     assert "no host is left to try it on (ar1: given up by ann" in go(book).state.paused
 

@@ -186,7 +186,7 @@ def status_parts(book: Book) -> Iterator[Part]:
             name,
             state.host(name),
             state.kept.get(name, ""),
-            state.aside.get(name) or state.idle.get(name, ""),
+            state.why_left(name) or state.idle.get(name, ""),
         ]
         for name in book.plan.members
     ]

@@ -51,7 +51,7 @@ class State:
     usual: dict[str, list[Window]] = field(default_factory=dict)
     open: dict[str, list[str]] = field(default_factory=dict)
     kept: dict[str, str] = field(default_factory=dict)
-    #: Hosts that have troubles of their own, until the rollout is started again.
+    #: Hosts that have troubles of their own, until the rollout is started again. Not those that were given up.
     aside: dict[str, str] = field(default_factory=dict)
     #: Hosts that a person gave up, and why: what they have is not known any more.
     gone: dict[str, str] = field(default_factory=dict)
@@ -67,6 +67,10 @@ class State:
     is_aborted: bool = False
     is_finished: bool = False
     paused: str = ""
+
+    def why_left(self, name: str) -> str:
+        """Why nothing is done on this host any more; empty if something may be."""
+        return self.gone.get(name) or self.aside.get(name, "")
 
     @property
     def is_over(self) -> bool:
@@ -92,7 +96,7 @@ class State:
 
     def _take_go(self, event: dict[str, Any]) -> None:
         self.is_started, self.paused = True, ""
-        self.aside = dict(self.gone)
+        self.aside.clear()
         self.idle.clear()
 
     def _take_attempt(self, event: dict[str, Any]) -> None:
@@ -145,11 +149,13 @@ class State:
         self.kept[event["host"]] = event["change"]
 
     def _take_aside(self, event: dict[str, Any]) -> None:
-        self.aside[event["host"]] = event["why"]
+        if event["host"] not in self.gone:
+            self.aside[event["host"]] = event["why"]
 
     def _take_given_up(self, event: dict[str, Any]) -> None:
         name = event["host"]
-        self.gone[name] = self.aside[name] = f"given up by {event['by']}: {event['why']}"
+        self.gone[name] = f"given up by {event['by']}: {event['why']}"
+        self.aside.pop(name, None)
         self.open.pop(name, None)
         self.kept.pop(name, None)
         self.out.discard(name)

@@ -219,7 +219,7 @@ class Carrier:
         await self._by_group(stage, self._settle_group)
         left = [name for name in stage.hosts if name not in state.kept and name not in state.gone]
         if left:
-            why = "; ".join(f"{name}: {state.aside.get(name, 'not changed')}" for name in left)
+            why = "; ".join(f"{name}: {state.why_left(name) or 'not changed'}" for name in left)
             raise Paused(f"stage {stage.name}: {why}")
         self.book.note("passed", stage=stage.name)
 
@@ -267,8 +267,9 @@ class Carrier:
             await self._by_group(stage, self._try_group)
         judged = self.judged(stage)
         if judged.outcome is Outcome.CONTINUE:
-            idle, left = self.book.state.idle, {**self.book.state.idle, **self.book.state.aside}
-            why = "; ".join(f"{name}: {left[name]}" for name in stage.hosts if name in left)
+            state, idle = self.book.state, self.book.state.idle
+            left = {name: state.why_left(name) or idle.get(name, "") for name in stage.hosts}
+            why = "; ".join(f"{name}: {said}" for name, said in left.items() if said)
             words = f"stage {stage.name}: {judged.reason}, and no host is left to try it on ({why})"
             is_idle = any(name in idle for name in stage.hosts)
             raise Paused(f"{words}; {self._without_a_verdict(stage)}" if is_idle else words)
@@ -321,12 +322,12 @@ class Carrier:
         if stage.needs_approval:
             self._must_be_approved(stage)
         state = self.book.state
-        there = [m for m in members if m.name not in state.aside and m.name not in state.idle]
+        there = [m for m in members if not state.why_left(m.name) and m.name not in state.idle]
         return min(there, key=lambda each: state.attempts.get((stage.name, each.name), 0), default=None)
 
     async def _settle_group(self, stage: Stage, members: Sequence[Member]) -> None:
         for member in members:
-            while member.name not in self.book.state.kept and member.name not in self.book.state.aside:
+            while member.name not in self.book.state.kept and not self.book.state.why_left(member.name):
                 self._must_not_be_frozen()
                 await self._attempt(member, self._settle)
 

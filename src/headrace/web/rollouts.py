@@ -149,7 +149,7 @@ def _host(book: Book, name: str) -> dict[str, Any]:
             for knob, value in member.now.items()
         ),
         "per_s": member.per_s,
-        "note": book.state.aside.get(name, ""),
+        "note": book.state.why_left(name),
     }
 
 
