@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tests.folders import ROOT
 from tests.programs import agent_path
 
 #: What a test waits for at most, beyond the time that it asked for.
 PATIENCE_S = 60.0
+_SOURCE = (ROOT / "crates/engine/src/needs.rs").read_text()
+#: Connections on which it times pings before an open loop starts: as its source has it.
+(_PING_CONNECTIONS,) = re.findall(r"PING_CONNECTIONS: usize = (\d+);", _SOURCE)
+PING_CONNECTIONS = int(_PING_CONNECTIONS)
 
 
 @dataclass(frozen=True)

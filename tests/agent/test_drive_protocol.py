@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import NotAsAsked
 from headrace.workloads.tool import agent_failed
-from tests.driver import driven
+from tests.driver import PING_CONNECTIONS, driven
 from tests.faults import (
     CONNECTION_LOST,
     MALFORMED,
@@ -44,8 +44,6 @@ from tests.waiting import until
 
 #: The driver's own limit for a login.
 LOGIN_LIMIT_S = 10.0
-#: Connections on which it times pings before it starts, to say what it needs.
-TIMED = 4
 
 
 # Faults in an answer: what the server does, the code it is counted under, whether the connection is lost.
@@ -156,7 +154,7 @@ def test_an_answer_with_a_fault(fault: str, is_prepared: bool) -> None:
         assert 0 < run.sum("count", "connect") <= faults
     else:
         assert run.end["connections_lost"] == 0
-        assert server.connections == 4 + TIMED
+        assert server.connections == 4 + PING_CONNECTIONS
 
 
 def test_what_ended_an_operation_counts_although_the_connection_goes_too() -> None:
@@ -349,7 +347,7 @@ def test_a_door_for_one_at_a_time(tmp_path: Path) -> None:
     with ScriptedMysql(lambda conversation, number: conversation.ok(), path=path) as server:
         run = driven(["--mysql-socket", path, "--mysql-user", "driver"], asking(connections=40))
     assert begun(run) == server.executions == run.sum("count") == 60
-    assert server.connections == 40 + TIMED
+    assert server.connections == 40 + PING_CONNECTIONS
 
 
 # Being stopped.

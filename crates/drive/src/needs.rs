@@ -11,7 +11,7 @@ use crate::script::{Choice, Random, Script, Step, Workload};
 use crate::spec::Spec;
 use base::clock::{now_ns, thread_cpu_ns};
 use engine::arrivals::{Piece, Think};
-use engine::needs::{Needs, cores, is_here};
+use engine::needs::{Needs, PING_CONNECTIONS, cores, is_here};
 use engine::net::Address;
 use engine::{Engine, EngineConfig, Schedule};
 use mysql::Options;
@@ -19,9 +19,8 @@ use mysql::request::{Requests, Statement};
 use rustix::thread::sched_getaffinity;
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long pings are timed, over how many connections, and the fewest that give a figure.
+/// How long pings are timed, and the fewest that give a figure.
 const LENGTH_NS: u64 = SECOND_NS / 5;
-const CONNECTIONS: usize = 4;
 const FEWEST_PINGS: u64 = 100;
 
 /// What the SPEC's schedule needs; None in a closed loop, which has none. Costs of long results, TLS and many
@@ -98,8 +97,8 @@ fn request_cost_ns(options: &Options, address: &Address, stop: &AtomicBool) -> O
         seed: 0,
     };
     let pings: Arc<dyn Workload> = Arc::new(Pings([String::from("ping")]));
-    let clients = (0..CONNECTIONS)
-        .map(|number| (number, MysqlClient::new(options, pings.clone(), number, CONNECTIONS)));
+    let clients = (0..PING_CONNECTIONS)
+        .map(|number| (number, MysqlClient::new(options, pings.clone(), number, PING_CONNECTIONS)));
     let mut engine = Engine::new(config, clients, stop).ok()?;
     engine.connect_all().ok()?;
     let start_ns = now_ns();

@@ -15,6 +15,8 @@ const MOST_BUSY_SHARE: f64 = 0.7;
 /// to 2.1 ms at 10,000 statements/s where two cores also run the server.
 const SERVER_FACTOR: f64 = 3.0;
 const MOST_SHARED: f64 = 0.3;
+/// Connections on which pings are timed, in addition to those of the load.
+pub const PING_CONNECTIONS: usize = 4;
 
 /// A schedule and what it costs.
 #[derive(Clone, Copy, Debug, Default)]

@@ -17,7 +17,7 @@ import pymysql
 import pytest
 
 from headrace.buckets import bucket_value
-from tests.driver import drive, driven
+from tests.driver import PING_CONNECTIONS, drive, driven
 from tests.faults import (
     CANNOT_CONNECT,
     CONNECTION_LOST,
@@ -254,8 +254,7 @@ def test_tls_is_required(server: Server) -> None:
     before = server.status("Ssl_accepts")
     run = driven(as_user(server, "encrypted", "--mysql-tls", "required"), asking())
     assert run.sum("count") == 60
-    # And as many on which pings are timed before it starts.
-    assert server.status("Ssl_accepts") - before == 4 + 4
+    assert server.status("Ssl_accepts") - before == 4 + PING_CONNECTIONS
 
 
 def test_interrupted(server: Server) -> None:

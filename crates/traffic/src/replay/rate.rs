@@ -14,6 +14,7 @@ use super::session::{Session, Shared};
 use super::stats::ReplayStats;
 use base::clock::{now_ns, thread_cpu_ns};
 use engine::arrivals::Think;
+use engine::needs::PING_CONNECTIONS;
 use engine::net::Address;
 use engine::{Engine, EngineConfig, Schedule, WorkSource};
 use mysql::Options;
@@ -22,9 +23,8 @@ use mysql_common::constants::CapabilityFlags;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Blocks that last longer hold nothing that is busy, however it is spread over them.
 const LONGEST_BLOCK: u64 = 600;
-/// Pings that are timed, and over how many sessions; and how long that may take.
+/// Pings that are timed, and how long that may take.
 const PINGS: usize = 1_500;
-const SESSIONS: usize = 4;
 const LONGEST_NS: u64 = SECOND_NS;
 
 /// Events in the busiest stretch of `width_ns` and in all, by the blocks' headers: within a block they are taken as
@@ -118,13 +118,13 @@ impl<'a> WorkSource<Session<'a>> for Pings<'a> {
             return u64::MAX;
         }
         self.has_begun = true;
-        for number in 0..SESSIONS {
+        for number in 0..PING_CONNECTIONS {
             let account = self.account;
             let state = Arc::new(SessionState::default());
             let mut session =
                 Session::new(Rc::clone(&self.shared), account, account.database.clone(), Arc::clone(&state));
-            for ping in 0..=PINGS / SESSIONS {
-                let item = item(if ping == PINGS / SESSIONS { Request::Quit } else { Request::Ping });
+            for ping in 0..=PINGS / PING_CONNECTIONS {
+                let item = item(if ping == PINGS / PING_CONNECTIONS { Request::Quit } else { Request::Ping });
                 self.shared.budget.take(&item);
                 state.give();
                 session.push(Box::new(item));
