@@ -33,6 +33,7 @@ from headrace.activity import Activity
 from headrace.errors import DiskFull, StoreError
 from headrace.model import Facts
 from headrace.samples import Samples
+from headrace.whole import whole_file
 
 FORMAT = 2
 #: Larger than any valid part: anything that claims more is not unpacked.
@@ -87,10 +88,9 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
     samples = snapshot.samples
     counters = [[*name, int(n)] for name, n in zip(samples.names, samples.ends - samples.starts, strict=True)]
     numbers = {"t_ns.zst": samples.t_ns.astype("<i8"), "value.zst": samples.value.astype("<f8")}
-    draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
+        with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("snapshot.json", json.dumps(header, indent=1))
             archive.writestr("facts.json", json.dumps(snapshot.facts.data))
             archive.writestr("counters.json", json.dumps(counters))
@@ -102,12 +102,10 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
                 archive.writestr("activity.json", json.dumps(snapshot.activity.to_json()))
             if page:
                 archive.writestr("report.html", page)
-        draft.replace(path)
     except OSError as error:
-        draft.unlink(missing_ok=True)
         if error.errno == 28:
             raise DiskFull("no room for the snapshot", place=str(path)) from error
-        raise StoreError(f"cannot be written: {os.strerror(error.errno or 0)}", place=str(path)) from error
+        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
 
 
 def _without_tables(snapshot: Snapshot) -> Snapshot:

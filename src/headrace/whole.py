@@ -1,38 +1,62 @@
-"""Text files that are whole or absent: written under another name, synced, then renamed; and the one sync."""
+"""Files that are whole or absent: written under another name, synced, then renamed; and the one sync.
+
+Root writes where others may write, too: to /tmp, or into the folder of another program. A link that somebody
+planted there must not lead to a file of the system. So a draft has a name that nobody can know and is always new,
+and a link is followed only if root or this user made it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 _SUFFIX = ".part"
+#: Links that lead to links: as many as the kernel follows.
+_MOST_LINKS = 40
 
 
 def write_whole(path: Path, content: str, mode: int | None = None) -> None:
     """Replace the file in one step: readers see the old content or the new one, also while two processes write.
 
     Removes what killed writers of this file left. ``mode`` holds regardless of the umask. Pipes, devices and
-    links, such as /dev/stdout, are written to instead of replaced. Raises OSError.
+    links, such as /dev/stdout, are written to instead of replaced. Raises OSError, also for a link that another
+    user made.
     """
+    encoded = content.encode()
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        path.write_text(content, encoding="utf-8")
+        with os.fdopen(open_safely(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as file:
+            file.write(encoded)
         return
+    with whole_file(path, mode) as file:
+        file.write(encoded)
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """The draft of a file, which replaces it when this ends without an error. A link there is replaced, too.
+
+    Raises OSError.
+    """
     _remove_left(path)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
     try:
+        # It may be read again while it is written: a ZIP archive is.
         descriptor = os.open(
-            draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 & (mode or 0o666)
+            draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 & (mode or 0o666)
         )
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             if mode is not None:
                 os.fchmod(descriptor, mode)
-            file.write(content)
+            yield file
             file.flush()
-            os.fsync(file.fileno())
+            os.fsync(descriptor)
             os.replace(draft, path)
     except BaseException:
         draft.unlink(missing_ok=True)
@@ -40,13 +64,49 @@ def write_whole(path: Path, content: str, mode: int | None = None) -> None:
     sync(path.parent)
 
 
+def open_safely(path: Path, flags: int, mode: int = 0o600) -> int:
+    """A descriptor of a file that is continued, or of a pipe or device: of whatever cannot be replaced.
+
+    Links are followed only if root or this user made them. Raises OSError.
+    """
+    for _ in range(_MOST_LINKS):
+        try:
+            return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+        # Asked of the link that is held open: what has its name may be another one by now.
+        link = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            if os.fstat(link).st_uid not in (0, os.geteuid()):
+                raise OSError(errno.ELOOP, "it is a link that another user made")
+            if _is_of_a_process(link):
+                return os.open(path, flags | os.O_CLOEXEC, mode)
+            path = path.parent / os.readlink("", dir_fd=link)
+        finally:
+            os.close(link)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def _is_of_a_process(link: int) -> bool:
+    """Whether it is one of /proc, such as the end of /dev/stdout: it leads to an open file, not to a name."""
+    with contextlib.suppress(OSError):
+        return os.fstat(link).st_dev == os.stat("/proc/self").st_dev
+    return False
+
+
 def _remove_left(path: Path) -> None:
     """A draft belongs to its writer as long as it is locked; the kernel releases the lock of a killed one."""
     for draft in path.parent.glob(f".{_escaped(path.name)}.*{_SUFFIX}"):
-        with contextlib.suppress(OSError), draft.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.fstat(file.fileno()).st_size:  # an empty one may be about to be locked
-                draft.unlink()
+        with contextlib.suppress(OSError):
+            # Nor is a planted pipe waited for.
+            left = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(left).st_size:  # an empty one may be about to be locked
+                    draft.unlink()
+            finally:
+                os.close(left)
 
 
 def _escaped(name: str) -> str:

@@ -7,10 +7,19 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from headrace.digests import table
+from headrace.errors import StoreError
+from headrace.fleet.runs import RunFile
+from headrace.model import Facts
+from headrace.production import histograms
+from headrace.report.notice import Conclusion, Notice
+from headrace.snapshot import NO_SAMPLES, Snapshot, save
+from headrace.tell import markdown
 from headrace.whole import write_whole
 
 #: Writes until it is told to stop; says so when the draft has been begun.
@@ -89,3 +98,76 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_whole(tmp_path / "file", "\udc80")
     assert list(tmp_path.iterdir()) == []
+
+
+def planted(folder: Path, name: str = "file") -> Path:
+    """A link of another user in a folder where others may write, to a file that only root should write."""
+    victim = folder / "victim"
+    victim.write_text("of the system\n")
+    (folder / name).symlink_to(victim)
+    os.chown(folder / name, 65534, 65534, follow_symlinks=False)
+    return victim
+
+
+def appended_summary(path: Path) -> None:
+    markdown.opened(str(path))(Notice("run", "shop", Conclusion.BETTER, "faster", id="1"))
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: write_whole(path, "text"),
+        lambda path: histograms.append(path, "line\n"),
+        lambda path: RunFile(path, {"verb": "facts"}),
+        appended_summary,
+    ],
+)
+def test_a_link_that_another_user_made_is_not_followed(
+    tmp_path: Path, write: Callable[[Path], object]
+) -> None:
+    victim = planted(tmp_path)
+    with pytest.raises((OSError, StoreError), match="a link that another user made"):
+        write(tmp_path / "file")
+    assert victim.read_text() == "of the system\n"
+    # Nor over a link of one's own.
+    (tmp_path / "own").symlink_to("file")
+    with pytest.raises((OSError, StoreError), match="a link that another user made"):
+        write(tmp_path / "own")
+    assert victim.read_text() == "of the system\n"
+
+
+@pytest.mark.parametrize("name", [".file.part", ".file.0123abcd.part"])
+@pytest.mark.parametrize("write", ["snapshot", "digest", "text"])
+def test_a_link_that_is_planted_under_the_name_of_a_draft_leads_nowhere(
+    tmp_path: Path, write: str, name: str
+) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "file"
+    victim.write_text("of the system\n")
+    (tmp_path / name).symlink_to(victim)
+    if write == "snapshot":
+        save(Snapshot("db1", "", 1.0, Facts("", {}), NO_SAMPLES), path)
+    elif write == "digest":
+        table.write(table.TABLE.empty_table(), path)
+    else:
+        write_whole(path, "text")
+    assert path.stat().st_size
+    assert victim.read_text() == "of the system\n"
+
+
+def test_a_planted_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".file.0123abcd.part")
+    write_whole(tmp_path / "file", "text")
+    assert (tmp_path / "file").read_text() == "text"
+
+
+def test_what_a_process_has_open_is_written_to_by_its_name(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("w") as out:
+        (tmp_path / "link").symlink_to(f"/proc/self/fd/{out.fileno()}")
+        write_whole(tmp_path / "link", "text")
+    assert (tmp_path / "out").read_text() == "text"
+    left, right = os.pipe()
+    write_whole(Path(f"/dev/fd/{right}"), "text")
+    assert os.read(left, 100) == b"text"
+    os.close(left)
+    os.close(right)

@@ -1,11 +1,56 @@
 //! Where the lines go: standard output, a file, or a zstd-compressed file.
 
-use std::fs::File;
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::Context;
+use rustix::fs::{Mode, OFlags, fstat, open, readlinkat, stat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+/// Links that lead to links: as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Opens a file to write it anew; a new one gets `mode`. Links are followed only if root or this user made them: root
+/// writes where others may, too, and a planted link must not lead to a file of the system.
+///
+/// # Errors
+/// It cannot be opened, or is a link that another user made.
+pub fn create(path: &Path, mode: u32) -> io::Result<File> {
+    let options = |flags: OFlags| {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(mode).custom_flags(flags.bits().cast_signed());
+        options
+    };
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        match options(OFlags::NOFOLLOW).open(&path) {
+            Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+            opened => return opened,
+        }
+        // Asked of the link that is held open: what has its name may be another one by now.
+        let link = open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let about = fstat(&link)?;
+        if about.st_uid != 0 && about.st_uid != geteuid().as_raw() {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "it is a link that another user made",
+            ));
+        }
+        // Such as the end of /dev/stdout: it leads to an open file, not to a name.
+        if stat("/proc/self").is_ok_and(|proc| proc.st_dev == about.st_dev) {
+            return options(OFlags::empty()).open(&path);
+        }
+        let target = readlinkat(&link, "", Vec::new())?;
+        path = path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.as_bytes()));
+    }
+    Err(Errno::LOOP.into())
+}
 
 /// The shared end of all sampling loops.
 pub struct Output(Mutex<Option<Writer>>);
@@ -24,7 +69,7 @@ impl Output {
             return Ok(Self(Mutex::new(Some(Writer::Plain(Box::new(io::stdout()))))));
         };
         let context = || format!("cannot write {}", path.display());
-        let file = File::create(path).with_context(context)?;
+        let file = create(path, 0o666).with_context(context)?;
         let writer = if path.extension().is_some_and(|extension| extension == "zst") {
             Writer::Zstd(zstd::Encoder::new(file, 1).with_context(context)?)
         } else {
@@ -108,5 +153,36 @@ mod tests {
         std::fs::write(&path, "of another trial, and longer\n").unwrap();
         Output::open(Some(&path)).unwrap().write(b"new\n").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new\n");
+    }
+
+    #[test]
+    fn a_link_of_another_user_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [victim, planted, own] = ["victim", "planted", "own"].map(|name| folder.path().join(name));
+        std::fs::write(&victim, "of the system").unwrap();
+        std::os::unix::fs::symlink(&victim, &planted).unwrap();
+        std::os::unix::fs::symlink("planted", &own).unwrap();
+        Output::open(Some(&own)).unwrap().write(b"ours\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
+        // Only root can give a link away.
+        if std::os::unix::fs::lchown(&planted, Some(65534), None).is_err() {
+            return;
+        }
+        for path in [&planted, &own] {
+            let error = create(path, 0o666).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        }
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "ours\n");
+    }
+
+    #[test]
+    fn an_open_file_is_written_to_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create(folder.path().join("out")).unwrap();
+        let link = folder.path().join("link");
+        let name = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        std::os::unix::fs::symlink(name, &link).unwrap();
+        Output::open(Some(&link)).unwrap().write(b"text\n").unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("out")).unwrap(), "text\n");
     }
 }

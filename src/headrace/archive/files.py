@@ -231,7 +231,8 @@ def _whole_file(path: Path, *, is_private: bool) -> Iterator[BinaryIO]:
     draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if is_private else 0o640)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(draft, flags, 0o600 if is_private else 0o640)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()

@@ -24,9 +24,7 @@ classes together, ``*`` for those that found no room.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import os
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -36,6 +34,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import DiskFull, StoreError
+from headrace.whole import whole_file
 
 FORMAT = 1
 
@@ -102,19 +101,12 @@ def _wide(numbers: Sequence[int | None]) -> pa.Array:
 
 def write(table: pa.Table, path: Path) -> None:
     """Write the file atomically."""
-    draft = path.with_name(f".{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.touch(mode=0o600)  # before it contains any sample
         marked = table.replace_schema_metadata({"headrace": f"digest {FORMAT}"})
-        pq.write_table(marked, draft, compression="zstd", row_group_size=1 << 18)
-        with draft.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.chmod(draft, 0o600 if has_literals(table) else 0o644)
-        draft.replace(path)
+        with whole_file(path, 0o600 if has_literals(table) else 0o644) as file:
+            pq.write_table(marked, file, compression="zstd", row_group_size=1 << 18)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            draft.unlink(missing_ok=True)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull("no room for the digest", place=str(path)) from error
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error

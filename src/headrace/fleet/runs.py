@@ -23,6 +23,7 @@ from headrace.errors import Busy, DiskFull, StoreError
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
 from headrace.snapshot import state_path
+from headrace.whole import open_safely
 
 FORMAT = 1
 
@@ -36,7 +37,7 @@ class RunFile:
         self._places: dict[str, tuple[int, State, str]] = {}
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = open_safely(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._file: BinaryIO = os.fdopen(descriptor, "r+b")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,6 +22,7 @@ import numpy as np
 
 from headrace.errors import DiskFull, StoreError
 from headrace.production.series import ALL, OTHERS, Observed, Row, Series, of_rows
+from headrace.whole import open_safely
 
 FORMAT = 1
 #: How every line begins, so that a file is known by its first bytes.
@@ -74,7 +75,7 @@ def line_of(host: str, answer: Mapping[str, Any]) -> str:
 def append(path: Path, line: str) -> None:
     """Add a line. Readable only by its user: classes name tables. Raises StoreError, or DiskFull."""
     try:
-        with open(path, "a+b", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        with open(path, "a+b", opener=lambda name, flags: open_safely(Path(name), flags, 0o600)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(_end_of_lines(file))
             file.write(line.encode())

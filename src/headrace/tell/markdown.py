@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headrace import whole
 from headrace.report import text
 from headrace.report.notice import Notice
 from headrace.tell.files import folder_of, write_error
@@ -35,7 +36,7 @@ def _print(notice: Notice) -> None:
 def _append(path: Path, added: str) -> None:
     try:
         # One write with O_APPEND: two that tell at once do not mix their lines.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = whole.open_safely(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             left = added.encode()
             while left:

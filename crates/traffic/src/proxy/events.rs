@@ -1,8 +1,6 @@
 //! Where the proxy's events go: a recording, JSON lines, or nowhere but into the counts.
 
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::Context;
 
@@ -11,6 +9,7 @@ use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
 use crate::json::Object;
 use crate::recording::{Info, Writer, WriterOptions};
+use base::output::create;
 use sql;
 
 pub enum Out {
@@ -31,7 +30,7 @@ impl Out {
         let out: Box<dyn Write + Send> = if path.as_os_str() == "-" {
             Box::new(BufWriter::new(io::stdout()))
         } else {
-            let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path);
+            let file = create(path, 0o600);
             Box::new(BufWriter::new(file.with_context(|| format!("cannot write {}", path.display()))?))
         };
         Ok(Out::Lines { out, text: Vec::new() })
