@@ -21,6 +21,7 @@ from headrace.experiment.block import Seen, Task
 from headrace.experiment.lease import queued
 from headrace.experiment.ledger import MOST_LOSSES, Assignment, Ledger
 from headrace.experiment.pool import ControllerLost, On, Patience, reached_all, run_pool
+from headrace.experiment.retries import LEAST, MAX_SHARE
 from headrace.experiment.runner import Event, Listener, Note, TrialEnded, TrialStarted
 from headrace.facts import differences
 from headrace.model import Facts, TrialState
@@ -211,6 +212,8 @@ class Fakes:
     kills: set[str] = field(default_factory=set)
     ran: list[tuple[str, int]] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
+    disturbed: bool = False
+    repeated: int = 0
 
     async def look(self, plan: plans.Plan, address: str) -> Seen:
         await asyncio.sleep(0)
@@ -258,6 +261,15 @@ class Fakes:
             self.ran.append((task.address, number))
             listen(TrialEnded(record, 1.0, 0, 0, 0.0))
             self._maybe(task.address)
+        for number in task.numbers[: task.most_repeats] if self.disturbed else ():
+            await asyncio.sleep(0)
+            self.repeated += 1
+            spec = next(t for t in design.trials if t.number == number)
+            record = TrialRecord.of(spec, TrialState.COMPLETE)
+            own.remove_trial(number)
+            own.begin_trial(number).commit(record, empty_data())
+            listen(TrialStarted(spec, 0, 0, 0.0))
+            listen(TrialEnded(record, 1.0, 0, 0, 0.0))
 
     async def close(self) -> None:
         pass
@@ -337,6 +349,19 @@ def test_a_treatment_that_kills_machines_does_not_end_the_lab(tmp_path: Path) ->
     assert states == {"none": TrialState.COMPLETE, "mq-deadline": TrialState.INVALID}
     assert "it panicked" in next(r.reason for r in folder.trials() if r.state is TrialState.INVALID)
     assert "is not repeated" in notes(heard)
+
+
+def test_all_blocks_together_repeat_as_many_trials_as_one_machine_would(tmp_path: Path) -> None:
+    """Each block had the repeats of a short experiment: six blocks, 24 repeats of 18 trials."""
+    fakes = Fakes(disturbed=True)
+    folder, _ = run(tmp_path, fakes)
+    assert len(folder.trials()) == 18
+    assert fakes.repeated == LEAST
+    # Of a long one it is a share of its trials.
+    (tmp_path / "long").mkdir()
+    fakes = Fakes(disturbed=True)
+    run(tmp_path / "long", fakes, PLAN.replace("blocks = 6", "blocks = 20"))
+    assert fakes.repeated == 20 * 3 // MAX_SHARE
 
 
 def test_an_experiment_goes_on_with_other_machines(tmp_path: Path) -> None:

@@ -352,7 +352,11 @@ def _array_resync(trial: _Trial) -> Iterator[_Reason]:
 def _oom_kill(trial: _Trial) -> Iterator[_Reason]:
     kills = sum(counter.growth for counter in trial.select("vmstat", "oom_kill").values())
     if kills > 0:
-        yield _Reason(f"the kernel killed {kills:.0f} process(es) for lack of memory", is_invalid=True)
+        yield _Reason(killed_for_memory(kills), is_invalid=True)
+
+
+def killed_for_memory(kills: float) -> str:
+    return f"the kernel killed {kills:.0f} process(es) for lack of memory"
 
 
 def _oops(trial: _Trial) -> Iterator[_Reason]:

@@ -50,6 +50,8 @@ class Task:
     address: str
     numbers: tuple[int, ...]
     apart: bool = False
+    #: How many disturbed trials may be repeated.
+    most_repeats: int = 0
 
 
 #: How long a lost connection is retried unless the plan sets it; after that another machine may take the block.
@@ -134,7 +136,8 @@ async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -
     async with labs.open_laboratory(design, own, tell) as lab:
         await lease.queued(lab.begin, tell)
         try:
-            await Run(kinds.of_design(design)(own), lab, listen).all_trials()
+            kind = kinds.of_design(design)(own)
+            await Run(kind, lab, listen, most_repeats=task.most_repeats).all_trials()
         except NothingMeasured:
             # These are only some of the trials; the caller decides whether the experiment has failed.
             return

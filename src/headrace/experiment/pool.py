@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -200,6 +201,8 @@ class _Machine:
     last_words: str = ""
     is_out: bool = False
     durations_s: list[float] = field(default_factory=list)
+    #: The trials that it has measured of its block.
+    measured: set[int] = field(default_factory=set)
 
 
 class Pool:
@@ -229,6 +232,9 @@ class Pool:
         self._ledger: Ledger
         self._judge: Callable[[str, Seen], list[str]]
         self._is_root = True
+        #: How many trials of all blocks may still be repeated, and as many of them as each machine at work may.
+        self._repeats_left = 0
+        self._repeats: dict[str, int] = {}
         #: Machine -> the hash of its facts, for machines that have answered.
         self._facts: dict[str, str] = {}
 
@@ -273,7 +279,11 @@ class Pool:
         # In a block that goes on, disturbed trials are repeated, as they would have been.
         goes_on = {block for block, numbers in of_block.items() if not there.issuperset(numbers)}
         again = measured_again(on_disk, retry)
-        again |= {record.number for record in on_disk if record.block in goes_on and retries.wants(record)}
+        for record in on_disk:
+            if record.block in goes_on and record.number not in again and retries.wants(record):
+                retries.begin(record)
+                again.add(record.number)
+        self._repeats_left = retries.left
         for record in on_disk:
             if record.number not in again:
                 stop_when_hopeless(self._folder, record)
@@ -344,12 +354,22 @@ class Pool:
             self._is_root,
             machine.address,
             assignment.numbers,
+            most_repeats=self._share_of_repeats(),
         )
-        before = self._ledger.left
-        await self._who.run_block(task, folder, lambda event: self._hear(machine, folder, event))
+        before, machine.measured = self._ledger.left, set()
+        self._repeats[machine.address] = task.most_repeats
+        try:
+            await self._who.run_block(task, folder, lambda event: self._hear(machine, folder, event))
+        finally:
+            del self._repeats[machine.address]
         machine.number = None
         if self._ledger.left == before:
             raise HeadraceError("the block ended without a trial", place=machine.address)
+
+    def _share_of_repeats(self) -> int:
+        """An even share of those that no machine at work may need: what a block leaves is for later ones."""
+        free = self._repeats_left - sum(self._repeats.values())
+        return max(math.ceil(free / max(self._ledger.present - len(self._repeats), 1)), 0)
 
     def _hear(self, machine: _Machine, folder: Path, event: Event) -> None:
         match event:
@@ -363,6 +383,10 @@ class Pool:
                     record = self._folder.adopt_trial(own, record.number, machine.address)
                     self._ledger.measured(machine.address, record.number)
                     stop_when_hopeless(self._folder, record)
+                if record.number in machine.measured:
+                    self._repeats_left -= 1
+                    self._repeats[machine.address] -= 1
+                machine.measured.add(record.number)
                 machine.number, machine.failures = None, 0
                 machine.durations_s.append(time.monotonic() - self._began[machine.address])
                 ended = TrialEnded(record, throughput_ops_s, self._done, self._total, self._left_s())

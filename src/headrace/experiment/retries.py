@@ -26,18 +26,26 @@ LEAST = 4
 class Retries:
     """How many trials may still be repeated; ``tell`` is called for each."""
 
-    def __init__(self, records: Iterable[TrialRecord], planned: int, tell: Callable[[str], None]) -> None:
-        self._left = max(LEAST, planned // MAX_SHARE) - sum(len(r.earlier) for r in records)
+    def __init__(
+        self,
+        records: Iterable[TrialRecord],
+        planned: int,
+        tell: Callable[[str], None],
+        most: int | None = None,
+    ) -> None:
+        """``most``: of these trials, which are a part of an experiment; None: they are all of it."""
+        allowed = max(LEAST, planned // MAX_SHARE) if most is None else most
+        self.left = allowed - sum(len(r.earlier) for r in records)
         self._tell = tell
 
     def wants(self, record: TrialRecord) -> bool:
         """Whether it was disturbed and may be repeated. A saturated driver would be saturated again."""
         is_disturbed = record.state is TrialState.INVALID and not is_driver_saturated(record)
-        return is_disturbed and len(record.earlier) < MAX_EACH and self._left > 0
+        return is_disturbed and len(record.earlier) < MAX_EACH and self.left > 0
 
     def begin(self, record: TrialRecord) -> None:
         """Report the repeat, and count it."""
-        self._left -= 1
+        self.left -= 1
         attempt = len(record.earlier) + 1
         self._tell(
             f"trial {record.number} ({record.treatment}) is measured again, {attempt} of {MAX_EACH} times: "

@@ -200,8 +200,17 @@ def exclusive(path: Path) -> Iterator[None]:
 class Run:
     """The loop over the trials, with its clock: ask what is next, measure it, ask again."""
 
-    def __init__(self, kind: Kind, lab: Laboratory, listen: Listener, retry: bool = False) -> None:
+    def __init__(
+        self,
+        kind: Kind,
+        lab: Laboratory,
+        listen: Listener,
+        retry: bool = False,
+        most_repeats: int | None = None,
+    ) -> None:
+        """``most_repeats``: of these trials, if they are a part of an experiment."""
         self._kind = kind
+        self._most_repeats = most_repeats
         self._lab = lab
         self._design = kind.design
         self._folder = kind.folder
@@ -213,7 +222,7 @@ class Run:
     async def all_trials(self) -> None:
         """Raises NothingMeasured if there is no result, and the errors that end the run."""
         done = self._kept()
-        retries = Retries(done.values(), len(self._design.trials), self._say)
+        retries = Retries(done.values(), len(self._design.trials), self._say, self._most_repeats)
         #: Trials that this run measured and may repeat, and those of the block that an earlier one left.
         own = unfinished(self._design, done.values()) if self._kind.repeats else set()
         is_first = True

@@ -11,10 +11,12 @@ import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
+from headrace.analysis.disturbance import killed_for_memory
 from headrace.design import Design
 from headrace.errors import (
     ConnectionLost,
@@ -31,6 +33,7 @@ from headrace.experiment.volume import spec_of
 from headrace.facts import HostFacts
 from headrace.knobs.change import Change, changes
 from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState
+from headrace.samples import Samples
 from headrace.server import PrivateServer, ServerSpec, restore_dataset
 from headrace.store import TrialDraft, TrialRecord
 from headrace.target import Target, to_the_end
@@ -47,6 +50,10 @@ FACTS_FILE = "facts.json"
 
 #: Errors that are an observation of the treatment. Anything else stops the experiment.
 OBSERVATIONS = (ServerStartFailed, WorkloadFailed, TreatmentFailed, Refused)
+
+
+class ServerDied(WorkloadFailed):
+    """The trial's own server ended by itself."""
 
 
 class LeftAlone(HeadraceError):
@@ -140,8 +147,9 @@ async def run_trial(
     """Run one trial; the host is restored when this returns or raises. With a ``course`` its changes are made
     while the load runs, and the result is that of all of it.
 
-    A treatment that fails (the server does not start, the kernel refuses an option) gives state ``failed``; a
-    workload that did not run as requested (its driver was late, a client was lost), ``invalid``.
+    A treatment that fails (the server does not start or dies, the kernel refuses an option) gives state
+    ``failed``; a workload that did not run as requested (its driver was late, a client was lost), ``invalid``. So
+    does one that ended when the kernel killed another process than the server for lack of memory.
     """
     treatment = course.start if course else lab.design.treatment(spec.treatment)
     clock = connection.Clocks([lab.target, *lab.clients.values()])
@@ -160,6 +168,9 @@ async def run_trial(
             state, reason = TrialState.INVALID, "; ".join(steps.invalid)
     except OBSERVATIONS as error:
         state, reason = TrialState.FAILED, error.message
+        if killed := await asyncio.to_thread(_killed, draft.raw):
+            reason = f"{reason}; {killed}"
+            state = TrialState.FAILED if isinstance(error, ServerDied) else TrialState.INVALID
     except (LeftAlone, ConnectionLost, NotAsAsked) as error:
         state, reason = TrialState.INVALID, error.message
     finally:
@@ -359,7 +370,8 @@ class _Steps:
             self._running = server
             self.versions[str(endpoint.vendor)] = endpoint.version
             yield endpoint
-        except WorkloadFailed as error:
+        except (WorkloadFailed, NotAsAsked) as error:
+            # A load without its server does not run as asked, either.
             if await server.alive():
                 raise
             raise await _death_of(server) from error
@@ -398,8 +410,22 @@ class _Steps:
                 self.warnings.append(f"the host's samples are lost: {error}")
 
 
-async def _death_of(server: PrivateServer) -> WorkloadFailed:
-    return WorkloadFailed(f"the server died during the trial: {await server.last_words()}")
+async def _death_of(server: PrivateServer) -> ServerDied:
+    return ServerDied(f"the server died during the trial: {await server.last_words()}")
+
+
+def _killed(raw: Path) -> str:
+    """What the kernel killed while a trial was sampled that ended without a result; empty if nothing."""
+    path = raw / SAMPLES_FILE
+    if not path.exists():
+        return ""
+    samples = Samples.read(path)
+    kills = sum(
+        float(samples.value[end - 1] - samples.value[start])
+        for (sampler, metric, _), start, end in zip(samples.names, samples.starts, samples.ends, strict=True)
+        if (sampler, metric) == ("vmstat", "oom_kill")
+    )
+    return killed_for_memory(kills) if kills > 0 else ""
 
 
 async def drop_cached(target: Target, folder: str) -> None:
