@@ -152,7 +152,10 @@ class ExperimentFolder:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f".{path.name}.part")
             shutil.rmtree(draft, ignore_errors=True)
-            (draft / "trials").mkdir(parents=True)
+            if draft.is_symlink():
+                draft.unlink()  # another user's, perhaps: it leads elsewhere
+            draft.mkdir()
+            (draft / "trials").mkdir()
             (draft / "facts").mkdir()
             (draft / "plan.toml").write_text(plan_text)
             (draft / "design.json").write_text(_design_text(design))

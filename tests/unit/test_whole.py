@@ -21,6 +21,7 @@ from headrace.report.notice import Conclusion, Notice
 from headrace.snapshot import NO_SAMPLES, Snapshot, save
 from headrace.tell import markdown
 from headrace.whole import write_whole
+from tests.synthetic import Shape, make
 
 #: Writes until it is told to stop; says so when the draft has been begun.
 WRITER = """
@@ -153,6 +154,16 @@ def test_a_link_that_is_planted_under_the_name_of_a_draft_leads_nowhere(
         write_whole(path, "text")
     assert path.stat().st_size
     assert victim.read_text() == "of the system\n"
+
+
+def test_an_experiment_is_not_made_in_the_folder_of_a_planted_link(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / ".study.part").symlink_to(elsewhere)
+    folder = make(tmp_path / "study", Shape()).path
+    assert not folder.is_symlink()
+    assert (folder / "plan.toml").exists()
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_a_planted_pipe_is_not_waited_for(tmp_path: Path) -> None:
