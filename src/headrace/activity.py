@@ -12,6 +12,8 @@ from typing import Any
 
 #: Classes and locks kept: more would be those that were seen once.
 MOST = 200
+#: Texts of digests kept: the agent sends those of the busiest classes.
+MOST_DIGESTS = 10_000
 #: Of the text of a class, in a sentence.
 SHOWN = 120
 
@@ -219,6 +221,8 @@ class Looks:
 
     def _digest(self, row: Mapping[str, Any]) -> None:
         digest = str(row["digest"])
+        if digest not in self._digests and len(self._digests) >= MOST_DIGESTS:
+            return
         self._digests[digest] = Digest(
             digest, str(row.get("digest_text") or "").strip(), str(row.get("schema") or ""), _tables(row)
         )

@@ -26,16 +26,24 @@ from headrace.errors import DiskFull
 from headrace.fleet.host import Host
 from headrace.live import Link
 from headrace.model import Facts, ServerLogin
+from headrace.rules import all_rules, judge
 from headrace.size import used
 from headrace.target import TargetSpec
-from headrace.web import minute, slow_log
+from headrace.web import bounds, minute, slow_log
 from headrace.web.collector import Collector, journal_changes
 from tests.history import SLOW, query
+from tests.rules.hosts import unwell
+from tests.rules.network_cases import ONE_HOT_CORE
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
 #: A day ago: what is older than `Keep` says is removed by the clock of this machine.
 T_S = int(time.time()) // HOUR_S * HOUR_S - 24 * HOUR_S
+CLASS: dict[str, Any] = {
+    "type": "class", "id": "c1", "fingerprint": "select ?", "tables": ["t"], "count": 3, "timed": 3,
+    "response_sum_ns": 30, "response_max_ns": 20, "failed": 1, "unjudged": 0, "buckets": [[5, 2], [9, 1]],
+    "lock_ns": None, "rows_examined": {"known": 3, "sum": 12, "max": 6}, "databases": [["shop", 3, 30, 1]],
+}  # fmt: skip
 STATES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 
 
@@ -351,12 +359,7 @@ def test_the_process_list_shows_classes_without_inventing_calls() -> None:
 def test_a_line_of_a_digest_becomes_rows() -> None:
     pending: dict[str, list[dict[str, Any]]] = {}
     text = "SELECT \ud800 'x'"  # half a character: JSON can say it
-    record = {
-        "type": "class", "id": "c1", "fingerprint": "select ?", "tables": ["t"], "count": 3, "timed": 3,
-        "response_sum_ns": 30, "response_max_ns": 20, "failed": 1, "unjudged": 0, "buckets": [[5, 2], [9, 1]],
-        "lock_ns": None, "rows_examined": {"known": 3, "sum": 12, "max": 6}, "databases": [["shop", 3, 30, 1]],
-        "sample": {"text": text, "response_ns": 20, "database": "shop"},
-    }  # fmt: skip
+    record = {**CLASS, "sample": {"text": text, "response_ns": 20, "database": "shop"}}
     for each in ({"type": "digest"}, record, {"type": "end", "classes": 1}):
         slow_log.take(each, pending)
     [row] = pending["classes"]
@@ -383,3 +386,43 @@ def test_a_line_of_a_digest_becomes_rows() -> None:
 def test_the_slow_log_that_a_server_writes(variables: dict[str, str], path: str) -> None:
     assert slow_log.path_of(Facts("", {"server_settings": {"variables": variables}})) == path
     assert slow_log.path_of(None) == ""
+
+
+async def test_a_flood_of_classes_and_labels_is_left_out_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounds, "MOST_ROWS", 10)
+    found = collector(tmp_path)
+    sampled(found)
+    db1 = found.hosts["db1"]
+    for number in range(25):
+        slow_log.take({**CLASS, "id": f"{number:04}" + "x" * 5000}, db1.pending)
+    assert len(db1.pending["classes"]) == 10  # nor is it kept in memory
+    values = {f"cpu{n}": 1.0 for n in range(100)}
+    db1.feed.ring.add(line("cpu", T_S + 61, dict.fromkeys(STATES, values)))
+    await found.write(T_S)
+    assert "More rows a minute than a host can have are left out: db1 (15 of classes, " in found.attention
+    assert "of metrics" in found.attention
+    assert found.problem == ""
+    reader = Reader(found.archive)
+    totals = questions.class_totals(reader, ["db1"], span(), SLOW)
+    assert len(totals) == 10
+    assert all(len(row["class"]) == bounds.MOST_NAME for row in totals)
+    db1.feed.link = Link.LOST
+    await found.write(T_S + MINUTE_S)
+    assert found.attention == ""
+
+
+async def test_a_flood_of_findings_is_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minute, "MOST_FINDINGS", 0)
+    ill = judge(unwell(rates=ONE_HOT_CORE, without=["psi"]), all_rules())
+    monkeypatch.setattr("headrace.web.collector.judge", lambda *_: ill)
+    found = collector(tmp_path)
+    sampled(found)
+    await found.write(T_S)
+    judgement = found.hosts["db1"].judgement
+    assert judgement is not None
+    assert judgement.findings
+    assert f"{len(judgement.findings)} of findings" in found.attention
+    [state] = questions.last_states(Reader(found.archive), ["db1"], span()).values()
+    assert json.loads(state["findings"]) == []

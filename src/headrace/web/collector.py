@@ -26,7 +26,7 @@ from headrace.moved import differences
 from headrace.rollout import OWNER
 from headrace.rules import Evidence, all_rules, judge
 from headrace.rules.cause import causes_first, conclude
-from headrace.web import minute, plans, slow_log
+from headrace.web import bounds, minute, plans, slow_log
 from headrace.web.watched import Watched, watched
 
 if TYPE_CHECKING:
@@ -128,6 +128,9 @@ class Collector:
     def attention(self) -> str:
         """What a reader of any page has to know; empty if all is well."""
         said = [f"{self.problem}. Pages show what was collected before."] if self.problem else []
+        flooded = [f"{each.name} ({each.left_out})" for each in self.hosts.values() if each.left_out]
+        if flooded:
+            said.append(f"More rows a minute than a host can have are left out: {_listed(flooded)}.")
         return " ".join([*said, *([f"{self.mirror_problem}."] if self.mirror_problem else [])])
 
     async def run(self) -> None:
@@ -231,9 +234,7 @@ class Collector:
             except (HeadraceError, OSError, TimeoutError, KeyError, TypeError) as error:
                 log.debug("the journal of %s: %s", each.name, error)
             else:
-                each.pending.setdefault("changes", []).extend(
-                    minute.change_rows(journal_changes(known, found))
-                )
+                bounds.add(each.pending, "changes", minute.change_rows(journal_changes(known, found)))
                 known = found
             await asyncio.sleep(JOURNAL_EVERY_S)
 
@@ -290,7 +291,10 @@ class Collector:
         """
         pending = {name: each.pending.pop(name) for name in list(each.pending)}
         try:
-            rows = await asyncio.to_thread(self._rows, each, t_s, pending)
+            found = await asyncio.to_thread(self._rows, each, t_s, pending)
+            rows, each.left_out = bounds.bounded(found)
+            if each.left_out:
+                log.warning("the minute %s of %s: left out: %s", t_s, each.name, each.left_out)
             await asyncio.to_thread(self._write, each.name, t_s, rows)
         except DiskFull:
             raise
@@ -337,13 +341,18 @@ class Collector:
         found["metrics"] = minute.metric_rows(window, HostFacts(each.feed.facts))
         found["classes"] = found.get("classes", []) + counted + seen
         found["texts"] = self._new_texts(each, found.get("texts", []) + texts, t_s)
+        if len(judgement.findings) > minute.MOST_FINDINGS:
+            left = {"table": "findings", "rows": len(judgement.findings) - minute.MOST_FINDINGS}
+            found[bounds.LEFT_OUT] = [*found.get(bounds.LEFT_OUT, []), left]
         # The last one: its row says that the minute is there.
         found["states"] = [minute.state_row(verdict, each.judgement, min(window.seconds, 60.0))]
         return found
 
     def _new_texts(self, each: Watched, rows: list[minute.Row], t_s: int) -> list[minute.Row]:
-        """Those that were not written today."""
+        """Those that were not written today, or not that anyone remembers."""
         day = t_s // DAY_S
+        if len(each.texts) > minute.MOST_REMEMBERED:
+            each.texts.clear()
         new = {(row["source"], row["class"]): row for row in rows}
         new = {key: row for key, row in new.items() if each.texts.get(key) != day}
         each.texts |= dict.fromkeys(new, day)
@@ -372,5 +381,9 @@ class Collector:
 
 def _said(problems: Sequence[str]) -> str:
     """Why nothing of some hosts was written."""
-    more = f"; and {len(problems) - MOST_SAID} more" if len(problems) > MOST_SAID else ""
-    return f"nothing is collected of {'; '.join(problems[:MOST_SAID])}{more}" if problems else ""
+    return f"nothing is collected of {_listed(problems)}" if problems else ""
+
+
+def _listed(said: Sequence[str]) -> str:
+    more = f"; and {len(said) - MOST_SAID} more" if len(said) > MOST_SAID else ""
+    return f"{'; '.join(said[:MOST_SAID])}{more}"

@@ -32,6 +32,10 @@ Row = dict[str, Any]
 PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list", "slow log"
 #: Characters of a text that are kept.
 MOST_TEXT = 20_000
+#: Findings of a minute that are kept.
+MOST_FINDINGS = 1000
+#: Classes that were counted once and are remembered.
+MOST_REMEMBERED = 100_000
 #: Metric of the sampler -> column of the archive.
 _DIGEST_COLUMNS = {
     "count": "calls",
@@ -70,7 +74,7 @@ def table_of(table: Table, rows: Sequence[Row], t_s: int) -> pa.Table:
 
 
 def state_row(verdict: Verdict, judgement: Judgement | None, sampled_s: float) -> Row:
-    findings = [] if judgement is None else judgement.findings
+    findings = [] if judgement is None else judgement.findings[:MOST_FINDINGS]
     return {
         "state": "ok",
         "limiting": limited_by(verdict, judgement),
@@ -208,6 +212,8 @@ class Counted:
             row |= {column: grown[m] for m, column in _DIGEST_COLUMNS.items() if m in grown}
             found.append(row | {"timed": grown["count"]})
         # A class that fell out of the sample is remembered: it continues where it was.
+        if len(self._last) > MOST_REMEMBERED:
+            self._last.clear()
         self._last |= now
         self._was_complete = len(now) < used.MOST_DIGESTS
         return found

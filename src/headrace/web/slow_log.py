@@ -14,6 +14,7 @@ from headrace.agent import Agent, stop
 from headrace.errors import CommandFailed
 from headrace.model import Facts
 from headrace.target import to_the_end
+from headrace.web import bounds
 from headrace.web.minute import SLOW_LOG, Row, text_row
 
 EVERY = "1m"
@@ -57,39 +58,38 @@ def take(line: Mapping[str, Any], pending: dict[str, list[Row]]) -> None:
         return
     name = "*" if line.get("is_others") else str(line.get("id"))
     databases = [str(row[0]) for row in line.get("databases") or ()]
-    pending.setdefault("classes", []).append(
-        {
-            "source": SLOW_LOG,
-            "class": name,
-            "database": databases[0] if len(databases) == 1 else "",
-            "calls": line["count"],
-            "timed": line["timed"],
-            "time_ns": float(line["response_sum_ns"]),
-            "lock_ns": _sum(line, "lock_ns"),
-            "errors": None if line.get("unjudged") else line["failed"],
-            "rows_examined": _sum(line, "rows_examined"),
-            "rows_sent": _sum(line, "rows_sent"),
-            "tmp_disk_tables": _sum(line, "tmp_disk_tables"),
-            "most_ns": line["response_max_ns"],
-        }
-    )
-    pending.setdefault("buckets", []).extend(
+    row = {
+        "source": SLOW_LOG,
+        "class": name,
+        "database": databases[0] if len(databases) == 1 else "",
+        "calls": line["count"],
+        "timed": line["timed"],
+        "time_ns": float(line["response_sum_ns"]),
+        "lock_ns": _sum(line, "lock_ns"),
+        "errors": None if line.get("unjudged") else line["failed"],
+        "rows_examined": _sum(line, "rows_examined"),
+        "rows_sent": _sum(line, "rows_sent"),
+        "tmp_disk_tables": _sum(line, "tmp_disk_tables"),
+        "most_ns": line["response_max_ns"],
+    }
+    bounds.add(pending, "classes", [row])
+    buckets = [
         {"source": SLOW_LOG, "class": name, "bucket": bucket, "count": count}
         for bucket, count in line["buckets"]
-    )
+    ]
+    bounds.add(pending, "buckets", buckets)
     text = str(line.get("fingerprint") or ("classes beyond the limit" if name == "*" else ""))
-    pending.setdefault("texts", []).append(text_row(SLOW_LOG, name, text, line.get("tables") or ()))
+    bounds.add(pending, "texts", [text_row(SLOW_LOG, name, text, line.get("tables") or ())])
     sample: Mapping[str, Any] | None = line.get("sample")
     if sample and sample.get("text"):
-        pending.setdefault("examples", []).append(
-            {
-                "source": SLOW_LOG,
-                "class": name,
-                "text": str(sample["text"]).encode("utf-8", "replace").decode()[:MOST_EXAMPLE],
-                "database": str(sample.get("database") or ""),
-                "took_ns": sample.get("response_ns"),
-            }
-        )
+        example = {
+            "source": SLOW_LOG,
+            "class": name,
+            "text": str(sample["text"]).encode("utf-8", "replace").decode()[:MOST_EXAMPLE],
+            "database": str(sample.get("database") or ""),
+            "took_ns": sample.get("response_ns"),
+        }
+        bounds.add(pending, "examples", [example])
 
 
 def _sum(line: Mapping[str, Any], measure: str) -> int | None:

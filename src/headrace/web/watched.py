@@ -59,6 +59,8 @@ class Watched:
     #: Classes whose plans can be asked for, the one with most time in the last minute first.
     busiest: list[Busy] = field(default_factory=list)
     written_s: int = 0
+    #: What of the last minute was more than a host can have; empty if nothing was.
+    left_out: str = ""
 
     @property
     def name(self) -> str:
