@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import json
 import time
 from collections.abc import Iterator
@@ -159,6 +160,27 @@ def test_an_approved_stage_is_not_asked_for_again(client: TestClient, book: Book
     assert "The approval by ann has expired." in page
     assert "/rollout/approve" in page
     assert token
+
+
+@pytest.mark.parametrize("why", ["inconclusive", "idle"])
+def test_a_stage_without_a_verdict_says_what_promotes_it(client: TestClient, book: Book, why: str) -> None:
+    log_in(client, Role.APPROVER)
+
+    def page() -> str:
+        return html.unescape(client.get("/rollout", params={"id": book.plan.id}).text)
+
+    first = book.plan.stages[0]
+    command = f"headrace rollout approve {book.plan.id} --stage '{first.name}' --unjudged"
+    assert command not in page()
+    if why == "idle":
+        book.note("idle", host=first.hosts[0], why="no queries")
+    else:
+        book.note(
+            "verdict", stage=first.name, outcome="inconclusive", reason="too noisy", is_win=False, pairs=9
+        )
+    assert f"<code>{command}</code>" in page()
+    book.approve(first.name, "ann", unjudged=True)
+    assert command not in page()
 
 
 async def test_an_abort_restores_the_hosts_or_asks_whoever_holds_it(book: Book, found: Site) -> None:

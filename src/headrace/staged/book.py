@@ -283,18 +283,26 @@ class Book:
         before = [name for name in names[: names.index(stage)] if name not in self.state.passed]
         if before:
             raise Refused(f"{', '.join(before)} must pass first", place=stage)
-        if unjudged:
-            own = self.plan.stages[names.index(stage)]
+        own = self.plan.stages[names.index(stage)]
+        if unjudged and not self.lacks_verdict(own):
             verdict = (self.state.verdicts.get(stage) or {}).get("outcome")
-            is_idle = verdict is None and any(name in self.state.idle for name in own.hosts)
-            if verdict != Outcome.INCONCLUSIVE and not is_idle:
-                why = "it is only watched" if not own.is_judged else verdict or "it was not tried yet"
-                raise Refused(
-                    f"neither inconclusive nor idle: {why}", place=stage, hint="approve it without --unjudged"
-                )
+            why = "it is only watched" if not own.is_judged else verdict or "it was not tried yet"
+            raise Refused(
+                f"neither inconclusive nor idle: {why}", place=stage, hint="approve it without --unjudged"
+            )
         until = time.time() + self.plan.rules.timing.approval_s
         more = {"is_unjudged": True} if unjudged else {}
         self.note("approved", stage=stage, by=by, until=until, **more)
+
+    def lacks_verdict(self, stage: Stage) -> bool:
+        """Whether it was tried and has none, so that only a person can promote it."""
+        verdict = (self.state.verdicts.get(stage.name) or {}).get("outcome")
+        is_idle = verdict is None and any(name in self.state.idle for name in stage.hosts)
+        return verdict == Outcome.INCONCLUSIVE or is_idle
+
+    def unjudged_command(self, stage: Stage) -> str:
+        """What promotes it without a verdict."""
+        return f"headrace rollout approve {self.plan.id} --stage '{stage.name}' --unjudged"
 
     def ask_to_stop(self, by: str) -> None:
         """Ask the controller that holds this rollout to take everything back."""

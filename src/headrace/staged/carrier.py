@@ -243,7 +243,7 @@ class Carrier:
         )
 
     def _without_a_verdict(self, stage: Stage) -> str:
-        command = f"headrace rollout approve {self.plan.id} --stage '{stage.name}' --unjudged"
+        command = self.book.unjudged_command(stage)
         return f"to change its hosts without a verdict, only watched: {command}"
 
     def _must_be_approved(self, stage: Stage) -> None:

@@ -113,6 +113,10 @@ def shown(book: Book) -> dict[str, Any]:
             }
         )
     is_open = not state.is_over and not state.aborting
+    first = next((each for each in book.plan.stages if each.name not in state.passed), None)
+    is_stuck = (
+        is_open and first is not None and book.lacks_verdict(first) and not _is_promoted(book, first.name)
+    )
     approval = state.approvals.get(waiting)
     return {
         "plan": book.plan,
@@ -132,10 +136,18 @@ def shown(book: Book) -> dict[str, Any]:
         "events": Listing(_EVENTS, [_event(each) for each in reversed(book.events[-MOST_EVENTS:])]),
         "waiting": waiting if is_open and waiting != "-" else "",
         "approval": approval,
+        # Only on the command line: what nothing has judged is no button.
+        "unjudged": book.unjudged_command(first) if first and is_stuck else "",
         "is_approved": bool(approval and approval["until"] > time.time()),
         "may_abort": not state.is_aborted and (state.is_started or bool(state.kept or state.open)),
         "is_asked": bool(book.stop_asked()) and not state.is_aborted,
     }
+
+
+def _is_promoted(book: Book, stage: str) -> bool:
+    """Whether a person has promoted it without a verdict, and that still holds."""
+    approval = book.state.approvals.get(stage) or {}
+    return bool(approval.get("is_unjudged")) and float(approval["until"]) > time.time()
 
 
 def _host(book: Book, name: str) -> dict[str, Any]:
