@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.guards import Window
+from headrace.analysis.guards import Limits, Window, tripped
 from headrace.errors import Busy, PlanError, Refused, StoreError
 from headrace.fleet.host import Host
 from headrace.staged import book as books
@@ -366,3 +366,33 @@ def test_replication_that_stands_is_seen() -> None:
     assert "sql thread" in follower.broken
     follower.take({"t_ns": 2, "sampler": "mysql_status", "ok": False, "error": "gone away"})
     assert follower.problem == "gone away"
+
+
+def test_a_lag_is_not_used_long_after_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = 0
+    monkeypatch.setattr("headrace.staged.watch.time.monotonic_ns", lambda: ours)
+    follower = Follower()
+
+    def second(number: int, **replication: Any) -> Window:
+        nonlocal ours
+        ours = number * 10**9
+        follower.take(status(number, 1000.0 * number))
+        follower.take({"t_ns": ours, "sampler": "replication", **replication})
+        return follower.since(0)
+
+    said = {"lag_s": {"": 3}, "io_running": {"": 1}, "sql_running": {"": 1}}
+    assert second(0, ok=True, values=said).lag_s == 3
+    for number in range(1, 10):
+        window = second(number, ok=False, error="lost connection")
+    assert (window.lag_s, window.broken) == (3, "")  # a sample or two may be lost
+    for number in range(10, 20):
+        window = second(number, ok=False, error="lost connection")
+    assert window.lag_s is None
+    assert window.broken == "its replication is unknown for 19 s: lost connection"
+    assert tripped(window, [], Limits()) == window.broken
+    assert second(20, ok=True, values=said).broken == ""
+    # A server that replicates from nobody has no lag to be unknown.
+    second(21, ok=True, values={})
+    for number in range(22, 50):
+        window = second(number, ok=False, error="lost connection")
+    assert (window.lag_s, window.broken) == (None, "")

@@ -40,6 +40,8 @@ ERRORS = (
 )
 #: A host's clock that moves by more against ours was set.
 STEP_NS = 10**9
+#: Replication of a server that goes on answering is unknown after this, or after so many samples.
+STALE_S, STALE_SAMPLES = 10.0, 3
 #: Readings that are kept: of a day, one a second.
 MOST = 90_000
 
@@ -85,6 +87,9 @@ class Follower:
     #: The host's time of the last record, ours when it came, and what to add to the host's.
     _last_ns: tuple[int, int] | None = None
     _offset_ns: int = 0
+    #: When a replica last said how it replicates, in the time of the readings, and why it does not since.
+    _replicated_ns: int | None = None
+    _replication_problem: str = ""
 
     async def read(self, lines: AsyncIterator[dict[str, Any]]) -> None:
         try:
@@ -99,11 +104,13 @@ class Follower:
         if not record.get("ok"):
             self.problem = str(record.get("error") or "the server does not answer")
             self.is_refused = self.is_refused or record.get("sampler") == "mysql_status"
+            if record.get("sampler") == "replication":
+                self._replication_problem = self.problem
             return
         self.asked += 1
         t_ns = self._steady(int(record["t_ns"]))
         if record.get("sampler") == "replication":
-            self._replication(values)
+            self._replication(values, t_ns)
         elif record.get("sampler") == "processlist":
             self.serving.append((t_ns, _serving(values)))
         elif record.get("sampler") == "mysql_status" and values:
@@ -134,7 +141,9 @@ class Follower:
         self._last_ns = (t_ns, now_ns)
         return t_ns + self._offset_ns
 
-    def _replication(self, values: Mapping[str, Any]) -> None:
+    def _replication(self, values: Mapping[str, Any], t_ns: int) -> None:
+        self._replicated_ns = t_ns if values.get("lag_s") or values.get("io_running") else None
+        self._replication_problem = ""
         lags = list((values.get("lag_s") or {}).values())
         self.lag_s = float(max(lags)) if lags else None
         stopped = [
@@ -146,13 +155,24 @@ class Follower:
             f"replication has stopped: its {' and '.join(stopped)} thread is not running" if stopped else ""
         )
 
+    @property
+    def replication(self) -> tuple[float | None, str]:
+        """The lag, and why replication stands. A lag that is not asked any more would pass whatever happens."""
+        stale_ns = max(STALE_S, STALE_SAMPLES * self.every_s) * 1e9
+        if self._replicated_ns is None or self.last_ns - self._replicated_ns <= stale_ns:
+            return self.lag_s, self.broken
+        age_s = (self.last_ns - self._replicated_ns) / 1e9
+        why = self._replication_problem or "no sample of it came"
+        return None, f"its replication is unknown for {age_s:.0f} s: {why}"
+
     def since(self, t_ns: int) -> Window:
         """From the first reading at or after this time to the last. Raises CountersReset, also for a reset that
         the last reading has made up for.
         """
         own = [each for each in self.readings if each.t_ns >= t_ns]
+        lag_s, broken = self.replication
         if len(own) < 2:
-            return Window(0.0, 0.0, 0.0, 0.0, self.lag_s, self.broken)
+            return Window(0.0, 0.0, 0.0, 0.0, lag_s, broken)
         first, last = own[0], own[-1]
         for one, other in pairwise(own):
             if other.questions < one.questions:
@@ -168,8 +188,8 @@ class Follower:
             _queries(first, last),
             running * seconds,
             max(last.errors - first.errors, 0.0),
-            self.lag_s,
-            self.broken,
+            lag_s,
+            broken,
             sum(threads),
         )
 
