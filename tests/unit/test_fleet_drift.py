@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -405,6 +406,38 @@ def test_what_was_measured_to_cost_nothing_is_last_and_not_shown(differing: Drif
     assert "costs nothing that could be seen" in shown(differing, known, everything=True)
     other = Known(effect("1", "2", 0.5, Verdict.WORSE))
     assert all(row.loss_hosts is None for row in ranked(differing, other))
+
+
+def test_of_equal_costs_the_more_certain_one_comes_first(differing: Drift) -> None:
+    usual = VARIABLES["innodb_io_capacity"]
+
+    def known(knob: str, before: str, after: str, ratio: Interval, verdict: Verdict) -> _Tested:
+        plain = effect(before, after, ratio.estimate, verdict)
+        return replace(plain, knob=knob, ratio=ratio)
+
+    two = drift_of(five(db3={"innodb_io_capacity": "4000", "sort_buffer_size": "1"}))
+    first, second = "server.innodb_io_capacity", "server.sort_buffer_size"
+    sort = VARIABLES["sort_buffer_size"]
+    wide, narrow = Interval(0.9, 0.82, 0.99), Interval(0.901, 0.89, 0.91)
+    for sure, doubtful in ((first, second), (second, first)):
+        values = {first: (usual, "4000"), second: (sort, "1")}
+        evidence = Known(
+            known(sure, *values[sure], narrow, Verdict.WORSE),
+            known(doubtful, *values[doubtful], wide, Verdict.WORSE),
+        )
+        assert [f"server.{row.difference.name}" for row in ranked(two, evidence)[:2]] == [sure, doubtful]
+        nothing = Known(
+            known(sure, *values[sure], Interval(1.0, 0.99, 1.01), Verdict.EQUIVALENT),
+            known(doubtful, *values[doubtful], Interval(1.0, 0.5, 2.0), Verdict.NOT_ENOUGH_DATA),
+        )
+        assert [f"server.{row.difference.name}" for row in ranked(two, nothing)[-2:]] == [doubtful, sure]
+    # One value that was measured twice: what is shown is what is known best.
+    twice = Known(
+        known(first, usual, "4000", Interval(1.0, 0.5, 2.0), Verdict.NOT_ENOUGH_DATA),
+        known(first, usual, "4000", Interval(1.0, 0.99, 1.01), Verdict.EQUIVALENT),
+    )
+    [row] = [row for row in ranked(differing, twice) if row.measured]
+    assert row.measured[0].verdict is Verdict.EQUIVALENT
 
 
 def test_an_experiment_knows_its_single_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,8 +44,23 @@ class Measured:
         """The share that is lost with the slower of the two values; 0 unless one was shown to be slower."""
         if self.verdict not in (Verdict.BETTER, Verdict.WORSE):
             return 0.0
-        ratio = self.ratio.estimate
-        return 1 - min(ratio, 1 / ratio) if ratio > 0 else 1.0
+        return _lost_at(self.ratio.estimate)
+
+    @property
+    def least_loss(self) -> float:
+        """The same at the end of the interval that is nearest to no loss: how much of it is certain."""
+        ends = (self.ratio.low, self.ratio.high)
+        return min((_lost_at(end) for end in ends if end is not None), default=0.0) if self.loss else 0.0
+
+    @property
+    def most_loss(self) -> float:
+        """The same at the other end, whatever was shown: how much it may be."""
+        ends = (self.ratio.low, self.ratio.high)
+        return 1.0 if None in ends else max(_lost_at(end) for end in ends if end is not None)
+
+
+def _lost_at(ratio: float) -> float:
+    return 1 - min(ratio, 1 / ratio) if ratio > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -83,17 +98,19 @@ class Evidence:
                     found.append(_measured(tested, value, difference.usual))
                 elif pair == (plain_value(value), usual):
                     found.append(_measured(_turned(tested), value, difference.usual))
-        return tuple(sorted(found, key=lambda each: -each.loss))
+        # Of equal losses the one that is more certain; of those that show none the one that leaves least open.
+        return tuple(sorted(found, key=lambda each: (-each.loss, -each.least_loss, each.most_loss)))
 
 
 @dataclass(frozen=True)
 class Ranked:
     """A difference with what is known about its cost. ``loss_hosts``: the measured share that is lost, summed over
-    the hosts that lose it; None if it was not measured."""
+    the hosts that lose it; None if it was not measured. ``certain_hosts``: as much of it is certain."""
 
     difference: Difference
     measured: tuple[Measured, ...]
     loss_hosts: float | None
+    certain_hosts: float = 0.0
 
 
 #: Differences whose cost was not measured: settings that can be changed, then what a host is.
@@ -105,25 +122,41 @@ def ranked(drift: Drift, evidence: Evidence | None) -> list[Ranked]:
     rows = []
     for difference in drift.differences:
         measured = evidence.of(difference) if evidence else ()
-        rows.append(Ranked(difference, measured, _lost(difference, measured) if measured else None))
+        lost, certain = (_lost(difference, measured, loss) for loss in (_estimated, _certain))
+        rows.append(Ranked(difference, measured, lost if measured else None, certain))
     return sorted(rows, key=_place)
 
 
-def _lost(difference: Difference, measured: Sequence[Measured]) -> float:
+def _estimated(measured: Measured) -> float:
+    return measured.loss
+
+
+def _certain(measured: Measured) -> float:
+    return measured.least_loss
+
+
+def _lost(difference: Difference, measured: Sequence[Measured], loss: Callable[[Measured], float]) -> float:
     """Each host loses once: a value may be measured more than once, and several values may beat the usual one."""
     # The table shows the first, too.
     firsts = {each.value: each for each in reversed(measured)}.values()
     hosts = {value: len(found) for value, found in difference.groups}
-    odd = sum(each.loss * hosts[each.value] for each in firsts if each.verdict is Verdict.WORSE)
-    beaten = max((each.loss for each in firsts if each.verdict is Verdict.BETTER), default=0.0)
+    odd = sum(loss(each) * hosts[each.value] for each in firsts if each.verdict is Verdict.WORSE)
+    beaten = max((loss(each) for each in firsts if each.verdict is Verdict.BETTER), default=0.0)
     return odd + beaten * len(difference.groups[0][1])
 
 
-def _place(row: Ranked) -> tuple[int, float, int, int, str]:
+def _place(row: Ranked) -> tuple[int, float, float, float, int, int, str]:
     difference = row.difference
     known = 0 if difference.knob in CATALOGUE else 1
     group = 1 + known if row.loss_hosts is None else 0 if row.loss_hosts else 3
-    return group, -(row.loss_hosts or 0), _ORDER.index(difference.area), -len(difference.odd), difference.name
+    # Losses that are a percent of a host apart are as good as equal: then what is more certain comes first.
+    loss = round(row.loss_hosts or 0, 2)
+    # What shows no loss may still hide one.
+    hidden = max((each.most_loss for each in row.measured), default=0.0) if group == 3 else 0.0
+    return (
+        group, -loss, -row.certain_hosts, -hidden, _ORDER.index(difference.area), -len(difference.odd),
+        difference.name,
+    )  # fmt: skip
 
 
 def _measured(tested: _Tested, value: str, usual: str) -> Measured:
