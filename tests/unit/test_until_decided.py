@@ -14,6 +14,8 @@ import pytest
 from headrace import plan as plans
 from headrace.analysis import sequential
 from headrace.analysis.looks import nominal_level, spent
+from headrace.analysis.result import Verdict
+from headrace.analysis.study import analyse_experiment
 from headrace.errors import HeadraceError, PlanError
 from headrace.experiment import extend as extending
 from headrace.experiment import runner
@@ -92,6 +94,36 @@ def test_a_spent_budget_ends_it_after_a_whole_block(bench: Bench, monkeypatch: p
     folder = bench.folder
     assert blocks_of(folder) == 3
     assert len(folder.trials()) == 3 * 4
+
+
+def cut(bench: Bench, last: int) -> ExperimentFolder:
+    """The experiment when only trials up to this number were measured."""
+    for record in bench.folder.trials():
+        if record.number > last:
+            bench.folder.remove_trial(record.number)
+    return bench.folder
+
+
+def test_before_the_first_look_there_is_no_verdict(bench: Bench) -> None:
+    """Everybody may look at any time: a verdict there would be one for which no alpha was spent."""
+    bench.sound("--until-decided")
+    found = analyse_experiment(cut(bench, 2 * 4))
+    assert "No verdict yet: the first look is after block 3." in found.headline
+    assert found.effects
+    assert {effect.verdict for effect in found.effects} == {Verdict.NOT_ENOUGH_DATA}
+    assert found.decision is None
+    assert found.studies == ()
+
+
+def test_a_block_that_is_not_whole_changes_no_verdict(bench: Bench) -> None:
+    slower_to_tell(bench)
+    bench.sound("--until-decided")
+    assert blocks_of(bench.folder) > 5
+    during = analyse_experiment(cut(bench, 5 * 4 + 3))
+    between = analyse_experiment(cut(bench, 5 * 4))
+    assert during.effects == between.effects
+    assert during.decision == between.decision
+    assert "No verdict yet" not in during.headline
 
 
 def test_only_what_was_asked_has_to_be_decided(bench: Bench) -> None:

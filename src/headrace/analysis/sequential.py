@@ -39,6 +39,18 @@ def begun(design: Design, records: Collection[TrialRecord]) -> Design:
     return replace(design, trials=tuple(trial for trial in design.trials if trial.block <= last))
 
 
+def last_look(design: Design, records: Collection[TrialRecord]) -> int | None:
+    """The last block that the latest look is about; 0 before the first look, None if the length is fixed.
+
+    A report may be read at any time. Trials of a block that is not whole would make each reading another look, for
+    which no alpha was set aside.
+    """
+    if not design.until_decided:
+        return None
+    whole = whole_blocks(design, records)
+    return whole if whole >= design.blocks else 0
+
+
 def level(design: Design, records: Collection[TrialRecord], comparisons: int) -> float:
     """The alpha of the look after these trials, which ``comparisons`` divide among themselves."""
     if not design.until_decided:

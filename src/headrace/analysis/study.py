@@ -25,6 +25,7 @@ from headrace.analysis.result import (
     NoiseFloor,
     TreatmentSummary,
     Uneven,
+    Verdict,
 )
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import (
@@ -66,8 +67,10 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         for name, treatment in design.by_name.items()
         if name in by_treatment
     )
-    found, adjustments = _effects(judged, by_treatment)
-    effects = tuple(found)
+    last = sequential.last_look(design, records)
+    looked = [trial for trial in responses if not last or trial.block <= last]
+    found, adjustments = _effects(judged, _by_treatment(looked))
+    effects = tuple(found) if last != 0 else tuple(replace(e, verdict=Verdict.NOT_ENOUGH_DATA) for e in found)
     noise = tuple(_noise(design, by_treatment))
     analysis = Analysis(
         name=design.name,
@@ -79,10 +82,12 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         excluded=excluded,
         headline="",
         operations=_operations(design, by_treatment),
-        studies=tuple(
+        studies=()
+        if last == 0
+        else tuple(
             matters.studies(
                 design.treatments,
-                responses,
+                looked,
                 kind=design.kind,
                 adaptive=design.adaptive,
                 hard=design.hard,
@@ -91,7 +96,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
                 margin=design.equivalence,
             )
         ),
-        decision=_decision(judged, responses),
+        decision=None if last == 0 else _decision(judged, looked),
         machines=_machines(folder, design, by_treatment, records),
         adjustments=tuple(adjustments),
     )
@@ -106,7 +111,8 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         invalid=[r.reason or "no reason was recorded" for r in records if r.state is TrialState.INVALID],
         again=shlex.join(["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path), "--retry"]),
     )
-    return replace(analysis, headline=f"{_left_out(design, effects)} {text}".strip())
+    early = f"No verdict yet: the first look is after block {design.blocks}. " if last == 0 else ""
+    return replace(analysis, headline=f"{early}{_left_out(design, effects)} {text}".strip())
 
 
 def _decision(design: Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
