@@ -401,6 +401,27 @@ def test_a_lean_candidate_that_costs_latency_says_so() -> None:
     assert said.endswith("Worse than the current settings: p99.")
 
 
+def test_how_much_a_lean_candidate_reaches_has_an_interval() -> None:
+    found = tuned(["a", "b", "c"], ["throughput"])
+    winner, lean = found.confirmed
+    assert winner is found.winner
+
+    def said(**ratios: Interval) -> str:
+        own = {
+            name: dataclasses.replace(
+                each, effects={"throughput": dataclasses.replace(each.effects["throughput"], ratio=ratio)}
+            )
+            for name, each, ratio in (("best", winner, ratios["best"]), ("lean", lean, ratios["lean"]))
+        }
+        return tune_text.lean_sentence(
+            dataclasses.replace(found, confirmed=[own["best"], own["lean"]], winner=own["best"])
+        )
+
+    best = Interval(2.0, 1.6, 2.5)
+    assert "reaches 95% of it (60% to 150%; better against" in said(best=best, lean=Interval(1.9, 1.5, 2.4))
+    assert "reaches 95% of it (no interval; better" in said(best=best, lean=Interval(1.9, None, None))
+
+
 def test_two_objectives_show_their_front(evil_tuning: Path) -> None:
     page = evil_tuning.read_text()
     is_safe(page)

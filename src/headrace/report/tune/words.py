@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.analysis.intervals import Interval
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import THROUGHPUT
 from headrace.model import TrialState
@@ -68,16 +69,25 @@ def lean_sentence(tuned: Tuned) -> str:
     own, best = lean.effects.get(response), tuned.winner.effects[response]
     if own is None:
         return ""
-    part = own.ratio.estimate / best.ratio.estimate
-    if response != THROUGHPUT:
-        part = 1 / part
+    part = _part(own.ratio, best.ratio) if response == THROUGHPUT else _part(best.ratio, own.ratio)
+    sure = "no interval"
+    if part.low is not None and part.high is not None:
+        sure = f"{100 * part.low:.0f}% to {100 * part.high:.0f}%"
     left = ", ".join(sorted(knob(k) for k in set(tuned.winner.settings) - set(lean.settings)))
     worse = [name for name, effect in lean.effects.items() if effect.verdict is Verdict.WORSE]
     cost = f" Worse than the current settings: {', '.join(sorted(worse))}." if worse else ""
     return (
         f"LEAN sets {len(lean.settings)} of its {len(tuned.winner.settings)} knobs and reaches "
-        f"{100 * part:.0f}% of it ({own.verdict} against the current settings); unchanged: {left}.{cost}"
+        f"{100 * part.estimate:.0f}% of it ({sure}; {own.verdict} against the current settings); "
+        f"unchanged: {left}.{cost}"
     )
+
+
+def _part(own: Interval, other: Interval) -> Interval:
+    """A quotient of two effects. Their intervals hold jointly, so it lies between their extremes."""
+    low = own.low / other.high if own.low is not None and other.high else None
+    high = own.high / other.low if own.high is not None and other.low else None
+    return Interval(own.estimate / other.estimate, low, high)
 
 
 def broken(tuned: Tuned) -> list[str]:
