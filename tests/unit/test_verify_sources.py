@@ -278,6 +278,23 @@ def test_bad_csv_is_named_with_its_line(tmp_path: Path, text: str, said: str) ->
         table.read([path])
 
 
+def test_two_files_of_the_same_stretch_would_count_it_twice(tmp_path: Path) -> None:
+    head = "time,seconds,host,class,count\n"
+    a, b, c, later = (tmp_path / f"{name}.csv" for name in ("a", "b", "c", "later"))
+    a.write_text(f"{head}0,60,db1,get,3\n60,60,db1,get,3\n")
+    b.write_text(f"{head}90,60,db1,get,3\n")
+    c.write_text(f"{head}0,60,db2,get,3\n0,60,db1,put,3\n120,60,db1,get,3\n")
+    later.write_text(f"{head}180,60,db1,get,3\n")
+    for twice in ([a, b], [a, a]):
+        with pytest.raises(PlanError, match="stretches of db1 overlap") as caught:
+            table.read(twice)
+        assert str(a) in str(caught.value)
+        with pytest.raises(PlanError, match="stretches of db1 overlap"):
+            gather([], [str(each) for each in twice], [str(later)], None, None)
+    assert len(table.read([a, c]).series) == 4
+    assert len(gather([], [str(a), str(c)], [str(later)], 180.0, None)[0].series) == 5
+
+
 def test_a_spreadsheet_s_csv_is_read_as_import_reads_it(tmp_path: Path) -> None:
     """Semicolons, decimal commas and Windows' encoding; each is said."""
     path = tmp_path / "a.csv"

@@ -104,6 +104,9 @@ def gather(
             "the sources of the two sides overlap in time, or are on the wrong side of --at",
             hint="--before needs sources that end before the change, --after those that start after it",
         )
+    # Of each side, because the two may overlap a little.
+    for side in opened[1:]:
+        table.refuse_overlaps([*opened[0].tables, *side.tables])
     # Together, because files may leave empty buckets out.
     parts = [table.joined([file for each in opened for file in each.tables])]
     if snapshots := [taken for each in opened for taken in each.snapshots]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +28,9 @@ EXAMPLE = "docs/howto/verify.md lists the columns"
 
 def read(paths: Sequence[Path]) -> Observed:
     """The series of these files. Raises PlanError, with the line."""
-    return joined([opened(path) for path in paths])
+    files = [opened(path) for path in paths]
+    refuse_overlaps(files)
+    return joined(files)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class File:
 
     rows: Sequence[Row]
     notes: tuple[str, ...]
+    name: str = ""
 
 
 def joined(files: Sequence[File]) -> Observed:
@@ -78,8 +81,9 @@ def opened(path: Path) -> File:
             rows.append(_row(cells, bounds[0] if bounds else ""))
         except ValueError as error:
             raise PlanError(str(error), place=place, hint=EXAMPLE) from error
-    _refuse_overlaps(rows, str(path))
-    return File(rows, tuple(f"{path.name}: {note}" for note in notes))
+    file = File(rows, tuple(f"{path.name}: {note}" for note in notes), str(path))
+    refuse_overlaps([file])
+    return file
 
 
 def _row(row: Mapping[str, str], bound: str) -> Row:
@@ -102,18 +106,22 @@ def _row(row: Mapping[str, str], bound: str) -> Row:
     )
 
 
-def _refuse_overlaps(rows: Iterable[Row], place: str) -> None:
-    """Stretches of one host that overlap count their events twice."""
-    times: dict[tuple[str, str], set[tuple[float, float]]] = {}
-    for host, query_class, start, end, _, _ in rows:
-        times.setdefault((host, query_class), set()).add((start, end))
+def refuse_overlaps(files: Sequence[File]) -> None:
+    """Stretches of one host that overlap count their events twice, also those of two files. Raises PlanError."""
+    times: dict[tuple[str, str], set[tuple[float, float, int]]] = {}
+    for number, file in enumerate(files):
+        for host, query_class, start, end, _, _ in file.rows:
+            times.setdefault((host, query_class), set()).add((start, end, number))
     for (host, _), found in times.items():
-        ordered = sorted(found)
-        for (_, end), (start, _) in itertools.pairwise(ordered):
+        for (_, end, first), (start, _, second) in itertools.pairwise(sorted(found)):
             if start < end - 1e-6:
+                names = dict.fromkeys((files[first].name, files[second].name))
                 raise PlanError(
                     f"stretches of {host} overlap at {datetime.fromtimestamp(start, UTC):%Y-%m-%dT%H:%M:%SZ}",
-                    place=place,
+                    place=" and ".join(names),
+                    hint="each stretch of a host and class once: its events would count twice"
+                    if len(names) > 1
+                    else "",
                 )
 
 
