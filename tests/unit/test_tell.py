@@ -44,6 +44,21 @@ HOSTILE = 'x"]]><script>\x1b[31m\x00\ud800|`*\n@everyone \u202e'
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
 
 
+@pytest.mark.parametrize(
+    ("verdicts", "conclusion"),
+    [
+        ("better worse equivalent", Conclusion.WORSE),
+        ("better not-enough-data", Conclusion.BETTER),
+        ("equivalent equivalent", Conclusion.EQUIVALENT),
+        # The other may be worse, so nothing is proven to be equal.
+        ("equivalent not-enough-data", Conclusion.NOT_ENOUGH_DATA),
+        ("", Conclusion.NOT_ENOUGH_DATA),
+    ],
+)
+def test_the_verdict_of_several_responses(verdicts: str, conclusion: Conclusion) -> None:
+    assert Conclusion.worst(Verdict(each.replace("-", " ")) for each in verdicts.split()) is conclusion
+
+
 @dataclass
 class Received:
     """What a local server was sent, and what it answers with: codes in turn, the last one for ever."""

@@ -17,6 +17,8 @@ from headrace.analysis.verify import Change, Question, Verified, verify
 from headrace.production import Series
 from headrace.production.series import common_edges, rebinned
 from headrace.production.weeks import WEEK_S, earlier, names
+from headrace.report.notice import Conclusion
+from headrace.report.verify.page import page_of
 from tests.production import AT_S, CELL_S, EDGES_NS, FINE_NS, fleet, waves, window
 
 #: So fine that hardly anything but sampling is in the intervals: 0.4%.
@@ -186,6 +188,29 @@ def test_a_source_of_counts_has_throughput_and_no_percentiles() -> None:
     assert of(found, "throughput").verdict is Verdict.EQUIVALENT
     assert of(found, "p99").verdict is Verdict.NOT_ENOUGH_DATA
     assert of(found, "p99").ratio.low is None
+
+
+def test_equivalent_is_said_only_if_nothing_that_can_be_judged_is_open() -> None:
+    """Calls without control hosts and percentiles without buckets never have a verdict."""
+    counted = looked(1, 2, 2, (24, 24), edges=np.array([0.0, np.inf]))
+    assert concluded(counted) is Conclusion.EQUIVALENT
+    found = looked(1, 2, 0, (24, 24), edges=FINE_NS)
+    assert of(found, "throughput").verdict is Verdict.NOT_ENOUGH_DATA
+    percentiles = [each for each in found.fleet if each.response != "throughput"]
+    same = [replace(each, verdict=Verdict.EQUIVALENT) for each in percentiles]
+    calls = of(found, "throughput")
+    assert concluded(replace(found, fleet=(calls, *same), hosts={})) is Conclusion.EQUIVALENT
+    tail = replace(same[-1], verdict=Verdict.NOT_ENOUGH_DATA)
+    is_open = replace(found, fleet=(calls, *same[:-1], tail), hosts={})
+    assert concluded(is_open) is Conclusion.NOT_ENOUGH_DATA
+    faster = replace(same[0], verdict=Verdict.BETTER)
+    assert concluded(replace(is_open, fleet=(faster, *is_open.fleet))) is Conclusion.BETTER
+
+
+def concluded(found: Verified) -> Conclusion:
+    notice = page_of(found, (), alpha=0.05, margin=0.03).notice
+    assert notice is not None
+    return notice.conclusion
 
 
 def test_the_worst_host_is_found() -> None:

@@ -85,6 +85,8 @@ class Verified:
     weeks: int = 0
     #: How many responses share alpha.
     claims: int = 1
+    #: Those that may have a verdict at all.
+    open_to: tuple[str, ...] = ()
 
     @property
     def worst(self) -> dict[str, Change]:
@@ -122,7 +124,8 @@ def verify(series: Sequence[Series], question: Question, *, with_parts: bool = T
     """``with_parts``: also each host and the most frequent classes."""
     hosts = (*question.treated, *question.control)
     used = _distinct([each for each in series if each.host in hosts])
-    claims = _claims(used, question)
+    open_to = _open_to_a_verdict(used, question)
+    claims = max(len(open_to), 1)
     look = _Look(used, question, comparisons=claims)
     judged = {response: look.judge(response) for response in question.responses}
     fleet = tuple(change for change, _ in judged.values())
@@ -145,14 +148,16 @@ def verify(series: Sequence[Series], question: Question, *, with_parts: bool = T
     return Verified(
         question.window, question.treated, question.control, fleet, parts, classes, bands,
         tuple(_notes((judged.get(MEDIAN) or next(iter(judged.values())))[1], question)), question.weeks, claims,
+        open_to,
     )  # fmt: skip
 
 
-def _claims(series: Sequence[Series], question: Question) -> int:
-    """How many responses may have a verdict at all: by the kind of source and the controls, not by the data."""
+def _open_to_a_verdict(series: Sequence[Series], question: Question) -> tuple[str, ...]:
+    """The responses that may have a verdict at all: by the kind of source and the controls, not by the data."""
     has_buckets = len(common_edges(series)) > len(ONLY_COUNTS)
-    may = [bool(question.control) if each == THROUGHPUT else has_buckets for each in question.responses]
-    return max(sum(may), 1)
+    return tuple(
+        each for each in question.responses if (bool(question.control) if each == THROUGHPUT else has_buckets)
+    )
 
 
 def _distinct(series: list[Series]) -> list[Series]:

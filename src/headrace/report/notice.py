@@ -38,9 +38,11 @@ class Conclusion(StrEnum):
 
     @staticmethod
     def worst(verdicts: Iterable[Verdict]) -> Conclusion:
-        """Of several responses of one change: worse if any is; without a verdict only if none has one."""
+        """Of several responses of one change: worse if any is, then better if any is. Equivalent only if all are,
+        because an undecided one may be worse.
+        """
         found = set(verdicts)
-        for each in (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT):
+        for each in (Verdict.WORSE, Verdict.BETTER, Verdict.NOT_ENOUGH_DATA, Verdict.EQUIVALENT):
             if each in found:
                 return Conclusion(each)
         return Conclusion.NOT_ENOUGH_DATA

@@ -90,9 +90,9 @@ def _notice(found: Verified, undo: str) -> Notice:
     ]
     told = [Told(each.name, each.response, each.ratio, each.verdict, each.missing) for each in found.fleet]
     told += [Told(each.name, each.response, each.ratio, each.verdict) for each in worse]
-    conclusion = (
-        Conclusion.WORSE if found.is_worse else Conclusion.worst(each.verdict for each in found.fleet)
-    )
+    # Calls without control hosts, and percentiles without buckets, can have no verdict: they keep nothing open.
+    asked = [each.verdict for each in found.fleet if each.response in found.open_to]
+    conclusion = Conclusion.WORSE if found.is_worse else Conclusion.worst(asked)
     return Notice(
         kind="verify",
         subject=fold(found.treated),
