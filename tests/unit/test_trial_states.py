@@ -13,6 +13,7 @@ import zstandard
 from headrace.errors import NotAsAsked, WorkloadFailed
 from headrace.experiment import trial
 from headrace.model import Facts, Role, Treatment, TrialSpec, TrialState, Vendor
+from headrace.server import ServerSpec
 from headrace.store import TrialRecord
 
 
@@ -48,7 +49,7 @@ async def measured(
     clocks = SimpleNamespace(
         mark=lambda _: None, read=nothing, compare=nothing, times_ns=dict, warnings=list, offsets=dict
     )
-    monkeypatch.setattr(trial.connection, "Clocks", lambda _: clocks)
+    monkeypatch.setattr("headrace.experiment.connection.Clocks", lambda _: clocks)
     lab: Any = SimpleNamespace(
         design=SimpleNamespace(treatment=lambda name: Treatment(name, {}, {})),
         target=SimpleNamespace(name="db1"), clients={}, owner="x", side=None, versions={}, accel="",
@@ -105,7 +106,7 @@ async def test_a_load_without_its_server_is_not_the_drivers_fault(
     monkeypatch.setattr(trial, "PrivateServer", Server)
     for name in ("restore_dataset", "drop_cached"):
         monkeypatch.setattr(trial, name, nothing)
-    monkeypatch.setattr(trial, "server_spec", lambda *_: trial.ServerSpec(Vendor.MARIADB))
+    monkeypatch.setattr(trial, "server_spec", lambda *_: ServerSpec(Vendor.MARIADB))
     lab: Any = SimpleNamespace(
         dataset="d",
         target=SimpleNamespace(get=nothing),
