@@ -111,7 +111,8 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use super::Output;
+    use super::{Output, create};
+    use std::fs::File;
     use std::io::{self, Read};
     use std::path::Path;
 
