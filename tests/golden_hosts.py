@@ -31,7 +31,7 @@ LIGHT = Activity(
         **{irq: {cpu: 800} for cpu, irq in enumerate(NIC_QUEUES)},
         **{irq: {cpu: 290} for cpu, irq in enumerate(NVME_QUEUES)},
     },
-    vmstat={"pgmajfault": 0.1},
+    vmstat={"pgmajfault": 0.1, "drop_pagecache": 0.0, "drop_slab": 0.0},
     pressure={"cpu": (0.004, 0.0), "io": (0.004, 0.001), "memory": (0.0, 0.0)},
     memory={"MemAvailable": 15_000_000, "MemFree": 3_000_000, "AnonHugePages": 0},
     programs=(Program(1322, "mysqld", 0.9, 0.4, threads=60, rss_bytes=46 << 30),),

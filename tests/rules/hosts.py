@@ -114,6 +114,8 @@ RATES: dict[str, float] = {
         for name in ("pswpin", "pswpout", "pgscan_direct", "oom_kill", "allocstall_normal", "compact_stall")
     },
     "vmstat.pgmajfault.": 0.1,
+    "vmstat.drop_pagecache.": 0.0,
+    "vmstat.drop_slab.": 0.0,
     "snmp.Tcp.OutSegs.": 9_000.0,
     "snmp.Tcp.RetransSegs.": 0.2,
     "snmp.TcpExt.ListenOverflows.": 0.0,
@@ -136,6 +138,9 @@ RATES: dict[str, float] = {
 GAUGES: dict[str, float] = {
     "cpu.procs_running.": 2.0,
     "qdisc.disciplines.": 9.0,
+    "tracing.buffers.": 1.0,
+    "threads.states.S": 95.0,
+    "threads.states.R": 1.0,
     "cpu.procs_blocked.": 0.0,
     "memory.MemTotal.": 67_283_980_288.0,
     "memory.MemAvailable.": 14.0 * GIB,
@@ -201,6 +206,9 @@ STATUS: dict[str, float] = {
     "open_tables": 900.0,
     "opened_tables": 1_100.0,
 }
+
+#: Counters since the boot of what nobody does here.
+STARTS = {"vmstat.drop_pagecache.": 0.0, "vmstat.drop_slab.": 0.0}
 
 IN_FORCE = {"mysql": {"innodb_redo_log_capacity_resized": 8.0 * GIB}}
 
@@ -280,7 +288,7 @@ def unwell(
     errors = dict.fromkeys(dead, "was not sampled in this test")
     return Evidence(
         Facts("0" * 16, content),
-        Window(_samples(values, {**start, **(starts or {})}, dead, series or {}), errors),
+        Window(_samples(values, {**STARTS, **start, **(starts or {})}, dead, series or {}), errors),
         limits,
         alone_ms,
         activity,

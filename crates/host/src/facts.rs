@@ -15,6 +15,7 @@ mod irqs;
 mod md;
 mod memory;
 mod network;
+mod offloads;
 mod origins;
 mod platform;
 mod pretty;
@@ -24,6 +25,8 @@ mod server;
 mod sockets;
 mod stale;
 mod sysctls;
+mod tasks;
+pub(crate) mod tracing;
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -81,6 +84,8 @@ struct Facts {
     irqs: irqs::Irqs,
     irqbalance: processes::Irqbalance,
     sysctls: BTreeMap<String, String>,
+    /// The kernel's own tracing; null if its file system is not mounted or not readable.
+    tracing: Option<Vec<tracing::Instance>>,
     /// The limits of this agent, and so of what it starts.
     cgroup: Option<cgroup::Limits>,
     servers: Vec<processes::Server>,
@@ -119,10 +124,10 @@ fn read(files: Files, server: Option<&Options>, is_thorough: bool) -> anyhow::Re
     let hierarchies = cgroup::Hierarchies::of(&mounts);
     let cpu = cpu::read(host);
     let block_devices = block::read(host);
-    let network_interfaces = network::read(host);
+    let network_interfaces = network::read(host, files.is_live());
     let nics: Vec<&str> = network_interfaces.iter().map(|interface| interface.name.as_str()).collect();
     let irqs = irqs::read(host, &irq_owners(&block_devices, &network_interfaces), &nics);
-    let running = processes::read(host, &hierarchies);
+    let running = processes::read(host, &hierarchies, files.is_live());
     let facts = Facts {
         format: FORMAT,
         agent_version: env!("CARGO_PKG_VERSION"),
@@ -145,6 +150,7 @@ fn read(files: Files, server: Option<&Options>, is_thorough: bool) -> anyhow::Re
         irqs,
         irqbalance: processes::irqbalance(host, running.irqbalance_pid, files.is_live()),
         sysctls: sysctls::read(host),
+        tracing: tracing::read(host, &mounts),
         cgroup: own_cgroup(host, &hierarchies),
         servers: running.servers,
         server_settings: None,

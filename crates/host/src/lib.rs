@@ -33,6 +33,7 @@ pub mod stat;
 pub mod taint;
 pub mod thermal;
 pub mod threads;
+pub mod tracing;
 pub mod vmstat;
 
 use self::sample::sampler::Kind;
@@ -61,6 +62,7 @@ const HOST_SAMPLERS: &[&Kind] = &[
     &filesystems::FILE_SYSTEMS,
     &listen::LISTEN,
     &qdisc::QDISC,
+    &tracing::TRACING,
 ];
 
 /// Every sampler: those of the host, of a server, and the agent's own cost.

@@ -31,6 +31,8 @@ pub struct BlockDevice {
     controller_driver: Option<String>,
     pci_address: Option<String>,
     numa_node: Option<u32>,
+    /// Requests that a SCSI device takes at a time.
+    queue_depth: Option<u64>,
     queue: Queue,
     pub partitions: Vec<Partition>,
     /// The devices that this one is made of, and those made of it.
@@ -172,6 +174,7 @@ fn device(folder: &Folder, name: &str, ids: &HashMap<String, Vec<String>>) -> Op
         controller_driver,
         pci_address,
         numa_node,
+        queue_depth: folder.number("device/queue_depth"),
         queue: queue(folder),
         partitions: partitions(folder, name, ids),
         slaves: folder.names("slaves"),

@@ -49,6 +49,11 @@ pub struct Limits {
     /// Of its own group: `cpu.weight`, 1 to 10,000, or `cpu.shares` of version 1.
     cpu_weight: Option<u64>,
     cpu_shares: Option<u64>,
+    /// Of its own group and those above, its own first: a group shares what the one above gets.
+    cpu_weights: Vec<Weight>,
+    io_weights: Vec<Weight>,
+    /// major:minor of the devices on which `io.weight` counts (`io.cost.qos`).
+    io_cost_devices: Vec<String>,
     cpuset_cpus: Option<String>,
     cpuset_mems: Option<String>,
     memory_max_bytes: Option<Limit>,
@@ -59,6 +64,14 @@ pub struct Limits {
     /// Threads and processes of the group together.
     pids_max: Option<Limit>,
     io: Vec<IoLimit>,
+}
+
+#[derive(Serialize)]
+struct Weight {
+    /// The group's folder, and the file in it.
+    path: String,
+    file: &'static str,
+    weight: u64,
 }
 
 #[derive(Serialize)]
@@ -119,15 +132,17 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
     const NO_QUOTA: Option<(Limit, u64)> = Some((Limit::Max, 100_000));
     let v1 = |controller: &str| hierarchies.lineage(host, controller, groups.get(controller)?);
 
-    let (mut quota, mut weight, mut shares) = (None, None, None);
+    let (mut quota, mut weight, mut shares, mut weights) = (None, None, None, Vec::new());
     if let Some(folders) = v2("cpu") {
         quota = tightest_quota(folders, |folder| parse_cpu_max(&folder.line("cpu.max")?)).or(NO_QUOTA);
         weight = folders[0].number("cpu.weight");
+        weights = weights_of(folders, &["cpu.weight"]);
     } else if let Some(folders) = v1("cpu") {
         quota = tightest_quota(&folders, |folder| {
             Some((Limit::parse(&folder.line("cpu.cfs_quota_us")?)?, folder.number("cpu.cfs_period_us")?))
         });
         shares = folders[0].number("cpu.shares");
+        weights = weights_of(&folders, &["cpu.shares"]);
     }
     let (mut cpus, mut mems) = (None, None);
     if let Some(folders) = v2("cpuset") {
@@ -151,11 +166,15 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
         Some(folders) => tightest(folders, "pids.max").or(Some(Limit::Max)),
         None => v1("pids").and_then(|folders| tightest(&folders, "pids.max").or(Some(Limit::Max))),
     };
-    let io = if let Some(folders) = v2("io") {
-        folders.iter().flat_map(io_max).collect()
-    } else {
-        v1("blkio").iter().flatten().flat_map(blkio_throttle).collect()
-    };
+    let (mut io, mut io_weights, mut io_cost_devices) = (Vec::new(), Vec::new(), Vec::new());
+    if let Some(folders) = v2("io") {
+        io = folders.iter().flat_map(io_max).collect();
+        io_weights = weights_of(folders, &["io.weight", "io.bfq.weight"]);
+        io_cost_devices = folders.last().map(io_cost).unwrap_or_default();
+    } else if let Some(folders) = v1("blkio") {
+        io = folders.iter().flat_map(blkio_throttle).collect();
+        io_weights = weights_of(&folders, &["blkio.bfq.weight", "blkio.weight"]);
+    }
     let folder_of = |(controller, group): (&String, &String)| {
         let own = hierarchies.lineage(host, controller, group)?.swap_remove(0);
         Some((controller.clone(), own.path().to_owned()))
@@ -166,6 +185,9 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
         cpu_period_us: quota.map(|(_, period_us)| period_us),
         cpu_weight: weight,
         cpu_shares: shares,
+        cpu_weights: weights,
+        io_weights,
+        io_cost_devices,
         cpuset_cpus: cpus,
         cpuset_mems: mems,
         memory_max_bytes: memory,
@@ -203,6 +225,23 @@ fn tightest_quota(
         Limit::Max => f64::INFINITY,
     };
     folders.iter().filter_map(read).min_by(|a, b| share(a).total_cmp(&share(b)))
+}
+
+/// Weights for I/O have the form `default 100` in version 2.
+fn weights_of(folders: &[Folder], files: &[&'static str]) -> Vec<Weight> {
+    let weight = |folder: &Folder, file: &'static str| {
+        let line = folder.line(file)?;
+        let weight = line.lines().next()?.trim_start_matches("default ").parse().ok()?;
+        Some(Weight { path: folder.path().to_owned(), file, weight })
+    };
+    folders.iter().flat_map(|folder| files.iter().filter_map(move |file| weight(folder, file))).collect()
+}
+
+/// Lines `8:16 enable=1 ctrl=auto rpct=0.00 ...` of the top group.
+fn io_cost(top: &Folder) -> Vec<String> {
+    let text = top.text("io.cost.qos").unwrap_or_default();
+    let device = |line: &str| line.split_once(' ').map(|(device, _)| device.to_owned());
+    text.lines().filter(|line| line.contains(" enable=1")).filter_map(device).collect()
 }
 
 /// `max 100000` or `150000 100000`.
@@ -298,7 +337,10 @@ mod tests {
             "0::/system.slice/mysql.service\n",
             &[
                 ("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids\n"),
+                ("sys/fs/cgroup/io.cost.qos", "8:16 enable=1 ctrl=auto\n8:32 enable=0 ctrl=auto\n"),
                 ("sys/fs/cgroup/system.slice/cpu.max", "150000 100000\n"),
+                ("sys/fs/cgroup/system.slice/cpu.weight", "20\n"),
+                ("sys/fs/cgroup/system.slice/mysql.service/io.weight", "default 10\n8:16 500\n"),
                 ("sys/fs/cgroup/system.slice/memory.max", "max\n"),
                 ("sys/fs/cgroup/system.slice/mysql.service/cpu.max", "400000 100000\n"),
                 ("sys/fs/cgroup/system.slice/mysql.service/cpu.weight", "100\n"),
@@ -315,6 +357,15 @@ mod tests {
         assert_eq!(found["folders"], json!({"": "/sys/fs/cgroup/system.slice/mysql.service"}));
         assert_eq!(found["cpu_quota_us"], 150_000);
         assert_eq!(found["cpu_weight"], 100);
+        let slice = "/sys/fs/cgroup/system.slice";
+        let service = format!("{slice}/mysql.service");
+        assert_eq!(
+            found["cpu_weights"],
+            json!([{"path": service, "file": "cpu.weight", "weight": 100},
+                   {"path": slice, "file": "cpu.weight", "weight": 20}])
+        );
+        assert_eq!(found["io_weights"], json!([{"path": service, "file": "io.weight", "weight": 10}]));
+        assert_eq!(found["io_cost_devices"], json!(["8:16"]));
         assert_eq!(found["memory_max_bytes"], 8_589_934_592_u64);
         assert_eq!(found["memory_high_bytes"], "max");
         assert_eq!(found["pids_max"], 9000);
@@ -334,6 +385,8 @@ mod tests {
                 ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
                 ("sys/fs/cgroup/cpu,cpuacct/cpu.shares", "1024\n"),
                 ("sys/fs/cgroup/blkio/docker/ab/blkio.throttle.read_iops_device", "254:0 1000\n"),
+                ("sys/fs/cgroup/blkio/docker/blkio.bfq.weight", "50\n"),
+                ("sys/fs/cgroup/blkio/blkio.weight", "500\n"),
             ],
         );
         // Memory is not mounted, and the container's own group is the top of what it sees.
@@ -344,6 +397,16 @@ mod tests {
         );
         assert_eq!(found["cpu_quota_us"], 50_000);
         assert_eq!(found["cpu_shares"], 1024);
+        assert_eq!(
+            found["cpu_weights"],
+            json!([{"path": folders[0].1, "file": "cpu.shares", "weight": 1024}])
+        );
+        let blkio = "/sys/fs/cgroup/blkio";
+        assert_eq!(
+            found["io_weights"],
+            json!([{"path": format!("{blkio}/docker"), "file": "blkio.bfq.weight", "weight": 50},
+                   {"path": blkio, "file": "blkio.weight", "weight": 500}])
+        );
         assert_eq!(found["memory_max_bytes"], Value::Null, "the controller is not mounted");
         assert_eq!(found["io"][0]["read_ios_s"], 1000);
         assert_eq!(found["io"][0]["write_ios_s"], "max");

@@ -1,9 +1,12 @@
 //! NICs and how their packets are distributed over CPUs.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::attachment::{Attachment, attachment};
 use super::files::Folder;
+use super::offloads;
 
 #[derive(Serialize)]
 pub struct Interface {
@@ -23,6 +26,8 @@ pub struct Interface {
     gro_flush_timeout_ns: Option<u64>,
     napi_defer_hard_irqs: Option<u64>,
     threaded_napi: Option<bool>,
+    /// What it does for the kernel, in ethtool's words: `tso`, `gro`. Null for a saved host.
+    offloads: Option<BTreeMap<&'static str, bool>>,
     /// The bond or bridge that this one belongs to.
     master: Option<String>,
     /// The interfaces that are part of this one.
@@ -48,14 +53,14 @@ struct TxQueue {
     xps_cpus: Option<String>,
 }
 
-pub fn read(host: &Folder) -> Vec<Interface> {
+pub fn read(host: &Folder, live: bool) -> Vec<Interface> {
     let folder = host.join("sys/class/net");
     // The bonding driver has its own file among the interfaces.
     let names = folder.names("").into_iter().filter(|name| name != "bonding_masters");
-    names.map(|name| interface(&folder.join(&name), name)).collect()
+    names.map(|name| interface(&folder.join(&name), name, live)).collect()
 }
 
-fn interface(folder: &Folder, name: String) -> Interface {
+fn interface(folder: &Folder, name: String, live: bool) -> Interface {
     let physical = folder.exists("device");
     let Attachment { driver, controller_driver, pci_address, numa_node, irqs } =
         if physical { attachment(folder) } else { Attachment::default() };
@@ -72,6 +77,7 @@ fn interface(folder: &Folder, name: String) -> Interface {
         }
     }
     let entries = folder.names("");
+    let offloads = if live { offloads::read(&name) } else { None };
     Interface {
         name,
         physical,
@@ -88,6 +94,7 @@ fn interface(folder: &Folder, name: String) -> Interface {
         gro_flush_timeout_ns: folder.number("gro_flush_timeout"),
         napi_defer_hard_irqs: folder.number("napi_defer_hard_irqs"),
         threaded_napi: folder.flag("threaded"),
+        offloads,
         master: entries.iter().any(|entry| entry == "master").then(|| folder.link_name("master")).flatten(),
         lower: entries.iter().filter_map(|entry| entry.strip_prefix("lower_").map(str::to_owned)).collect(),
         rx_queues,

@@ -1,11 +1,14 @@
 //! The servers that run on the host, and irqbalance.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::cgroup::{self, Hierarchies, Limit, Limits};
 use super::files::Folder;
 use super::redact;
 use super::sockets;
+use super::tasks;
 
 const SERVERS: [&str; 3] = ["mariadbd", "memcached", "mysqld"];
 
@@ -40,9 +43,12 @@ pub struct Server {
     nice: Option<i32>,
     /// Of the same thread: `other`, `batch`, `idle`, `fifo`, `rr`, `deadline`.
     scheduling_policy: Option<&'static str>,
-    /// What traces its first thread with ptrace, and its name; 0 if nothing does.
+    /// What traces one of its threads with ptrace, and its name; 0 if nothing does.
     tracer_pid: Option<u32>,
     tracer: Option<String>,
+    traced_threads: Option<u64>,
+    /// Threads by the priority of their I/O, in the words of `ionice`: `none`, `best-effort/7`, `idle`.
+    io_priorities: Option<BTreeMap<String, u64>>,
     cpus_allowed_list: Option<String>,
     mems_allowed_list: Option<String>,
     /// Of the process (numactl), not of single mappings (innodb_numa_interleave): `default`, `interleave:0-1`.
@@ -86,7 +92,7 @@ pub struct Processes {
     pub irqbalance_pid: Option<u32>,
 }
 
-pub fn read(host: &Folder, hierarchies: &Hierarchies) -> Processes {
+pub fn read(host: &Folder, hierarchies: &Hierarchies, live: bool) -> Processes {
     let proc = host.join("proc");
     let mut processes = Processes { servers: Vec::new(), irqbalance_pid: None };
     for name in proc.names("") {
@@ -96,7 +102,8 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies) -> Processes {
         if comm == "irqbalance" {
             processes.irqbalance_pid = processes.irqbalance_pid.or(Some(pid));
         } else if let Some((program, arguments)) = server_program(&process, &comm) {
-            processes.servers.push(server(host, &process, hierarchies, pid, program, &arguments));
+            let tasks = tasks::read(&process, live);
+            processes.servers.push(server(host, &process, hierarchies, pid, program, &arguments, tasks));
         }
     }
     processes
@@ -125,6 +132,7 @@ fn server(
     pid: u32,
     program: &str,
     arguments: &[String],
+    tasks: tasks::Tasks,
 ) -> Server {
     let status = process.text("status").unwrap_or_default();
     let limits = process.text("limits").unwrap_or_default();
@@ -132,9 +140,8 @@ fn server(
     let numa = process.head("numa_maps", NUMA_MAPS_HEAD_BYTES);
     let working_directory = process.link("cwd");
     let stat = process.text("stat").unwrap_or_default();
-    let tracer_pid = status_value(&status, "TracerPid").and_then(|pid| pid.parse().ok());
     let tracer =
-        tracer_pid.filter(|&pid| pid != 0).and_then(|pid: u32| host.line(&format!("proc/{pid}/comm")));
+        tasks.tracer_pid.filter(|&pid| pid != 0).and_then(|pid| host.line(&format!("proc/{pid}/comm")));
     Server {
         pid,
         program: program.to_owned(),
@@ -154,8 +161,10 @@ fn server(
         oom_score_adj: process.number("oom_score_adj"),
         nice: nice(&stat),
         scheduling_policy: scheduling_policy(&stat),
-        tracer_pid,
+        tracer_pid: tasks.tracer_pid,
         tracer,
+        traced_threads: tasks.traced,
+        io_priorities: tasks.io_priorities,
         cpus_allowed_list: status_value(&status, "Cpus_allowed_list").map(str::to_owned),
         mems_allowed_list: status_value(&status, "Mems_allowed_list").map(str::to_owned),
         numa_policy: numa
@@ -199,7 +208,7 @@ fn field(stat: &str, number: usize) -> Option<&str> {
     stat[stat.rfind(')')? + 1..].split_whitespace().nth(number - 3)
 }
 
-fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+pub fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
     status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
 }
 
