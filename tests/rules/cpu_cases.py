@@ -22,6 +22,15 @@ ALL_FULL = cores(user=92.0, idle=1.5)
 STOLEN = cores(steal=6.0, idle=75.5)
 
 
+def weights(own: int, above: int) -> list[dict[str, Any]]:
+    """Of the server's group, and of the slice that it is in."""
+    path = "/sys/fs/cgroup/system.slice"
+    return [
+        {"path": f"{path}/mysql.service", "file": "cpu.weight", "weight": own},
+        {"path": path, "file": "cpu.weight", "weight": above},
+    ]
+
+
 def policies(driver: str, governor: str, preference: str | None = None) -> dict[str, Any]:
     one = {
         "driver": driver,
@@ -277,10 +286,37 @@ CASES = [
     Case(
         "CPU13",
         "a container's small request",
-        lambda: unwell(facts={"servers.1322.cgroup.cpu_weight": 20}, rates=CROWDED),
+        lambda: unwell(facts={"servers.1322.cgroup.cpu_weights": weights(20, 100)}, rates=CROWDED),
         ("",),
         ("mysqld runs with cpu.weight 20",),
         steps=("CPUWeight=100",),
+    ),
+    Case(
+        "CPU13",
+        "an older agent",
+        lambda: unwell(
+            facts={"servers.1322.cgroup.cpu_weight": 20, "servers.1322.cgroup.cpu_weights": None},
+            rates=CROWDED,
+        ),
+        ("",),
+        ("mysqld runs with cpu.weight 20, behind",),
+    ),
+    Case(
+        "CPU13",
+        "a slice above that has a small weight",
+        lambda: unwell(facts={"servers.1322.cgroup.cpu_weights": weights(100, 10)}, rates=CROWDED),
+        ("",),
+        ("mysqld runs with cpu.weight 10 (of /system.slice, above its own group), behind others",),
+        steps=("set-property --runtime system.slice CPUWeight=100",),
+    ),
+    Case(
+        "CPU13",
+        "others in the same slice",
+        lambda: unwell(
+            facts={"servers.1322.cgroup.cpu_weights": weights(100, 10)},
+            rates=CROWDED,
+            gauges={"process.in_group.4711/system.slice/ci.service": 1.0},
+        ),
     ),
     Case(
         "CPU13",

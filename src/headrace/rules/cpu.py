@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.analysis.resources import FULL, OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN
@@ -426,24 +427,26 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
     """The server runs at a low CPU priority, so other processes get CPU time first.
 
     When the CPUs are full, a process at nice 19 gets 1.5% of the CPU time of one at nice 0, one of SCHED_IDLE
-    0.3%, and control groups share by weight. Typical causes: the server was restarted from a reniced shell or a
-    maintenance script, or its container has a small CPU request.
+    0.3%, and control groups share by weight: a group shares what the group above it gets. Typical causes: the
+    server was restarted from a reniced shell or a maintenance script, its container has a small CPU request, or
+    the slice that it is in has a small weight.
     """
     process = evidence.server_process
-    group = process.get("cgroup") or {}
-    nice, weight, shares = process.get("nice"), group.get("cpu_weight"), group.get("cpu_shares")
-    policy = process.get("scheduling_policy")
+    nice, policy = process.get("nice"), process.get("scheduling_policy")
+    weight = _lowest_weight(process.get("cgroup") or {})
     low = {
         "the policy": f"SCHED_{policy.upper()}" if policy in BEHIND else None,
         "nice": nice if isinstance(nice, int) and nice > 0 else None,
-        "cpu.weight": weight if isinstance(weight, int) and weight < USUAL_WEIGHT else None,
-        "cpu.shares": shares if isinstance(shares, int) and shares < USUAL_SHARES else None,
+        weight.file if weight else "": weight.shown if weight else None,
     }
     shown = " and ".join(f"{name} {value}" for name, value in low.items() if value is not None)
     if not shown:
         return
     waited = evidence.rate("psi", "some_total_us", "cpu") / 1e6
-    others = _others_cpus(evidence, process)
+    # Those in the same low group are behind, too.
+    is_only_weight = low["the policy"] is None and low["nice"] is None
+    beside = _within(evidence, weight.group) if weight is not None and is_only_weight else frozenset()
+    others = _others_cpus(evidence, process, beside)
     if waited < WAITED_FOR or others < OTHERS_NOTICED * len(evidence.cores) or _busy(evidence) < FULL:
         return
     steps = []
@@ -458,10 +461,10 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
             f"renice -n 0 -p $(ls /proc/{pid}/task); permanently: set Nice=0 in the unit, or start the "
             "server without nice."
         )
-    if low["cpu.weight"] is not None or low["cpu.shares"] is not None:
+    if weight is not None:
         steps.append(
-            "systemctl set-property --runtime UNIT CPUWeight=100 (for a container: raise its CPU request or "
-            "shares)."
+            f"systemctl set-property --runtime {weight.unit} CPUWeight=100 (for a container: raise its CPU "
+            "request or shares)."
         )
     yield Match(
         "",
@@ -476,12 +479,60 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-def _others_cpus(evidence: Evidence, process: Mapping[str, Any]) -> float:
+@dataclass(frozen=True)
+class _Weight:
+    """A group's weight: ``group`` is the path of the server's own group, or of one above it."""
+
+    file: str
+    weight: int
+    group: str
+    is_own: bool
+
+    @property
+    def shown(self) -> str:
+        return f"{self.weight}" if self.is_own else f"{self.weight} (of {self.group}, above its own group)"
+
+    @property
+    def unit(self) -> str:
+        name = self.group.rpartition("/")[2]
+        return name if name.endswith((".service", ".scope", ".slice")) else "UNIT"
+
+
+def _lowest_weight(limits: Mapping[str, Any]) -> _Weight | None:
+    """The smallest weight below the usual one, of the server's group and those above it."""
+    usual = {"cpu.weight": USUAL_WEIGHT, "cpu.shares": USUAL_SHARES}
+    groups = limits.get("groups") or {}
+    own = str(groups.get("cpu") or groups.get("") or "/")
+    rows = limits.get("cpu_weights")
+    if rows is None:  # an older agent, which reads only that of the group itself
+        values = {"cpu.weight": limits.get("cpu_weight"), "cpu.shares": limits.get("cpu_shares")}
+        rows = [{"file": f, "weight": w, "path": own} for f, w in values.items() if isinstance(w, int)]
+    low = [r for r in rows if isinstance(r["weight"], int) and r["weight"] < usual.get(r["file"], 0)]
+    if not low:
+        return None
+    row = min(low, key=lambda row: row["weight"] / usual[row["file"]])
+    # The folder is a mount point and the group's path, which in a container may be cut at the front.
+    parts = own.split("/")
+    above = ["/".join(parts[:length]) for length in range(len(parts), 1, -1)]
+    group = next((path for path in above if path and str(row["path"]).endswith(path)), own)
+    return _Weight(row["file"], row["weight"], group, group == own)
+
+
+def _within(evidence: Evidence, group: str) -> frozenset[str]:
+    """Ids of the processes in a control group and those below it."""
+    labels = evidence.window.labels("process", "in_group")
+    found = (label.partition("/") for label in labels)
+    return frozenset(pid for pid, _, path in found if f"/{path.lstrip('/')}/".startswith(f"{group}/"))
+
+
+def _others_cpus(
+    evidence: Evidence, process: Mapping[str, Any], beside: frozenset[str] = frozenset()
+) -> float:
     """CPUs that other processes use: without rivals there is nothing to share fairly."""
     ticks = [evidence.window.rates("process", f"{kind}_ticks") for kind in ("utime", "stime")]
-    own = f"{process.get('pid')}/"
+    out = beside | {str(process.get("pid"))}
     return (
-        sum(rate for one in ticks for label, rate in one.items() if not label.startswith(own))
+        sum(rate for one in ticks for label, rate in one.items() if label.partition("/")[0] not in out)
         / TICKS_PER_SECOND
     )
 
