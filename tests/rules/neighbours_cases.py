@@ -28,6 +28,13 @@ WAITED = {"psi.some_total_us.io": 600_000.0}
 FIO = {"process.utime_ticks.77/fio": 20.0, "process.read_bytes.77/fio": 1_100e6}
 OWN_READS = {"process.read_bytes.1322/mysqld": 100e6}
 INSTANCE = {"process.utime_ticks.4711/mysqld": 600.0, "process.stime_ticks.4711/mysqld": 5.0}
+SYNCED = {**WAITED, "disk.flushes.nvme1n1": 5_000.0, "disk.flush_ms.nvme1n1": 600.0}
+LOGGER = {
+    "process.utime_ticks.88/logger": 2.0,
+    "process.write_bytes.88/logger": 4e6,
+    "process.voluntary_switches.88/logger": 3_000.0,
+}
+BUFFERED = {"innodb_flush_method": "fsync", "innodb_data_file_buffering": None}
 SHORT = {"psi.some_total_us.memory": 200_000.0, "process.utime_ticks.9/java": 5.0}
 
 CASES = [
@@ -150,4 +157,166 @@ CASES = [
         missing="whether the server is traced",
     ),
     Case("HOST04", "no server", lambda: unwell(facts={"servers": []}), missing="no server process"),
+    Case(
+        "HOST04",
+        "strace on one thread",
+        lambda: unwell(
+            facts={
+                "servers.1322.tracer_pid": 4711,
+                "servers.1322.tracer": "strace",
+                "servers.1322.traced_threads": 1,
+            },
+            rates={"process.utime_ticks.4711/strace": 30.0, "process.stime_ticks.4711/strace": 40.0},
+        ),
+        ("strace",),
+        ("strace (process 4711) traces 1 of 96 threads of mysqld with ptrace, and uses 0.70 CPUs",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST05",
+        "cpulimit",
+        lambda: unwell(gauges={"threads.states.T": 32.0}, rates={"process.utime_ticks.4711/cpulimit": 1.0}),
+        ("cpulimit",),
+        (
+            "threads of mysqld were stopped by a signal in 25% of the readings, and cpulimit runs (process 4711)",
+        ),
+        steps=("End cpulimit",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST05",
+        "a frozen container",
+        lambda: unwell(gauges={"threads.waiting.mysqld/do_freezer_trap": 90.0}),
+        ("",),
+        ("threads of mysqld were frozen with their control group in 94% of the readings.",),
+        steps=("docker pause",),
+    ),
+    Case("HOST05", "a server that runs", unwell),
+    Case("HOST05", "not sampled", lambda: unwell(without=["threads"]), missing="threads were not sampled"),
+    Case(
+        "HOST06",
+        "a script, under a server without O_DIRECT",
+        lambda: unwell(rates={"vmstat.drop_pagecache.": 0.5}, variables=BUFFERED),
+        ("",),
+        (
+            "the kernel's caches were dropped 30 times in 60 s; the server reads its data through them, at 800",
+        ),
+        steps=("drop_caches",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "HOST06",
+        "and everybody waits for reads",
+        lambda: unwell(rates={"vmstat.drop_pagecache.": 0.5, **WAITED}, variables=BUFFERED),
+        ("",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST06",
+        "a server with O_DIRECT",
+        lambda: unwell(rates={"vmstat.drop_pagecache.": 0.5}),
+        ("",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "HOST06",
+        "every hour",
+        lambda: unwell(
+            facts={"uptime_s": 864_000.0}, starts={"vmstat.drop_pagecache.": 240.0}, variables=BUFFERED
+        ),
+        ("",),
+        ("dropped 240 times since the boot, 1.0 per hour",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case("HOST06", "once, before a test", lambda: unwell(starts={"vmstat.drop_pagecache.": 3.0})),
+    Case("HOST06", "not sampled", lambda: unwell(without=["vmstat"]), missing="was not sampled"),
+    Case(
+        "HOST07",
+        "the tracer of functions",
+        lambda: unwell(facts={"tracing.top.tracer": "function"}, rates={"tracing.events.top": 20e6}),
+        ("top",),
+        ("the kernel records 20,000,000 events/s for the tracer function: at least 25% of the CPUs",),
+        steps=("echo nop > /sys/kernel/tracing/current_tracer",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST07",
+        "events of a monitoring agent",
+        lambda: unwell(
+            facts={
+                "tracing": [
+                    {
+                        "name": "agent",
+                        "tracer": "nop",
+                        "is_on": True,
+                        "events": 2,
+                        "first_events": ["raw_syscalls:sys_enter", "raw_syscalls:sys_exit"],
+                    }
+                ]
+            },
+            rates={"tracing.events.agent": 1.2e6},
+        ),
+        ("agent",),
+        ("the kernel records 1,200,000 events/s for 2 enabled events: at least 1.5% of the CPUs",),
+        steps=("/sys/kernel/tracing/instances/agent/set_event",),
+        severity=Severity.COST,
+    ),
+    Case("HOST07", "rare events", lambda: unwell(rates={"tracing.events.top": 5_000.0})),
+    Case("HOST07", "not sampled", lambda: unwell(without=["tracing"]), missing="was not sampled"),
+    Case(
+        "HOST08",
+        "a rule about every write",
+        lambda: unwell(
+            rates={
+                "process.stime_ticks.41/kauditd": 20.0,
+                "process.utime_ticks.41/kauditd": 0.0,
+                "process.utime_ticks.600/auditd": 15.0,
+            }
+        ),
+        ("",),
+        ("the kernel's audit of system calls uses 0.35 CPUs (kauditd 0.20, auditd 0.15).",),
+        steps=("auditctl -l",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "HOST08",
+        "threads wait for the queue",
+        lambda: unwell(gauges={"threads.waiting.connection/audit_log_start": 6.0}),
+        ("",),
+        ("6.0 threads of the server wait for room in its queue",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST08",
+        "logins only",
+        lambda: unwell(rates={"process.stime_ticks.41/kauditd": 0.1, "process.utime_ticks.600/auditd": 0.2}),
+    ),
+    Case("HOST08", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),
+    Case(
+        "HOST09",
+        "a logger that syncs each line",
+        lambda: unwell(rates={**SYNCED, **LOGGER}),
+        ("logger",),
+        (
+            "nvme1n1 is flushed 5,000 times per second, and the server syncs 650 times: others sync there. Those "
+            "that write and wait: logger (3,000 waits/s)",
+        ),
+        steps=("-p 88", "Move the files of logger"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "HOST09",
+        "nobody waits for I/O, but the device flushes",
+        lambda: unwell(rates={**SYNCED, **LOGGER, "psi.some_total_us.io": 4_000.0}),
+        ("logger",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "HOST09",
+        "the server's own syncs",
+        lambda: unwell(rates={**SYNCED, **LOGGER, "disk.flushes.nvme1n1": 1_800.0}),
+    ),
+    Case("HOST09", "nobody else waits", lambda: unwell(rates=SYNCED)),
+    Case("HOST09", "no flushes", unwell),
+    Case("HOST09", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),
 ]
