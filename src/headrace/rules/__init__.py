@@ -33,6 +33,7 @@ AREAS = (
     "planning",
     "pool",
     "pressure",
+    "queues",
     "readahead",
     "redo",
     "replication",
