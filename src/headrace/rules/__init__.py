@@ -29,6 +29,7 @@ AREAS = (
     "names",
     "neighbours",
     "network",
+    "offloads",
     "pages",
     "planning",
     "pool",
