@@ -19,6 +19,7 @@ from benches.plants.beside import (
 )
 from benches.plants.host import PLANTS as OF_THE_HOST
 from benches.plants.inside import PLANTS as INSIDE
+from benches.plants.kernel import PLANTS as OF_THE_KERNEL
 from benches.plants.loads import (
     BIG_TRANSACTIONS,
     BULK,
@@ -578,4 +579,5 @@ PLANTS = (
     *OF_SERVERS,
     *SCARCE,
     *OF_THE_HOST,
+    *OF_THE_KERNEL,
 )  # fmt: skip
