@@ -153,15 +153,7 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
         cpus = folders[0].line("cpuset.effective_cpus").or_else(|| folders[0].line("cpuset.cpus"));
         mems = folders[0].line("cpuset.effective_mems").or_else(|| folders[0].line("cpuset.mems"));
     }
-    let (mut memory, mut high, mut swap, mut both) = (None, None, None, None);
-    if let Some(folders) = v2("memory") {
-        memory = tightest(folders, "memory.max").or(Some(Limit::Max));
-        high = tightest(folders, "memory.high").or(Some(Limit::Max));
-        swap = tightest(folders, "memory.swap.max").or(Some(Limit::Max));
-    } else if let Some(folders) = v1("memory") {
-        memory = tightest(&folders, "memory.limit_in_bytes");
-        both = tightest(&folders, "memory.memsw.limit_in_bytes");
-    }
+    let memory = memory_of(v2("memory"), v1("memory"));
     let pids = match v2("pids") {
         Some(folders) => tightest(folders, "pids.max").or(Some(Limit::Max)),
         None => v1("pids").and_then(|folders| tightest(&folders, "pids.max").or(Some(Limit::Max))),
@@ -190,13 +182,38 @@ pub fn read(host: &Folder, hierarchies: &Hierarchies, text: &str) -> Limits {
         io_cost_devices,
         cpuset_cpus: cpus,
         cpuset_mems: mems,
-        memory_max_bytes: memory,
-        memory_high_bytes: high,
-        memory_swap_max_bytes: swap,
-        memory_and_swap_max_bytes: both,
+        memory_max_bytes: memory.most,
+        memory_high_bytes: memory.high,
+        memory_swap_max_bytes: memory.swap,
+        memory_and_swap_max_bytes: memory.both,
         pids_max: pids,
         io,
         groups,
+    }
+}
+
+#[derive(Default)]
+struct Memory {
+    most: Option<Limit>,
+    high: Option<Limit>,
+    swap: Option<Limit>,
+    both: Option<Limit>,
+}
+
+fn memory_of(v2: Option<&[Folder]>, v1: Option<Vec<Folder>>) -> Memory {
+    match (v2, v1) {
+        (Some(folders), _) => Memory {
+            most: tightest(folders, "memory.max").or(Some(Limit::Max)),
+            high: tightest(folders, "memory.high").or(Some(Limit::Max)),
+            swap: tightest(folders, "memory.swap.max").or(Some(Limit::Max)),
+            both: None,
+        },
+        (None, Some(folders)) => Memory {
+            most: tightest(&folders, "memory.limit_in_bytes"),
+            both: tightest(&folders, "memory.memsw.limit_in_bytes"),
+            ..Memory::default()
+        },
+        (None, None) => Memory::default(),
     }
 }
 

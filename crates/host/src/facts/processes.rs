@@ -8,7 +8,7 @@ use super::cgroup::{self, Hierarchies, Limit, Limits};
 use super::files::Folder;
 use super::redact;
 use super::sockets;
-use super::tasks;
+use super::tasks::{self, status_value};
 
 const SERVERS: [&str; 3] = ["mariadbd", "memcached", "mysqld"];
 
@@ -206,10 +206,6 @@ fn scheduling_policy(stat: &str) -> Option<&'static str> {
 /// A field of /proc/PID/stat after the second, which is a name in brackets and may hold spaces and brackets.
 fn field(stat: &str, number: usize) -> Option<&str> {
     stat[stat.rfind(')')? + 1..].split_whitespace().nth(number - 3)
-}
-
-pub fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
 }
 
 fn status_bytes(status: &str, key: &str) -> Option<u64> {

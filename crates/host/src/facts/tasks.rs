@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::files::Folder;
-use super::processes::status_value;
 
 /// 20 us each; of a server with more threads the first are read.
 const MOST: usize = 2_000;
@@ -41,6 +40,11 @@ pub fn read(process: &Folder, live: bool) -> Tasks {
         traced: (!tracers.is_empty()).then_some(traced),
         io_priorities: (!priorities.is_empty()).then_some(priorities),
     }
+}
+
+/// The value of a line `Key:  value` of /proc/PID/status.
+pub fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(key)?.strip_prefix(':')?.trim()))
 }
 
 fn tracer(thread: &Folder) -> Option<u32> {
