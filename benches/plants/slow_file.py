@@ -73,9 +73,11 @@ def serve(fuse: int, file: int, delay_s: float) -> None:
         try:
             request = os.read(fuse, LARGEST + 4096)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.EINTR):
-                continue
-            return  # unmounted
+            if error.errno == errno.ENODEV:
+                return  # unmounted
+            if error.errno == errno.EPERM:
+                time.sleep(0.01)  # not mounted yet
+            continue
         _, operation, unique, *_ = HEADER.unpack_from(request)
         if operation in UNANSWERED:
             continue

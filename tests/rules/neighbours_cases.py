@@ -316,6 +316,19 @@ CASES = [
         "the server's own syncs",
         lambda: unwell(rates={**SYNCED, **LOGGER, "disk.flushes.nvme1n1": 1_800.0}),
     ),
+    Case(
+        "HOST09",
+        "a server that reads",
+        lambda: unwell(
+            rates={**SYNCED, **LOGGER},
+            status_rates=dict.fromkeys(("innodb_data_fsyncs", "innodb_os_log_fsyncs"), 1.0),
+        ),
+    ),
+    Case(
+        "HOST09",
+        "flushes that take no time",
+        lambda: unwell(rates={**SYNCED, **LOGGER, "disk.flush_ms.nvme1n1": 60.0}),
+    ),
     Case("HOST09", "nobody else waits", lambda: unwell(rates=SYNCED)),
     Case("HOST09", "no flushes", unwell),
     Case("HOST09", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),

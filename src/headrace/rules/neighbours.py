@@ -35,7 +35,7 @@ AUDITORS = ("kauditd", "auditd", "audispd", "auditbeat")
 AUDITING_CPUS = 0.10
 #: Flushes of the device for one sync of the server, at most: a journal flushes before and after its commit. And
 #: what is too little to be felt, per second.
-FLUSHES_PER_SYNC, SOME_FLUSHES_S = 3.0, 100.0
+FLUSHES_PER_SYNC, SOME_FLUSHES_S, OWN_SYNCS_S = 3.0, 100.0, 20.0
 #: Threads that wait, on average, for room in the kernel's queue of records.
 AUDIT_WAITS = 0.1
 
@@ -519,7 +519,8 @@ def others_sync(evidence: Evidence) -> Iterator[Match]:
             continue
         flushing = (evidence.window.rate("disk", "flush_ms", name) or 0.0) / 1e3
         waits = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
-        if flushes < FLUSHES_PER_SYNC * own + SOME_FLUSHES_S or max(flushing, waits) < PRESSURE_HIGH:
+        # What the server never waits for costs it nothing.
+        if own < OWN_SYNCS_S or flushes < FLUSHES_PER_SYNC * own + SOME_FLUSHES_S or flushing < PRESSURE_HIGH:
             continue
         writers = _that_block(evidence, others)
         if not writers:
@@ -563,12 +564,14 @@ def _own_syncs(evidence: Evidence) -> float:
 
 def _that_block(evidence: Evidence, others: list[Program]) -> list[tuple[Program, float]]:
     """Programs that write to devices and wait often, with their waits per second: at most three."""
-    waits = evidence.window.rates("process", "voluntary_switches")
-    written = evidence.window.rates("process", "write_bytes")
+    waits, written = (
+        {label.partition("/")[0]: rate for label, rate in evidence.window.rates("process", metric).items()}
+        for metric in ("voluntary_switches", "write_bytes")
+    )
     of: dict[str, float] = {}
     for program in others:
-        labels = [f"{pid}/{program.name}" for pid in program.pids]
-        if sum(written.get(label, 0.0) for label in labels) > 0:
-            of[program.name] = sum(waits.get(label, 0.0) for label in labels)
+        ids = [str(pid) for pid in program.pids]
+        if sum(written.get(pid, 0.0) for pid in ids) > 0:
+            of[program.name] = sum(waits.get(pid, 0.0) for pid in ids)
     found = [(program, of[program.name]) for program in others if of.get(program.name, 0.0) >= SOME_FLUSHES_S]
     return sorted(found, key=lambda pair: -pair[1])[:3]
