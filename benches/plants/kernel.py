@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from functools import partial
 from pathlib import Path
 
 from benches.plants.beside import compiler, processes, python
-from benches.plants.host import setting
 from benches.plants.loads import MARIADB, READS, WIDE_READS, WRITES
 from benches.plants.plant import Plant
 from tests.lab import fuse, loop_device, mounted, running, veth
@@ -123,10 +123,22 @@ def data_on(
 
 
 @contextlib.contextmanager
+def queue_of(device: str, name: str, text: str) -> Iterator[None]:
+    """A loop device keeps its queue's settings when its file is taken away."""
+    file = Path("/sys/block") / Path(device).name / "queue" / name
+    before = file.read_text()
+    chosen = re.search(r"\[(\S+)\]", before)
+    file.write_text(text)
+    try:
+        yield
+    finally:
+        file.write_text(chosen[1] if chosen else before)
+
+
+@contextlib.contextmanager
 def fair(image: Path) -> Iterator[str]:
     """A device whose scheduler knows priorities."""
-    with loop_device(image) as device:
-        (Path("/sys/block") / Path(device).name / "queue/scheduler").write_text("bfq")
+    with loop_device(image) as device, queue_of(device, "scheduler", "bfq"):
         yield device
 
 
@@ -139,8 +151,10 @@ def narrow(image: Path) -> Iterator[str]:
     argv: list[str | Path] = [sys.executable, program, image, slow, "0.008"]
     with fuse(slow), running(argv):
         until(lambda: slow.stat().st_size, limit_s=10, what="the slow file did not come up")
-        with loop_device(slow) as device:
-            (Path("/sys/block") / Path(device).name / "queue/nr_requests").write_text("4")
+        with contextlib.ExitStack() as stack:
+            device = stack.enter_context(loop_device(slow))
+            stack.enter_context(queue_of(device, "scheduler", "none"))
+            stack.enter_context(queue_of(device, "nr_requests", "4"))
             yield device
     slow.unlink()
 
@@ -191,16 +205,20 @@ def dropping(_server: Server) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def function_tracer(_server: Server) -> Iterator[None]:
-    """The kernel records each of its functions."""
+def recorded(_server: Server) -> Iterator[None]:
+    """The kernel records system calls, switches of threads and its own allocations, in a buffer of its own."""
     folder = Path("/sys/kernel/tracing")
     is_mounted = (folder / "current_tracer").exists()
     if not is_mounted:
         subprocess.run(["mount", "-t", "tracefs", "tracefs", folder], check=True)
+    buffer = folder / "instances/headrace"
+    buffer.mkdir()
     try:
-        with setting(str(folder / "current_tracer"), "function"):
-            yield
+        for events in ("raw_syscalls", "sched", "kmem", "timer"):
+            (buffer / "events" / events / "enable").write_text("1")
+        yield
     finally:
+        buffer.rmdir()
         if not is_mounted:
             subprocess.run(["umount", folder], check=True)
 
@@ -298,10 +316,10 @@ PLANTS = (
     ),
     Plant(
         "a tracer of the kernel",
-        "the kernel records each of its functions",
+        "the kernel records system calls, switches and allocations",
         ("HOST07",),
-        "tracer function",
-        beside=function_tracer,
+        "the kernel records",
+        beside=recorded,
         has_remedy=False,
     ),
     Plant(

@@ -119,6 +119,16 @@ CASES = [
     ),
     Case(
         "BLK15",
+        "others that do little",
+        lambda: unwell(
+            facts=scheduled("bfq", idle=96),
+            rates={**BESIDE, "process.read_bytes.77/fio": 1e6, "process.read_bytes.1322/mysqld": 1e6},
+        ),
+        (DISK,),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "BLK15",
         "nobody else works",
         lambda: unwell(facts=scheduled("bfq", idle=96)),
         (DISK,),

@@ -27,8 +27,8 @@ FROZEN = ("/__refrigerator", "/do_freezer_trap")
 DROPS_PER_HOUR, DROPS = 0.9, 24
 #: Reads per second of the data's device that may be pages which were cached before.
 READ_AGAIN_S = 100.0
-#: CPU time of an event that the kernel records, a low estimate; and shares of the CPUs from which on all of them
-#: are a cost, and a limit.
+#: CPU time of an event that the kernel records, a low estimate: those of system calls took 350 ns. And shares
+#: of the CPUs from which on all of them are a cost, and a limit.
 EVENT_NS, RECORDING, RECORDING_MUCH = 100.0, 0.01, 0.05
 #: What handles audit records, and the CPU time of all of it from which on it is a cost.
 AUDITORS = ("kauditd", "auditd", "audispd", "auditbeat")

@@ -14,6 +14,8 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Share of the bytes that others read and write from which on a low priority can be felt.
 OTHERS_IO = 0.20
+#: ... and bytes per second.
+OTHERS_IO_S = 5e6
 #: A device that is often busy makes somebody wait.
 OFTEN_BUSY = 0.50
 #: Share of the server's threads that must have a low priority: new ones have that of the first.
@@ -145,7 +147,9 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
         if low is None:
             continue
         is_felt = (
-            device.utilisation >= OFTEN_BUSY and others >= OTHERS_IO * total > 0 and waits >= PRESSURE_HIGH
+            device.utilisation >= OFTEN_BUSY
+            and others >= max(OTHERS_IO * total, OTHERS_IO_S)
+            and waits >= PRESSURE_HIGH
         )
         beside = (
             f"behind others that read and write {others / 1e6:,.1f} MB/s"
