@@ -399,6 +399,7 @@ class Host:
             names |= {f"pgscan_{who}_{zone}": 0.0 for who in ("kswapd", "direct") for zone in zones}
             names |= {"allocstall": 0.0}
         names |= {"oom_kill": 0.0} if self.release >= (4, 13) else {}
+        names |= {"drop_pagecache": 0.0, "drop_slab": 0.0} if self.release >= (3, 15) else {}
         if self.release >= (3, 8):
             names |= {"numa_hint_faults": 0.0, "numa_pages_migrated": 0.0}
         unknown = activity.vmstat.keys() - names.keys()

@@ -66,7 +66,16 @@ MAX_MISSED_TICKS = 0.10
 
 #: Samplers that are not due on every tick, because their source changes slowly or is expensive to query.
 RESTING = frozenset(
-    {"cgroup", "file_systems", "innodb_mutex", "innodb_status", "mysql_waits", "server_process", "statements"}
+    {
+        "cgroup",
+        "file_systems",
+        "innodb_mutex",
+        "innodb_status",
+        "mysql_waits",
+        "server_process",
+        "statements",
+        "tracing",
+    }
 )
 
 #: Pages swapped in per second, averaged over the window: 1 MiB/s of 4 KiB pages. A host that only reads back a few
