@@ -25,6 +25,7 @@ from tests.waiting import until
 SERVER_SAMPLERS = {
     "mysql_status",
     "innodb_metrics",
+    "innodb_cmp",
     "innodb_mutex",
     "innodb_status",
     "mysql_waits",

@@ -69,6 +69,7 @@ RESTING = frozenset(
     {
         "cgroup",
         "file_systems",
+        "innodb_cmp",
         "innodb_mutex",
         "innodb_status",
         "mysql_waits",

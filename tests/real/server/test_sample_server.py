@@ -81,6 +81,7 @@ def test_facts_of_a_server(server: Server) -> None:
     assert settings["performance_schema"]["enabled"] is True
     assert settings["performance_schema"]["wait_instruments_enabled"] > 10
     assert settings["performance_schema"]["statement_digests"] is True
+    assert "global_instrumentation" in settings["performance_schema"]["consumers"]
     assert settings["pid"] == server.pid
     assert settings["privileges_missing"] == []
     assert facts["errors"] == agent_errors()
@@ -286,6 +287,7 @@ def test_performance_schema_that_is_off_is_one_clear_line(folder: Path) -> None:
             "enabled": False,
             "wait_instruments_enabled": None,
             "statement_digests": None,
+            "consumers": None,
         }
 
 

@@ -99,6 +99,8 @@ struct PerformanceSchema {
     enabled: bool,
     wait_instruments_enabled: Option<u64>,
     statement_digests: Option<bool>,
+    /// Names of the enabled consumers, sorted.
+    consumers: Option<Vec<String>>,
 }
 
 /// None if the server cannot be reached; each part that fails is an entry of `errors`.
@@ -301,21 +303,21 @@ impl Asked<'_> {
             "" => return None,
             _ => false,
         };
-        let mut count = |sql: &str| {
-            if !enabled {
-                return None;
-            }
-            let rows = self.ask(connection, "performance_schema", "SELECT ON performance_schema.*", sql)?;
-            rows.first()?.first()?.as_deref()?.parse::<u64>().ok()
+        let mut read = |sql: &str| {
+            let privilege = "SELECT ON performance_schema.*";
+            if enabled { self.ask(connection, "performance_schema", privilege, sql) } else { None }
         };
-        let wait_instruments_enabled = count(
+        let counted = read(
             "SELECT COUNT(*) FROM performance_schema.setup_instruments WHERE NAME LIKE 'wait/%' AND ENABLED = 'YES'",
         );
-        let statement_digests = count(
-            "SELECT COUNT(*) FROM performance_schema.setup_consumers WHERE NAME = 'statements_digest' AND ENABLED = 'YES'",
-        );
-        let statement_digests = statement_digests.map(|count| count > 0);
-        Some(PerformanceSchema { enabled, wait_instruments_enabled, statement_digests })
+        let wait_instruments_enabled =
+            counted.and_then(|rows| rows.first()?.first()?.as_deref()?.parse().ok());
+        let names =
+            read("SELECT NAME FROM performance_schema.setup_consumers WHERE ENABLED = 'YES' ORDER BY NAME");
+        let consumers: Option<Vec<String>> = names.map(|rows| rows.into_iter().flatten().flatten().collect());
+        let statement_digests =
+            consumers.as_ref().map(|names| names.iter().any(|name| name == "statements_digest"));
+        Some(PerformanceSchema { enabled, wait_instruments_enabled, statement_digests, consumers })
     }
 
     /// Without it only our own statements are listed, and InnoDB's tables are denied.

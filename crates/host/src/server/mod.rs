@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod histograms;
+mod innodb_cmp;
 pub mod innodb_mutex;
 pub mod innodb_status;
 mod lock_waits;
@@ -21,6 +22,7 @@ use crate::sample::sampler::Kind;
 pub const SAMPLERS: &[&Kind] = &[
     &status::MYSQL_STATUS,
     &status::INNODB_METRICS,
+    &innodb_cmp::INNODB_CMP,
     &innodb_mutex::INNODB_MUTEX,
     &innodb_status::INNODB_STATUS,
     &performance_schema::MYSQL_WAITS,
