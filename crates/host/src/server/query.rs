@@ -8,6 +8,9 @@ use mysql::{Connection, Error, Options, Row, ServerArguments};
 const UNKNOWN_COLUMN: u16 = 1054;
 pub const SYNTAX_ERROR: u16 = 1064;
 const NO_SUCH_TABLE: u16 = 1146;
+/// Replaces the limit that the server sets for its application, which may abort every reading of a busy server. Longer
+/// than we wait ourselves.
+const STATEMENT_LIMIT_S: u64 = 10;
 
 /// A row whose columns are looked up by name: names differ between vendors and versions, and so does their order.
 #[derive(Clone, Copy)]
@@ -43,6 +46,13 @@ pub fn named_server(server: &ServerArguments, read_timeout: Duration) -> anyhow:
 pub fn open_session(options: &Options) -> Result<Connection, Error> {
     let mut connection = Connection::open(options)?;
     connection.execute("SET SESSION time_zone = 'SYSTEM'")?;
+    let limit = if connection.is_mariadb() {
+        format!("SET SESSION max_statement_time = {STATEMENT_LIMIT_S}")
+    } else {
+        format!("SET SESSION max_execution_time = {}", STATEMENT_LIMIT_S * 1000)
+    };
+    // An old server has no limit.
+    let _ = connection.execute(&limit);
     Ok(connection)
 }
 
