@@ -133,6 +133,8 @@ RATES: dict[str, float] = {
     "cgroup.throttled_us.system.slice/mysql.service": 0.0,
     "process.utime_ticks.1322/mysqld": 90.0,
     "process.stime_ticks.1322/mysqld": 40.0,
+    "mysql_waits.count.wait/io/file/innodb/innodb_data_file": 2_000.0,
+    "mysql_waits.time_ns.wait/io/file/innodb/innodb_data_file": 2e8,
 }
 
 GAUGES: dict[str, float] = {
@@ -357,7 +359,12 @@ def _facts(vendor: str) -> dict[str, Any]:
         "init_connect": [],
         "temporary_tablespace_bytes": 12 << 20,
         "replication": [],
-        "performance_schema": {"enabled": True, "wait_instruments_enabled": 300, "statement_digests": True},
+        "performance_schema": {
+            "enabled": True,
+            "wait_instruments_enabled": 300,
+            "statement_digests": True,
+            "consumers": ["global_instrumentation", "statements_digest", "thread_instrumentation"],
+        },
         "pid": 1322,
         "privileges_missing": [],
     }

@@ -8,6 +8,9 @@ from tests.rules.hosts import GIB, healthy, unwell
 from tests.rules.neighbours_cases import FULL
 
 SLOW = {"slow_queries": 3_000.0}
+LATCHES = "mysql_waits.count.wait/synch/rwlock/innodb/index_tree_rw_lock"
+RECORDED = {LATCHES: 2_000_000.0, "mysql_waits.count.wait/synch/mutex/sql/THD::LOCK_thd_data": 1_000_000.0}
+CONSUMERS = "server_settings.performance_schema.consumers"
 AUDIT = {"server_audit_logging": "ON", "server_audit_output_type": "file"}
 BESIDE = {
     "servers": [*healthy().rows("servers"), {"pid": 99, "program": "memcached", "rss_bytes": 8 * GIB}],
@@ -204,4 +207,32 @@ CASES = [
     Case("STAT08", "profiles only", lambda: unwell(variables={"profiling": "ON"}), ("",), sets=({},)),
     Case("STAT08", "off", unwell),
     Case("STAT08", "not sampled", lambda: unwell(without=["mysql_status"]), missing="questions was not"),
+    Case(
+        "STAT09",
+        "a hundred latches per statement, and their history",
+        lambda: unwell(
+            rates=RECORDED, facts={CONSUMERS: ["events_waits_current", "events_waits_history_long"]}
+        ),
+        ("",),
+        (
+            "performance_schema records 3,000,000 latches/s, 750 per statement: about 0.3 CPUs, 23% of what the "
+            "server uses; 2 consumers",
+        ),
+        sets=({},),
+        steps=("setup_instruments SET ENABLED = 'NO'", "'events_waits_current', 'events_waits_history_long'"),
+        severity=Severity.COST,
+    ),
+    Case("STAT09", "an older agent", lambda: unwell(rates=RECORDED, facts={CONSUMERS: None}), ("",)),
+    Case("STAT09", "the defaults", unwell),
+    Case("STAT09", "few statements", lambda: unwell(rates={LATCHES: 80_000.0})),
+    Case(
+        "STAT09",
+        "a server that is busy with other things",
+        lambda: unwell(rates={**RECORDED, "process.utime_ticks.1322/mysqld": 600.0}),
+        ("",),
+        ("about 0.3 CPUs, 4.7% of what the server uses",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case("STAT09", "off", lambda: unwell(rates=RECORDED, variables={"performance_schema": "OFF"})),
+    Case("STAT09", "not sampled", lambda: unwell(without=["mysql_waits"]), missing="mysql_waits was not"),
 ]
