@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Kind, Versions
-from headrace.knobs.server import BEFORE_9_7, INNODB, MYSQL, only, variable
+from headrace.knobs.server import BEFORE_9_7, INNODB, MARIADB, MYSQL, only, variable
 
 _I, _S, _B = Kind.INTEGER, Kind.SIZE, Kind.SWITCH
 _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART
@@ -215,6 +215,35 @@ KNOBS = (
     ),
     variable(
         "innodb_stats_on_metadata", _B, _DYNAMIC, "Reading the schema recalculates statistics.", source=INNODB
+    ),
+    variable(
+        "innodb_compression_level",
+        _I,
+        _DYNAMIC,
+        "How hard zlib tries to make a compressed page smaller.",
+        source=INNODB,
+        low=0,
+        high=9,
+    ),
+    variable(
+        "innodb_encryption_threads",
+        _I,
+        _DYNAMIC,
+        "Background threads that encrypt and decrypt tables.",
+        source=INNODB,
+        low=0,
+        high=255,
+        applies_to=MARIADB,
+    ),
+    variable(
+        "innodb_encryption_rotation_iops",
+        _I,
+        _DYNAMIC,
+        "Pages per second that these threads may use.",
+        source=INNODB,
+        unit="pages/s",
+        low=0,
+        applies_to=MARIADB,
     ),
     variable(
         "innodb_doublewrite_pages",

@@ -42,6 +42,7 @@ AREAS = (
     "statements",
     "stats",
     "tcp",
+    "transformed",
     "upkeep",
     "waits",
 )
