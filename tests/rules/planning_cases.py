@@ -119,6 +119,14 @@ CASES = [
         ("",),
         sets=({"server.optimizer_prune_level": 1, "server.eq_range_index_dive_limit": 200},),
     ),
+    Case(
+        "STMT08",
+        "more values than any list has",
+        lambda: unwell(gauges=PLANS, variables={"eq_range_index_dive_limit": "100000"}),
+        ("",),
+        ("eq_range_index_dive_limit is 100000",),
+        sets=({"server.eq_range_index_dive_limit": 200},),
+    ),
     # Rows that are read by their key are read in this state.
     Case("STMT08", "the defaults", lambda: unwell(gauges=PLANS)),
     Case(

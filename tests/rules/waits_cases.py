@@ -205,6 +205,16 @@ CASES = [
         ("",),
     ),
     Case(
+        "SESS18",
+        "a stalled group that waits a minute for another thread",
+        lambda: unwell(
+            variables={**POOLED, "thread_pool_size": "8", "thread_pool_stall_limit": "60000"}, gauges=QUEUED
+        ),
+        ("",),
+        ("a stalled group gets another only after 60 s",),
+        sets=({"server.thread_pool_stall_limit": 500}, {}),
+    ),
+    Case(
         "SESS18", "no queue", lambda: unwell(variables=POOLED, gauges={**QUEUED, "thread_pool.queued.": 0.2})
     ),
     Case(

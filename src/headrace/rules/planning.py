@@ -23,6 +23,8 @@ PLANNING = ("statistics", "optimizing")
 PLANNERS, MOSTLY = 1.0, 0.5
 #: Equal values of a column, above which statistics replace a look into the index for each.
 DIVES = 200
+#: So many are as good as no limit.
+MANY_DIVES = 2_000
 #: MariaDB has a second heuristic since then, and it is the default.
 PRUNES_MORE = Versions(since="10.10")
 
@@ -139,7 +141,7 @@ def _from_now_on(table: str, *, is_global: bool) -> Remedy:
     refute="With the default, as many sessions are in state statistics, and throughput and p99 are equivalent.",
 )
 def plans_take_the_time(evidence: Evidence) -> Iterator[Match]:
-    """Statements spend their time in the search for a plan, because a limit of that search is off.
+    """Statements spend their time in the search for a plan, because that search has no limit.
 
     Without optimizer_prune_level every order of a join is tried: ten tables have three million. Without
     eq_range_index_dive_limit, each value of a long IN list is looked up in the index to estimate its rows, and
@@ -169,11 +171,12 @@ def plans_take_the_time(evidence: Evidence) -> Iterator[Match]:
 
 
 def _unlimited(evidence: Evidence) -> dict[str, Value]:
-    """Limits of the search that are off, and their defaults."""
+    """Limits of the search that are off or out of reach, and their defaults."""
     found: dict[str, Value] = {}
     if evidence.number("optimizer_prune_level") == 0:
         has_more = evidence.vendor is Vendor.MARIADB and evidence.version in PRUNES_MORE
         found["optimizer_prune_level"] = 2 if has_more else 1
-    if evidence.number("eq_range_index_dive_limit") == 0:
+    dives = evidence.number("eq_range_index_dive_limit")
+    if dives == 0 or dives >= MANY_DIVES:
         found["eq_range_index_dive_limit"] = DIVES
     return found

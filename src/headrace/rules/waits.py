@@ -37,6 +37,8 @@ QUEUED = 0.25
 WAIT_SHARE = 0.1
 #: The default of thread_pool_max_threads since MariaDB 10.2.4; that of thread_pool_size is the number of CPUs.
 POOL_THREADS = 65_536
+#: The default of thread_pool_stall_limit. So many times as long, and it is what queued requests wait for.
+STALL_MS, LONG_STALL = 500, 4
 
 _STATES = "MySQL Reference Manual, General Thread States; MariaDB, General Thread States"
 
@@ -436,7 +438,7 @@ def _cpu_is_full(evidence: Evidence) -> bool:
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
     source="MariaDB, Thread Pool in MariaDB; THREAD_POOL_GROUPS: QUEUE_LENGTH; thread_pool_size, "
-    "thread_pool_max_threads",
+    "thread_pool_max_threads, thread_pool_stall_limit",
     refute="With the larger pool, requests still queue, or throughput and p99 are equivalent.",
     applies_to={Vendor.MARIADB: Versions(since="10.5")},
 )
@@ -460,6 +462,10 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
         wanted["server.thread_pool_max_threads"] = POOL_THREADS
     if groups < evidence.facts.cpu_count:
         wanted["server.thread_pool_size"] = evidence.facts.cpu_count
+    stall_ms = evidence.number("thread_pool_stall_limit")
+    is_patient = stall_ms >= LONG_STALL * STALL_MS
+    if is_patient:
+        wanted["server.thread_pool_stall_limit"] = STALL_MS
     stalls = Remedy(
         steps=(
             "Find what the running requests wait for: until they are faster, a group starts another thread "
@@ -470,13 +476,15 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{queued:.1f} requests wait for a thread of the thread pool while {active:.1f} run; it has {threads:.0f} "
-        f"threads in {groups} group{'s' if groups > 1 else ''}.",
+        f"threads in {groups} group{'s' if groups > 1 else ''}"
+        + (f", and a stalled group gets another only after {stall_ms / 1e3:g} s." if is_patient else "."),
         (
             number("queued requests, mean", f"{queued:.1f}"),
             number("running requests, mean", f"{active:.1f}"),
             number("threads, maximum", f"{threads:.0f}"),
             number("thread_pool_size", groups),
             number("thread_pool_max_threads", f"{most:,}"),
+            number("thread_pool_stall_limit", f"{stall_ms:,.0f} ms"),
         ),
         (Remedy(wanted, label="larger pool"), stalls) if wanted else (stalls,),
     )
