@@ -1,16 +1,124 @@
-"""Causes in what the server does beside a statement's own work: plans, traces, audits, locks of readers,
-logins."""
+"""Causes in what the server does beside a statement's own work: plans, traces, audits, locks of readers, logins,
+flushes, changes of tables, work on pages."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 
-from benches.plants.beside import connecting
-from benches.plants.loads import ITEMS, MARIADB, READS, Load, number, operation, statement
+from benches.plants.beside import connecting, processes, python
+from benches.plants.loads import (
+    GROUPS,
+    ITEMS,
+    MARIADB,
+    MYSQL,
+    POINT,
+    READS,
+    UNINDEXED,
+    WIDE_WRITES,
+    WRITES,
+    Load,
+    number,
+    operation,
+    statement,
+)
 from benches.plants.plant import Plant
 from benches.plants.servers import behind
 from tests.servers import Server
+
+from headrace.knobs.knob import Versions
+
+#: A throwaway key for tables that are encrypted.
+KEYS = Path(__file__).parent / "keys.txt"
+REPEATS = """
+import contextlib, pymysql, sys, time
+c = pymysql.connect(unix_socket=sys.argv[1], user="root", database="shop").cursor()
+while True:
+    for text in sys.argv[3:]:
+        with contextlib.suppress(pymysql.OperationalError): c.execute(text)
+        time.sleep(float(sys.argv[2]))
+"""
+
+
+@contextlib.contextmanager
+def repeated(server: Server, *statements: str, pause_s: float = 0.0) -> Iterator[None]:
+    """A program that executes these again and again."""
+    with processes(python(REPEATS, server.socket, pause_s, *statements)):
+        yield
+
+
+@contextlib.contextmanager
+def encrypting(server: Server) -> Iterator[None]:
+    """All tables are encrypted, and decrypted again."""
+    try:
+        with repeated(
+            server,
+            "SET GLOBAL innodb_encrypt_tables = ON",
+            "SET GLOBAL innodb_encrypt_tables = OFF",
+            pause_s=4.0,
+        ):
+            yield
+    finally:
+        server.sql("SET GLOBAL innodb_encrypt_tables = OFF")
+
+
+@contextlib.contextmanager
+def compressed(server: Server) -> Iterator[None]:
+    """A table that is compressed meanwhile."""
+    server.sql(
+        "DROP TABLE IF EXISTS shop.packed",
+        "CREATE TABLE shop.packed (id INT PRIMARY KEY, v VARCHAR(1300)) "
+        "ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8",
+        "INSERT INTO shop.packed SELECT id, REPEAT(v, 10) FROM shop.items WHERE id <= 16384",
+    )
+    try:
+        yield
+    finally:
+        server.sql("ALTER TABLE shop.packed ROW_FORMAT=DYNAMIC KEY_BLOCK_SIZE=0")
+
+
+def flushes(server: Server) -> contextlib.AbstractContextManager[None]:
+    return repeated(server, "FLUSH TABLES", pause_s=0.1)
+
+
+def rebuilds(server: Server) -> contextlib.AbstractContextManager[None]:
+    return repeated(server, "ALTER TABLE wide FORCE")
+
+
+@contextlib.contextmanager
+def checks(server: Server) -> Iterator[None]:
+    with repeated(server, "CHECK TABLE wide"), repeated(server, "ANALYZE TABLE orders", "CHECK TABLE items"):
+        yield
+
+
+PACKED_WRITES = Load(
+    (
+        operation(
+            *10 * (statement("UPDATE packed SET v = CONCAT(SUBSTR(v, 65), SHA2(?, 256)) WHERE id = ?",
+                             number(), number(high=16384)),),
+            transaction=True,
+        ),
+    ),
+)  # fmt: skip
+FEW_TABLES = Load(
+    tuple(operation(statement(f"SELECT * FROM t{n} WHERE id = 1"), name=f"t{n}") for n in range(60)),
+    connections=16,
+)
+#: Five hundred values of an index, and a range of another that holds two rows.
+LISTS = Load(
+    (
+        operation(
+            statement(f"SELECT COUNT(*) FROM items WHERE k IN ({', '.join(500 * '?')}) AND id BETWEEN ? AND ? + 1",
+                      *500 * (number(high=4900),), number(), {"kind": "same", "as": 500}),
+        ),
+    ),
+)  # fmt: skip
+#: They wait without telling the thread pool, which takes them for work.
+UNTOLD = Load(
+    (operation(statement("DO MASTER_GTID_WAIT('9-9-999', 0.02)")), operation(POINT, name="point")),
+    connections=32,
+)
 
 
 @contextlib.contextmanager
@@ -169,6 +277,161 @@ PLANTS = (
         servers=MARIADB,
         adviser="sync_relay_log",
         also=("REPL01", "REPL02", "REPL05", "REDO01", "REPL10"),
+        has_remedy=False,
+    ),
+    Plant(
+        "all latches recorded",
+        "performance_schema with all instruments and their history",
+        ("STAT09",),
+        "",
+        READS,
+        (
+            "--performance-schema-instrument=%=ON",
+            "--performance-schema-consumer-events-waits-current=ON",
+            "--performance-schema-consumer-events-waits-history=ON",
+            "--performance-schema-consumer-events-waits-history-long=ON",
+            "--performance-schema-consumer-events-stages-history-long=ON",
+            "--performance-schema-consumer-events-statements-history-long=ON",
+        ),
+        adviser="performance.schema",
+        has_remedy=False,
+    ),
+    Plant(
+        "tables flushed",
+        "a program that closes all tables ten times per second",
+        ("SESS20",),
+        "FLUSH",
+        FEW_TABLES,
+        beside=flushes,
+        adviser="flush",
+        also=("SESS07", "LOCK12"),
+        has_remedy=False,
+    ),
+    Plant(
+        "a table rebuilt",
+        "a program that rebuilds a table of 120 MiB again and again",
+        ("STMT09",),
+        "alter table",
+        READS,
+        beside=rebuilds,
+        adviser="alter|rebuild",
+        # It writes redo as fast as it can, and waits for room.
+        also=("REDO01", "REDO02", "REDO03"),
+        has_remedy=False,
+    ),
+    Plant(
+        "tables checked",
+        "two programs that check and analyse tables again and again",
+        ("STMT09",),
+        "check table|analyze table",
+        READS,
+        beside=checks,
+        adviser="check table|analyze",
+        has_remedy=False,
+    ),
+    Plant(
+        "aborted statements",
+        "searches through a table that may take 30 ms",
+        ("STMT10",),
+        "aborted",
+        UNINDEXED,
+        ("--loose-max-statement-time=0.03", "--loose-max-execution-time=30"),
+        adviser="max_statement_time|max_execution_time",
+        also=("STMT02", "SESS12"),
+        has_remedy=False,
+    ),
+    Plant(
+        "no dirty pages",
+        "pages that are flushed as soon as they are changed",
+        ("POOL04",),
+        "dirty",
+        WRITES,
+        ("--innodb-max-dirty-pages-pct=0", "--innodb-max-dirty-pages-pct-lwm=0"),
+        adviser="dirty_pages",
+        also=("BLK12", "SESS10", "LOCK02"),
+    ),
+    Plant(
+        "one I/O after the other",
+        "page writes without the kernel's asynchronous I/O",
+        ("FLUSH07",),
+        "",
+        WIDE_WRITES,
+        ("--innodb-use-native-aio=OFF",),
+        given=("--innodb-buffer-pool-size=64M",),
+        adviser="native_aio",
+        also=("BLK12", "REDO01", "REDO02", "POOL01", "POOL03", "POOL08"),
+    ),
+    Plant(
+        "pages copied one by one",
+        "a doublewrite buffer that is synced for each page",
+        ("FLUSH10",),
+        "doublewrite",
+        WIDE_WRITES,
+        ("--innodb-doublewrite-pages=1",),
+        servers=MYSQL,
+        versions=Versions(since="8.0.20"),
+        adviser="doublewrite",
+        also=("BLK12", "REDO01", "REDO02", "FLUSH01", "POOL03"),
+    ),
+    Plant(
+        "a stalled pool",
+        "a thread pool that waits a minute before it starts another thread",
+        ("SESS18",),
+        "thread pool",
+        UNTOLD,
+        (
+            "--thread-handling=pool-of-threads",
+            "--thread-pool-size=1",
+            "--thread-pool-stall-limit=60000",
+        ),
+        servers=MARIADB,
+        adviser="thread_pool",
+    ),
+    Plant(
+        "each value of a list",
+        "an optimiser that looks into the index for each of five hundred values",
+        ("STMT08",),
+        "eq_range_index_dive_limit",
+        LISTS,
+        ("--eq-range-index-dive-limit=0",),
+        adviser="eq_range",
+    ),
+    Plant(
+        "small Aria cache",
+        "128 KiB for temporary tables on disk",
+        ("POOL11",),
+        "Aria",
+        GROUPS,
+        ("--aria-pagecache-buffer-size=131072",),
+        given=("--tmp-table-size=16K", "--max-heap-table-size=16K"),
+        servers=MARIADB,
+        adviser="aria_pagecache",
+        also=("SESS03", "STMT03", "STMT02"),
+    ),
+    Plant(
+        "compressed tables",
+        "updates of a table with ROW_FORMAT=COMPRESSED",
+        ("POOL12",),
+        "compress",
+        PACKED_WRITES,
+        undo=("DROP TABLE IF EXISTS packed",),
+        beside=compressed,
+        adviser="compress",
+        also=("LOCK02",),
+        has_remedy=False,
+    ),
+    Plant(
+        "encrypted again",
+        "background threads that encrypt and decrypt all tables without a limit",
+        ("FLUSH11",),
+        "encrypt",
+        WRITES,
+        ("--innodb-encryption-threads=4", "--innodb-encryption-rotation-iops=100000"),
+        given=("--plugin-load-add=file_key_management", f"--file-key-management-filename={KEYS}"),
+        beside=encrypting,
+        servers=MARIADB,
+        adviser="encrypt",
+        also=("BLK12", "SESS10"),
         has_remedy=False,
     ),
 )  # fmt: skip
