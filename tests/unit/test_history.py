@@ -17,8 +17,6 @@ from headrace.analysis.history import History, Point, watch
 from headrace.analysis.result import Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Role
-from headrace.report.history.page import page_of
-from headrace.report.notice import Conclusion
 from tests.commands import headrace
 from tests.synthetic import Shape, make
 
@@ -111,20 +109,6 @@ def test_a_change_too_small_to_matter_says_so() -> None:
     rng = np.random.default_rng(4)
     points = [Point(str(i), (0.005 * (i >= 15) + rng.normal(0, 0.0005),)) for i in range(30)]
     assert [c.verdict for c in watch(points, margin=0.03).changes] == [Verdict.EQUIVALENT]
-
-
-def test_a_change_whose_interval_includes_1_has_no_direction() -> None:
-    """Two points are far from the rest and from each other: a change, whose size nobody knows."""
-    rng = np.random.default_rng(6)
-    points = [Point(str(i), (rng.normal(0, 0.01),)) for i in range(20)]
-    found = watch([*points, Point("20", (-0.2,)), Point("21", (-0.6,))], is_independent=True)
-    assert found.latest is not None
-    assert found.latest.ratio.high is not None
-    assert found.latest.ratio.high > 1
-    assert found.latest.verdict is Verdict.NOT_ENOUGH_DATA
-    notice = page_of(found, "throughput", alpha=0.05, margin=0.03).notice
-    assert notice is not None
-    assert notice.conclusion is Conclusion.NOT_ENOUGH_DATA
 
 
 def test_too_few_points_tell_nothing() -> None:

@@ -144,24 +144,20 @@ def geometric_mean(response: str, trials: Sequence[TrialResponse], *, alpha: flo
 
 
 def verdict(response: str, ratio: Interval, equivalence: float) -> Verdict:
-    """The verdict of an interval of treatment / baseline. A latency is better when lower."""
-    return judged(ratio, equivalence, is_higher_better=response == THROUGHPUT)
-
-
-def judged(ratio: Interval, equivalence: float, *, is_higher_better: bool) -> Verdict:
-    """The one rule from an interval of new / old to a verdict.
+    """The verdict of an interval of treatment / baseline.
 
     ``EQUIVALENT`` takes precedence: a real difference that is certainly smaller than the margin is not worth
-    acting on.
+    acting on. A latency is better when lower.
     """
     if ratio.low is None or ratio.high is None:
         return Verdict.NOT_ENOUGH_DATA
     if ratio.low >= 1 / (1 + equivalence) and ratio.high <= 1 + equivalence:
         return Verdict.EQUIVALENT
+    higher_is_better = response == THROUGHPUT
     if ratio.low > 1:
-        return Verdict.BETTER if is_higher_better else Verdict.WORSE
+        return Verdict.BETTER if higher_is_better else Verdict.WORSE
     if ratio.high < 1:
-        return Verdict.WORSE if is_higher_better else Verdict.BETTER
+        return Verdict.WORSE if higher_is_better else Verdict.BETTER
     return Verdict.NOT_ENOUGH_DATA
 
 

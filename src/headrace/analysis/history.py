@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis import intervals
-from headrace.analysis.compare import judged
 from headrace.analysis.intervals import Interval
 from headrace.analysis.result import Verdict
 
@@ -150,8 +149,7 @@ def watch(
         before = {i: float(values[i]) for i in range(edges[place - 1], at)}
         after = {i: float(values[i]) for i in range(at, edges[place + 1])}
         ratio = intervals.welch(before, after, alpha)
-        verdict = judged(ratio, margin, is_higher_better=is_higher_better)
-        changes.append(Change(at, points[at].name, ratio, p, verdict))
+        changes.append(Change(at, points[at].name, ratio, p, _verdict(ratio, margin, is_higher_better)))
     return History(tuple(points), tuple(changes), noise)
 
 
@@ -327,3 +325,12 @@ def _best_split(stretch: Floats) -> int:
     left = np.arange(MIN_LEVEL, n - MIN_LEVEL + 1)
     sums = np.cumsum(stretch - stretch.mean())[left - 1]
     return int(left[np.argmax(_explained(sums, left, n))])
+
+
+def _verdict(ratio: Interval, margin: float, is_higher_better: bool) -> Verdict:
+    if ratio.low is None or ratio.high is None:
+        return Verdict.NOT_ENOUGH_DATA
+    if ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin:
+        return Verdict.EQUIVALENT
+    better = ratio.estimate > 1 if is_higher_better else ratio.estimate < 1
+    return Verdict.BETTER if better else Verdict.WORSE

@@ -64,8 +64,8 @@ def watch(
 ) -> None:
     """Find changes in a series of results and separate them from noise.
 
-    Exits with 13 if the latest change is for the worse, and with 15 if its interval includes 1, if there are too
-    few points, or if trials of the latest have no value.
+    Exits with 13 if the latest change is for the worse, and with 15 if there are too few points, or if trials of
+    the latest have no value.
     """
     from headrace.analysis import history
     from headrace.report.history.page import page_of
