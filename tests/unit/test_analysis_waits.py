@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.analysis.waits import events, kernel_waits
-from tests.rules.hosts import healthy, unwell
+from tests.rules.hosts import unwell
 
 WAITING = {
     "threads.waiting.connection/futex_wait_queue": 12.0,
@@ -41,5 +41,6 @@ def test_events_are_shares_of_what_was_waited() -> None:
 
 
 def test_without_samplers_there_are_none() -> None:
-    assert kernel_waits(healthy().window) == []
-    assert events(healthy().window) == []
+    without = unwell(without=("threads", "mysql_waits")).window
+    assert kernel_waits(without) == []
+    assert events(without) == []
