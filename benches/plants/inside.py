@@ -13,7 +13,6 @@ from benches.plants.loads import (
     ITEMS,
     MARIADB,
     MYSQL,
-    POINT,
     READS,
     UNINDEXED,
     WIDE_WRITES,
@@ -114,11 +113,6 @@ LISTS = Load(
         ),
     ),
 )  # fmt: skip
-#: They wait without telling the thread pool, which takes them for work.
-UNTOLD = Load(
-    (operation(statement("DO MASTER_GTID_WAIT('9-9-999', 0.02)")), operation(POINT, name="point")),
-    connections=32,
-)
 
 
 @contextlib.contextmanager
@@ -374,20 +368,6 @@ PLANTS = (
         also=("BLK12", "REDO01", "REDO02", "FLUSH01", "POOL03"),
     ),
     Plant(
-        "a stalled pool",
-        "a thread pool that waits a minute before it starts another thread",
-        ("SESS18",),
-        "thread pool",
-        UNTOLD,
-        (
-            "--thread-handling=pool-of-threads",
-            "--thread-pool-size=1",
-            "--thread-pool-stall-limit=60000",
-        ),
-        servers=MARIADB,
-        adviser="thread_pool",
-    ),
-    Plant(
         "each value of a list",
         "an optimiser that looks into the index for each of five hundred values",
         ("STMT08",),
@@ -400,7 +380,7 @@ PLANTS = (
         "small Aria cache",
         "128 KiB for temporary tables on disk",
         ("POOL11",),
-        "Aria",
+        "Aria pages",
         GROUPS,
         ("--aria-pagecache-buffer-size=131072",),
         given=("--tmp-table-size=16K", "--max-heap-table-size=16K"),

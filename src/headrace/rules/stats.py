@@ -19,8 +19,9 @@ STATEMENTS_S = 100.0
 OF_STATEMENTS = {"QUERY", "TABLE", "QUERY_DML", "QUERY_DML_NO_SELECT"}
 #: What an audit that is not about data needs.
 FEWER_EVENTS = "CONNECT,QUERY_DDL,QUERY_DCL"
-#: CPU time of a recorded latch, nearly always without a wait: two readings of the clock and a few counters. A low
-#: estimate: with 38 latches each, point reads of MySQL 8.0 took 4 to 10 us more on a busy machine of two CPUs.
+#: CPU time of a recorded latch, nearly always without a wait: two readings of the clock and a few counters. An
+#: assumption: with 38 latches each, point reads of MySQL 8.0 took 4 to 10 us more in two comparisons on a busy
+#: machine; in others the difference was within noise.
 EVENT_NS = 100.0
 #: Part of the server's CPU time that recording must take to be a cost; and to be worth a remark, with CPUs.
 OF_SERVER, REMARK, REMARK_CPUS = 0.1, 0.01, 0.01
