@@ -54,6 +54,9 @@ def loop_device(image: Path, *, direct: bool = True) -> Iterator[str]:
     """The image as a block device; ``direct``: past the page cache."""
     device = check("losetup", f"--direct-io={'on' if direct else 'off'}", "-f", "--show", image)
     try:
+        # The kernel keeps this over a detach. A last user may have left it so that flushes never reach the image.
+        cache = Path("/sys/block") / Path(device).name / "queue/write_cache"
+        cache.write_text("write back")
         yield device
     finally:
         check("losetup", "-d", device)

@@ -26,6 +26,7 @@ TRUE_OF_BOTH = {
     "FLUSH03",  # MySQL 8.0 goes through the page cache unless told otherwise
     "STMT01",  # the load is one statement
     "STMT04",
+    "STAT09",  # every latch is recorded, which the rules about latches need
 }
 #: The areas of this file: what the host itself is told is another file's matter.
 AREAS = {"POOL", "REDO", "FLUSH", "READ", "SESS", "LOCK", "REPL", "NAME", "STAT", "BLOG", "STMT"}
