@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -208,13 +208,15 @@ class ExperimentFolder:
             raise _write_error(error, draft) from error
         return TrialDraft(draft, final)
 
-    def adopt_trial(self, other: ExperimentFolder, number: int, machine: str) -> TrialRecord:
+    def adopt_trial(
+        self, other: ExperimentFolder, number: int, told: Callable[[TrialRecord], TrialRecord]
+    ) -> TrialRecord:
         """Add a trial of another folder, by one rename, with its host's facts.
 
-        ``machine`` is the machine's name in this plan.
+        ``told`` makes the record what it is in this folder.
         """
         source, draft = other.trial_path(number), self.begin_trial(number)
-        record = replace(_read_record(source / "trial.json"), machine=machine)
+        record = told(_read_record(source / "trial.json"))
         if record.facts_hash:
             self.save_facts(other.facts(record.facts_hash))
         draft.take(source, record)

@@ -364,6 +364,31 @@ def test_all_blocks_together_repeat_as_many_trials_as_one_machine_would(tmp_path
     assert fakes.repeated == 20 * 3 // MAX_SHARE
 
 
+def test_a_trial_that_is_measured_again_in_a_later_run_says_why(tmp_path: Path) -> None:
+    class Cut(Fakes):
+        """Machines that lose power after two trials."""
+
+        async def _run(self, task: Task, folder: Path, listen: Listener) -> None:
+            if self.ran:
+                raise TargetError("the power is cut", place=task.address)
+            await super()._run(replace(task, numbers=task.numbers[:2]), folder, listen)
+
+    with pytest.raises(TargetError):
+        run(tmp_path, Cut(), patience=Patience(0.001, 0.01, 2, 0))
+    folder = ExperimentFolder.open(tmp_path / "out")
+    second = folder.trials()[1]
+    bad = replace(second, state=TrialState.INVALID, reason="a backup ran", earlier=["invalid: a compiler ran"])
+    folder.remove_trial(bad.number)
+    folder.begin_trial(bad.number).commit(bad, empty_data())
+    folder, _ = run(tmp_path, Fakes())
+    good = folder.trial(bad.number)
+    assert good is not None
+    assert good.state is TrialState.COMPLETE
+    assert good.earlier == ["invalid: a compiler ran", "invalid: a backup ran"]
+    assert good.warnings == [f"repeated; before: {reason}" for reason in good.earlier]
+    assert [r.number for r in folder.trials() if r.earlier] == [bad.number]
+
+
 def test_an_experiment_goes_on_with_other_machines(tmp_path: Path) -> None:
     class Stop(Fakes):
         async def _run(self, task: Task, folder: Path, listen: Listener) -> None:

@@ -18,6 +18,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -35,6 +36,7 @@ from headrace.experiment.runner import (
     Note,
     TrialEnded,
     TrialStarted,
+    as_repeated,
     measured_again,
     opened,
     stop_when_hopeless,
@@ -44,7 +46,7 @@ from headrace.experiment.runner import (
 from headrace.facts import differences
 from headrace.model import TrialState
 from headrace.plan import Plan, PlanFile
-from headrace.store import ExperimentFolder
+from headrace.store import ExperimentFolder, TrialRecord
 from headrace.target import TargetSpec
 
 #: Where each machine's controller writes, within the experiment's folder, so on the same file system.
@@ -235,6 +237,8 @@ class Pool:
         #: How many trials of all blocks may still be repeated, and as many of them as each machine at work may.
         self._repeats_left = 0
         self._repeats: dict[str, int] = {}
+        #: Trials on disk that are measured again: what replaces them says why.
+        self._replaced: dict[int, TrialRecord] = {}
         #: Machine -> the hash of its facts, for machines that have answered.
         self._facts: dict[str, str] = {}
 
@@ -284,6 +288,7 @@ class Pool:
                 retries.begin(record)
                 again.add(record.number)
         self._repeats_left = retries.left
+        self._replaced = {record.number: record for record in on_disk if record.number in again}
         for record in on_disk:
             if record.number not in again:
                 stop_when_hopeless(self._folder, record)
@@ -380,7 +385,8 @@ class Pool:
             case TrialEnded(record, throughput_ops_s):
                 with self._ours():
                     own = ExperimentFolder.open(folder)
-                    record = self._folder.adopt_trial(own, record.number, machine.address)
+                    told = partial(self._told, machine.address)
+                    record = self._folder.adopt_trial(own, record.number, told)
                     self._ledger.measured(machine.address, record.number)
                     stop_when_hopeless(self._folder, record)
                 if record.number in machine.measured:
@@ -393,6 +399,10 @@ class Pool:
                 self._listen(On(machine.address, ended))
             case _:
                 self._listen(On(machine.address, event))
+
+    def _told(self, machine: str, record: TrialRecord) -> TrialRecord:
+        """The record of a block's own folder, as this experiment has it."""
+        return as_repeated(replace(record, machine=machine), self._replaced.get(record.number))
 
     async def _lost(self, machine: _Machine, error: HeadraceError) -> bool:
         """Give the machine's block back. True when it is reachable again, False when it is dropped."""

@@ -57,4 +57,4 @@ def replacing(record: TrialRecord, old: TrialRecord | None) -> list[str]:
     """``earlier`` of a record that replaces an old one: why that one did not count."""
     if old is None or old.state is TrialState.COMPLETE:
         return list(record.earlier)
-    return [*old.earlier, f"{old.state}: {old.reason}"]
+    return [*old.earlier, f"{old.state}: {old.reason}", *record.earlier]

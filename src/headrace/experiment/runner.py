@@ -421,7 +421,8 @@ def observed_ops_s(record: TrialRecord, data: TrialData) -> float:
 def as_repeated(record: TrialRecord, old: TrialRecord | None) -> TrialRecord:
     """The record, with the history of the measurement that it replaces."""
     earlier = replacing(record, old)
-    before = [f"repeated; before: {reason}" for reason in earlier]
+    # Of attempts that it replaced before, it has the warnings.
+    before = [f"repeated; before: {reason}" for reason in earlier[: len(earlier) - len(record.earlier)]]
     return replace(record, earlier=earlier, warnings=[*record.warnings, *before])
 
 
