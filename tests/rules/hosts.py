@@ -8,20 +8,23 @@ from real, fresh servers (MariaDB 10.11.19, MySQL 8.0.31) and then set as a care
 
 from __future__ import annotations
 
-import copy
 import functools
-import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from headrace.activity import Activity
 from headrace.analysis.window import Window
 from headrace.model import Facts
 from headrace.rules.evidence import Evidence
-from headrace.samples import Samples
+from headrace.samples import Name, Samples
 from headrace.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 FOLDER = Path(__file__).parent
 SECONDS = 60
@@ -323,9 +326,8 @@ def _status(
 
 
 @functools.cache
-def _saved_facts() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((FOLDER / "host.json").read_text())
-    return content
+def _saved_facts() -> str:
+    return (FOLDER / "host.json").read_text()
 
 
 @functools.cache
@@ -335,7 +337,7 @@ def _server(vendor: str) -> dict[str, Any]:
 
 
 def _facts(vendor: str) -> dict[str, Any]:
-    content = copy.deepcopy(_saved_facts())
+    content: dict[str, Any] = json.loads(_saved_facts())
     variables = {**_server(vendor)["variables"], **TUNED, **TUNED_FOR[vendor]}
     content["server_settings"] = {
         "vendor": vendor,
@@ -409,23 +411,28 @@ def _samples(
     dead: set[str],
     series: Mapping[str, Sequence[float]],
 ) -> Samples:
-    rows = []
-    for key, steps in series.items():
-        assert len(steps) == SECONDS // STEP_S, f"{key} needs a number for each step"
-        totals = [0.0, *itertools.accumulate(step * STEP_S for step in steps)]
-        first = start.get(key, 1e6)
-        rows += [(i * STEP_S * 10**9, *_split(key), first + total) for i, total in enumerate(totals)]
+    """The columns themselves: thousands of hosts are made, and a row per value is most of a host's time."""
+    seconds = np.arange(0, SECONDS + 1, STEP_S)
+    lines: dict[Name, NDArray[np.float64]] = {}
     for kind, numbers in values.items():
         for key, number in numbers.items():
-            sampler, metric, label = _split(key)
-            if sampler in dead:
-                continue
-            for second in range(0, SECONDS + 1, STEP_S):
-                grown = start.get(key, 1e6) + number * second if kind == "rate" else number
-                rows.append((second * 10**9, sampler, metric, label, grown))
-    return Samples.of(rows)
+            if (name := _split(key))[0] not in dead:
+                lines[name] = (
+                    start.get(key, 1e6) + number * seconds if kind == "rate" else np.full(len(seconds), number)
+                )
+    for key, steps in series.items():
+        assert len(steps) == SECONDS // STEP_S, f"{key} needs a number for each step"
+        lines[_split(key)] = start.get(key, 1e6) + np.append(0.0, np.cumsum(steps) * STEP_S)
+    names = sorted(lines)
+    return Samples(
+        names,
+        np.arange(len(names)) * len(seconds),
+        np.tile(seconds * 10**9, len(names)),
+        np.concatenate([lines[name] for name in names]),
+    )
 
 
+@functools.cache
 def _split(key: str) -> tuple[str, str, str]:
     """``snmp.Tcp.OutSegs.`` and ``cpu.user.cpu0``: the sampler, the metric (may have a dot), the label."""
     sampler, _, rest = key.partition(".")
