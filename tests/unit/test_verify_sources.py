@@ -510,6 +510,36 @@ def test_digests_of_each_host_and_hour_are_blocks(tmp_path: Path) -> None:
     assert same.verdict in (Verdict.EQUIVALENT, Verdict.NOT_ENOUGH_DATA)
 
 
+def test_a_host_in_two_kinds_of_sources_is_refused_where_they_overlap(tmp_path: Path) -> None:
+    digest, after = tmp_path / "db1.jsonl", tmp_path / "after.jsonl"
+    digest.write_text(lines(T0, "db1", 8_000_000))
+    after.write_text(lines(T0 + 7200, "db1", 8_000_000))
+    csv = tmp_path / "c.csv"
+
+    def gathered(host: str, start: int) -> list[str]:
+        csv.write_text(f"time,seconds,host,class,count\n{start},60,{host},get,3\n")
+        return gather([], [str(digest), str(csv)], [str(after)], None, None)[0].hosts
+
+    with pytest.raises(PlanError, match="db1 is in tables and in digests at the same time"):
+        gathered("db1", T0 + 600)
+    assert gathered("db2", T0 + 600) == ["db2", "db1"]
+    assert gathered("db1", T0 - 600) == ["db1"]
+
+
+def test_two_servers_that_both_ask_a_host_are_refused() -> None:
+    def answer(words: dict[str, str]) -> bytes:
+        times = np.arange(float(words["start"]), float(words["end"]) + 1, 60)
+        pairs = [[at, str(i)] for i, at in enumerate(times.tolist())]
+        rows = [{"metric": {"instance": "db1"}, "values": pairs}]
+        return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": rows}}).encode()
+
+    with server(answer) as one, server(answer) as other:
+        ask = Question(one, "calls", AT_S - 600, AT_S + 600)
+        assert gather([one, one], [], [], AT_S, ask)[0].hosts == ["db1"]
+        with pytest.raises(PlanError, match="db1 is in http.* and in http.* at the same time"):
+            gather([one, other], [], [], AT_S, ask)
+
+
 def test_a_digest_that_contains_the_change_has_slices_without_classes(tmp_path: Path) -> None:
     path = tmp_path / "db1.jsonl"
     path.write_text(lines(T0, "db1", 8_000_000))

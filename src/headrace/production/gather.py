@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,15 +109,29 @@ def gather(
     for side in opened[1:]:
         table.refuse_overlaps([*opened[0].tables, *side.tables])
     # Together, because files may leave empty buckets out.
-    parts = [table.joined([file for each in opened for file in each.tables])]
+    parts = {"tables": table.joined([file for each in opened for file in each.tables])}
     if snapshots := [taken for each in opened for taken in each.snapshots]:
         # Both sides at once: a file may begin where another one ends.
-        parts.append(histograms.observe(snapshots))
+        parts["saved histograms"] = histograms.observe(snapshots)
     digests = [each for one in opened for each in one.digests]
     if digests:
         from headrace.production import digested
 
-        parts.append(digested.observe(digests, at_s))
+        parts["digests"] = digested.observe(digests, at_s)
     if ask is not None:
-        parts += [read(replace(ask, url=url)) for url in urls]
-    return together(parts), at_s
+        parts |= {url: read(replace(ask, url=url)) for url in dict.fromkeys(urls)}
+    _refuse_twice(parts)
+    return together(parts.values()), at_s
+
+
+def _refuse_twice(parts: Mapping[str, Observed]) -> None:
+    """One host in two kinds of sources, or on two servers that ask it both. Raises PlanError."""
+    for (one, first), (other, second) in itertools.combinations(parts.items(), 2):
+        theirs = second.times
+        for host, (start_s, end_s) in first.times.items():
+            other_start_s, other_end_s = theirs.get(host, (np.inf, -np.inf))
+            if max(start_s, other_start_s) < min(end_s, other_end_s) - SLACK_S:
+                raise PlanError(
+                    f"{host} is in {one} and in {other} at the same time",
+                    hint="each host and time from one source only: its events would count twice",
+                )

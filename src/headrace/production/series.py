@@ -62,6 +62,19 @@ class Observed:
     def hosts(self) -> list[str]:
         return list(dict.fromkeys(each.host for each in self.series))
 
+    @property
+    def times(self) -> dict[str, tuple[float, float]]:
+        """Host -> the start of its first stretch and the end of its last."""
+        found: dict[str, tuple[float, float]] = {}
+        for each in self.series:
+            if len(each.start_s):
+                start_s, end_s = found.get(each.host, (np.inf, -np.inf))
+                found[each.host] = (
+                    min(start_s, float(each.start_s.min())),
+                    max(end_s, float(each.end_s.max())),
+                )
+        return found
+
 
 def together(found: Iterable[Observed]) -> Observed:
     """Several sources as one."""
