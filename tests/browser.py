@@ -6,6 +6,7 @@ port to guess and nothing to install.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import json
 import os
@@ -59,14 +60,20 @@ class Page:
         self._buffer = b""
         self._sent = 0
         self._session: str | None = None
+        self._context = ""
         self._events: list[dict[str, Any]] = []
         self.seen = Seen()
 
     def attach(self) -> None:
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._context = self.call("Target.createBrowserContext")["browserContextId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
+
+    def close(self) -> None:
+        self._session = None
+        self.call("Target.disposeBrowserContext", browserContextId=self._context)
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         self._sent += 1
@@ -94,7 +101,8 @@ class Page:
             self._buffer += chunk
         raw, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(raw)
-        if "method" in message:
+        # What a closed tab still said is not this one's.
+        if "method" in message and message.get("sessionId") == self._session:
             self._events.append(message)
             self._note(message["method"], message["params"])
         return message
@@ -159,36 +167,61 @@ class Page:
         path.write_bytes(base64.b64decode(shot["data"]))
 
 
-@contextmanager
-def page() -> Iterator[Page]:
-    """A fresh browser with one tab and a profile of its own; closed at the end."""
-    program = chromium_path()
-    if program is None:
-        raise FileNotFoundError("chromium")
-    with tempfile.TemporaryDirectory(prefix="headrace-browser-", ignore_cleanup_errors=True) as profile:
-        from_us, commands = os.pipe()
-        answers, to_us = os.pipe()
+class _Browser:
+    """A process of Chromium, with a profile of its own."""
+
+    def __init__(self, program: str) -> None:
+        self._profile = tempfile.mkdtemp(prefix="headrace-browser-")
+        from_us, self.commands = os.pipe()
+        self.answers, to_us = os.pipe()
         # A shell puts the pipes where Chromium looks for them; Python passes descriptors only by number.
         script = f'exec "$0" "$@" 3<&{from_us} 4>&{to_us}'
-        argv = ["bash", "-c", script, program, *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        process = subprocess.Popen(
+        argv = ["bash", "-c", script, program, *FLAGS, f"--user-data-dir={self._profile}", "about:blank"]
+        self._process = subprocess.Popen(
             argv, pass_fds=(from_us, to_us), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         os.close(from_us)
         os.close(to_us)
+
+    def close(self) -> None:
+        os.close(self.commands)
+        os.close(self.answers)
+        self._process.terminate()
         try:
-            tab = Page(commands, answers)
-            tab.attach()
-            yield tab
-        finally:
-            os.close(commands)
-            os.close(answers)
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._profile, ignore_errors=True)
+
+
+#: Browsers that no test uses now. To start one takes as long as most pages.
+_idle: list[_Browser] = []
+
+
+@atexit.register
+def _close_idle() -> None:
+    while _idle:
+        _idle.pop().close()
+
+
+@contextmanager
+def page() -> Iterator[Page]:
+    """One tab; nothing of earlier ones is left: no cookie, no cache, no storage."""
+    program = chromium_path()
+    if program is None:
+        raise FileNotFoundError("chromium")
+    browser = _idle.pop() if _idle else _Browser(program)
+    try:
+        tab = Page(browser.commands, browser.answers)
+        tab.attach()
+        yield tab
+        tab.close()
+    except BaseException:
+        # Whatever state it is in, no other test meets it.
+        browser.close()
+        raise
+    _idle.append(browser)
 
 
 def assert_drawn(path: Path) -> None:

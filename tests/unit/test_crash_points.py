@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,7 +118,9 @@ def test_at_every_change_of_a_file(
         whole.sound("--json")
     trials = whole.trials()
     assert counted.seen > 50
-    for at in range(1, counted.seen + 1):
+    # All of them take two minutes; HEADRACE_TEST_ALL=1 tries each.
+    step = 1 if os.environ.get("HEADRACE_TEST_ALL") else 3
+    for at in range(random.randint(1, step), counted.seen + 1, step):
         bench = short(tmp_path / f"{at}", monkeypatch)
         with (
             contextlib.suppress(Killed, BaseExceptionGroup),

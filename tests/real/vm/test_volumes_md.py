@@ -320,7 +320,7 @@ async def test_killed_during_any_command_a_rollback_leaves_nothing(lab: Lab, kin
     # Every command takes too long where the CPU is emulated; HEADRACE_TEST_ALL=1 tries them all.
     chosen = list(range(1, commands + 1))
     if not os.environ.get("HEADRACE_TEST_ALL"):
-        chosen = sorted(random.sample(range(commands // 3, commands), 3))
+        chosen = [random.randrange(commands // 3, commands)]
     for at in [*chosen, -1]:
         killed = await asyncio.to_thread(controller, at, kind, level, random.uniform(0, 0.3))
         assert killed.returncode in (-signal.SIGKILL, 0), killed.stderr
