@@ -66,7 +66,9 @@ class Page:
 
     def attach(self) -> None:
         self._context = self.call("Target.createBrowserContext")["browserContextId"]
-        target = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)["targetId"]
+        target = self.call("Target.createTarget", url="about:blank", browserContextId=self._context)[
+            "targetId"
+        ]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")

@@ -416,10 +416,9 @@ def _samples(
     lines: dict[Name, NDArray[np.float64]] = {}
     for kind, numbers in values.items():
         for key, number in numbers.items():
+            first, slope = (start.get(key, 1e6), number) if kind == "rate" else (number, 0.0)
             if (name := _split(key))[0] not in dead:
-                lines[name] = (
-                    start.get(key, 1e6) + number * seconds if kind == "rate" else np.full(len(seconds), number)
-                )
+                lines[name] = first + slope * seconds
     for key, steps in series.items():
         assert len(steps) == SECONDS // STEP_S, f"{key} needs a number for each step"
         lines[_split(key)] = start.get(key, 1e6) + np.append(0.0, np.cumsum(steps) * STEP_S)

@@ -223,7 +223,7 @@ def test_a_disturbed_trial_is_measured_again_a_bounded_number_of_times() -> None
     for attempt in range(MAX_EACH):
         assert retries.wants(disturbed)
         retries.begin(disturbed)
-        disturbed = replace(disturbed, earlier=replacing(disturbed, disturbed))
+        disturbed = replace(disturbed, earlier=replacing(record(1), disturbed))
         assert len(disturbed.earlier) == attempt + 1
     assert not retries.wants(disturbed)
     assert disturbed.earlier == ["invalid: another program"] * MAX_EACH
@@ -238,7 +238,7 @@ def test_a_machine_that_is_always_disturbed_ends_the_repeating() -> None:
         disturbed = record(number, TrialState.INVALID)
         while retries.wants(disturbed):
             retries.begin(disturbed)
-            disturbed = replace(disturbed, earlier=replacing(disturbed, disturbed))
+            disturbed = replace(disturbed, earlier=replacing(record(number), disturbed))
             spent += 1
     assert spent == LEAST
     # What was spent before a kill counts afterwards, too.

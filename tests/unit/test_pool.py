@@ -377,7 +377,9 @@ def test_a_trial_that_is_measured_again_in_a_later_run_says_why(tmp_path: Path) 
         run(tmp_path, Cut(), patience=Patience(0.001, 0.01, 2, 0))
     folder = ExperimentFolder.open(tmp_path / "out")
     second = folder.trials()[1]
-    bad = replace(second, state=TrialState.INVALID, reason="a backup ran", earlier=["invalid: a compiler ran"])
+    bad = replace(
+        second, state=TrialState.INVALID, reason="a backup ran", earlier=["invalid: a compiler ran"]
+    )
     folder.remove_trial(bad.number)
     folder.begin_trial(bad.number).commit(bad, empty_data())
     folder, _ = run(tmp_path, Fakes())
