@@ -412,7 +412,7 @@ def _samples(
     series: Mapping[str, Sequence[float]],
 ) -> Samples:
     """The columns themselves: thousands of hosts are made, and a row per value is most of a host's time."""
-    seconds = np.arange(0, SECONDS + 1, STEP_S)
+    seconds = np.arange(0.0, SECONDS + 1, STEP_S)
     lines: dict[Name, NDArray[np.float64]] = {}
     for kind, numbers in values.items():
         for key, number in numbers.items():
@@ -426,7 +426,7 @@ def _samples(
     return Samples(
         names,
         np.arange(len(names)) * len(seconds),
-        np.tile(seconds * 10**9, len(names)),
+        np.tile((seconds * 1e9).astype(np.int64), len(names)),
         np.concatenate([lines[name] for name in names]),
     )
 

@@ -536,7 +536,7 @@ def test_two_servers_that_both_ask_a_host_are_refused() -> None:
     with server(answer) as one, server(answer) as other:
         ask = Question(one, "calls", AT_S - 600, AT_S + 600)
         assert gather([one, one], [], [], AT_S, ask)[0].hosts == ["db1"]
-        with pytest.raises(PlanError, match="db1 is in http.* and in http.* at the same time"):
+        with pytest.raises(PlanError, match=r"db1 is in http.* and in http.* at the same time"):
             gather([one, other], [], [], AT_S, ask)
 
 
