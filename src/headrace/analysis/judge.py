@@ -20,6 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache, cached_property
 from typing import Protocol
 
 import numpy as np
@@ -62,16 +63,20 @@ class Pair:
     on: Block
     off: Block
 
-    def cost(self, metric: str) -> float | None:
-        """Log of how much worse the block with the change was; None without both values."""
-        if metric == TIME:
-            worse, better = self.on.time_s, self.off.time_s
-        else:
-            worse, better = self.off.per_s, self.on.per_s
-        if worse is None or better is None or not (worse > 0 and better > 0):
-            return None
-        cost = math.log(worse) - math.log(better)
-        return cost if math.isfinite(cost) else None
+    @cached_property
+    def costs(self) -> Mapping[str, float | None]:
+        """Metric -> log of how much worse the block with the change was; None without both values.
+
+        Each look asks for all of them again.
+        """
+        return {TIME: _log(self.on.time_s, self.off.time_s), THROUGHPUT: _log(self.off.per_s, self.on.per_s)}
+
+
+def _log(worse: float | None, better: float | None) -> float | None:
+    if worse is None or better is None or not (worse > 0 and better > 0):
+        return None
+    cost = math.log(worse) - math.log(better)
+    return cost if math.isfinite(cost) else None
 
 
 @dataclass(frozen=True)
@@ -123,7 +128,7 @@ class Switchback:
         return len(self.pairs)
 
     def evidence(self, metric: str, host: str = "", first: int | None = None) -> Evidence:
-        found = (pair.cost(metric) for pair in self.pairs if not host or pair.host == host)
+        found = (pair.costs[metric] for pair in self.pairs if not host or pair.host == host)
         return Evidence.of([cost for cost in found if cost is not None][:first])
 
 
@@ -205,8 +210,20 @@ def look(evidence: Evidence, question: Question) -> Bound:
     return Bound(count, estimate, estimate - radius, estimate + radius)
 
 
+class _Remembered:
+    """A trial to which nothing is added while it is judged: each evidence is worked out once."""
+
+    def __init__(self, trial: Trial) -> None:
+        self.unit, self.tried = trial.unit, trial.tried
+        self._known = cache(trial.evidence)
+
+    def evidence(self, metric: str, host: str = "", first: int | None = None) -> Evidence:
+        return self._known(metric, host, first)
+
+
 def judge(question: Question, trial: Trial, hosts: Sequence[str]) -> Judgement:
     """What the trial says so far. ``hosts``: all that are tried in the stage, also those without data."""
+    trial = _Remembered(trial)
     harmed = _harm(question, trial, hosts)
     if harmed:
         return harmed

@@ -12,8 +12,9 @@ cannot be distinguished from the change.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,9 +34,10 @@ class Moment:
     partner: Block
     is_after: bool
 
-    def gap(self, metric: str) -> float | None:
-        """Log of how much worse the host fares than its partner; None without both values."""
-        return Pair(self.host, self.changed, self.partner).cost(metric)
+    @cached_property
+    def gaps(self) -> Mapping[str, float | None]:
+        """Metric -> log of how much worse the host fares than its partner; None without both values."""
+        return Pair(self.host, self.changed, self.partner).costs
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Paired:
         sides: dict[str, tuple[list[float], list[float]]] = {}
         taken = 0
         for moment in self.moments:
-            gap = moment.gap(metric)
+            gap = moment.gaps[metric]
             is_over = moment.is_after and first is not None and taken >= first
             if gap is None or is_over or (host and moment.host != host):
                 continue
