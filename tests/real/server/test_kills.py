@@ -186,6 +186,7 @@ class Round:
         self.asked: dict[str, Kept] = {}
         self.story: list[object] = [f"HEADRACE_SEED={seed}"]
         self.left_open = 0
+        self.victims: set[str] = set()
 
     def settings(self) -> dict[str, str]:
         chance = self.chance
@@ -248,10 +249,14 @@ class Round:
         ours = self.machine.history()
         self.fire(words)
         self.revive()
-        if self.machine.agents(b"watch"):
+        # One that was killed may take a moment to be gone: what it leaves is for the next command.
+        if watchers := self.machine.agents(b"watch"):
             until(
-                lambda: not self.machine.entries(), pause_s=0.002, what=f"the watcher undoes it: {self.story}"
+                lambda: not self.machine.entries() or not self.machine.agents(b"watch"),
+                pause_s=0.002,
+                what=f"the watchers {watchers} undo it: {self.story}",
             )
+            assert "watcher" in self.victims or not self.machine.entries(), self.story
         self.settle()
         assert self.machine.history() == ours, self.story
 
@@ -294,6 +299,7 @@ class Round:
         else:
             time.sleep(chance.uniform(0, COMMAND_S))
         was_over = process.poll() is not None
+        self.victims = victims
         self.kill(victims, process)
         out, error = process.communicate(timeout=600)
         self.story.append((words[0], sorted(victims), at_work, process.returncode, error[-500:]))
