@@ -127,10 +127,12 @@ def gather(
 def _refuse_twice(parts: Mapping[str, Observed]) -> None:
     """One host in two kinds of sources, or on two servers that ask it both. Raises PlanError."""
     for (one, first), (other, second) in itertools.combinations(parts.items(), 2):
-        theirs = second.times
-        for host, (start_s, end_s) in first.times.items():
-            other_start_s, other_end_s = theirs.get(host, (np.inf, -np.inf))
-            if max(start_s, other_start_s) < min(end_s, other_end_s) - SLACK_S:
+        for host in sorted(set(first.hosts) & set(second.hosts)):
+            starts_s, ends_s = first.stretches(host)
+            others_s, until_s = second.stretches(host)
+            # Of the stretches that begin before the end of one of ours, whether any goes on after its start.
+            before = np.searchsorted(others_s, ends_s - SLACK_S)
+            if (before > 0).any() and (until_s[before - 1] > starts_s + SLACK_S)[before > 0].any():
                 raise PlanError(
                     f"{host} is in {one} and in {other} at the same time",
                     hint="each host and time from one source only: its events would count twice",

@@ -62,18 +62,13 @@ class Observed:
     def hosts(self) -> list[str]:
         return list(dict.fromkeys(each.host for each in self.series))
 
-    @property
-    def times(self) -> dict[str, tuple[float, float]]:
-        """Host -> the start of its first stretch and the end of its last."""
-        found: dict[str, tuple[float, float]] = {}
-        for each in self.series:
-            if len(each.start_s):
-                start_s, end_s = found.get(each.host, (np.inf, -np.inf))
-                found[each.host] = (
-                    min(start_s, float(each.start_s.min())),
-                    max(end_s, float(each.end_s.max())),
-                )
-        return found
+    def stretches(self, host: str) -> tuple[Floats, Floats]:
+        """Starts of its stretches, ascending, and for each the latest end so far."""
+        own = [each for each in self.series if each.host == host]
+        starts = np.concatenate([each.start_s for each in own])
+        order = np.argsort(starts)
+        ends = np.concatenate([each.end_s for each in own])
+        return starts[order], np.maximum.accumulate(ends[order])
 
 
 def together(found: Iterable[Observed]) -> Observed:
