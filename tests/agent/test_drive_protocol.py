@@ -150,8 +150,9 @@ def test_an_answer_with_a_fault(fault: str, is_prepared: bool) -> None:
     assert run.sum("rows") == 2 * run.sum("count")
     if loses_connection:
         assert run.end["connections_lost"] == faults
-        # The last may still be on its way back when the trial is over.
-        assert 0 < run.sum("count", "connect") <= faults
+        # They may still be on their way back when the trial is over.
+        assert run.sum("count", "connect") <= faults
+        assert server.connections > 4 + PING_CONNECTIONS
     else:
         assert run.end["connections_lost"] == 0
         assert server.connections == 4 + PING_CONNECTIONS
