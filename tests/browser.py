@@ -197,7 +197,7 @@ class _Browser:
         shutil.rmtree(self._profile, ignore_errors=True)
 
 
-#: Browsers that no test uses now. To start one takes as long as most pages.
+#: Idle browsers. Starting one takes as long as most pages.
 _idle: list[_Browser] = []
 
 

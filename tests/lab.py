@@ -53,12 +53,13 @@ def running(argv: Sequence[str | Path], **options: object) -> Iterator[subproces
 def loop_device(image: Path, *, direct: bool = True) -> Iterator[str]:
     """The image as a block device; ``direct``: past the page cache."""
     device = check("losetup", f"--direct-io={'on' if direct else 'off'}", "-f", "--show", image)
+    # The kernel keeps this setting after a detach, and with "write through" no flush reaches the image.
+    cache = Path("/sys/block") / Path(device).name / "queue/write_cache"
     try:
-        # The kernel keeps this over a detach. A last user may have left it so that flushes never reach the image.
-        cache = Path("/sys/block") / Path(device).name / "queue/write_cache"
         cache.write_text("write back")
         yield device
     finally:
+        cache.write_text("write back")
         check("losetup", "-d", device)
 
 

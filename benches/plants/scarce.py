@@ -186,9 +186,7 @@ def distant(server: Server) -> Iterator[None]:
         blocks += ["--blockdev", "driver=throttle,throttle-group=g,file=file,node-name=slow"]
         stack.enter_context(exported(blocks, "slow", slow))
         loop = stack.enter_context(loop_device(slow))
-        cache = Path("/sys/block") / Path(loop).name / "queue/write_cache"
-        stack.callback(cache.write_text, "write back")  # else the next user of this device has it, too
-        cache.write_text("write through")
+        (Path("/sys/block") / Path(loop).name / "queue/write_cache").write_text("write through")
         run(["mount", loop, mount])
         stack.callback(run, ["umount", mount])
         try:

@@ -411,7 +411,7 @@ def _samples(
     dead: set[str],
     series: Mapping[str, Sequence[float]],
 ) -> Samples:
-    """The columns themselves: thousands of hosts are made, and a row per value is most of a host's time."""
+    """Built as columns: tests make thousands of hosts, and a row per value took most of their time."""
     seconds = np.arange(0.0, SECONDS + 1, STEP_S)
     lines: dict[Name, NDArray[np.float64]] = {}
     for kind, numbers in values.items():

@@ -152,7 +152,7 @@ def test_guards_compare_a_host_with_its_own_past() -> None:
 
 @pytest.mark.slow
 def test_simulated_fleets_are_judged_rightly() -> None:
-    rates = {rate.what: rate for rate in fleets.simulate(120, seed=7)}
+    rates = {rate.what: rate for rate in fleets.simulate(300, seed=7)}
     assert [what for what, rate in rates.items() if not rate.holds] == []
     pooled = [rate.rate for what, rate in rates.items() if "pooled" in what]
     assert min(pooled) > 2 * fleets.POOLED_ALPHA, "pooled points are what this judge is there to avoid"

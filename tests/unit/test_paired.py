@@ -87,5 +87,5 @@ def test_a_few_simulated_restarts_are_judged_rightly() -> None:
 
 @pytest.mark.slow
 def test_simulated_restarts_are_judged_rightly() -> None:
-    rates = {rate.what: rate for rate in paired_fleets.simulate(120, seed=7)}
+    rates = {rate.what: rate for rate in paired_fleets.simulate(300, seed=7)}
     assert [what for what, rate in rates.items() if not rate.holds] == []

@@ -392,7 +392,7 @@ def test_the_dry_judge_is_seldom_wrong_on_steady_pairs_and_often_where_one_chang
             for pair in range(2)
         ]
 
-    for rate in shifted(question, moments(0.0), before, shifts=60):
+    for rate in shifted(question, moments(0.0), before, shifts=200):
         assert rate.holds
     rolled_back, better = shifted(question, moments(1.0), before, shifts=200)
     assert not (rolled_back.holds and better.holds)

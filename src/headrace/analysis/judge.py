@@ -211,7 +211,7 @@ def look(evidence: Evidence, question: Question) -> Bound:
 
 
 class _Remembered:
-    """A trial to which nothing is added while it is judged: each evidence is worked out once."""
+    """A trial that computes each piece of evidence once; it must not change meanwhile."""
 
     def __init__(self, trial: Trial) -> None:
         self.unit, self.tried = trial.unit, trial.tried

@@ -237,7 +237,7 @@ class Pool:
         #: How many trials of all blocks may still be repeated, and as many of them as each machine at work may.
         self._repeats_left = 0
         self._repeats: dict[str, int] = {}
-        #: Trials on disk that are measured again: what replaces them says why.
+        #: Trials on disk that will be replaced, by number.
         self._replaced: dict[int, TrialRecord] = {}
         #: Machine -> the hash of its facts, for machines that have answered.
         self._facts: dict[str, str] = {}
@@ -401,7 +401,7 @@ class Pool:
                 self._listen(On(machine.address, event))
 
     def _told(self, machine: str, record: TrialRecord) -> TrialRecord:
-        """The record of a block's own folder, as this experiment has it."""
+        """A block's record as this experiment stores it."""
         return as_repeated(replace(record, machine=machine), self._replaced.get(record.number))
 
     async def _lost(self, machine: _Machine, error: HeadraceError) -> bool:

@@ -125,12 +125,12 @@ def gather(
 
 
 def _refuse_twice(parts: Mapping[str, Observed]) -> None:
-    """One host in two kinds of sources, or on two servers that ask it both. Raises PlanError."""
+    """Raises PlanError if two kinds of sources, or two servers, cover the same host at the same time."""
     for (one, first), (other, second) in itertools.combinations(parts.items(), 2):
         for host in sorted(set(first.hosts) & set(second.hosts)):
             starts_s, ends_s = first.stretches(host)
             others_s, until_s = second.stretches(host)
-            # Of the stretches that begin before the end of one of ours, whether any goes on after its start.
+            # Two stretches overlap if one begins before the other ends, and ends after it begins.
             before = np.searchsorted(others_s, ends_s - SLACK_S)
             if (before > 0).any() and (until_s[before - 1] > starts_s + SLACK_S)[before > 0].any():
                 raise PlanError(

@@ -249,7 +249,7 @@ class Round:
         ours = self.machine.history()
         self.fire(words)
         self.revive()
-        # One that was killed may take a moment to be gone: what it leaves is for the next command.
+        # A killed watcher may still be listed for a moment. The next command undoes what it leaves.
         if watchers := self.machine.agents(b"watch"):
             until(
                 lambda: not self.machine.entries() or not self.machine.agents(b"watch"),
