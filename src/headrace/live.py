@@ -69,15 +69,22 @@ class Feed:
     no_login: str = ""
     #: Whether the server is asked whatever that costs it.
     thorough: bool = False
-    #: What the last looks at the server's process list show together.
-    activity: Activity | None = None
+    _activity: Activity | None = None
     _looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS))
 
     def looked(self, answer: Any) -> None:
         """Take what the server executes now, as ``headrace-agent statements`` lists it; or why it does not."""
         if isinstance(answer, list):
             self._looks.append(answer)
-            self.activity = summed({"statements": rows} for rows in self._looks)
+            self._activity = None
+
+    @property
+    def activity(self) -> Activity | None:
+        """What the last looks at the server's process list show together. Added up only when somebody asks."""
+        looks = list(self._looks)
+        if self._activity is None and looks:
+            self._activity = summed({"statements": rows} for rows in looks)
+        return self._activity
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -115,7 +122,12 @@ class Feed:
                 self.login, self.no_login = await self.find_login(agent, self.login)
             self.step = f"waiting for the settings and the second sample of {self.name}"
             self.agent = agent
-            options = ["--interval", f"{INTERVAL_S:.0f}s", *(["--thorough"] if self.thorough else [])]
+            options = [
+                "--interval",
+                f"{INTERVAL_S:.0f}s",
+                "--changes",
+                *(["--thorough"] if self.thorough else []),
+            ]
             options += self.login.argv if self.login else []
             # A busy server takes seconds to tell its settings: the host is shown meanwhile.
             reading = asyncio.create_task(self._read_facts(agent))
@@ -140,24 +152,28 @@ class Feed:
 
     async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()
-        while True:
-            # wait_for() forgets that it was cancelled if a line comes at the same moment (Python 3.11).
-            async with asyncio.timeout(SILENT_S):
-                record = await anext(lines, None)
-            if record is None:
-                return
-            self.ring.add(record)
-            # The host's last sampler of a tick: the server's may come later.
-            if record.get("sampler") == "agent":
-                self.ticks += 1
-                self.heard_at = time.monotonic()
-                self.link, self.problem = Link.LIVE, ""
-            if time.monotonic() - read_at > FACTS_EVERY_S:
-                read_at = time.monotonic()
-                with contextlib.suppress(HeadraceError):
-                    self.facts = await _facts(agent, self.login)
-                if await self._has_found_server(agent):
-                    return
+        clock = asyncio.get_running_loop().time
+        # One limit, moved once a second: one for each line would cost a quarter of what the lines do.
+        async with asyncio.timeout(SILENT_S) as limit:
+            moved_at = clock()
+            async for record in lines:
+                self.ring.add(record)
+                # The host's last sampler of a tick: the server's may come later.
+                if record.get("sampler") == "agent":
+                    self.ticks += 1
+                    self.heard_at = time.monotonic()
+                    self.link, self.problem = Link.LIVE, ""
+                if time.monotonic() - read_at > FACTS_EVERY_S:
+                    # Each question has a limit of its own.
+                    limit.reschedule(None)
+                    with contextlib.suppress(HeadraceError):
+                        self.facts = await _facts(agent, self.login)
+                    if await self._has_found_server(agent):
+                        return
+                    read_at, moved_at = time.monotonic(), 0.0
+                if clock() > moved_at + INTERVAL_S:
+                    moved_at = clock()
+                    limit.reschedule(moved_at + SILENT_S)
 
     async def _has_found_server(self, agent: Agent) -> bool:
         """Whether a server runs now that did not at first: the samples start again, with its own."""

@@ -54,7 +54,7 @@ def test_a_sample_may_arrive_while_a_window_is_made() -> None:
             ring.add(line("net", 5, {"bytes": {"eth0": 5}}))
             return float(self) >= other
 
-    ticks = ring._samplers["disk"].ticks
+    ticks = ring._samplers["disk"].series.ticks
     ticks[2] = (Asked(ticks[2][0]), *ticks[2][1:])
     assert ring.window(60).rate("disk", "reads", "vda") == pytest.approx(1.0)
 
@@ -109,11 +109,77 @@ def test_names_are_kept_once_though_some_come_and_go() -> None:
     ring = Ring()
     for t_s, pids in enumerate([(1, 2, 10), (1, 11), (1, 2, 12), (1, 2, 12)]):
         ring.add(line("process", t_s, {"utime_ticks": {f"{pid}/mysqld": pid for pid in pids}}))
-    first, second, third, fourth = (names for _, names, _ in ring._samplers["process"].ticks)
-    assert first[0] is second[0] is third[0]
-    assert first[1] is third[1], "it had been away for a tick"
-    assert third is fourth
-    assert [names[-1][1] for names in (first, second, third)] == ["10/mysqld", "11/mysqld", "12/mysqld"]
+    series = ring._samplers["process"].series
+    assert [label.partition("/")[0] for _, label in series.names] == ["1", "2", "10", "11", "12"]
+    assert [numbers.tolist() for _, numbers, _ in series.ticks] == [[0, 1, 2], [0, 3], [0, 1, 4], [0, 1, 4]]
+    assert series.ticks[2][1] is series.ticks[3][1]
+
+
+def test_a_tick_with_the_names_of_the_one_before_may_lack_a_number() -> None:
+    """A value that is none is a gap, and the next tick has all again."""
+    ring = Ring()
+    for t_s, value in enumerate([1, 2, None, "4", 5, 6]):
+        ring.add(line("x", t_s, {"m": {"a": value, "b": 10 * t_s}, "n": {"a": t_s}}))  # type: ignore[dict-item]
+    window = ring.window(10)
+    assert list(window.values("x", "m", "a")) == [1, 2, 5, 6]
+    assert list(window.values("x", "m", "b")) == [0, 10, 20, 30, 40, 50]
+    assert list(window.values("x", "n", "a")) == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_same_labels_of_other_metrics_are_other_series() -> None:
+    ring = Ring()
+    ring.add(line("x", 0, {"m": {"a": 1, "b": 2}, "n": {"c": 3}}))
+    ring.add(line("x", 1, {"m": {"a": 1}, "n": {"b": 2, "c": 3}}))
+    ring.add(line("x", 2, {"n": {"a": 1, "b": 2}, "m": {"c": 3}}))
+    window = ring.window(10)
+    assert {metric: window.labels("x", metric) for metric in "mn"} == {
+        "m": ["a", "b", "c"],
+        "n": ["c", "b", "a"],
+    }
+    assert list(window.values("x", "n", "b")) == [2, 2]
+
+
+def test_lines_of_changes_say_what_whole_lines_say() -> None:
+    whole, brief = Ring(), Ring()
+    last: dict[str, dict[str, float]] = {}
+    for t_s in range(9):
+        pids = range(5 if t_s < 6 else 7)
+        values: dict[str, dict[str, float]] = {
+            "utime_ticks": {f"{pid}/sh": t_s * pid for pid in pids},
+            "rss_bytes": {f"{pid}/sh": 7.5 * (t_s // 4) for pid in pids},
+        }
+        whole.add(line("process", t_s, values))
+        if t_s in (0, 6):  # its series are others
+            brief.add(line("process", t_s, values))
+        else:
+            changed = {
+                metric: differ
+                for metric, labels in values.items()
+                if (differ := {label: n for label, n in labels.items() if n != last[metric][label]})
+            }
+            record = line("process", t_s, {}) | {"changed": changed}
+            del record["values"]
+            brief.add(record)
+        last = values
+    for seconds in (3, 100):
+        one, other = whole.window(seconds), brief.window(seconds)
+        assert (one.start_s, one.seconds) == (other.start_s, other.seconds)
+        for metric in values:
+            assert one.labels("process", metric) == other.labels("process", metric)
+            for label in one.labels("process", metric):
+                assert list(one.values("process", metric, label)) == list(
+                    other.values("process", metric, label)
+                )
+    assert brief._samplers["process"].series.ticks[3][1] is brief._samplers["process"].series.ticks[4][1]
+
+
+def test_a_change_of_what_was_never_sent_is_left_out() -> None:
+    ring = Ring()
+    ring.add({"t_ns": T0, "sampler": "x", "ok": True, "changed": {"m": {"a": 1}}})
+    assert ring.window(10).samplers() == set()
+    ring.add(line("x", 1, {"m": {"a": 1}}))
+    ring.add({"t_ns": T0 + 2 * 10**9, "sampler": "x", "ok": True, "changed": {"m": {"b": 1}, "n": {"": 2}}})
+    assert list(ring.window(10).values("x", "m", "a")) == [1, 1]
 
 
 def test_names_of_processes_that_are_gone_are_forgotten() -> None:
@@ -121,7 +187,11 @@ def test_names_of_processes_that_are_gone_are_forgotten() -> None:
     for t_s in range(5 * SPARE_NAMES // 10):
         pids = range(10 * t_s, 10 * t_s + 10)
         ring.add(line("process", t_s, {"utime_ticks": {f"{pid}/sh": pid for pid in pids}}))
-    assert len(ring._samplers["process"]._known) < 2 * SPARE_NAMES
+    series = ring._samplers["process"].series
+    assert len(series.names) < 2 * SPARE_NAMES
+    assert [series.names[number][1] for number in series.ticks[-1][1]] == [
+        f"{4990 + n}/sh" for n in range(10)
+    ]
     assert len(ring.window(2).rates("process", "utime_ticks")) == 0
 
 

@@ -77,7 +77,7 @@ def test_neighbours_with_the_same_label_stay_apart() -> None:
 
 def test_an_empty_window_knows_nothing() -> None:
     found = window([])
-    assert (found.seconds, found.samplers(), found.rate("a", "b")) == (0, set(), None)
+    assert (found.seconds, found.samplers(), found.rate("a", "b")) == (0, frozenset(), None)
 
 
 def test_samples_and_their_table_are_the_same_window() -> None:

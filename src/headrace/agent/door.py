@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -63,10 +63,10 @@ class Agent:
                 raise self._failure(done.exit_code, done.error_text) from None
             raise
 
-    def document(self, verb: str, text: str) -> Any:
+    def document(self, verb: str, text: str, read: Callable[[str], Any] = json.loads) -> Any:
         """A verb's parsed output. Raises CommandFailed if it is not JSON."""
         try:
-            return json.loads(text)
+            return read(text)
         except ValueError:
             said = text.strip().splitlines()[-1:]
             what = f"printed what is not JSON: {said[0][:200]!r}" if said else "printed nothing"
@@ -138,9 +138,10 @@ class Agent:
 
     async def _parsed(self, process: Process, verb: str, ending: list[int]) -> AsyncIterator[dict[str, Any]]:
         broken: CommandFailed | None = None
+        read = _reader_of_lines()
         async for line in process.lines():
             try:
-                row = self.document(verb, line)
+                row = self.document(verb, line, read)
             except CommandFailed as error:
                 # A truncated line means that the agent died: its exit code is more informative than the line.
                 broken = error
@@ -207,6 +208,20 @@ class Agent:
 
     def _failure(self, exit_code: int, error_text: str) -> HeadraceError:
         return failure(exit_code, error_text, self.target.name)
+
+
+def _reader_of_lines() -> Callable[[str], Any]:
+    """A parser of many lines. Imported here: a command that reads one answer does not need it."""
+    from pydantic_core import from_json
+
+    def read(line: str) -> Any:
+        try:
+            # In half the time of json's, but it takes no half of a surrogate pair.
+            return from_json(line)
+        except ValueError:
+            return json.loads(line)
+
+    return read
 
 
 async def stop(process: Process) -> None:

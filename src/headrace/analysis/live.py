@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,11 @@ from headrace.analysis.window import Window
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    Names = tuple[tuple[str, str], ...]
+    #: Metric and label.
+    Name = tuple[str, str]
+    #: When, the numbers of its series, and their values.
+    Tick = tuple[float, NDArray[np.int32], NDArray[np.float64]]
+    Layout = tuple[list[str], list[int], list[str]]
 
 #: Seconds kept: the longest window in use, and a little more.
 KEPT_S = 75.0
@@ -26,28 +31,97 @@ KEPT_S = 75.0
 SPARE_NAMES = 1000
 #: Two samples of a sampler that rests as long as the agent's samplers of every tick may: 15 s.
 RESTING_S = 31.0
+NUMBERS = frozenset((int, float))
+
+
+class _Series:
+    """Ticks of a sampler, and the names of their series, each by its number.
+
+    Names take several times the memory of their values, and processes come and go from tick to tick.
+    """
+
+    def __init__(self) -> None:
+        self.ticks: deque[Tick] = deque()
+        self.names: list[Name] = []
+        self._numbers: dict[Name, int] = {}
+
+    def numbers(self, names: Iterable[Name]) -> NDArray[np.int32]:
+        """Those of the names; new names get the next."""
+        known, found = self._numbers, []
+        for name in names:
+            number = known.get(name)
+            if number is None:
+                number = known[name] = len(self.names)
+                self.names.append(name)
+            found.append(number)
+        return np.array(found, dtype=np.int32)
+
+    def without_spare(self) -> _Series:
+        """The same without the names that no tick has. A new one, as a window may be made of this meanwhile."""
+        new = _Series()
+        for t_s, numbers, values in self.ticks:
+            new.ticks.append((t_s, new.numbers(self.names[number] for number in numbers.tolist()), values))
+        return new
 
 
 @dataclass
 class _Sampler:
-    ticks: deque[tuple[float, Names, NDArray[np.float64]]] = field(default_factory=deque)
+    series: _Series = field(default_factory=_Series)
     error: str = ""
     #: When it failed last: what came before is not joined to what came after.
     failed_s: float = 0.0
-    _known: dict[tuple[str, str], tuple[str, str]] = field(default_factory=dict)
+    #: Of the last whole tick: its metrics, how many labels each has, and all labels, as they came.
+    _layout: Layout = ([], [], [])
+    #: Metric -> label -> its place in the last tick; made when a tick of changes needs it.
+    _places: dict[str, dict[str, int]] | None = None
     _room: int = SPARE_NAMES
 
-    def shared(self, names: Names) -> Names:
-        """The same names, of the objects that other ticks have; if equal, the last tick's own: see ``_matrix``.
-
-        Names take several times the memory of their numbers, and processes come and go from tick to tick.
+    def add(self, t_s: float, values: dict[str, dict[str, Any]]) -> None:
+        """Take a tick. Most have the names of the one before: for those all loops are C's, as one process may
+        follow many hosts.
         """
-        if self.ticks and self.ticks[-1][1] == names:
-            return self.ticks[-1][1]
-        if len(self._known) > self._room:
-            self._known = {name: name for _, old, _ in self.ticks for name in old}
-            self._room = 2 * len(self._known) + SPARE_NAMES
-        return tuple(self._known.setdefault(name, name) for name in names)
+        found = list(chain.from_iterable(map(dict.values, values.values())))
+        # Three long lists: a short one for each metric would take longer than all else.
+        layout = list(values), list(map(len, values.values())), list(chain.from_iterable(values.values()))
+        if layout == self._layout and self.series.ticks and NUMBERS.issuperset(map(type, found)):
+            numbers = self.series.ticks[-1][1]
+        else:
+            triples = [
+                (metric, label, value)
+                for metric, labels in values.items()
+                for label, value in labels.items()
+                if isinstance(value, int | float)
+            ]
+            # Of a tick without all of its numbers nothing can be taken over.
+            self._layout = layout if len(triples) == len(found) else ([], [], [])
+            if len(self.series.names) > self._room:
+                self.series = self.series.without_spare()
+                self._room = 2 * len(self.series.names) + SPARE_NAMES
+            numbers = self.series.numbers((metric, label) for metric, label, _ in triples)
+            found = [value for _, _, value in triples]
+            self._places = None
+        self.series.ticks.append((t_s, numbers, np.array(found, dtype=np.float64)))
+
+    def change(self, t_s: float, changed: dict[str, dict[str, Any]]) -> None:
+        """Take a tick that has only what differs from the last one."""
+        if not self.series.ticks:
+            return
+        _, numbers, last = self.series.ticks[-1]
+        if self._places is None:
+            self._places = {}
+            for place, number in enumerate(numbers.tolist()):
+                metric, label = self.series.names[number]
+                self._places.setdefault(metric, {})[label] = place
+        places, found = [], []
+        for metric, labels in changed.items():
+            known = self._places.get(metric, {})
+            for label, value in labels.items():
+                if label in known and isinstance(value, int | float):
+                    places.append(known[label])
+                    found.append(value)
+        values = last.copy()
+        values[places] = found
+        self.series.ticks.append((t_s, numbers, values))
 
 
 class Ring:
@@ -71,19 +145,14 @@ class Ring:
             return
         sampler.error = ""
         t_s = record["t_ns"] / 1e9
-        pairs = [
-            (metric, label, value)
-            for metric, labels in record["values"].items()
-            for label, value in labels.items()
-            if isinstance(value, int | float)
-        ]
-        names = tuple((metric, label) for metric, label, _ in pairs)
-        names = sampler.shared(names)
-        values = np.array([value for _, _, value in pairs], dtype=np.float64)
-        sampler.ticks.append((t_s, names, values))
+        if (changed := record.get("changed")) is not None:
+            sampler.change(t_s, changed)
+        else:
+            sampler.add(t_s, record["values"])
         self.newest_s = max(self.newest_s, t_s)
-        while sampler.ticks[0][0] < t_s - self.kept_s:
-            sampler.ticks.popleft()
+        ticks = sampler.series.ticks
+        while ticks and ticks[0][0] < t_s - self.kept_s:
+            ticks.popleft()
 
     @property
     def errors(self) -> dict[str, str]:
@@ -102,35 +171,34 @@ class Ring:
         number = 0
         # Copies: samples arrive on another thread than a window is made on.
         for name, sampler in list(self._samplers.items()):
-            kept = sampler.ticks.copy()
+            series = sampler.series
+            kept = series.ticks.copy()
             ticks = [tick for tick in kept if tick[0] >= since]
             if len(ticks) < 2 and not sampler.error:
                 oldest = max(self.newest_s - RESTING_S, sampler.failed_s)
                 ticks = [tick for tick in kept if tick[0] >= oldest][-2:]
             if name not in wanted or not ticks:
                 continue
-            names, values = _matrix([(tick[1], tick[2]) for tick in ticks])
+            numbers, values = _matrix(ticks)
             times = np.broadcast_to(np.array([tick[0] for tick in ticks]), values.shape)
             parts.append((times, values))
-            for at, (metric, label) in enumerate(names):
-                index.setdefault((name, metric), {})[label] = number + at
-            number += len(names)
+            for at, each in enumerate(numbers.tolist(), number):
+                metric, label = series.names[each]
+                index.setdefault((name, metric), {})[label] = at
+            number += len(numbers)
         return LiveWindow(parts, index, self.errors)
 
 
-def _matrix(ticks: list[tuple[Names, NDArray[np.float64]]]) -> tuple[Names, NDArray[np.float64]]:
-    """Series x ticks; NaN if a tick lacks a series."""
-    first = ticks[0][0]
-    if all(names is first for names, _ in ticks):
-        return first, np.stack([values for _, values in ticks], axis=1)
-    rows: dict[tuple[str, str], int] = {}
-    for names, _ in ticks:
-        for name in names:
-            rows.setdefault(name, len(rows))
-    matrix = np.full((len(rows), len(ticks)), np.nan)
-    for column, (names, values) in enumerate(ticks):
-        matrix[[rows[name] for name in names], column] = values
-    return tuple(rows), matrix
+def _matrix(ticks: list[Tick]) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The series of all ticks, and their values: series x ticks; NaN if a tick lacks a series."""
+    first = ticks[0][1]
+    if all(numbers is first for _, numbers, _ in ticks):
+        return first, np.stack([values for *_, values in ticks], axis=1)
+    series, rows = np.unique(np.concatenate([numbers for _, numbers, _ in ticks]), return_inverse=True)
+    matrix = np.full((len(series), len(ticks)), np.nan)
+    columns = np.repeat(np.arange(len(ticks)), [len(numbers) for _, numbers, _ in ticks])
+    matrix[rows, columns] = np.concatenate([values for *_, values in ticks])
+    return series, matrix
 
 
 class LiveWindow(Window):

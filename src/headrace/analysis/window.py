@@ -71,6 +71,7 @@ class Window:
         self._reduce()
 
     def _reduce(self) -> None:
+        self._samplers = frozenset(name for name, metric in self._index if not metric.startswith("headrace_"))
         if len(self._t) == 0:
             self.start_s = self.seconds = 0.0
             self._growth = self._span = self._mean = self._low = self._high = np.empty(0)
@@ -102,9 +103,9 @@ class Window:
         }
         return kept
 
-    def samplers(self) -> set[str]:
+    def samplers(self) -> frozenset[str]:
         """The samplers with at least one value."""
-        return {sampler for sampler, metric in self._index if not metric.startswith("headrace_")}
+        return self._samplers
 
     def labels(self, sampler: str, metric: str) -> list[str]:
         """In the samples' order, which is by name."""

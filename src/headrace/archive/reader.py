@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Archive, File, chosen
 from headrace.archive.rollup import day_rows, set_aside
+from headrace.archive.sums import Sums
 from headrace.archive.tables import TABLES
 from headrace.buckets import bucket_value
 
@@ -115,10 +116,11 @@ def _repeated(word: str, times: int) -> pa.StringArray:
 
 
 class Reader:
-    """Reads an archive; safe to use from several threads."""
+    """Reads an archive; safe to use from several threads. ``sums``: on disk, only for who may write there."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Archive, sums: Sums | None = None) -> None:
         self.archive = archive
+        self._sums = sums
         self._database = archive.connect(threads=2)
         self._lock = threading.Lock()
         self._kept = _Kept()
@@ -184,7 +186,30 @@ class Reader:
         # A range's end moves on with the clock, and cuts no lot but the last.
         cut = max(span.since_s, first), min(span.until_s, last)
         key = (table, sql, known, files, cut)
-        return self._kept.table(key, lambda: self._ask(table, sql, lot, span, used))
+        is_over = last <= span.until_s  # of others the sum is another one in a minute
+        question = (table, sql, known, tuple(lot), cut) if is_over else None
+        return self._kept.table(key, lambda: self._sum(question, table, sql, lot, span, used))
+
+    def _sum(
+        self,
+        question: Any,
+        table: str,
+        sql: str,
+        lot: Mapping[str, list[File]],
+        span: Range,
+        values: Mapping[str, Any],
+    ) -> pa.Table:
+        """The sum of a lot: the one on disk, or a new one."""
+        sums = self._sums
+        files = [file for each in lot.values() for file in each]
+        path = sums.path(question, files) if sums and question else None
+        if sums is None or path is None:
+            return self._ask(table, sql, lot, span, values)
+        rows = sums.read(path)
+        if rows is None:
+            rows = self._ask(table, sql, lot, span, values)
+            sums.keep(path, rows)
+        return rows
 
     def newest(self, table: str, sql: str, hosts: Sequence[str], span: Range) -> list[dict[str, Any]]:
         """The same of only the newest file of each host."""

@@ -28,6 +28,7 @@ from headrace.archive.files import (
     listed,
     week_of,
 )
+from headrace.archive.sums import Sums
 from headrace.archive.tables import TABLES, Table
 from headrace.errors import StoreError
 
@@ -251,8 +252,11 @@ def trim(archive: Archive, now_s: float, keep: Keep) -> int:
                 deleted += 1
             else:
                 left.append(file)
-    if keep.size_bytes:
-        deleted += _shrink(archive, left, keep.size_bytes)
+    sums = Sums(archive.root)
+    sums.trim(now_s - keep.age_s if keep.age_s else 0)
+    if keep.size_bytes and (gone := _shrink(archive, left, keep.size_bytes)):
+        deleted += gone
+        sums.clear()
     _remove_empty(archive)
     return deleted
 

@@ -250,6 +250,7 @@ def _site(
     from headrace.archive.files import Archive
     from headrace.archive.reader import Reader
     from headrace.archive.rollup import Keep
+    from headrace.archive.sums import Sums
     from headrace.web.auth import Auth
     from headrace.web.collector import Collector
     from headrace.web.proxied import Proxy
@@ -268,7 +269,7 @@ def _site(
     keep = Keep(storage.keep * DAY_S, int(storage.size * GIB))
     key = "" if users.all() or auth else secrets.token_urlsafe(24)
     return Site(
-        Reader(archive),
+        Reader(archive, Sums(archive.root)),
         Collector(
             archive,
             hosts,

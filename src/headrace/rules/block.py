@@ -8,7 +8,6 @@ from typing import Any
 
 from headrace.analysis.devices import ARRAY, FLASH_SLOW_MS, SPINDLE, Device, class_of
 from headrace.analysis.resources import Level
-from headrace.analysis.users import programs
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -435,7 +434,7 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
 
 def _is_of_others(evidence: Evidence) -> bool:
     """Whether programs other than the servers do most of the host's reads and writes."""
-    found = programs(evidence.window)
+    found = evidence.programs
     own = sum(program.io_bytes_s for program in found if program.is_server)
     return own < sum(program.io_bytes_s for program in found) / 2
 

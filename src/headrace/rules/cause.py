@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
-from headrace.analysis.users import SERVERS, groups, programs
+from headrace.analysis.users import SERVERS, groups
 from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Finding, Judgement, Severity
 
@@ -163,12 +163,12 @@ def _is_lesser_neighbour(evidence: Evidence, finding: Finding) -> bool:
 
 def _servers(evidence: Evidence) -> float:
     """What the database servers use."""
-    return sum(program.cpus for program in programs(evidence.window) if program.is_server)
+    return sum(program.cpus for program in evidence.programs if program.is_server)
 
 
 def _cpus(evidence: Evidence, finding: Finding) -> float:
     """What the program or the control group that a finding names uses."""
-    of_programs = {program.name: program.cpus for program in programs(evidence.window)}
+    of_programs = {program.name: program.cpus for program in evidence.programs}
     of_groups = {group.name: group.cpus for group in groups(evidence.window)}
     return max(of_programs.get(finding.hit.subject, 0.0), of_groups.get(finding.hit.subject, 0.0))
 

@@ -14,6 +14,7 @@ from headrace.activity import Activity, StatementClass, cut
 from headrace.analysis import resources
 from headrace.analysis.devices import Device, devices
 from headrace.analysis.resources import Core, ResourceUsage, Verdict
+from headrace.analysis.users import Program, programs
 from headrace.analysis.window import Gauge, Window
 from headrace.facts import HostFacts
 from headrace.knobs.knob import Versions
@@ -84,6 +85,11 @@ class Evidence:
         if "disk" not in self.window.samplers():
             raise NotEnough("block devices were not sampled")
         return {device.name: device for device in devices(self.window)}
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """Every program that was seen in the window, by CPU time."""
+        return programs(self.window)
 
     def use(self, resource: str, instance: str = "") -> ResourceUsage | None:
         uses = self.verdict.uses

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.resources import PRESSURE_HIGH, Level
-from headrace.analysis.users import OURS, TICKS_PER_SECOND, Group, Program, groups, programs
+from headrace.analysis.users import OURS, TICKS_PER_SECOND, Group, Program, groups
 from headrace.rules.block import reads_buffered
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -46,7 +46,7 @@ def neighbours(evidence: Evidence) -> list[Program]:
     """The programs of the host that are not its servers. Raises NotEnough if there is no server or no sample."""
     if "process" not in evidence.window.samplers():
         raise NotEnough("the processes were not sampled")
-    found = programs(evidence.window)
+    found = evidence.programs
     if not any(program.is_server for program in found) and not evidence.rows("servers"):
         raise NotEnough("no server runs on this host")
     return [p for p in found if not (p.is_server or p.is_kernel or p.name in OURS)]
@@ -97,7 +97,7 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
     if cpu is None or cpu.level is not Level.SATURATED:
         return
     busy = cpu.numbers["busy"] * len(evidence.cores)
-    own = sum(p.cpus for p in programs(evidence.window) if p.is_server)
+    own = sum(p.cpus for p in evidence.programs if p.is_server)
     much = [program for program in others if program.cpus >= MUCH * busy]
     for group in _crowds(evidence, {program.name for program in much}):
         if group.cpus >= MUCH * busy:
@@ -158,8 +158,8 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
     waited = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
     if not full and waited < PRESSURE_HIGH:
         return
-    total = sum(program.io_bytes_s for program in programs(evidence.window))
-    own = sum(p.io_bytes_s for p in programs(evidence.window) if p.is_server)
+    total = sum(program.io_bytes_s for program in evidence.programs)
+    own = sum(p.io_bytes_s for p in evidence.programs if p.is_server)
     names = ", ".join(use.instance for use in full)
     for program in sorted(others, key=lambda p: -p.io_bytes_s):
         least = MUCH * max(total, 1.0) if full else max(MOST_IO * total, MOST_IO_S)
@@ -254,7 +254,7 @@ def another_program_traces_the_server(evidence: Evidence) -> Iterator[Match]:
     if pid == 0:
         return
     name = process.get("tracer") or "unknown program"
-    found = [program for program in programs(evidence.window) if pid in program.pids]
+    found = [program for program in evidence.programs if pid in program.pids]
     cpus = sum(program.cpus for program in found)
     works = cpus >= TRACING_CPUS
     traced, threads = process.get("traced_threads"), process.get("threads") or 0
@@ -303,7 +303,7 @@ def server_is_stopped(evidence: Evidence) -> Iterator[Match]:
     part = (stopped + frozen) / total
     if part < STOPPED:
         return
-    tools = [program for program in programs(evidence.window) if program.name == "cpulimit"]
+    tools = [program for program in evidence.programs if program.name == "cpulimit"]
     name = str((evidence.process or {}).get("program") or "the server")
     how = "stopped by a signal" if stopped >= frozen else "frozen with their control group"
     who = f", and cpulimit runs (process {_pids(tools[0])})" if tools else ""

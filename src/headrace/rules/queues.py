@@ -8,7 +8,6 @@ from typing import Any
 
 from headrace.analysis.devices import Device
 from headrace.analysis.resources import PRESSURE_HIGH, Level
-from headrace.analysis.users import programs
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -133,7 +132,7 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
     nice = int(process.get("nice") or 0)
     if process.get("io_priorities") is None and (process.get("cgroup") or {}).get("io_weights") is None:
         raise NotEnough("the host does not report the server's I/O priority")
-    found = programs(evidence.window)
+    found = evidence.programs
     others = sum(program.io_bytes_s for program in found if not (program.is_server or program.is_kernel))
     total = sum(program.io_bytes_s for program in found)
     waits = _io_pressure(evidence)

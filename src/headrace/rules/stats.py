@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.analysis.users import programs
 from headrace.model import Value
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.rules.pool import that_fits
@@ -382,7 +381,7 @@ def every_latch_is_recorded(evidence: Evidence) -> Iterator[Match]:
     counts = evidence.window.rates("mysql_waits", "count")
     events = sum(rate for name, rate in counts.items() if name.startswith("wait/synch/"))
     taken = events * EVENT_NS / 1e9
-    used = sum(program.cpus for program in programs(evidence.window) if program.is_server)
+    used = sum(program.cpus for program in evidence.programs if program.is_server)
     if taken < max(REMARK_CPUS, REMARK * used):
         return
     statements = evidence.status_rate("questions")

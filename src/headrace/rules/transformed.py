@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.analysis.users import programs
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules import sizes
@@ -39,7 +38,7 @@ ARIA_CACHE, LARGEST_ARIA_CACHE = 128 * MIB, 2048 * MIB
 
 def server_cpus(evidence: Evidence) -> float:
     """CPUs that the server uses."""
-    return sum(program.cpus for program in programs(evidence.window) if program.is_server)
+    return sum(program.cpus for program in evidence.programs if program.is_server)
 
 
 @rule(

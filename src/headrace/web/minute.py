@@ -67,10 +67,13 @@ _SERVER_GAUGES = (
 
 def table_of(table: Table, rows: Sequence[Row], t_s: int) -> pa.Table:
     """Rows as Arrow; columns that a row lacks are null."""
-    names = table.schema.names
-    return pa.Table.from_pylist(
-        [{"t_s": t_s} | {n: row.get(n) for n in names if n != "t_s"} for row in rows], table.schema
-    )
+    columns = [
+        pa.array(
+            [t_s] * len(rows) if field.name == "t_s" else [row.get(field.name) for row in rows], field.type
+        )
+        for field in table.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def state_row(verdict: Verdict, judgement: Judgement | None, sampled_s: float) -> Row:

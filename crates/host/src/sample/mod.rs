@@ -3,6 +3,7 @@
 //! Readers of the lines derive the rates, so that a wrong formula never costs a second run. Every sampler reports
 //! its own success and cost; one that fails never stops the others.
 
+mod changes;
 pub mod itself;
 mod rest;
 pub mod sampler;
@@ -63,6 +64,9 @@ pub struct SampleArguments {
     /// Sample and ask as often as planned and everything, whatever it costs the host and the server
     #[arg(long)]
     thorough: bool,
+    /// After the first line of a sampler, write only the values that changed, as `changed`, until its series are others
+    #[arg(long)]
+    changes: bool,
     #[command(flatten)]
     server: Box<ServerArguments>,
 }
@@ -89,6 +93,7 @@ pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result
         processes: Selection::new(arguments.processes, &arguments.follow),
         missed: missed.clone(),
     };
+    let values = if arguments.changes { Values::of_changes } else { Values::default };
     let server_loop = match server {
         Some(options) if kinds.iter().any(|kind| kind.is_server()) => {
             let ticker = Ticker::start(arguments.interval, last_tick, stop.clone(), missed.server.clone())?;
@@ -97,14 +102,15 @@ pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result
                 (false, true) => Rest::new,
                 (false, false) => Rest::of_server,
             };
-            let asking = server::Asking { rest, is_thorough: arguments.thorough, missed: missed.clone() };
+            let asking =
+                server::Asking { rest, is_thorough: arguments.thorough, missed: missed.clone(), values };
             Some(server::spawn(options, &kinds, asking, ticker, stop.clone(), output.clone())?)
         }
         _ => None,
     };
     let ticker = Ticker::start(arguments.interval, last_tick, stop, missed.host)?;
     let rest = if arguments.thorough { Rest::thorough } else { Rest::new };
-    let result = sample_host(&kinds, &host, rest, ticker, &output);
+    let result = sample_host(&kinds, &host, rest, values(), ticker, &output);
     let server_result = server_loop.map_or(Ok(()), server::ServerLoop::finish);
     result.and(server_result).and(output.finish())
 }
@@ -121,6 +127,7 @@ fn sample_host(
     kinds: &[&'static Kind],
     host: &Host,
     rest: fn(Duration) -> Rest,
+    mut values: Values,
     mut ticker: Ticker,
     output: &Output,
 ) -> anyhow::Result<()> {
@@ -131,7 +138,6 @@ fn sample_host(
             Source::Server(_) => None,
         })
         .collect();
-    let mut values = Values::default();
     let mut lines = Vec::new();
     loop {
         lines.clear();

@@ -35,6 +35,8 @@ pub struct Asking {
     pub rest: fn(Duration) -> Rest,
     pub is_thorough: bool,
     pub missed: Missed,
+    /// What its lines are written with.
+    pub values: fn() -> Values,
 }
 
 /// Starts to sample the server; lines go to `output` as they come.
@@ -68,7 +70,7 @@ pub fn spawn(
         .name("server".to_owned())
         .spawn(move || {
             // The receiver is gone if the end did not wait for this thread.
-            let _ = sender.send(server.run(ticker, &output));
+            let _ = sender.send(server.run((asking.values)(), ticker, &output));
         })
         .context("cannot start the thread for the server")?;
     Ok(ServerLoop { result, stop })
@@ -113,8 +115,7 @@ struct Server {
 
 impl Server {
     /// Samples until the last tick. Fails only if the output does.
-    fn run(&mut self, mut ticker: Ticker, output: &Output) -> anyhow::Result<()> {
-        let mut values = Values::default();
+    fn run(&mut self, mut values: Values, mut ticker: Ticker, output: &Output) -> anyhow::Result<()> {
         let mut lines = Vec::new();
         loop {
             lines.clear();

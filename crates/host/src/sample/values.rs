@@ -1,6 +1,9 @@
 //! The JSON of one sample, written by hand into a reused buffer: a tick has thousands of numbers and no tree.
 
+use std::collections::HashMap;
 use std::io::Write;
+
+use super::changes;
 
 /// Collects `metric -> label -> number` of one sampler. A metric that gets no value is left out.
 ///
@@ -10,9 +13,17 @@ pub struct Values {
     text: Vec<u8>,
     metric: Vec<u8>,
     is_open: bool,
+    /// The text of each sampler's last line, if lines of changes are written.
+    last: Option<HashMap<&'static str, Vec<u8>>>,
 }
 
 impl Values {
+    /// Of each sampler the first line has all values, and so has each whose series are others than the last one's; the
+    /// rest have `changed` instead: those that are not as they were.
+    pub fn of_changes() -> Self {
+        Self { last: Some(HashMap::new()), ..Self::default() }
+    }
+
     /// Starts a metric: the values that follow are its.
     pub fn metric(&mut self, name: &str) {
         if self.is_open {
@@ -68,15 +79,34 @@ impl Values {
     }
 
     /// Appends the line of a sample that succeeded and makes room for the next.
-    pub fn write_line(&mut self, line: &mut Vec<u8>, sampler: &str, time_ns: u64, cost_ns: u64) {
+    pub fn write_line(&mut self, line: &mut Vec<u8>, sampler: &'static str, time_ns: u64, cost_ns: u64) {
         if self.is_open {
             self.text.push(b'}');
         }
-        write!(line, r#"{{"t_ns":{time_ns},"sampler":"{sampler}","ok":true,"cost_ns":{cost_ns},"values":{{"#)
+        write!(line, r#"{{"t_ns":{time_ns},"sampler":"{sampler}","ok":true,"cost_ns":{cost_ns},"#)
             .expect("memory");
-        line.extend_from_slice(&self.text);
+        self.write_values(line, sampler);
         line.extend_from_slice(b"}}\n");
         self.clear();
+    }
+
+    fn write_values(&mut self, line: &mut Vec<u8>, sampler: &'static str) {
+        let start = line.len();
+        if let Some(all) = &mut self.last {
+            line.extend_from_slice(br#""changed":{"#);
+            let known = all.get_mut(sampler);
+            let is_written = known.as_deref().is_some_and(|last| changes::append(last, &self.text, line));
+            match known {
+                Some(last) => std::mem::swap(last, &mut self.text),
+                None => drop(all.insert(sampler, std::mem::take(&mut self.text))),
+            }
+            if is_written {
+                return;
+            }
+            line.truncate(start);
+        }
+        line.extend_from_slice(br#""values":{"#);
+        line.extend_from_slice(self.last.as_ref().map_or(&self.text, |all| &all[sampler]));
     }
 
     /// Drops everything: a sampler that failed half-way must not leave some of its values.
