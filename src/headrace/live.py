@@ -153,7 +153,7 @@ class Feed:
     async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()
         clock = asyncio.get_running_loop().time
-        # One limit, moved once a second: one for each line would cost a quarter of what the lines do.
+        # One limit that moves once a second: a new one for each line would cost a quarter of what the lines cost.
         async with asyncio.timeout(SILENT_S) as limit:
             moved_at = clock()
             async for record in lines:

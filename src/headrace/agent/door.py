@@ -216,7 +216,7 @@ def _reader_of_lines() -> Callable[[str], Any]:
 
     def read(line: str) -> Any:
         try:
-            # In half the time of json's, but it takes no half of a surrogate pair.
+            # Twice as fast as json, which also takes half a surrogate pair.
             return from_json(line)
         except ValueError:
             return json.loads(line)

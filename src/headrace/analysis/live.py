@@ -31,6 +31,7 @@ KEPT_S = 75.0
 SPARE_NAMES = 1000
 #: Two samples of a sampler that rests as long as the agent's samplers of every tick may: 15 s.
 RESTING_S = 31.0
+#: What JSON's numbers become.
 NUMBERS = frozenset((int, float))
 
 
@@ -46,7 +47,7 @@ class _Series:
         self._numbers: dict[Name, int] = {}
 
     def numbers(self, names: Iterable[Name]) -> NDArray[np.int32]:
-        """Those of the names; new names get the next."""
+        """The numbers of these names. A new name gets the next number."""
         known, found = self._numbers, []
         for name in names:
             number = known.get(name)
@@ -57,7 +58,7 @@ class _Series:
         return np.array(found, dtype=np.int32)
 
     def without_spare(self) -> _Series:
-        """The same without the names that no tick has. A new one, as a window may be made of this meanwhile."""
+        """The same without names that no tick uses. A new object: a window may be made from this one meanwhile."""
         new = _Series()
         for t_s, numbers, values in self.ticks:
             new.ticks.append((t_s, new.numbers(self.names[number] for number in numbers.tolist()), values))
@@ -77,8 +78,8 @@ class _Sampler:
     _room: int = SPARE_NAMES
 
     def add(self, t_s: float, values: dict[str, dict[str, Any]]) -> None:
-        """Take a tick. Most have the names of the one before: for those all loops are C's, as one process may
-        follow many hosts.
+        """Take a tick. Most have the same names as the one before: for those there is no loop in Python, because
+        one process may follow many hosts.
         """
         found = list(chain.from_iterable(map(dict.values, values.values())))
         # Three long lists: a short one for each metric would take longer than all else.
@@ -92,7 +93,7 @@ class _Sampler:
                 for label, value in labels.items()
                 if isinstance(value, int | float)
             ]
-            # Of a tick without all of its numbers nothing can be taken over.
+            # If a value is no number, the next tick cannot reuse the names of this one.
             self._layout = layout if len(triples) == len(found) else ([], [], [])
             if len(self.series.names) > self._room:
                 self.series = self.series.without_spare()

@@ -116,7 +116,7 @@ def _repeated(word: str, times: int) -> pa.StringArray:
 
 
 class Reader:
-    """Reads an archive; safe to use from several threads. ``sums``: on disk, only for who may write there."""
+    """Reads an archive; safe to use from several threads. ``sums``: only if this process may write them."""
 
     def __init__(self, archive: Archive, sums: Sums | None = None) -> None:
         self.archive = archive
@@ -186,7 +186,7 @@ class Reader:
         # A range's end moves on with the clock, and cuts no lot but the last.
         cut = max(span.since_s, first), min(span.until_s, last)
         key = (table, sql, known, files, cut)
-        is_over = last <= span.until_s  # of others the sum is another one in a minute
+        is_over = last <= span.until_s  # otherwise the sum changes within a minute
         question = (table, sql, known, tuple(lot), cut) if is_over else None
         return self._kept.table(key, lambda: self._sum(question, table, sql, lot, span, used))
 
@@ -199,7 +199,7 @@ class Reader:
         span: Range,
         values: Mapping[str, Any],
     ) -> pa.Table:
-        """The sum of a lot: the one on disk, or a new one."""
+        """The sum of a lot: from disk, or new."""
         sums = self._sums
         files = [file for each in lot.values() for file in each]
         path = sums.path(question, files) if sums and question else None

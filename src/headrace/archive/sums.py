@@ -43,7 +43,7 @@ class Sums:
             return None
         digest = hashlib.sha256(repr(question).encode("utf-8", "surrogateescape"))
         try:
-            # Of a week's file each day may be one.
+            # A week's file may occur once for each of its days.
             known = {path: path.stat() for path in {file.path for file in files}}
         except OSError:
             return None

@@ -1,8 +1,9 @@
-//! What changed in a sampler's values since its last line: most counters of a host rest, so a line of changes is a part
-//! of a whole one, for the network and for whoever reads many hosts.
+//! What changed in a sampler's values since its last line. Most counters of a host rest, so such a line is a fraction of a
+//! whole one: it costs less network, and less CPU of whoever follows many hosts.
 
-/// Appends the values of `now` that differ from `last`; false, and nothing, if they are not of the same series in the
-/// same order. Both are the text between a line's outer braces, `"metric":{"label":7},...`, as `Values` writes it.
+/// Appends the values of `now` that differ from those of `last`. If the two do not have the same series in the same
+/// order, it appends nothing and returns false. Both are what `Values` writes between a line's inner braces:
+/// `"metric":{"label":7},...`.
 pub fn append(last: &[u8], now: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let is_same_series = compare(last, now, out).is_some();
@@ -115,7 +116,7 @@ mod tests {
         let line = written(&mut values, &now);
         assert_eq!(line["changed"], json!({"a": {"y\"\\,}": 22}, "c": {"x": 6, "z": 7}}));
         assert_eq!(line["values"], Value::Null);
-        // Another series: all of them.
+        // A new series: the line is whole again.
         now.get_mut("b").unwrap().insert("new".to_owned(), 0);
         assert_eq!(written(&mut values, &now)["values"], json!(now));
         now.remove("c");

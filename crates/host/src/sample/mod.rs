@@ -64,7 +64,7 @@ pub struct SampleArguments {
     /// Sample and ask as often as planned and everything, whatever it costs the host and the server
     #[arg(long)]
     thorough: bool,
-    /// After the first line of a sampler, write only the values that changed, as `changed`, until its series are others
+    /// After a sampler's first line write only the values that changed, as `changed`, until its series change
     #[arg(long)]
     changes: bool,
     #[command(flatten)]

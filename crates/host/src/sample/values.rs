@@ -18,8 +18,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// Of each sampler the first line has all values, and so has each whose series are others than the last one's; the
-    /// rest have `changed` instead: those that are not as they were.
+    /// Each sampler's first line has all values, and so has a line whose series differ from the last one's. All others
+    /// have `changed` instead, with the values that differ.
     pub fn of_changes() -> Self {
         Self { last: Some(HashMap::new()), ..Self::default() }
     }
