@@ -22,19 +22,23 @@ def open_place() -> str:
     return folder
 
 
+def _place() -> Path:
+    if PLACE not in os.environ:  # no pytest: a bench that starts a server as the tests do
+        atexit.register(shutil.rmtree, open_place(), ignore_errors=True)
+    return Path(os.environ[PLACE])
+
+
 @contextlib.contextmanager
 def alone(name: str) -> Iterator[None]:
     """Whoever else wants the same waits: for what a machine has once."""
-    with (Path(os.environ[PLACE]) / f"{name}.lock").open("w") as lock:
+    with (_place() / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def made_once(name: str, make: Callable[[Path], None]) -> Path:
     """The folder that ``make`` filled, whichever process came first."""
-    if PLACE not in os.environ:  # no pytest: a bench that starts a server as the tests do
-        atexit.register(shutil.rmtree, open_place(), ignore_errors=True)
-    place = Path(os.environ[PLACE])
+    place = _place()
     whole, part = place / name, place / f"{name}.part"
     with alone(name):
         if not whole.exists():
