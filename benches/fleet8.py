@@ -133,6 +133,9 @@ def _drift(fleet: Fleet, results: Results) -> None:
         ("db7", "max_connections"), ("db7", "file: max_connections"), ("db7", "failover"),
         (host, "net.core.somaxconn"),
     }  # fmt: skip
+    if fleet.vendor is MYSQL:
+        # It records each session's SET in the same place: of such a variable nobody can tell.
+        planted.remove(("db5", "nowhere: long_query_time"))
     missing, more = planted - found, found - planted
     results.add(
         "fleet drift: planted differences",
@@ -149,6 +152,8 @@ def _hunt(fleet: Fleet, results: Results) -> None:
     hosts = {row["code"]: set(row["hosts"]) for row in answer["findings"]}
     # The buffers of one host, and the small cache of all.
     wanted = {"SESS01": {"db3"}, "SESS06": set(NAMES)}
+    if fleet.vendor is MYSQL:
+        del wanted["SESS01"]  # from 8.0.12 on a sort takes only what it needs
     missing = [code for code, own in wanted.items() if hosts.get(code) != own]
     costly = {row["code"] for row in answer["findings"] if row["severity"] in ("bottleneck", "cost", "risk")}
     # STMT: what the load is, and of a load that changes by chance.

@@ -105,6 +105,7 @@ class Fleet:
     found: Databases
     places: Mapping[str, Namespace]
     folder: Path
+    vendor: Vendor
     watchers: dict[str, Watcher] = field(default_factory=dict)
     loads: dict[str, Path] = field(default_factory=dict)
     running: dict[str, contextlib.ExitStack] = field(default_factory=dict)
@@ -205,7 +206,7 @@ def servers(folder: Path, vendor: Vendor = MARIADB) -> Iterator[Fleet]:
             vendor=vendor,
         ) as found,
     ):
-        fleet = Fleet(found, places, folder)
+        fleet = Fleet(found, places, folder, vendor)
         for group in GROUPS:
             found.sql(group[0], "CREATE DATABASE shop", "USE shop", TABLE, *setup())
         for name in NAMES:
