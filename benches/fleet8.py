@@ -134,7 +134,7 @@ def _drift(fleet: Fleet, results: Results) -> None:
         (host, "net.core.somaxconn"),
     }  # fmt: skip
     if fleet.vendor is MYSQL:
-        # It records each session's SET in the same place: of such a variable nobody can tell.
+        # MySQL records a session's SET in the same place, so a SET GLOBAL of such a variable cannot be told apart.
         planted.remove(("db5", "nowhere: long_query_time"))
     missing, more = planted - found, found - planted
     results.add(

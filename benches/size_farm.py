@@ -50,13 +50,13 @@ NEEDS_ROOT = True
 HOURS, DAYS = 24, int(os.environ.get("HEADRACE_BENCH_ROUNDS", "3"))
 DAY_S = 86_400
 WARMUP_S, SESSIONS, ROWS = 3.0, 16, 20_000
-#: Cores that a quiet and a busy database would use if its statements ran back to back. With pauses between them
-#: they need up to twice as much.
+#: Cores that a quiet and a busy database would use if its statements ran back to back. With pauses in
+#: between they use up to twice as much.
 QUIET, BUSY = 0.03, 0.24
 #: First busy hour, and how many there are.
 MORNING, EVENING, BUSY_HOURS = 6, 16, 5
-#: How full a host of the plan may be, and its cores as a share of the farm's measured peak: two hosts suffice if
-#: each takes half of the peak, and one would be at 128%.
+#: How full a planned host may get, and its cores as a share of the farm's measured peak. Two hosts are enough if
+#: each takes half of the peak; one alone would be at 128%.
 KNEE, OF_PEAK = 0.8, 0.78
 OBJECTIVE_MS, MAX_LAG = 100.0, "500ms"
 

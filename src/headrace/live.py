@@ -158,7 +158,7 @@ class Feed:
             moved_at = clock()
             async for record in lines:
                 self.ring.add(record)
-                # The host's last sampler of a tick: the server's may come later.
+                # The host's last sampler in a tick; the server's lines may come later.
                 if record.get("sampler") == "agent":
                     self.ticks += 1
                     self.heard_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""Sums of the history that are kept on disk: a restart reads them, and none outlives the files it is of."""
+"""Sums of the history that are cached on disk: a restart reads them, and none outlives its files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def weeks(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> Archive:
 
 
 def restarted(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> tuple[Reader, list[str]]:
-    """A new reader, and the tables that it reads from the history's own files."""
+    """A new reader, and a list of the tables that it had to read from the history itself."""
     reader, read = Reader(archive, Sums(archive.root)), []
     ask = reader._ask
 
@@ -72,7 +72,7 @@ def test_a_restart_reads_the_sums(weeks: Archive, monkeypatch: pytest.MonkeyPatc
     reader, read = restarted(weeks, monkeypatch)
     assert (totals(reader, SPAN), questions.percentiles(reader, ["db1"], SPAN, SLOW, ["a"], 0.5)) == whole
     assert not read
-    # Another range, another percentile's classes, another host: none of them takes what is not its own.
+    # Another range, other classes, another host: none uses a sum that is not its own.
     assert totals(reader, span_of(1, 23)) == right(1, 23)
     assert questions.percentiles(reader, ["db1"], SPAN, SLOW, ["b"], 0.5) == {}
     assert questions.class_totals(reader, ["db2"], SPAN, SLOW) == []
@@ -165,6 +165,17 @@ def test_a_folder_that_cannot_be_written_costs_no_answer(
     (weeks.root / kept.FOLDER).write_text("in the way")
     assert totals(restarted(weeks, monkeypatch)[0], SPAN) == right(0, DAYS)
     rollup.trim(weeks, MONDAY, Keep(0, weeks.size_bytes() - 1))
+
+
+def test_what_cannot_be_deleted_keeps_none_of_the_others(
+    weeks: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    totals(restarted(weeks, monkeypatch)[0], SPAN)
+    names = [f"{n}-in-the-way" for n in range(9)]
+    for name in names:
+        (weeks.root / kept.FOLDER / name).mkdir()
+    rollup.trim(weeks, MONDAY, Keep(0, weeks.size_bytes() - 1))
+    assert [path.name for path in files(weeks)] == names
 
 
 def test_sums_are_readable_only_by_their_owner(weeks: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,11 +78,11 @@ class _Sampler:
     _room: int = SPARE_NAMES
 
     def add(self, t_s: float, values: dict[str, dict[str, Any]]) -> None:
-        """Take a tick. Most have the same names as the one before: for those there is no loop in Python, because
-        one process may follow many hosts.
+        """Take a tick. Most have the same names as the one before; those need no Python loop, since one process
+        may follow many hosts.
         """
         found = list(chain.from_iterable(map(dict.values, values.values())))
-        # Three long lists: a short one for each metric would take longer than all else.
+        # Flat lists: a small list per metric would cost more than all the rest.
         layout = list(values), list(map(len, values.values())), list(chain.from_iterable(values.values()))
         if layout == self._layout and self.series.ticks and NUMBERS.issuperset(map(type, found)):
             numbers = self.series.ticks[-1][1]

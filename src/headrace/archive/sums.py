@@ -1,10 +1,9 @@
-"""Sums over many files of the history, kept on disk: after a restart a page over months does not read all of them
-again.
+"""Sums over many files of the history, cached on disk: a page over months need not read them all after a restart.
 
     ROOT/.sums/<end>-<hash>.parquet    what a question adds up over a lot of files; ``end``: when the first ended
 
-A sum belongs to its question and to exactly these files. If one of them is replaced or deleted, the sum is not
-used any more. All sums may be deleted at any time.
+A sum is valid only for its question and for exactly these files: if one is replaced or deleted, the sum is
+ignored. All sums may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ FEWEST_FILES = 4
 
 
 class Sums:
-    """The sums below an archive's root. Errors of its files cost time, never an answer."""
+    """The sums under an archive's root. If one cannot be read or written, the answer only takes longer."""
 
     def __init__(self, root: Path) -> None:
         self._folder = root / FOLDER
@@ -64,23 +63,23 @@ class Sums:
         except FileNotFoundError:
             return None
         except (pa.ArrowException, ValueError, OSError):
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _delete(path)
             return None
         return rows
 
     def keep(self, path: Path, rows: pa.Table) -> None:
         """Not synced: after a power cut its checksums tell whether it is whole."""
-        draft = ""
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             descriptor, draft = tempfile.mkstemp(suffix=".part", dir=self._folder)
+        except OSError:
+            return
+        try:
             with os.fdopen(descriptor, "wb") as file:
                 pq.write_table(rows, file, compression="zstd", write_page_checksum=True)
             os.replace(draft, path)
         except (pa.ArrowException, OSError):
-            with contextlib.suppress(OSError):
-                os.unlink(draft)
+            _delete(Path(draft))
 
     def trim(self, first_s: float) -> None:
         """Delete sums of files that ended before ``first_s``, as those files are deleted, too; sums that were not
@@ -88,23 +87,35 @@ class Sums:
         """
         oldest = time.time() - UNUSED_S
         left: list[tuple[float, int, Path]] = []
-        with contextlib.suppress(OSError):
-            for path in sorted(self._folder.iterdir()):
-                end = path.name.partition("-")[0]
+        for path in self._all():
+            end = path.name.partition("-")[0]
+            try:
                 found = path.stat()
-                if found.st_mtime < oldest or (end.isdigit() and int(end) < first_s):
-                    path.unlink()
-                else:
-                    left.append((found.st_mtime, found.st_size, path))
+            except OSError:
+                continue
+            if found.st_mtime < oldest or (end.isdigit() and int(end) < first_s):
+                _delete(path)
+            else:
+                left.append((found.st_mtime, found.st_size, path))
         excess = sum(size for _, size, _ in left) - MOST_BYTES
         for _, size, path in sorted(left):
             if excess <= 0:
                 break
-            with contextlib.suppress(OSError):
-                path.unlink()
+            _delete(path)
             excess -= size
 
     def clear(self) -> None:
-        with contextlib.suppress(OSError):
-            for path in self._folder.iterdir():
-                path.unlink()
+        for path in self._all():
+            _delete(path)
+
+    def _all(self) -> list[Path]:
+        try:
+            return list(self._folder.iterdir())
+        except OSError:
+            return []
+
+
+def _delete(path: Path) -> None:
+    """If it cannot be deleted, the others still are."""
+    with contextlib.suppress(OSError):
+        path.unlink()

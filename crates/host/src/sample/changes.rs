@@ -1,5 +1,5 @@
-//! What changed in a sampler's values since its last line. Most counters of a host rest, so such a line is a fraction of a
-//! whole one: it costs less network, and less CPU of whoever follows many hosts.
+//! The values of a sampler that changed since its last line. Within a second most counters of a host do not change, so
+//! such a line is a fraction of a whole one: less traffic, and less CPU for whoever follows many hosts.
 
 /// Appends the values of `now` that differ from those of `last`. If the two do not have the same series in the same
 /// order, it appends nothing and returns false. Both are what `Values` writes between a line's inner braces:
