@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import os
 import random
 import statistics
@@ -37,6 +38,8 @@ SECONDS = float(os.environ.get("HEADRACE_BENCH_SECONDS", "10"))
 BLOCKS = int(os.environ.get("HEADRACE_BENCH_ROUNDS", "2"))
 PAIRS = 12
 WARMUP_S, SESSIONS, ROWS = 3.0, 16, 20_000
+#: The pair, what was predicted, and what was measured.
+Found = tuple[str, Prediction, float]
 TARGETS = {THROUGHPUT: 0.15, P99: 0.30}
 
 
@@ -65,7 +68,7 @@ def main() -> None:
     with open_folder() as folder, mariadb(folder / "m", "--innodb-buffer-pool-size=256M") as server:
         paths = {name: _recorded(folder, server, name) for name in WORKLOADS}
         outcomes = asyncio.run(_play(server, {name: str(path) for name, path in paths.items()}))
-    _tell(outcomes)
+    tell(outcomes)
 
 
 def _recorded(folder: Path, server: Server, name: str) -> Path:
@@ -83,7 +86,7 @@ def _recorded(folder: Path, server: Server, name: str) -> Path:
     return record(slow_log(folder / f"{name}.log", said), folder / f"{name}.rec")
 
 
-async def _play(server: Server, paths: dict[str, str]) -> list[tuple[str, Prediction, float]]:
+async def _play(server: Server, paths: dict[str, str]) -> list[Found]:
     target = LocalTarget()
     await target.connect()
     try:
@@ -102,7 +105,7 @@ async def _play(server: Server, paths: dict[str, str]) -> list[tuple[str, Predic
             together = [await player.settled(names, 1) for _ in range(BLOCKS)]
             for each in foreseen:
                 found.append((" + ".join(pair), each, measured(each, together).estimate))
-                _line(*found[-1])
+                tell_one(*found[-1])
         return found
     finally:
         await target.close()
@@ -112,29 +115,30 @@ def _of(plays: dict[str, Played], names: list[str]) -> Alone:
     return block_of({name: plays[name] for name in (HOST, *names)})
 
 
-def _line(pair: str, prediction: Prediction, value: float) -> None:
+def tell_one(pair: str, prediction: Prediction, value: float) -> None:
     low, high = prediction.interval.low, prediction.interval.high
     what = Path(prediction.what).stem or "host"
     print(
-        f"{pair:18} {what:8} {prediction.quantity:12} predicted {prediction.interval.estimate:10.4g} "
+        f"{pair:36} {what:16} {prediction.quantity:12} predicted {prediction.interval.estimate:10.4g} "
         f"({low or 0:.4g} to {high if high is not None else float('inf'):.4g}) "
         f"sum {prediction.naive:10.4g} measured {value:10.4g}",
         flush=True,
     )
 
 
-def _tell(outcomes: list[tuple[str, Prediction, float]]) -> None:
+def tell(outcomes: list[Found], *, with_targets: bool = True) -> None:
     for quantity in (Resource.CPU, THROUGHPUT, P99):
         of = [(each, value) for _, each, value in outcomes if each.quantity == quantity and value == value]
-        ours = statistics.median(abs(value / each.interval.estimate - 1) for each, value in of)
-        naive = statistics.median(abs(value / each.naive - 1) for each, value in of)
+        finite = [(each, value) for each, value in of if math.isfinite(each.interval.estimate)]
+        said = "no estimate"
+        if finite:
+            ours = statistics.median(abs(value / each.interval.estimate - 1) for each, value in finite)
+            naive = statistics.median(abs(value / each.naive - 1) for each, value in finite)
+            target = TARGETS.get(quantity) if with_targets else None
+            met = "" if target is None else f" (target {target:.0%}: {'met' if ours <= target else 'MISSED'})"
+            said = f"median error {ours:.1%}{met}, of the plain sum {naive:.1%}"
         inside = sum(is_inside(each.interval, value) for each, value in of)
-        target = TARGETS.get(quantity)
-        met = "" if target is None else f" (target {target:.0%}: {'met' if ours <= target else 'MISSED'})"
-        print(
-            f"{quantity}: median error {ours:.1%}{met}, of the plain sum {naive:.1%}; "
-            f"{inside} of {len(of)} intervals hold"
-        )
+        print(f"{quantity}: {said}; {inside} of {len(of)} intervals hold")
 
 
 if __name__ == "__main__":

@@ -229,6 +229,16 @@ class Player:
         self.done += 1
         if names and self.asked.reset:
             await self._reset()
+        replayed = {name: Replayed() for name in names}
+        async with self._sampled() as records:
+            if names:
+                await _all_of(self.one(name, copies, replayed[name].add) for name in names)
+            else:
+                await asyncio.sleep(self.seconds + 2)
+        return _played(replayed, records, self.pid)
+
+    async def one(self, name: str, copies: int, add: Callable[[Mapping[str, Any]], None]) -> None:
+        """Play one of them; ``add`` takes its lines."""
         words = [
             "--warmup",
             f"{self.asked.warmup_s:g}s",
@@ -238,16 +248,7 @@ class Player:
         ]
         words += ["--speed", f"{self.asked.speed:g}"] if self.asked.speed != 1 else []
         words += ["--sessions", f"x{copies}"] if copies > 1 else []
-        replayed = {name: Replayed() for name in names}
-        async with self._sampled() as records:
-            if names:
-                await _all_of(
-                    traffic.play(self.target, [name, *words, *self.login.argv], replayed[name].add)
-                    for name in names
-                )
-            else:
-                await asyncio.sleep(self.seconds + 2)
-        return _played(replayed, records, self.pid)
+        await traffic.play(self.target, [name, *words, *self.login.argv], add)
 
     async def _reset(self) -> None:
         done = await self.target.run(["sh", "-c", self.asked.reset], timeout_s=None, check=False)
