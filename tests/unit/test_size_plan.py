@@ -320,11 +320,32 @@ def test_missing_fields_of_a_catalogue_are_said_and_never_guessed(tmp_path: Path
     assert any("knee of cpu was not measured" in note for note in merged.notes)
 
 
-def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> None:
-    def instance(name: str, **more: object) -> dict[str, object]:
-        pricing = {"us-east-1": {"linux": {"ondemand": "0.100000", "reserved": {}}}}
-        return {"instance_type": name, "vCPU": 8, "memory": 32.0, "pricing": pricing, **more}
+def instance(name: str, **more: object) -> dict[str, object]:
+    pricing = {"us-east-1": {"linux": {"ondemand": "0.100000", "reserved": {}}}}
+    return {"instance_type": name, "vCPU": 8, "memory": 32.0, "pricing": pricing, **more}
 
+
+#: Type, vCPUs, credits per hour, baseline of each vCPU: from AWS's table of burstable types.
+BURSTABLE = [
+    ("t2.micro", 1, 6, 0.10), ("t2.medium", 2, 24, 0.20), ("t2.2xlarge", 8, 81.6, 0.17),
+    ("t3.nano", 2, 6, 0.05), ("t3.medium", 2, 24, 0.20), ("t3.large", 2, 36, 0.30),
+    ("t3.2xlarge", 8, 192, 0.40), ("t4g.medium", 2, 24, 0.20), ("t4g.xlarge", 4, 96, 0.40),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "vcpus", "an_hour", "share"), BURSTABLE)
+def test_a_burstable_type_has_its_baseline(
+    tmp_path: Path, name: str, vcpus: int, an_hour: float, share: float
+) -> None:
+    """``base_performance`` is in vCPUs of the whole instance, below 1 for the small ones."""
+    path = tmp_path / "instances.json"
+    path.write_text(json.dumps([instance(name, vCPU=vcpus, base_performance=an_hour / 60)]))
+    [offer] = catalogue.read(path).offers
+    assert offer.capacity.limit[Resource.CPU].estimate == pytest.approx(vcpus * share)
+    assert offer.burst[Resource.CPU] == vcpus
+
+
+def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> None:
     content = [
         instance(
             "m.2x",
@@ -346,7 +367,7 @@ def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> 
     assert m.burst[Resource.READS] == 18750
     assert m.capacity.limit[Resource.READ_BYTES].estimate == 287.5e6
     assert m.capacity.limit[Resource.MEMORY].estimate == 32 << 30
-    assert t.capacity.limit[Resource.CPU].estimate == pytest.approx(3.2)
+    assert t.capacity.limit[Resource.CPU].estimate == pytest.approx(0.4)
     assert t.burst[Resource.CPU] == 8
     assert Resource.PACKETS not in m.capacity.limit
     assert any("odd.2x left out" in note for note in found.notes)

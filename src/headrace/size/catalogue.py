@@ -166,8 +166,9 @@ def _number(text: str, column: str, place: str) -> float:
 def _instances(path: Path, region: str, only: Sequence[str]) -> tuple[list[Offer], str, list[str]]:
     """instances.json: a list of instance types, prices by region, platform and term, dollars an hour.
 
-    ``ebs_baseline_*`` are what a type has always, ``ebs_*`` for half an hour a day; ``base_performance`` is the
-    share of its vCPUs that a burstable type has always.
+    ``ebs_baseline_*`` are what a type has always, ``ebs_*`` for half an hour a day. ``base_performance`` is how many
+    vCPUs a burstable type has always: the credits that it earns per hour / 60 (add_t2_credits of scrape.py, and
+    scraper/aws/ec2/t2.go, in vantage-sh/ec2instances.info). AWS's table has this as a share of each vCPU.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
@@ -229,10 +230,8 @@ def _instance(name: str, entry: Mapping[str, Any], price: float) -> Offer:
         if most > base > 0:
             burst[resource] = most
 
-    vcpus, share = value("vCPU"), value("base_performance")
-    # Since 2020 it is a number of vCPUs in some versions of the file, a share in others.
-    base = vcpus * share if 0 < share < 1 else min(share, vcpus)
-    put(Resource.CPU, base or vcpus, vcpus)
+    vcpus = value("vCPU")
+    put(Resource.CPU, min(value("base_performance"), vcpus) or vcpus, vcpus)
     put(Resource.MEMORY, value("memory") * GIB, 0)
     for resource in (Resource.READS, Resource.WRITES):
         put(resource, value("ebs_baseline_iops"), value("ebs_iops"))
