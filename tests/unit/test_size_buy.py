@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from headrace.analysis.intervals import Interval
+from headrace.cli import size_source
 from headrace.cli.size import size_app
 from headrace.errors import NothingMeasured, PlanError
-from headrace.size import capacity, device, full, pool_samples
+from headrace.size import capacity, catalogue, device, full, pool_samples
 from headrace.size.model import Resource
 from headrace.size.pool import Curve, Point, Pool, misses
 from headrace.size.used import Part
@@ -389,3 +390,36 @@ def test_what_cannot_be_answered_is_refused(tmp_path: Path, root: str, options: 
     assert ran.exit_code != 0
     assert isinstance(ran.exception, PlanError)
     assert says in str(ran.exception)
+
+
+@pytest.mark.parametrize("option", ["--need", "--limit", "--instead"])
+def test_what_is_said_of_a_host_replaces_what_is_said_of_all(option: str) -> None:
+    for words in (["db1=reads=6000", "reads=3000"], ["reads=3000", "db1=reads=6000"]):
+        found = size_source.amounts(words, ["db1", "db2"], option)
+        assert found == {"db1": {READS: 6000}, "db2": {READS: 3000}}
+
+
+@pytest.mark.parametrize(
+    ("text", "resource", "value"),
+    [
+        ("64G", "memory", 64 * 2**30),
+        ("64GiB", "memory", 64 * 2**30),
+        ("64 GB", "memory", 64 * 2**30),
+        ("2T", "space", 2 * 2**40),
+        ("10k", "reads", 10_000),
+        ("10K", "reads", 10_000),
+        ("1.5e6", "packets", 1_500_000),
+        ("200M", "read_bytes", 200e6),
+        ("200MiB", "read_bytes", 200 * 2**20),
+    ],
+)
+def test_an_amount_means_the_same_in_an_option_and_in_a_catalogue(
+    tmp_path: Path, text: str, resource: str, value: float
+) -> None:
+    path = tmp_path / "hosts.csv"
+    path.write_text(f"name,{resource},{resource}_burst\na,{text},{text}\n")
+    [offer] = catalogue.read(path).offers
+    assert offer.capacity.limit[Resource(resource)].estimate == value
+    assert offer.burst[Resource(resource)] == value
+    found = size_source.amounts([f"{resource}={text}"], ["db1"], "--need")
+    assert found == {"db1": {Resource(resource): value}}

@@ -104,7 +104,8 @@ class MeasuredOptions:
         typer.Option(
             "--need",
             metavar="[HOST=]RESOURCE=N",
-            help="What its databases need instead of what is in use: db1=memory=8G; repeatable.",
+            help="What its databases need instead of what is in use: db1=memory=8G (of memory and space GiB, "
+            "otherwise 10^9); one with HOST= replaces one of all hosts; repeatable.",
         ),
     ] = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,10 +56,13 @@ def read(source: Path | None, which: SourceOptions, *, with_calls: bool = True) 
 
 
 def number_of(text: str, unit: int, word: str, option: str, example: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kMGT]?)", text)
-    if match is None or not float(match[1]):
+    """``unit``: what K multiplies by."""
+    from headrace.size.amounts import amount
+
+    value = amount(text, unit)
+    if not value:
         raise PlanError(f"{word}: not an amount", place=option, hint=example)
-    return float(match[1]) * float(unit) ** " kMGT".index(match[2] or " ")
+    return value
 
 
 def named(host: str, names: Sequence[str], option: str) -> str:
@@ -74,11 +76,12 @@ def named(host: str, names: Sequence[str], option: str) -> str:
 def amounts(
     words: Sequence[str] | None, names: Sequence[str], option: str
 ) -> dict[str, dict[Resource, float]]:
-    """``[HOST=]RESOURCE=N`` -> {host: {resource: n}} of every host."""
+    """``[HOST=]RESOURCE=N`` -> {host: {resource: n}} of every host; one of its own replaces that of all hosts."""
+    from headrace.size.amounts import unit_of
     from headrace.size.model import Resource
 
     found: dict[str, dict[Resource, float]] = {name: {} for name in names}
-    for word in words or ():
+    for word in sorted(words or (), key=lambda word: word.count("=")):
         start, _, number = word.rpartition("=")
         host, is_named, resource = start.rpartition("=")
         if resource not in list(Resource):
@@ -86,8 +89,7 @@ def amounts(
                 f"{word}: not a resource and its amount", place=option,
                 hint=f"reads=3000, memory=64G; resources: {', '.join(Resource)}",
             )  # fmt: skip
-        unit = 1024 if Resource(resource) in (Resource.MEMORY, Resource.SPACE) else 1000
-        value = number_of(number, unit, word, option, f"{resource}=3000")
+        value = number_of(number, unit_of(resource), word, option, f"{resource}=3000")
         for name in [named(host, names, option)] if is_named else names:
             found[name][Resource(resource)] = value
     return found

@@ -3,17 +3,17 @@
     name,cpu,memory,reads,writes,packets,price,currency,watts,count
     r740,32,256GiB,400000,180000,1200000,410,EUR,380,12
 
-A column is a resource of ``Resource`` in the demand's unit; ``cpu_low`` and ``cpu_high`` are its interval if it
-was measured, ``cpu_knee`` the share at which the objective is no longer kept (also with ``_low`` and ``_high``)
-and ``cpu_burst`` what it has for a while only, which no plan counts with. ``price`` is a month's, ``watts``
-under load. ``count`` limits how many there are. A row of watts only (another file) completes a catalogue.
+A column is a resource of ``Resource`` in the demand's unit, written as an ``amount``. ``cpu_low`` and
+``cpu_high`` are its interval if it was measured, ``cpu_knee`` the share at which the objective is no longer kept
+(also with ``_low`` and ``_high``) and ``cpu_burst`` what it has for a while only, which no plan counts with.
+``price`` is a month's, ``watts`` under load. ``count`` limits how many there are. A row of watts only (another
+file) completes a catalogue.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 from headrace.analysis.intervals import Interval
 from headrace.errors import PlanError
 from headrace.foreign import cells_of
+from headrace.size.amounts import amount, unit_of
 from headrace.size.model import Capacity, Resource
 from headrace.size.table import named
 
@@ -134,27 +135,9 @@ def _offer(name: str, cells: Mapping[str, str], place: str) -> Offer:
     )
 
 
-_UNITS = {
-    "": 1.0,
-    "K": 1e3,
-    "M": 1e6,
-    "G": 1e9,
-    "T": 1e12,
-    "KI": 2.0**10,
-    "MI": 2.0**20,
-    "GI": 2.0**30,
-    "TI": 2.0**40,
-}
-_NUMBER = re.compile(r"([0-9.,]+(?:[eE][+-]?\d+)?)\s*([kKMGT]i?)?B?")
-
-
 def _number(text: str, column: str, place: str) -> float:
-    match = _NUMBER.fullmatch(text)
-    try:
-        value = float(match[1]) * _UNITS[(match[2] or "").upper()] if match else math.nan
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
+    value = amount(text, unit_of(column))
+    if value is None:
         raise PlanError(
             f"column {column}: {text!r} is not a number of at least 0",
             place=place,
@@ -166,9 +149,9 @@ def _number(text: str, column: str, place: str) -> float:
 def _instances(path: Path, region: str, only: Sequence[str]) -> tuple[list[Offer], str, list[str]]:
     """instances.json: a list of instance types, prices by region, platform and term, dollars an hour.
 
-    ``ebs_baseline_*`` are what a type has always, ``ebs_*`` for half an hour a day. ``base_performance`` is how many
-    vCPUs a burstable type has always: the credits that it earns per hour / 60 (add_t2_credits of scrape.py, and
-    scraper/aws/ec2/t2.go, in vantage-sh/ec2instances.info). AWS's table has this as a share of each vCPU.
+    ``ebs_baseline_*`` are what a type has always, ``ebs_*`` for half an hour a day. ``base_performance`` is how
+    many vCPUs a burstable type has always: the credits that it earns per hour / 60 (add_t2_credits of scrape.py,
+    and scraper/aws/ec2/t2.go, in vantage-sh/ec2instances.info). AWS's table has the share of each vCPU.
     """
     try:
         if path.stat().st_size > MOST_BYTES:
