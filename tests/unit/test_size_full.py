@@ -16,6 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.analysis.intervals import Interval
+from headrace.archive import rollup
 from headrace.archive.files import DAY_S, HOUR_S, Archive
 from headrace.archive.tables import METRICS, STATES, Table
 from headrace.cli.size import size_app
@@ -24,6 +25,7 @@ from headrace.report import html, jsonform, terminal
 from headrace.report.packets import page_of as packets_page
 from headrace.report.size import full as page
 from headrace.size import capacity, full, history
+from headrace.size import together as joined
 from headrace.size.history import History, Peaks
 from headrace.size.model import Demand, Resource
 from headrace.size.outlook import State
@@ -252,6 +254,36 @@ def test_a_history_is_read_in_hours_with_its_highest_minutes(tmp_path: Path) -> 
     assert days.day.tolist() == [DAY + day for day in range(16) if day not in (5, 6)]
     assert days.most[0] == pytest.approx(np.nanmax(most[:24]))
     assert any("not watched" in note for note in first.notes)
+
+
+def test_what_is_older_than_its_hours_has_peaks_and_no_time_of_day(
+    tmp_path: Path, quick_disk: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two hosts whose bursts are on different days. Of the older days only one row each is left."""
+    monkeypatch.setattr(rollup, "KEEP_HOURS_S", 7 * DAY_S)
+    archive, days = Archive(tmp_path / "history"), 21
+    for number in range(2):
+        for t_s in range(DAY * DAY_S, (DAY + days) * DAY_S, HOUR_S):
+            bursts = t_s % DAY_S == 2 * HOUR_S and (t_s // DAY_S) % 5 == number
+            busy = 3.0 if bursts else 0.5
+            write(archive, f"db{number}", t_s, [("demand", "cpu", busy, busy), ("limit", "cpu", 4.0, 4.0)])
+    end_s = (DAY + days) * DAY_S
+    for name in archive.hosts():
+        rollup.roll_up(archive, name, end_s)
+    before = history.of_archive(archive)[0].demand.used[Resource.CPU]
+    rollup.trim(archive, end_s, rollup.Keep())
+    found = history.of_archive(archive)
+    assert {each.demand.start_s for each in found} == {end_s - 7 * DAY_S - HOUR_S}
+    assert all(np.isfinite(each.demand.used[Resource.CPU]).all() for each in found)
+    # Bursts that never coincided do not, either, where gaps are filled by the time of day.
+    joint = joined.together([each.demand for each in found])
+    assert joint.values.sum(axis=0).max() == pytest.approx(3.5)
+    known = capacity.known("db0", found[0].limits)
+    [cpu] = full.outlook(found[0], known).outlooks
+    assert len(found[0].peaks[Resource.CPU].day) == days
+    assert cpu.mean == pytest.approx(float(before.mean()))
+    assert cpu.watched == 1.0
+    assert found[0].notes == ()
 
 
 def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from headrace.archive.files import DAY_S
 from headrace.size.buy import Bought, in_vain, more, saves
 from headrace.size.capacity import STOCKS, Known
 from headrace.size.device import PAGES
+from headrace.size.history import overall_of
 from headrace.size.model import Resource
 from headrace.size.outlook import Growth, Outlook, State
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headrace.size.history import History, Peaks
-    from headrace.size.model import Demand
     from headrace.size.pool import Pool
 
     Floats = NDArray[np.float64]
@@ -102,7 +102,7 @@ def outlook(
         if full_at is None or full_at.estimate <= 0:
             unknown.append(resource)
             continue
-        one = _outlook(resource, demand, full_at, known, history.peaks.get(resource), end_s, rng)
+        one = _outlook(resource, history, full_at, known, end_s, rng)
         found.append(one)
     found.sort(key=lambda each: each.room)
     notes = [*history.notes, *known.notes]
@@ -129,16 +129,17 @@ def _pages(history: History) -> dict[Resource, float]:
 
 def _outlook(
     resource: Resource,
-    demand: Demand,
+    history: History,
     full_at: Interval,
     known: Known,
-    peaks: Peaks | None,
     end_s: int,
     rng: np.random.Generator,
 ) -> Outlook:
-    values = demand.used[resource]
-    highest = demand.most.get(resource, values)
-    finite = values[np.isfinite(values)]
+    values = history.demand.used[resource]
+    highest = history.demand.most.get(resource, values)
+    peaks = history.peaks.get(resource)
+    overall = history.overall.get(resource) or overall_of(values)
+    assert overall is not None
     laws = growth(peaks) if peaks is not None else ()
     if laws:
         peak = laws[0].peak
@@ -147,8 +148,8 @@ def _outlook(
     else:
         peak = float(np.nanmax(highest))
     one = Outlook(
-        resource, peak, float(finite.mean()), full_at, known.capacity.limit[resource], State.NO_DATE,
-        growth=laws[0] if laws else None, watched=len(finite) / len(values),
+        resource, peak, overall.mean, full_at, known.capacity.limit[resource], State.NO_DATE,
+        growth=laws[0] if laws else None, watched=overall.watched,
         limit_from=known.limit_from.get(resource, ""),
         knee_from=known.knee_from.get(resource, ""),
     )  # fmt: skip

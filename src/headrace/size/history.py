@@ -54,10 +54,21 @@ class Peaks:
 
 
 @dataclass(frozen=True)
+class Overall:
+    """A resource's ``mean`` use over the whole history, and the share of that time in which it was ``watched``."""
+
+    mean: float
+    watched: float
+
+
+@dataclass(frozen=True)
 class History:
     """One host over time. ``calls[c]``: calls per second of a query class in each step of the demand;
     ``queries``: statements of clients per second; ``lock_s``: a class's mean lock time per call; ``parts``: the
     CPU's parts in cores; ``limits``: what the samples tell of the host.
+
+    ``peaks`` and ``overall`` are of the whole history. The steps begin where there are rows as fine as they are:
+    `headrace serve` keeps hours for some weeks, and days for a year.
     """
 
     demand: Demand
@@ -67,6 +78,7 @@ class History:
     parts: Mapping[Part, Floats] = field(default_factory=dict)
     limits: Mapping[Resource, float] = field(default_factory=dict)
     peaks: Mapping[Resource, Peaks] = field(default_factory=dict)
+    overall: Mapping[Resource, Overall] = field(default_factory=dict)
     source: str = ""
     notes: tuple[str, ...] = ()
     queries: Floats | None = None
@@ -74,10 +86,6 @@ class History:
     @property
     def host(self) -> str:
         return self.demand.host
-
-    @property
-    def days(self) -> float:
-        return self.demand.steps * self.demand.step_s / DAY_S
 
 
 def read(path: Path, step_s: int = 0, hosts: Sequence[str] = (), *, with_calls: bool = True) -> list[History]:
@@ -200,6 +208,7 @@ def of_samples(host: str, samples: Samples, edges_s: Floats) -> History:
     calls, lock_s, source = _calls(over)
     start_s, step_s = int(edges_s[0]), round(edges_s[1] - edges_s[0])
     demand = Demand(host, start_s, step_s, {r: found[r] for r in Resource if r in found})
+    overall = {r: whole for r, values in demand.used.items() if (whole := overall_of(values)) is not None}
     return History(
         demand,
         calls,
@@ -207,8 +216,9 @@ def of_samples(host: str, samples: Samples, edges_s: Floats) -> History:
         parts={part: found[part] for part in Part if part in found},
         limits=limits(over),
         peaks={r: _peaks_of(values, start_s, step_s) for r, values in demand.used.items()},
+        overall=overall,
         source=source,
-        notes=tuple(_gaps(demand)),
+        notes=tuple(_gaps(overall)),
         queries=over.rate("mysql_status", QUESTIONS),
     )
 
@@ -255,12 +265,17 @@ def _peaks_of(values: Floats, start_s: int, step_s: int) -> Peaks:
     return Peaks(days[whole].astype(np.int64), most[whole])
 
 
-def _gaps(demand: Demand) -> Iterator[str]:
-    values = demand.used.get(Resource.CPU)
-    if values is None:
+def overall_of(values: Floats) -> Overall | None:
+    """Of steps; None if nothing is known in any."""
+    finite = values[np.isfinite(values)]
+    return Overall(float(finite.mean()), len(finite) / len(values)) if len(finite) else None
+
+
+def _gaps(overall: Mapping[Resource, Overall]) -> Iterator[str]:
+    if Resource.CPU not in overall:
         yield "its CPU was not sampled"
         return
-    missing = float(np.mean(~np.isfinite(values)))
+    missing = 1 - overall[Resource.CPU].watched
     if missing >= 0.01:
         yield f"{missing:.0%} of the time was not watched: a peak in it is not known"
 
@@ -271,7 +286,11 @@ def _gaps(demand: Demand) -> Iterator[str]:
 def of_archive(
     archive: Archive, step_s: int = 0, hosts: Sequence[str] = (), *, with_calls: bool = True
 ) -> list[History]:
-    """``with_calls``: also the calls of query classes, which are most of a history."""
+    """``with_calls``: also the calls of query classes, which are most of a history.
+
+    The steps of all hosts begin with the first that any host has rows for: what is older is days only, and has no
+    time of day.
+    """
     from headrace.archive.reader import Range, Reader
 
     files = archive.files("states")
@@ -279,16 +298,29 @@ def of_archive(
     if not files or not names:
         return []
     whole = _exact(Reader(archive), names, Range(files[0].t_s, max(file.end_s for file in files)))
-    step_s = step_s or (MINUTE_S if whole.seconds <= IN_MINUTES_S else HOUR_S)
-    if step_s not in _READ_S:
+    first_s = {each: _first_s(archive, names, each) for each in _READ_S}
+    is_short = whole.seconds <= IN_MINUTES_S and first_s[MINUTE_S] is not None
+    step_s = step_s or (MINUTE_S if is_short else HOUR_S)
+    if step_s not in first_s:
         raise StoreError(f"a history is read in steps of {' or '.join(f'{s} s' for s in _READ_S)}")
-    start_s = int(whole.since_s // step_s * step_s)
+    if first_s[HOUR_S] is None:
+        return []  # what stopped so long ago that only its days are left
+    if (first := first_s[step_s]) is None:
+        raise NothingMeasured("its minutes were deleted: they are kept for two days", hint="--step 1h")
+    start_s = int(max(whole.since_s, first) // step_s * step_s)
     steps = math.ceil((whole.until_s - start_s) / step_s)
     _check(steps)
     reader = Reader(archive)
     return [
         _host_of(_Past(reader, name, whole, start_s, step_s, steps), with_calls=with_calls) for name in names
     ]
+
+
+def _first_s(archive: Archive, names: Sequence[str], step_s: int) -> int | None:
+    """From when on any host has rows that are no longer than a step."""
+    kinds = "mM" if step_s == MINUTE_S else "mMh"
+    files = (file for name in names for file in archive.files("metrics", name))
+    return min((file.t_s for file in files if file.kind in kinds), default=None)
 
 
 def _exact(reader: Reader, names: Sequence[str], whole: Range) -> Range:
@@ -303,7 +335,7 @@ def _exact(reader: Reader, names: Sequence[str], whole: Range) -> Range:
 
 @dataclass(frozen=True)
 class _Past:
-    """One host's rows in the history, and the steps that they are read in."""
+    """One host's rows in the history, and the steps that they are read in, from ``start_s`` on."""
 
     reader: Reader
     host: str
@@ -318,7 +350,7 @@ class _Past:
             f"SELECT {chosen}, t_s - t_s % {self.step_s} AS t FROM rows WHERE {where} GROUP BY ALL ORDER BY t"
         )
         width_s = _READ_S[self.step_s]
-        at = self.whole.since_s // width_s * width_s
+        at: float = self.start_s // width_s * width_s
         while at < self.whole.until_s:
             span = type(self.whole)(at, min(at + width_s, self.whole.until_s))
             yield self.reader.rows(table, query, self.host, span, **values)
@@ -351,6 +383,7 @@ def _host_of(past: _Past, *, with_calls: bool) -> History:
         past.host, past.start_s, past.step_s, {r: means[r] for r in Resource if r in means},
         most={r: mosts[r] for r in Resource if r in mosts},
     )  # fmt: skip
+    peaks, overall = _days(past, scale)
     calls, lock_s, texts, source = _classes(past, watched_s) if with_calls else ({}, {}, {}, "")
     return History(
         demand,
@@ -359,9 +392,10 @@ def _host_of(past: _Past, *, with_calls: bool) -> History:
         lock_s,
         {part: means[part] for part in Part if part in means},
         {r: seen[r] for r in Resource if r in seen},
-        _peaks(past, scale),
+        peaks,
+        overall,
         source,
-        (*notes, *_gaps(demand)),
+        (*notes, *_gaps(overall)),
         queries,
     )
 
@@ -394,24 +428,29 @@ def _metrics(past: _Past) -> tuple[dict[str, Floats], dict[str, Floats], dict[st
     return means, mosts, seen
 
 
-def _peaks(past: _Past, scale: float) -> dict[Resource, Peaks]:
+def _days(past: _Past, scale: float) -> tuple[dict[Resource, Peaks], dict[Resource, Overall]]:
     """``scale``: cores, for a history without demands."""
     rows = past.reader.rows(
         "metrics",
-        f"SELECT label, t_s // {DAY_S} AS day, SUM(n) AS n, MAX(most) AS most FROM rows "
+        f"SELECT label, t_s // {DAY_S} AS day, SUM(n) AS n, SUM(sum) AS sum, MAX(most) AS most FROM rows "
         "WHERE metric = $demand OR metric = 'cpu' AND label = 'busy' GROUP BY ALL ORDER BY day",
         past.host,
         past.whole,
         demand=DEMAND,
     )
-    found = {}
+    peaks, overall = {}, {}
     for resource in Resource:
         label = "busy" if scale and resource is Resource.CPU else str(resource)
-        own = [r for r in rows if r["label"] == label and r["n"] >= WHOLE_DAY * DAY_S / MINUTE_S]
-        if own:
-            most = np.array([r["most"] for r in own], dtype=np.float64) * (scale or 1.0)
-            found[resource] = Peaks(np.array([r["day"] for r in own], dtype=np.int64), most)
-    return found
+        own = [r for r in rows if r["label"] == label and r["sum"] is not None]
+        minutes = sum(r["n"] for r in own)
+        if minutes:
+            mean = sum(r["sum"] for r in own) / minutes * (scale or 1.0)
+            overall[resource] = Overall(mean, min(minutes * MINUTE_S / past.whole.seconds, 1.0))
+        whole = [r for r in own if r["n"] >= WHOLE_DAY * DAY_S / MINUTE_S]
+        if whole:
+            most = np.array([r["most"] for r in whole], dtype=np.float64) * (scale or 1.0)
+            peaks[resource] = Peaks(np.array([r["day"] for r in whole], dtype=np.int64), most)
+    return peaks, overall
 
 
 def _classes(
