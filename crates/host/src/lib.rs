@@ -17,6 +17,7 @@ pub mod mountinfo;
 pub mod netdev;
 mod netlink;
 pub mod packets;
+pub mod powercap;
 pub mod process;
 pub mod psi;
 pub mod qdisc;
@@ -55,6 +56,7 @@ const HOST_SAMPLERS: &[&Kind] = &[
     &process::PROCESS,
     &md::MD,
     &thermal::THERMAL,
+    &powercap::POWERCAP,
     &taint::TAINT,
     &threads::THREADS,
     &cgroup::CGROUP,
