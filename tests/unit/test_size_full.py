@@ -20,10 +20,11 @@ from headrace.archive import rollup
 from headrace.archive.files import DAY_S, HOUR_S, Archive
 from headrace.archive.tables import METRICS, STATES, Table
 from headrace.cli.size import size_app
-from headrace.errors import NothingMeasured, StoreError
+from headrace.errors import NothingMeasured, PlanError, StoreError
 from headrace.report import html, jsonform, terminal
 from headrace.report.packets import page_of as packets_page
 from headrace.report.size import full as page
+from headrace.report.size import words
 from headrace.size import capacity, full, history
 from headrace.size import together as joined
 from headrace.size.history import History, Peaks
@@ -298,12 +299,12 @@ def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:
     assert cpu["day"]["low"] <= cpu["day"]["estimate"]
     assert first["unknown"] == ["packets"]
     assert content["together"][0]["hosts"] == 2
-    assert "is full on" in out.read_text()
+    assert "runs out of CPU on" in out.read_text()
     only = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--host", "db1"])
     assert [host["name"] for host in json.loads(only.stdout)["hosts"]] == ["db1"]
 
 
-def test_a_host_whose_packets_run_out_first_is_found(tmp_path: Path) -> None:
+def test_packets_beyond_a_lower_bound_are_found_and_no_verdict(tmp_path: Path) -> None:
     """With what `headrace ladder --packets --json` prints, which says in each row that it is a lower bound."""
     archive = archive_of(tmp_path / "history", hosts=1)
     content = packets_page("db0", rounds(0.6, 4200, 6000))
@@ -312,16 +313,16 @@ def test_a_host_whose_packets_run_out_first_is_found(tmp_path: Path) -> None:
     ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--ladder", f"db0={path}"])
     assert ran.exit_code == 0, ran.output
     [host] = json.loads(ran.stdout)["hosts"]
-    assert [each["resource"] for each in host["outlooks"]] == ["packets", "cpu"]
-    first = host["outlooks"][0]
-    assert first["limit_from"].startswith("at least, by ladder --packets: one core")
+    assert [each["resource"] for each in host["outlooks"]] == ["cpu", "packets"]
+    _, packets = host["outlooks"]
+    assert packets["limit_from"].startswith("at least, by ladder --packets: one core")
     # Without RPS: that it would move the limit is no reason to count on it.
-    assert first["limit"]["estimate"] == pytest.approx(4200, rel=0.01)
-    assert first["state"] == "full now"
+    assert packets["limit"]["estimate"] == pytest.approx(4200, rel=0.01)
+    assert packets["state"] == "may be full now"
     assert host["unknown"] == []
     ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--ladder", f"db0={path}"])
     said = " ".join(ran.output.split())
-    assert "or higher (its limit is a lower bound)" in said
+    assert "may be out of packets as well, of which only a lower bound is known" in said
     assert "the limit of packets is at least 4,200/s, by ladder --packets" in said
 
 
@@ -357,6 +358,76 @@ def test_a_ladder_gives_the_device_and_how_parallel_it_is() -> None:
     assert found.knee_from[Resource.READS].startswith("assumed")
     with pytest.raises(StoreError):
         capacity.known("db1", {}, ladder={"rungs": "nothing"})
+
+
+#: 10,000 writes per second, one after the other: with many at a time a device does more.
+WRITES_ALONE = {
+    "rungs": [
+        {
+            "rung": "device_write",
+            "median_ns": 100_000,
+            "low_ns": 100_000,
+            "high_ns": 100_000,
+            "spoiled_by": [],
+        }
+    ]
+}
+
+
+def lower_bound(writes: float, cpu: float = 1.0, found: Peaks | None = None) -> full.Host:
+    """A host with 8 cores and 60 days, of whose writes only a lower bound is known."""
+    used = {Resource.CPU: [cpu] * 24 * 60, Resource.WRITES: [writes] * 24 * 60}
+    grown = {} if found is None else {Resource.WRITES: found}
+    known = capacity.known("db1", {Resource.CPU: 8.0}, ladder=WRITES_ALONE)
+    return full.outlook(one_host(used, peaks=grown), known)
+
+
+def test_a_lower_bound_is_no_verdict() -> None:
+    """More writes than a device does one at a time: it may be full of them, and nobody knows."""
+    host = lower_bound(9000.0)
+    [cpu, writes] = host.outlooks
+    assert (cpu.resource, writes.state) == (Resource.CPU, State.MAYBE)
+    assert host.first_full is cpu
+    assert host.in_vain == ()
+    assert [each.resource for each in host.bought] == [Resource.CPU]
+    assert host.bought[0].gain.estimate > 1.1  # the bound does not limit what more cores bring
+    said = " ".join(rendered([host]).split())
+    assert "is full now" not in said
+    assert "may be out of device writes as well, of which only a lower bound is known" in said
+    assert "--limit db1=writes=N would tell" in said
+    # One that is known to be full is more urgent.
+    full_now = full.outlook(
+        one_host({Resource.CPU: [1.9] * 24}, "db2"), capacity.known("db2", {Resource.CPU: 2.0})
+    )
+    assert [each.name for each in page.by_urgency([host, full_now])] == ["db2", "db1"]
+
+
+def test_a_date_of_a_lower_bound_is_the_earliest() -> None:
+    found = peaks(60, 0.004)
+    host = lower_bound(0.0, found=Peaks(found.day, 3000 * found.most))
+    writes = next(each for each in host.outlooks if each.resource is Resource.WRITES)
+    assert writes.state is State.DATED
+    assert writes.day is not None
+    assert words.when(host, writes) == f"{words.day_of(host, writes.day.estimate)} or later"
+    assert words.dates(host, writes) == f"{words.day_of(host, writes.day.low)} or later"
+    assert host.first_full is not writes
+    alone = replace(host, outlooks=(writes,))
+    said = " ".join(rendered([alone]).split())
+    assert f"runs out of device writes on {words.when(alone, writes)}: its limit is a lower bound" in said
+
+
+def test_what_has_a_lower_bound_is_not_compared_with_another_device(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history", hosts=1, days=8)
+    for hour in range(8 * 24):
+        rows = [("demand", "cpu", 1.0, 1.2), ("demand", "writes", 900.0, 1000.0), ("limit", "cpu", 4.0, 4.0)]
+        write(archive, "db0", DAY * DAY_S + hour * HOUR_S, rows)
+    path = tmp_path / "ladder.json"
+    path.write_text(json.dumps(WRITES_ALONE))
+    ran = CliRunner().invoke(
+        size_app, ["full", str(archive.root), "--ladder", str(path), "--instead", "writes=20000"]
+    )
+    assert isinstance(ran.exception, PlanError)
+    assert "only a lower bound" in str(ran.exception)
 
 
 def test_the_assumed_knee_is_that_of_a_queue() -> None:

@@ -201,6 +201,11 @@ def _check(instead: Mapping[Resource, float], history: History, known: Known, po
             )  # fmt: skip
         full = Resource.READS if resource is Resource.MEMORY else resource
         is_used = full in history.demand.used and full is not Resource.SPACE
+        if is_used and known.is_at_least(full):
+            raise PlanError(
+                f"{history.host}: of the limit of {full} only a lower bound is known", place="--instead",
+                hint=f"give today's limit: --limit {history.host}={full}=N",
+            )  # fmt: skip
         if not is_used or known.full_at(full) is None:
             raise PlanError(
                 f"{history.host}: the use or the limit of {full} is unknown", place="--instead",

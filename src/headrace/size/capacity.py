@@ -60,6 +60,10 @@ class Known:
     objective: str = ""
     notes: tuple[str, ...] = ()
 
+    def is_at_least(self, resource: Resource) -> bool:
+        """Whether the limit is a lower bound."""
+        return self.limit_from.get(resource, "").startswith(AT_LEAST)
+
     def full_at(self, resource: Resource) -> Interval | None:
         """Use at which the knee is reached; the interval is of both limits."""
         limit, knee = self.capacity.limit.get(resource), self.capacity.knee.get(resource)

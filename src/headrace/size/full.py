@@ -52,7 +52,9 @@ HUBER = 1.345
 
 @dataclass(frozen=True)
 class Host:
-    """``outlooks``: the fullest first. ``unknown``: used, but with no capacity known."""
+    """``outlooks``: the fullest first, those whose limit is a lower bound last. ``unknown``: used, but with no
+    capacity known.
+    """
 
     name: str
     end_s: int
@@ -71,16 +73,18 @@ class Host:
 
     @property
     def first_full(self) -> Outlook | None:
-        """What is full soonest: now, then by date, then by room."""
+        """What is full soonest: now, then by date, then by room. Of a limit that is a lower bound only if no other
+        is known.
+        """
         return min(self.outlooks, key=_urgency, default=None)
 
 
-def _urgency(each: Outlook) -> tuple[int, float]:
-    if each.state is State.NOW:
-        return 0, each.room
+def _urgency(each: Outlook) -> tuple[bool, int, float]:
+    if each.state in (State.NOW, State.MAYBE):
+        return each.is_at_least, 0, each.room
     if each.state is State.DATED and each.day is not None:
-        return 1, each.day.estimate
-    return 2, each.room
+        return each.is_at_least, 1, each.day.estimate
+    return each.is_at_least, 2, each.room
 
 
 def outlook(
@@ -104,13 +108,15 @@ def outlook(
             continue
         one = _outlook(resource, history, full_at, known, end_s, rng)
         found.append(one)
-    found.sort(key=lambda each: each.room)
+    found.sort(key=lambda each: (each.is_at_least, each.room))
+    # A lower bound that is reached first limits nothing yet.
+    sure = [each for each in found if not each.is_at_least]
     notes = [*history.notes, *known.notes]
-    if pool is not None and not saves(found):
+    if pool is not None and not saves(sure):
         notes.append("what a larger pool brings is unknown, because no limit of reads is: --limit reads=3000")
-    bought = more(found, known, pool, instead, _pages(history))
+    bought = more(sure, known, pool, instead, _pages(history))
     return Host(
-        history.host, end_s, tuple(found), tuple(unknown), bought, in_vain(found), known.ops_s, known.objective,
+        history.host, end_s, tuple(found), tuple(unknown), bought, in_vain(sure), known.ops_s, known.objective,
         tuple(notes),
     )  # fmt: skip
 
@@ -154,7 +160,7 @@ def _outlook(
         knee_from=known.knee_from.get(resource, ""),
     )  # fmt: skip
     if peak >= full_at.estimate:
-        return replace(one, state=State.NOW)
+        return replace(one, state=State.MAYBE if one.is_at_least else State.NOW)
     if not laws or peaks is None:
         return one
     furthest = min(FURTHEST * float(peaks.day[-1] - peaks.day[0] + 1), FURTHEST_DAYS)

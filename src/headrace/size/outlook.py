@@ -15,6 +15,7 @@ MONTH_DAYS = 30.4
 
 class State(StrEnum):
     NOW = "full now"
+    MAYBE = "may be full now"  # beyond a knee that is only a lower bound
     DATED = "dated"
     NEVER = "does not grow"
     LATER = "later than can be said"
@@ -56,7 +57,7 @@ class Growth:
 class Outlook:
     """One resource of one host. ``peak``: the highest use of a usual day now; ``mean`` over all time; both in
     the resource's unit. ``full_at``: use at the knee. ``day``: days from the end of the history until it
-    is full, with ``low`` and ``high`` (infinite: never).
+    is full, with ``low`` and ``high`` (infinite: never); if it ``is_at_least``, then or later.
     """
 
     resource: Resource

@@ -33,6 +33,7 @@ from headrace.report.size.words import amount, dates, name, times, when
 from headrace.size.buy import IN_VAIN
 from headrace.size.capacity import AT_LEAST
 from headrace.size.full import LEAST_DAYS, Host, Together
+from headrace.size.model import Resource
 from headrace.size.outlook import Outlook, State
 
 #: Above this share of the knee a bar is marked.
@@ -91,9 +92,12 @@ def by_urgency(hosts: Sequence[Host]) -> list[Host]:
 def _urgency(host: Host) -> tuple[int, float]:
     first = host.first_full
     if first is None:
-        return 3, 0.0
-    rank = {State.NOW: 0, State.DATED: 1}.get(first.state, 2)
-    return rank, first.day.estimate if rank == 1 and first.day else first.room
+        return 4, 0.0
+    if first.state is State.NOW:
+        return 0, first.room
+    if first.state is State.DATED and first.day is not None and not first.is_at_least:
+        return 1, first.day.estimate
+    return 2 if any(each.state is State.MAYBE for each in host.outlooks) else 3, first.room
 
 
 def _verdicts(hosts: Sequence[Host], together: Sequence[Together]) -> Iterator[str]:
@@ -115,31 +119,34 @@ def _verdict(host: Host) -> str:
     first = host.first_full
     if first is None:
         return f"{host.name}: nothing can be concluded, because no resource has a known limit."
-    parts = []
-    if first.state is State.NOW:
-        parts.append(
-            f"{host.name} is full now: at its peak it uses {amount(first.resource, first.peak)} of "
-            f"{name(first.resource)}, "
-            f"and the knee is at {_knee(first)}"
-        )
-    elif first.state is State.DATED:
-        parts.append(
-            f"{host.name} is full on {when(host, first)} ({dates(host, first)}), of {name(first.resource)}"
-        )
-    else:
-        share = 1 / first.room
-        parts.append(
-            f"{host.name} is at {share:.0%} of the knee of {name(first.resource)} at its peak, {first.state}"
-        )
-    second = next((each for each in host.bottlenecks if each.resource is not first.resource), None)
+    others = [each for each in host.outlooks if each.resource is not first.resource]
+    parts = [_first(host, first)]
+    second = next((each for each in others if not each.is_stock and not each.is_at_least), None)
     if second is not None and math.isfinite(second.room):
         parts.append(f"the next bottleneck is {name(second.resource)}, at {times(second.room)} its peak")
+    maybe = [name(each.resource) for each in others if each.state is State.MAYBE]
+    if maybe:
+        parts.append(f"it may be out of {' and '.join(maybe)} as well, of which only a lower bound is known")
     return f"{'; '.join(parts)}."
 
 
-def _knee(each: Outlook) -> str:
-    found = amount(each.resource, each.full_at.estimate)
-    return f"{found} or higher (its limit is a lower bound)" if each.is_at_least else found
+def _first(host: Host, each: Outlook) -> str:
+    what, peak = name(each.resource), amount(each.resource, each.peak)
+    if each.state is State.NOW:
+        knee = amount(each.resource, each.full_at.estimate)
+        return f"{host.name} is full now: at its peak it uses {peak} of {what}, and the knee is at {knee}"
+    if each.state is State.MAYBE:
+        knee = f"{amount(each.resource, each.full_at.estimate)} or higher (its limit is a lower bound)"
+        return f"{host.name} may be full now: at its peak it uses {peak} of {what}, and the knee is at {knee}"
+    if each.state is State.DATED:
+        said = f"{host.name} runs out of {what} on {when(host, each)}"
+        return f"{said}: its limit is a lower bound" if each.is_at_least else f"{said} ({dates(host, each)})"
+    return f"{host.name} is at {_share(each)} of the knee of {what} at its peak, {each.state}"
+
+
+def _share(each: Outlook) -> str:
+    """Of the knee, at peak."""
+    return f"{'at most ' if each.is_at_least else ''}{1 / each.room:.0%}"
 
 
 def _keys(hosts: Sequence[Host]) -> Iterator[Key]:
@@ -147,9 +154,7 @@ def _keys(hosts: Sequence[Host]) -> Iterator[Key]:
         first = host.first_full
         if first is not None:
             kind = "worse" if first.state is State.NOW else "attention" if 1 / first.room > NEAR else ""
-            yield Key(
-                host.name, f"{1 / first.room:.0%}", f"{name(first.resource)} · {when(host, first)}", kind
-            )
+            yield Key(host.name, _share(first), f"{name(first.resource)} · {when(host, first)}", kind)
 
 
 _COLUMNS = (
@@ -183,8 +188,8 @@ def _cells(host: Host, each: Outlook) -> Cells:
         name(each.resource),
         amount(each.resource, each.peak),
         amount(each.resource, each.mean),
-        amount(each.resource, each.full_at.estimate),
-        f"{1 / each.room:.0%}",
+        f"{'at least ' if each.is_at_least else ''}{amount(each.resource, each.full_at.estimate)}",
+        _share(each),
         _growth(each),
         Cell(when(host, each), chip),
         dates(host, each),
@@ -223,15 +228,17 @@ def _figure(hosts: Sequence[Host]) -> Figure:
     hovers = [
         hint(
             label,
-            f"peak {amount(each.resource, each.peak)}, {share:.0f}% of the knee",
+            f"peak {amount(each.resource, each.peak)}, {_share(each)} of the knee",
             f"mean {amount(each.resource, each.mean)}",
         )
-        for (_, each), label, share in zip(pairs, labels, shares, strict=True)
+        for (_, each), label in zip(pairs, labels, strict=True)
     ]
     top = max(115.0, 1.05 * max(shares, default=0.0))
     colours = [
-        "@{worse/0.75}" if share >= 100 else "@{accent/0.85}" if share >= 100 * NEAR else "@{accent/0.5}"
-        for share in shares
+        "@{worse/0.75}"
+        if each.state is State.NOW
+        else f"@{{accent/{0.85 if 1 / each.room >= NEAR else 0.5}}}"
+        for _, each in pairs
     ]
     return {
         "data": [
@@ -350,15 +357,22 @@ def _buy(hosts: Sequence[Host]) -> Iterator[Part]:
         for host in hosts
         if host.unknown
     ]
-    bounds = [
-        f"{host.name}: the limit of {name(each.resource)} is at least "
-        f"{amount(each.resource, each.limit.estimate)}, {each.limit_from.removeprefix(AT_LEAST)}."
-        for host in hosts
-        for each in host.outlooks
-        if each.is_at_least
-    ]
+    bounds = [_bound(host, each) for host in hosts for each in host.outlooks if each.is_at_least]
     if kept or vain or unknown or bounds:
         yield Sentences([*kept, *vain, *unknown, *bounds][:24])
+
+
+def _bound(host: Host, each: Outlook) -> str:
+    said = (
+        f"{host.name}: the limit of {name(each.resource)} is at least "
+        f"{amount(each.resource, each.limit.estimate)}, {each.limit_from.removeprefix(AT_LEAST)}"
+    )
+    if each.state not in (State.MAYBE, State.DATED):
+        return f"{said}."
+    tells = f"--limit {host.name}={each.resource}=N would tell"
+    if each.resource is Resource.READS:
+        tells = f"headrace ladder --file DIR --json measures 32 at a time, and would tell; so {tells}"
+    return f"{said}, so it is not known to be full. {tells[0].upper()}{tells[1:]}."
 
 
 def _ends(gain: Interval) -> str:

@@ -69,10 +69,10 @@ def when(host: Host, each: Outlook) -> str:
     if each.state is State.NOW:
         return "now"
     if each.state is State.DATED and each.day is not None:
-        return day_of(host, each.day.estimate)
+        return _or_later(each, day_of(host, each.day.estimate))
     if each.state is State.LATER:
         return "in years, if at all"
-    return {State.NEVER: "never, as it is", State.NO_DATE: "no date"}[each.state]
+    return {State.MAYBE: "may be now", State.NEVER: "never, as it is", State.NO_DATE: "no date"}[each.state]
 
 
 def dates(host: Host, each: Outlook) -> str:
@@ -80,7 +80,14 @@ def dates(host: Host, each: Outlook) -> str:
     if each.state is State.NO_DATE or each.day is None:
         return "–"
     low, high = day_of(host, each.day.low), day_of(host, each.day.high)
+    if each.is_at_least:
+        return _or_later(each, low)
     return low if low == high else f"{low} – {high}"
+
+
+def _or_later(each: Outlook, day: str) -> str:
+    """The date of a lower bound is the earliest one."""
+    return f"{day} or later" if each.is_at_least and day not in ("–", "never") else day
 
 
 def times(room: float) -> str:
