@@ -21,7 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from headrace.size import merge
 from headrace.size.clock import Clock
 from headrace.size.model import Demand, Resource
-from headrace.size.placement import Kind, Problem, problem, rows_of
+from headrace.size.placement import Kind, Problem, problem
+from headrace.size.rows import rows_of
 from headrace.size.together import together
 
 MINUTES = 3
@@ -71,12 +72,12 @@ def main() -> int:
     parser.add_argument("--noise", type=float, default=0.03, help="of each step, as a share")
     options = parser.parse_args()
     fleet = together(demands(options.databases, options.seed, options.noise))
-    need, resources = rows_of(fleet, 1.0)
-    carries = np.array([HOST[fleet.resources[r]] for r in resources])
-    print(f"{len(need)} databases, {need.shape[1]} rows, {options.seconds:g} s each")
+    rows = rows_of(fleet, 1.0)
+    carries = np.array([HOST[fleet.resources[r]] for r in rows.resource])
+    print(f"{len(rows.need)} databases, {rows.need.shape[1]} rows, {options.seconds:g} s each")
     failed = False
     for survives in (False, True):
-        asked = problem(fleet, [Kind("host", carries)], need, resources, survives=survives)
+        asked = problem(fleet, [Kind("host", carries)], rows, survives=survives)
         if not survives:
             print(f"sum of own peaks, first fit decreasing, groups apart: {peaks_first_fit(asked)} hosts")
         clock = Clock(options.seconds)

@@ -11,7 +11,8 @@ import pytest
 
 from headrace.size import merge
 from headrace.size.clock import Clock
-from headrace.size.placement import Kind, Placement, Problem, undominated
+from headrace.size.placement import Kind, Placement, Problem
+from headrace.size.rows import undominated
 from headrace.size.squeeze import Squeeze
 
 HAS_ORTOOLS = importlib.util.find_spec("ortools") is not None
@@ -213,3 +214,37 @@ def test_the_bound_knows_that_replicas_need_room() -> None:
 
 def test_an_empty_plan_has_no_violation() -> None:
     assert not Placement(small(0, 3)).violations()
+
+
+@pytest.mark.skipif(not HAS_ORTOOLS, reason="needs ortools")
+@pytest.mark.parametrize(
+    ("needs", "kinds", "price"),
+    [
+        # The cheapest plan has more hosts than the one to begin with.
+        ([3.703, 3.798, 2.512, 3.805, 7.342, 6.885, 2.901], [(9.5, 92), (14.5, 129), (21.5, 208)], 313),
+        # Sizes that fill a host to the brim.
+        ([5, 8, 3, 7, 3], [(14, 141), (12, 130), (22, 221)], 271),
+    ],
+)
+def test_what_is_proven_to_be_the_best_is_the_best(
+    needs: list[float], kinds: list[tuple[float, float]], price: float
+) -> None:
+    need = np.array(needs)[:, None]
+    offers = tuple(Kind(f"k{n}", np.array([size]), price) for n, (size, price) in enumerate(kinds))
+    names = tuple(map(str, range(len(needs))))
+    problem = Problem(names, need, need * 0, ((),) * len(needs), offers, np.zeros(1, dtype=np.int64))
+    assert cheapest(problem) == price
+    found = merge.solve(problem, Clock(60.0))
+    assert found.is_proven
+    assert found.placement.price == price
+
+
+@pytest.mark.skipif(not HAS_ORTOOLS, reason="needs ortools")
+def test_what_holds_only_because_it_was_rounded_is_not_proven() -> None:
+    """Three thirds and a hair more than a host: rounded down they fit."""
+    need = np.full((3, 1), (1 + 1e-7) / 3)
+    kinds = (Kind("h", np.ones(1)),)
+    problem = Problem(tuple("abc"), need, need * 0, ((),) * 3, kinds, np.zeros(1, dtype=np.int64))
+    found = merge.solve(problem, Clock(10.0))
+    assert not found.placement.violations()
+    assert len(found.placement.used) == 2

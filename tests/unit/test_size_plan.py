@@ -17,7 +17,7 @@ from headrace.size.clock import Clock
 from headrace.size.cost import Growth
 from headrace.size.model import Capacity, Demand, Resource
 from headrace.size.plan import Asked, Merged, plan
-from headrace.size.together import DRAWS, Peak, daily_peaks, day_draws, filled, peak, together
+from headrace.size.together import DRAWS, Futures, Peak, daily_peaks, filled, peak, together
 from tests.commands import headrace
 from tests.demands import batch, written
 
@@ -406,12 +406,12 @@ def test_the_interval_of_a_peak_covers_the_largest_of_the_next_days() -> None:
     random = np.random.default_rng(5)
     below = 0
     for _ in range(200):
-        found, draws = peak(random.gumbel(10, 1, 14), day_draws(14))
+        found, draws = peak(random.gumbel(10, 1, 14), Futures.of(14))
         assert found.low is not None
         assert found.low <= found.estimate
         below += bool(random.gumbel(10, 1, 30).max() <= np.quantile(draws, 0.95))
     assert below >= 0.8 * 200
-    steady, _ = peak(np.full(14, 3.0), day_draws(14))
+    steady, _ = peak(np.full(14, 3.0), Futures.of(14))
     assert steady == Interval(3.0, 3.0, 3.0)
 
 
@@ -428,7 +428,7 @@ def test_least_regret_weighs_a_cheap_plan_that_may_fail_against_a_dear_one_that_
     )
 
     def uses(capacity: Capacity, load: float) -> list[cost.Use]:
-        found = Peak(Resource.CPU, Interval(load, None, None), np.full(DRAWS, load))
+        found = Peak(Resource.CPU, Interval(load, None, None), np.full(DRAWS, load), np.full(DRAWS, load))
         use = cost.use_of(found, capacity, Growth().draws())
         assert use is not None
         return [use]

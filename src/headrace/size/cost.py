@@ -22,6 +22,7 @@ from headrace.size.together import DRAWS, Peak
 Values = NDArray[np.float64]
 #: What a host that is too full costs, in its monthly prices: one bought in a hurry, and the move. An assumption.
 PENALTY = 3.0
+MONTH_DAYS = 30.4
 #: A normal law's 95% interval is so many standard deviations wide.
 WIDTH = 3.92
 
@@ -56,13 +57,15 @@ def _draws(found: Interval, random: np.random.Generator) -> Values:
 
 @dataclass(frozen=True)
 class Use:
-    """A resource of a planned host at its peak. ``share`` is of what it carries: 1 is the knee."""
+    """A resource of a planned host at its peak. ``share`` is of what it carries: 1 is the knee. ``usual``: draws
+    of the share at today's mean daily peak, before any growth."""
 
     resource: Resource
     peak: Interval
     share: Interval
     risk: float
     draws: Values
+    usual: Values
 
 
 def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
@@ -70,16 +73,17 @@ def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
     if carries is None:
         return None
     # The day draws and those of the limit are independent of each other.
-    draws = found.draws * growth / np.maximum(carries, 1e-300)
+    carries = np.maximum(carries, 1e-300)
+    draws = found.draws * growth / carries
     low, high = np.quantile(draws, [0.025, 0.975])
     share = Interval(float(np.median(draws)), float(low), float(high))
-    return Use(found.resource, found.interval, share, float((draws > 1).mean()), draws)
+    return Use(found.resource, found.interval, share, float((draws > 1).mean()), draws, found.usual / carries)
 
 
 @dataclass(frozen=True)
 class Scored:
-    """``too_full``: chance that any host is too full. Regrets in the currency, a month; in hosts if the price of
-    any plan is unknown."""
+    """``too_full``: chance that any host is too full before the plan ends. Regrets in the currency, a month; in
+    hosts if the price of any plan is unknown."""
 
     name: str
     price: float | None
@@ -89,9 +93,13 @@ class Scored:
     worst_regret: float
 
 
-def regrets(plans: Mapping[str, tuple[Sequence[Capacity], Sequence[Sequence[Use]]]]) -> list[Scored]:
+def regrets(
+    plans: Mapping[str, tuple[Sequence[Capacity], Sequence[Sequence[Use]]]], ahead_days: float = MONTH_DAYS
+) -> list[Scored]:
     """The plans, that with the least mean regret first. If a price is missing every host costs 1: beside hosts of
-    500 one that costs 1 would be the cheapest."""
+    500 one that costs 1 would be the cheapest. A host that gets too full is paid for once in ``ahead_days``, its
+    price each month."""
+    penalty = PENALTY * MONTH_DAYS / ahead_days
     known = all(h.price is not None for hosts, _ in plans.values() for h in hosts)
     prices = {
         name: np.array([h.price if known else 1.0 for h in hosts], dtype=np.float64)
@@ -100,7 +108,7 @@ def regrets(plans: Mapping[str, tuple[Sequence[Capacity], Sequence[Sequence[Use]
     costs, full = {}, {}
     for name, (_, uses) in plans.items():
         over = np.stack([_over(each) for each in uses]) if uses else np.zeros((0, DRAWS), dtype=bool)
-        costs[name] = prices[name].sum() + PENALTY * (over * prices[name][:, None]).sum(axis=0)
+        costs[name] = prices[name].sum() + penalty * (over * prices[name][:, None]).sum(axis=0)
         full[name] = float(over.any(axis=0).mean())
     best = np.min(list(costs.values()), axis=0)
     found = []
@@ -127,7 +135,8 @@ def _over(uses: Sequence[Use]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Worth:
-    """Queries per second, of today's demand and at the knee of the fullest host, and what one is paid with."""
+    """Queries per second at the mean daily peak: of today's demand, and of as many times that as the fullest host
+    carries; and what one of these is paid with."""
 
     queries: Interval
     at_knee: Interval
@@ -139,9 +148,9 @@ def worth(
     daily_queries: Values, uses: Sequence[Sequence[Use]], price: float | None, watts: float | None,
     chosen: NDArray[np.int64],
 ) -> Worth:  # fmt: skip
-    """``daily_queries``: the fleet's mean queries per second of each day. ``chosen``: the days of each draw."""
+    """``daily_queries``: the fleet's peak of queries per second of each day. ``chosen``: the days of each draw."""
     means = daily_queries[chosen].mean(axis=1)
-    fullest = np.max([use.draws for host in uses for use in host], axis=0)
+    fullest = np.max([use.usual for host in uses for use in host], axis=0)
     at_knee = means / np.maximum(fullest, 1e-300)
     return Worth(
         _interval(means),

@@ -2,6 +2,9 @@
 
 The model starts with the tightest rows and no failure. What its plan breaks is added, until it breaks nothing:
 then the plan is the best of all, because a model with fewer rules cannot have a dearer best plan.
+
+The solver counts in whole units. Needs are rounded down and capacities up, so that no plan is lost. Where a plan
+holds only because of that, the same is asked again with the opposite rounding: if that costs as much, it is best.
 """
 
 from __future__ import annotations
@@ -14,21 +17,27 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from headrace.size.clock import Clock
-from headrace.size.placement import TINY, Placement, Problem
+from headrace.size.placement import Placement, Problem
+from headrace.size.rows import TINY
 
 #: Beyond that the search by neighbourhoods is better within a minute.
 MOST_DATABASES = 40
-#: Needs are rounded up and capacities down to this share of a row's largest capacity.
+#: Needs and capacities are counted in this share of a row's largest capacity, prices in that of the largest price.
 UNITS = 1_000_000
+#: What floats add to a whole number of units.
+NOISE = 1e-3
 FIRST_ROWS = 16
-CENTS = 100
 
 
 class Model:
-    """``hosts`` slots, each of one kind or unused. Slots are numbered by their first database."""
+    """``hosts`` slots, each of one kind or unused. Slots are numbered by their first database. ``is_strict``: what
+    fits here fits; otherwise what does not fit here does not fit."""
 
-    def __init__(self, problem: Problem, hosts: int, most_price: float) -> None:
-        self.problem, self.hosts, self.items = problem, hosts, range(len(problem.names))
+    def __init__(self, problem: Problem, most_price: float, *, is_strict: bool = False) -> None:
+        self.problem, self.is_strict, self.items = problem, is_strict, range(len(problem.names))
+        # A cheaper plan may have more hosts, if they are cheaper.
+        least = min(kind.price for kind in problem.kinds)
+        hosts = self.hosts = min(len(self.items), int(most_price / least + NOISE))
         self.model = model = cp_model.CpModel()
         self.on = {
             (i, h): model.new_bool_var(f"on{i}_{h}") for i in self.items for h in range(min(i + 1, hosts))
@@ -47,10 +56,12 @@ class Model:
         for k, kind in enumerate(problem.kinds):
             if kind.most is not None:
                 model.add(sum(self.is_kind[h][k] for h in range(hosts)) <= kind.most)
-        prices = [round(kind.price * CENTS) for kind in problem.kinds]
+        self.unit = max(kind.price for kind in problem.kinds) / UNITS
+        prices = [round(kind.price / self.unit) for kind in problem.kinds]
         self.price = sum(prices[k] * self.is_kind[h][k] for h in range(hosts) for k in range(len(prices)))
         model.minimize(self.price)
-        model.add(self.price <= round(most_price * CENTS))
+        # Each host's price may be rounded by half a unit.
+        model.add(self.price <= int(most_price / self.unit) + hosts)
         self.rows: set[int] = set()
         self.failures: set[int] = set()
         self._both: dict[tuple[int, int, int, int], Any] = {}
@@ -59,14 +70,17 @@ class Model:
         problem = self.problem
         top = max((k.carries[row] for k in problem.kinds if np.isfinite(k.carries[row])), default=1.0) or 1.0
         total = float(problem.need[:, row].sum()) + top
+        units = UNITS / top
         carries = [
-            int(np.floor(min(float(k.carries[row]), total) / top * UNITS + 0.5 * TINY * UNITS))
-            for k in problem.kinds
+            self._whole(min(float(k.carries[row]), total) * units, not self.is_strict) for k in problem.kinds
         ]
-        # Rounded up except for what floats add to a whole number.
-        need = [int(np.ceil(v / top * UNITS - 1e-3)) for v in problem.need[:, row]]
-        moved = [int(np.ceil(v / top * UNITS - 1e-3)) for v in problem.moved[:, row]]
+        need = [self._whole(v * units, self.is_strict) for v in problem.need[:, row]]
+        moved = [self._whole(v * units, self.is_strict) for v in problem.moved[:, row]]
         return need, moved, carries
+
+    @staticmethod
+    def _whole(value: float, is_up: bool) -> int:
+        return int(np.ceil(value - NOISE)) if is_up else int(np.floor(value + NOISE))
 
     def add_row(self, row: int) -> None:
         self.rows.add(row)
@@ -103,7 +117,21 @@ def whole(problem: Problem, start: Placement, clock: Clock) -> tuple[Placement, 
     """The best plan, and whether it is proven to be the best; ``start`` if none is found in time."""
     if start.unplaced:
         return start, False
-    model = Model(problem, len(start.used), start.price)
+    plan, is_best = _cheapest(Model(problem, start.price), clock)
+    if plan is None:
+        return start, False
+    if not plan.violations():
+        return plan, is_best
+    strict, _ = _cheapest(Model(problem, start.price, is_strict=True), clock)
+    if strict is None or strict.violations() or strict.price > start.price:
+        strict = start
+    return strict, is_best and strict.price <= plan.price * (1 + 1e-6)
+
+
+def _cheapest(model: Model, clock: Clock) -> tuple[Placement | None, bool]:
+    """The cheapest plan of this model, or the best one found in time; and whether it is the cheapest. It may break
+    rows by what they were rounded."""
+    problem = model.problem
     total = problem.need.sum(axis=0)
     shares = np.max([total / np.where(k.carries > 0, k.carries, 1e-12) for k in problem.kinds], axis=0)
     for row in np.argsort(-shares)[:FIRST_ROWS]:
@@ -114,23 +142,18 @@ def whole(problem: Problem, start: Placement, clock: Clock) -> tuple[Placement, 
         solver.parameters.num_workers = 2
         solver.parameters.catch_sigint_signal = False
         status = _solved(solver, model, clock)
-        if status == cp_model.INFEASIBLE:
-            # Rounding left out the plan that it started from, so none is cheaper beyond that.
-            return start, True
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return start, False
+            return None, False
         plan = _plan(model, solver)
         broken, failing = _broken(plan)
-        if not broken and not failing and not plan.violations():
-            return plan, status == cp_model.OPTIMAL
         new = (broken - model.rows, failing - model.failures)
         if not new[0] and not new[1]:
-            return start, False
+            return plan, status == cp_model.OPTIMAL
         for row in new[0]:
             model.add_row(row)
         for row in new[1]:
             model.add_failures(row)
-    return start, False
+    return None, False
 
 
 def _solved(solver: Any, model: Model, clock: Clock) -> Any:

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.size.clock import Clock
-from headrace.size.placement import TINY, Kind, Placement, Problem
+from headrace.size.placement import Kind, Placement, Problem
+from headrace.size.rows import TINY, broken, extended, joined
 from headrace.size.squeeze import Squeeze
 
 Values = NDArray[np.float64]
@@ -47,8 +48,8 @@ class Solution:
 def solve(problem: Problem, clock: Clock | None = None, *, seed: int = 0, exact: bool = True) -> Solution:
     """The best plan found in time. Databases that no host carries remain unplaced."""
     clock = clock or Clock()
+    best, problem = settled(problem, clock)
     bound = lower_bound(problem)
-    best = first(problem)
     solver = "greedy"
 
     def found(is_proven: bool = False) -> Solution:
@@ -64,20 +65,42 @@ def solve(problem: Problem, clock: Clock | None = None, *, seed: int = 0, exact:
     if best.unplaced or best.price <= bound + TINY:
         return found(not best.unplaced)
     cpsat = _cpsat() if exact else None
-    if cpsat is not None and len(problem.names) <= cpsat.MOST_DATABASES:
+    if cpsat is not None and len(problem.names) <= cpsat.MOST_DATABASES and not best.problem.is_joined:
         solver = "CP-SAT"
-        better, is_proven = cpsat.whole(problem, best, clock)
-        best = better
+        best, is_proven = _exactly(cpsat, best, clock)
         if is_proven or clock.left_s <= 0:
             return found(is_proven)
     solver = "greedy and swaps"
-    search = _Search(problem, best, bound, np.random.default_rng(seed))
+    search = _Search(best, bound, np.random.default_rng(seed))
     while clock.left_s > 0 and search.best.price > bound + TINY and not search.is_exhausted:
         if search.step(clock):
             best = search.best
             clock.listen(found())
     best = search.best
     return found(best.price <= bound + TINY)
+
+
+def settled(problem: Problem, clock: Clock) -> tuple[Placement, Problem]:
+    """A plan made in one go that holds at all steps; and its problem, of which bounds are true."""
+    while True:
+        plan = first(problem)
+        if not (more := broken(plan)):
+            return plan, problem
+        problem = extended(problem, more)
+        if clock.left_s <= 0:
+            return first(joined(problem)), problem
+
+
+def _exactly(cpsat: ModuleType, best: Placement, clock: Clock) -> tuple[Placement, bool]:
+    """The best plan, and whether it is proven to be. Steps at which a plan breaks are rows of the next model."""
+    while True:
+        plan, is_proven = cpsat.whole(best.problem, best, clock)
+        more = broken(plan)
+        if not more:
+            return plan, is_proven
+        best = best.tidy(extended(best.problem, more))
+        if clock.left_s <= 0:
+            return best, False
 
 
 def _cpsat() -> ModuleType | None:
@@ -215,8 +238,8 @@ def smaller(plan: Placement) -> Placement:
 class _Search:
     """One host fewer, or a cheaper one, as long as that succeeds: see ``squeeze``."""
 
-    def __init__(self, problem: Problem, start: Placement, bound: float, random: np.random.Generator) -> None:
-        self.problem, self.best, self.bound, self.random = problem, start.tidy(), bound, random
+    def __init__(self, start: Placement, bound: float, random: np.random.Generator) -> None:
+        self.best, self.bound, self.random = start.tidy(), bound, random
         self.failures = 0
         self.rounds = FEWEST_ROUNDS
 
@@ -231,7 +254,12 @@ class _Search:
         host, instead, _ = options[int(self.random.choice(len(options), p=odds / odds.sum()))]
         attempt = Squeeze(self.best, host, instead, self.random)
         if attempt.run(clock, self.rounds) and not (plan := attempt.plan()).violations():
-            self.best = smaller(plan)
+            plan = smaller(plan)
+            if more := broken(plan):
+                # The same again with these steps.
+                self.best = self.best.tidy(extended(self.best.problem, more))
+                return False
+            self.best = plan
             self.failures, self.rounds = 0, FEWEST_ROUNDS
             return True
         self.failures += 1
@@ -241,13 +269,13 @@ class _Search:
     def _options(self) -> list[tuple[int, Kind | None, float]]:
         """(host, kind instead of its own or None to do without it, odds): what saves much and displaces little."""
         plan, found = self.best, list[tuple[int, Kind | None, float]]()
-        counts = {kind.name: sum(k.name == kind.name for k in plan.kinds) for kind in self.problem.kinds}
+        counts = {kind.name: sum(k.name == kind.name for k in plan.kinds) for kind in plan.problem.kinds}
         least = self.bound - TINY
         for host in plan.used:
             own = plan.kinds[host]
             if len(plan.used) > 1 and plan.price - own.price >= least:
                 found.append((host, None, max(_use(plan, host, own), 0.01) ** -4.0))
-            for kind in self.problem.kinds:
+            for kind in plan.problem.kinds:
                 saved = own.price - kind.price
                 if saved <= TINY or plan.price - saved < least or counts[kind.name] == kind.most:
                     continue

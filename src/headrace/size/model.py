@@ -25,6 +25,8 @@ class Resource(StrEnum):
     LOG_BYTES = "log_bytes"  # redo and binary log
     MEMORY = "memory"  # bytes that are in use, buffer pool included
     SPACE = "space"  # bytes on the devices
+    DEVICE_REQUESTS = "device_requests"  # reads and writes together: where one limit is for both
+    DEVICE_BYTES = "device_bytes"  # read and written
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Capacity:
     """What a host has. ``limit[r]`` is the most that it was measured to carry, in the demand's unit.
 
     ``knee[r]`` is the share of it at which the objective (a p99) is no longer kept. A missing resource is not
-    known to limit.
+    known to limit. ``burst[r]`` is what it has for a while only, above its limit.
     """
 
     name: str
@@ -61,3 +63,4 @@ class Capacity:
     knee: Mapping[Resource, Interval] = field(default_factory=dict)
     price: float | None = None  # a month, in the catalogue's currency
     watts: float | None = None
+    burst: Mapping[Resource, float] = field(default_factory=dict)

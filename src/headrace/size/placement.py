@@ -9,19 +9,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.size.together import MOVES, Together, clipped
+from headrace.size.rows import TINY, Rows
+from headrace.size.together import MOVES, Together
 
 Values = NDArray[np.float64]
-#: Rows are pooled by their largest value until there are at most so many times.
-MOST_TIMES = 336
-#: Sums of floats in another order differ by this much.
-TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -36,7 +33,11 @@ class Kind:
 
 @dataclass(frozen=True)
 class Problem:
-    """``need`` is (database, row). ``moved`` is what each other member of its group takes if its host fails."""
+    """``need`` is (database, row). ``moved`` is what each other member of its group takes if its host fails.
+
+    If the rows are not all steps, ``every`` is the need as (database, resource, step), and ``moves`` which share
+    of it each other member takes, as (database, resource). ``is_joined``: rows are more than any step needs.
+    """
 
     names: tuple[str, ...]
     need: Values
@@ -46,6 +47,9 @@ class Problem:
     #: Which resource each row is of.
     row_resource: NDArray[np.int64]
     survives: bool = True
+    every: Values | None = None
+    moves: Values = field(default_factory=lambda: np.zeros((0, 0)))
+    is_joined: bool = False
 
     @cached_property
     def reserve(self) -> Values:
@@ -77,47 +81,7 @@ class Problem:
         return all(bool((load + more <= kind.carries + TINY).all()) for more in extra.values())
 
 
-def rows_of(fleet: Together, quantile: float) -> tuple[Values, NDArray[np.int64]]:
-    """(need of each database at each row, resource of each row): the times that matter.
-
-    Neighbouring times are pooled by each database's own largest value, so a plan that holds here holds at every
-    step. A row that never exceeds another one for any database is left out.
-    """
-    values = clipped(fleet.values, fleet.steps_per_day, quantile)
-    steps = values.shape[2]
-    # A pool never crosses midnight unless a day's steps do not divide.
-    width = max(1, -(-steps // MOST_TIMES))
-    starts = np.arange(0, steps, width)
-    pooled = np.maximum.reduceat(values, starts, axis=2)
-    kept, resources = [], []
-    for j in range(values.shape[1]):
-        rows = pooled[:, j, :]
-        keep = undominated(rows)
-        kept.append(rows[:, keep])
-        resources += [j] * len(keep)
-    return np.concatenate(kept, axis=1), np.array(resources, dtype=np.int64)
-
-
-def undominated(rows: Values) -> list[int]:
-    """Columns that no other column reaches in every database; of equal ones the first."""
-    left = list(range(rows.shape[1]))
-    order = sorted(left, key=lambda t: -float(rows[:, t].sum()))
-    keep: list[int] = []
-    for t in order:
-        if keep and bool((rows[:, keep] >= rows[:, [t]]).all(axis=0).any()):
-            continue
-        keep.append(t)
-    return sorted(keep)
-
-
-def problem(
-    fleet: Together,
-    kinds: Sequence[Kind],
-    need: Values,
-    resources: NDArray[np.int64],
-    *,
-    survives: bool = True,
-) -> Problem:
+def problem(fleet: Together, kinds: Sequence[Kind], rows: Rows, *, survives: bool = True) -> Problem:
     by_group: dict[str, list[int]] = {}
     for i, group in enumerate(fleet.groups):
         if group:
@@ -126,10 +90,12 @@ def problem(
         tuple(m for m in by_group.get(group, ()) if m != i) if group else ()
         for i, group in enumerate(fleet.groups)
     )
-    moves = np.array([r in MOVES for r in fleet.resources])[resources]
     share = np.array([1 / len(m) if m else 0.0 for m in mates])
-    moved = np.where(moves[None, :], need * share[:, None], 0.0)
-    return Problem(fleet.hosts, need, moved, mates, tuple(kinds), resources, survives)
+    moves = share[:, None] * np.array([r in MOVES for r in fleet.resources])
+    return Problem(
+        fleet.hosts, rows.need, rows.need * moves[:, rows.resource], mates, tuple(kinds), rows.resource, survives,
+        rows.every, moves,
+    )  # fmt: skip
 
 
 class Placement:
@@ -180,7 +146,7 @@ class Placement:
             return False
         if not problem.survives:
             return True
-        new = {self._place(m): problem.moved[m] for m in problem.mates[item]}
+        new = {self.place(m): problem.moved[m] for m in problem.mates[item]}
         for failed, extra in self._extra[host].items():
             more = extra + new.pop(failed) if failed in new else extra
             if (need + more > room).any():
@@ -201,13 +167,14 @@ class Placement:
         self._load[host] = self._load[host] + problem.need[item]
         if problem.survives:
             for mate in problem.mates[item]:
-                other = self._place(mate)
+                other = self.place(mate)
                 self._extra[host][other] = self._extra[host].get(other, 0.0) + problem.moved[mate]
                 if other >= 0:
                     self._extra[other].pop(-1 - item, None)
                     self._extra[other][host] = self._extra[other].get(host, 0.0) + problem.moved[item]
 
-    def _place(self, item: int) -> int:
+    def place(self, item: int) -> int:
+        """Its host; -1 - item without one."""
         host = int(self.host_of[item])
         return host if host >= 0 else -1 - item
 
@@ -223,11 +190,12 @@ class Placement:
     def unplaced(self) -> list[int]:
         return [int(i) for i in np.flatnonzero(self.host_of < 0)]
 
-    def tidy(self) -> Placement:
-        """The same without empty hosts."""
-        found = Placement(self.problem)
+    def tidy(self, problem: Problem | None = None) -> Placement:
+        """The same without empty hosts; under ``problem``, which has other rows."""
+        found = Placement(problem or self.problem)
+        kinds = {kind.name: kind for kind in found.problem.kinds}
         for host in self.used:
-            new = found.open(self.kinds[host])
+            new = found.open(kinds[self.kinds[host].name])
             for item in self.members[host]:
                 found.put(item, new)
         return found

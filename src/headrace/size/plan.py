@@ -16,9 +16,10 @@ from headrace.size.clock import Clock
 from headrace.size.cost import Growth, Scored, Use, Worth
 from headrace.size.merge import Solution
 from headrace.size.model import Capacity, Resource
-from headrace.size.placement import Kind, Problem, problem, rows_of
+from headrace.size.placement import Kind, Problem, problem
+from headrace.size.rows import Rows, largest, rows_of
 from headrace.size.table import Table, named
-from headrace.size.together import Peak, Together, daily_peaks, day_draws, filled, peak, together
+from headrace.size.together import Futures, Peak, Together, daily_peaks, filled, peak, together
 
 Values = NDArray[np.float64]
 
@@ -117,16 +118,16 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
         )
     notes = [*table.notes, *catalogue.notes, *fleet.notes, *_assumptions(catalogue, fleet, unknown, asked)]
     look = _Look(fleet, asked)
-    need, resources = rows_of(fleet, asked.quantile)
+    rows = rows_of(fleet, asked.quantile)
     offers = catalogue.offers
     if asked.by == "price" and any(o.capacity.price is None for o in offers):
         notes.append("not every host has a price: the fewest hosts are planned, not the cheapest")
         asked = replace(asked, by="hosts")
-    seen = look.headroom(_problem(fleet, offers, need, resources, asked, {}))
+    seen = look.headroom(_problem(fleet, offers, rows, asked, {}))
     found: dict[str, tuple[Solution, list[PlannedHost]]] = {}
     for room in ROOMS:
         name = "as the history asks" if room == 1.0 else f"{100 * (room - 1):.0f}% more room"
-        question = _problem(fleet, offers, need, resources, asked, {r: room * h for r, h in seen.items()})
+        question = _problem(fleet, offers, rows, asked, {r: room * h for r, h in seen.items()})
         if room == 1.0:
             own = Clock(0.7 * clock.seconds, clock.listen, started=clock.started)
         else:
@@ -134,9 +135,11 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
         # A stop ends all of them.
         solution = merge.solve(question, _linked(own, clock), seed=asked.seed, exact=asked.exact)
         found[name] = (solution, look.hosts(solution, offers))
-    complete = {name: each for name, each in found.items() if not each[0].placement.unplaced} or found
+    fewest = min(len(each.placement.unplaced) for each, _ in found.values())
+    complete = {name: each for name, each in found.items() if len(each[0].placement.unplaced) == fewest}
     scored = cost.regrets(
-        {n: ([h.capacity for h in hs], [h.uses for h in hs]) for n, (_, hs) in complete.items()}
+        {n: ([h.capacity for h in hs], [h.uses for h in hs]) for n, (_, hs) in complete.items()},
+        asked.ahead_days,
     )
     if any(each.hosts and each.price is None for each in scored):
         notes.append("the price of a plan is unknown: regret counts hosts, not money")
@@ -175,15 +178,15 @@ def _assumptions(
         notes.append(f"{resource} has no limit in the catalogue: it is assumed never to run out")
     for resource in fleet.resources:
         assumed = [
-            o.capacity.name for o in catalogue.offers
+            o.capacity for o in catalogue.offers
             if resource in o.capacity.limit and not knee_of(o.capacity, resource)[1]
         ]  # fmt: skip
         if assumed:
-            knee = knee_of(catalogue.offers[0].capacity, resource)[0]
-            which = "all hosts" if len(assumed) == len(catalogue.offers) else named(assumed)
+            knees = [knee_of(capacity, resource)[0] for capacity in assumed]
+            low, high = (min(k.low or k.estimate for k in knees), max(k.high or k.estimate for k in knees))
+            which = "all hosts" if len(assumed) == len(catalogue.offers) else named([c.name for c in assumed])
             notes.append(
-                f"the knee of {resource} was not measured for {which}: assumed {knee.low:g} to {knee.high:g} of "
-                "the limit"
+                f"the knee of {resource} was not measured for {which}: assumed {low:g} to {high:g} of the limit"
             )
     bursts = sorted({r.value for o in catalogue.offers for r in o.burst})
     if bursts:
@@ -201,9 +204,8 @@ def _assumptions(
 
 
 def _problem(
-    fleet: Together, offers: Sequence[Offer], need: Values, resources: NDArray[np.int64], asked: Asked,
-    headroom: Mapping[Resource, float],
-) -> Problem:  # fmt: skip
+    fleet: Together, offers: Sequence[Offer], rows: Rows, asked: Asked, headroom: Mapping[Resource, float]
+) -> Problem:
     kinds = []
     growth = asked.growth.draws()
     for offer in offers:
@@ -213,10 +215,10 @@ def _problem(
             # What it carries with the asked certainty, for a demand that grows.
             limit[resource] = math.inf if draws is None else float(np.quantile(draws / growth, asked.risk))
             limit[resource] /= headroom.get(resource, 1.0)
-        carries = np.array([limit[fleet.resources[r]] for r in resources])
+        carries = np.array([limit[fleet.resources[r]] for r in rows.resource])
         price = offer.capacity.price if asked.by == "price" and offer.capacity.price is not None else 1.0
         kinds.append(Kind(offer.capacity.name, carries, price, offer.count))
-    return problem(fleet, kinds, need, resources, survives=asked.survives)
+    return problem(fleet, kinds, rows, survives=asked.survives)
 
 
 class _Look:
@@ -224,7 +226,7 @@ class _Look:
 
     def __init__(self, fleet: Together, asked: Asked) -> None:
         self.fleet, self.asked = fleet, asked
-        self.chosen = day_draws(fleet.days)
+        self.futures = Futures.of(fleet.days)
         self.growth = asked.growth.draws()
         self.index = {host: i for i, host in enumerate(fleet.hosts)}
 
@@ -232,7 +234,11 @@ class _Look:
         total = self.fleet.values[list(members)].sum(axis=0)
         days = daily_peaks(total, self.fleet.steps_per_day, self.asked.quantile)
         return [
-            Peak(resource, *peak(days[j], self.chosen, self.asked.ahead_days))
+            Peak(
+                resource,
+                *peak(days[j], self.futures, self.asked.ahead_days),
+                days[j][self.futures.days].mean(axis=1),
+            )
             for j, resource in enumerate(self.fleet.resources)
         ]
 
@@ -241,9 +247,8 @@ class _Look:
         placement = merge.first(question)
         ratios: dict[Resource, list[float]] = {r: [1.0] for r in self.fleet.resources}
         for host in placement.used:
-            load = placement.load(host)
-            for j, found in enumerate(self.peaks(placement.members[host])):
-                seen = load[question.row_resource == j].max(initial=0.0)
+            peaks = self.peaks(placement.members[host])
+            for found, seen in zip(peaks, largest(placement, host), strict=True):
                 if seen > 0:
                     ratios[found.resource].append(float(np.quantile(found.draws, 1 - self.asked.risk)) / seen)
         return {r: max(1.0, float(np.quantile(values, 0.9))) for r, values in ratios.items()}
@@ -284,18 +289,17 @@ class _Look:
         ]
 
     def worth(self, queries: Mapping[str, Values], hosts: Sequence[PlannedHost]) -> Worth | None:
-        per_day, days = self.fleet.steps_per_day, self.fleet.days
+        per_day = self.fleet.steps_per_day
         # A gap is no idle time; nor is it a peak, because this is the work that is paid for.
         known = [filled(queries[host], per_day, np.nanmean) for host in self.fleet.hosts if host in queries]
         if len(known) < len(self.fleet.hosts) or not any(h.uses for h in hosts):
             return None
-        total = np.sum(known, axis=0)
-        daily = np.array([total[d * per_day : (d + 1) * per_day].mean() for d in range(days)])
+        daily = daily_peaks(np.sum(known, axis=0), per_day, self.asked.quantile)
         price, watts = (
             cost.total([h.capacity.price for h in hosts]),
             cost.total([h.capacity.watts for h in hosts]),
         )
-        return cost.worth(daily, [h.uses for h in hosts], price, watts, self.chosen)
+        return cost.worth(daily, [h.uses for h in hosts], price, watts, self.futures.days)
 
 
 def _why_not(question: Problem, item: int) -> str:

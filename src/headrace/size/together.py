@@ -16,7 +16,8 @@ not simply add up:
 A peak is judged by days, not by steps, which are alike within a day. Each day has one joint peak, the load that it
 exceeds for ``1 - quantile`` of its time. The largest peak of the next ``days`` days is estimated by a Gumbel law
 fitted to them by moments (Gumbel 1958, Statistics of Extremes), and its interval by drawing whole days again
-(bootstrap): all hosts' days together, so that what coincides stays together.
+(bootstrap): all hosts' days together, so that what coincides stays together. The chances under this law are as
+correlated between two hosts as their daily peaks were (Gaussian copula: Nelsen 2006, An Introduction to Copulas).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ Values = NDArray[np.float64]
 DAY_S = 86_400
 #: A failed host's load of these continues on its replicas. They hold its data and apply its writes anyway.
 MOVES = (Resource.CPU, Resource.SOFTIRQ, Resource.PACKETS, Resource.READS, Resource.READ_BYTES)
-DRAWS = 400
+#: A chance below 1 in 500 is not told from none.
+DRAWS = 2000
 #: Fewer days show neither a week nor how peaks vary.
 FEWEST_DAYS = 7
 
@@ -128,31 +130,53 @@ def daily_peaks(total: Values, per_day: int, quantile: float) -> Values:
 
 @dataclass(frozen=True)
 class Peak:
-    """A host's peak of one resource, and its draws, which plans compare."""
+    """A host's peak of one resource, and its draws, which plans compare. ``usual``: draws of the mean daily
+    peak."""
 
     resource: Resource
     interval: Interval
     draws: Values
+    usual: Values
 
 
-def day_draws(days: int, seed: int = 0, draws: int = DRAWS) -> NDArray[np.int64]:
-    """Which days each draw is made of: one choice for all hosts and resources of a plan."""
-    return np.random.default_rng(seed).integers(0, days, (draws, days))
+@dataclass(frozen=True)
+class Futures:
+    """What all hosts, resources and plans share: the days that each draw repeats, shape (draw, days), and the
+    chances of the days to come, shape (draw, days of the history)."""
+
+    days: NDArray[np.int64]
+    chances: Values
+
+    @classmethod
+    def of(cls, days: int, seed: int = 0, draws: int = DRAWS) -> Futures:
+        random = np.random.default_rng(seed)
+        return cls(random.integers(0, days, (draws, days)), random.standard_normal((draws, days)))
+
+    def gumbel(self, peaks: Values) -> Values:
+        """Draws of a Gumbel law with the mean 0, for these daily peaks: two hosts whose peaks rise on the same
+        days have high draws together."""
+        from scipy.special import log_ndtr
+
+        away = peaks - peaks.mean()
+        length = float(np.sqrt((away**2).sum()))
+        if length <= 0:
+            return np.zeros(len(self.chances))
+        normal = self.chances @ (away / length)
+        found: Values = -np.log(-log_ndtr(normal)) - np.euler_gamma
+        return found
 
 
-def peak(peaks: Values, chosen: NDArray[np.int64], ahead_days: int = 30) -> tuple[Interval, Values]:
+def peak(peaks: Values, futures: Futures, ahead_days: int = 30) -> tuple[Interval, Values]:
     """The largest daily peak of the next ``ahead_days`` days, from those of the history.
 
     Its draws are of the days that the law is fitted to, and of the largest under this law.
     """
     count = len(peaks)
     if count < 2:
-        return Interval(float(peaks[0]), None, None), np.full(len(chosen), float(peaks[0]))
+        return Interval(float(peaks[0]), None, None), np.full(len(futures.days), float(peaks[0]))
     estimate = float(_ahead(peaks[None, :], ahead_days, 0.0)[0])
-    # One sequence of chances for all hosts: plans are compared in the same futures.
-    chance = np.random.default_rng(3).gumbel(0, 1, len(chosen)) - np.euler_gamma
     # Days drawn again vary less than the days they are drawn from.
-    draws = _ahead(peaks[chosen], ahead_days, chance, math.sqrt(count / (count - 1)))
+    draws = _ahead(peaks[futures.days], ahead_days, futures.gumbel(peaks), math.sqrt(count / (count - 1)))
     low, high = np.quantile(draws, [0.025, 0.975])
     return Interval(estimate, float(min(low, estimate)), float(max(high, estimate))), draws
 
