@@ -29,6 +29,13 @@ class Resource(StrEnum):
     DEVICE_BYTES = "device_bytes"  # read and written
 
 
+#: Sum -> what is read and what is written. If a host fails only reads move: its replicas apply its writes anyway.
+SUMS: Mapping[Resource, tuple[Resource, Resource]] = {
+    Resource.DEVICE_REQUESTS: (Resource.READS, Resource.WRITES),
+    Resource.DEVICE_BYTES: (Resource.READ_BYTES, Resource.WRITE_BYTES),
+}
+
+
 @dataclass(frozen=True)
 class Demand:
     """What one host's databases used over time. ``used[r]`` has one value for each step of ``step_s`` seconds

@@ -1,0 +1,77 @@
+"""Resources that are sums of two others: what devices do for reads and writes together.
+
+A cloud limits both together, not each of them (repost.aws/knowledge-center/ec2-instance-ebs-quotas). Where a host
+of the catalogue has such a limit, demands get the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headrace.size.model import SUMS, Demand, Resource
+from headrace.size.placement import Problem
+from headrace.size.table import named
+
+Values = NDArray[np.float64]
+
+
+def added(demands: Sequence[Demand], limited: Collection[Resource]) -> tuple[list[Demand], list[str]]:
+    """The demands with their use of the sums that are ``limited``, and notes of what these lack. A step is known
+    if both parts are. A sum that a demand has already is kept."""
+    notes = []
+    for whole, parts in SUMS.items():
+        if whole not in limited:
+            continue
+        for part, other in (parts, parts[::-1]):
+            lacking = [
+                d.host for d in demands if whole not in d.used and other in d.used and part not in d.used
+            ]
+            if lacking:
+                notes.append(f"no {part} of {named(lacking)}: {whole} counts only {other}")
+    return [replace(d, used={**_sums(d, limited), **d.used}) for d in demands], notes
+
+
+def _sums(demand: Demand, limited: Collection[Resource]) -> dict[Resource, Values]:
+    found = {}
+    for whole, parts in SUMS.items():
+        known = [demand.used[part] for part in parts if part in demand.used]
+        if whole in limited and known:
+            total: Values = np.sum(known, axis=0)
+            # Two parts that were never known at the same time have no sum.
+            if np.isfinite(total).any():
+                found[whole] = total
+    return found
+
+
+def counted(limited: Collection[Resource]) -> set[Resource]:
+    """Resources that a limit of their sum limits, too."""
+    return {part for whole, parts in SUMS.items() if whole in limited for part in parts}
+
+
+def moving(demands: Sequence[Demand], resources: Sequence[Resource]) -> Values:
+    """(database, resource): the largest share of a sum that moves if its host fails; 0 of other resources."""
+    found = np.zeros((len(demands), len(resources)))
+    for j, resource in enumerate(resources):
+        if resource in SUMS:
+            found[:, j] = [_moving(d.used.get(resource), d.used.get(SUMS[resource][1])) for d in demands]
+    return found
+
+
+def _moving(total: Values | None, written: Values | None) -> float:
+    if total is None:
+        return 0.0
+    busy = total > 0
+    if written is None or not busy.any():
+        return 1.0
+    return float(np.clip(1 - np.nanmin(np.append(written[busy] / total[busy], 1.0)), 0.0, 1.0))
+
+
+def moved(problem: Problem, share: Values) -> Problem:
+    """The same, in which these shares (``moving``) of the sums move."""
+    mates = np.array([len(each) for each in problem.mates])
+    moves = problem.moves + np.where(mates > 0, 1 / np.maximum(mates, 1), 0.0)[:, None] * share
+    return replace(problem, moves=moves, moved=problem.need * moves[:, problem.row_resource])
