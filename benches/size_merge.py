@@ -83,10 +83,11 @@ def main() -> int:
         clock = Clock(options.seconds)
         found = merge.solve(asked, clock, seed=options.seed)
         broken = found.placement.violations()
-        missed = "" if found.gap <= TARGET else f", target {100 * TARGET:g}% missed"
+        gap = float("inf") if found.gap is None else found.gap
+        missed = "" if gap <= TARGET else f", target {100 * TARGET:g}% missed"
         print(
             f"{'any one host may fail' if survives else 'groups apart'}: {found.placement.price:.0f} hosts, bound "
-            f"{found.bound:.0f}, gap {100 * found.gap:.1f}%{missed}; {found.seconds:.0f} s",
+            f"{found.bound:.0f}, gap {100 * gap:.1f}%{missed}; {found.seconds:.0f} s",
             flush=True,
         )
         failed |= bool(broken) or bool(found.placement.unplaced)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from headrace.archive.files import DAY_S, HOUR_S
 from headrace.cli.size import size_app
-from headrace.errors import PlanError
+from headrace.errors import NothingMeasured, PlanError
 from headrace.size import history
 from headrace.size.measured import table_of
 from headrace.size.model import Resource
@@ -66,6 +66,16 @@ def test_what_is_known_better_replaces_what_is_in_use(tmp_path: Path) -> None:
     assert "db0" not in needed.queries
 
 
+def test_a_host_whose_cpu_was_never_watched_is_not_planned_for(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history", hosts=1, days=8)
+    for hour in range(8 * 24):
+        write(archive, "db1", (DAY * 24 + hour) * HOUR_S, [("demand", "memory", 60e9, 60e9)])
+    histories = history.read(archive.root, with_calls=False)
+    with pytest.raises(NothingMeasured, match="db1: its CPU was not watched"):
+        table_of(histories)
+    assert len(table_of(histories, needs={"db1": {Resource.CPU: 2.0}}).demands) == 2
+
+
 def test_members_of_a_group_do_not_share_a_host(tmp_path: Path, catalogue: str) -> None:
     """Two hosts with little load: onto one, unless they are replicas of each other."""
     archive = archive_of(tmp_path / "history", days=15)
@@ -87,7 +97,11 @@ def test_a_group_that_cannot_be_is_said(tmp_path: Path, catalogue: str) -> None:
     archive = archive_of(tmp_path / "history", days=2)
     histories = history.read(archive.root, with_calls=False)
     with pytest.raises(PlanError, match="db0 is in two"):
-        table_of(histories, [["db0", "db1"], ["db0"]])
+        table_of(histories, [["db0", "db1"], ["db0", "db2"]])
+    with pytest.raises(PlanError, match="db0 is twice in one group"):
+        table_of(histories, [["db0", "db0"]])
+    with pytest.raises(PlanError, match="db1 alone is no replication group"):
+        table_of(histories, [["db1"]])
     ran = CliRunner().invoke(size_app, ["merge", str(archive.root), "-c", catalogue, "--group", "db0,db9"])
     assert "no host is named db9" in str(ran.exception)
 

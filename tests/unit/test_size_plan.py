@@ -12,6 +12,7 @@ import pytest
 
 from headrace.analysis.intervals import Interval
 from headrace.errors import PlanError
+from headrace.report.size.merge import page_of
 from headrace.size import catalogue, cost, table
 from headrace.size.clock import Clock
 from headrace.size.cost import Growth
@@ -342,7 +343,7 @@ def test_a_burstable_type_has_its_baseline(
     path.write_text(json.dumps([instance(name, vCPU=vcpus, base_performance=an_hour / 60)]))
     [offer] = catalogue.read(path).offers
     assert offer.capacity.limit[Resource.CPU].estimate == pytest.approx(vcpus * share)
-    assert offer.burst[Resource.CPU] == vcpus
+    assert offer.capacity.burst[Resource.CPU] == vcpus
 
 
 def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> None:
@@ -363,12 +364,12 @@ def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> 
     m, t = found.offers
     assert found.currency == "USD"
     assert m.capacity.price == pytest.approx(73.05)
-    assert m.capacity.limit[Resource.READS].estimate == 6000
-    assert m.burst[Resource.READS] == 18750
-    assert m.capacity.limit[Resource.READ_BYTES].estimate == 287.5e6
+    assert m.capacity.limit[Resource.DEVICE_REQUESTS].estimate == 6000
+    assert m.capacity.burst[Resource.DEVICE_REQUESTS] == 18750
+    assert m.capacity.limit[Resource.DEVICE_BYTES].estimate == 287.5e6
     assert m.capacity.limit[Resource.MEMORY].estimate == 32 << 30
     assert t.capacity.limit[Resource.CPU].estimate == pytest.approx(0.4)
-    assert t.burst[Resource.CPU] == 8
+    assert t.capacity.burst[Resource.CPU] == 8
     assert Resource.PACKETS not in m.capacity.limit
     assert any("odd.2x left out" in note for note in found.notes)
     assert [o.capacity.name for o in catalogue.read(path, only=["t.*"]).offers] == ["t.2x"]
@@ -438,6 +439,109 @@ def test_least_regret_weighs_a_cheap_plan_that_may_fail_against_a_dear_one_that_
 
     assert best(10.0) == "large"
     assert best(5.0) == "small"
+
+
+def test_a_price_is_paid_each_month_and_a_full_host_once() -> None:
+    """Ten hosts, each too full with a chance of 4%, or eleven that never are. If that is the chance of one month,
+    the eleventh pays; if it is that of a year, it does not."""
+    host = Capacity("h", {Resource.CPU: Interval(10, None, None)}, price=100.0)
+
+    def use(share: float) -> list[cost.Use]:
+        draws = np.full(DRAWS, 0.5)
+        draws[: round(share * DRAWS)] = 2.0
+        return [
+            cost.Use(Resource.CPU, Interval(5, None, None), Interval(0.5, None, None), share, draws, draws)
+        ]
+
+    plans = {"ten": ([host] * 10, [use(0.04)] * 10), "eleven": ([host] * 11, [use(0.0)] * 11)}
+    assert cost.regrets(plans, 30.4)[0].name == "eleven"
+    assert cost.regrets(plans, 365)[0].name == "ten"
+
+
+def test_hosts_whose_peaks_have_nothing_in_common_are_not_too_full_together() -> None:
+    """Thirty hosts, each too full in 2.5% of the futures: any of them is in nearly half of them if their days are
+    independent, and in 2.5% if they are the same."""
+    random = np.random.default_rng(8)
+    futures = Futures.of(14)
+    days = random.gumbel(10, 1, (30, 14))
+    days = (days - days.mean(axis=1, keepdims=True)) / days.std(axis=1, keepdims=True)
+
+    def too_full(daily: np.ndarray) -> np.ndarray:
+        draws = [peak(10 + each, futures)[1] for each in daily]
+        return np.stack([each > np.quantile(each, 0.975) for each in draws])
+
+    apart = too_full(days)
+    assert apart.mean() == pytest.approx(0.025, abs=0.005)
+    assert apart.any(axis=0).mean() > 0.35
+    alike = too_full(np.tile(days[:1], (30, 1)))
+    assert alike.any(axis=0).mean() == pytest.approx(0.025, abs=0.005)
+
+
+def test_what_hosts_carry_does_not_shrink_with_the_demand_that_is_expected(tmp_path: Path) -> None:
+    """The fleet's queries at its peak, and how many times that the fullest host carries."""
+    cpu = written(tmp_path / "d.csv", {"db1": np.tile([4.0, 2.0], 14)})
+    lines = [f"db1,{1_772_409_600 + 1800 * n},queries,{[1000, 600][n % 2]}" for n in range(28)]
+    cpu.write_text(cpu.read_text() + "\n".join(lines) + "\n")
+    hosts = catalogue.read(hosts_file(tmp_path, text="name,cpu,cpu_knee,price\nbig,20,0.8,100\n"))
+    found = [
+        plan(table.read(cpu), hosts, Asked(seconds=1.0, exact=False, growth=growth)).worth
+        for growth in (Growth(), Growth(2.0, 2.0))
+    ]
+    for worth in found:
+        assert worth is not None
+        assert worth.queries.estimate == pytest.approx(1000)
+        # 4 of 16 cores that it may use.
+        assert worth.at_knee.estimate == pytest.approx(4000)
+        assert worth.per_price is not None
+        assert worth.per_price.estimate == pytest.approx(40)
+
+
+def test_of_plans_without_room_for_all_the_one_that_places_most_is_taken(tmp_path: Path) -> None:
+    """Hosts of 10 cores, one database that needs 30: with more room than the history asks the others fit nowhere,
+    and no host at all would be the cheapest plan."""
+    cpu = {f"db{i}": np.full(48 * 8, 7.9) for i in range(4)} | {"huge": np.full(48 * 8, 30.0)}
+    demands = table.read(written(tmp_path / "d.csv", cpu))
+    hosts = catalogue.read(hosts_file(tmp_path, text="name,cpu,cpu_knee,price\nh,10,0.8,100\n"))
+    found = plan(demands, hosts, FAST)
+    assert set(found.unplaced) == {"huge"}
+    assert len(found.hosts) == 4
+
+
+def test_the_knees_that_were_assumed_are_those_that_are_said(tmp_path: Path) -> None:
+    path = hosts_file(tmp_path, text="name,cpu,cpu_knee,price\na,16,0.75,100\nb,32,,180\n")
+    demands = table.read(written(tmp_path / "demands.csv", batch(1, together=True, days=8)))
+    [said] = [note for note in plan(demands, catalogue.read(path), FAST).notes if "not measured" in note]
+    assert "for b: assumed 0." in said
+
+
+def test_a_limit_that_may_be_nothing_breaks_no_page(tmp_path: Path) -> None:
+    hosts = hosts_file(tmp_path, text="name,cpu,cpu_low,cpu_high,price\nbig,1,0,3,5\n")
+    for value in (0.0, 1e17):
+        demands = written(tmp_path / "d.csv", {"db1": np.full(96, value)}, type="big")
+        page = tmp_path / "page.html"
+        answer = headrace(
+            "size", "merge", str(demands), "-c", str(hosts), "--within", "1s", "--html", str(page)
+        )
+        assert answer.returncode == (0 if value == 0 else 13), answer.stderr
+        assert "Warning" not in answer.stderr
+        assert "nan" not in answer.stdout
+        assert page.exists()
+
+
+def test_a_plan_without_some_databases_is_not_said_to_be_nearly_the_best(tmp_path: Path) -> None:
+    found = planned(tmp_path, together=True, count="1")
+    assert found.unplaced
+    assert found.solution.gap is None
+    content = json.loads(json.dumps(page_of(found).data, default=str))
+    assert content["gap"] is None
+    assert content["bound"] is None
+    assert "best plan" not in page_of(found).lead
+
+
+def test_a_type_that_the_catalogue_has_not_is_said(tmp_path: Path) -> None:
+    demands = table.read(written(tmp_path / "d.csv", batch(2, together=True), type="old"))
+    notes = plan(demands, catalogue.read(hosts_file(tmp_path)), FAST).notes
+    assert any("not in the catalogue" in note and "old" in note for note in notes)
 
 
 def test_a_host_without_a_price_is_not_a_cheap_one() -> None:

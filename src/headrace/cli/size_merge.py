@@ -212,11 +212,8 @@ def _clock(seconds: float) -> Iterator[Clock]:
     with stderr().status("reading peaks ...") as status:
 
         def listen(found: Solution) -> None:
-            placement = found.placement
-            status.update(
-                f"{found.seconds:.0f} s: {len(placement.used)} hosts, "
-                f"at most {100 * max(found.gap, 0):.1f}% above the best plan"
-            )
+            above = "" if found.gap is None else f", at most {100 * max(found.gap, 0):.1f}% above the best plan"
+            status.update(f"{found.seconds:.0f} s: {len(found.placement.used)} hosts{above}")
 
         clock = Clock(seconds, listen)
 

@@ -23,6 +23,8 @@ Values = NDArray[np.float64]
 #: What a host that is too full costs, in its monthly prices: one bought in a hurry, and the move. An assumption.
 PENALTY = 3.0
 MONTH_DAYS = 30.4
+#: A limit whose interval reaches to 0 still carries this share of its estimate: a share of it has a value then.
+LEAST = 1e-6
 #: A normal law's 95% interval is so many standard deviations wide.
 WIDTH = 3.92
 
@@ -73,7 +75,7 @@ def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
     if carries is None:
         return None
     # The day draws and those of the limit are independent of each other.
-    carries = np.maximum(carries, 1e-300)
+    carries = np.maximum(carries, LEAST * capacity.limit[found.resource].estimate)
     draws = found.draws * growth / carries
     low, high = np.quantile(draws, [0.025, 0.975])
     share = Interval(float(np.median(draws)), float(low), float(high))

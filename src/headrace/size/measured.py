@@ -42,8 +42,13 @@ def _groups(groups: Sequence[Sequence[str]]) -> dict[str, str]:
     for hosts in groups:
         for host in hosts:
             if host in found:
-                raise PlanError(f"{host} is in two replication groups", place="--group")
+                which = "twice in one group" if hosts.count(host) > 1 else "in two groups"
+                raise PlanError(f"{host} is {which}", place="--group")
             found[host] = hosts[0]
+        if len(hosts) < 2:
+            raise PlanError(
+                f"{hosts[0]} alone is no replication group", place="--group", hint="--group db1,db2"
+            )
     return found
 
 
@@ -57,6 +62,11 @@ def _demand(demand: Demand, start_s: int, group: str, need: Mapping[Resource, fl
     used |= {r: np.full(demand.steps, value) for r, value in need.items()}
     if not used:
         raise NothingMeasured(f"{demand.host} has no use of any resource in this history")
+    if Resource.CPU not in used:
+        raise NothingMeasured(
+            f"{demand.host}: its CPU was not watched for one whole step, and a plan without it says nothing",
+            hint=f"longer samples, or what it needs: --need {demand.host}=cpu=2",
+        )
     return replace(demand, start_s=start_s, used=used, group=group, most={})
 
 

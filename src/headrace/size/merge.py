@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.size.clock import Clock
-from headrace.size.placement import Kind, Placement, Problem
+from headrace.size.placement import Kind, Placement, Problem, fullness
 from headrace.size.rows import TINY, broken, extended, joined
 from headrace.size.squeeze import Squeeze
 
@@ -40,9 +40,10 @@ class Solution:
     is_proven: bool = False
 
     @property
-    def gap(self) -> float:
-        """How far the plan may be from the best one, as a share of the bound."""
-        return self.placement.price / self.bound - 1 if self.bound > 0 else 0.0
+    def gap(self) -> float | None:
+        """How far the plan may be from the best one, as a share of the bound; None if that is not known, as of a
+        plan without some of the databases."""
+        return None if self.placement.unplaced or self.bound <= 0 else self.placement.price / self.bound - 1
 
 
 def solve(problem: Problem, clock: Clock | None = None, *, seed: int = 0, exact: bool = True) -> Solution:
@@ -166,7 +167,8 @@ def fill(plan: Placement, left: Sequence[int], kind: Kind, weight: Values) -> li
     """Open hosts of ``kind`` and fill one after the other; the databases that no host of it takes."""
     opened = sum(each.name == kind.name for each in plan.kinds)
     limit = kind.most - opened if kind.most is not None else len(left)
-    share = np.where(np.isfinite(kind.carries) & (kind.carries > 0), weight / kind.carries, 0.0)
+    is_limited = np.isfinite(kind.carries) & (kind.carries > 0)
+    share = np.where(is_limited, weight / np.where(is_limited, kind.carries, 1.0), 0.0)
     reserve = plan.problem.reserve @ share
     unplaced = np.array(sorted(left, key=lambda item: (-reserve[item], item)), dtype=np.int64)
     alike = ALIKE if reserve.any() else len(unplaced)
@@ -274,20 +276,15 @@ class _Search:
         for host in plan.used:
             own = plan.kinds[host]
             if len(plan.used) > 1 and plan.price - own.price >= least:
-                found.append((host, None, max(_use(plan, host, own), 0.01) ** -4.0))
+                found.append((host, None, max(fullness(plan.worst(host), own.carries), 0.01) ** -4.0))
             for kind in plan.problem.kinds:
                 saved = own.price - kind.price
                 if saved <= TINY or plan.price - saved < least or counts[kind.name] == kind.most:
                     continue
-                over = (_use(plan, host, kind) - 1) * kind.price
+                over = (fullness(plan.worst(host), kind.carries) - 1) * kind.price
                 if np.isfinite(over):
                     found.append((host, kind, (saved / max(over, 0.01 * saved)) ** 4.0))
         return found
-
-
-def _use(plan: Placement, host: int, kind: Kind) -> float:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.nanmax(plan.worst(host) / kind.carries))
 
 
 def lower_bound(problem: Problem) -> float:

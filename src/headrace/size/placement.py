@@ -98,6 +98,12 @@ def problem(fleet: Together, kinds: Sequence[Kind], rows: Rows, *, survives: boo
     )  # fmt: skip
 
 
+def fullness(load: Values, carries: Values) -> float:
+    """The largest share of what is carried; infinite where nothing is, but something is needed."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.where(load > 0, load / carries, 0.0).max(initial=0.0))
+
+
 class Placement:
     """Which host each database is on; ``-1`` is none. Hosts that were emptied stay as unused numbers."""
 

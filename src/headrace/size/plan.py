@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.errors import PlanError
-from headrace.size import cost, merge
+from headrace.size import cost, merge, sums
 from headrace.size.catalogue import Catalogue, Offer, knee_of
 from headrace.size.clock import Clock
 from headrace.size.cost import Growth, Scored, Use, Worth
 from headrace.size.merge import Solution
 from headrace.size.model import Capacity, Resource
-from headrace.size.placement import Kind, Problem, problem
+from headrace.size.placement import Kind, Problem, fullness, problem
 from headrace.size.rows import Rows, largest, rows_of
 from headrace.size.table import Table, named
 from headrace.size.together import Futures, Peak, Together, daily_peaks, filled, peak, together
@@ -107,27 +107,28 @@ ROOMS = (1.0, 1.15, 1.3)
 def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None = None) -> Merged:
     """Raises PlanError if nothing limits: a catalogue without limits for the demands' resources."""
     clock = clock or Clock(asked.seconds)
-    unknown = [
-        r for r in Resource
-        if any(r in d.used for d in table.demands) and not any(r in o.capacity.limit for o in catalogue.offers)
-    ]  # fmt: skip
-    fleet = together(table.demands, is_one_server=asked.is_one_server, without=unknown)
+    limited = {r for o in catalogue.offers for r in o.capacity.limit}
+    demands, lacking = sums.added(table.demands, limited)
+    unknown = [r for r in Resource if any(r in d.used for d in demands) and r not in limited]
+    fleet = together(demands, is_one_server=asked.is_one_server, without=unknown)
     if not fleet.resources:
         raise PlanError(
             "the catalogue has no limit for any resource of the demands", hint="add a column, such as cpu"
         )
-    notes = [*table.notes, *catalogue.notes, *fleet.notes, *_assumptions(catalogue, fleet, unknown, asked)]
+    unlimited = [r for r in unknown if r not in sums.counted(limited)]
+    notes = [*table.notes, *lacking, *catalogue.notes, *fleet.notes]
+    notes += _assumptions(catalogue, fleet, unlimited, asked)
     look = _Look(fleet, asked)
-    rows = rows_of(fleet, asked.quantile)
+    rows, moving = rows_of(fleet, asked.quantile), sums.moving(demands, fleet.resources)
     offers = catalogue.offers
     if asked.by == "price" and any(o.capacity.price is None for o in offers):
         notes.append("not every host has a price: the fewest hosts are planned, not the cheapest")
         asked = replace(asked, by="hosts")
-    seen = look.headroom(_problem(fleet, offers, rows, asked, {}))
+    seen = look.headroom(_problem(fleet, offers, rows, asked, {}, moving))
     found: dict[str, tuple[Solution, list[PlannedHost]]] = {}
     for room in ROOMS:
         name = "as the history asks" if room == 1.0 else f"{100 * (room - 1):.0f}% more room"
-        question = _problem(fleet, offers, rows, asked, {r: room * h for r, h in seen.items()})
+        question = _problem(fleet, offers, rows, asked, {r: room * h for r, h in seen.items()}, moving)
         if room == 1.0:
             own = Clock(0.7 * clock.seconds, clock.listen, started=clock.started)
         else:
@@ -147,6 +148,9 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     solution, hosts = complete[(within or scored)[0].name]
     unplaced = {fleet.hosts[i]: _why_not(solution.placement.problem, i) for i in solution.placement.unplaced}
     before = look.before(table.types, {o.capacity.name: o for o in offers})
+    strange = sorted({t for t in table.types.values() if t not in {o.capacity.name for o in offers}})
+    if strange:
+        notes.append(f"not in the catalogue, so today's hosts are not compared: {named(strange)}")
     broken = [h.name for h in before if h.risk > 0.5]
     if broken:
         notes.append(f"too full today: {named(broken)}: the objective is already broken at their peaks")
@@ -188,7 +192,7 @@ def _assumptions(
             notes.append(
                 f"the knee of {resource} was not measured for {which}: assumed {low:g} to {high:g} of the limit"
             )
-    bursts = sorted({r.value for o in catalogue.offers for r in o.burst})
+    bursts = sorted({r.value for o in catalogue.offers for r in o.capacity.burst})
     if bursts:
         notes.append(
             f"bursts of {', '.join(bursts)} are not counted with: a peak may last longer than the credit"
@@ -197,15 +201,17 @@ def _assumptions(
         notes.append("demand may shrink: the plan still carries today's")
     alone = [h for h, g in zip(fleet.hosts, fleet.groups, strict=True) if not g or fleet.groups.count(g) == 1]
     if asked.survives and alone:
-        notes.append(
-            f"{len(alone)} databases have no replica and are down if their host fails: {named(alone)}"
-        )
+        who = "1 database has no replica and is down if its host fails"
+        if len(alone) > 1:
+            who = f"{len(alone)} databases have no replica and are down if their host fails"
+        notes.append(f"{who}: {named(alone)}")
     return notes
 
 
 def _problem(
-    fleet: Together, offers: Sequence[Offer], rows: Rows, asked: Asked, headroom: Mapping[Resource, float]
-) -> Problem:
+    fleet: Together, offers: Sequence[Offer], rows: Rows, asked: Asked, headroom: Mapping[Resource, float],
+    moving: Values,
+) -> Problem:  # fmt: skip
     kinds = []
     growth = asked.growth.draws()
     for offer in offers:
@@ -218,7 +224,7 @@ def _problem(
         carries = np.array([limit[fleet.resources[r]] for r in rows.resource])
         price = offer.capacity.price if asked.by == "price" and offer.capacity.price is not None else 1.0
         kinds.append(Kind(offer.capacity.name, carries, price, offer.count))
-    return problem(fleet, kinds, rows, survives=asked.survives)
+    return sums.moved(problem(fleet, kinds, rows, survives=asked.survives), moving)
 
 
 class _Look:
@@ -259,8 +265,7 @@ class _Look:
         found = []
         for number, host in enumerate(placement.used, 1):
             kind = placement.kinds[host]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                worst = float(np.nanmax(placement.worst(host) / kind.carries))
+            worst = fullness(placement.worst(host), kind.carries)
             found.append(
                 self._planned(
                     f"new-{number:0{width}}", by_name[kind.name], placement.members[host],

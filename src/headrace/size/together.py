@@ -40,6 +40,8 @@ DAY_S = 86_400
 MOVES = (Resource.CPU, Resource.SOFTIRQ, Resource.PACKETS, Resource.READS, Resource.READ_BYTES)
 #: A chance below 1 in 500 is not told from none.
 DRAWS = 2000
+#: Longer steps hide peaks.
+COARSE_S = 3600
 #: Fewer days show neither a week nor how peaks vary.
 FEWEST_DAYS = 7
 
@@ -86,6 +88,8 @@ def together(
             f"{days:.1f} days of history: fewer than {FEWEST_DAYS} show no week, and peaks may be larger "
             "than planned"
         )
+    if step_s > COARSE_S:
+        notes.append(f"steps of {step_s / 3600:g} h: a peak that is shorter than a step is not known")
     if Resource.LOG_BYTES in resources:
         notes.append("log_bytes add up at most: group commit shares writes, the plan counts with their sum")
     hosts, groups = tuple(d.host for d in demands), tuple(d.group for d in demands)

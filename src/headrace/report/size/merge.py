@@ -26,6 +26,7 @@ from headrace.report.parts import (
 )
 from headrace.size.cost import PENALTY, Scored, Use
 from headrace.size.plan import Merged, PlannedHost
+from headrace.size.together import DRAWS
 
 #: Bars of more hosts are not read; the fullest ones are shown.
 MOST_BARS = 40
@@ -46,7 +47,10 @@ def page_of(found: Merged) -> Page:
                 "100% is the knee: the load at which the objective is no longer kept. Each bar is the fullest "
                 "resource of a host, with its 95% interval over days, growth and limits.",
             ),
-            Section("plan", "Plan", "Which databases share a host?", [_plan(found)], brief=[_plan(found)]),
+            Section(
+                "plan", "Plan", "Which databases share a host?", [_plan(found)],
+                brief=[_plan(found), *([Sentences([lead])] if (lead := _lead(found)) else [])],
+            ),
             Section("cost", "Cost", "What does it cost?", lambda: _cost(found), brief=list(_cost(found))),
             Section(
                 "choice", "Choice", "Why this plan, and not more room?", [_candidates(found)],
@@ -86,16 +90,16 @@ def headline(found: Merged) -> str:
 
 
 def _lead(found: Merged) -> str:
-    solution = found.solution
-    if solution.is_proven and not found.is_stopped:
-        bound = "No plan under these rules is better."
-    elif solution.bound > 0:
-        above = _percent(max(solution.gap, 0))
-        bound = f"It is at most {above} above the best plan under these rules."
-    else:
-        bound = "How much better the best plan could be is not known."
-    stopped = " The search was stopped early." if found.is_stopped else ""
-    return f"{bound}{stopped}"
+    said = []
+    if found.solution.is_proven:
+        said.append("No plan under these rules is better.")
+    elif (gap := found.solution.gap) is not None:
+        said.append(f"It is at most {_percent(max(gap, 0))} above the best plan under these rules.")
+    elif not found.unplaced:
+        said.append("How much better the best plan could be is not known.")
+    if found.is_stopped:
+        said.append("The search was stopped early.")
+    return " ".join(said)
 
 
 def _hosts(count: int) -> str:
@@ -108,6 +112,11 @@ def _databases(count: int) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f}%" if share >= 0.1 or share == 0 else f"{100 * share:.1f}%"
+
+
+def _risk(share: float) -> str:
+    """None of so many draws may still be this much (the rule of three: Hanley & Lippman-Hand 1983, JAMA 249)."""
+    return _percent(share) if share > 0 else f"<{100 * 3 / DRAWS:.2g}%"
 
 
 def _money(found: Merged, value: float | None) -> str:
@@ -129,13 +138,14 @@ def _keys(found: Merged) -> Iterator[Key]:
         "unknown" if watts is None else f"{watts:,.0f} W",
         "" if today is None else f"today {today:,.0f} W",
     )
-    risk = max((host.risk for host in found.hosts), default=0.0)
-    yield Key(
-        "Fullest host",
-        _percent(risk),
-        "chance to pass the knee",
-        "worse" if risk > found.asked.risk else "better",
-    )
+    if found.hosts:
+        risk = max(host.risk for host in found.hosts)
+        yield Key(
+            "Fullest host",
+            _risk(risk),
+            "chance of exceeding the knee",
+            "worse" if risk > found.asked.risk else "better",
+        )
 
 
 def _total(hosts: Sequence[PlannedHost], databases: int, name: str) -> float | None:
@@ -210,7 +220,7 @@ def _plan(found: Merged) -> Table:
                 "–" if use is None else str(use.resource),
                 "–" if use is None else _percent(use.share.estimate),
                 "–" if use is None else text.between(use.share, _percent),
-                Cell(_percent(host.risk), "worse" if host.risk > found.asked.risk else ""),
+                Cell(_risk(host.risk), "worse" if host.risk > found.asked.risk else ""),
                 "–" if host.after_failure is None else _percent(host.after_failure),
                 _money(found, host.capacity.price),
             ]
@@ -241,7 +251,7 @@ def _cost(found: Merged) -> Iterator[Part]:
     else:
         worth = found.worth
         unit = found.currency or "price unit"
-        rows.append(("queries/s", _estimate(worth.queries)))
+        rows.append(("queries/s at the daily peak", _estimate(worth.queries)))
         rows.append(("queries/s at the knee", _estimate(worth.at_knee)))
         if worth.per_price is not None:
             rows.append((f"queries/s per {unit} a month", _estimate(worth.per_price)))
@@ -260,7 +270,7 @@ def _candidates(found: Merged) -> Table:
             each.name,
             str(each.hosts),
             _money(found, each.price),
-            _percent(each.too_full),
+            _risk(each.too_full),
             text.count(each.mean_regret),
             text.count(each.worst_regret),
         ]
@@ -339,7 +349,7 @@ def _data(found: Merged) -> dict[str, object]:
         "watts": found.watts,
         "worth": found.worth,
         "averages_ask_for": found.averages,
-        "bound": found.solution.bound,
+        "bound": None if found.unplaced else found.solution.bound,
         "gap": found.solution.gap,
         "is_proven": found.solution.is_proven,
         "is_stopped": found.is_stopped,
