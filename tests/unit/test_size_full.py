@@ -28,9 +28,11 @@ from headrace.report.size import words
 from headrace.size import capacity, full, history
 from headrace.size import together as joined
 from headrace.size.history import History, Peaks
+from headrace.size.measured import table_of
 from headrace.size.model import Demand, Resource
 from headrace.size.outlook import State
 from tests.unit.test_ladder_steering import rounds
+from tests.unit.test_size_demand import write as write_samples
 from tests.unit.test_sweep_report import make
 from tests.written import printed
 
@@ -104,6 +106,42 @@ def test_less_than_two_weeks_have_no_date() -> None:
     assert host.outlooks[0].state is State.NO_DATE
     assert host.outlooks[0].day is None
     assert "no date" in rendered([host])
+
+
+def test_the_peak_of_a_short_history_is_the_highest_that_was_seen() -> None:
+    """Ten days, with a batch on one of them: no median of days has it."""
+    most = np.full(10, 3.0)
+    most[4] = 7.8
+    used = np.full(240, 1.0)
+    used[4 * 24] = 2.5  # the mean of its hour
+    found = Peaks(np.arange(10, dtype=np.int64) + DAY, most)
+    host = full.outlook(
+        one_host({Resource.CPU: used.tolist()}, peaks={Resource.CPU: found}),
+        capacity.known("db1", {Resource.CPU: 8.0}),
+    )
+    [cpu] = host.outlooks
+    assert (cpu.peak, cpu.state) == (7.8, State.NOW)
+    assert "full now: at the highest peak that was seen it uses 7.80 cores" in " ".join(
+        rendered([host]).split()
+    )
+
+
+def test_the_minute_of_a_burst_is_kept_in_samples(tmp_path: Path) -> None:
+    """22 hours, every 10 s, two cores: steps of 5 minutes, and one minute that is full."""
+    busy_s, lines = 0.0, []
+    for t in range(0, 22 * HOUR_S + 10, 10):
+        values = {"user": 100 * busy_s, "idle": 100 * (t - busy_s), "system": 0.0, "softirq": 0.0}
+        cpu = {state: {"all": 2 * v, "cpu0": v, "cpu1": v} for state, v in values.items()}
+        t_ns = (DAY * DAY_S + t) * 10**9
+        lines.append({"t_ns": t_ns, "sampler": "cpu", "ok": True, "cost_ns": 1, "values": cpu})
+        busy_s += 10 * (1.0 if 7260 <= t < 7320 else 0.1)
+    [found] = history.read(write_samples(tmp_path / "db1.jsonl.zst", lines))
+    assert found.demand.step_s == 300
+    assert np.nanmax(found.demand.used[Resource.CPU]) == pytest.approx(2 * (0.2 + 0.8 * 0.1))
+    assert np.nanmax(found.demand.most[Resource.CPU]) == pytest.approx(2.0)
+    assert found.peaks[Resource.CPU].most.tolist() == [pytest.approx(2.0)]
+    [planned] = table_of([found]).demands
+    assert planned.used[Resource.CPU].max() == pytest.approx(2.0)
 
 
 def test_a_week_that_is_missing_is_a_gap() -> None:

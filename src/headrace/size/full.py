@@ -1,8 +1,8 @@
 """When a host is full, and by what: its peaks against the knees of its capacity, and how they grow.
 
-A peak is the highest minute of a day. Its trend is by least squares with Huber's weights (Huber 1981, Robust
-Statistics, ch. 7), with an effect of each day of the week, because a week has quiet days and a backup or a
-promotion is no trend. Growth is by the same amount a day, or by the same share: a history of weeks often
+A peak is the highest minute of a day; of a history too short for a trend, the highest of all. The trend is by
+least squares with Huber's weights (Huber 1981, Robust Statistics, ch. 7), with an effect of each day of the week,
+because a week has quiet days and a backup or a promotion is no trend. Growth is by the same amount a day, or by the same share: a history of weeks often
 cannot tell them apart, and then the interval covers both. Days are alike from one to the next, so the error
 is widened by their autocorrelation (Bayley & Hammersley 1946, The "effective" number of independent
 observations, JRSS Suppl. 8).
@@ -149,10 +149,10 @@ def _outlook(
     laws = growth(peaks) if peaks is not None else ()
     if laws:
         peak = laws[0].peak
-    elif peaks is not None and len(peaks.day):
-        peak = float(np.median(peaks.most[-7:]))
     else:
-        peak = float(np.nanmax(highest))
+        # Too few days tell a rare peak from a wild one: a batch of once a week is in one of them.
+        seen = peaks.most if peaks is not None else highest[:0]
+        peak = max(float(np.nanmax(highest)), float(seen.max(initial=-math.inf)))
     one = Outlook(
         resource, peak, overall.mean, full_at, known.capacity.limit[resource], State.NO_DATE,
         growth=laws[0] if laws else None, watched=overall.watched,

@@ -143,7 +143,7 @@ def _of_samples(files: Mapping[str, Sequence[Path]], step_s: int, hosts: Sequenc
     step_s = math.ceil((step_s or _step_of(last - first)) / slowest) * slowest
     start_s = math.floor(first)
     steps = int((last - start_s) // step_s)
-    _check(steps)
+    _check(steps * _minutes(step_s))
     if steps < 1:
         raise NothingMeasured(
             f"{last - first:.0f} s of samples hold no whole step of {step_s} s", hint="sample for longer"
@@ -196,6 +196,11 @@ def _joined(paths: Sequence[Path]) -> Samples:
     return parts[0] if len(parts) == 1 else Samples.of(row for part in parts for row in part.rows())
 
 
+def _minutes(step_s: float) -> int:
+    """Pieces of about a minute of which a step consists."""
+    return max(round(step_s / MINUTE_S), 1)
+
+
 def _step_of(seconds: float) -> int:
     nice = (LEAST_STEP_S, 10, 15, 30, MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S)
     return max((step for step in nice if seconds / step >= SAMPLE_STEPS), default=LEAST_STEP_S)
@@ -207,20 +212,37 @@ def of_samples(host: str, samples: Samples, edges_s: Floats) -> History:
     found = used(over)
     calls, lock_s, source = _calls(over)
     start_s, step_s = int(edges_s[0]), round(edges_s[1] - edges_s[0])
-    demand = Demand(host, start_s, step_s, {r: found[r] for r in Resource if r in found})
-    overall = {r: whole for r, values in demand.used.items() if (whole := overall_of(values)) is not None}
+    means = {r: found[r] for r in Resource if r in found}
+    demand = Demand(host, start_s, step_s, means, most=_most(samples, edges_s, means))
+    overall = {r: whole for r, values in means.items() if (whole := overall_of(values)) is not None}
     return History(
         demand,
         calls,
         lock_s=lock_s,
         parts={part: found[part] for part in Part if part in found},
         limits=limits(over),
-        peaks={r: _peaks_of(values, start_s, step_s) for r, values in demand.used.items()},
+        peaks={r: _peaks_of(demand.most.get(r, means[r]), start_s, step_s) for r in means},
         overall=overall,
         source=source,
         notes=tuple(_gaps(overall)),
         queries=over.rate("mysql_status", QUESTIONS),
     )
+
+
+def _most(samples: Samples, edges_s: Floats, means: Mapping[Resource, Floats]) -> dict[Resource, Floats]:
+    """The highest minute of each step; {} if steps are no longer than minutes."""
+    steps = len(edges_s) - 1
+    pieces = _minutes(edges_s[1] - edges_s[0])
+    if pieces == 1:
+        return {}
+    at = np.arange(steps * pieces + 1) / pieces
+    found = used(OverTime(samples, np.interp(at, np.arange(steps + 1), edges_s)))
+    most = {}
+    for resource, mean in means.items():
+        highest = np.fmax.reduce(found[resource].reshape(steps, pieces), axis=1)
+        # No minute may be known of a step that is, if its samples are far apart.
+        most[resource] = np.where(np.isfinite(mean), np.fmax(highest, mean), np.nan)
+    return most
 
 
 def _calls(over: OverTime) -> tuple[dict[str, Floats], dict[str, float], str]:

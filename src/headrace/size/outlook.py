@@ -55,7 +55,8 @@ class Growth:
 
 @dataclass(frozen=True)
 class Outlook:
-    """One resource of one host. ``peak``: the highest use of a usual day now; ``mean`` over all time; both in
+    """One resource of one host. ``peak``: the highest use of a usual day now, or without ``growth`` the highest
+    that was seen; ``mean`` over all time; both in
     the resource's unit. ``full_at``: use at the knee. ``day``: days from the end of the history until it
     is full, with ``low`` and ``high`` (infinite: never); if it ``is_at_least``, then or later.
     """

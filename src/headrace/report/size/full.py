@@ -132,16 +132,17 @@ def _verdict(host: Host) -> str:
 
 def _first(host: Host, each: Outlook) -> str:
     what, peak = name(each.resource), amount(each.resource, each.peak)
+    at = "at its peak" if each.growth is not None else "at the highest peak that was seen"
     if each.state is State.NOW:
         knee = amount(each.resource, each.full_at.estimate)
-        return f"{host.name} is full now: at its peak it uses {peak} of {what}, and the knee is at {knee}"
+        return f"{host.name} is full now: {at} it uses {peak} of {what}, and the knee is at {knee}"
     if each.state is State.MAYBE:
         knee = f"{amount(each.resource, each.full_at.estimate)} or higher (its limit is a lower bound)"
-        return f"{host.name} may be full now: at its peak it uses {peak} of {what}, and the knee is at {knee}"
+        return f"{host.name} may be full now: {at} it uses {peak} of {what}, and the knee is at {knee}"
     if each.state is State.DATED:
         said = f"{host.name} runs out of {what} on {when(host, each)}"
         return f"{said}: its limit is a lower bound" if each.is_at_least else f"{said} ({dates(host, each)})"
-    return f"{host.name} is at {_share(each)} of the knee of {what} at its peak, {each.state}"
+    return f"{host.name} is at {_share(each)} of the knee of {what} {at}, {each.state}"
 
 
 def _share(each: Outlook) -> str:
@@ -277,7 +278,7 @@ def _until(hosts: Sequence[Host]) -> Iterator[Part]:
     if short:
         yield Sentences(
             [f"{host.name}: fewer than {LEAST_DAYS} whole days, so no date: growth cannot be distinguished "
-            "from the weekly pattern."
+            "from the weekly pattern. Its peak is the highest that was seen."
              for host in short[:12]]
         )  # fmt: skip
 
@@ -424,7 +425,7 @@ def _method() -> Section:
             method(
                 [
                     ("Peak", "The highest minute of each day (of the busiest weekday, by the trend), not the "
-                             "mean of an hour."),
+                             f"mean of an hour; of fewer than {LEAST_DAYS} whole days, the highest of all."),
                     ("Knee", "The share of a limit up to which the objective held in a sweep; without one, "
                              "the share at which "
                      "a queue of as many servers waits as long as it serves. The table says which."),
