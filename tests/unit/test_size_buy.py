@@ -420,6 +420,6 @@ def test_an_amount_means_the_same_in_an_option_and_in_a_catalogue(
     path.write_text(f"name,{resource},{resource}_burst\na,{text},{text}\n")
     [offer] = catalogue.read(path).offers
     assert offer.capacity.limit[Resource(resource)].estimate == value
-    assert offer.burst[Resource(resource)] == value
+    assert offer.capacity.burst[Resource(resource)] == value
     found = size_source.amounts([f"{resource}={text}"], ["db1"], "--need")
     assert found == {"db1": {Resource(resource): value}}

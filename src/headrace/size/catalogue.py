@@ -24,6 +24,7 @@ from headrace.errors import PlanError
 from headrace.foreign import cells_of
 from headrace.size.amounts import amount, unit_of
 from headrace.size.model import Capacity, Resource
+from headrace.size.sums import counted
 from headrace.size.table import named
 
 #: Hours of a month: a year's, divided by 12.
@@ -39,11 +40,10 @@ MOST_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class Offer:
-    """A kind of host that can be had. ``burst``: of resources that it has more of for a while."""
+    """A kind of host that can be had, and how many of it."""
 
     capacity: Capacity
     count: int | None = None
-    burst: Mapping[Resource, float] = ()  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -129,9 +129,8 @@ def _offer(name: str, cells: Mapping[str, str], place: str) -> Offer:
     if count is not None and count % 1:
         raise PlanError(f"column count: {count:g} is not a whole number", place=place)
     return Offer(
-        Capacity(name, limit, knee, above_0("price"), above_0("watts")),
+        Capacity(name, limit, knee, above_0("price"), above_0("watts"), burst),
         None if count is None else int(count),
-        burst,
     )
 
 
@@ -216,12 +215,10 @@ def _instance(name: str, entry: Mapping[str, Any], price: float) -> Offer:
     vcpus = value("vCPU")
     put(Resource.CPU, min(value("base_performance"), vcpus) or vcpus, vcpus)
     put(Resource.MEMORY, value("memory") * GIB, 0)
-    for resource in (Resource.READS, Resource.WRITES):
-        put(resource, value("ebs_baseline_iops"), value("ebs_iops"))
-    for resource in (Resource.READ_BYTES, Resource.WRITE_BYTES):
-        # MB/s
-        put(resource, value("ebs_baseline_throughput") * 1e6, value("ebs_throughput") * 1e6)
-    return Offer(Capacity(name, limit, {}, price, None), None, burst)
+    # Reads and writes together, in requests and in MB/s.
+    put(Resource.DEVICE_REQUESTS, value("ebs_baseline_iops"), value("ebs_iops"))
+    put(Resource.DEVICE_BYTES, value("ebs_baseline_throughput") * 1e6, value("ebs_throughput") * 1e6)
+    return Offer(Capacity(name, limit, {}, price, None, burst))
 
 
 def with_watts(catalogue: Catalogue, path: Path) -> Catalogue:
@@ -247,7 +244,9 @@ def _missing(
     for field in fields:
         if field == "limits":
             for resource in Resource:
-                without = [c.name for c in capacities if resource not in c.limit]
+                without = [
+                    c.name for c in capacities if resource not in c.limit and resource not in counted(c.limit)
+                ]
                 if 0 < len(without) < len(capacities):
                     notes.append(f"{resource} unknown for {named(without)}: it does not limit them")
             continue
