@@ -141,11 +141,24 @@ def test_what_is_kept_is_read_again_with_its_outcome() -> None:
         (prediction("", CPU), None, None),
     ]
     p99, cpu = predictions.calibration(kept)
-    assert (p99.made, p99.tried, p99.inside, p99.error, p99.naive_error) == (2, 2, 1, 0.5, 0.75)
+    assert (p99.made, p99.tried, p99.inside, p99.error, p99.naive_error) == (2, 1, 1, 0.5, 1.0)
+    # A bound that nearly anything satisfies is no interval that held; that it failed is told.
+    assert (p99.bounds, p99.bounds_held) == (1, 0)
     assert (cpu.made, cpu.tried, cpu.error) == (1, 0, None)
     assert predictions.allowances(kept).errors[P99] == [math.log(1.5)]
     page = calibration_page(predictions.calibration(kept), "here")
-    assert page.verdicts == ["1 of 2 predictions lay in their 95% interval."]
+    assert page.verdicts == ["1 of 1 predictions lay in their 95% interval (2.5% – 100.0%)."]
+
+
+@pytest.mark.parametrize(("inside", "tried", "said"), [(9, 10, ""), (30, 40, "narrow"), (200, 200, "wide")])
+def test_intervals_are_called_wrong_only_when_enough_outcomes_say_so(
+    inside: int, tried: int, said: str
+) -> None:
+    for number in range(tried):
+        predictions.keep(f"{number}", 5.0, "db1", [], [prediction()])
+        predictions.came_true(f"{number}", [(prediction(), 3.0 if number < inside else 9.0)])
+    [found] = predictions.calibration(predictions.every())
+    assert (found.is_too_narrow, found.is_too_wide) == (said == "narrow", said == "wide")
 
 
 def test_half_a_line_of_a_killed_command_joins_no_other() -> None:
@@ -158,10 +171,21 @@ def test_half_a_line_of_a_killed_command_joins_no_other() -> None:
         assert [each.id for each in predictions.every()] == ["1", "2"]
 
 
-@pytest.mark.parametrize("text", ["{\n", '{"id": "1"}\n', '{"prediction": 3, "id": "1"}\n', "[]\n"])
+#: An end that is no number.
+LOW_TEXT = (
+    '{"id": "1", "at": 5, "host": "h", "plan": [], "prediction": {"what": "a", "quantity": "p99", '
+    '"interval": {"estimate": 1, "low": "a", "high": 2}, "naive": 1}}\n'
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["{\n", '{"id": "1"}\n', '{"prediction": 3, "id": "1"}\n', "[]\n",
+     '{"id": "1", "what": "a", "quantity": "p99", "measured": -1}\n', LOW_TEXT],
+)  # fmt: skip
 def test_a_damaged_file_is_an_error_and_not_an_empty_one(text: str) -> None:
-    predictions.path().parent.mkdir()
-    predictions.path().write_text(text)
+    predictions.keep("1", 5.0, "db1", [], [prediction()])
+    with predictions.path().open("a") as file:
+        file.write(text)
     with pytest.raises(StoreError):
         predictions.every()
 

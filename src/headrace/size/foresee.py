@@ -69,6 +69,11 @@ class Prediction:
     interval: Interval
     naive: float
 
+    @property
+    def is_interval(self) -> bool:
+        """Not only a lower bound, which nearly always holds."""
+        return math.isfinite(self.interval.estimate)
+
 
 @dataclass(frozen=True)
 class Allowances:

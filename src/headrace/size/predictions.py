@@ -8,7 +8,7 @@ import math
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,6 +19,8 @@ from headrace.size.foresee import Allowances, Prediction, is_inside
 from headrace.snapshot import state_path
 
 FILE = "predictions.jsonl"
+#: So many of the intervals should hold.
+HOLD = 0.95
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,30 @@ class Kept:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Of one quantity: ``inside`` of ``tried`` outcomes lay in their interval; errors are medians, as shares."""
+    """Of one quantity: ``inside`` of ``tried`` outcomes lay in their interval; errors are medians, as shares.
+
+    ``bounds`` outcomes had only a lower bound, which ``bounds_held`` of them kept; they are not among those tried.
+    ``share``: how many of all such intervals hold, with its exact 95% interval (Clopper & Pearson 1934, Biometrika
+    26).
+    """
 
     quantity: str
     made: int
     tried: int
     inside: int
+    bounds: int
+    bounds_held: int
+    share: Interval | None
     error: float | None
     naive_error: float | None
+
+    @property
+    def is_too_narrow(self) -> bool:
+        return self.share is not None and self.share.high is not None and self.share.high < HOLD
+
+    @property
+    def is_too_wide(self) -> bool:
+        return self.share is not None and self.share.low is not None and self.share.low > HOLD
 
 
 def path() -> Path:
@@ -80,7 +98,7 @@ def every() -> list[Kept]:
                 found[key] = Kept(row["id"], row["at"], row["host"], tuple(row["plan"]), prediction)
             elif (key := (row["id"], row["what"], row["quantity"])) in found:
                 old = found[key]
-                found[key] = Kept(old.id, old.at, old.host, old.plan, old.prediction, float(row["measured"]))
+                found[key] = replace(old, measured=_number(row["measured"]))
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"cannot be read: {error!r}", place=str(path())) from error
     return list(found.values())
@@ -92,7 +110,8 @@ def calibration(kept: Iterable[Kept]) -> list[Calibration]:
         by_quantity[each.prediction.quantity].append(each)
     found = []
     for quantity, all_of in by_quantity.items():
-        tried = [each for each in all_of if each.measured is not None]
+        measured = [each for each in all_of if each.measured is not None]
+        tried = [each for each in measured if each.prediction.is_interval]
         errors = [abs(math.expm1(error)) for error in _errors(tried)]
         naive = [
             abs(each.measured / each.prediction.naive - 1)
@@ -101,8 +120,22 @@ def calibration(kept: Iterable[Kept]) -> list[Calibration]:
         ]
         inside = sum(each.is_inside is True for each in tried)
         medians = (median(each) if each else None for each in (errors, naive))
-        found.append(Calibration(quantity, len(all_of), len(tried), inside, *medians))
+        bounds = [each for each in measured if not each.prediction.is_interval]
+        held = sum(each.is_inside is True for each in bounds)
+        share = share_of(inside, len(tried))
+        found.append(
+            Calibration(quantity, len(all_of), len(tried), inside, len(bounds), held, share, *medians)
+        )
     return found
+
+
+def share_of(inside: int, tried: int) -> Interval | None:
+    from scipy.stats import binomtest
+
+    if not tried:
+        return None
+    found = binomtest(inside, tried).proportion_ci(0.95, "exact")
+    return Interval(inside / tried, float(found.low), float(found.high))
 
 
 def allowances(kept: Iterable[Kept]) -> Allowances:
@@ -131,9 +164,18 @@ def _json(prediction: Prediction) -> dict[str, Any]:
 
 def _prediction(content: dict[str, Any]) -> Prediction:
     found = content["interval"]
-    estimate = math.inf if found["estimate"] is None else float(found["estimate"])
-    interval = Interval(estimate, found["low"], found["high"])
-    return Prediction(str(content["what"]), str(content["quantity"]), interval, float(content["naive"]))
+    estimate = math.inf if found["estimate"] is None else _number(found["estimate"])
+    low, high = (None if found[end] is None else _number(found[end]) for end in ("low", "high"))
+    interval = Interval(estimate, low, high)
+    return Prediction(str(content["what"]), str(content["quantity"]), interval, _number(content["naive"]))
+
+
+def _number(value: Any) -> float:
+    """Nothing that is predicted or measured can be negative."""
+    found = float(value)
+    if not 0 <= found < math.inf:
+        raise ValueError(f"{value!r} is no amount")
+    return found
 
 
 def _rows() -> list[dict[str, Any]]:

@@ -19,16 +19,16 @@ from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Tabl
 from headrace.report.size.words import amount, name
 from headrace.size.foresee import HOST, P99, THROUGHPUT, is_inside
 from headrace.size.model import Resource
-from headrace.size.predictions import Calibration
+from headrace.size.predictions import Calibration, share_of
 from headrace.size.prove import Outcome, Proof
 
 
 def page_of(proof: Proof) -> Page:
-    inside = sum(_came_true(each) for each in proof.outcomes)
+    tried = [came_true for each in proof.outcomes if (came_true := _came_true(each)) is not None]
     return Page(
         eyebrow="headrace size prove",
         title="Together on one host",
-        verdicts=[_verdict(proof), f"{inside} of {len(proof.outcomes)} predictions came true."],
+        verdicts=[_verdict(proof), f"{sum(tried)} of {len(tried)} predictions came true."],
         lead=f"{_plan(proof)} on {proof.host}, {len(proof.together)} plays of {proof.seconds:g} s each.",
         cautions=proof.notes,
         sections=[
@@ -64,19 +64,29 @@ def page_of(proof: Proof) -> Page:
 def calibration_page(found: Sequence[Calibration], where: str) -> Page:
     tried = sum(each.tried for each in found)
     inside = sum(each.inside for each in found)
-    verdict = (
-        f"{inside} of {tried} predictions lay in their 95% interval." if tried else "Nothing predicted yet."
-    )
+    verdict = "Nothing predicted yet."
+    if tried and (share := share_of(inside, tried)) is not None:
+        verdict = (
+            f"{inside} of {tried} predictions lay in their 95% interval ({text.between(share, _share)})."
+        )
+    elif any(each.bounds for each in found):
+        verdict = "Only lower bounds were predicted so far."
     rows: list[Cells] = [
         [
-            _quantity(each.quantity), f"{each.made}", f"{each.tried}", f"{each.inside}",
+            _quantity(each.quantity), f"{each.made}", f"{each.tried}",
+            Cell(f"{each.inside}", chip="worse" if each.is_too_narrow else ""),
+            "–" if each.share is None else text.between(each.share, _share),
+            "too narrow" if each.is_too_narrow else "too wide" if each.is_too_wide else "",
+            f"{each.bounds_held} of {each.bounds}" if each.bounds else "",
             _share(each.error), _share(each.naive_error),
         ]
         for each in found
     ]  # fmt: skip
     columns = [
         Column("quantity", "wrap"), Column("predicted", "n", 3), Column("measured", "n"),
-        Column("in the interval", "n"), Column("median error", "n"), Column("of the plain sum", "n", 2),
+        Column("in the interval", "n"), Column("share that holds, 95%", "n", 1), Column("intervals", "", 1),
+        Column("only lower bounds", "n", 3, small="that held"), Column("median error", "n"),
+        Column("of the plain sum", "n", 2),
     ]  # fmt: skip
     table = Table(columns, rows)
     parts = [table] if rows else []
@@ -125,7 +135,10 @@ def _verdict(proof: Proof) -> str:
     return f"They fit: all statements in time{kept}; {used}."
 
 
-def _came_true(outcome: Outcome) -> bool:
+def _came_true(outcome: Outcome) -> bool | None:
+    """None if nothing was measured, or only a lower bound was predicted, which nearly always holds."""
+    if not outcome.prediction.is_interval or not math.isfinite(outcome.measured.estimate):
+        return None
     return is_inside(outcome.prediction.interval, outcome.measured.estimate)
 
 
@@ -134,14 +147,16 @@ def _table(proof: Proof) -> Table:
     named = _names(proof.asked.recordings)
     for each in proof.outcomes:
         found, quantity = each.prediction, each.prediction.quantity
-        came_true = _came_true(each)
         rows.append(
             [
                 named[found.what] if found.what != HOST else "host",
                 _quantity(quantity),
                 _amount(quantity, found.interval.estimate),
                 _ends(quantity, found.interval),
-                Cell(_amount(quantity, each.measured.estimate), chip="" if came_true else "worse"),
+                Cell(
+                    _amount(quantity, each.measured.estimate),
+                    chip="worse" if _came_true(each) is False else "",
+                ),
                 _ends(quantity, each.measured),
                 _off(each.measured.estimate, found.interval.estimate),
                 _off(each.measured.estimate, found.naive),
@@ -186,7 +201,7 @@ def _amount(quantity: str, value: float | None) -> str:
     if value is None or math.isnan(value):
         return "–"
     if math.isinf(value):
-        return "no limit"
+        return "not predictable"
     if quantity == P99:
         return f"{text.milliseconds(value * 1e9)} ms"
     return f"{value:,.0f}" if quantity == THROUGHPUT else amount(Resource(quantity), value)
@@ -195,8 +210,9 @@ def _amount(quantity: str, value: float | None) -> str:
 def _ends(quantity: str, interval: Interval) -> str:
     if interval.low is None and interval.high is None:
         return "–"
-    high = math.inf if interval.high is None else interval.high
-    return f"{_amount(quantity, interval.low)} – {_amount(quantity, high)}"
+    if interval.high is None:
+        return f"at least {_amount(quantity, interval.low)}"
+    return f"{_amount(quantity, interval.low)} – {_amount(quantity, interval.high)}"
 
 
 def _off(measured: float, predicted: float) -> str:
