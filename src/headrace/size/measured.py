@@ -76,7 +76,7 @@ def _notes(
     if any(each.demand.most and each.demand.step_s > 60 for each in histories):
         yield (
             "each hour counts with its highest minute, and the minutes of different hosts as if they coincided: "
-            "what is planned is rather too much than too little"
+            "the plan errs on the large side"
         )
     pools = [
         each.host for each in histories
