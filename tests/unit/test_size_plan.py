@@ -377,6 +377,25 @@ def test_instances_json_prices_months_and_keeps_bursts_apart(tmp_path: Path) -> 
     assert catalogue.with_watts(found, tmp_path / "watts.csv").offers[0].capacity.watts == 60
 
 
+def test_the_fewest_watts_are_planned_with_hosts_whose_watts_are_known(tmp_path: Path) -> None:
+    demands = table.read(written(tmp_path / "demands.csv", batch(2, together=False), type="silent"))
+    text = "name,cpu,price,watts\nhungry,20,100,400\nfrugal,20,300,150\nsilent,20,1,\n"
+    offered = catalogue.read(hosts_file(tmp_path, text=text))
+
+    def chosen(by: str) -> Merged:
+        return plan(demands, offered, Asked(seconds=1.0, exact=False, by=by))
+
+    assert {host.capacity.name for host in chosen("price").hosts} == {"silent"}
+    found = chosen("watts")
+    assert [host.capacity.name for host in found.hosts] == ["frugal"]
+    assert found.watts == found.solution.placement.price == 150
+    assert "not planned with, because their watts are unknown: silent" in found.notes
+    # A type that is left out is still what the hosts are today.
+    assert [host.capacity.name for host in found.before] == ["silent", "silent"]
+    with pytest.raises(PlanError, match="no host of the catalogue has watts"):
+        plan(demands, catalogue.read(hosts_file(tmp_path, text="name,cpu\na,20\n")), Asked(by="watts"))
+
+
 @pytest.mark.parametrize(
     "text", ["{", "{}", "[1]", '[{"vCPU": 1}]', "[]", '[{"instance_type": "a", "pricing": 3}]']
 )
@@ -585,3 +604,13 @@ def test_a_wrong_option_is_said(tmp_path: Path, words: list[str], said: str) -> 
     answer = headrace("size", "merge", "no.csv", "-c", "no.csv", *words)
     assert answer.returncode == 2
     assert said in answer.stderr
+
+
+def test_a_page_that_cannot_be_written_is_said_before_the_search(tmp_path: Path) -> None:
+    for page in (tmp_path / "absent" / "page.html", tmp_path):
+        answer = headrace("size", "merge", "no.csv", "-c", "no.csv", "--html", str(page))
+        assert answer.returncode == 2
+        assert "--html" in answer.stderr
+        assert ("no directory" if "absent" in str(page) else "is a directory") in " ".join(
+            answer.stderr.split()
+        )

@@ -7,11 +7,12 @@ import importlib.util
 import numpy as np
 import pytest
 
-from headrace.size import merge, rows
+from headrace.size import merge, steps
 from headrace.size.clock import Clock
 from headrace.size.model import Demand, Resource
 from headrace.size.placement import Kind, Placement, problem
-from headrace.size.rows import MOST_TIMES, Rows, broken, heaviest, rows_of
+from headrace.size.rows import MOST_TIMES, Rows, heaviest, rows_of
+from headrace.size.steps import broken
 from headrace.size.together import Together, together
 
 HAS_ORTOOLS = importlib.util.find_spec("ortools") is not None
@@ -111,7 +112,7 @@ def test_without_time_for_the_steps_a_plan_holds_but_may_be_dear() -> None:
     found = merge.solve(asked, Clock(0.0))
     assert holds(found.placement, fleet, 1.0)
     assert not found.is_proven or found.placement.price == found.bound
-    assert rows.joined(asked).need.shape[1] <= len(some.resource) + 2 * MOST_TIMES
+    assert steps.joined(asked).need.shape[1] <= len(some.resource) + 2 * MOST_TIMES
 
 
 def test_each_time_of_day_is_among_the_first_rows() -> None:

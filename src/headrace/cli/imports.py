@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli.options import Alpha
-from headrace.cli.shell import Json, PageFile, app, say, write_page
+from headrace.cli.shell import Json, PageFile, app, show
 from headrace.errors import PlanError
 
 EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesystem --response write_mb_s"
@@ -80,6 +80,4 @@ def import_command(
     studies = studies_of(rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin)
     decision = decide(questions_of(studies), alpha=alpha, margin=margin)
     content = page_of(studies, files, decision, notes)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)

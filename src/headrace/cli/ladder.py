@@ -16,10 +16,9 @@ from headrace.cli.shell import (
     app,
     on_target,
     print_json,
-    say,
+    show,
     stderr,
     stdout,
-    write_page,
 )
 from headrace.model import ServerLogin
 
@@ -96,6 +95,4 @@ def _packets(target: str, rounds: int, seconds: float, rps: str, page: Path | No
 
         found = on_target(target, work)
     content = report.page_of(target, found)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)

@@ -85,7 +85,24 @@ TellOption = Annotated[
         show_default=False,
     ),
 ]
-PageFile = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write an HTML report.")]
+
+
+def _writable(path: Path | None) -> Path | None:
+    """Refuse now what would fail after the work, which may take hours."""
+    if path is not None:
+        if path.is_dir():
+            raise typer.BadParameter(f"{path} is a directory: name a file in it")
+        if not path.parent.is_dir():
+            raise typer.BadParameter(f"there is no directory {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise typer.BadParameter(f"{path} cannot be written: permission denied")
+    return path
+
+
+PageFile = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write an HTML report.", callback=_writable),
+]
 TargetOption = Annotated[
     str,
     typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a directory with a saved host."),
@@ -192,6 +209,13 @@ def say(page: Page, as_json: bool) -> None:
         print_json(jsonform.render(page))
     else:
         stdout().print(terminal.render(page))
+
+
+def show(content: Page, as_json: bool, page: Path | None) -> None:
+    """Print a report, then write its HTML page: a full disk takes only the page."""
+    say(content, as_json)
+    if page is not None:
+        write_page(page, content)
 
 
 def write_page(path: Path, page: Page, *, is_private: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import NO_LOGIN, grouped, seconds_of
-from headrace.cli.shell import Json, PageFile, TargetOption, on_target, say, stderr, write_page
+from headrace.cli.shell import Json, PageFile, TargetOption, on_target, show, stderr
 from headrace.cli.size_app import size_app
 from headrace.errors import PlanError
 from headrace.model import ServerLogin
@@ -100,9 +100,7 @@ def prove(
     with _told() as listen:
         proof = on_target(target, lambda host: play(host, asked, login, listen))
     content = page_of(proof)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)
     if not proof.holds:
         raise typer.Exit(NO_FIT)
 
@@ -149,9 +147,7 @@ def measure(
     with _told() as listen:
         found = on_target(target, lambda host: play(host, asked, login, classes or (), top, listen))
     content = page_of(found)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)
 
 
 @size_app.command(epilog="Example: headrace size predictions")
@@ -161,9 +157,7 @@ def predictions(page: PageFile = None, as_json: Json = False) -> None:
     from headrace.size import predictions as kept
 
     content = calibration_page(kept.calibration(kept.every()), str(kept.path()))
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)
 
 
 @contextlib.contextmanager

@@ -20,9 +20,8 @@ from headrace.cli.shell import (
     app,
     on_target,
     opened_places,
-    say,
+    show,
     tell_and_exit,
-    write_page,
 )
 from headrace.errors import NothingMeasured, PlanError
 
@@ -189,9 +188,7 @@ def verify(
         series = [*series, *weeks.earlier(series, question.treated, parts.weeks, at_s)]
     found = analysis.verify(series, question)
     content = page_of(found, observed.notes, alpha=alpha, margin=margin, undo=undo)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)
     assert content.notice is not None
     tell_and_exit(content.notice, places)
 

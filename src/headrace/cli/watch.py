@@ -15,12 +15,11 @@ from headrace.cli.shell import (
     app,
     opened_places,
     print_json,
-    say,
+    show,
     stderr,
     stdout,
     tell,
     tell_and_exit,
-    write_page,
 )
 from headrace.errors import NothingMeasured
 
@@ -84,9 +83,7 @@ def watch(
     )
     is_time_ns = response != "throughput" and not (len(sources) == 1 and sources[0].is_file())
     content = page_of(found, response, alpha=alpha, margin=margin, is_time_ns=is_time_ns)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)
     assert content.notice is not None
     tell_and_exit(content.notice, places)
 

@@ -17,8 +17,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from headrace.size.clock import Clock
-from headrace.size.placement import Placement, Problem
-from headrace.size.rows import TINY
+from headrace.size.placement import TINY, Placement, Problem
 
 #: Beyond that the search by neighbourhoods is better within a minute.
 MOST_DATABASES = 40

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.size.clock import Clock
-from headrace.size.placement import Kind, Placement, Problem, fullness
-from headrace.size.rows import TINY, broken, extended, joined
+from headrace.size.placement import TINY, Kind, Placement, Problem, fullness
 from headrace.size.squeeze import Squeeze
+from headrace.size.steps import broken, extended, joined
 
 Values = NDArray[np.float64]
 #: How often an attempt makes room for hosts that stay too full: at first, and after attempts that failed.

@@ -15,10 +15,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.size.rows import TINY, Rows
+from headrace.size.rows import Rows
 from headrace.size.together import MOVES, Together
 
 Values = NDArray[np.float64]
+#: Sums of floats in another order differ by this much.
+TINY = 1e-9
 
 
 @dataclass(frozen=True)

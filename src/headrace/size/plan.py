@@ -17,7 +17,8 @@ from headrace.size.cost import Growth, Scored, Use, Worth
 from headrace.size.merge import Solution
 from headrace.size.model import Capacity, Resource
 from headrace.size.placement import Kind, Problem, fullness, problem
-from headrace.size.rows import Rows, largest, rows_of
+from headrace.size.rows import Rows, rows_of
+from headrace.size.steps import largest
 from headrace.size.table import Table, named
 from headrace.size.together import Futures, Peak, Together, daily_peaks, filled, peak, together
 
@@ -30,7 +31,7 @@ NO_GROWTH = Growth()
 @dataclass(frozen=True)
 class Asked:
     """``risk``: the highest chance that a host is too full. ``quantile``: of a day's time that its peak covers.
-    ``by``: "price" or "hosts"."""
+    ``by``: "price", "watts" or "hosts"."""
 
     risk: float = 0.05
     quantile: float = 0.99
@@ -105,7 +106,8 @@ ROOMS = (1.0, 1.15, 1.3)
 
 
 def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None = None) -> Merged:
-    """Raises PlanError if nothing limits: a catalogue without limits for the demands' resources."""
+    """Raises PlanError if nothing limits: a catalogue without limits for the demands' resources; and if the fewest
+    watts are asked for where no host has any."""
     clock = clock or Clock(asked.seconds)
     limited = {r for o in catalogue.offers for r in o.capacity.limit}
     demands, lacking = sums.added(table.demands, limited)
@@ -120,10 +122,8 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     notes += _assumptions(catalogue, fleet, unlimited, asked)
     look = _Look(fleet, asked)
     rows, moving = rows_of(fleet, asked.quantile), sums.moving(demands, fleet.resources)
-    offers = catalogue.offers
-    if asked.by == "price" and any(o.capacity.price is None for o in offers):
-        notes.append("not every host has a price: the fewest hosts are planned, not the cheapest")
-        asked = replace(asked, by="hosts")
+    offers, asked, about = _compared(catalogue.offers, asked)
+    notes += about
     seen = look.headroom(_problem(fleet, offers, rows, asked, {}, moving))
     found: dict[str, tuple[Solution, list[PlannedHost]]] = {}
     for room in ROOMS:
@@ -147,8 +147,10 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     within = [s for s in scored if all(h.risk <= asked.risk for h in complete[s.name][1])]
     solution, hosts = complete[(within or scored)[0].name]
     unplaced = {fleet.hosts[i]: _why_not(solution.placement.problem, i) for i in solution.placement.unplaced}
-    before = look.before(table.types, {o.capacity.name: o for o in offers})
-    strange = sorted({t for t in table.types.values() if t not in {o.capacity.name for o in offers}})
+    before = look.before(table.types, {o.capacity.name: o for o in catalogue.offers})
+    strange = sorted(
+        {t for t in table.types.values() if t not in {o.capacity.name for o in catalogue.offers}}
+    )
     if strange:
         notes.append(f"not in the catalogue, so today's hosts are not compared: {named(strange)}")
     broken = [h.name for h in before if h.risk > 0.5]
@@ -156,9 +158,27 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
         notes.append(f"too full today: {named(broken)}: the objective is already broken at their peaks")
     return Merged(
         asked, catalogue.currency, tuple(hosts), unplaced, solution, tuple(before), tuple(scored),
-        look.worth(table.queries, hosts), _averages(fleet, hosts or before, offers), len(fleet.hosts),
+        look.worth(table.queries, hosts), _averages(fleet, hosts or before, catalogue.offers), len(fleet.hosts),
         clock.is_stopped,         tuple(notes),
     )  # fmt: skip
+
+
+def _compared(offers: Sequence[Offer], asked: Asked) -> tuple[Sequence[Offer], Asked, list[str]]:
+    """The hosts that can be compared by what is asked for, or the question that can be answered instead; notes."""
+    if asked.by == "price" and any(o.capacity.price is None for o in offers):
+        note = "not every host has a price: the fewest hosts are planned, not the cheapest"
+        return offers, replace(asked, by="hosts"), [note]
+    if asked.by != "watts":
+        return offers, asked, []
+    known = [o for o in offers if o.capacity.watts is not None]
+    if not known:
+        raise PlanError(
+            "no host of the catalogue has watts",
+            hint="add a column watts, or --watts FILE with name and watts",
+        )
+    without = [o.capacity.name for o in offers if o.capacity.watts is None]
+    notes = [f"not planned with, because their watts are unknown: {named(without)}"] if without else []
+    return known, asked, notes
 
 
 def _linked(own: Clock, outer: Clock) -> Clock:
@@ -222,8 +242,8 @@ def _problem(
             limit[resource] = math.inf if draws is None else float(np.quantile(draws / growth, asked.risk))
             limit[resource] /= headroom.get(resource, 1.0)
         carries = np.array([limit[fleet.resources[r]] for r in rows.resource])
-        price = offer.capacity.price if asked.by == "price" and offer.capacity.price is not None else 1.0
-        kinds.append(Kind(offer.capacity.name, carries, price, offer.count))
+        price = {"price": offer.capacity.price, "watts": offer.capacity.watts}.get(asked.by)
+        kinds.append(Kind(offer.capacity.name, carries, 1.0 if price is None else price, offer.count))
     return sums.moved(problem(fleet, kinds, rows, survives=asked.survives), moving)
 
 

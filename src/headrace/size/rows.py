@@ -1,30 +1,22 @@
 """The rows of a plan: each resource at the times that matter.
 
 A short history has all its steps as rows. Of a long one the plan begins with the steps at which all databases need
-most. Steps at which a plan then breaks become rows of the next one, until a plan holds at all steps. Fewer rows
-cannot make the best plan dearer, so bounds and proofs hold. Neighbouring steps are never joined: a database that
-is busy by day and one that is busy at night would seem to be busy together.
+most; ``steps`` adds those at which a plan breaks. Neighbouring steps are never joined: a database that is busy by
+day and one that is busy at night would seem to be busy together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headrace.size.together import Together, clipped
 
-if TYPE_CHECKING:
-    from headrace.size.placement import Placement, Problem
-
 Values = NDArray[np.float64]
 #: Steps of a resource that are rows from the start.
 MOST_TIMES = 336
-#: Sums of floats in another order differ by this much, and by this share.
-TINY, TINY_SHARE = 1e-9, 1e-9
 
 
 @dataclass(frozen=True)
@@ -74,85 +66,3 @@ def undominated(rows: Values) -> list[int]:
             continue
         keep.append(t)
     return sorted(keep)
-
-
-def largest(plan: Placement, host: int) -> Values:
-    """The largest load of a host at any step, of each resource."""
-    problem = plan.problem
-    if problem.every is not None:
-        load: Values = problem.every[plan.members[host]].sum(axis=0).max(axis=1)
-        return load
-    load = np.zeros(int(problem.row_resource.max(initial=-1)) + 1)
-    np.maximum.at(load, problem.row_resource, plan.load(host))
-    return load
-
-
-def broken(plan: Placement) -> list[tuple[int, int]]:
-    """(resource, step) at which a host does not carry its load, whichever other host fails: of each host the worst
-    step of each resource. None of them is a row of the plan's problem yet."""
-    problem = plan.problem
-    if problem.every is None:
-        return []
-    first = _first_rows(problem)
-    found = set()
-    for host in plan.used:
-        load = problem.every[plan.members[host]].sum(axis=0) + _taken_over(plan, host, problem.every)
-        carries = plan.kinds[host].carries[first]
-        over = load - (carries * (1 + TINY_SHARE))[:, None]
-        for resource in np.flatnonzero(over.max(axis=1) > 2 * TINY):
-            found.add((int(resource), int(over[resource].argmax())))
-    return sorted(found)
-
-
-def _taken_over(plan: Placement, host: int, every: Values) -> Values:
-    """(resource, step): what the worst failure of another host adds."""
-    problem = plan.problem
-    worst = np.zeros(every.shape[1:])
-    if not problem.survives:
-        return worst
-    extra: dict[int, Values] = {}
-    for mate in (m for i in plan.members[host] for m in problem.mates[i]):
-        failed = plan.place(mate)
-        extra[failed] = extra.get(failed, 0.0) + every[mate] * problem.moves[mate][:, None]
-    for more in extra.values():
-        worst = np.maximum(worst, more)
-    return worst
-
-
-def extended(problem: Problem, more: Sequence[tuple[int, int]]) -> Problem:
-    """With these (resource, step) as rows, too."""
-    assert problem.every is not None
-    resources = np.array([resource for resource, _ in more], dtype=np.int64)
-    need = np.stack([problem.every[:, resource, step] for resource, step in more], axis=1)
-    return _with(problem, need, resources)
-
-
-def joined(problem: Problem) -> Problem:
-    """With neighbouring steps joined by each database's largest value, so that any plan holds at all steps, but
-    may be dearer than need be: for a search that has no time to find the steps that matter."""
-    assert problem.every is not None
-    width = -(-problem.every.shape[2] // MOST_TIMES)
-    peaks = np.maximum.reduceat(problem.every, np.arange(0, problem.every.shape[2], width), axis=2)
-    need = peaks.reshape(len(peaks), -1)
-    resources = np.repeat(np.arange(peaks.shape[1]), peaks.shape[2])
-    return replace(_with(problem, need, resources), every=None, is_joined=True)
-
-
-def _with(problem: Problem, need: Values, resources: NDArray[np.int64]) -> Problem:
-    first = _first_rows(problem)
-    kinds = tuple(
-        replace(kind, carries=np.concatenate([kind.carries, kind.carries[first[resources]]]))
-        for kind in problem.kinds
-    )
-    return replace(
-        problem,
-        need=np.concatenate([problem.need, need], axis=1),
-        moved=np.concatenate([problem.moved, need * problem.moves[:, resources]], axis=1),
-        kinds=kinds,
-        row_resource=np.concatenate([problem.row_resource, resources]),
-    )
-
-
-def _first_rows(problem: Problem) -> NDArray[np.int64]:
-    """A row of each resource: a host carries the same of it at each step."""
-    return np.unique(problem.row_resource, return_index=True)[1]
