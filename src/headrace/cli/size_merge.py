@@ -137,7 +137,7 @@ def merge(
     which: SourceOptions = SourceOptions(),
     measured: MeasuredOptions = MeasuredOptions(),
     rules: RuleOptions = RuleOptions(),
-    by: Annotated[str, typer.Option("--by", help="What to minimise: price or hosts.")] = "price",
+    by: Annotated[str, typer.Option("--by", help="What to minimise: price, watts or hosts.")] = "price",
     within: Annotated[str, typer.Option("--within", metavar="TIME", help="Time for the search.")] = "60s",
     seed: Annotated[int, typer.Option(min=0)] = 0,
     page: PageFile = None,
@@ -152,8 +152,8 @@ def merge(
     from headrace.size import catalogue as catalogues
     from headrace.size.plan import Asked, plan
 
-    if by not in ("price", "hosts"):
-        raise typer.BadParameter(f"--by {by}: price or hosts")
+    if by not in ("price", "watts", "hosts"):
+        raise typer.BadParameter(f"--by {by}: price, watts or hosts")
     places = opened_places(to, as_json)
     asked = Asked(
         rules.risk, rules.quantile, rules.ahead, _growth(rules.growth), by, rules.may_fail, rules.one_server,
@@ -212,7 +212,9 @@ def _clock(seconds: float) -> Iterator[Clock]:
     with stderr().status("reading peaks ...") as status:
 
         def listen(found: Solution) -> None:
-            above = "" if found.gap is None else f", at most {100 * max(found.gap, 0):.1f}% above the best plan"
+            above = (
+                "" if found.gap is None else f", at most {100 * max(found.gap, 0):.1f}% above the best plan"
+            )
             status.update(f"{found.seconds:.0f} s: {len(found.placement.used)} hosts{above}")
 
         clock = Clock(seconds, listen)
