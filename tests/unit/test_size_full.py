@@ -220,6 +220,52 @@ def test_averages_hide_what_the_peaks_together_show() -> None:
     assert full.together(fleet(0)[:1], known) == ()
 
 
+def growing(name: str, days: int = 60, **more: Sequence[float]) -> History:
+    """Two cores at noon at the end, which reaches 2.8 a hundred days later; half of it at other times."""
+    daily = 2 * peaks(days, 0.004, 0.02, seed=int(name[-1])).most
+    used = {Resource.CPU: (daily[:, None] * np.where(np.arange(24) == 12, 1.0, 0.5)).ravel().tolist()}
+    return one_host(used | {Resource(key): values for key, values in more.items()}, name)
+
+
+def test_all_hosts_together_have_a_date() -> None:
+    """The same growth as each of them, so the same date; and the interval holds it."""
+    limit = {Resource.CPU: 2 * 1.05 * 1.4}
+    known = {}
+    for name in ("db1", "db2", "db3"):
+        one = capacity.known(name, limit)
+        known[name] = replace(one, capacity=replace(one.capacity, knee={Resource.CPU: EXACT(1.0)}))
+    [found] = full.together([growing(name) for name in known], known)
+    assert found.outlook is not None
+    assert found.outlook.state is State.DATED
+    assert found.outlook.full_at.estimate == pytest.approx(3 * limit[Resource.CPU])
+    assert found.outlook.peak == pytest.approx(3 * 2 * 1.05, rel=0.05)
+    assert found.outlook.day is not None
+    assert found.outlook.day.low is not None
+    assert found.outlook.day.high is not None
+    assert found.outlook.day.low <= 100 <= found.outlook.day.high
+    date = words.when(found.end_s, found.outlook)
+    said = " ".join(rendered([], [found]).split())
+    assert f"they run out of CPU on {date} ({words.dates(found.end_s, found.outlook)})" in said
+    [short] = full.together([growing(name, days=8) for name in known], known)
+    assert short.outlook is not None
+    assert short.outlook.state is State.NO_DATE
+
+
+def test_the_fleet_has_a_date_only_of_limits_that_are_known() -> None:
+    writes = [100.0] * 24 * 60
+    fleet = [growing(name, writes=writes) for name in ("db1", "db2")]
+    bound = {each.host: capacity.known(each.host, {Resource.CPU: 8.0}, ladder=WRITES_ALONE) for each in fleet}
+    cpu, lower = full.together(fleet, bound)
+    assert (cpu.resource, lower.resource) == (Resource.CPU, Resource.WRITES)
+    assert cpu.outlook is not None
+    assert (lower.is_at_least, lower.outlook) == (True, None)
+    assert "at most 2%" in " ".join(rendered([], [lower]).split())
+    # One more host that uses CPU, of whose cores nobody knows.
+    some = [*fleet, growing("db3")]
+    [cpu, _] = full.together(some, {**bound, "db3": capacity.known("db3", {})})
+    assert (cpu.hosts, cpu.outlook) == (2, None)
+
+
 def test_a_gap_of_one_host_is_no_idle_host_of_the_fleet() -> None:
     first = one_host({Resource.CPU: [1.0, math.nan, 1.0]}, "db0")
     second = one_host({Resource.CPU: [1.0, 5.0, 1.0]}, "db1")
@@ -446,12 +492,14 @@ def test_a_date_of_a_lower_bound_is_the_earliest() -> None:
     writes = next(each for each in host.outlooks if each.resource is Resource.WRITES)
     assert writes.state is State.DATED
     assert writes.day is not None
-    assert words.when(host, writes) == f"{words.day_of(host, writes.day.estimate)} or later"
-    assert words.dates(host, writes) == f"{words.day_of(host, writes.day.low)} or later"
+    assert words.when(host.end_s, writes) == f"{words.day_of(host.end_s, writes.day.estimate)} or later"
+    assert words.dates(host.end_s, writes) == f"{words.day_of(host.end_s, writes.day.low)} or later"
     assert host.first_full is not writes
     alone = replace(host, outlooks=(writes,))
     said = " ".join(rendered([alone]).split())
-    assert f"runs out of device writes on {words.when(alone, writes)}: its limit is a lower bound" in said
+    assert (
+        f"runs out of device writes on {words.when(alone.end_s, writes)}: its limit is a lower bound" in said
+    )
 
 
 def test_what_has_a_lower_bound_is_not_compared_with_another_device(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 A peak is the highest minute of a day; of a history too short for a trend, the highest of all. The trend is by
 least squares with Huber's weights (Huber 1981, Robust Statistics, ch. 7), with an effect of each day of the week,
-because a week has quiet days and a backup or a promotion is no trend. Growth is by the same amount a day, or by the same share: a history of weeks often
-cannot tell them apart, and then the interval covers both. Days are alike from one to the next, so the error
-is widened by their autocorrelation (Bayley & Hammersley 1946, The "effective" number of independent
-observations, JRSS Suppl. 8).
+because a week has quiet days and a backup or a promotion is no trend. Growth is by the same amount a day, or by
+the same share: a history of weeks often cannot tell them apart, and then the interval covers both. Days are alike
+from one to the next, so the error is widened by their autocorrelation (Bayley & Hammersley 1946, The "effective"
+number of independent observations, JRSS Suppl. 8).
 
 The date is the day on which the busiest day of a week reaches the knee. Its interval is drawn from the errors
 of the level and the slope, and from the knee's interval.
@@ -25,14 +25,14 @@ from headrace.archive.files import DAY_S
 from headrace.size.buy import Bought, in_vain, more, saves
 from headrace.size.capacity import STOCKS, Known
 from headrace.size.device import PAGES
-from headrace.size.history import overall_of
-from headrace.size.model import Resource
+from headrace.size.history import History, overall_of, peaks_of
+from headrace.size.model import Capacity, Demand, Resource
 from headrace.size.outlook import Growth, Outlook, State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from headrace.size.history import History, Peaks
+    from headrace.size.history import Peaks
     from headrace.size.pool import Pool
 
     Floats = NDArray[np.float64]
@@ -314,8 +314,10 @@ def _days(law: Growth, level: Floats | float, slope: Floats | float, knee: Float
 @dataclass(frozen=True)
 class Together:
     """The hosts' use of a resource as one: ``peak`` of the sum over time, against the ``sum_of_peaks`` that
-    it would be if all peaks coincided, and the ``mean`` that hides them. ``full_at``: the knees' sum;
-    ``without_largest``: the same without the largest host. ``at_s``: when the peak was.
+    it would be if all peaks coincided, and the ``mean`` that hides them. ``full_at``: the knees' sum, which
+    ``is_at_least`` if the limit of any host is a lower bound; ``without_largest``: the same without the largest
+    host. ``at_s``: when the peak was. ``outlook``: as of a host, from ``end_s`` on; None if the limit of any host
+    is unknown or a lower bound.
     """
 
     resource: Resource
@@ -327,6 +329,9 @@ class Together:
     without_largest: float
     at_s: int
     watched: float
+    end_s: int
+    is_at_least: bool = False
+    outlook: Outlook | None = None
 
     @property
     def coincide(self) -> float:
@@ -335,28 +340,59 @@ class Together:
         return (self.peak - self.mean) / most if most > 0 else 1.0
 
 
-def together(histories: Sequence[History], known: Mapping[str, Known]) -> tuple[Together, ...]:
-    """Only steps in which every host was watched count: an unknown host is no idle one."""
+def together(histories: Sequence[History], known: Mapping[str, Known], seed: int = 1) -> tuple[Together, ...]:
+    """Those with a known limit first, the fullest in front."""
     found = []
     for resource in Resource:
-        if resource in STOCKS:
+        using = [h for h in histories if resource in h.demand.used]
+        own = [h for h in using if known[h.host].full_at(resource)]
+        if resource in STOCKS or len(own) < 2:
             continue
-        own = [h for h in histories if resource in h.demand.used and known[h.host].full_at(resource)]
-        if len(own) < 2:
-            continue
-        values = np.array([h.demand.used[resource] for h in own])
-        whole = np.isfinite(values).all(axis=0)
-        if not whole.any():
-            continue
-        total = np.where(whole, values.sum(axis=0), -np.inf)
-        at = int(np.argmax(total))
-        full = [end.estimate for h in own if (end := known[h.host].full_at(resource)) is not None]
-        first = own[0].demand
-        found.append(
-            Together(
-                resource, len(own), float(values[:, whole].mean(axis=1).sum()), float(total[at]),
-                float(values[:, whole].max(axis=1).sum()), sum(full), sum(full) - max(full),
-                first.start_s + at * first.step_s, float(whole.mean()),
-            )
-        )  # fmt: skip
-    return tuple(sorted(found, key=lambda each: each.full_at / each.peak if each.peak > 0 else math.inf))
+        joint = _joint(resource, own, known, np.random.default_rng(seed))
+        if joint is not None:
+            found.append(joint if len(own) == len(using) else replace(joint, outlook=None))
+    return tuple(sorted(found, key=lambda each: (each.is_at_least, _room(each))))
+
+
+def _room(each: Together) -> float:
+    return each.full_at / each.peak if each.peak > 0 else math.inf
+
+
+def _joint(
+    resource: Resource, own: Sequence[History], known: Mapping[str, Known], rng: np.random.Generator
+) -> Together | None:
+    """Only steps in which every host was watched count: an unknown host is no idle one."""
+    values = np.array([h.demand.used[resource] for h in own])
+    whole = np.isfinite(values).all(axis=0)
+    if not whole.any():
+        return None
+    total = np.where(whole, values.sum(axis=0), np.nan)
+    at = int(np.nanargmax(total))
+    first = own[0].demand
+    end_s = first.start_s + first.steps * first.step_s
+    full = [end for h in own if (end := known[h.host].full_at(resource)) is not None]
+    full_at = _sum(full)
+    is_at_least = any(known[h.host].is_at_least(resource) for h in own)
+    outlook = None
+    if not is_at_least:
+        joint = History(
+            Demand("", first.start_s, first.step_s, {resource: total}),
+            peaks={resource: peaks_of(total, first.start_s, first.step_s)},
+        )
+        limit = _sum([known[h.host].capacity.limit[resource] for h in own])
+        outlook = _outlook(resource, joint, full_at, Known(Capacity("", {resource: limit})), end_s, rng)
+    return Together(
+        resource, len(own), float(values[:, whole].mean(axis=1).sum()), float(total[at]),
+        float(values[:, whole].max(axis=1).sum()), full_at.estimate,
+        full_at.estimate - max(each.estimate for each in full),
+        first.start_s + at * first.step_s, float(whole.mean()), end_s, is_at_least, outlook,
+    )  # fmt: skip
+
+
+def _sum(found: Sequence[Interval]) -> Interval:
+    """The ends add up, too: knees that are assumed are wrong in the same direction."""
+    ends = (
+        math.fsum(each.estimate if end is None else end for each, end in zip(found, side, strict=True))
+        for side in ([each.low for each in found], [each.high for each in found])
+    )
+    return Interval(math.fsum(each.estimate for each in found), *ends)

@@ -221,7 +221,7 @@ def of_samples(host: str, samples: Samples, edges_s: Floats) -> History:
         lock_s=lock_s,
         parts={part: found[part] for part in Part if part in found},
         limits=limits(over),
-        peaks={r: _peaks_of(demand.most.get(r, means[r]), start_s, step_s) for r in means},
+        peaks={r: peaks_of(demand.most.get(r, means[r]), start_s, step_s) for r in means},
         overall=overall,
         source=source,
         notes=tuple(_gaps(overall)),
@@ -276,7 +276,8 @@ def _any(rate: Floats) -> bool:
     return bool(np.nansum(rate) > 0)
 
 
-def _peaks_of(values: Floats, start_s: int, step_s: int) -> Peaks:
+def peaks_of(values: Floats, start_s: int, step_s: int) -> Peaks:
+    """The highest of the steps of each day."""
     day = (start_s + step_s * np.arange(len(values))) // DAY_S
     days, at = np.unique(day, return_inverse=True)
     known = np.isfinite(values)

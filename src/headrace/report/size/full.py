@@ -3,7 +3,8 @@
 ``--json``: format, headline, hosts[] (name, end_s, outlooks[] with resource, peak, mean, full_at, limit,
 state, day {estimate, low, high} from end_s on, growth, watched, limit_from, knee_from; unknown[], bought[]
 (resource, what, before, after, next, gain {estimate, low, high}), in_vain[], ops_s, objective, notes[]),
-together[] (resource, hosts, mean, peak, sum_of_peaks, full_at, without_largest, at_s, watched).
+together[] (resource, hosts, mean, peak, sum_of_peaks, full_at, without_largest, at_s, watched, end_s,
+is_at_least, outlook as of a host, or null).
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
             ),
             Section(
                 "together", "All hosts", "Do the peaks coincide?", list(_together(together)),
-                "The use of all hosts at the same time, against the sum of each one's own peak.",
+                "The use of all hosts at the same time, against the sum of each one's own peak. A step of an hour "
+                "counts with its mean, so peaks of minutes are higher, and reach the knees earlier.",
                 brief=list(_together(together)),
             ),
             Section("notes", "", "What limits this", brief=[Sentences(notes[:12])] if notes else []),
@@ -106,13 +108,24 @@ def _verdicts(hosts: Sequence[Host], together: Sequence[Together]) -> Iterator[s
     if len(hosts) > 3:
         full = sum(any(each.state is State.NOW for each in host.outlooks) for host in hosts)
         yield f"{full} of {len(hosts)} hosts are full at their peak now."
-    if together:
-        first = together[0]
-        yield (
-            f"All {first.hosts} hosts together are fullest in {name(first.resource)}: "
-            f"{first.peak / first.full_at:.0%} of "
-            f"their knees at the peak, {first.mean / first.full_at:.0%} on average."
-        )
+    if together and not together[0].is_at_least:
+        yield _all(together[0])
+
+
+def _all(found: Together) -> str:
+    what = name(found.resource)
+    said = (
+        f"All {found.hosts} hosts together are fullest in {what}: {found.peak / found.full_at:.0%} of "
+        f"their knees at the peak, {found.mean / found.full_at:.0%} on average"
+    )
+    own = found.outlook
+    if own is None or own.state in (State.NOW, State.NO_DATE):
+        return f"{said}."
+    if own.state is State.NEVER:
+        return f"{said}; that does not grow."
+    if own.state is State.LATER:
+        return f"{said}; they are full {when(found.end_s, own)}."
+    return f"{said}; they run out of {what} on {when(found.end_s, own)} ({dates(found.end_s, own)})."
 
 
 def _verdict(host: Host) -> str:
@@ -140,8 +153,12 @@ def _first(host: Host, each: Outlook) -> str:
         knee = f"{amount(each.resource, each.full_at.estimate)} or higher (its limit is a lower bound)"
         return f"{host.name} may be full now: {at} it uses {peak} of {what}, and the knee is at {knee}"
     if each.state is State.DATED:
-        said = f"{host.name} runs out of {what} on {when(host, each)}"
-        return f"{said}: its limit is a lower bound" if each.is_at_least else f"{said} ({dates(host, each)})"
+        said = f"{host.name} runs out of {what} on {when(host.end_s, each)}"
+        return (
+            f"{said}: its limit is a lower bound"
+            if each.is_at_least
+            else f"{said} ({dates(host.end_s, each)})"
+        )
     return f"{host.name} is at {_share(each)} of the knee of {what} {at}, {each.state}"
 
 
@@ -155,7 +172,7 @@ def _keys(hosts: Sequence[Host]) -> Iterator[Key]:
         first = host.first_full
         if first is not None:
             kind = "worse" if first.state is State.NOW else "attention" if 1 / first.room > NEAR else ""
-            yield Key(host.name, _share(first), f"{name(first.resource)} · {when(host, first)}", kind)
+            yield Key(host.name, _share(first), f"{name(first.resource)} · {when(host.end_s, first)}", kind)
 
 
 _COLUMNS = (
@@ -192,8 +209,8 @@ def _cells(host: Host, each: Outlook) -> Cells:
         f"{'at least ' if each.is_at_least else ''}{amount(each.resource, each.full_at.estimate)}",
         _share(each),
         _growth(each),
-        Cell(when(host, each), chip),
-        dates(host, each),
+        Cell(when(host.end_s, each), chip),
+        dates(host.end_s, each),
         f"{each.knee_from}; limit: {each.limit_from}" if each.limit_from else each.knee_from,
     ]
 
@@ -294,7 +311,7 @@ def _timeline(dated: Sequence[tuple[Host, Outlook]]) -> Figure:
         middle.append(_date(host, each.day.estimate))
         left.append(_date(host, each.day.low))
         right.append(_date(host, min(each.day.high, longest)))
-        hovers.append(hint(labels[-1], f"full on {when(host, each)}", dates(host, each)))
+        hovers.append(hint(labels[-1], f"full on {when(host.end_s, each)}", dates(host.end_s, each)))
     lines = [
         {"type": "scatter", "mode": "lines", "x": [a, b], "y": [label, label], "hoverinfo": "skip",
          "line": {"color": "@{accent/0.45}", "width": 7}}
@@ -402,8 +419,8 @@ def _together(found: Sequence[Together]) -> Iterator[Part]:
         [
             name(each.resource), f"{each.hosts}", amount(each.resource, each.mean),
             amount(each.resource, each.peak), amount(each.resource, each.sum_of_peaks),
-            f"{each.coincide:.0%}", f"{each.peak / each.full_at:.0%}",
-            f"{each.peak / each.without_largest:.0%}" if each.without_largest > 0 else "–",
+            f"{each.coincide:.0%}", _of_knees(each, each.full_at), _of_knees(each, each.without_largest),
+            *_until_all(each),
             f"{datetime.fromtimestamp(each.at_s, UTC):%a %Y-%m-%d %H:%M}",
         ]
         for each in found
@@ -412,10 +429,26 @@ def _together(found: Sequence[Together]) -> Iterator[Part]:
         (
             Column("resource"), Column("hosts", "n", 3), Column("mean", "n", 1), Column("peak together", "n"),
             Column("sum of peaks", "n", 2), Column("coincide", "n"), Column("of the knees", "n"),
-            Column("without the largest host", "n", 2), Column("when (UTC)", "", 1),
+            Column("without the largest host", "n", 2), Column("growth", "n", 2), Column("full", ""),
+            Column("95%", "", 1), Column("peak at (UTC)", "", 1),
         ),
         rows,
     )  # fmt: skip
+
+
+def _of_knees(each: Together, full_at: float) -> str:
+    if full_at <= 0:
+        return "–"
+    return f"{'at most ' if each.is_at_least else ''}{each.peak / full_at:.0%}"
+
+
+def _until_all(each: Together) -> Cells:
+    """Growth, the date, its interval."""
+    own = each.outlook
+    if own is None:
+        return ["–", Cell("no date", note="of a host no limit is known, or only a lower bound"), "–"]
+    chip = "worse" if own.state is State.NOW else ""
+    return [_growth(own), Cell(when(each.end_s, own), chip), dates(each.end_s, own)]
 
 
 def _method() -> Section:

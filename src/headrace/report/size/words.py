@@ -6,7 +6,6 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from headrace.report import text
-from headrace.size.full import Host
 from headrace.size.model import Resource
 from headrace.size.outlook import Outlook, State
 from headrace.size.used import Part
@@ -56,30 +55,30 @@ def cost(resource: str, value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def day_of(host: Host, days: float | None) -> str:
+def day_of(end_s: int, days: float | None) -> str:
     """The date so many days after the end of the history."""
     if days is None:
         return "–"
     if not math.isfinite(days) or days > 36_500:
         return "never"
-    return f"{datetime.fromtimestamp(host.end_s, UTC) + timedelta(days=days):%Y-%m-%d}"
+    return f"{datetime.fromtimestamp(end_s, UTC) + timedelta(days=days):%Y-%m-%d}"
 
 
-def when(host: Host, each: Outlook) -> str:
+def when(end_s: int, each: Outlook) -> str:
     if each.state is State.NOW:
         return "now"
     if each.state is State.DATED and each.day is not None:
-        return _or_later(each, day_of(host, each.day.estimate))
+        return _or_later(each, day_of(end_s, each.day.estimate))
     if each.state is State.LATER:
         return "in years, if at all"
     return {State.MAYBE: "may be now", State.NEVER: "never, as it is", State.NO_DATE: "no date"}[each.state]
 
 
-def dates(host: Host, each: Outlook) -> str:
+def dates(end_s: int, each: Outlook) -> str:
     """The interval; an end beyond what can be said is open."""
     if each.state is State.NO_DATE or each.day is None:
         return "–"
-    low, high = day_of(host, each.day.low), day_of(host, each.day.high)
+    low, high = day_of(end_s, each.day.low), day_of(end_s, each.day.high)
     if each.is_at_least:
         return _or_later(each, low)
     return low if low == high else f"{low} – {high}"
