@@ -11,6 +11,7 @@ import pytest
 from headrace.size import catalogue, sums, table
 from headrace.size.model import Demand, Resource
 from headrace.size.plan import Asked, Merged, plan
+from tests.commands import headrace
 
 START_S, STEP_S, STEPS = 1_772_409_600, 1800, 8 * 48
 FAST = Asked(seconds=1.0, exact=False)
@@ -121,3 +122,13 @@ def test_a_catalogue_may_limit_them_together_or_each(tmp_path: Path) -> None:
     found = planned(demands(tmp_path, ("db1", "", {"reads": [11_000], "writes": [11_000]})), offered)
     assert found.fits
     assert [host.capacity.name for host in found.hosts] == ["own"]
+
+
+def test_what_a_type_has_for_a_while_only_is_in_the_json(tmp_path: Path) -> None:
+    demands(tmp_path, ("db1", "", {"cpu": [0.1], "reads": [100]}))
+    instances(tmp_path, base_performance=6.4, ebs_baseline_iops=4000, ebs_iops=20_000)
+    files = (str(tmp_path / "demands.csv"), "-c", str(tmp_path / "instances.json"))
+    answer = headrace("size", "merge", *files, "--within", "1s", "--json")
+    assert answer.returncode == 0, answer.stderr
+    [host] = json.loads(answer.stdout)["hosts"]
+    assert host["burst"] == {"cpu": 16, "device_requests": 20_000}

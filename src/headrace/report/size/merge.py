@@ -331,6 +331,7 @@ def _data(found: Merged) -> dict[str, object]:
             "after_failure": each.after_failure,
             "price": each.capacity.price,
             "watts": each.capacity.watts,
+            "burst": each.capacity.burst,
             "peaks": {
                 use.resource: {"peak": use.peak, "share_of_knee": use.share, "risk": use.risk}
                 for use in each.uses
