@@ -104,8 +104,8 @@ class MeasuredOptions:
         typer.Option(
             "--need",
             metavar="[HOST=]RESOURCE=N",
-            help="What its databases need instead of what is in use: db1=memory=8G (of memory and space GiB, "
-            "otherwise 10^9); one with HOST= replaces one of all hosts; repeatable.",
+            help="What its databases need instead of what is in use: db1=memory=8G (8 GiB; of rates, G is 10^9). "
+            "A value with HOST= replaces one without; repeatable.",
         ),
     ] = None
 
