@@ -408,6 +408,9 @@ def test_packets_beyond_a_lower_bound_are_found_and_no_verdict(tmp_path: Path) -
     said = " ".join(ran.output.split())
     assert "may be out of packets as well, of which only a lower bound is known" in said
     assert "the limit of packets is at least 4,200/s, by ladder --packets" in said
+    [steered] = [note for note in host["notes"] if "RPS" in note]
+    assert steered.startswith("with RPS 2, ladder --packets measured 5,999 packets/s (")
+    assert "lower bound" in steered
 
 
 def test_a_source_without_anything_is_an_error(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def _limits(
     if ladder is not None:
         for resource, found, how in _of_ladder(ladder, notes):
             limit[resource], said[resource] = found, how
-        packets = _of_packets(ladder)
+        packets = _of_packets(ladder, notes)
         if packets is not None:
             limit[Resource.PACKETS], said[Resource.PACKETS] = packets
     if sweep is not None:
@@ -216,19 +216,37 @@ def _of_ladder(content: Mapping[str, Any], notes: list[str]) -> Iterable[tuple[R
         yield resource, Interval(unit * 1e9 / middle, unit * 1e9 / slow, unit * 1e9 / fast), how
 
 
-def _of_packets(content: Mapping[str, Any]) -> tuple[Interval, str] | None:
-    """From ``headrace ladder --packets --json``: the size with the fewest packets, as the host is set now."""
+def _of_packets(content: Mapping[str, Any], notes: list[str]) -> tuple[Interval, str] | None:
+    """From ``headrace ladder --packets --json``: the size with the fewest packets, as the host is set now.
+
+    What was measured with RPS is said in ``notes``: it is the limit of another setting.
+    """
     try:
-        rows = [row for row in content.get("packets", ()) if not row["rps"]]
-        if not rows:
+        least: dict[str, Mapping[str, Any]] = {}
+        for row in content.get("packets", ()):
+            known = least.setdefault(row["rps"], row)
+            if float(row["packets_s"]["estimate"]) < float(known["packets_s"]["estimate"]):
+                least[row["rps"]] = row
+        for rps, row in least.items():
+            if rps:
+                notes.append(_with_rps(rps, row))
+        if "" not in least:
             return None
-        least = min(rows, key=lambda row: float(row["packets_s"]["estimate"]))
-        rate, (request, reply) = least["packets_s"], least["size"]
+        rate, (request, reply) = least[""]["packets_s"], least[""]["size"]
         found = Interval(float(rate["estimate"]), rate["low"], rate["high"])
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"its packets are damaged: {error!r}") from error
     how = f"{AT_LEAST}by ladder --packets: one core with both ends, {request}/{reply} B, without a card"
     return found, how
+
+
+def _with_rps(rps: str, row: Mapping[str, Any]) -> str:
+    rate, (request, reply) = row["packets_s"], row["size"]
+    ends = "" if rate["low"] is None else f" ({rate['low']:,.0f} to {rate['high']:,.0f})"
+    return (
+        f"with RPS {rps}, ladder --packets measured {rate['estimate']:,.0f} packets/s{ends}, {request}/{reply} B: "
+        "still a lower bound on a host with more queues, and not the limit as it is set now"
+    )
 
 
 def _parallel(content: Mapping[str, Any]) -> float:
