@@ -24,7 +24,7 @@ from tests.demands import batch, written
 
 #: One host carries eight averages, and one batch at a time: 0.8 * 18 CPUs.
 HOSTS = "name,cpu,cpu_knee,price,currency,watts,count\nbig,18,0.8,500,USD,300,{count}\n"
-FAST = Asked(seconds=1.0, exact=False)
+FAST = Asked(seconds=1.0, exact=False, growth=Growth())
 
 
 def hosts_file(folder: Path, count: str = "", text: str = HOSTS) -> Path:
@@ -89,6 +89,33 @@ def test_growth_needs_more_and_shrinking_not_less(tmp_path: Path) -> None:
     less = planned(tmp_path, together=True, asked=Asked(seconds=1.0, exact=False, growth=Growth(0.5, 0.8)))
     assert len(more.hosts) > len(now.hosts) == len(less.hosts)
     assert any("may shrink" in note for note in less.notes)
+
+
+def test_growth_is_that_of_the_history_unless_it_is_given(tmp_path: Path) -> None:
+    """Two percent a day for four weeks: as much again in the next four, within the interval that is said."""
+    steps = np.arange(28 * 48)
+    random = np.random.default_rng(2)
+    noise = np.repeat(random.lognormal(0, 0.02, 28), 48)
+    cpu = {"db1": 2 * 1.02 ** (steps // 48) * noise * np.where(steps % 48 == 20, 1.0, 0.5)}
+    demands = table.read(written(tmp_path / "d.csv", cpu))
+    hosts = catalogue.read(hosts_file(tmp_path, text="name,cpu,cpu_knee,price\ns,6,1,10\nl,12,1,20\n"))
+    found = plan(demands, hosts, Asked(seconds=1.0, exact=False, ahead_days=28))
+    growth = found.asked.growth
+    assert growth is not None
+    assert growth.estimate is not None
+    assert growth.low < 1.02**28 < growth.high < 2 * growth.estimate
+    assert any("grow by" in note and "planned for" in note for note in found.notes)
+    # 3.5 cores now, more than 6 after four weeks.
+    assert [host.capacity.name for host in found.hosts] == ["l"]
+    without = plan(demands, hosts, Asked(seconds=1.0, exact=False, ahead_days=28, growth=Growth()))
+    assert [host.capacity.name for host in without.hosts] == ["s"]
+
+
+def test_a_short_history_tells_no_growth(tmp_path: Path) -> None:
+    demands = table.read(written(tmp_path / "d.csv", batch(2, together=True, days=8)))
+    found = plan(demands, catalogue.read(hosts_file(tmp_path)), Asked(seconds=1.0, exact=False))
+    assert found.asked.growth == Growth()
+    assert any("fewer than 14 days" in note for note in found.notes)
 
 
 def test_a_missing_week_counts_with_the_largest_value_of_its_time_of_day(tmp_path: Path) -> None:

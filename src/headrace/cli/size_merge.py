@@ -66,7 +66,11 @@ class RuleOptions:
         int, typer.Option(metavar="DAYS", min=1, max=3660, help="How long the plan must last.")
     ] = 30
     growth: Annotated[
-        str, typer.Option(metavar="LOW..HIGH", help="Expected growth until then in percent, such as 10..25.")
+        str,
+        typer.Option(
+            metavar="LOW..HIGH",
+            help="Expected growth in percent, such as 10..25 [that of the history].",
+        ),
     ] = ""
     may_fail: Annotated[
         bool,
@@ -234,11 +238,11 @@ def _clock(seconds: float) -> Iterator[Clock]:
                 signal.signal(number, handler)
 
 
-def _growth(text: str) -> Growth:
+def _growth(text: str) -> Growth | None:
     from headrace.size.cost import Growth
 
     if not text:
-        return Growth()
+        return None
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?)(?:\.\.(-?\d+(?:\.\d+)?))?", text)
     if match is None:
         raise typer.BadParameter(f"--growth {text!r}: write percent, such as 20 or 10..25")

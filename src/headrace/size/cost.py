@@ -31,14 +31,19 @@ WIDTH = 3.92
 
 @dataclass(frozen=True)
 class Growth:
-    """How demand grows until the plan ends, as a factor; between ``low`` and ``high`` all are as likely."""
+    """How demand grows until the plan ends, as a factor. Between ``low`` and ``high`` all are as likely; with an
+    ``estimate`` they are its 95% interval, of a normal law."""
 
     low: float = 1.0
     high: float = 1.0
+    estimate: float | None = None
 
     def draws(self, seed: int = 1) -> Values:
         """Never below 1: hosts are not bought for a demand that is hoped to shrink."""
-        return np.maximum(np.random.default_rng(seed).uniform(self.low, self.high, DRAWS), 1.0)
+        random = np.random.default_rng(seed)
+        if self.estimate is None:
+            return np.maximum(random.uniform(self.low, self.high, DRAWS), 1.0)
+        return np.maximum(_draws(Interval(self.estimate, self.low, self.high), random), 1.0)
 
 
 def carried(capacity: Capacity, resource: Resource, seed: int = 2) -> Values | None:

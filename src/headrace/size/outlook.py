@@ -40,13 +40,17 @@ class Growth:
     @property
     def a_month(self) -> Interval:
         """As a share of the peak."""
+        return self.within(MONTH_DAYS)
+
+    def within(self, days: float) -> Interval:
+        """By how much the peak grows in so many days, as a share of it."""
 
         def of(slope: float | None) -> float | None:
             if slope is None:
                 return None
             if self.is_share:
-                return math.expm1(min(MONTH_DAYS * slope, 50.0))
-            return MONTH_DAYS * slope / self.peak if self.peak > 0 else 0.0
+                return math.expm1(min(days * slope, 50.0))
+            return days * slope / self.peak if self.peak > 0 else 0.0
 
         found = of(self.slope.estimate)
         assert found is not None

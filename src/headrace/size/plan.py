@@ -14,13 +14,16 @@ from headrace.size import cost, merge, sums
 from headrace.size.catalogue import Catalogue, Offer, knee_of
 from headrace.size.clock import Clock
 from headrace.size.cost import Growth, Scored, Use, Worth
+from headrace.size.full import LEAST_DAYS
+from headrace.size.full import growth as trend
+from headrace.size.history import Peaks
 from headrace.size.merge import Solution
 from headrace.size.model import Capacity, Resource
 from headrace.size.placement import Kind, Problem, fullness, problem
 from headrace.size.rows import Rows, rows_of
 from headrace.size.steps import largest
 from headrace.size.table import Table, named
-from headrace.size.together import Futures, Peak, Together, daily_peaks, filled, peak, together
+from headrace.size.together import DAY_S, Futures, Peak, Together, daily_peaks, filled, peak, together
 
 Values = NDArray[np.float64]
 
@@ -31,12 +34,12 @@ NO_GROWTH = Growth()
 @dataclass(frozen=True)
 class Asked:
     """``risk``: the highest chance that a host is too full. ``quantile``: of a day's time that its peak covers.
-    ``by``: "price", "watts" or "hosts"."""
+    ``growth``: None for that of the history. ``by``: "price", "watts" or "hosts"."""
 
     risk: float = 0.05
     quantile: float = 0.99
     ahead_days: int = 30
-    growth: Growth = NO_GROWTH
+    growth: Growth | None = None
     by: str = "price"
     survives: bool = True
     is_one_server: bool = False
@@ -120,7 +123,10 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     unlimited = [r for r in unknown if r not in sums.counted(limited)]
     notes = [*table.notes, *lacking, *catalogue.notes, *fleet.notes]
     notes += _assumptions(catalogue, fleet, unlimited, asked)
-    look = _Look(fleet, asked)
+    growth, said = _growth(table, fleet, asked)
+    notes += said
+    asked = replace(asked, growth=growth)
+    look = _Look(fleet, asked, growth)
     rows, moving = rows_of(fleet, asked.quantile), sums.moving(demands, fleet.resources)
     offers, asked, about = _compared(catalogue.offers, asked)
     notes += about
@@ -181,6 +187,33 @@ def _compared(offers: Sequence[Offer], asked: Asked) -> tuple[Sequence[Offer], A
     return known, asked, notes
 
 
+def _growth(table: Table, fleet: Together, asked: Asked) -> tuple[Growth, list[str]]:
+    """What is asked for, or that of the joint daily peaks of all databases until the plan ends, and what to say of
+    it. One of all: which of them grows faster than the others is not told from a few weeks.
+    """
+    found, notes = asked.growth, []
+    if found is None:
+        resource = fleet.resources[0]
+        days = daily_peaks(fleet.values[:, 0].sum(axis=0), fleet.steps_per_day, asked.quantile)
+        first = table.demands[0].start_s // DAY_S
+        laws = trend(Peaks(first + np.arange(len(days)), days))
+        if not laws:
+            return NO_GROWTH, [
+                f"fewer than {LEAST_DAYS} days show no growth, and none is planned for: --growth"
+            ]
+        grown = [law.within(asked.ahead_days) for law in laws]
+        lows, highs = [each.low or 0.0 for each in grown], [each.high or 0.0 for each in grown]
+        found = Growth(max(1 + min(lows), 0.0), 1 + max(highs), 1 + grown[0].estimate)
+        notes.append(
+            f"the joint peaks of {resource} grow by {100 * grown[0].estimate:.1f}% in {asked.ahead_days} days "
+            f"({100 * (found.low - 1):.1f} to {100 * (found.high - 1):.1f}%), and that is planned for: --growth "
+            "replaces it"
+        )
+    if found.low < 1:
+        notes.append("demand may shrink: the plan still carries today's")
+    return found, notes
+
+
 def _linked(own: Clock, outer: Clock) -> Clock:
     stop = outer.stop
 
@@ -217,8 +250,6 @@ def _assumptions(
         notes.append(
             f"bursts of {', '.join(bursts)} are not counted with: a peak may last longer than the credit"
         )
-    if asked.growth.low < 1:
-        notes.append("demand may shrink: the plan still carries today's")
     alone = [h for h, g in zip(fleet.hosts, fleet.groups, strict=True) if not g or fleet.groups.count(g) == 1]
     if asked.survives and alone:
         who = "1 database has no replica and is down if its host fails"
@@ -233,7 +264,7 @@ def _problem(
     moving: Values,
 ) -> Problem:  # fmt: skip
     kinds = []
-    growth = asked.growth.draws()
+    growth = (asked.growth or NO_GROWTH).draws()
     for offer in offers:
         limit = {}
         for resource in fleet.resources:
@@ -250,10 +281,10 @@ def _problem(
 class _Look:
     """Joint peaks of sets of databases, over the same draws of days."""
 
-    def __init__(self, fleet: Together, asked: Asked) -> None:
+    def __init__(self, fleet: Together, asked: Asked, growth: Growth) -> None:
         self.fleet, self.asked = fleet, asked
         self.futures = Futures.of(fleet.days)
-        self.growth = asked.growth.draws()
+        self.growth = growth.draws()
         self.index = {host: i for i, host in enumerate(fleet.hosts)}
 
     def peaks(self, members: Sequence[int]) -> list[Peak]:

@@ -349,6 +349,7 @@ def _data(found: Merged) -> dict[str, object]:
         "currency": found.currency,
         "watts": found.watts,
         "worth": found.worth,
+        "growth": found.asked.growth,
         "averages_ask_for": found.averages,
         "bound": None if found.unplaced else found.solution.bound,
         "gap": found.solution.gap,
