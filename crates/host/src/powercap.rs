@@ -16,8 +16,7 @@ pub const POWERCAP: Kind = Kind::host(
     "energy in microjoules of each processor package and its memory, and where it wraps; hardware only, read as root \
      (/sys/class/powercap/intel-rapl:*)",
     |host| Box::new(Powercap { folder: host.root.join("sys/class/powercap"), zones: Vec::new() }),
-)
-.every(10);
+);
 
 struct Powercap {
     folder: PathBuf,
