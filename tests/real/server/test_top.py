@@ -181,7 +181,7 @@ def test_without_a_terminal_one_snapshot_is_printed(server: Server) -> None:
     assert 0 <= found["cpus"][0]["busy"] <= 1.001
     # performance_schema is off on this server, as MariaDB has it.
     off = {"mysql_waits", "statements"}
-    assert found["errors"].keys() <= {"thermal", "innodb_metrics", "md", "thread_pool", *off}
+    assert found["errors"].keys() <= {"thermal", "powercap", "innodb_metrics", "md", "thread_pool", *off}
 
 
 @pytest.mark.parametrize("no_color", [False, True])
