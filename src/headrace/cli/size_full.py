@@ -94,8 +94,8 @@ def full(
 ) -> None:
     """Show how full each host is at its peak, of which resource, and when it will be full.
 
-    Peaks are compared with knees, not averages with limits. Measure the knee with `headrace sweep`; without one,
-    it is assumed from a queueing model with that many servers, and marked as assumed.
+    Peaks are compared with knees, not averages with limits. `headrace sweep` measures the knee of the resource
+    that it fills; all others are assumed from a queueing model with that many servers, and marked as assumed.
     """
     from headrace.report.size.full import page_of
     from headrace.size import full as sizes

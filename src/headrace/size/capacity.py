@@ -97,7 +97,9 @@ def known(
     sweep: Known | None = None,
     given: Mapping[Resource, float] | None = None,
 ) -> Known:
-    """A host's capacity: what is given first, then a sweep, a ladder, facts, and what its samples tell."""
+    """A host's capacity. A limit is the first that is known: given, of a ladder, of facts, of its samples, of a
+    sweep's samples. The knee of what a sweep filled is the sweep's; all others are those of a queue.
+    """
     notes: list[str] = []
     limit, said = _limits(seen, facts, ladder, sweep, given or {}, notes)
     servers = {Resource.CPU: limit[Resource.CPU].estimate} if Resource.CPU in limit else {}

@@ -48,7 +48,7 @@ def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
     notes = [f"{host.name}: {note}" for host in order for note in host.notes]
     return Page(
         eyebrow="headrace size",
-        title="How much it carries, and until when",
+        title="How full hosts are, and when they fill up",
         verdicts=verdicts,
         lead=f"{len(hosts)} host{'s' * (len(hosts) != 1)}; peaks, not averages, against the knee of each "
              f"resource.",
@@ -459,9 +459,9 @@ def _method() -> Section:
                 [
                     ("Peak", "The highest minute of each day (of the busiest weekday, by the trend), not the "
                              f"mean of an hour; of fewer than {LEAST_DAYS} whole days, the highest of all."),
-                    ("Knee", "The share of a limit up to which the objective held in a sweep; without one, "
-                             "the share at which "
-                     "a queue of as many servers waits as long as it serves. The table says which."),
+                    ("Knee", "Of the resource that a sweep filled, the share of its limit up to which the "
+                             "objective held; of all others the share at which a queue of as many servers waits "
+                             "as long as it serves. The table says which."),
                     ("Growth", "A robust line through the daily peaks with an effect of each weekday, by the "
                                "same amount or by "
                      "the same share a day; both, if the history cannot tell them apart."),
