@@ -118,7 +118,10 @@ def test_what_a_sum_lacks_is_said_and_one_that_is_given_is_kept(tmp_path: Path) 
 def test_a_catalogue_may_limit_them_together_or_each(tmp_path: Path) -> None:
     text = "name,reads,writes,device_requests,price\ncloud,,,20000,100\nown,20000,20000,,900\n"
     offered = hosts(tmp_path, text)
-    assert not any(note.startswith(("reads", "writes")) for note in offered.notes)
+    assert not any(note.startswith(("reads", "writes", "device_requests")) for note in offered.notes)
+    half = hosts(tmp_path, "name,reads,writes,device_requests\ncloud,,,20000\nhalf,20000,,\n")
+    assert "device_requests unknown for half: it does not limit them" in half.notes
+    assert "writes unknown for half: it does not limit them" in half.notes
     found = planned(demands(tmp_path, ("db1", "", {"reads": [11_000], "writes": [11_000]})), offered)
     assert found.fits
     assert [host.capacity.name for host in found.hosts] == ["own"]

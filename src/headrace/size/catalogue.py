@@ -24,7 +24,7 @@ from headrace.errors import PlanError
 from headrace.foreign import cells_of
 from headrace.size.amounts import amount, unit_of
 from headrace.size.model import Capacity, Resource
-from headrace.size.sums import counted
+from headrace.size.sums import is_limited
 from headrace.size.table import named
 
 #: Hours of a month: a year's, divided by 12.
@@ -244,9 +244,7 @@ def _missing(
     for field in fields:
         if field == "limits":
             for resource in Resource:
-                without = [
-                    c.name for c in capacities if resource not in c.limit and resource not in counted(c.limit)
-                ]
+                without = [c.name for c in capacities if not is_limited(resource, c.limit)]
                 if 0 < len(without) < len(capacities):
                     notes.append(f"{resource} unknown for {named(without)}: it does not limit them")
             continue

@@ -52,6 +52,13 @@ def counted(limited: Collection[Resource]) -> set[Resource]:
     return {part for whole, parts in SUMS.items() if whole in limited for part in parts}
 
 
+def is_limited(resource: Resource, limited: Collection[Resource]) -> bool:
+    """By itself, by its sum, or by each of its parts."""
+    parts = SUMS.get(resource)
+    each = parts is not None and all(part in limited for part in parts)
+    return each or resource in limited or resource in counted(limited)
+
+
 def moving(demands: Sequence[Demand], resources: Sequence[Resource]) -> Values:
     """(database, resource): the largest share of a sum that moves if its host fails; 0 of other resources."""
     found = np.zeros((len(demands), len(resources)))
