@@ -21,10 +21,10 @@ from headrace.archive import rollup
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.archive.tables import TABLES
 from headrace.fleet.host import Host
-from headrace.model import ServerLogin
+from headrace.model import Facts, ServerLogin
 from headrace.rules import all_rules, judge
 from headrace.target import TargetSpec
-from headrace.web import app, capacity, locks, plans, tables
+from headrace.web import app, capacity, locks, merged, plans, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, seen_rows, table_of, text_row
@@ -310,14 +310,13 @@ def test_a_note_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
     assert [note.comment for note in Reviews(reviews.path).of(SLOW, "a")] == ["two\nlines", "one"]
 
 
-def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20 days whose peaks grow: db1 is full now, db2 on a date. Computed once for many readers."""
-    made = site(tmp_path, key="k")
+def fill_use(made: Site, **first: float) -> None:
+    """20 days, by host: half a core of 8, and at noon ``first``, growing by 0.1 a day."""
     today = int(time.time()) // DAY_S
-    for host, first in (("db1", 7.0), ("db2", 2.0)):
+    for host, least in first.items():
         for day in range(today - 20, today):
             for hour in range(24):
-                most = first + 0.1 * (day - today + 20) if hour == 12 else 0.5
+                most = least + 0.1 * (day - today + 20) if hour == 12 else 0.5
                 row = {"metric": "demand", "label": "cpu", "n": 60, "sum": 30.0, "least": 0.4, "most": most}
                 cores = {"metric": "limit", "label": "cpu", "n": 60, "sum": 480.0, "least": 8.0, "most": 8.0}
                 made.reader.archive.write(
@@ -325,8 +324,16 @@ def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
                     table_of(METRICS, [row, cores], day * DAY_S + hour * HOUR_S),
                 )  # fmt: skip
             fill_state(made.reader.archive, host, day * DAY_S)
+
+
+def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """db1 is full now, db2 on a date. Computed once for many readers."""
+    made = site(tmp_path, key="k")
+    fill_use(made, db1=7.0, db2=2.0)
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        assert "could share a host</a>" not in client.get("/capacity").text
+        assert client.get("/capacity/merge").status_code == 404
         rows = client.get("/api/capacity.json").json()["rows"]
         assert [(row["host"], row["resource"]) for row in rows] == [("db1", "CPU"), ("db2", "CPU")]
         assert rows[0]["full"] == "now"
@@ -340,6 +347,44 @@ def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert "What would one more unit of a resource bring?" in page.text
         monkeypatch.setattr(capacity, "_read", None)
         assert client.get("/api/capacity.json").json()["rows"] == rows
+
+
+def test_which_databases_could_share_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planned once an hour from the history, with replicas apart; a catalogue that is broken by then is said."""
+    made = site(tmp_path, ["db1", "db2", "db3"], key="k")
+    fill_use(made, db1=2.0, db2=2.0, db3=2.0)
+    made.catalogue = tmp_path / "hosts.csv"
+    with TestClient(app.application(made), base_url="http://localhost") as client:
+        client.get("/enter?key=k")
+        assert 'href="/capacity/merge"' in client.get("/capacity").text
+        said = client.get("/capacity/merge")
+        assert said.status_code >= 400
+        assert "hosts.csv" in said.text
+        source = made.watched("db1")
+        replica = made.watched("db2")
+        assert source is not None
+        assert replica is not None
+        source.feed.facts = Facts("1", {"hostname": "db1"})
+        channel = {"replication": [{"source_host": "db1"}]}
+        replica.feed.facts = Facts("2", {"hostname": "db2", "server_settings": channel})
+        made.catalogue.write_text("name,cpu,cpu_knee,price,currency\nbig,64,0.8,500,USD\n")
+        page = client.get("/capacity/merge")
+        assert page.headers["content-security-policy"].startswith("sandbox")
+        assert "Yes: 3 databases fit onto 2 hosts." in page.text
+        monkeypatch.setattr(merged, "_planned", None)
+        assert client.get("/capacity/merge").text == page.text
+
+
+def test_hosts_that_replicate_with_each_other_are_one_group() -> None:
+    """By name or by address, in one direction, over a server in between; others stay alone."""
+    told: dict[str, tuple[str, dict[str, Any]]] = {
+        "a": ("10.0.0.1", {"links": []}),
+        "b": ("10.0.0.2", {"links": ["10.0.0.1"]}),
+        "c": ("10.0.0.3", {"links": ["b", "elsewhere"]}),
+        "d": ("10.0.0.4", {"links": ["elsewhere"]}),
+        "e": ("10.0.0.5", {"links": []}),
+    }
+    assert merged.groups(told) == [["a", "b", "c"]]
 
 
 def fill_state(archive: Archive, host: str, t_s: int) -> None:

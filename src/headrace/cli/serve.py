@@ -86,6 +86,13 @@ class Storage:
             help="Copy the history to this object store (s3://bucket/prefix); fill an empty --data from it.",
         ),
     ] = ""
+    catalogue: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Hosts, as for headrace size merge: which databases could share one is shown.",
+        ),
+    ] = None
     slow_log: Annotated[
         str,
         typer.Option("--slow-log", metavar="auto|off|PATH", help="Slow log that is digested on the hosts."),
@@ -146,6 +153,11 @@ def serve(
     if auth.oidc:
         require_all("oidc")
     listen = _listen(doors, users, has_others=bool(auth))
+    if storage.catalogue is not None:
+        from headrace.size import catalogue
+
+        # Better now than when the page is asked for.
+        catalogue.read(storage.catalogue)
     hosts = _hosts(fleet, login)
     with archive.held():
         mirror = _mirror(archive, storage.mirror) if storage.mirror else None
@@ -285,6 +297,7 @@ def _site(
         bool(listen.certificate) or bool(auth.oidc and auth.oidc.is_secure),
         Proxy(auth.proxy, users) if auth.proxy else None,
         provider,
+        storage.catalogue,
     )
 
 

@@ -18,11 +18,10 @@ from headrace.cli.shell import (
     PageFile,
     TellOption,
     opened_places,
-    say,
+    show,
     stderr,
     tell,
     tell_and_exit,
-    write_page,
 )
 from headrace.cli.size_app import size_app
 from headrace.cli.size_source import SourceOptions, amounts, named, read
@@ -170,9 +169,7 @@ def merge(
     with _clock(asked.seconds) as clock:
         merged = plan(table, found, asked, clock)
     content = page_of(merged)
-    if page is not None:
-        write_page(page, content)
-    say(content, as_json)
+    show(content, as_json, page)
     assert content.notice is not None
     tell_and_exit(content.notice, places)
 

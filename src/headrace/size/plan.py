@@ -248,7 +248,7 @@ def _assumptions(
     bursts = sorted({r.value for o in catalogue.offers for r in o.capacity.burst})
     if bursts:
         notes.append(
-            f"bursts of {', '.join(bursts)} are not counted with: a peak may last longer than the credit"
+            f"bursts of {', '.join(bursts)} do not count: a peak may outlast the credit"
         )
     alone = [h for h, g in zip(fleet.hosts, fleet.groups, strict=True) if not g or fleet.groups.count(g) == 1]
     if asked.survives and alone:

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import capacity, compare, locks, plans, rates, rollouts, schema, tables
+from headrace.web import capacity, compare, locks, merged, plans, rates, rollouts, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -62,6 +62,7 @@ def routes(site: Site) -> list[Route]:
         needs(Role.OPERATOR, Route("/rollout/abort", hands.abort, methods=["POST"])),
         needs(Role.VIEWER, Route("/capacity", pages.capacity)),
         needs(Role.VIEWER, Route("/capacity/report", pages.capacity_report)),
+        needs(Role.VIEWER, Route("/capacity/merge", pages.capacity_merge)),
         needs(Role.VIEWER, Route("/changes", pages.changes)),
     ]
 
@@ -320,7 +321,8 @@ class Pages:
         self._site.names(asked)
 
         async def work() -> dict[str, Any]:
-            return {"listing": await tables.TABLES["capacity"].read(self._site, asked)}
+            listing = await tables.TABLES["capacity"].read(self._site, asked)
+            return {"listing": listing, "has_catalogue": self._site.catalogue is not None}
 
         return await self._page(request, "capacity.html", "Capacity", work())
 
@@ -330,6 +332,14 @@ class Pages:
         page = await capacity.report(self._site)
         if page is None:
             raise HTTPException(404, "no host has a history of its use yet")
+        return _report(await asyncio.to_thread(html.render, page))
+
+    async def capacity_merge(self, request: Request) -> Response:
+        from headrace.report import html
+
+        page = await merged.report(self._site)
+        if page is None:
+            raise HTTPException(404, "without headrace serve --catalogue FILE there is no plan of a merge")
         return _report(await asyncio.to_thread(html.render, page))
 
     async def changes(self, request: Request) -> Response:

@@ -41,9 +41,13 @@ class Site:
     is_secure: bool = False
     proxy: Proxy | None = None
     provider: Provider | None = None
+    #: Hosts that could be bought, for the plan of a merge.
+    catalogue: Path | None = None
     reviews: Reviews = field(init=False)
     #: Capacity is of the whole history, which takes seconds to read.
     capacity: Kept = field(default_factory=lambda: Kept(600.0))
+    #: A plan takes seconds of CPU.
+    merged: Kept = field(default_factory=lambda: Kept(3600.0))
     _room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_QUESTIONS))
 
     def __post_init__(self) -> None:

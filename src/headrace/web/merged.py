@@ -1,0 +1,71 @@
+"""Which databases could share a host: `headrace size merge` on the history that is collected here.
+
+The catalogue of hosts is that of ``serve --catalogue``. Hosts that replicate with each other are one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.archive.reader import Reader
+from headrace.fleet.topology import links
+from headrace.web.site import Site
+
+if TYPE_CHECKING:
+    from headrace.report.parts import Page
+
+#: How long the search for a better plan may take: it is made while pages are answered.
+SEARCH_S = 5.0
+
+
+async def report(site: Site) -> Page | None:
+    """The page of the plan, which is made once an hour at most; None without a catalogue.
+
+    Raises HeadraceError for a catalogue that cannot be read, and for a history without use.
+    """
+    catalogue = site.catalogue
+    if catalogue is None:
+        return None
+
+    async def work() -> Page:
+        told = {
+            name: (watched.host.spec.host, links(watched.feed.facts.data))
+            for name in site.hosts()
+            if (watched := site.watched(name)) is not None and watched.feed.facts is not None
+        }
+        return await site.ask(_planned, site.reader, catalogue, groups(told))
+
+    found: Page = await site.merged.ask(work)
+    return found
+
+
+def groups(told: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[list[str]]:
+    """Host -> its address and what it replicates with, as sets of hosts that replicate with each other."""
+    by_name = {name: host for host, (address, _) in told.items() for name in (host, address)}
+    group_of = {host: {host} for host in told}
+    for host, (_, said) in told.items():
+        for name in said["links"]:
+            other = by_name.get(name, host)
+            if group_of[other] is not group_of[host]:
+                group_of[host] |= group_of[other]
+                for member in group_of[other]:
+                    group_of[member] = group_of[host]
+    found = {id(members): sorted(members) for members in group_of.values() if len(members) > 1}
+    return list(found.values())
+
+
+def _planned(reader: Reader, catalogue: Path, replicated: list[list[str]]) -> Page:
+    from headrace.report.size.merge import page_of
+    from headrace.size import catalogue as catalogues
+    from headrace.size import history
+    from headrace.size.measured import table_of
+    from headrace.size.plan import Asked, plan
+
+    histories = history.of_archive(reader.archive, with_calls=False)
+    known = {each.host for each in histories}
+    table = table_of(
+        histories, [group for each in replicated if len(group := [h for h in each if h in known]) > 1]
+    )
+    return page_of(plan(table, catalogues.read(catalogue), Asked(seconds=SEARCH_S)))
