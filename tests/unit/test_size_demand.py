@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 
 from headrace.cli.size import size_app
 from headrace.errors import HeadraceError
+from headrace.report import jsonform
 from headrace.report.size import demand as page
 from headrace.samples import Samples
 from headrace.size import demand, history
@@ -129,6 +131,39 @@ def test_gaps_are_left_out_and_too_little_is_refused() -> None:
     assert "no calls were counted" in demand.costs(of({}, cpu)).refusal
 
 
+def test_lock_time_has_an_interval_that_covers_what_was_planted() -> None:
+    """Waits that wander from step to step, as one long transaction makes them; also of a group."""
+    runs, held = 40, 0
+    for seed in range(runs):
+        given = planted(seed)
+        rng = np.random.default_rng(100 + seed)
+        waits = {"a": 0.002 * given.calls["a"] * rng.gamma(2, 1 / 2, 144)}
+        found = demand.costs(replace(given, lock_s=waits))
+        by_class = dict(zip([group.name for group in found.groups], found.locks, strict=True))
+        assert by_class["b"] is None
+        lock = by_class["a"]
+        assert lock is not None
+        assert lock.low is not None
+        assert lock.high is not None
+        assert 0 < lock.low < lock.estimate < lock.high
+        held += lock.low <= 0.002 <= lock.high
+    # 95% of 40 with three standard errors.
+    assert held >= 33
+    shown = json.loads(json.dumps(jsonform.render(page.page_of([found], [given])), allow_nan=False))
+    assert shown["hosts"][0]["locks"][[group.name for group in found.groups].index("b")] is None
+
+
+def test_lock_time_of_a_group_is_of_all_its_calls() -> None:
+    rng = np.random.default_rng(1)
+    begin = 100 * rng.gamma(6, 1 / 6, 200)
+    calls = {"begin": begin, "commit": begin.copy()}
+    waits = {"begin": 0 * begin, "commit": 0.004 * begin}
+    found = demand.costs(of(calls, 0.001 * begin + 0.02 * rng.random(200), lock_s=waits))
+    [lock] = found.locks
+    assert lock is not None
+    assert lock.estimate == pytest.approx(0.002)
+
+
 def test_many_rare_classes_are_one() -> None:
     rng = np.random.default_rng(5)
     calls = {f"c{i}": rng.gamma(4, 1 / 4, 400) * (100 - i) for i in range(60)}
@@ -228,13 +263,14 @@ def test_digests_that_are_sampled_seldom_set_the_steps(tmp_path: Path) -> None:
     lines = lines_of(301)
     for t in range(3, 301, 10):
         count = {"cold": 40.0 * t, **({"late": 500.0 * (t - 103)} if t > 103 else {})}
+        lock_ns = {name: 3e6 * value for name, value in count.items()}
         line = {
             "t_ns": (1_700_000_000 + t) * 10**9 + 5 * 10**8,
             "sampler": "statements",
             "ok": True,
             "cost_ns": 1,
         }
-        lines.append({**line, "values": {"count": count}})
+        lines.append({**line, "values": {"count": count, "lock_ns": lock_ns}})
     lines.sort(key=lambda line: int(line["t_ns"]))
     [found] = history.read(write(tmp_path / "db1.jsonl.zst", lines))
     assert (found.demand.step_s, found.source) == (10, "digests")
@@ -242,6 +278,7 @@ def test_digests_that_are_sampled_seldom_set_the_steps(tmp_path: Path) -> None:
     assert set(np.round(late[np.isfinite(late)]).tolist()) == {0.0, 500.0}
     np.testing.assert_allclose(found.calls["cold"][np.isfinite(late)], 40.0)
     assert np.isfinite(late).sum() >= 28
+    np.testing.assert_allclose(found.lock_s["late"], 0.003 * late)
 
 
 def test_a_directory_is_hosts_and_their_files_follow_each_other(tmp_path: Path) -> None:

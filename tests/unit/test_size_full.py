@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from headrace.analysis.intervals import Interval
 from headrace.archive import rollup
 from headrace.archive.files import DAY_S, HOUR_S, Archive
-from headrace.archive.tables import METRICS, STATES, Table
+from headrace.archive.tables import CLASSES, METRICS, STATES, Table
 from headrace.cli.size import size_app
 from headrace.errors import NothingMeasured, PlanError, StoreError
 from headrace.report import html, jsonform, terminal
@@ -369,6 +369,22 @@ def test_what_is_older_than_its_hours_has_peaks_and_no_time_of_day(
     assert cpu.mean == pytest.approx(float(before.mean()))
     assert cpu.watched == 1.0
     assert found[0].notes == ()
+
+
+def test_calls_of_a_history_have_their_lock_time(tmp_path: Path) -> None:
+    """A class of which the server tells none has none, not 0."""
+    archive = archive_of(tmp_path / "history", hosts=1, days=9)
+    for hour in range(9 * 24):
+        t_s = DAY * DAY_S + hour * HOUR_S
+        for_all = dict.fromkeys(CLASSES.schema.names) | {"t_s": t_s, "source": "slow log", "database": "shop"}
+        put(archive, CLASSES, "db0", t_s, [
+            for_all | {"class": "update", "calls": 3600 * (1 + hour % 5), "lock_ns": 36 * (1 + hour % 5) * 10**8},
+            for_all | {"class": "select", "calls": 7200 * (1 + hour % 3)},
+        ])  # fmt: skip
+    [found] = history.read(archive.root)
+    np.testing.assert_allclose(found.lock_s["update"], 0.001 * found.calls["update"])
+    np.testing.assert_allclose(found.calls["update"][:3], [1, 2, 3])
+    assert list(found.lock_s) == ["update"]
 
 
 def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:

@@ -83,13 +83,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class Costs:
-    """What calls cost on one host. ``steady``: classes that always came at the same rate, so that their cost
-    is in the background; ``refusal``: why there is nothing, or "".
+    """What calls cost on one host. ``locks[i]``: seconds that a call of group ``i`` waited for locks, as the
+    server counted it, or None. ``steady``: classes that always came at the same rate, so that their cost is in
+    the background; ``refusal``: why there is nothing, or "".
     """
 
     host: str
     groups: tuple[Group, ...] = ()
     fits: Mapping[str, Fit] | None = None
+    locks: tuple[Interval | None, ...] = ()
     steady: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refusal: str = ""
@@ -132,7 +134,27 @@ def costs(history: History, seed: int = 1) -> Costs:
     if not fits:
         return Costs(host, groups, steady=steady, refusal="no resource was sampled while calls were counted")
     notes = [*more, *_together(groups)]
-    return Costs(host, groups, fits, steady, tuple(notes))
+    locks = tuple(_lock(history, group, rng) for group in groups)
+    return Costs(host, groups, fits, locks, steady, tuple(notes))
+
+
+def _lock(history: History, group: Group, rng: np.random.Generator) -> Interval | None:
+    """Lock time per call: a ratio of sums, so a step counts with its calls; of the classes that have any count."""
+    known = [name for name in group.classes if name in history.lock_s and name in history.calls]
+    if not known:
+        return None
+    waited, calls = (np.sum([rates[n] for n in known], axis=0) for rates in (history.lock_s, history.calls))
+    is_known = np.isfinite(waited) & np.isfinite(calls)
+    waited, calls = waited[is_known], calls[is_known]
+    if calls.sum() <= 0:
+        return None
+    ratio = float(waited.sum() / calls.sum())
+    n, length = len(calls), _block_length(waited - ratio * calls)
+    count = max(round(n / length), 1)
+    chosen = rng.integers(0, n, size=(RESAMPLES, count))
+    sums = [_blocks(each, length)[chosen].sum(axis=1) for each in (waited, calls)]
+    drawn = sums[0] / np.maximum(sums[1], 1e-300)
+    return _interval(ratio, drawn[sums[1] > 0], max(float(count - 1), 1.0))
 
 
 def _design(

@@ -64,8 +64,9 @@ class Overall:
 @dataclass(frozen=True)
 class History:
     """One host over time. ``calls[c]``: calls per second of a query class in each step of the demand;
-    ``queries``: statements of clients per second; ``lock_s``: a class's mean lock time per call; ``parts``: the
-    CPU's parts in cores; ``limits``: what the samples tell of the host.
+    ``queries``: statements of clients per second; ``lock_s[c]``: seconds per second that calls of the class
+    waited for locks, by the server's count; ``parts``: the CPU's parts in cores; ``limits``: what the samples
+    tell of the host.
 
     ``peaks`` and ``overall`` are of the whole history. The steps begin where there are rows as fine as they are:
     `headrace serve` keeps hours for some weeks, and days for a year.
@@ -74,7 +75,7 @@ class History:
     demand: Demand
     calls: Mapping[str, Floats] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
-    lock_s: Mapping[str, float] = field(default_factory=dict)
+    lock_s: Mapping[str, Floats] = field(default_factory=dict)
     parts: Mapping[Part, Floats] = field(default_factory=dict)
     limits: Mapping[Resource, float] = field(default_factory=dict)
     peaks: Mapping[Resource, Peaks] = field(default_factory=dict)
@@ -245,7 +246,7 @@ def _most(samples: Samples, edges_s: Floats, means: Mapping[Resource, Floats]) -
     return most
 
 
-def _calls(over: OverTime) -> tuple[dict[str, Floats], dict[str, float], str]:
+def _calls(over: OverTime) -> tuple[dict[str, Floats], dict[str, Floats], str]:
     """By digest if the server counted any, otherwise by kind of command."""
     counted = {name: _counted(over, "count", name) for name in over.labels("statements", "count")}
     rates = {name: rate for name, rate in counted.items() if rate is not None}
@@ -253,11 +254,10 @@ def _calls(over: OverTime) -> tuple[dict[str, Floats], dict[str, float], str]:
         blind = np.isnan(np.array(list(rates.values()))).all(axis=0)
         # A class that is not among the busiest has no samples: it ran rarely, or not at all.
         calls = {n: np.where(blind, np.nan, np.nan_to_num(r)) for n, r in rates.items() if _any(r)}
-        locks = {}
-        for name, rate in calls.items():
-            waited = _counted(over, "lock_ns", name)
-            if waited is not None:
-                locks[name] = float(np.nansum(waited) / 1e9 / np.nansum(rate))
+        waited = {name: _counted(over, "lock_ns", name) for name in calls}
+        locks = {
+            n: np.where(blind, np.nan, np.nan_to_num(ns)) / 1e9 for n, ns in waited.items() if ns is not None
+        }
         return calls, locks, "digests"
     commands: dict[str, Floats] = {}
     for metric in (name for sampler, name in over.metrics if sampler == "mysql_status"):
@@ -478,8 +478,8 @@ def _days(past: _Past, scale: float) -> tuple[dict[Resource, Peaks], dict[Resour
 
 def _classes(
     past: _Past, watched_s: Floats
-) -> tuple[dict[str, Floats], dict[str, float], dict[str, str], str]:
-    """Calls per second of the time that was watched."""
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, str], str]:
+    """Calls, and their lock time, per second of the time that was watched."""
     from headrace.archive import questions
 
     known = questions.sources(past.reader, [past.host], past.whole)
@@ -487,20 +487,17 @@ def _classes(
     if not source:
         return {}, {}, {}, ""
     calls: dict[str, Floats] = {}
-    lock_ns: dict[str, float] = {}
+    lock_ns: dict[str, Floats] = {}
     chosen = "class, SUM(calls) AS calls, SUM(lock_ns) AS lock_ns"
     for rows in past.rows("classes", chosen, "source = $source", source=source):
         for row in rows:
             at = past.step_of(row)
             if at is not None and row["calls"] is not None:
                 calls.setdefault(row["class"], np.zeros(past.steps))[at] = row["calls"]
-                lock_ns[row["class"]] = lock_ns.get(row["class"], 0.0) + (row["lock_ns"] or 0.0)
-    locks = {
-        name: lock_ns[name] / 1e9 / total
-        for name, count in calls.items()
-        if (total := float(count.sum())) > 0
-    }
+                if row["lock_ns"] is not None:
+                    lock_ns.setdefault(row["class"], np.zeros(past.steps))[at] = row["lock_ns"]
     calls = {name: count / watched_s for name, count in calls.items()}
+    locks = {name: ns / 1e9 / watched_s for name, ns in lock_ns.items()}
     texts = {
         name: str(row["text"])
         for name, row in questions.texts(past.reader, [past.host], past.whole, source).items()

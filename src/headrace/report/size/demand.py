@@ -1,18 +1,19 @@
 """The page of `headrace size demand`: what one call of each query class costs.
 
 ``--json``: format, hosts[] (host, groups[] with classes, shares and calls per second; fits {resource:
-costs[], one for each group, background, explained, steps}; steady[], notes[], refusal), texts {class: text},
-lock_s {host: {class: seconds per call}}.
+costs[], one for each group, background, explained, steps}; locks[], seconds per call, one for each group, or
+null; steady[], notes[], refusal), texts {class: text}.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headrace.analysis.intervals import Interval
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Sentences, Table, method
 from headrace.report.size.words import cost, name
-from headrace.size.demand import Costs, Fit, Group
+from headrace.size.demand import Costs, Fit
 from headrace.size.history import History
 from headrace.size.model import Resource
 
@@ -32,10 +33,10 @@ def page_of(found: Sequence[Costs], histories: Sequence[History]) -> Page:
         cautions=notes[:20],
         sections=[
             Section(
-                "cost", "Cost of a call", "What does one call cost?", list(_tables(found, histories, texts)),
+                "cost", "Cost of a call", "What does one call cost?", list(_tables(found, texts)),
                 "Estimates with 95% intervals. A cost whose interval reaches 0 may be none. Lock time is the "
-                "server's own count.",
-                brief=[*_tables(found, histories, texts, 3), *([Sentences(notes[:12])] if notes else [])],
+                "server's own count, so its interval is only how much it varied.",
+                brief=[*_tables(found, texts, 3), *([Sentences(notes[:12])] if notes else [])],
             ),
             _method(),
         ],
@@ -45,7 +46,6 @@ def page_of(found: Sequence[Costs], histories: Sequence[History]) -> Page:
             "headline": " ".join(_verdict(each, texts) for each in found),
             "hosts": list(found),
             "texts": texts,
-            "lock_s": {history.host: history.lock_s for history in histories},
         },
     )  # fmt: skip
 
@@ -82,36 +82,33 @@ def _notes(found: Costs, texts: Mapping[str, str]) -> Iterator[str]:
             yield f"calls explain only {fit.explained:.0%} of how {name(fit.resource)} moved"
 
 
-def _tables(
-    found: Sequence[Costs], histories: Sequence[History], texts: Mapping[str, str], most: int = 20
-) -> Iterator[Part]:
-    locks = {history.host: history.lock_s for history in histories}
+def _tables(found: Sequence[Costs], texts: Mapping[str, str], most: int = 20) -> Iterator[Part]:
     for each in [costs for costs in found if costs.fits][:most]:
         fits = list((each.fits or {}).values())
-        lock_s = locks.get(each.host) or {}
+        has_locks = any(each.locks)
         rows: list[Cells] = [
             [
                 " + ".join(_shown(label, texts) for label in group.classes),
                 text.count(group.calls),
                 *_cells(fits, number),
-                *([_lock(group, lock_s)] if lock_s else []),
+                *([_lock(each.locks[number])] if has_locks else []),
             ]
             for number, group in enumerate(each.groups)
         ]
-        rest = [""] if lock_s else []
+        rest = [""] if has_locks else []
         rows.append(["background, per second", "", *_cells(fits, None), *rest])
         rows.append(["explained", "", *_explained(fits), *rest])
         columns = [Column("class", "wrap"), Column("calls/s", "n", 2), Column(name(fits[0].resource), "n")]
         columns += [Column("95%", "n", 1)]
         columns += [Column(name(fit.resource), "n", 3 + i) for i, fit in enumerate(fits[1:])]
-        yield Table([*columns, *([Column("lock time", "n", 3)] if lock_s else [])], rows, each.host)
+        yield Table([*columns, *([Column("lock time", "n", 3)] if has_locks else [])], rows, each.host)
 
 
-def _lock(group: Group, lock_s: Mapping[str, float]) -> str:
-    """The mean that the server counted itself."""
-    known = [(lock_s[c], share) for c, share in zip(group.classes, group.shares, strict=True) if c in lock_s]
-    total = sum(share for _, share in known)
-    return cost("cpu", sum(value * share for value, share in known) / total) if total else "–"
+def _lock(found: Interval | None) -> str | Cell:
+    if found is None:
+        return "–"
+    ends = f"{cost('cpu', found.low)} – {cost('cpu', found.high)}"
+    return Cell(cost("cpu", found.estimate), note=ends)
 
 
 def _cells(fits: Sequence[Fit], number: int | None) -> Iterator[str | Cell]:

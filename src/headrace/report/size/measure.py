@@ -27,7 +27,9 @@ def page_of(found: Measured) -> Page:
             Section(
                 "cost", "Cost of a call", "What does one call cost?", tables,
                 "Use with the class minus that of the idle host, divided by its calls; 95% intervals over blocks. "
-                "The CPU is that of the server's process, because the replay uses some of the host's.",
+                "The CPU is that of the server's process, because the replay uses some of the host's: it is not "
+                "split into user, system and softirq, and network interrupts are not in it. Waits for locks are "
+                "not measured. headrace size demand estimates all of these from history.",
                 brief=tables,
             ),
             _method(),
