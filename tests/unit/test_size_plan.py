@@ -247,6 +247,7 @@ def test_a_search_that_is_stopped_still_ends_with_a_plan(tmp_path: Path) -> None
     ("line", "said"),
     [
         ("db1,2026-03-02T00:00Z,cpu,many", "demands.csv:3: column value: 'many'"),
+        ("db1,2026-03-02T00:00Z,cpu,1_000", "demands.csv:3: column value: '1_000'"),
         ("db1,2026-03-02T00:00Z,cpu,-3", "demands.csv:3: column value: -3 is negative"),
         ("db1,2026-03-02T00:00Z,cpu,1e300", "demands.csv:3: column value: 1e+300 is more than any host has"),
         ("db1,2026-03-02T00:00Z,cpu,nan", "demands.csv:3: column value: nan"),
@@ -332,6 +333,15 @@ def test_a_wrong_cell_of_a_catalogue_is_named(tmp_path: Path, text: str, said: s
     with pytest.raises(PlanError) as error:
         catalogue.read(hosts_file(tmp_path, text=text))
     assert said in str(error.value)
+
+
+def test_a_catalogue_of_a_spreadsheet_with_decimal_commas_is_read_as_demands_are(tmp_path: Path) -> None:
+    path = hosts_file(tmp_path, text="name;cpu;cpu_knee;price;currency\nx;16;0,75;99,5;EUR\n")
+    found = catalogue.read(path)
+    capacity = found.offers[0].capacity
+    assert capacity.knee[Resource.CPU].estimate == 0.75
+    assert capacity.price == 99.5
+    assert any("decimal" in note for note in found.notes)
 
 
 def test_missing_fields_of_a_catalogue_are_said_and_never_guessed(tmp_path: Path) -> None:

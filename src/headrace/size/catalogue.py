@@ -36,6 +36,11 @@ ASSUMED_KNEE = Interval(0.7, 0.6, 0.8)
 #: Memory and space do not queue, they end.
 ASSUMED_FULL = Interval(0.9, 0.85, 0.95)
 MOST_BYTES = 1 << 30
+#: Columns of a CSV that hold numbers.
+NUMBERS = {
+    *(f"{r}{part}{end}" for r in Resource for part in ("", "_knee", "_burst") for end in ("", "_low", "_high")),
+    "price", "watts", "count",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ def _matches(name: str, only: Sequence[str]) -> bool:
 
 
 def _csv(path: Path, only: Sequence[str]) -> tuple[list[Offer], str, list[str]]:
-    lines, notes = cells_of(path, ("name",), ())
+    lines, notes = cells_of(path, ("name",), NUMBERS)
     offers: dict[str, Offer] = {}
     currencies: dict[str, str] = {}
     for place, cells in lines:

@@ -98,7 +98,8 @@ def _csv(path: Path) -> tuple[list[_Row], list[str]]:
     for place, cells in lines:
         text = cells["value"].strip()
         try:
-            value = float(text) if text else math.nan
+            # Python would take 1_000, which no other reader of tables does.
+            value = float(text.replace("_", "?")) if text else math.nan
         except ValueError as error:
             raise PlanError(f"column value: {text!r} is not a number", place=place, hint=HINT) from error
         try:
