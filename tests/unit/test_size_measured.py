@@ -15,6 +15,8 @@ from headrace.errors import NothingMeasured, PlanError
 from headrace.size import history
 from headrace.size.measured import table_of
 from headrace.size.model import Resource
+from tests.unit.test_size_demand import lines_of
+from tests.unit.test_size_demand import write as write_samples
 from tests.unit.test_size_full import DAY, archive_of, write
 
 #: A host carries 8 of 10 cores; each host of the history has about 2 at noon.
@@ -91,6 +93,42 @@ def test_the_types_of_today_give_the_price_of_today(tmp_path: Path, catalogue: s
     assert code == 0, output
     assert "1,000 USD" in output
     assert "500 USD" in output
+
+
+def test_samples_that_are_there_twice_are_the_same_samples(tmp_path: Path) -> None:
+    """A copied file, or a file whose lines are there twice."""
+    once, twice = tmp_path / "once.jsonl.zst", tmp_path / "hosts" / "once" / "1.jsonl.zst"
+    lines = [line for line in lines_of(601) if line["t_ns"] // 10**9 % 10 == 0]
+    write_samples(once, lines)
+    write_samples(twice, lines)
+    write_samples(twice.with_name("2.jsonl.zst"), lines)
+    [one] = history.read(once)
+    [other] = history.read(tmp_path / "hosts")
+    assert other.demand.step_s == one.demand.step_s
+    for resource, values in one.demand.used.items():
+        np.testing.assert_allclose(other.demand.used[resource], values, err_msg=resource)
+
+
+def test_the_power_of_today_is_measured_where_every_host_measures_it(tmp_path: Path, catalogue: str) -> None:
+    """Two packages of 40 and 60 W; another host has no counter, and then nothing is said."""
+    energy = [
+        {
+            "t_ns": (1_700_000_000 + t) * 10**9, "sampler": "powercap", "ok": True, "cost_ns": 1,
+            "values": {"energy_uj": {"package-0": 40e6 * t, "package-1": 60e6 * t}},
+        }
+        for t in range(121)
+    ]  # fmt: skip
+    lines = sorted([*lines_of(121), *energy], key=lambda line: line["t_ns"])
+    write_samples(tmp_path / "s" / "db1.jsonl.zst", lines)
+    code, out, output = merged(str(tmp_path / "s"), "-c", catalogue, "--json")
+    assert code == 0, output
+    assert json.loads(out)["watts_today"] == {"mean": pytest.approx(100), "most": pytest.approx(100)}
+    _, out, _ = merged(str(tmp_path / "s"), "-c", catalogue)
+    assert "100 W on average, at most 100 W (processors and memory, measured)" in " ".join(out.split())
+    write_samples(tmp_path / "s" / "db2.jsonl.zst", lines_of(121))
+    code, out, output = merged(str(tmp_path / "s"), "-c", catalogue, "--json")
+    assert code == 0, output
+    assert json.loads(out)["watts_today"] is None
 
 
 def test_a_group_that_cannot_be_is_said(tmp_path: Path, catalogue: str) -> None:

@@ -18,7 +18,7 @@ from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.errors import NothingMeasured, StoreError
 from headrace.samples import Samples
 from headrace.size.model import Demand, Resource
-from headrace.size.used import DEMAND, LIMIT, MOST_DIGESTS, OverTime, Part, limits, used
+from headrace.size.used import DEMAND, LIMIT, MOST_DIGESTS, OverTime, Part, limits, used, usual
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -165,7 +165,7 @@ def _ticks_s(samples: Samples) -> Floats:
 def _distance_s(samples: Samples) -> int:
     """Whole seconds between two counts of calls."""
     ticks = _ticks_s(samples)
-    return max(round(float(np.median(np.diff(ticks)))), 1) if len(ticks) > 1 else 1
+    return max(round(usual(ticks)), 1)
 
 
 def _phase_s(samples: Samples, start_s: int) -> float:

@@ -11,6 +11,7 @@ from headrace.errors import NothingMeasured, PlanError
 from headrace.size.history import History
 from headrace.size.model import Demand, Resource
 from headrace.size.table import Table, named, of_demands
+from headrace.size.used import Part
 
 
 def table_of(
@@ -33,7 +34,9 @@ def table_of(
     ]
     queries = {each.host: each.queries for each in histories if each.queries is not None}
     known = {host: values for host, values in queries.items() if np.isfinite(values).any()}
-    return of_demands(demands, known, types or {}, list(_notes(histories, group_of, needs)))
+    watts = {each.host: each.parts[Part.WATTS] for each in histories if Part.WATTS in each.parts}
+    found = of_demands(demands, known, types or {}, list(_notes(histories, group_of, needs)))
+    return replace(found, watts={host: values for host, values in watts.items() if np.isfinite(values).any()})
 
 
 def _groups(groups: Sequence[Sequence[str]]) -> dict[str, str]:

@@ -70,6 +70,14 @@ class PlannedHost:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """Watts of processors and memory of all hosts today: on average, and at most at one time."""
+
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
 class Merged:
     """The plan to take. ``averages``: how many hosts of the plan's most common kind the averages alone would ask
     for."""
@@ -86,6 +94,8 @@ class Merged:
     databases: int
     is_stopped: bool
     notes: tuple[str, ...]
+    #: None unless every host measures it.
+    watts_today: Measured | None = None
 
     @property
     def price(self) -> float | None:
@@ -165,8 +175,16 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     return Merged(
         asked, catalogue.currency, tuple(hosts), unplaced, solution, tuple(before), tuple(scored),
         look.worth(table.queries, hosts), _averages(fleet, hosts or before, catalogue.offers), len(fleet.hosts),
-        clock.is_stopped,         tuple(notes),
+        clock.is_stopped, tuple(notes), _watts(table),
     )  # fmt: skip
+
+
+def _watts(table: Table) -> Measured | None:
+    if not table.demands or any(each.host not in table.watts for each in table.demands):
+        return None
+    whole = np.sum([table.watts[each.host] for each in table.demands], axis=0)
+    known = whole[np.isfinite(whole)]
+    return Measured(float(known.mean()), float(known.max())) if len(known) else None
 
 
 def _compared(offers: Sequence[Offer], asked: Asked) -> tuple[Sequence[Offer], Asked, list[str]]:
@@ -247,9 +265,7 @@ def _assumptions(
             )
     bursts = sorted({r.value for o in catalogue.offers for r in o.capacity.burst})
     if bursts:
-        notes.append(
-            f"bursts of {', '.join(bursts)} do not count: a peak may outlast the credit"
-        )
+        notes.append(f"bursts of {', '.join(bursts)} do not count: a peak may outlast the credit")
     alone = [h for h, g in zip(fleet.hosts, fleet.groups, strict=True) if not g or fleet.groups.count(g) == 1]
     if asked.survives and alone:
         who = "1 database has no replica and is down if its host fails"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,12 +42,14 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Table:
-    """``queries``: per second, of hosts that have them. ``types``: the type of each host today, if it is known."""
+    """``queries``: per second, of hosts that have them. ``types``: the type of each host today, if it is known.
+    ``watts``: of hosts that measure them, processors and memory."""
 
     demands: tuple[Demand, ...]
     queries: Mapping[str, Values]
     types: Mapping[str, str]
     notes: tuple[str, ...]
+    watts: Mapping[str, Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Part(StrEnum):
-    """Parts of the CPU's time, in cores, and of a device's writes."""
+    """Parts of the CPU's time, in cores, and of a device's writes; and what is no resource."""
 
     USER = "cpu_user"
     SYSTEM = "cpu_system"
@@ -35,6 +35,7 @@ class Part(StrEnum):
     SERVER = "cpu_server"  # the server's processes
     PAGE_WRITES = "page_writes"  # pages of data that InnoDB wrote, per second
     PAGE_BYTES = "page_bytes"  # of those, with their copies in the doublewrite buffer
+    WATTS = "watts"  # of processors and their memory, where the host counts them (RAPL)
 
 
 #: Metrics of the history that hold the results below, by resource or part.
@@ -132,7 +133,7 @@ class OverTime:
         is_reset = (after < RESET_SHARE * before) & may_reset
         with np.errstate(invalid="ignore"):  # damaged values may be infinite
             grown = np.maximum(np.where(is_reset, after, after - before), 0.0)
-        is_known = (width > 0) & (width <= gap * np.median(width))
+        is_known = (width > 0) & (width <= gap * usual(t))
         growth = np.append(0.0, np.cumsum(np.where(is_known, grown, 0.0)))
         watched = np.append(0.0, np.cumsum(np.where(is_known, width, 0.0)))
         seconds = np.diff(np.interp(self.edges_s, t, watched))
@@ -153,8 +154,7 @@ class OverTime:
         sums = np.bincount(at[inside], weights=value[inside], minlength=self.steps)
         middle = (self.edges_s[:-1] + self.edges_s[1:]) / 2
         last = np.searchsorted(t, middle, side="right") - 1
-        usual = float(np.median(np.diff(t))) if len(t) > 1 else 0.0
-        holds = (last >= 0) & (middle - t[last] <= MISSED * usual)
+        holds = (last >= 0) & (middle - t[last] <= MISSED * usual(t))
         return np.where(counts > 0, sums / np.maximum(counts, 1), np.where(holds, value[last], np.nan))
 
     def _of(self, sampler: str, metric: str, label: str) -> tuple[Floats, Floats] | None:
@@ -163,6 +163,13 @@ class OverTime:
             return None
         part = slice(self._samples.starts[number], self._ends[number])
         return self._samples.t_ns[part] / 1e9, self._samples.value[part]
+
+
+def usual(t: Floats) -> float:
+    """The usual distance of samples: of those that are there twice, as in a copied file, none."""
+    apart = np.diff(t)
+    apart = apart[apart > 0]
+    return float(np.median(apart)) if len(apart) else 0.0
 
 
 def used(over: Counters, facts: HostFacts | None = None) -> dict[str, Floats]:
@@ -211,6 +218,9 @@ def _used(over: Counters, facts: HostFacts | None) -> Iterator[tuple[str, Floats
         Part.PAGE_BYTES,
         None if pages is None or copies is None or size is None else size * (pages + copies),
     )
+    # Where the counter wraps, every 20 minutes or so, one sample's energy is lost.
+    energy = _sum(over, "powercap", ("energy_uj",), over.labels("powercap", "energy_uj"))
+    yield Part.WATTS, None if energy is None else energy / 1e6
     total, available = (over.gauge("memory", name) for name in ("MemTotal", "MemAvailable"))
     yield Resource.MEMORY, None if total is None or available is None else total - available
     mount = _fullest(over)

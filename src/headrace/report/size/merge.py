@@ -131,12 +131,10 @@ def _keys(found: Merged) -> Iterator[Key]:
     yield Key(
         "A month", _money(found, found.price), "" if before is None else f"today {_money(found, before)}"
     )
-    watts = found.watts
-    today = _total(found.before, found.databases, "watts")
     yield Key(
         "Power",
-        "unknown" if watts is None else f"{watts:,.0f} W",
-        "" if today is None else f"today {today:,.0f} W",
+        "unknown" if found.watts is None else f"{found.watts:,.0f} W",
+        "" if (today := _watts_today(found)) is None else f"today {today}",
     )
     if found.hosts:
         risk = max(host.risk for host in found.hosts)
@@ -146,6 +144,15 @@ def _keys(found: Merged) -> Iterator[Key]:
             "chance of exceeding the knee",
             "worse" if risk > found.asked.risk else "better",
         )
+
+
+def _watts_today(found: Merged) -> str | None:
+    """Measured rather than from the catalogue: that is of whole hosts, so the two are not subtracted."""
+    if found.watts_today is not None:
+        mean, most = found.watts_today.mean, found.watts_today.most
+        return f"{mean:,.0f} W on average, at most {most:,.0f} W (processors and memory, measured)"
+    today = _total(found.before, found.databases, "watts")
+    return None if today is None else f"{today:,.0f} W"
 
 
 def _total(hosts: Sequence[PlannedHost], databases: int, name: str) -> float | None:
@@ -242,6 +249,8 @@ def _cost(found: Merged) -> Iterator[Part]:
     rows.append(
         ("power", "unknown: no watts in the catalogue" if found.watts is None else f"{found.watts:,.0f} W")
     )
+    if (today := _watts_today(found)) is not None:
+        rows.append(("power today", today))
     kinds: dict[str, int] = {}
     for host in found.hosts:
         kinds[host.capacity.name] = kinds.get(host.capacity.name, 0) + 1
@@ -348,6 +357,7 @@ def _data(found: Merged) -> dict[str, object]:
         "price": found.price,
         "currency": found.currency,
         "watts": found.watts,
+        "watts_today": found.watts_today,
         "worth": found.worth,
         "growth": found.asked.growth,
         "averages_ask_for": found.averages,
