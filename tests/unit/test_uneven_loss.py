@@ -68,3 +68,30 @@ def test_a_loss_that_cannot_be_told_from_the_treatment_is_no_estimate(tmp_path: 
     assert effect.verdict is Verdict.NOT_ENOUGH_DATA
     assert "Others took 25% of the CPU time from STOCK" in analysis.headline
     assert "nan" not in analysis.headline
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_neither_estimate_nor_interval_depends_on_the_order_of_treatments(seed: int) -> None:
+    """Disturbed trials have weights, whose residuals once were taken for symmetric."""
+    rng = np.random.default_rng(seed)
+    gains = {"A": 0.0, "B": 0.05, "C": 0.06, "D": 0.04, "E": 0.05}
+    trials = []
+    for block in range(5):
+        for name in "AABCDE":
+            lost = float(rng.choice([0.0, 0.0, 0.1, 0.3]))
+            log = 0.1 * block + gains[name] + math.log1p(-lost) + rng.normal(0, 0.02)
+            trials.append(Seen(name, block, log, lost))
+
+    def found(order: str) -> dict[str, tuple[float, float]]:
+        own = fit_one([each for name in order for each in trials if each.treatment == name])
+        contrasts = own.to("A")
+        widths = contrasts.half_width(0.05 / 8)
+        return {
+            name: (float(estimate), float(width))
+            for name, estimate, width in zip(own.names, contrasts.estimate, widths, strict=True)
+        }
+
+    first = found("ABCDE")
+    for order in ("EDCBA", "CADBE"):
+        for name, pair in found(order).items():
+            assert pair == pytest.approx(first[name], rel=1e-6, abs=1e-9)

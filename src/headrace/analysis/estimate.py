@@ -342,7 +342,8 @@ def _variances(y: Floats, residual: Floats, indicator: Floats, blocks: int) -> _
     squares = rest**2 @ indicator
     shares = residual**2
     parts = indicator.T @ shares @ indicator
-    inverse = np.linalg.pinv(parts, rcond=1e-9, hermitian=True)
+    # Weights of disturbed trials leave residuals whose matrix is not symmetric, and so neither is this one.
+    inverse = np.linalg.pinv(parts, rcond=1e-9)
     degrees = shares.sum(axis=2) @ indicator
     total = degrees.sum(axis=1)
     is_known = degrees > _MIN_RESIDUAL
@@ -352,7 +353,7 @@ def _variances(y: Floats, residual: Floats, indicator: Floats, blocks: int) -> _
     unbiased = (inverse @ squares[:, :, None])[:, :, 0]
     own = np.where(is_known, np.maximum(unbiased, _LEAST_OWN * crude), common)
     around = residual * (own @ indicator.T)[:, None, :] @ np.swapaxes(residual, 1, 2)
-    covariance = inverse @ (2 * indicator.T @ around**2 @ indicator) @ inverse
+    covariance = inverse @ (2 * indicator.T @ around**2 @ indicator) @ np.swapaxes(inverse, 1, 2)
     prior = np.array(
         [
             prior_degrees(c[k], d[k]) if k.sum() >= MIN_TO_BORROW else 0.0
