@@ -384,3 +384,8 @@ def test_the_example_is_a_screening_of_seven_in_eight_runs() -> None:
     outlook = outlooks.outlook(design, 0.02)
     assert outlook.aliasing is not None
     assert (outlook.aliasing.runs, outlook.aliasing.resolution) == (8, 3)
+
+
+def test_contrasts_that_are_equal_to_the_last_digit_show_no_noise() -> None:
+    assert matters.lenth_margin([0.0, 0.0, 0.0, 0.0, 0.01, 0.02, 0.0]) is None
+    assert matters.lenth_margin([0.001, -0.002, 0.001, 0.002, 0.01, 0.02, 0.0]) is not None

@@ -133,11 +133,11 @@ def lenth_margin(logs: Sequence[float], alpha: float = 0.05) -> float | None:
 
 def lenth_error(logs: Sequence[float]) -> float | None:
     """The standard error of contrasts, most of them zero, from the small ones (Lenth 1989); None with fewer than
-    5.
+    5, or if most are equal to the last digit: that shows no noise, not that there is none.
     """
     if len(logs) < 5:
         return None
     sizes = [abs(v) for v in logs]
     first = 1.5 * statistics.median(sizes)
     inner = [v for v in sizes if v < 2.5 * first]
-    return 1.5 * statistics.median(inner) if inner else 0.0
+    return 1.5 * statistics.median(inner) or None if inner else None

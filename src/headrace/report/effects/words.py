@@ -255,11 +255,11 @@ def _levels(study: Study) -> Iterator[str]:
         what = f"{levels[1]} {factor} it" if levels[1] in _PARTS else f"{factor} {levels[1]}"
         what = what[0].upper() + what[1:] if levels[1] in _PARTS else what
         if found.is_at_least_as_good:
-            yield f"{what} is at least as good as {levels[0]} in every cell, within {margin}."
+            yield f"{what} measured at least as good as {levels[0]} in every cell, within {margin}."
         else:
             where = ", ".join(f"{_cell(study, others, c)} ({found.ratios[c]:.2f})" for c in found.behind)
             yield (
-                f"{what} is at least as good as {levels[0]} (within {margin}) in "
+                f"{what} measured at least as good as {levels[0]} (within {margin}) in "
                 f"{len(found.ratios) - len(found.behind)} of {len(found.ratios)} cells, but not in: {where}."
             )
 
