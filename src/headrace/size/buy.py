@@ -66,7 +66,7 @@ def more(
     ``pool``. ``pages``: the share of a device's writes that are of data pages, where it is known.
     """
     load: dict[str, float] = {
-        each.resource: each.peak for each in outlooks if not each.is_stock and math.isfinite(each.room)
+        each.resource: each.now for each in outlooks if not each.is_stock and math.isfinite(each.room)
     }
     limits = {each.resource: each.full_at for each in outlooks if each.resource in load}
     if not load:

@@ -1,6 +1,7 @@
 """When a host is full, and by what: its peaks against the knees of its capacity, and how they grow.
 
-A peak is the highest minute of a day; of a history too short for a trend, the highest of all. The trend is by
+A peak is the highest minute of a day; of a history too short for a trend, the highest of all. Whether a host is
+full now is told by what was seen in the last days, too: the trend hides what is odd. The trend is by
 least squares with Huber's weights (Huber 1981, Robust Statistics, ch. 7), with an effect of each day of the week,
 because a week has quiet days and a backup or a promotion is no trend. Growth is by the same amount a day, or by
 the same share: a history of weeks often cannot tell them apart, and then the interval covers both. Days are alike
@@ -27,7 +28,7 @@ from headrace.size.capacity import STOCKS, Known
 from headrace.size.device import PAGES
 from headrace.size.history import History, overall_of, peaks_of
 from headrace.size.model import Capacity, Demand, Resource
-from headrace.size.outlook import Growth, Outlook, State
+from headrace.size.outlook import RECENT_DAYS, Growth, Outlook, Seen, State
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,11 +156,12 @@ def _outlook(
         peak = max(float(np.nanmax(highest)), float(seen.max(initial=-math.inf)))
     one = Outlook(
         resource, peak, overall.mean, full_at, known.capacity.limit[resource], State.NO_DATE,
+        _seen(resource, history, full_at.estimate, end_s),
         growth=laws[0] if laws else None, watched=overall.watched,
         limit_from=known.limit_from.get(resource, ""),
         knee_from=known.knee_from.get(resource, ""),
     )  # fmt: skip
-    if peak >= full_at.estimate:
+    if one.now >= full_at.estimate:
         return replace(one, state=State.MAYBE if one.is_at_least else State.NOW)
     if not laws or peaks is None:
         return one
@@ -167,6 +169,23 @@ def _outlook(
     state, day = date(laws, full_at, furthest, rng)
     # The trend ends with the last whole day, which may be before the end of the history.
     return replace(one, state=state, day=_earlier(day, end_s / DAY_S - float(peaks.day[-1] + 1)))
+
+
+def _seen(resource: Resource, history: History, full_at: float, end_s: int) -> Seen:
+    demand = history.demand
+    values = demand.used[resource]
+    steps = peaks_of(np.fmax(values, demand.most.get(resource, values)), demand.start_s, demand.step_s, 0.0)
+    # The steps also have days that are not whole, the peaks those that are older than the steps.
+    both = [steps, *([history.peaks[resource]] if resource in history.peaks else [])]
+    days, at = np.unique(np.concatenate([each.day for each in both]), return_inverse=True)
+    most = np.full(len(days), -np.inf)
+    np.maximum.at(most, at, np.concatenate([each.most for each in both]))
+    beyond = days[most >= full_at]
+    lately = days > (end_s - 1) // DAY_S - (1 if resource in STOCKS else RECENT_DAYS)
+    return Seen(
+        len(days), float(most.max()), int(days[most.argmax()]) * DAY_S, len(beyond),
+        int(beyond[-1]) * DAY_S if len(beyond) else None, float(most[lately].max(initial=0.0)),
+    )  # fmt: skip
 
 
 def _earlier(day: Interval | None, days: float) -> Interval | None:

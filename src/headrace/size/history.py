@@ -276,15 +276,15 @@ def _any(rate: Floats) -> bool:
     return bool(np.nansum(rate) > 0)
 
 
-def peaks_of(values: Floats, start_s: int, step_s: int) -> Peaks:
-    """The highest of the steps of each day."""
+def peaks_of(values: Floats, start_s: int, step_s: int, least: float = WHOLE_DAY) -> Peaks:
+    """The highest of the steps of each day of which at least this share was watched."""
     day = (start_s + step_s * np.arange(len(values))) // DAY_S
     days, at = np.unique(day, return_inverse=True)
     known = np.isfinite(values)
     watched = np.bincount(at, weights=known * float(step_s), minlength=len(days))
     most = np.full(len(days), -np.inf)
     np.maximum.at(most, at[known], values[known])
-    whole = watched >= WHOLE_DAY * DAY_S
+    whole = (watched > 0) & (watched >= least * DAY_S)
     return Peaks(days[whole].astype(np.int64), most[whole])
 
 

@@ -11,6 +11,8 @@ from headrace.size.capacity import AT_LEAST, STOCKS
 from headrace.size.model import Resource
 
 MONTH_DAYS = 30.4
+#: What was seen so many days ago is how it is now.
+RECENT_DAYS = 7
 
 
 class State(StrEnum):
@@ -58,6 +60,22 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """The highest use of each of ``days`` as it was, those included that were watched in part: a trend does not
+    tell what happened. ``beyond`` of them reached the knee, the last on ``last_s``; the ``highest`` of all was on
+    ``on_s`` (starts of days, seconds since 1970, UTC). ``recent``: the highest of the last ``RECENT_DAYS``, of a
+    stock of the last day, for what was freed is free; 0 if they were not watched.
+    """
+
+    days: int
+    highest: float
+    on_s: int
+    beyond: int
+    last_s: int | None
+    recent: float
+
+
+@dataclass(frozen=True)
 class Outlook:
     """One resource of one host. ``peak``: the highest use of a usual day now, or without ``growth`` the highest
     that was seen; ``mean`` over all time; both in
@@ -71,6 +89,7 @@ class Outlook:
     full_at: Interval
     limit: Interval
     state: State
+    seen: Seen
     day: Interval | None = None
     growth: Growth | None = None
     watched: float = 1.0
@@ -83,9 +102,14 @@ class Outlook:
         return self.limit_from.startswith(AT_LEAST)
 
     @property
+    def now(self) -> float:
+        """The usual peak, or what was seen lately if that is more."""
+        return max(self.peak, self.seen.recent)
+
+    @property
     def room(self) -> float:
-        """By how much the peak may multiply until the knee."""
-        return self.full_at.estimate / self.peak if self.peak > 0 else math.inf
+        """By how much the use of ``now`` may multiply until the knee."""
+        return self.full_at.estimate / self.now if self.now > 0 else math.inf
 
     @property
     def is_stock(self) -> bool:

@@ -65,10 +65,16 @@ async def listing(site: Site, asked: Asked) -> Listing:
     columns = (
         Column("host", "Host", link=lambda row: asked.address("/host", host=row["host"], sort="")),
         Column("resource", "Resource"),
-        Column("share", "Share of knee", "share", "the day's busiest minute, relative to the knee"),
+        Column(
+            "share",
+            "Share of knee",
+            "share",
+            "the usual peak, or the highest of the last days, relative to the knee",
+        ),
         Column("full", "Full", "chip", "now, a date, or why there is no date"),
         Column("between", "Between", "text", "95% interval of the date"),
         Column("peak", "Peak"),
+        Column("highest", "Highest", "text", "the highest minute that was seen, and its day"),
         Column("mean", "Mean"),
         Column("knee", "Knee", "text", "the load up to which response times stay acceptable"),
         Column("growth", "Growth per month", "text"),
@@ -83,7 +89,7 @@ async def listing(site: Site, asked: Asked) -> Listing:
 
 
 def _row(host: Host, each: Outlook) -> dict[str, Any]:
-    from headrace.report.size.words import amount, dates, name, when
+    from headrace.report.size.words import amount, dates, name, on, when
 
     growth = each.growth.a_month.estimate if each.growth is not None else None
     return {
@@ -93,6 +99,7 @@ def _row(host: Host, each: Outlook) -> dict[str, Any]:
         "full": when(host.end_s, each),
         "between": dates(host.end_s, each),
         "peak": amount(each.resource, each.peak),
+        "highest": f"{amount(each.resource, each.seen.highest)}, {on(each.seen.on_s)}",
         "mean": amount(each.resource, each.mean),
         "knee": amount(each.resource, each.full_at.estimate),
         "growth": "" if growth is None else f"{growth:+.1%}",

@@ -1,7 +1,8 @@
 """The page of `headrace size full`: how full each host is at its peak, of what, and until when.
 
 ``--json``: format, headline, hosts[] (name, end_s, outlooks[] with resource, peak, mean, full_at, limit,
-state, day {estimate, low, high} from end_s on, growth, watched, limit_from, knee_from; unknown[], bought[]
+state, seen {days, highest, on_s, beyond, last_s, recent}, day {estimate, low, high} from end_s on, growth,
+watched, limit_from, knee_from; unknown[], bought[]
 (resource, what, before, after, next, gain {estimate, low, high}), in_vain[], ops_s, objective, notes[]),
 together[] (resource, hosts, mean, peak, sum_of_peaks, full_at, without_largest, at_s, watched, end_s,
 is_at_least, outlook as of a host, or null).
@@ -30,12 +31,13 @@ from headrace.report.parts import (
     Table,
     method,
 )
-from headrace.report.size.words import amount, dates, name, times, when
+from headrace.report.size.words import amount, beyond, dates, name, on, times, when
 from headrace.size.buy import IN_VAIN
 from headrace.size.capacity import AT_LEAST
 from headrace.size.full import LEAST_DAYS, Host, Together
 from headrace.size.model import Resource
-from headrace.size.outlook import Outlook, State
+from headrace.size.outlook import RECENT_DAYS, Outlook, State
+from headrace.size.table import named
 
 #: Above this share of the knee a bar is marked.
 NEAR = 0.8
@@ -108,6 +110,9 @@ def _verdicts(hosts: Sequence[Host], together: Sequence[Together]) -> Iterator[s
     if len(hosts) > 3:
         full = sum(any(each.state is State.NOW for each in host.outlooks) for host in hosts)
         yield f"{full} of {len(hosts)} hosts are full at their peak now."
+        before = [host.name for host in hosts[3:] if any(_was_beyond(each) for each in host.outlooks)]
+        if before:
+            yield f"Not lately, but before, beyond a knee: {named(before)}."
     if together and not together[0].is_at_least:
         yield _all(together[0])
 
@@ -119,6 +124,8 @@ def _all(found: Together) -> str:
         f"their knees at the peak, {found.mean / found.full_at:.0%} on average"
     )
     own = found.outlook
+    if own is not None and own.seen.beyond:
+        said += f", beyond them {beyond(own)}"
     if own is None or own.state in (State.NOW, State.NO_DATE):
         return f"{said}."
     if own.state is State.NEVER:
@@ -140,30 +147,42 @@ def _verdict(host: Host) -> str:
     maybe = [name(each.resource) for each in others if each.state is State.MAYBE]
     if maybe:
         parts.append(f"it may be out of {' and '.join(maybe)} as well, of which only a lower bound is known")
+    also = [each for each in others if each.seen.beyond and not each.is_at_least]
+    parts += [f"beyond the knee of {name(each.resource)} as well, {beyond(each)}" for each in also]
     return f"{'; '.join(parts)}."
 
 
+def _was_beyond(each: Outlook) -> bool:
+    """Once, and not now."""
+    return each.seen.beyond > 0 and not each.is_at_least and each.state is not State.NOW
+
+
 def _first(host: Host, each: Outlook) -> str:
-    what, peak = name(each.resource), amount(each.resource, each.peak)
+    what, now = name(each.resource), amount(each.resource, each.now)
     at = "at its peak" if each.growth is not None else "at the highest peak that was seen"
+    past = f"; beyond the knee {beyond(each)}" if each.seen.beyond and not each.is_at_least else ""
+    uses = f"{at} it uses {now} of {what}"
+    if each.state in (State.NOW, State.MAYBE) and each.peak < each.full_at.estimate:
+        lately = "on the last day" if each.is_stock else f"in the last {RECENT_DAYS} days"
+        uses = f"{lately} it used up to {now} of {what}"
     if each.state is State.NOW:
         knee = amount(each.resource, each.full_at.estimate)
-        return f"{host.name} is full now: {at} it uses {peak} of {what}, and the knee is at {knee}"
+        return f"{host.name} is full now: {uses}, and the knee is at {knee}{past}"
     if each.state is State.MAYBE:
         knee = f"{amount(each.resource, each.full_at.estimate)} or higher (its limit is a lower bound)"
-        return f"{host.name} may be full now: {at} it uses {peak} of {what}, and the knee is at {knee}"
+        return f"{host.name} may be full now: {uses}, and the knee is at {knee}"
     if each.state is State.DATED:
         said = f"{host.name} runs out of {what} on {when(host.end_s, each)}"
         return (
             f"{said}: its limit is a lower bound"
             if each.is_at_least
-            else f"{said} ({dates(host.end_s, each)})"
+            else f"{said} ({dates(host.end_s, each)}){past}"
         )
-    return f"{host.name} is at {_share(each)} of the knee of {what} {at}, {each.state}"
+    return f"{host.name} is at {_share(each)} of the knee of {what} {at}, {each.state}{past}"
 
 
 def _share(each: Outlook) -> str:
-    """Of the knee, at peak."""
+    """Of the knee, at peak or lately."""
     return f"{'at most ' if each.is_at_least else ''}{1 / each.room:.0%}"
 
 
@@ -179,6 +198,7 @@ _COLUMNS = (
     Column("host"),
     Column("resource"),
     Column("peak", "n"),
+    Column("highest", "n", 2),
     Column("mean", "n", 3),
     Column("knee", "n", 2),
     Column("of the knee", "n"),
@@ -205,6 +225,7 @@ def _cells(host: Host, each: Outlook) -> Cells:
     return [
         name(each.resource),
         amount(each.resource, each.peak),
+        Cell(amount(each.resource, each.seen.highest), note=on(each.seen.on_s)),
         amount(each.resource, each.mean),
         f"{'at least ' if each.is_at_least else ''}{amount(each.resource, each.full_at.estimate)}",
         _share(each),
@@ -227,7 +248,8 @@ def _bars(hosts: Sequence[Host]) -> Iterator[Part]:
     if with_any:
         yield Chart(
             _figure(with_any[:60]),
-            see="Each bar is the peak as a share of the knee; the dark tick is the mean, which hides it.",
+            see="Each bar is the peak (of the last days, if that is higher) as a share of the knee; the dark tick is "
+            "the mean, which hides it.",
             legend=[
                 ("peak", "@{accent}", "area"),
                 ("full", "@{worse}", "area"),
@@ -246,7 +268,7 @@ def _figure(hosts: Sequence[Host]) -> Figure:
     hovers = [
         hint(
             label,
-            f"peak {amount(each.resource, each.peak)}, {_share(each)} of the knee",
+            f"peak {amount(each.resource, each.now)}, {_share(each)} of the knee",
             f"mean {amount(each.resource, each.mean)}",
         )
         for (_, each), label in zip(pairs, labels, strict=True)
@@ -458,7 +480,9 @@ def _method() -> Section:
             method(
                 [
                     ("Peak", "The highest minute of each day (of the busiest weekday, by the trend), not the "
-                             f"mean of an hour; of fewer than {LEAST_DAYS} whole days, the highest of all."),
+                             f"mean of an hour; of fewer than {LEAST_DAYS} whole days, the highest of all. If "
+                             f"the last {RECENT_DAYS} days had a higher one, that is compared with the knee: no trend "
+                             "excuses what happened."),
                     ("Knee", "Of the resource that a sweep filled, the share of its limit up to which the "
                              "objective held; of all others the share at which a queue of as many servers waits "
                              "as long as it serves. The table says which."),

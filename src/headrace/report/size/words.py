@@ -64,6 +64,21 @@ def day_of(end_s: int, days: float | None) -> str:
     return f"{datetime.fromtimestamp(end_s, UTC) + timedelta(days=days):%Y-%m-%d}"
 
 
+def on(t_s: int) -> str:
+    return f"{datetime.fromtimestamp(t_s, UTC):%Y-%m-%d}"
+
+
+def beyond(each: Outlook) -> str:
+    """How often what was seen reached the knee, and when; "" if never."""
+    seen = each.seen
+    if seen.last_s is None:
+        return ""
+    said = f"on {seen.beyond} of {seen.days} days"
+    if seen.beyond > 1:
+        said += f", last on {on(seen.last_s)}"
+    return f"{said}, highest {amount(each.resource, seen.highest)} on {on(seen.on_s)}"
+
+
 def when(end_s: int, each: Outlook) -> str:
     if each.state is State.NOW:
         return "now"
