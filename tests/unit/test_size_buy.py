@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from headrace.analysis.intervals import Interval
+from headrace.archive.files import DAY_S, HOUR_S
 from headrace.cli import size_source
 from headrace.cli.size import size_app
 from headrace.errors import NothingMeasured, PlanError
@@ -24,7 +25,7 @@ from headrace.size import capacity, catalogue, device, full, pool_samples
 from headrace.size.model import Resource
 from headrace.size.pool import Curve, Point, Pool, misses
 from headrace.size.used import Part
-from tests.unit.test_size_full import EXACT, archive_of, one_host, rendered
+from tests.unit.test_size_full import DAY, EXACT, archive_of, one_host, rendered, write
 
 CPU, READS, WRITES = Resource.CPU, Resource.READS, Resource.WRITES
 CALL: dict[Resource, float] = {CPU: 1e-4, READS: 0.5}
@@ -344,9 +345,11 @@ def test_the_curve_is_read_from_samples_of_each_size(tmp_path: Path) -> None:
         pool_samples.read([larger, tmp_path / "e"])
 
 
+POOL_SIZES = (("a", 1024, 0.5), ("b", 2048, 0.2))
+
+
 def pool_options(folder: Path) -> list[str]:
-    sizes = (("a", 1024, 0.5), ("b", 2048, 0.2))
-    return [f"--pool={samples(folder / name, size, reads)}" for name, size, reads in sizes]
+    return [f"--pool={samples(folder / name, size, reads)}" for name, size, reads in POOL_SIZES]
 
 
 @pytest.fixture(scope="module")
@@ -381,6 +384,9 @@ def test_the_command_says_what_memory_and_another_device_bring(tmp_path: Path, r
         (["--limit", "speed=3"], "not a resource"),
         (["--limit", "db9=cpu=3"], "no host is named db9"),
         (["--instead", "cpu=0"], "not an amount"),
+        (["--instead", "space=1T"], "space fills by itself"),
+        (["--host", "db0", "--host", "typo"], "no host is named typo"),
+        (["--host", "nobody"], "no host is named nobody"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(tmp_path: Path, root: str, options: list[str], says: str) -> None:
@@ -390,6 +396,89 @@ def test_what_cannot_be_answered_is_refused(tmp_path: Path, root: str, options: 
     assert ran.exit_code != 0
     assert isinstance(ran.exception, PlanError)
     assert says in str(ran.exception)
+
+
+@pytest.mark.parametrize("command", ["demand", "merge"])
+def test_a_host_that_is_not_there_is_named(tmp_path: Path, root: str, command: str) -> None:
+    (tmp_path / "hosts.csv").write_text("name,cpu\nbig,64\n")
+    more = ["--catalogue", str(tmp_path / "hosts.csv")] if command == "merge" else []
+    ran = CliRunner().invoke(size_app, [command, root, "--host", "db0", "--host", "typo", *more])
+    assert isinstance(ran.exception, PlanError)
+    assert "no host is named typo" in str(ran.exception)
+    assert "the source has db0" in str(ran.exception.hint)
+
+
+def test_a_limit_of_reads_and_writes_together_is_compared_with_their_sum(tmp_path: Path) -> None:
+    """Of 16 days, which have a trend."""
+    archive, rng = archive_of(tmp_path / "history", hosts=1, days=16), np.random.default_rng(1)
+    for hour in range(16 * 24):
+        reads, writes = 300 + 10 * rng.random(), 500 + 10 * rng.random()
+        rows = [("demand", "cpu", 1.0, 1.2), ("limit", "cpu", 4.0, 4.0)]
+        rows += [("demand", "reads", reads, 2 * reads), ("demand", "writes", writes, 2 * writes)]
+        write(archive, "db0", DAY * DAY_S + hour * HOUR_S, rows)
+    options = ["--limit", "device_requests=4000", "--instead", "device_requests=8000"]
+    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", *options])
+    assert ran.exit_code == 0, ran.output
+    [host] = json.loads(ran.stdout)["hosts"]
+    both = next(each for each in host["outlooks"] if each["resource"] == "device_requests")
+    assert both["peak"] == pytest.approx(1640, rel=0.02)
+    assert both["mean"] == pytest.approx(810, rel=0.01)
+    assert both["growth"]["days"] == 16
+    bought = {each["resource"]: each for each in host["bought"]}
+    assert bought["device_requests"]["what"] == "to 8,000"
+    shown = CliRunner().invoke(size_app, ["full", str(archive.root), *options])
+    assert "device requests" in shown.output
+
+
+def test_what_was_measured_on_one_host_is_laid_over_what_is_of_all(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path / "history", days=3)
+    for host in ("db0", "db1"):
+        for hour in range(3 * 24):
+            rows = [("demand", "cpu", 1.0, 1.2), ("demand", "reads", 90.0, 100.0), ("limit", "cpu", 4.0, 4.0)]
+            rows.append(("demand", "packets", 90.0, 100.0))
+            write(archive, host, DAY * DAY_S + hour * HOUR_S, rows)
+
+    def rung(name: str, ns: float) -> dict[str, Any]:
+        return {"rung": name, "median_ns": ns, "low_ns": ns, "high_ns": ns, "spoiled_by": []}
+
+    files = {
+        "all": {"rungs": [rung("device_read", 1e6), rung("device_read_32", 1e5)]},
+        "packets": {
+            "rungs": [],
+            "packets": [
+                {"rps": "", "size": [64, 64], "packets_s": {"estimate": 5000.0, "low": None, "high": None}}
+            ],
+        },
+        "own": {"rungs": [rung("device_read", 5e5)]},
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content))
+
+    def limits(*given: str) -> list[dict[str, float]]:
+        options = [f"--ladder={each}{tmp_path / name}" for each, name in (word.split("/") for word in given)]
+        ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", *options])
+        assert ran.exit_code == 0, ran.output
+        hosts = sorted(json.loads(ran.stdout)["hosts"], key=lambda host: host["name"])
+        return [{each["resource"]: each["limit"]["estimate"] for each in host["outlooks"]} for host in hosts]
+
+    for given in (["/all", "db1=/packets"], ["db1=/packets", "/all"]):
+        first, second = limits(*given)
+        assert first == {"cpu": 4.0, "reads": 10_000}
+        assert second == {"cpu": 4.0, "reads": 10_000, "packets": 5000}
+    # Its own, though one at a time, and not the better rung of the others.
+    assert [each["reads"] for each in limits("/all", "db1=/own")] == [10_000, 2000]
+
+
+def test_the_data_of_one_host_counts_with_the_pool_of_all(tmp_path: Path) -> None:
+    from headrace.cli.size_full import BuyOptions, _pools
+
+    hosts = [one_host({CPU: [1.0]}, name) for name in ("db0", "db1")]
+    words = [str(samples(tmp_path / name, size, reads)) for name, size, reads in POOL_SIZES]
+    pools = _pools(hosts, BuyOptions(pool=words, data=["db1=40G"]))
+    paths, larger = [Path(word) for word in words], 16 * 2**30
+    assert pools["db0"].saves(larger) == pool_samples.read(paths, math.inf).saves(larger)
+    assert pools["db1"].saves(larger) == pool_samples.read(paths, 40 * 2**30).saves(larger)
+    assert pools["db1"].saves(larger) != pools["db0"].saves(larger)
 
 
 @pytest.mark.parametrize("option", ["--need", "--limit", "--instead"])

@@ -437,6 +437,12 @@ def test_a_source_without_anything_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "db1.jsonl.zst").write_bytes(b"not zstd")
     with pytest.raises(NothingMeasured):
         history.read(tmp_path)
+    with pytest.raises(NothingMeasured, match="no samples in this file"):
+        history.read(tmp_path / "db1.jsonl.zst")
+    (tmp_path / "demands.csv").write_text("host,start,cpu\ndb1,2024-01-01,1\n")
+    with pytest.raises(NothingMeasured, match="no samples in this file") as found:
+        history.read(tmp_path / "demands.csv")
+    assert "size merge" in str(found.value.hint)
     with pytest.raises(NothingMeasured):
         history.read(archive_of(tmp_path / "history", hosts=1, days=1).root, hosts=["other"])
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from headrace.archive.files import DAY_S, HOUR_S
-from headrace.report.size import words
 from headrace.size import capacity, full
 from headrace.size.history import History, peaks_of
 from headrace.size.model import Demand, Resource
@@ -37,7 +36,7 @@ def cpu_of(history: History) -> tuple[full.Host, Outlook]:
 
 
 def date_of(day: int) -> str:
-    return words.on((DAY + day) * DAY_S)
+    return str(np.datetime64(DAY + day, "D"))
 
 
 @pytest.mark.parametrize(

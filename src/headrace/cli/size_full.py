@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -102,13 +102,14 @@ def full(
 
     histories = read(source, which, with_calls=False)
     known = _capacities(histories, measured)
+    histories = [sizes.summed(history, known[history.host]) for history in histories]
     pools, instead = (
         _pools(histories, buying),
         amounts(buying.instead, [each.host for each in histories], "--instead"),
     )
     hosts = []
     for history in histories:
-        own, pool = instead[history.host], pools.get(history.host, pools.get(ANY))
+        own, pool = instead[history.host], pools.get(history.host)
         _check(own, history, known[history.host], pool)
         hosts.append(sizes.outlook(history, known[history.host], pool, own))
     content = page_of(hosts, sizes.together(histories, known))
@@ -147,12 +148,9 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
 
     names = [history.host for history in histories]
     sweeps = {h: capacity.of_sweep(path) for h, path in _by_host(measured.sweep, names, "--sweep").items()}
-    ladders: dict[str, dict[str, Any]] = {}
-    for word in measured.ladder or ():
-        # Latencies and packets of one host are two files.
-        for h, path in _by_host([word], names, "--ladder").items():
-            own, more = ladders.setdefault(h, {"rungs": []}), capacity.read_ladder(path)
-            ladders[h] = {**own, **more, "rungs": [*own["rungs"], *more["rungs"]]}
+    # Latencies and packets of one host are two files, and one of them may be of all hosts.
+    files = _files(measured.ladder, names, "--ladder")
+    ladders = {h: [capacity.read_ladder(path) for path in paths] for h, paths in files.items()}
     given = amounts(measured.limit, names, "--limit")
     facts = {h: _facts(path) for h, path in _by_host(measured.facts, names, "--facts").items()}
     return {
@@ -160,7 +158,7 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
             history.host,
             history.limits,
             facts.get(history.host, facts.get(ANY)),
-            ladders.get(history.host, ladders.get(ANY)),
+            capacity.laid_over([*ladders.get(ANY, ()), *ladders.get(history.host, ())]),
             sweeps.get(history.host, sweeps.get(ANY)),
             given[history.host],
         )
@@ -172,12 +170,26 @@ def _pools(histories: Sequence[History], buying: BuyOptions) -> dict[str, Pool]:
     from headrace.size.pool_samples import read
 
     names = [history.host for history in histories]
+    files, sizes = _files(buying.pool, names, "--pool"), _sizes(buying.data, names)
+    found: dict[tuple[tuple[Path, ...], float], Pool] = {}
+    pools = {}
+    for host in names:
+        # A curve is of one host: its own files replace those of all. Its data may be its own with either.
+        paths, size = tuple(files.get(host, files.get(ANY, ()))), sizes.get(host, sizes.get(ANY, math.inf))
+        if paths:
+            if (paths, size) not in found:
+                found[paths, size] = read(paths, size)
+            pools[host] = found[paths, size]
+    return pools
+
+
+def _files(words: Sequence[str] | None, names: Sequence[str], option: str) -> dict[str, list[Path]]:
+    """As ``_by_host``, of an option that is given several times for one host."""
     files: dict[str, list[Path]] = {}
-    for word in buying.pool or ():
-        for host, path in _by_host([word], names, "--pool").items():
+    for word in words or ():
+        for host, path in _by_host([word], names, option).items():
             files.setdefault(host, []).append(path)
-    sizes = _sizes(buying.data, names)
-    return {host: read(paths, sizes.get(host, sizes.get(ANY, math.inf))) for host, paths in files.items()}
+    return files
 
 
 def _sizes(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, float]:
@@ -191,16 +203,23 @@ def _sizes(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, float
 
 def _check(instead: Mapping[Resource, float], history: History, known: Known, pool: Pool | None) -> None:
     """What has no limit now, nobody can compare with another one."""
+    from headrace.size.capacity import STOCKS
     from headrace.size.model import Resource
 
     for resource in instead:
+        if resource in STOCKS and resource is not Resource.MEMORY:
+            raise PlanError(
+                f"{resource} fills by itself, not with each call: no load fits because of it",
+                place="--instead",
+                hint=f"when another size is full: --limit {history.host}={resource}=N",
+            )
         if resource is Resource.MEMORY and pool is None:
             raise PlanError(
                 "it is unknown how many reads a larger pool saves", place="--instead",
                 hint="give --pool twice: samples at two sizes",
             )  # fmt: skip
         full = Resource.READS if resource is Resource.MEMORY else resource
-        is_used = full in history.demand.used and full is not Resource.SPACE
+        is_used = full in history.demand.used
         if is_used and known.is_at_least(full):
             raise PlanError(
                 f"{history.host}: of the limit of {full} only a lower bound is known", place="--instead",

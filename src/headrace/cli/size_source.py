@@ -51,8 +51,12 @@ def read(source: Path | None, which: SourceOptions, *, with_calls: bool = True) 
     from headrace.size import history
     from headrace.snapshot import state_path
 
-    step_s = int(seconds_of(which.step) or 0)
-    return history.read(source or state_path("history"), step_s, which.host or (), with_calls=with_calls)
+    path, step_s = source or state_path("history"), int(seconds_of(which.step) or 0)
+    if which.host:
+        names = history.names(path)
+        for host in which.host:
+            named(host, names, "--host")
+    return history.read(path, step_s, which.host or (), with_calls=with_calls)
 
 
 def number_of(text: str, unit: int, word: str, option: str, example: str) -> float:

@@ -265,6 +265,20 @@ def _rows(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return rows
 
 
+def laid_over(contents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Several outputs of ``headrace ladder --json`` as one: of what two of them measured, the later one counts."""
+    if not contents:
+        return None
+    rungs: list[Mapping[str, Any]] = []
+    for content in contents:
+        later = _rows(content)
+        measured = {_RUNGS[row["rung"]][0] for row in later if row.get("rung") in _RUNGS}
+        # A rung of the earlier one would otherwise win as the better one of its resource.
+        rungs = [row for row in rungs if _RUNGS.get(row.get("rung", ""), (None,))[0] not in measured] + later
+    packets = [content["packets"] for content in contents if content.get("packets")]
+    return {"rungs": rungs, **({"packets": packets[-1]} if packets else {})}
+
+
 def read_ladder(path: Path) -> Mapping[str, Any]:
     content = read_json(path)
     _rows(content)

@@ -27,8 +27,9 @@ from headrace.size.buy import Bought, in_vain, more, saves
 from headrace.size.capacity import STOCKS, Known
 from headrace.size.device import PAGES
 from headrace.size.history import History, overall_of, peaks_of
-from headrace.size.model import Capacity, Demand, Resource
+from headrace.size.model import SUMS, Capacity, Demand, Resource
 from headrace.size.outlook import RECENT_DAYS, Growth, Outlook, Seen, State
+from headrace.size.sums import added
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -120,6 +121,22 @@ def outlook(
         history.host, end_s, tuple(found), tuple(unknown), bought, in_vain(sure), known.ops_s, known.objective,
         tuple(notes),
     )  # fmt: skip
+
+
+def summed(history: History, known: Known) -> History:
+    """With the use of sums (``model.SUMS``) that have a limit. Highest minutes of the parts add up as if they
+    coincided, which errs on the large side, as in plans.
+    """
+    [demand], notes = added([history.demand], known.capacity.limit)
+    most, peaks = dict(demand.most), dict(history.peaks)
+    for whole in SUMS:
+        if whole in demand.used and whole not in history.demand.used:
+            parts = [r for r in SUMS[whole] if r in demand.used]
+            highest = np.sum(
+                [np.fmax(demand.used[r], demand.most.get(r, demand.used[r])) for r in parts], axis=0
+            )
+            most[whole], peaks[whole] = highest, peaks_of(highest, demand.start_s, demand.step_s)
+    return replace(history, demand=replace(demand, most=most), peaks=peaks, notes=(*history.notes, *notes))
 
 
 def _pages(history: History) -> dict[Resource, float]:

@@ -95,13 +95,26 @@ def read(path: Path, step_s: int = 0, hosts: Sequence[str] = (), *, with_calls: 
     In a directory each file is a host by its name, and a subdirectory a host whose files follow each other.
     ``with_calls``: see ``of_archive``.
     """
-    if path.is_dir() and (path / "states").is_dir():
+    if _is_archive(path):
         found = of_archive(Archive(path), step_s, hosts, with_calls=with_calls)
     else:
         found = _of_samples(_sample_files(path), step_s, hosts)
+    if not found and path.is_file():
+        samples = f"headrace-agent sample --output HOST{SAMPLES_SUFFIX}"
+        hint = "`headrace size merge` reads tables of demands" if path.suffix == ".csv" else samples
+        raise NothingMeasured("there are no samples in this file", place=str(path), hint=hint)
     if not found:
         raise NothingMeasured("no host has a history here", place=str(path))
     return found
+
+
+def names(path: Path) -> list[str]:
+    """The hosts that ``read`` finds there."""
+    return Archive(path).hosts() if _is_archive(path) else list(_sample_files(path))
+
+
+def _is_archive(path: Path) -> bool:
+    return path.is_dir() and (path / "states").is_dir()
 
 
 def _sample_files(path: Path) -> dict[str, list[Path]]:

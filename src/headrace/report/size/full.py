@@ -248,8 +248,8 @@ def _bars(hosts: Sequence[Host]) -> Iterator[Part]:
     if with_any:
         yield Chart(
             _figure(with_any[:60]),
-            see="Each bar is the peak (of the last days, if that is higher) as a share of the knee; the dark tick is "
-            "the mean, which hides it.",
+            see="Each bar is the peak (of the last days, if that is higher) as a share of the knee; the dark tick "
+            "is the mean, which hides it.",
             legend=[
                 ("peak", "@{accent}", "area"),
                 ("full", "@{worse}", "area"),
@@ -481,8 +481,8 @@ def _method() -> Section:
                 [
                     ("Peak", "The highest minute of each day (of the busiest weekday, by the trend), not the "
                              f"mean of an hour; of fewer than {LEAST_DAYS} whole days, the highest of all. If "
-                             f"the last {RECENT_DAYS} days had a higher one, that is compared with the knee: no trend "
-                             "excuses what happened."),
+                             f"the last {RECENT_DAYS} days had a higher one, it counts: no trend excuses what "
+                             "happened."),
                     ("Knee", "Of the resource that a sweep filled, the share of its limit up to which the "
                              "objective held; of all others the share at which a queue of as many servers waits "
                              "as long as it serves. The table says which."),

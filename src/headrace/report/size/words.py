@@ -21,12 +21,14 @@ NAMES = {
     Resource.LOG_BYTES: "log bytes",
     Resource.MEMORY: "memory",
     Resource.SPACE: "disk space",
+    Resource.DEVICE_REQUESTS: "device requests",
+    Resource.DEVICE_BYTES: "bytes read and written",
     Part.USER: "CPU, user",
     Part.SYSTEM: "CPU, system",
     Part.SOFTIRQ: "CPU, softirq",
     Part.SERVER: "CPU of the server",
 }
-_BYTES = {Resource.READ_BYTES, Resource.WRITE_BYTES, Resource.LOG_BYTES}
+_BYTES = {Resource.READ_BYTES, Resource.WRITE_BYTES, Resource.LOG_BYTES, Resource.DEVICE_BYTES}
 
 
 def name(resource: str) -> str:
