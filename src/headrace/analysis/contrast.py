@@ -8,8 +8,9 @@ Source: Bertrand, Duflo & Mullainathan 2004, How much should we trust difference
 119 (pooled points are not replicates; few groups need t); Zwiers & von Storch 1995, J. Climate 8 (equivalent
 sample size of an autocorrelated mean).
 
-Earlier weeks as controls are another matter: what happened to all hosts this week is in no other week. So the
-spread of the weeks' own changes is a third standard error.
+One changed host has no spread between hosts, and what it does by itself at that moment is in no block. It is one
+more draw of what hosts do, as are its controls, so the spread of the controls' own changes is a third standard
+error. Earlier weeks as controls are the same: what happened to all hosts this week is in no other week.
 """
 
 from __future__ import annotations
@@ -91,8 +92,8 @@ def contrast(
 ) -> Contrast | None:
     """The change of ``treated`` relative to ``control``, both (hosts, blocks) with NaN for gaps; ``control`` may
     have no hosts. ``correlation`` is the least to assume of neighbouring blocks. ``is_weeks``: the rows of
-    ``control`` are earlier weeks; without two of them there is no interval. None without a host that has data on
-    both sides.
+    ``control`` are earlier weeks; without two of them there is no interval. A single treated host with fewer than
+    two controls has an interval over blocks only. None without a host that has data on both sides.
     """
     has, had = _present(treated, is_after), _present(control, is_after)
     if not has.any() or (len(control) and not had.any()):
@@ -111,8 +112,11 @@ def contrast(
     over_hosts = _over_hosts(first, second, sides, places, correlation)
     errors = [over_hosts, over_blocks]
     if is_weeks:
-        own = _over_weeks(second)
+        own = _over_draws(second, "weeks")
         errors = [*errors, own] if own else []
+    elif over_blocks and len(first.levels) < 2:
+        # Beside the blocks, never instead of them: waves of this host alone are in no control.
+        errors.append(_over_draws(second, "controls"))
     halves = [(t_quantile(error.degrees, alpha) * error.value, error) for error in errors if error]
     half, error = max(halves, key=lambda pair: pair[0]) if halves else (None, None)
     levels = np.full((len(treated), 2), np.nan)
@@ -189,14 +193,14 @@ def _over_hosts(
     return Error(math.sqrt(total), degrees, "hosts")
 
 
-def _over_weeks(second: _Group | None) -> Error | None:
-    """What this week would have done without the change is one more draw of what weeks do: a prediction, whose
-    error does not vanish with many weeks.
+def _over_draws(second: _Group | None, over: str) -> Error | None:
+    """What this week, or this host, would have done without the change is one more draw of what weeks or hosts do:
+    a prediction, whose error does not vanish with many of them. None with fewer than two.
     """
     if second is None or len(second.levels) < 2:
         return None
     m = len(second.levels)
-    return Error(math.sqrt(float(second.changes.var(ddof=1)) * (1 + 1 / m)), m - 1.0, "weeks")
+    return Error(math.sqrt(float(second.changes.var(ddof=1)) * (1 + 1 / m)), m - 1.0, over)
 
 
 def _over_blocks(wave: Floats, is_after: Bools, places: Places, least: float) -> tuple[Error | None, float]:

@@ -44,7 +44,8 @@ class Change:
 
     ``controls`` is after / before of the control hosts (1 without any), ``ratio`` that of the changed ones
     relative to it. ``resolution`` is how far the
-    buckets alone let the log of the ratio be off; ``over`` is "hosts" or "blocks", what the interval is over.
+    buckets alone let the log of the ratio be off; ``over`` is what the interval is over: "hosts", "blocks",
+    "controls" (what control hosts changed by themselves) or "weeks".
     ``missing`` says why there is no verdict.
     """
 
@@ -169,6 +170,8 @@ def _distinct(series: list[Series]) -> list[Series]:
 def _notes(found: Panel, question: Question) -> Iterator[str]:
     if not question.control:
         yield "no control hosts: whatever else changed at that time is part of every ratio"
+    elif len(question.control) == 1 and not question.weeks:
+        yield "one control host: what a host changes by itself is unknown, and part of the ratio of a single host"
     for share, what in (
         (found.gone, "of the calls before are of classes without calls after the change: left out"),
         (found.rare, "of the calls are of classes too rare to hold their mix fixed"),
@@ -365,6 +368,9 @@ def _why_open(
     error = found.error
     if error.over == "weeks":
         return f"earlier weeks changed at that time by themselves: by {100 * math.expm1(error.value):.2g}%"
+    if error.over == "controls":
+        count, moved = int(found.control.sum()), 100 * math.expm1(error.value)
+        return f"{count} control hosts changed at that time by themselves: by {moved:.2g}%"
     is_hosts = error.over == "hosts"
     count = int(found.treated.sum()) if is_hosts else sum(sides)
     needed = intervals.blocks_needed(

@@ -321,7 +321,9 @@ def _method(alpha: float, margin: float, claims: int) -> Section:
             f"have a verdict, so each is made at {100 * (1 - alpha / claims):g}%. "
             "Its unit is a host in a block of time, never a query. It is over "
             "hosts (Student's t) or over blocks (corrected for what carries over from block to block), whichever "
-            "is wider; for single hosts it is over blocks, and they share alpha, too.",
+            "is wider. For a single host it is over blocks, or over what the control hosts changed by themselves "
+            "(a prediction for one more host), whichever is wider; with fewer than two controls it is over blocks "
+            "only, and what else happened on this host is part of its ratio. Single hosts share alpha, too.",
         ),
         (
             "Resolution:",
