@@ -17,6 +17,7 @@ from headrace.cli.size import size_app
 from headrace.errors import HeadraceError
 from headrace.report import jsonform
 from headrace.report.size import demand as page
+from headrace.report.size import words
 from headrace.samples import Samples
 from headrace.size import demand, history
 from headrace.size.history import History
@@ -322,6 +323,32 @@ def test_the_command_prints_costs(tmp_path: Path) -> None:
     shown = CliRunner().invoke(size_app, ["demand", str(source), "--html", str(tmp_path / "d.html")])
     assert "select" in shown.output
     assert "4.0 ms" in shown.output or "ms" in shown.output
+
+
+@pytest.mark.parametrize(
+    ("resource", "value", "shown"),
+    [
+        ("cpu", 0.0, "0 µs"),
+        ("cpu", 12.3e-6, "12.3 µs"),
+        ("cpu", 999.7e-6, "1 ms"),
+        ("cpu_user", 0.0155, "15.5 ms"),
+        ("cpu", 0.9997, "1 s"),
+        ("cpu", 1.55, "1.55 s"),
+        ("cpu", 1234.5, "1,234 s"),
+        ("packets", 12_345.0, "12,345"),
+        ("packets", 1.25, "1.25"),
+    ],
+)
+def test_costs_have_a_unit_that_fits(resource: str, value: float, shown: str) -> None:
+    assert words.cost(resource, value) == shown
+
+
+def test_an_idle_host_was_sampled() -> None:
+    calls = calls_of(np.random.default_rng(1), 144)
+    assert "idle all the time" in demand.costs(of(calls, np.zeros(144))).refusal
+    assert "no resource was sampled" in demand.costs(of(calls, np.full(144, np.nan))).refusal
+    some = np.where(np.arange(144) < 3, 1.0, np.nan)
+    assert "too few of the steps" in demand.costs(of(calls, some)).refusal
 
 
 def test_hostile_texts_are_shown_as_text(tmp_path: Path) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headrace.archive.files import DAY_S, HOUR_S
 from headrace.size import capacity, full
-from headrace.size.history import History, peaks_of
+from headrace.size.history import History, of_archive, peaks_of
 from headrace.size.model import Demand, Resource
 from headrace.size.outlook import Outlook, State
-from tests.unit.test_size_full import DAY, one_host, rendered
+from tests.unit.test_size_full import DAY, archive_of, one_host, rendered, write
 
 CPU, SPACE = Resource.CPU, Resource.SPACE
 FOUR = {CPU: 4.0}  # cores, with the knee at 3.33
@@ -124,3 +125,43 @@ def test_beyond_a_lower_bound_is_no_verdict() -> None:
     assert host.outlooks[0].state is State.MAYBE
     said = " ".join(rendered([host]).split())
     assert "db1 may be full now: in the last 7 days it used up to 9/s of device writes" in said
+
+
+@pytest.mark.parametrize("usual", [0.3, 1.0, 2.0])
+def test_a_constant_load_never_fills_a_host(usual: float) -> None:
+    host, cpu = cpu_of(watched({}, usual=usual))
+    assert (cpu.state, cpu.day, cpu.peak) == (State.NEVER, None, usual)
+    assert "+0.0% a month" in rendered([host])
+
+
+def test_growth_that_is_rounded_to_nothing_has_no_sign() -> None:
+    days = np.full(24 * 20, 1.0)
+    days[:24] += 1e-6
+    host, cpu = cpu_of(one_host({CPU: days.tolist()}, peaks={CPU: peaks_of(days, DAY * DAY_S, HOUR_S)}))
+    assert cpu.growth is not None
+    assert cpu.growth.a_month.estimate < 0
+    assert "-0.0%" not in rendered([host])
+
+
+def test_an_idle_host_has_no_numbers_of_nothing() -> None:
+    host, cpu = cpu_of(watched({}, usual=0.0))
+    assert (cpu.state, cpu.peak) == (State.NEVER, 0.0)
+    assert host.bought == ()
+    assert "unlimited" not in rendered([host])
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan, -5.0])
+def test_damaged_values_of_a_history_are_unknown(tmp_path: Path, value: float) -> None:
+    archive = archive_of(tmp_path / "history", hosts=1, days=18)
+    for day, most in ((9, value), (11, 1.2)):
+        rows = [("demand", "cpu", value, most), ("limit", "cpu", value, value)]
+        write(archive, "db0", (DAY + day) * DAY_S + 12 * HOUR_S, rows)
+    [found] = of_archive(archive)
+    assert np.isnan(found.demand.used[CPU]).sum() == 2
+    assert found.limits == FOUR
+    assert len(found.peaks[CPU].day) == 18
+    assert found.peaks[CPU].most.max() < 2.5
+    assert 1 < found.overall[CPU].mean < 2
+    assert "2 of its values are no amounts (infinite or negative): they count as unknown" in found.notes
+    _, cpu = cpu_of(found)
+    assert cpu.state in (State.DATED, State.LATER)

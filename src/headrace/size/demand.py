@@ -132,10 +132,22 @@ def costs(history: History, seed: int = 1) -> Costs:
         if known.sum() >= STEPS_PER_CLASS * unknowns and np.nansum(values[usable]) > 0:
             fits[str(resource)] = _fit(str(resource), columns[known], values[usable][known], rng)
     if not fits:
-        return Costs(host, groups, steady=steady, refusal="no resource was sampled while calls were counted")
+        return Costs(host, groups, steady=steady, refusal=_nothing(series, usable))
     notes = [*more, *_together(groups)]
     locks = tuple(_lock(history, group, rng) for group in groups)
     return Costs(host, groups, fits, locks, steady, tuple(notes))
+
+
+def _nothing(series: Mapping[str, Floats], usable: NDArray[np.bool_]) -> str:
+    """Why no resource has a cost."""
+    known = [
+        values[usable] for r, values in series.items() if r in COSTS and np.isfinite(values[usable]).any()
+    ]
+    if not known:
+        return "no resource was sampled while calls were counted"
+    if not any(np.nansum(values) > 0 for values in known):
+        return "what was sampled while calls were counted was idle all the time"
+    return "resources were sampled in too few of the steps in which calls were counted"
 
 
 def _lock(history: History, group: Group, rng: np.random.Generator) -> Interval | None:

@@ -24,7 +24,7 @@ import numpy as np
 from headrace.analysis.intervals import Interval, t_quantile
 from headrace.archive.files import DAY_S
 from headrace.size.buy import Bought, in_vain, more, saves
-from headrace.size.capacity import STOCKS, Known
+from headrace.size.capacity import STOCKS, Known, exactly
 from headrace.size.device import PAGES
 from headrace.size.history import History, overall_of, peaks_of
 from headrace.size.model import SUMS, Capacity, Demand, Resource
@@ -48,6 +48,8 @@ DRAWS = 4000
 #: A law is no longer believed if twice its log likelihood is worse by this (Burnham & Anderson 2002, Model
 #: Selection, sec. 2.6: models that far off have essentially no support).
 WORSE_LAW = 10.0
+#: Peaks that differ by no more than this, relative to their size, are the same.
+ROUNDING = 1e-9
 #: Huber's constant: 95% efficient if nothing is odd.
 HUBER = 1.345
 
@@ -223,6 +225,9 @@ def growth(peaks: Peaks) -> tuple[Growth, ...]:
     kinds = np.unique(weekday)
     if len(days) < max(LEAST_DAYS, len(kinds) + 5):
         return ()
+    if float(np.ptp(peaks.most)) <= ROUNDING * float(np.abs(peaks.most).max()):
+        # Fits would find a slope, and of nothing a level, in the rounding of their arithmetic.
+        return (Growth(exactly(float(peaks.most[-1])), exactly(0.0), len(days), False),)
     t = days - days[-1]
     season = np.array([weekday == kind for kind in kinds], dtype=np.float64).T
     logs = _line(np.column_stack([t, season]), np.log(values), days, 0)

@@ -35,6 +35,8 @@ SAMPLE_STEPS, LEAST_STEP_S = 120, 5
 MOST_STEPS = 1_000_000
 #: One read of the history: see ``archive.reader.Range.rows_s``.
 _READ_S = {MINUTE_S: 6 * HOUR_S, HOUR_S: 8 * DAY_S}
+#: A row whose numbers can be: a damaged one says nothing of its time.
+_SOUND = "(isfinite(sum) AND isfinite(most) AND sum >= 0 AND most >= 0)"
 #: Seconds of each step that were watched, among the means.
 _WATCHED = "watched_s"
 #: Statements that clients sent.
@@ -419,7 +421,9 @@ def _host_of(past: _Past, *, with_calls: bool) -> History:
         past.host, past.start_s, past.step_s, {r: means[r] for r in Resource if r in means},
         most={r: mosts[r] for r in Resource if r in mosts},
     )  # fmt: skip
-    peaks, overall = _days(past, scale)
+    peaks, overall, damaged = _days(past, scale)
+    if damaged:
+        notes.append(f"{damaged} of its values are no amounts (infinite or negative): they count as unknown")
     calls, lock_s, texts, source = _classes(past, watched_s) if with_calls else ({}, {}, {}, "")
     return History(
         demand,
@@ -446,8 +450,8 @@ def _metrics(past: _Past) -> tuple[dict[str, Floats], dict[str, Floats], dict[st
         "metric, label, SUM(sum) / SUM(n) AS mean, MAX(most) AS most, SUM(n) AS n, "
         "arg_max(sum / n, t_s) AS newest",
         # A row of more minutes than a step has is of a whole day, whose hours were deleted.
-        "n <= $most_n AND (metric IN ($demand, $limit) OR metric = 'cpu' AND label = 'busy' OR metric = 'cores' "
-        "OR metric = 'server rates' AND label = $questions)",
+        f"n <= $most_n AND {_SOUND} AND (metric IN ($demand, $limit) OR metric = 'cpu' AND label = 'busy' "
+        "OR metric = 'cores' OR metric = 'server rates' AND label = $questions)",
         demand=DEMAND, limit=LIMIT, most_n=past.step_s // MINUTE_S, questions=QUESTIONS,
     ):  # fmt: skip
         cores = {row["label"] for row in rows if row["metric"] == "cores"}
@@ -464,16 +468,19 @@ def _metrics(past: _Past) -> tuple[dict[str, Floats], dict[str, Floats], dict[st
     return means, mosts, seen
 
 
-def _days(past: _Past, scale: float) -> tuple[dict[Resource, Peaks], dict[Resource, Overall]]:
-    """``scale``: cores, for a history without demands."""
+def _days(past: _Past, scale: float) -> tuple[dict[Resource, Peaks], dict[Resource, Overall], int]:
+    """``scale``: cores, for a history without demands. Also how many rows are damaged."""
     rows = past.reader.rows(
         "metrics",
-        f"SELECT label, t_s // {DAY_S} AS day, SUM(n) AS n, SUM(sum) AS sum, MAX(most) AS most FROM rows "
+        f"SELECT label, t_s // {DAY_S} AS day, {_SOUND} AS sound, COUNT(*) AS rows, SUM(n) AS n, SUM(sum) AS sum, "
+        "MAX(most) AS most FROM rows "
         "WHERE metric = $demand OR metric = 'cpu' AND label = 'busy' GROUP BY ALL ORDER BY day",
         past.host,
         past.whole,
         demand=DEMAND,
     )
+    damaged = sum(row["rows"] for row in rows if row["sound"] is False)
+    rows = [row for row in rows if row["sound"]]
     peaks, overall = {}, {}
     for resource in Resource:
         label = "busy" if scale and resource is Resource.CPU else str(resource)
@@ -486,7 +493,7 @@ def _days(past: _Past, scale: float) -> tuple[dict[Resource, Peaks], dict[Resour
         if whole:
             most = np.array([r["most"] for r in whole], dtype=np.float64) * (scale or 1.0)
             peaks[resource] = Peaks(np.array([r["day"] for r in whole], dtype=np.int64), most)
-    return peaks, overall
+    return peaks, overall, damaged
 
 
 def _classes(

@@ -102,7 +102,7 @@ def _row(host: Host, each: Outlook) -> dict[str, Any]:
         "highest": f"{amount(each.resource, each.seen.highest)}, {on(each.seen.on_s)}",
         "mean": amount(each.resource, each.mean),
         "knee": amount(each.resource, each.full_at.estimate),
-        "growth": "" if growth is None else f"{growth:+.1%}",
+        "growth": "" if growth is None else f"{growth:+z.1%}",
         "knee_from": each.knee_from,
     }
 

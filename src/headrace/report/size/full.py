@@ -240,7 +240,8 @@ def _growth(each: Outlook) -> str | Cell:
     if each.growth is None:
         return "–"
     found = each.growth.a_month
-    return Cell(f"{found.estimate:+.1%} a month", note=f"{found.low or 0:+.1%} – {found.high or 0:+.1%}")
+    # "z": what is rounded to nothing has no sign of its own.
+    return Cell(f"{found.estimate:+z.1%} a month", note=f"{found.low or 0:+z.1%} – {found.high or 0:+z.1%}")
 
 
 def _bars(hosts: Sequence[Host]) -> Iterator[Part]:

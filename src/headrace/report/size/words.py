@@ -51,10 +51,18 @@ def cost(resource: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "–"
     if resource.startswith("cpu"):
-        return f"{value * 1e6:,.3g} µs" if value < 1e-3 else f"{value * 1e3:,.3g} ms"
+        # As they are rounded: 999.6 µs are 1 ms.
+        for unit, factor in (("µs", 1e6), ("ms", 1e3)):
+            if value * factor < 999.5:
+                return f"{value * factor:.3g} {unit}"
+        return f"{_number(value)} s"
     if resource in _BYTES:
         return f"{value:,.0f} B" if value < 1e4 else f"{value / 1e3:,.0f} kB"
-    return f"{value:.3g}"
+    return _number(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else text.count(value)
 
 
 def day_of(end_s: int, days: float | None) -> str:
