@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from headrace import plan as plans
-from headrace.analysis.race import pool, run_race
+from headrace.analysis.race import Judge, Race, pool, run_race
 from headrace.design import Design
 from headrace.errors import PlanError
 from headrace.experiment import kinds
 from headrace.experiment.kinds import race
 from headrace.model import Role, TrialState
+from headrace.report.race.view import remaining
 from headrace.store import TrialRecord
 
 COMPLETE, FAILED = TrialState.COMPLETE, TrialState.FAILED
@@ -93,6 +95,80 @@ def test_equals_are_called_so() -> None:
     assert len(found.survivors) == 6
 
 
+def test_what_remains_is_not_thereby_as_good() -> None:
+    """b is not proven worse, but may be by 29%; that it is better than a by more than the margin is excluded."""
+    found = run_race({"a": [7.0, 7.0, 7.0], "b": [6.8886, 6.7895, 6.8253]}, margin=0.03)
+    assert found.is_decided
+    assert found.survivors == ("a", "b")
+    assert found.interchangeable == ("a",)
+    behind = found.standings[1].to_leader
+    assert behind is not None
+    assert behind.low == pytest.approx(0.705, abs=0.001)
+
+
+def test_of_what_remains_only_some_may_be_interchangeable() -> None:
+    rng = np.random.default_rng(2)
+    table = {name: list(rng.normal(0, 0.001, 6)) for name in "abcde"}
+    table["noisy"] = list(rng.normal(-0.12, 0.1, 6))
+    found = run_race(table, margin=0.03)
+    assert found.is_decided
+    assert set(found.survivors) == {*"abcde", "noisy"}
+    assert set(found.interchangeable) == set("abcde")
+    said = remaining(found, 0.03, is_higher_better=True)
+    assert said.startswith(
+        "5 that remain are within 3% of the best: take the simplest of them. 1 is not proven"
+    )
+
+
+def test_only_what_is_within_the_margin_is_to_be_taken() -> None:
+    """For a latency the upper end says how much worse it may be: 1 / 0.705."""
+    rows = {"a": [7.0, 7.0, 7.0], "b": [6.8886, 6.7895, 6.8253]}
+    assert remaining(run_race(rows), 0.03, is_higher_better=True) == (
+        "1 is not proven worse, but may be up to 29% worse."
+    )
+    slower = {name: [-value for value in row] for name, row in rows.items()}
+    assert remaining(run_race(slower, is_higher_better=False), 0.03, is_higher_better=False) == (
+        "1 is not proven worse, but may be up to 42% worse."
+    )
+
+
+BUCKET = 0.008
+
+
+def coarse_race(logs: NDArray[np.float64], margin: float) -> Race:
+    """A race on latencies (treatments x blocks) that are only known to a bucket."""
+    names = [str(i) for i in range(len(logs))]
+    judge, left = Judge(names, margin=margin, is_higher_better=False), tuple(names)
+    for column in ((np.floor(logs / BUCKET) + 0.5) * BUCKET).T:
+        judge.after({name: float(column[int(name)]) for name in left}, dict.fromkeys(left, BUCKET / 2))
+        left = judge.race().survivors
+        if judge.race().is_decided:
+            break
+    return judge.race()
+
+
+def test_neighbouring_buckets_of_a_histogram_decide_nothing() -> None:
+    found = coarse_race(np.array([[0.001] * 4, [0.009] * 4]), margin=0.01)
+    assert found.survivors == ("0", "1")
+    assert found.interchangeable == ("0",)
+    far = coarse_race(np.array([[0.001] * 4, [0.050] * 4]), margin=0.01)
+    assert far.survivors == ("0",)
+
+
+def test_within_the_margin_includes_the_resolution() -> None:
+    """In the same bucket the two may still differ by its width."""
+    same = np.array([[0.001] * 4, [0.002] * 4])
+    assert not coarse_race(same, margin=0.5 * BUCKET).is_decided
+    assert coarse_race(same, margin=1.5 * BUCKET).is_decided
+
+
+def test_equals_in_coarse_buckets_are_seldom_eliminated() -> None:
+    rng = np.random.default_rng(77)
+    n = 200
+    races = [coarse_race(rng.normal(0, 0.003, (3, 8)), margin=0.001) for _ in range(n)]
+    assert sum("0" not in race.survivors for race in races) <= 0.05 * n
+
+
 def test_the_pooled_variance_is_that_of_least_squares() -> None:
     """Beside an independent computation: the additive model fitted with dummy variables."""
     rng = np.random.default_rng(4)
@@ -128,7 +204,7 @@ def built(more: str = "") -> Design:
 def after(design: Design, blocks: int, speeds: Mapping[str, float]) -> race.Progress:
     """The race after its first ``blocks`` blocks, measured with hardly any noise."""
     records: list[TrialRecord] = []
-    values: dict[int, float | None] = {}
+    values: dict[int, race.Value | None] = {}
     found = race.follow(design, records, values)
     for _ in range(blocks):
         if found.is_over:
@@ -137,7 +213,8 @@ def after(design: Design, blocks: int, speeds: Mapping[str, float]) -> race.Prog
             if spec.number in values:
                 continue
             records.append(any_record(spec.number, spec.treatment, block=spec.block))
-            values[spec.number] = math.log(speeds[spec.treatment]) + 0.001 * (spec.number % 3)
+            log = math.log(speeds[spec.treatment]) + 0.001 * (spec.number % 3)
+            values[spec.number] = race.Value(log)
         found = race.follow(design, records, values)
     return found
 
@@ -192,5 +269,20 @@ def test_a_failed_trial_ends_a_treatments_race() -> None:
         any_record(t.number, t.treatment, block=1, state=FAILED if t.treatment == "100" else COMPLETE)
         for t in race._trials(found.runners, design.seed)
     ]
-    values = {r.number: 1.0 for r in records}
+    values = {r.number: race.Value(1.0) for r in records}
     assert set(race.follow(design, records, values).runners[1]) == {"200", "400", "800"}
+
+
+def test_a_race_on_a_percentile_takes_its_resolution() -> None:
+    """Neighbouring buckets in each block: without the resolution one is certain to be slower."""
+    design = built('response = "p99"\nequivalence = 0.001')
+    found = race.follow(design, [], {})
+    records: list[TrialRecord] = []
+    values: dict[int, race.Value | None] = {}
+    for _ in range(3):
+        for spec in race._trials(found.runners, design.seed):
+            if spec.number not in values:
+                records.append(any_record(spec.number, spec.treatment, block=spec.block))
+                values[spec.number] = race.Value(0.0078 * (spec.treatment == "800"), 0.0039)
+        found = race.follow(design, records, values)
+    assert set(found.races[""].survivors) == {"100", "200", "400", "800"}

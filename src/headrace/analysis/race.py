@@ -9,6 +9,9 @@ has its own variance. With two or three blocks that is imprecise, so it is drawn
 treatments, the more the treatments' variances agree, but only upwards: below its own estimate a noisy treatment
 would look certain. With fewer than four treatments, each pair has the variance of its own differences.
 
+A percentile comes from a histogram, so trials in one bucket look identical and their spread may be 0. Every
+half-width therefore includes the resolution of both treatments, as in ``compare``.
+
 Sources: Even-Dar, Mannor & Mansour 2006, Action elimination and stopping conditions for the multi-armed bandit,
 JMLR 7 (successive elimination); Smyth 2004, Linear models and empirical Bayes methods, Stat. Appl. Genet. Mol.
 Biol. 3 (moderated t, section 6.2 for the prior's degrees of freedom); Grubbs 1948, JASA 43 (variances of rows).
@@ -66,11 +69,15 @@ class Race:
 
     ``survivors`` are the unbeaten treatments; ``leader`` has the best mean of them. ``is_decided`` when one
     survivor is left, or when with confidence no survivor is better than the leader by more than the margin.
+
+    A survivor is only not proven worse. ``interchangeable`` are those of them than which, with confidence, none is
+    better by more than the margin: the leader too, once it is decided.
     """
 
     blocks: int
     standings: tuple[RaceStatus, ...]
     survivors: tuple[str, ...]
+    interchangeable: tuple[str, ...]
     leader: str
     is_decided: bool
     prior_degrees: float
@@ -92,14 +99,20 @@ class Judge:
         self._alpha, self._margin = alpha, margin
         self._sign = 1.0 if is_higher_better else -1.0
         self._table = np.zeros((len(self._names), 0))
+        self._resolution = np.zeros((len(self._names), 0))
         self._left: dict[int, tuple[int, int | None]] = {}
         self._pooled = Pooled(0.0, 0.0, 0)
 
-    def after(self, block: Mapping[str, float | None]) -> None:
+    def after(self, block: Mapping[str, float | None], resolution: Mapping[str, float] | None = None) -> None:
         """Take a block's natural-log responses: None if a treatment was not measured (it was eliminated, or its
         trial was invalid), NaN if it failed, which eliminates it. Elimination is final.
+
+        ``resolution`` is the precision of each, in log units (``TrialResponse.resolution_log``); 0 if it is left
+        out.
         """
         values = [block.get(name) for name in self._names]
+        own = [(resolution or {}).get(name, 0.0) for name in self._names]
+        self._resolution = np.column_stack([self._resolution, np.array(own)])
         column = np.array([math.nan if v is None else self._sign * v for v in values])
         self._table = np.column_stack([self._table, column])
         number = self._table.shape[1]
@@ -112,13 +125,16 @@ class Judge:
         self._pooled = pool(self._table)
         if len(alive) > 1:
             alpha = self._alpha / (len(self._names) - 1)
-            for i, j in _drops(self._table[alive], self._pooled.of(alive), alpha):
+            found = pairs(self._table[alive], self._pooled.of(alive), self._resolution[alive])
+            for i, j in _drops(found, alpha):
                 self._left[alive[i]] = (number, alive[j])
 
     def race(self) -> Race:
         """The current state."""
+        found = pairs(self._table, self._pooled, self._resolution)
+        half = found.sequential_half_width(self._alpha / max(len(self._names) - 1, 1))
         return _race(
-            self._names, self._table, self._left, self._pooled, self._alpha, self._margin, self._sign
+            self._names, self._table, self._left, self._pooled, found.mean, half, self._margin, self._sign
         )
 
 
@@ -243,13 +259,15 @@ def _inverse_trigamma(value: float) -> float:
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Every pair of the rows of a table: ``mean[i, j]`` of row i minus row j over the ``blocks`` that both ran,
-    its standard error and degrees of freedom; NaN if fewer than two blocks have both.
+    its standard error and degrees of freedom; NaN if fewer than two blocks have both. ``resolution`` is what their
+    precision adds to a half-width, regardless of the number of blocks.
     """
 
     blocks: NDArray[np.float64]
     mean: NDArray[np.float64]
     error: NDArray[np.float64]
     degrees: NDArray[np.float64]
+    resolution: NDArray[np.float64]
 
     def half_width(self, level: float) -> NDArray[np.float64]:
         """One-sided: the true difference exceeds ``mean + half_width`` with probability ``level``, at one look."""
@@ -266,20 +284,28 @@ class Pairs:
         looks = np.stack([np.nan_to_num(self.blocks), np.nan_to_num(self.degrees)], axis=-1).reshape(-1, 2)
         values, places = np.unique(looks, axis=0, return_inverse=True)
         quantiles = [-stdtrit(degrees, level(int(n))) if degrees else math.nan for n, degrees in values]
-        return np.asarray(np.array(quantiles)[places.ravel()].reshape(self.degrees.shape) * self.error)
+        critical = np.array(quantiles)[places.ravel()].reshape(self.degrees.shape)
+        return np.asarray(critical * self.error + self.resolution)
 
 
-def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
-    """The comparisons of rows (treatments x blocks, NaN if not run), with the moderated variance."""
+def pairs(rows: NDArray[np.float64], pooled: Pooled, resolution: NDArray[np.float64] | float = 0.0) -> Pairs:
+    """The comparisons of rows (treatments x blocks, NaN if not run), with the moderated variance.
+
+    ``resolution`` is a value's precision, in log units; a pair has the sum of both means over its blocks, as in
+    ``compare``.
+    """
     differences = rows[:, None, :] - rows[None, :, :]
     present = ~np.isnan(differences)
     n = present.sum(axis=2).astype(np.float64)
     n[n < 2] = np.nan
     filled = np.where(present, differences, 0.0)
     mean = filled.sum(axis=2) / n
+    precision = np.broadcast_to(resolution, rows.shape)
+    both = precision[:, None, :] + precision[None, :, :]
+    coarse = np.where(present, both, 0.0).sum(axis=2) / n
     if pooled.own is None or pooled.own_degrees is None:
         squares = (np.where(present, differences - mean[:, :, None], 0.0) ** 2).sum(axis=2)
-        return Pairs(n, mean, np.sqrt(squares / (n - 1) / n), n - 1)
+        return Pairs(n, mean, np.sqrt(squares / (n - 1) / n), n - 1, coarse)
     own, left = pooled.own, pooled.own_degrees
     # The prior must not weigh more than the data it came from, nor more than the few blocks of a pair allow: the
     # agreement of a few spreads is itself uncertain. Below its own variance a noisy pair would look certain.
@@ -291,12 +317,11 @@ def pairs(rows: NDArray[np.float64], pooled: Pooled) -> Pairs:
     degrees = np.where(variance > 0, degrees, n - 1)
     degrees = np.minimum(degrees + np.minimum(prior, MOST_LENT * degrees), np.maximum(pooled.degrees, n - 1))
     variance = np.maximum(variance, drawn[:, None] + drawn[None, :])
-    return Pairs(n, mean, np.sqrt(variance / n), degrees)
+    return Pairs(n, mean, np.sqrt(variance / n), degrees, coarse)
 
 
-def _drops(rows: NDArray[np.float64], pooled: Pooled, alpha: float) -> list[tuple[int, int]]:
+def _drops(found: Pairs, alpha: float) -> list[tuple[int, int]]:
     """(eliminated, the one that beat it by most), each comparison with ``alpha`` over all its looks."""
-    found = pairs(rows, pooled)
     lower = found.mean - found.sequential_half_width(alpha)
     lower[np.isnan(lower)] = -np.inf
     np.fill_diagonal(lower, -np.inf)
@@ -309,23 +334,24 @@ def _race(
     table: NDArray[np.float64],
     left: Mapping[int, tuple[int, int | None]],
     pooled: Pooled,
-    alpha: float,
+    mean: NDArray[np.float64],
+    half: NDArray[np.float64],
     margin: float,
     sign: float,
 ) -> Race:
+    """``mean`` and ``half`` are those of every pair."""
     blocks = table.shape[1]
     alive = [i for i in range(len(names)) if i not in left]
     if not alive:
-        return Race(blocks, (), (), "", True, pooled.prior_degrees, 0.0)
+        return Race(blocks, (), (), (), "", True, pooled.prior_degrees, 0.0)
     counts = (~np.isnan(table)).sum(axis=1)
     means = np.divide(np.nansum(table, axis=1), counts, out=np.full(len(names), -np.inf), where=counts > 0)
     leader = max(alive, key=lambda i: means[i])
-    found = pairs(table, pooled)
-    half = found.sequential_half_width(alpha / max(len(names) - 1, 1))
-    upper = (found.mean + half)[:, leader]
-    upper[np.isnan(upper)] = np.inf
-    upper[leader] = 0.0
-    decided = bool(len(alive) == 1 or upper[alive].max() <= math.log1p(margin))
+    # By how much another may be better: each claim is wrong only if its bound misses the best one's lead, so all
+    # of them together with probability at most alpha.
+    behind = np.where(np.isnan(mean + half), np.inf, mean + half)
+    np.fill_diagonal(behind, 0.0)
+    equal = {i for i in alive if behind[alive, i].max() <= math.log1p(margin)}
     standings = []
     for i, name in enumerate(names):
         both = table[i] - table[leader]
@@ -344,9 +370,17 @@ def _race(
                 is_failed=after is not None and by is None,
             )
         )
-    survivors = tuple(names[i] for i in sorted(alive, key=lambda i: -means[i]))
-    deviation = math.sqrt(pooled.variance)
-    return Race(blocks, tuple(standings), survivors, names[leader], decided, pooled.prior_degrees, deviation)
+    order = sorted(alive, key=lambda i: -means[i])
+    return Race(
+        blocks=blocks,
+        standings=tuple(standings),
+        survivors=tuple(names[i] for i in order),
+        interchangeable=tuple(names[i] for i in order if i in equal),
+        leader=names[leader],
+        is_decided=leader in equal,
+        prior_degrees=pooled.prior_degrees,
+        deviation=math.sqrt(pooled.variance),
+    )
 
 
 def _ratio(log: float, half: float) -> Interval:

@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from headrace.analysis import race as analysis
 from headrace.analysis.trials import THROUGHPUT, trial_responses
@@ -21,8 +22,19 @@ from headrace.model import Role, TrialSpec, TrialState
 from headrace.plan import Plan
 from headrace.store import ExperimentFolder, TrialRecord
 
-#: Trial's number -> the natural log of its response; None for an invalid trial or one without the response.
-Values = Mapping[int, float | None]
+
+class Value(NamedTuple):
+    """The natural log of a trial's response and its precision, in log units: ``TrialResponse.resolution_log``."""
+
+    log: float
+    resolution: float = 0.0
+
+
+#: Trial's number -> its value; None for an invalid trial or one without the response.
+Values = Mapping[int, Value | None]
+
+#: A trial that failed has no response, ever: its treatment is eliminated.
+_FAILED = Value(math.nan)
 
 
 def _trials(runners: Sequence[Sequence[str]], seed: int) -> Iterator[TrialSpec]:
@@ -51,7 +63,10 @@ class Progress:
 def follow(design: Design, records: Sequence[TrialRecord], values: Values) -> Progress:
     """The decisions that follow from the trials on disk."""
     conditions = {name: [t.name for t in treatments] for name, treatments in design.conditions.items()}
-    measured = {(r.block, r.treatment): _log(r, values) for r in records}
+    measured = {
+        (r.block, r.treatment): _FAILED if r.state is TrialState.FAILED else values.get(r.number)
+        for r in records
+    }
     judges = {condition: _judge(design, names) for condition, names in conditions.items()}
     alive = {condition: list(names) for condition, names in conditions.items()}
     races: dict[str, analysis.Race] = {}
@@ -66,7 +81,11 @@ def follow(design: Design, records: Sequence[TrialRecord], values: Values) -> Pr
         for condition, names in alive.items():
             if not names:
                 continue
-            judges[condition].after({name: measured[block, name] for name in names})
+            seen = {name: value for name in names if (value := measured[block, name])}
+            judges[condition].after(
+                {name: value.log for name, value in seen.items()},
+                {name: value.resolution for name, value in seen.items()},
+            )
             races[condition] = judges[condition].race()
             alive[condition] = [] if races[condition].is_decided else list(races[condition].survivors)
     return Progress(tuple(runners), races, is_over=True)
@@ -81,17 +100,13 @@ def _judge(design: Design, names: Sequence[str]) -> analysis.Judge:
     )
 
 
-def _log(record: TrialRecord, values: Values) -> float | None:
-    return math.nan if record.state is TrialState.FAILED else values.get(record.number)
-
-
-def values_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, float | None]:
-    """The log responses of the complete trials among ``records``."""
+def values_of(folder: ExperimentFolder, records: Sequence[TrialRecord]) -> dict[int, Value | None]:
+    """The values of the complete trials among ``records``."""
     sound = [r for r in records if r.state is TrialState.COMPLETE]
-    found: dict[int, float | None] = {}
+    found: dict[int, Value | None] = {}
     for trial in trial_responses(folder, sound):
-        value = trial.value(folder.design.response)
-        found[trial.number] = math.log(value) if value else None
+        value = trial.value(response := folder.design.response)
+        found[trial.number] = Value(math.log(value), trial.resolution_log(response)) if value else None
     return found
 
 
@@ -117,7 +132,7 @@ class Race(Kind):
 
     def __init__(self, folder: ExperimentFolder) -> None:
         super().__init__(folder)
-        self._values: dict[int, float | None] = {}
+        self._values: dict[int, Value | None] = {}
         self._told = 0
 
     @classmethod

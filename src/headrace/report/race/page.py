@@ -2,8 +2,8 @@
 
 ``report.json``: format, headrace, experiment, is_over, trials, full_trials and same_trials (all treatments in all
 blocks of the plan, and in the blocks that the race ran), seconds, full_seconds, same_seconds, measured_again,
-races[] (condition, headline, blocks, is_decided, leader, survivors[], deviation, standings[]), cautions[],
-notice and versions.
+races[] (condition, headline, blocks, is_decided, leader, survivors[] (not proven worse), interchangeable[] (of
+those, within the margin of the best with confidence), deviation, standings[]), cautions[], notice and versions.
 """
 
 from __future__ import annotations
@@ -93,17 +93,18 @@ def _notice(view: View) -> Notice:
 
 
 def _json(view: View, condition: str, race: Race) -> dict[str, object]:
-    shown = ("blocks", "is_decided", "leader", "survivors", "deviation", "standings")
+    shown = ("blocks", "is_decided", "leader", "survivors", "interchangeable", "deviation", "standings")
     found: dict[str, object] = {name: getattr(race, name) for name in shown}
     return {"condition": condition, "headline": view.headline(condition, race), **found}
 
 
-def outcome(standing: RaceStatus) -> str:
-    """Whether it remains, or when it was eliminated and by which."""
+def outcome(standing: RaceStatus, race: Race) -> str:
+    """Why it remains, or when it was eliminated and by which."""
     if standing.is_failed:
         return f"failed in block {standing.dropped_after}"
     if standing.dropped_after is None:
-        return "remains"
+        is_equal = standing.treatment in race.interchangeable
+        return "remains: within the margin of the best" if is_equal else "remains: not proven worse"
     return f"eliminated after block {standing.dropped_after} by {standing.dropped_by}"
 
 
@@ -163,7 +164,12 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
             (f"margin, {100 * margin:g}%", "@{noise}", "band"),
         ],
     )
-    words = f"The intervals hold jointly for all treatments and all interim looks, at {100 * (1 - alpha):g}%."
+    each = 100 * (1 - 2 * alpha / max(len(race.standings) - 1, 1))
+    words = (
+        f"An elimination of the best has a probability of at most {100 * alpha:g}%, over all treatments and all "
+        f"interim looks. An interval compares with the leader of this moment: at {each:.3g}% for a given pair and "
+        "all looks, but the leader was selected from the same data, so the table's intervals do not hold jointly."
+    )
     table = _table(view, race, shown)
     brief: list[Part] = [*([Heading(condition)] if condition else []), table, Gap()]
     return Section(f"race{i}", f"Result{where}", f"Which remain{where}?", [chart, table], words, brief)
@@ -176,7 +182,7 @@ def _row(standing: RaceStatus, race: Race) -> charts.Row:
         colour, symbol = "@{accent}", "star"
     elif standing.dropped_after is not None:
         colour, symbol = "@{worse}", "square"
-    said = [outcome(standing)]
+    said = [outcome(standing, race)]
     if standing.to_leader:
         found = standing.to_leader
         said.append(f"{text.ratio(found.estimate)} of the leader's ({text.between(found)})")
@@ -201,7 +207,7 @@ def _table(view: View, race: Race, shown: Sequence[RaceStatus]) -> Table:
                 text.milliseconds(s.mean) if is_latency else text.count(s.mean),
                 text.ratio(s.to_leader.estimate if s.to_leader else None),
                 interval,
-                Cell("leads" if s.treatment == race.leader else outcome(s), chip),
+                Cell("leads" if s.treatment == race.leader else outcome(s, race), chip),
             )
         )
     columns = (
@@ -293,7 +299,8 @@ def _method_section(view: View) -> Section:
                     (
                         "It ends",
                         "when one remains, or when none of those that remain is, with confidence, better than "
-                        f"the leader by more than {margin:g}%. They are indistinguishable: take the "
+                        f"the leader by more than {margin:g}%. Those that remain are not proven worse, which "
+                        f"does not make them equal: only of those within {margin:g}% of the best take the "
                         "simplest.",
                     ),
                     (

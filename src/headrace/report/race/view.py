@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from headrace.analysis.race import Race
+from headrace.analysis.trials import THROUGHPUT
 from headrace.experiment.kinds import race as races
 from headrace.report import text
 from headrace.store import ExperimentFolder
@@ -32,9 +35,8 @@ class View:
         count = len(race.survivors) - 1
         others = f"{count} other{'s' if count > 1 else ''} remain{'' if count > 1 else 's'}"
         if race.is_decided:
-            return (
-                f"{race.leader} is within {margin} of the best{where}; {others}, indistinguishable from it."
-            )
+            said = remaining(race, self.folder.design.equivalence, self.response == THROUGHPUT)
+            return f"{race.leader} is within {margin} of the best{where}; {others}. {said}"
         if self.progress.is_over:
             return f"Not decided{where} in {race.blocks} blocks: {race.leader} leads, {others}."
         return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
@@ -80,3 +82,19 @@ class View:
             if r.duration_s is not None:
                 own.setdefault(r.treatment, []).append(r.duration_s)
         return sum(sum(times) / len(times) for times in own.values())
+
+
+def remaining(race: Race, margin: float, is_higher_better: bool) -> str:
+    """Which of those that remain in a decided race are as good. Not proven worse is not the same."""
+    equal, left = len(race.interchangeable), len(race.survivors)
+    take = f"within {100 * margin:g}% of the best: take the simplest of them."
+    if equal == left:
+        return f"All that remain are {take}"
+    found = [s.to_leader for s in race.standings if s.treatment in race.survivors and s.to_leader]
+    if is_higher_better:
+        worst = max(1 - (interval.low or 0.0) for interval in found)
+    else:
+        worst = max((interval.high or math.inf) - 1 for interval in found)
+    rest = f"{left - equal} {'is' if left - equal == 1 else 'are'} not proven worse, but may be up to "
+    rest += f"{100 * worst:.0f}% worse."
+    return rest if equal == 1 else f"{equal} that remain are {take} {rest}"
