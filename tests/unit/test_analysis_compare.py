@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from headrace.analysis import intervals
-from headrace.analysis.compare import noise_floor, unpaired_effect, verdict
+from headrace.analysis.compare import noise_floor, of_starts, unpaired_effect, verdict
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import Effect, Verdict
@@ -20,6 +20,7 @@ from headrace.analysis.trials import TrialResponse
 from headrace.buckets import bucket_of
 from headrace.model import Role
 from tests.compared import paired_effect
+from tests.synthetic import bare_design
 
 rates = st.lists(st.floats(1, 1e6), min_size=2, max_size=8)
 
@@ -91,6 +92,31 @@ def test_the_unpaired_interval_is_scipys_welch_interval() -> None:
     assert ends(found.ratio) == pytest.approx((math.exp(welch[0]), math.exp(welch[1])))
     assert found.blocks == 4
     assert found.blocks_needed is None
+
+
+def test_two_equal_switchbacks_differ_at_most_as_often_as_alpha() -> None:
+    """Two starts of ten blocks, and starts vary by 2%: blocks as replicates miss 1 in more than half of them."""
+    rng, design = np.random.default_rng(9), bare_design(blocks_per_start=10)
+
+    def drawn_starts() -> list[TrialResponse]:
+        own = np.repeat(rng.normal(0, 0.02, 2), 10) + rng.normal(0, 0.012, 20)
+        return of_starts(design, trials([math.exp(log) for log in own]))
+
+    missed = 0
+    for _ in range(300):
+        found = unpaired_effect("throughput", drawn_starts(), drawn_starts())
+        assert found is not None
+        assert found.blocks == 2
+        low, high = ends(found.ratio)
+        missed += not low <= 1 <= high
+    assert missed <= 0.05 * 300
+
+
+def test_blocks_that_were_added_later_have_a_start_of_their_own() -> None:
+    design = bare_design(blocks_per_start=10, extended=(4,))
+    assert [t.block for t in of_starts(design, trials([1.0] * 6))] == [1, 1, 1, 1, 5, 5]
+    fixed = trials([1.0] * 6)
+    assert of_starts(bare_design(), fixed) == fixed
 
 
 @given(rates, st.floats(0.01, 100))

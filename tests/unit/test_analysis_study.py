@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from headrace.analysis.compare import noise_floor
 from headrace.analysis.intervals import Interval, t_quantile
@@ -268,6 +270,58 @@ def test_two_experiments_are_compared_unpaired(tmp_path: Path) -> None:
         "Unpaired, and run at different times: new-kernel relative to old-kernel is"
     )
     assert f"faster in STOCK ({throughput['STOCK'].ratio.estimate:.2f}x)" in found.headline
+
+
+def switched(path: Path, per_start: int, **how: Any) -> ExperimentFolder:
+    """A switchback of six blocks."""
+    more = {"experiment": "switchback", "blocks_per_start": per_start, "washout_s": 2}
+    return change_design(make(path, replace(SMALL, blocks=6, **how)), lambda design: design.update(more))
+
+
+def logs_of_starts(folder: ExperimentFolder, treatment: str) -> list[float]:
+    per_start = folder.design.blocks_per_start
+    found: dict[int, list[float]] = {}
+    for trial in _usable_trials(folder, folder.trials())[0]:
+        if trial.treatment == treatment:
+            found.setdefault((trial.block - 1) // per_start, []).append(math.log(trial.throughput_ops_s))
+    return [math.fsum(own) / len(own) for own in found.values()]
+
+
+def test_two_switchbacks_are_compared_by_their_starts(tmp_path: Path) -> None:
+    """Turns after one start share its luck, which nothing cancels here."""
+    a, b = switched(tmp_path / "a", 2, seed=1), switched(tmp_path / "b", 3, seed=2)
+    found = compare_experiments(a, b)
+    for name in ("STOCK", "ALL"):
+        each = next(e for e in found.effects if (e.treatment, e.response) == (name, "throughput"))
+        one, two = logs_of_starts(a, name), logs_of_starts(b, name)
+        assert (len(one), len(two), each.blocks) == (3, 2, 2)
+        level = 1 - 0.05 / each.comparisons
+        welch = stats.ttest_ind(two, one, equal_var=False).confidence_interval(level)
+        assert each.ratio.low == pytest.approx(math.exp(welch[0]))
+        assert each.ratio.high == pytest.approx(math.exp(welch[1]))
+    assert any(note.startswith("b is a switchback") and note.endswith("It has 2.") for note in found.notes)
+
+
+def test_a_switchback_of_one_start_is_compared_without_an_interval(tmp_path: Path) -> None:
+    a, b = make(tmp_path / "a", replace(SMALL, seed=1)), switched(tmp_path / "b", 6, base_ops_s=8000.0)
+    found = compare_experiments(a, b)
+    assert {(e.ratio.low, e.verdict) for e in found.effects} == {(None, Verdict.NOT_ENOUGH_DATA)}
+    assert any("one start, so there is no interval: --blocks +6 adds one" in note for note in found.notes)
+    assert not any(note.startswith("a is a switchback") for note in found.notes)
+
+
+def test_levels_of_a_switchback_have_intervals_over_starts_and_its_ratios_over_blocks(tmp_path: Path) -> None:
+    folder = switched(tmp_path / "x", 2)
+    stock = analyse_experiment(folder).summaries[0]
+    logs = logs_of_starts(folder, "STOCK")
+    own = stats.t.interval(0.95, 2, loc=np.mean(logs), scale=stats.sem(logs))
+    assert stock.throughput_ops_s.low == pytest.approx(math.exp(own[0]))
+    assert stock.throughput_ops_s.high == pytest.approx(math.exp(own[1]))
+    single = analyse_experiment(switched(tmp_path / "y", 6))
+    for summary in single.summaries:
+        assert {each.low for each in (summary.throughput_ops_s, *summary.latency_ns.values())} == {None}
+    assert effect(single, "ALL").blocks == 6
+    assert effect(single, "ALL").verdict is Verdict.BETTER
 
 
 def test_a_treatment_that_fails_in_the_second_is_no_equal(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from headrace.analysis import intervals
 from headrace.analysis.estimate import One, fit_one
@@ -15,6 +16,7 @@ from headrace.analysis.intervals import Interval
 from headrace.analysis.observed import answered, blocks_of, is_unanswered, seen_of
 from headrace.analysis.result import Effect, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
+from headrace.design import Design
 from headrace.model import Role
 
 
@@ -94,7 +96,7 @@ def unpaired_effect(
 ) -> Effect | None:
     """One treatment in two experiments, as b / a with Welch's interval; None if a side or a trial lacks a value
     (see ``effects``). The unit is the block (its trials averaged in log), because trials of a block share
-    conditions.
+    conditions. Blocks must not share any, so those of a switchback are its starts: see ``of_starts``.
     """
     logs_a, logs_b = _logs(a, response), _logs(b, response)
     if not logs_a or not logs_b or _has_unanswered([*a, *b], response, blocks_of(a) | blocks_of(b)):
@@ -137,8 +139,23 @@ def noise_floor(
     return NoiseFloor(condition, response, ratio, floor, len(ratios))
 
 
+def of_starts(design: Design, trials: Iterable[TrialResponse]) -> list[TrialResponse]:
+    """The trials for what is not paired within a block. Turns of a switchback also share their server's start
+    (where its pages lie, what it cached). That cancels between treatments, but not between experiments, so each
+    start is one block, with the number of its first.
+
+    Source: Kalibera & Jones 2013, Rigorous benchmarking in reasonable time, ISMM (the highest level that varies is
+    the one to repeat).
+    """
+    if not design.blocks_per_start:
+        return list(trials)
+    return [replace(trial, block=design.start_of(trial.block)) for trial in trials]
+
+
 def geometric_mean(response: str, trials: Sequence[TrialResponse], *, alpha: float = 0.05) -> Interval | None:
-    """A treatment's response over blocks with its t interval; None if no trial has a value."""
+    """A treatment's response over blocks with its t interval; None if no trial has a value. Blocks are as in
+    ``unpaired_effect``.
+    """
     logs = _logs(trials, response)
     return intervals.geometric(logs, alpha, _resolution(trials, response)) if logs else None
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.analysis import decision, headline, machines, matters, sequential
 from headrace.analysis.compare import effects as effects_of
-from headrace.analysis.compare import geometric_mean, noise_floor, unpaired_effect
+from headrace.analysis.compare import geometric_mean, noise_floor, of_starts, unpaired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
@@ -63,7 +63,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
     responses, excluded = _usable_trials(folder, records, tables)
     by_treatment = _by_treatment(responses)
     summaries = tuple(
-        _summary(treatment, by_treatment[name], design.alpha)
+        _summary(treatment, of_starts(design, by_treatment[name]), design.alpha)
         for name, treatment in design.by_name.items()
         if name in by_treatment
     )
@@ -195,7 +195,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
             place=place,
         )
     (trials_a, _), (trials_b, _) = _usable_trials(a, _compared(a)), _usable_trials(b, _compared(b))
-    by_a, by_b = _by_treatment(trials_a), _by_treatment(trials_b)
+    by_a, by_b = _by_treatment(of_starts(design_a, trials_a)), _by_treatment(of_starts(design_b, trials_b))
     alpha, equivalence = min(design_a.alpha, design_b.alpha), min(design_a.equivalence, design_b.equivalence)
     same_kind = len({t.latency_kind for t in [*trials_a, *trials_b] if t.latency.total}) <= 1
     found = [
@@ -217,6 +217,7 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         notes.append(f"{EMULATED[0].upper()}{EMULATED[1:]}.")
     if not same_kind:
         notes.append("One has response times, the other service times, so latencies are not compared.")
+    notes += _few_starts(design_a, by_a) + _few_starts(design_b, by_b)
     failed = failures(_compared(b))
     weaker = tuple(
         f"{name} failed in {failed[name][0]} of {failed[name][1]} trials of {design_b.name}"
@@ -241,6 +242,19 @@ def compare_experiments(a: ExperimentFolder, b: ExperimentFolder) -> Comparison:
         + "".join(f" {said}." for said in weaker),
         weaker=weaker,
     )
+
+
+def _few_starts(design: Design, by_treatment: Mapping[str, Sequence[TrialResponse]]) -> list[str]:
+    """What a switchback's number of starts means for a comparison; ``by_treatment`` has starts as blocks."""
+    if not design.blocks_per_start:
+        return []
+    starts = len({trial.block for trials in by_treatment.values() for trial in trials})
+    said = f"{design.name} is a switchback: each start of its server is one observation, not each block"
+    if starts < 2:
+        return [
+            f"{said}. It has one start, so there is no interval: --blocks +{design.blocks_per_start} adds one."
+        ]
+    return [f"{said}. It has {starts}."]
 
 
 def _compared(folder: ExperimentFolder) -> list[TrialRecord]:
@@ -346,7 +360,7 @@ def _operations(
             for treatment, trials in by_treatment.items()
         }
         found[name] = tuple(
-            _summary(treatment, parts[key], design.alpha)
+            _summary(treatment, of_starts(design, parts[key]), design.alpha)
             for key, treatment in design.by_name.items()
             if key in parts
             and len(parts[key]) == len(by_treatment[key])
