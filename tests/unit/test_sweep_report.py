@@ -62,6 +62,7 @@ class Truth:
     """What a generated server does: lambda, sigma, kappa; ``noise`` from trial to trial of one level.
 
     ``invalid`` and ``failed`` map a trial's number to its reason; ``errors`` a load to the share it refuses.
+    ``late`` is the share of the good operations that end only after the window.
     """
 
     lambda_ops_s: float = 900.0
@@ -71,6 +72,7 @@ class Truth:
     invalid: Mapping[int, str] = field(default_factory=dict)
     failed: Mapping[int, str] = field(default_factory=dict)
     errors: Mapping[float, float] = field(default_factory=dict)
+    late: float = 0.0
     seed: int = 3
 
     def ops_s(self, load: float) -> float:
@@ -149,12 +151,16 @@ def data_of(
         scaled = pc.cast(pc.round(pc.multiply(intervals[name], factor)), pa.int64())
         intervals = intervals.set_column(intervals.schema.get_field_index(name), name, scaled)
     share = truth.errors.get(load, 0.0)
-    kind = "response" if sweep.is_open or truth.errors else "service"
+    kind = "response" if sweep.is_open or truth.errors or truth.late else "service"
     latency = latency.set_column(2, "kind", pa.array([kind] * len(latency)))
     if share:
         # As a server that refuses at once: fast, and so without a trace in the percentiles.
         refused = round(share * sum(latency["count"].to_pylist()))
         row = {"t_s": None, "operation": "write", "kind": "failed", "bucket": 100, "count": refused}
+        latency = pa.concat_tables([latency, pa.Table.from_pylist([row], schema=latency.schema)])
+    if truth.late:
+        ended = round(truth.late * sum(latency["count"].to_pylist()))
+        row = {"t_s": None, "operation": "write", "kind": "response", "bucket": 100, "count": ended}
         latency = pa.concat_tables([latency, pa.Table.from_pylist([row], schema=latency.schema)])
     return TrialData(intervals, latency, data.samples)
 
@@ -391,6 +397,13 @@ def test_errors_that_come_fast_do_not_hold_an_objective(tmp_path: Path) -> None:
     assert p50.holds == 128
     assert found.json["levels"][3]["failed_share"] == pytest.approx(0.03 / 1.03, rel=0.01)
     assert found.json["levels"][2]["failed_share"] == 0
+
+
+def test_operations_that_end_after_the_window_have_not_failed(tmp_path: Path) -> None:
+    """They are in the latencies but not in the throughput: 5% is more than p99 has room for."""
+    found = Written(tmp_path / "late", CLOSED.replace("30ms", "1s").replace("5ms", "1s"), Truth(late=0.05))
+    assert [answer.fails for answer in found.sweep.answers] == [None, None]
+    assert [level["failed_share"] for level in found.json["levels"]] == [0] * len(found.json["levels"])
 
 
 def test_another_objective_is_asked_of_the_same_trials(tmp_path: Path) -> None:

@@ -13,16 +13,20 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from headrace.analysis import intervals, usl
 from headrace.analysis.compare import geometric_mean
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife
 from headrace.analysis.result import Analysis, TreatmentSummary
 from headrace.analysis.trials import (
+    KINDS,
     NO_OPERATION,
     THROUGHPUT,
     TrialResponse,
     did_no_work,
+    read_tables,
     trial_responses,
 )
 from headrace.errors import PlanError, StoreError
@@ -85,24 +89,29 @@ def is_driver_saturated(record: TrialRecord) -> bool:
     return record.state is TrialState.INVALID and SATURATED in record.reason
 
 
+#: The share of failed operations if none can: a workload that retries them or ends with the first.
+NONE_FAILED = Interval(0.0, 0.0, 0.0)
+
+
 @dataclass(frozen=True)
 class Level:
     """One level of load.
 
     If no trial of a pass is valid, ``summary`` is None and ``missing`` says why. ``step`` is its throughput
-    relative to the best smaller level, paired by pass; None for the first, and if no pass has both.
-    ``search_ops_s`` is the search's value, which no result uses. ``failed_share`` is the share of its operations
-    that failed, ``failed_passes`` counts passes that failed or in which none completed. ``is_driver_saturated``:
-    in a pass, or in the search if that ended it.
+    relative to the best smaller level, ``rise`` to the nearest one, paired by pass; None for the first, and if no
+    pass has both. ``search_ops_s`` is the search's value, which no result uses. ``failed_share`` is the share of
+    its operations that failed, ``failed_passes`` counts passes that failed or in which none completed.
+    ``is_driver_saturated``: in a pass, or in the search if that ended it.
     """
 
     treatment: str
     load: float
     summary: TreatmentSummary | None
     step: Interval | None
+    rise: Interval | None
     search_ops_s: float | None
     missing: str
-    failed_share: float = 0.0
+    failed_share: Interval = NONE_FAILED
     failed_passes: int = 0
     is_driver_saturated: bool = False
 
@@ -114,15 +123,16 @@ class Level:
     def meets(self, objective: Objective, end: str) -> bool | None:
         """Whether an ``end`` (low, estimate, high) of the percentile is within the limit; None if unknown.
 
-        A failed operation counts with the time it took. If more operations failed than the percentile allows, the
-        limit is missed regardless of their times: a fast error is not an answer. If a whole pass failed, the good
-        ones are left, which cannot show that the limit is met.
+        A failed operation counts with the time it took. If more operations fail than the percentile allows (by the
+        same end of their share), the limit is missed regardless of their times: a fast error is not an answer. If
+        a whole pass failed, the good ones are left, which cannot show that the limit is met.
         """
-        if self.failed_share > objective.room:
+        share = getattr(self.failed_share, end)
+        if share is not None and share > objective.room:
             return False
         found = self.summary.latency_ns.get(objective.percentile) if self.summary else None
         value = None if found is None else getattr(found, end)
-        if value is None or (value <= objective.limit_ns and self.failed_passes):
+        if value is None or share is None or (value <= objective.limit_ns and self.failed_passes):
             return None
         return bool(value <= objective.limit_ns)
 
@@ -148,9 +158,9 @@ class Knee:
 class Answer:
     """The result for one objective.
 
-    ``holds`` is the largest level up to which all levels are shown to hold it; ``fails`` the smallest shown to
-    fail; ``open_levels`` the undecided ones in between, with ``why``. ``estimate`` is what ``holds`` would be if
-    the estimates were certain.
+    ``holds`` is the largest level up to which all levels are shown to hold it; ``fails`` the smallest from which
+    on all are shown to fail; ``open_levels`` the undecided ones in between, with ``why``. ``estimate`` is what
+    ``holds`` would be if the estimates were certain.
     """
 
     objective: Objective
@@ -241,22 +251,22 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
     objectives = [parse_objective(text, str(folder.path)) for text in table.objective]
     planned = {t.treatment for t in design.trials}
     records = folder.trials()
-    passed, searched, excluded = _responses(folder, records)
+    passed, searched, excluded, failed = _responses(folder, records)
     summaries = {name: _summary(name, trials, alpha) for name, trials in passed.items()}
     saturated = _saturated(records)
+    below = {name: [passed[n] for n in loads if n in passed and loads[n] < loads[name]] for name in loads}
     levels = [
         Level(
             treatment=name,
             load=loads[name],
             summary=summaries.get(name),
-            step=step_over(
-                [trials for below, trials in passed.items() if loads[below] < loads[name]],
-                passed.get(name, ()),
-                alpha,
-            ),
+            step=step_over(below[name], passed.get(name, ()), alpha),
+            rise=rise_over(below[name], passed.get(name, ()), alpha),
             search_ops_s=searched[name].throughput_ops_s if name in searched else None,
             missing="" if name in summaries else _why_missing(records, name),
-            failed_share=_failed_share(passed.get(name, ())),
+            failed_share=share_of_failed(
+                [failed[t.number] for t in passed.get(name, ()) if t.number in failed], alpha
+            ),
             failed_passes=sum(did_no_work(r) for r in records if r.treatment == name and r.block != SEARCH),
             is_driver_saturated=name in saturated,
         )
@@ -296,8 +306,12 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
 
 def _responses(
     folder: ExperimentFolder, records: Sequence[TrialRecord]
-) -> tuple[dict[str, list[TrialResponse]], dict[str, TrialResponse], dict[int, str]]:
-    """Per level the trials of the passes and of the search; and why other trials of a pass are excluded."""
+) -> tuple[
+    dict[str, list[TrialResponse]], dict[str, TrialResponse], dict[int, str], dict[int, tuple[int, int]]
+]:
+    """Per level the trials of the passes and of the search; why other trials of a pass are excluded; and how many
+    operations of a trial failed, of how many.
+    """
     excluded = {
         r.number: f"{r.state.value}: {r.reason or 'no reason was recorded'}"
         for r in records
@@ -305,14 +319,23 @@ def _responses(
     }
     passed: dict[str, list[TrialResponse]] = {}
     searched: dict[str, TrialResponse] = {}
-    for trial in trial_responses(folder, [r for r in records if r.state is TrialState.COMPLETE]):
+    complete = [r for r in records if r.state is TrialState.COMPLETE]
+    tables = read_tables(folder, complete)
+    for trial in trial_responses(folder, complete, tables):
         if trial.block == SEARCH:
             searched[trial.treatment] = trial
         elif trial.operations > 0:
             passed.setdefault(trial.treatment, []).append(trial)
         else:
             excluded[trial.number] = f"{NO_OPERATION} in the measured window"
-    return passed, searched, dict(sorted(excluded.items()))
+    # Not the trials' errors, because one that a retry resolved failed nothing; nor what throughput lacks, because
+    # operations that end after the window are good. Only response times come with those that failed.
+    failed = {
+        number: (int(rows["count"][rows["kind"] == "failed"].sum()), total)
+        for number, rows in tables.rows.items()
+        if (total := int(rows["count"][np.isin(rows["kind"], KINDS["response"])].sum()))
+    }
+    return passed, searched, dict(sorted(excluded.items())), failed
 
 
 def _saturated(records: Sequence[TrialRecord]) -> set[str]:
@@ -331,11 +354,18 @@ def _why_missing(records: Sequence[TrialRecord], name: str) -> str:
     return "; ".join(some(reasons)) if reasons else NOT_RUN
 
 
-def _failed_share(trials: Sequence[TrialResponse]) -> float:
-    """Only response times include failed operations in addition to the successful ones."""
-    total = sum(t.latency.total for t in trials if t.latency_kind == "response")
-    done = sum(t.operations for t in trials if t.latency_kind == "response")
-    return max(0.0, 1 - done / total) if total else 0.0
+def share_of_failed(passes: Sequence[tuple[int, int]], alpha: float) -> Interval:
+    """The share of failed operations with its interval over passes, each (failed, all).
+
+    Widened by half an operation of a pass: with few, several passes often have the same number of failures.
+    """
+    if not passes:
+        return NONE_FAILED
+    found = intervals.arithmetic([failed / total for failed, total in passes], alpha)
+    if found.low is None or found.high is None or not any(failed for failed, _ in passes):
+        return found
+    precision = 0.5 / min(total for _, total in passes)
+    return Interval(found.estimate, max(0.0, found.low - precision), min(1.0, found.high + precision))
 
 
 def _summary(name: str, trials: Sequence[TrialResponse], alpha: float) -> TreatmentSummary:
@@ -360,15 +390,34 @@ def step_over(
 ) -> Interval | None:
     """A level's throughput relative to the best of the ``lower`` ones; None if no pass has it and one of them.
 
-    Each is compared over common passes, so the best is the one with the smallest ratio. If levels lost passes,
-    those with two in common take precedence over those with one: with one pass a better level is indistinguishable
-    from a better moment.
+    Each is compared over common passes, so the best is the one with the smallest ratio.
+    """
+    steps = [_step(trials, own, alpha) for trials in _comparable(lower, own)]
+    return min(steps, key=lambda step: step.estimate, default=None)
+
+
+def rise_over(
+    lower: Sequence[Sequence[TrialResponse]], own: Sequence[TrialResponse], alpha: float
+) -> Interval | None:
+    """The same relative to the nearest of the ``lower`` ones, which are in ascending order.
+
+    A level that was chosen because its passes went best looks better than it is, so the step over it seems smaller
+    than it is. The nearest one is known before the passes.
+    """
+    near = _comparable(lower, own)
+    return _step(near[-1], own, alpha) if near else None
+
+
+def _comparable(
+    lower: Sequence[Sequence[TrialResponse]], own: Sequence[TrialResponse]
+) -> list[Sequence[TrialResponse]]:
+    """If levels lost passes, those with two in common take precedence over those with one: with one pass a better
+    level is indistinguishable from a better moment.
     """
     passes = {t.block for t in own}
     common = [len(passes & {t.block for t in trials}) for trials in lower]
     least = min(2, max(common, default=0))
-    steps = [_step(trials, own, alpha) for trials, n in zip(lower, common, strict=True) if n >= least > 0]
-    return min(steps, key=lambda step: step.estimate, default=None)
+    return [trials for trials, n in zip(lower, common, strict=True) if n >= least > 0]
 
 
 def _step(below: Sequence[TrialResponse], above: Sequence[TrialResponse], alpha: float) -> Interval:
@@ -379,10 +428,10 @@ def _step(below: Sequence[TrialResponse], above: Sequence[TrialResponse], alpha:
 def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
     """The last level whose step brings the gain; its range by two walks along the levels.
 
-    Upward from the first while each step certainly brings it, downward from the top while each certainly does not.
-    A walk that stops at the first doubt needs no adjustment for the number of levels (fixed sequence: Maurer,
-    Hothorn & Lehmacher 1995), and each uses one end of its intervals, so both err jointly with probability at most
-    alpha.
+    Upward from the first while each step certainly brings it, downward from the top while each level certainly
+    does not over the nearest smaller one, and so not over all. A walk that stops at the first doubt needs no
+    adjustment for the number of levels (fixed sequence: Maurer, Hothorn & Lehmacher 1995), and each uses one end
+    of its intervals, so both err jointly with probability at most alpha.
     """
     measured = [level for level in levels if level.summary]
     measured = measured[:1] + [level for level in measured[1:] if level.step]
@@ -394,7 +443,7 @@ def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
     low, high = 0, len(steps) - 1
     while low + 1 < len(steps) and (steps[low + 1].low or 0.0) >= limit:
         low += 1
-    while high > 0 and (end := steps[high].high) is not None and end < limit:
+    while high > 0 and (rise := measured[high].rise) and rise.high is not None and rise.high < limit:
         high -= 1
     top = len(measured) - 1
     summary = measured[at].summary
@@ -412,10 +461,11 @@ def knee_of(levels: Sequence[Level], gain: float) -> Knee | None:
 
 
 def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
-    """A walk up from the first level while each one's upper bound meets the limit.
+    """A walk up from the first level while each one's upper bound meets the limit, and one down from the top while
+    each one's lower bound misses it.
 
-    As a fixed sequence, it names a level that does not hold with probability at most alpha / 2, regardless of the
-    number of levels.
+    As fixed sequences they err regardless of the number of levels: ``holds`` with probability at most alpha / 2,
+    ``fails`` with alpha / 2, and as much again if operations failed, which is another way to miss the limit.
     """
     top = max((level.load for level in levels if level.summary), default=0.0)
     # One that could not be measured is not shown to hold, so no larger one is named.
@@ -426,7 +476,7 @@ def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
     for level in itertools.takewhile(lambda level: level.meets(objective, "estimate"), found):
         estimate = level.load
     above = [level for level in found if holds is None or level.load > holds.load]
-    fails = next((level.load for level in above if level.meets(objective, "low") is False), None)
+    fails = _fails(found, objective)
     unsure = [level for level in above if fails is None or level.load < fails]
     return Answer(
         objective=objective,
@@ -439,11 +489,26 @@ def answer_of(objective: Objective, levels: Sequence[Level]) -> Answer:
     )
 
 
+def _fails(levels: Sequence[Level], objective: Objective) -> float | None:
+    """The last of a walk down from the top. A level without an interval is not tested, and so passed over."""
+    fails = None
+    for level in reversed(levels):
+        if level.meets(objective, "low") is False:
+            fails = level.load
+            continue
+        found = level.summary.latency_ns.get(objective.percentile) if level.summary else None
+        if found is not None and found.low is not None:
+            break
+    return fails
+
+
 def _why_unsure(level: Level, objective: Objective) -> str:
     if level.summary is None:
         return "not measured"
     if level.failed_passes:
         return "a pass failed"
+    if (most := level.failed_share.high) is not None and most > objective.room:
+        return "too many may fail"
     return "too few operations" if level.meets(objective, "estimate") is None else "not enough passes"
 
 

@@ -78,7 +78,9 @@ def _answer(answer: Answer, level: Level) -> Cell:
     if answer.holds is not None and level.load <= answer.holds:
         return Cell("holds", "better")
     if answer.fails is not None and level.load >= answer.fails:
-        return Cell("fails", "worse")
+        # One above without an interval was passed over.
+        is_shown = level.meets(answer.objective, "low") is False
+        return Cell("fails", "worse") if is_shown else Cell("–")
     return Cell(answer.why, "unsure") if level.load in answer.open_levels else Cell("–")
 
 
@@ -179,7 +181,9 @@ def _json(level: Level, law: Law | None) -> Mapping[str, object]:
         "trials": summary.trials if summary else [],
         "operations": summary.operations if summary else 0,
         "errors": summary.errors if summary else 0,
-        "failed_share": level.failed_share,
+        "failed_share": level.failed_share.estimate,
+        "failed_share_low": level.failed_share.low,
+        "failed_share_high": level.failed_share.high,
         "search_ops_s": level.search_ops_s,
         "law_residual": law.residuals.get(level.load) if law else None,
         "is_driver_saturated": level.is_driver_saturated,

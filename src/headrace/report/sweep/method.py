@@ -43,13 +43,16 @@ def _lines(view: SweepView) -> Iterator[tuple[str, str]]:
     yield (
         "The knee",
         f"is the last level with {100 * sweep.gain:g}% more throughput than the best smaller one. Its range "
-        "extends upward while each gain is certain, and downward from the top while certainly none is.",
+        "extends upward while each gain is certain, and downward from the top while certainly none is, each "
+        "relative to the nearest smaller level.",
     )
     if sweep.answers:
         yield (
             "An objective holds",
             f"at a level if the upper ends of its {view.confidence} interval and of every smaller level's are "
-            "within the limit; it fails if the lower end exceeds the limit. In between, more passes decide.",
+            "within the limit; it fails if the lower ends of its own and of every larger level's exceed the "
+            "limit. The share of failed operations has the same say: it must be within what the percentile "
+            "leaves. In between, more passes decide.",
         )
     if sweep.law:
         yield (

@@ -10,9 +10,9 @@
                           search_end (why the search ended, "" while it has not)
     levels[]              treatment, load, throughput_ops_s, step (the ratio to the best smaller level, paired by
                           pass), latency_ns {p50 ... max}, trials[], operations, errors, failed_share (of the
-                          operations, those that ended badly), search_ops_s, law_residual (measured by the law,
-                          less 1), is_driver_saturated (so not the server), missing (why there are no
-                          numbers, or "")
+                          operations, those that ended badly) with failed_share_low and failed_share_high,
+                          search_ops_s, law_residual (measured by the law, less 1), is_driver_saturated (so not
+                          the server), missing (why there are no numbers, or "")
     knee                  load, low, high (levels), ops_s, is_top, may_be_top; null without a trial
     objectives[]          percentile, limit_ns, holds, fails, open_levels[], estimate, why
     law                   lambda_ops_s, sigma, kappa, peak_load, peak_is_bounded (whether an interval bounds it
