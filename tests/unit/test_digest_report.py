@@ -272,6 +272,175 @@ def test_client_and_server_say_that_percentiles_do_not_subtract() -> None:
     json.dumps(digest_compare.beside_json(client, server, found))
 
 
+# -- The time that rates refer to -------------------------------------------------------------------------------
+
+
+def filtered(events: list[Event], since_ns: int | None, until_ns: int | None) -> list[str]:
+    """The digest's lines with these bounds of ``--since`` and ``--until``."""
+    head, *rest = digests.lines(events)
+    bounds = {"since_ns": since_ns, "until_ns": until_ns, "filters": []}
+    return [json.dumps({**json.loads(head), "filter": bounds}), *rest]
+
+
+def whole_seconds(n: int, stamp_s: int = 5) -> list[Event]:
+    """Calls of a few ms that all ended in one second, as a log without fractions has them."""
+    end_ns = START_NS + stamp_s * SECOND_NS
+    return [Event(end_ns - MS * (1 + i % 20), i % 3, MS * (1 + i % 20)) for i in range(n)]
+
+
+def test_one_session_is_never_more_than_one_call_at_once() -> None:
+    two = [
+        Event(START_NS + 18 * SECOND_NS, 0, 2 * SECOND_NS),
+        Event(START_NS + 22 * SECOND_NS, 0, 3 * SECOND_NS),
+    ]
+    found = digest(two)
+    assert found.span_s == 7
+    assert "2 calls in 1 class over 7 s; 0.286/s; 0.714 concurrent on average" in views.overall(found, View())
+    told = to_json(found, View())
+    assert (told["span_s"], told["all"]["calls_a_second"]) == (7, 2 / 7)
+    assert "00:00:18 to 2026-03-01 00:00:25 UTC" in page_of(found, View()).lead
+
+
+@pytest.mark.parametrize("has_samples", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_span_ends_with_the_last_call_whatever_it_was_merged_from(seed: int, has_samples: bool) -> None:
+    def kept(line: str) -> str:
+        told = json.loads(line)
+        return json.dumps({**told, "sample": None}) if "sample" in told and not has_samples else line
+
+    # Calls of up to seconds, so that the last to start is seldom the last to end.
+    events = digests.traffic(seed, 400, 5, 20, slower=800)
+    parts = [map(kept, digests.lines(some, Shape(slice_s=width))) for some, width in
+             ((events[:150], 1), (events[150:], 2))]  # fmt: skip
+    whole = open_digest(read_lines(map(kept, digests.lines(events, Shape(slice_s=2))), "test"))
+    merged = open_digest(read_lines([line for part in parts for line in part], "test"))
+    start_ns = min(event.start_ns for event in events)
+    end_ns = max(event.start_ns + (event.response_ns or 0) for event in events)
+    assert merged.span_ns == whole.span_ns
+    assert merged.span_ns is not None
+    assert merged.span_ns[0] == start_ns
+    assert end_ns <= merged.span_ns[1] <= end_ns + 2 * SECOND_NS
+
+
+def test_the_last_and_the_slowest_call_are_known_to_the_nanosecond() -> None:
+    slow = Event(START_NS + 3, 0, 60 * SECOND_NS)
+    last = Event(START_NS + 10 * SECOND_NS + 7, 0, SECOND_NS)
+    for events, end in (([slow, last], slow), ([replace(slow, response_ns=MS), last], last)):
+        assert digest(events).span_ns == (slow.start_ns, end.start_ns + (end.response_ns or 0))
+
+
+def test_since_and_until_are_the_span() -> None:
+    def over(since_s: int | None, until_s: int | None, events: list[Event]) -> float:
+        bounds = [START_NS + s * SECOND_NS if s is not None else None for s in (since_s, until_s)]
+        return open_digest(read_lines(filtered(events, *bounds), "test")).span_s
+
+    # The last of them runs past the end.
+    some = [Event(START_NS + 7 * SECOND_NS + 5, 0, 9 * SECOND_NS), Event(START_NS + 3 * SECOND_NS + 1, 0, MS)]
+    assert over(0, 10, some) == 10
+    assert over(0, None, some) == over(None, 10, some) == digest(some).span_s
+    # What another part has outside is not left out.
+    later = [Event(START_NS + 60 * SECOND_NS + 3, 0, 2 * SECOND_NS)]
+    lines = [*filtered(some, START_NS, START_NS + 10 * SECOND_NS), *digests.lines(later)]
+    assert open_digest(read_lines(lines, "test")).span_ns == (START_NS, START_NS + 62 * SECOND_NS + 3)
+
+
+def test_whole_seconds_are_said_and_rounded_outwards() -> None:
+    found = digest(whole_seconds(440))
+    assert found.span_ns == (START_NS + 4 * SECOND_NS, START_NS + 5 * SECOND_NS)
+    assert "over 1 s; 440/s" in views.overall(found, View())
+    words = "times: whole seconds only"
+    assert words in printed(brief(found, View()))
+    assert words in rendered(found, View())
+    finer = digest([*whole_seconds(440), Event(START_NS + 5 * SECOND_NS + 1, 9, MS)])
+    assert words not in printed(brief(finer, View()))
+    # A general log has no response times; all of its calls may be in one second.
+    general = digest([Event(START_NS, n % 2, None) for n in range(10)])
+    assert (general.has_whole_seconds, general.span_s) == (True, 1)
+
+
+def test_a_comparison_has_the_same_span() -> None:
+    before = digest([Event(START_NS + n * SECOND_NS + n, 0, SECOND_NS) for n in range(10)])
+    after = digest([Event(START_NS + n * SECOND_NS + n, 0, SECOND_NS) for n in range(0, 10, 2)])
+    text = printed(digest_compare.compared(before, after, traffic.compare(before, after), 10), 200)
+    assert "response time per second of traffic 1 s → 556 ms (0.556×)" in text
+    assert "10 calls, 2026-03-01 00:00:00 to 2026-03-01 00:00:10 UTC" in text
+    assert digest_compare.compared_json(before, after, [])["after"]["span_s"] == pytest.approx(9)
+
+
+# -- Words ------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_anything_is_singular() -> None:
+    one = Shape(coverage={
+        "damaged": 1, "lost_events": 1, "gaps": 1, "unknown_statements": 1, "unanswered": 1, "packets": 9,
+        "sampled_events": 1, "represented_events": 5,
+    })  # fmt: skip
+    events = [Event(START_NS + n * 9 * SECOND_NS + n, n // 2, MS) for n in range(3)]
+    text = printed(brief(digest([events[0]], one), View()), 200) + printed(brief(digest(events), View()), 200)
+    for said in (
+        "1 call in 1 class", "decoded: 1 event in", "1 line, packet or frame was skipped", "1 gap in streams",
+        "at least 1 event (", "1 execution of a statement prepared", "1 request without", "1 event is of a log",
+        "at most 1 call in",
+    ):  # fmt: skip
+        assert said in text
+    assert not re.search(r"\b1 (calls|classes|events|gaps|lines|requests|executions)\b", text)
+
+
+def test_new_and_gone_classes_have_calls_where_others_have_a_ratio() -> None:
+    before = digest([Event(START_NS + n * SECOND_NS + n, 0, MS) for n in range(5)])
+    after = digest([Event(START_NS + n * SECOND_NS + n, n // 4, MS) for n in range(5)])
+    text = printed(digest_compare.compared(before, after, traffic.compare(before, after), 10), 200)
+    assert "1 new class, 0 gone, 1 in both" in text
+    (line,) = (line for line in text.splitlines() if "new  select" in line)
+    assert "  1 call  " in line
+    assert "×" not in line
+
+
+def test_a_call_without_a_time_was_not_in_1970() -> None:
+    lines = []
+    for line in digests.lines([Event(START_NS, 0, 5 * MS)]):
+        told = json.loads(line)
+        if told["type"] in ("class", "totals", "digest"):
+            told |= {"first_ns": None, "last_ns": None}
+        if told["type"] == "heat":
+            told["slices"] = []
+        if told["type"] == "class":
+            told |= {"slices": [], "sample": {**told["sample"], "start_ns": 0}}
+        lines.append(json.dumps(told))
+    found = open_digest(read_lines(lines, "test"))
+    text = printed(brief(found, View()), 200)
+    assert "1970" not in text + rendered(found, View())
+    assert "slowest call: 5.00 ms, app@10.0.0.1" in text
+    assert re.search(r"seen +without a time", text)
+    assert found.span_s == 0
+
+
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        # A recording of which nothing could be read, and a proxy.
+        ({"bytes": 0, "skipped_bytes": 4_760}, "decoded: 0 events; 4.76 kB (100%) could not be"),
+        ({"bytes": 0, "skipped_bytes": 0}, "decoded: 0 events"),
+        # A log's size includes what was skipped.
+        ({"bytes": 1_000, "skipped_bytes": 750}, "decoded: 0 events in 1 kB; 750 B (75.0%) could not be"),
+    ],
+)
+def test_the_share_that_could_not_be_decoded(of: dict[str, int], said: str) -> None:
+    assert views.coverage_lines(digest([], Shape(coverage=of)))[0] == (said, of["skipped_bytes"] > 0)
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80])
+def test_narrow_terminals_drop_columns_of_a_call_whole(width: int) -> None:
+    lines = printed(brief(digest(digests.traffic(2, 5_000)), View(details=0)), width).splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("per call"))
+    names = lines[at].removeprefix("per call").split()
+    assert set(names) <= set(views.ATTRIBUTE_COLUMNS)
+    assert "mean" in names
+    assert lines[at + 1].startswith("rows examined")
+    assert lines[at + 2].startswith("rows sent")
+    assert max(map(len, lines[at : at + 3])) <= width
+
+
 # -- The page ---------------------------------------------------------------------------------------------------
 
 

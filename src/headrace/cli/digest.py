@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from headrace.digests.classes import Digest
     from headrace.report.digest.words import View
 
+#: Between a source and the reason in the agent's error.
+_NOT_READ = ": bad input: "
 _UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 Sources = Annotated[
@@ -289,8 +291,14 @@ def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:
 
     if "-" in sources and len(asked.target) > 1:
         raise typer.BadParameter("standard input works with one target only")
-    with stderr().status("reading ...") if stderr().is_terminal else contextlib.nullcontext():
-        return run_until_signal(lambda: traffic.digest_hosts(asked.target, sources, asked.argv))
+    try:
+        with stderr().status("reading ...") if stderr().is_terminal else contextlib.nullcontext():
+            return run_until_signal(lambda: traffic.digest_hosts(asked.target, sources, asked.argv))
+    except PlanError as error:
+        source, mark, why = error.message.partition(_NOT_READ)
+        if not mark or source not in sources:
+            raise
+        raise PlanError(f"cannot read {source}: {why}", place=error.place, hint=error.hint) from error
 
 
 # -- Two digests, and many --------------------------------------------------------------------------------------

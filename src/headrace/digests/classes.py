@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.digests.table import ALL, OTHERS, SQUARES, TABLE
+from headrace.digests.table import ALL, OTHERS, SECOND_NS, SQUARES, TABLE
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -165,6 +165,43 @@ class QueryClass:
         """The slowest call as the agent reported it; empty if there is none."""
         return dict(json.loads(self.texts.get("sample") or "{}"))
 
+    @property
+    def _sample_ns(self) -> tuple[int, int] | None:
+        """Start and response time of the slowest call (0 if the source has none); None without a time."""
+        start_ns = self.sample.get("start_ns")
+        return (int(start_ns), int(self.sample.get("response_ns") or 0)) if start_ns else None
+
+    @property
+    def stamp_ns(self) -> int | None:
+        """When the source says that one of the calls ended (or started, without a response time), if known."""
+        if known := self._sample_ns:
+            return sum(known)
+        start_ns = self.number("start_ns").least
+        return start_ns + self.total_ns if self.count == 1 and start_ns is not None else None
+
+    def end_ns(self, slice_ns: int) -> int | None:
+        """When the last of the calls ended; None if none has a time. ``slice_ns`` is the width of the slices.
+
+        Exact for the slowest call, and for the last one to start if it is alone in its slice. Any other call is
+        only known by its slice, and counts as if it had started last there: the result may be too late by up to
+        the width of a slice, but it is never too early.
+        """
+        last_ns, slices = self.number("start_ns").most, self.slices
+        if last_ns is None:
+            return None
+        if not len(slices.start_ns):
+            return last_ns
+        starts = np.minimum(slices.start_ns + slice_ns - 1, last_ns)
+        took = np.nan_to_num(slices.most_ns).astype(np.int64)
+        found = last_ns
+        if known := self._sample_ns:
+            at = int(np.searchsorted(slices.start_ns, known[0], side="right")) - 1
+            found = max(found, sum(known))
+            if at >= 0 and took[at] == known[1]:
+                # Of the others in its slice only the sum is known.
+                took[at] = min(took[at], max(int(slices.sum_ns[at]) - known[1], 0))
+        return max(found, int((starts + took).max()))
+
 
 @dataclass(frozen=True, eq=False)
 class Digest:
@@ -175,6 +212,7 @@ class Digest:
     group: tuple[str, ...]
     slice_ns: int
     heat_slice_ns: int
+    #: First and last start of a call.
     first_ns: int | None
     last_ns: int | None
     coverage: Mapping[str, int]
@@ -189,12 +227,63 @@ class Digest:
     def by_name(self) -> dict[str, QueryClass]:
         return {each.name: each for each in self.classes}
 
+    @cached_property
+    def span_ns(self) -> tuple[int, int] | None:
+        """Start and end of the time to which rates and loads refer, ns since 1970; None if no event has a time.
+
+        It runs from the first start to the last end (see ``QueryClass.end_ns``). If the source's times are whole
+        seconds, so are both, rounded outwards. With ``--since`` and ``--until`` it is the time between these, and
+        what merged parts have outside of it.
+        """
+        if self.first_ns is None or self.last_ns is None:
+            return None
+        start, end = self.first_ns, self._end_ns
+        if self.has_whole_seconds:
+            # The end, which is never too early, can only be a whole second.
+            start -= start % SECOND_NS
+            end = max(end - end % SECOND_NS, start + SECOND_NS)
+        if windows := self._windows:
+            start = min(start, *(since for since, _ in windows))
+            until = max(until for _, until in windows)
+            # Calls that started before run past it; only another part can have started later.
+            end = until if self.last_ns < until else end
+        return start, end
+
     @property
     def span_s(self) -> float:
-        """From the first start to the last; 0 if no event has a time."""
-        if self.first_ns is None or self.last_ns is None:
-            return 0.0
-        return (self.last_ns - self.first_ns) / 1e9
+        """Length of ``span_ns``; 0 if no event has a time."""
+        return (self.span_ns[1] - self.span_ns[0]) / 1e9 if self.span_ns else 0.0
+
+    @cached_property
+    def has_whole_seconds(self) -> bool:
+        """Whether the source's times are whole seconds, as in slow logs of MariaDB and some general logs.
+
+        Judged by the one call of each class whose time is known exactly.
+        """
+        is_any_known = False
+        for each in self.classes:
+            stamp = each.stamp_ns
+            if stamp is not None and stamp % SECOND_NS:
+                return False
+            is_any_known = is_any_known or stamp is not None
+        return is_any_known
+
+    @property
+    def _end_ns(self) -> int:
+        end = self.last_ns or 0
+        for each in self.classes:
+            # Most classes of many cannot be the last, whatever their samples say.
+            if (each.number("start_ns").most or 0) + (each.number("response_ns").most or 0) > end:
+                end = max(end, each.end_ns(self.slice_ns) or 0)
+        return end
+
+    @property
+    def _windows(self) -> list[tuple[int, int]]:
+        """(since, until) of the filters that have both, ns since 1970."""
+        bounds = [(each.get("since_ns"), each.get("until_ns")) for each in self.filters]
+        return [
+            (int(since), int(until)) for since, until in bounds if since is not None and until is not None
+        ]
 
     @cached_property
     def heat(self) -> dict[int, Buckets]:

@@ -104,10 +104,10 @@ def _mode(points: int) -> str:
 
 def rates(found: Course, digest: Digest) -> NDArray[np.float64]:
     """Calls per second of each slice; NaN if the capture covers little of it, because it would look quiet."""
-    assert digest.first_ns is not None
-    assert digest.last_ns is not None
+    assert digest.span_ns is not None
+    first_ns, end_ns = digest.span_ns
     starts = found.start_ns + found.width_ns * np.arange(len(found.count), dtype=np.int64)
-    covered = np.minimum(starts + found.width_ns, digest.last_ns) - np.maximum(starts, digest.first_ns)
+    covered = np.minimum(starts + found.width_ns, end_ns) - np.maximum(starts, first_ns)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(covered >= found.width_ns / 4, found.count / (covered / 1e9), np.nan)
 

@@ -10,6 +10,7 @@ from headrace.analysis import traffic
 from headrace.digests.classes import Digest, QueryClass
 from headrace.report import text
 from headrace.report.digest import charts
+from headrace.report.digest.counts import counted
 from headrace.report.digest.ranking import MOST_DETAILS
 from headrace.report.digest.words import (
     ATTRIBUTE_COLUMNS,
@@ -48,6 +49,9 @@ MOST_LABELS = 12
 BAR_WIDTH = 40
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
+
+#: What a narrow terminal drops of ATTRIBUTE_COLUMNS, the highest first.
+_KEPT = {"mean": 0, "95%": 1, "max": 2, "total": 3, "min": 4, "stddev": 5}
 
 #: Lines of the terminal's detail that are tables on the page.
 _IN_TABLES = ("users", "hosts", "databases")
@@ -88,7 +92,7 @@ def _card(digest: Digest, view: View, rank: int, each: QueryClass) -> Card:
 
 def attribute_table(rows: Sequence[tuple[str, list[str]]]) -> Table:
     """Rows sent, examined and so on, per call."""
-    columns = [Column("per call"), *(Column(name, "n") for name in ATTRIBUTE_COLUMNS)]
+    columns = [Column("per call"), *(Column(name, "n", _KEPT[name]) for name in ATTRIBUTE_COLUMNS)]
     return Table(columns, [[Cell(label), *map(Cell, cells)] for label, cells in rows])
 
 
@@ -143,8 +147,8 @@ def _short(digest: Digest, view: View, rank: int, each: QueryClass) -> Iterator[
     if each.response.total:
         parts.append(_bars(each))
     if each.sample:
-        when, *rest = slowest(each)
-        parts.append(Sentence(", ".join([f"slowest call at {when}", *rest]), "aside"))
+        lead = "slowest call at" if each.sample.get("start_ns") else "slowest call:"
+        parts.append(Sentence(f"{lead} {', '.join(slowest(each))}".rstrip(": "), "aside"))
         parts.append(Sentence(sample_text(each, MOST_SHORT), ""))
     if plan := view.plans.get(each.name):
         shown = plan.splitlines()
@@ -160,7 +164,7 @@ def _sparkline(digest: Digest, each: QueryClass, most: int = 60) -> str:
     found = traffic.course(each, digest.first_ns, digest.last_ns, digest.slice_ns, most)
     top = max(int(found.count.max()), 1)
     line = "".join(" " if not n else _SPARKS[min(int(n * 8 / top), 7)] for n in found.count.tolist())
-    return f"{line}  at most {top:,} calls in {text.seconds(found.width_ns / 1e9)}"
+    return f"{line}  at most {counted(top, 'call')} in {text.seconds(found.width_ns / 1e9)}"
 
 
 def _bars(each: QueryClass) -> Table:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import traffic
 from headrace.report import text
+from headrace.report.digest.counts import counted
 from headrace.report.digest.coverage import lines
 from headrace.report.digest.words import clock, duration, percent, short_number
 from headrace.report.parts import Cell, Column, Gap, Part, Sentence, Span, Table
@@ -37,7 +38,8 @@ def compared(before: Digest, after: Digest, changes: Sequence[Change], limit: in
         yield from lines(digest)
     states = [change.state for change in changes]
     loads = [digest.all.total_ns / digest.span_s if digest.span_s else None for digest in (before, after)]
-    told = f"{states.count('new')} new classes, {states.count('gone')} gone, {states.count('both')} in both"
+    new = counted(states.count("new"), "new class", "new classes")
+    told = f"{new}, {states.count('gone')} gone, {states.count('both')} in both"
     if loads[0] and loads[1] is not None:
         told += f"; response time per second of traffic {duration(loads[0])} → {duration(loads[1])}"
         told += f" ({text.ratio(loads[1] / loads[0])}×)"
@@ -52,7 +54,10 @@ def compared(before: Digest, after: Digest, changes: Sequence[Change], limit: in
 
 
 def _span(digest: Digest) -> str:
-    return f"{digest.all.count:,} calls, {clock(digest.first_ns)} to {clock(digest.last_ns)} UTC"
+    calls = counted(digest.all.count, "call")
+    return (
+        f"{calls}, {' to '.join(map(clock, digest.span_ns))} UTC" if digest.span_ns else f"{calls}, no times"
+    )
 
 
 def _changes(changes: Sequence[Change]) -> Table:
@@ -63,7 +68,8 @@ def _changes(changes: Sequence[Change]) -> Table:
             cells = [_times(ratio) for ratio in (each.rate, each.mean, *each.percentiles.values())]
             slices = "–" if each.slower_slices is None else f"{each.slower_slices:.2f}"
         else:
-            calls = f"{short_number(each.either.count)} ×"
+            # No ratio to the other side, which has none: the number itself.
+            calls = f"{short_number(each.either.count)} {'call' if each.either.count == 1 else 'calls'}"
             mean = text.milliseconds(traffic.mean_ns(each.either))
             cells, slices = [Cell(calls), Cell(f"{mean} ms"), Cell(""), Cell(""), Cell("")], ""
         rows.append([Cell(load_change(each.load_change)), *cells, Cell(slices), name])
@@ -114,6 +120,7 @@ def _whole(digest: Digest) -> dict[str, Any]:
     return {
         "first_ns": digest.first_ns,
         "last_ns": digest.last_ns,
+        "span_s": digest.span_s,
         "coverage": dict(digest.coverage),
         **(_figures(digest.all) or {}),
     }
@@ -166,7 +173,8 @@ def beside(
         if only:
             calls = sum(each.count for each in only)
             names = "; ".join(text.short(each.fingerprint, 60) for each in only[:3])
-            yield Sentence(f"only the {side} saw {len(only)} classes ({calls:,} calls): {names}", "attention")
+            seen = f"{counted(len(only), 'class', 'classes')} ({counted(calls, 'call')})"
+            yield Sentence(f"only the {side} saw {seen}: {names}", "attention")
     said = (
         "For each class: the client's line, the server's line, and the relative difference of their "
         "percentiles."

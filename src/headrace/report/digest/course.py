@@ -16,7 +16,9 @@ def section(digest: Digest) -> Section:
 
 
 def _parts(digest: Digest) -> Iterator[Part]:
-    has_times = bool(digest.span_s) and any(len(each.slices.start_ns) > 0 for each in digest.classes)
+    has_times = digest.first_ns != digest.last_ns and any(
+        len(each.slices.start_ns) > 0 for each in digest.classes
+    )
     if has_times:
         yield Chart(
             charts.over_time(digest),

@@ -21,6 +21,8 @@ def to_json(digest: Digest, view: View) -> dict[str, Any]:
         "filters": [dict(each) for each in digest.filters],
         "first_ns": digest.first_ns,
         "last_ns": digest.last_ns,
+        "span_s": digest.span_s,
+        "has_whole_seconds": digest.has_whole_seconds,
         "coverage": {**digest.coverage, "places": [dict(place) for place in digest.places]},
         "all": _class(digest, digest.all, view),
         "class_count": len(digest.classes),

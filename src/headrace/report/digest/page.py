@@ -35,7 +35,7 @@ def page_of(digest: Digest, view: View) -> Page:
 
 def _lead(digest: Digest) -> str:
     group = f" by {', '.join(digest.group)}" if digest.group != ("class",) else ""
-    when = f"{clock(digest.first_ns)} to {clock(digest.last_ns)} UTC" if digest.span_s else "no times"
+    when = " to ".join(map(clock, digest.span_ns)) + " UTC" if digest.span_ns else "no times"
     hosts = sorted({host for _, host in digest.sources if host})
     return " · ".join([when, f"{digest.mode} fingerprints{group}", *hosts[:4]])
 

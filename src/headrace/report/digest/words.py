@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis import traffic
 from headrace.report import text
+from headrace.report.digest.counts import counted
 from headrace.report.text import count
 
 if TYPE_CHECKING:
@@ -44,14 +45,17 @@ def nothing_lines(digest: Digest) -> list[str]:
     of = digest.coverage
     said = []
     if of.get("sessions") and of.get("tls_sessions", 0) >= of["sessions"]:
-        said.append(
-            f"All {of['sessions']:,} sessions are encrypted (TLS), so no statement could be read: use the slow "
-            "log, or the proxy"
-        )
+        which = "The only session is" if of["sessions"] == 1 else f"All {of['sessions']:,} sessions are"
+        said.append(f"{which} encrypted (TLS), so no statement could be read: use the slow log, or the proxy")
     elif not digest.all.count and of.get("filtered"):
-        said.append(f"Nothing matches: --since, --until or --filter left out all {of['filtered']:,} events")
+        said.append(f"Nothing matches: --since, --until or --filter left out all events ({of['filtered']:,})")
     elif not digest.all.count and of.get("packets") and of.get("other_packets", 0) >= of["packets"]:
-        said.append(f"None of the {of['packets']:,} packets is one of a server on the ports that were read")
+        packets = (
+            "The only packet is none"
+            if of["packets"] == 1
+            else f"None of the {of['packets']:,} packets is one"
+        )
+        said.append(f"{packets} of a server on the ports that were read")
     elif not digest.all.count:
         said.append("No event was found")
     return said
@@ -60,11 +64,9 @@ def nothing_lines(digest: Digest) -> list[str]:
 def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
     """(what was read or missed, whether something was missed)."""
     of = {name: digest.coverage.get(name, 0) for name in COVERAGE}
-    said: list[tuple[str, bool]] = []
-    skipped = of["skipped_bytes"] / of["bytes"] if of["bytes"] else 0.0
-    read = f"decoded: {of['read_events']:,} events in {size(of['bytes'])}"
-    said.append((f"{read}; {size(of['skipped_bytes'])} ({percent(skipped)}) could not be", skipped > 0)
-                if of["skipped_bytes"] else (read, False))  # fmt: skip
+    said = [_decoded(of)]
+    if digest.has_whole_seconds:
+        said.append(("times: whole seconds only, so the time covered is rounded up to them", True))
     if of["sessions"]:
         clear = of["sessions"] - of["tls_sessions"]
         line = f"sessions: {of['sessions']:,}, readable {percent(clear / of['sessions'])}"
@@ -74,31 +76,44 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
             line += f"; {of['midstream_sessions']:,} began before the capture: user and database unknown"
         said.append((line, of["tls_sessions"] + of["midstream_sessions"] > 0))
     if of["packets"]:
-        lost = [f"{of[key]:,} {what}" for key, what in _LOST if of[key]]
+        lost = [counted(of[key], *what) for key, what in _LOST if of[key]]
         if of["gap_bytes"]:
             lost.append(f"{size(of['gap_bytes'])} in gaps")
         said.append((f"packets: {of['packets']:,}; {', '.join(lost) or 'none lost'}", bool(lost)))
-    unanswered = [f"{of[key]:,} {what}" for key, what in _PARTLY if of[key]]
+    unanswered = [counted(of[key], *what) for key, what in _PARTLY if of[key]]
     if unanswered:
         said.append((f"incomplete: {', '.join(unanswered)}", True))
     if of["sampled_events"]:
-        line = (
-            f"sampled: {of['sampled_events']:,} events are of a log with log_slow_rate_limit, and stand for"
-        )
-        said.append(
-            (f"{line} about {of['represented_events']:,}; counts and sums are those of the log", True)
-        )
+        of_log = counted(
+            of["sampled_events"], "event is of a log with log_slow_rate_limit, and stands for",
+            "events are of a log with log_slow_rate_limit, and stand for",
+        )  # fmt: skip
+        about = f"about {of['represented_events']:,}; counts and sums are those of the log"
+        said.append((f"sampled: {of_log} {about}", True))
     left = [f"{of[key]:,} {what}" for key, what in _LEFT_OUT if of[key]]
     if left:
         said.append((f"events: {', '.join(left)}", False))
     if of["damaged"]:
-        said.append((f"damaged: {of['damaged']:,} lines, packets or frames were skipped", True))
+        skipped_places = counted(
+            of["damaged"], "line, packet or frame was skipped", "lines, packets or frames were skipped"
+        )
+        said.append((f"damaged: {skipped_places}", True))
     if lost_events := of["lost_events"]:
         share = percent(lost_events / (lost_events + of["read_events"]))
-        said.append(
-            (f"lost: at least {lost_events:,} events ({share}) that damage or holes made unreadable", True)
-        )
+        lost_words = f"lost: at least {counted(lost_events, 'event')} ({share}) that damage or holes made"
+        said.append((f"{lost_words} unreadable", True))
     return said
+
+
+def _decoded(of: Mapping[str, int]) -> tuple[str, bool]:
+    said = f"decoded: {counted(of['read_events'], 'event')}"
+    # Proxies and recordings that cannot be read do not know the size of their source.
+    said += f" in {size(of['bytes'])}" if of["bytes"] else ""
+    if not of["skipped_bytes"]:
+        return said, False
+    # The size of a log or capture includes what was skipped of it.
+    skipped = of["skipped_bytes"] / max(of["bytes"], of["skipped_bytes"])
+    return f"{said}; {size(of['skipped_bytes'])} ({percent(skipped)}) could not be", True
 
 
 COVERAGE = (
@@ -107,13 +122,16 @@ COVERAGE = (
     "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
     "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
 )  # fmt: skip
+#: Coverage -> what it is, of one and of several.
 _LOST = (
-    ("dropped_packets", "lost by the kernel"), ("cut_packets", "cut by the snap length"),
-    ("gaps", "gaps in streams"),
-)  # fmt: skip
+    ("dropped_packets", ("lost by the kernel", "lost by the kernel")),
+    ("cut_packets", ("cut by the snap length", "cut by the snap length")),
+    ("gaps", ("gap in streams", "gaps in streams")),
+)
 _PARTLY = (
-    ("unknown_statements", "executions of statements prepared before the capture"),
-    ("unanswered", "requests without a complete answer"),
+    ("unknown_statements", ("execution of a statement prepared before the capture",
+                            "executions of statements prepared before the capture")),
+    ("unanswered", ("request without a complete answer", "requests without a complete answer")),
 )  # fmt: skip
 _LEFT_OUT = (
     ("filtered", "left out by --since, --until or --filter"), ("undated", "without a time"),
@@ -124,8 +142,7 @@ _LEFT_OUT = (
 def overall(digest: Digest, view: View) -> str:
     """All classes together, in one sentence."""
     every = digest.all
-    classes = f"{len(digest.classes):,} class{'' if len(digest.classes) == 1 else 'es'}"
-    parts = [f"{every.count:,} calls in {classes}"]
+    parts = [f"{counted(every.count, 'call')} in {counted(len(digest.classes), 'class', 'classes')}"]
     if digest.span_s > 0:
         parts[0] += f" over {text.seconds(digest.span_s)}"
         parts.append(f"{count(every.count / digest.span_s)}/s")
@@ -216,8 +233,10 @@ def short_number(value: float | None) -> str:
 
 def class_lines(digest: Digest, each: QueryClass, view: View) -> list[tuple[str, str]]:
     """(label, text) about one class; not cleaned."""
-    when = f"{clock(each.number('start_ns').least)} to {clock(each.number('start_ns').most, '%H:%M:%S')} UTC"
-    calls = f"{each.count:,} calls ({percent(each.count / digest.all.count) if digest.all.count else '–'})"
+    dated = each.number("start_ns")
+    when = f"{clock(dated.least)} to {clock(dated.most, '%H:%M:%S')} UTC" if dated.least else "without a time"
+    part = percent(each.count / digest.all.count) if digest.all.count else "–"
+    calls = f"{counted(each.count, 'call')} ({part})"
     share = traffic.share(each, digest.all)
     if share is not None:
         calls += f", {percent(share)} of the response time ({duration(each.total_ns)})"
@@ -292,10 +311,12 @@ def attributes(each: QueryClass) -> list[tuple[str, list[str]]]:
 
 
 def slowest(each: QueryClass) -> list[str]:
-    """When the slowest call ran, how long it took, and its client."""
+    """When the slowest call ran (if that is known), how long it took, and its client."""
     sample, took = each.sample, each.sample.get("response_ns")
     who = "@".join(str(sample[key]) for key in ("user", "host") if sample.get(key))
-    found = [clock(sample.get("start_ns")), f"{text.milliseconds(took)} ms" if took is not None else "", who]
+    # A call without a time starts at 0.
+    when = clock(sample["start_ns"]) if sample.get("start_ns") else ""
+    found = [when, f"{text.milliseconds(took)} ms" if took is not None else "", who]
     return [part for part in found if part]
 
 
