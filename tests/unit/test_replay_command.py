@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import re
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from headrace.cli import replay
@@ -89,16 +92,118 @@ def test_what_became_of_kills_is_said_with_its_numbers() -> None:
     )
     said = printed(report.terminal(replayed), width=200)
     for words in (
-        "set apart: 1 answers that differ because their statements depend on the time, on randomness or on "
+        "set apart: 1 answer that differs because of statements that depend on the time, on randomness or on "
         "the server itself (select now())",
-        "set apart: 4 answers that differ because their statements ask for their connection id (select "
+        "set apart: 4 answers that differ because of statements that ask for their connection id (select "
         "connection_id())",
-        "set apart: 3 answers that differ because a KILL interrupted them here or in the recording, ",
+        "set apart: 3 answers that differ because a KILL interrupted a statement here or in the recording, ",
         f"! {warning}",
         "mapped: 5 KILL statements, which closed 2 connections of this replay",
         "left out: 2 KILL statements whose target had already finished here",
-        "left out: 1 SHUTDOWN and RESTART statements",
+        "left out: 1 SHUTDOWN or RESTART statement",
     ):
         assert words in said, said
     said_first = report.to_json(replayed)
     assert (said_first["needs"], said_first["doubts"]) == (needs, doubts)
+
+
+def interval(count: int) -> dict[str, Any]:
+    took = {"buckets": [[3000, count]], "min_ns": 800_000_000, "max_ns": 900_000_000}
+    return {
+        "kind": "interval", "t_s": 0.0, "duration_s": 1.0, "operation": "select", "count": count, "errors": 0,
+        "rows": count, "bytes": count, "response": took, "service": took, "failed": {"buckets": []},
+    }  # fmt: skip
+
+
+def ended(*lines: dict[str, Any], **more: Any) -> Replayed:
+    replayed = Replayed()
+    for line in (*lines, {"kind": "end", **WINDOW, "invalid": [], "warnings": [], **more}):
+        replayed.add(line)
+    return replayed
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+@pytest.mark.parametrize("reference", [report.RECORDED, report.FIRST_SERVER])
+def test_a_narrow_terminal_drops_columns_and_cuts_no_number(width: int, reference: report.Reference) -> None:
+    times = {"p50_ns": 812_345_678, "p99_ns": 1_912_345_678}
+    line = {
+        "kind": "class", "class": "b31a035c95b35743", "count": 123_456,
+        "fingerprint": "select * from orders where " + "x = ? and " * 20,
+        "different": 0, "recorded": times, "service": times,
+    }  # fmt: skip
+    said = printed(report.terminal(ended(interval(123_456), line, comparison=SAME), reference), width=width)
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= width
+    head = next(n for n, each in enumerate(lines) if each.rstrip().endswith("statement"))
+    words = (
+        lines[head].replace(f"{reference.short} p", f"{reference.short}-p").replace("now p", "now-p").split()
+    )
+    known = [
+        "class",
+        "count",
+        f"{reference.short}-p50",
+        f"{reference.short}-p99",
+        "now-p50",
+        "now-p99",
+        "statement",
+    ]
+    assert words == [each for each in known if each in words]
+    assert {"count", "now-p99"} < set(words)
+    cells = {"class": "b31a035c95b35743", "count": "123,456", "p50": "812", "p99": "1,912"}
+    numbers = [cells[each.rpartition("-")[2]] for each in words[:-1]]
+    assert lines[head + 1].split()[: len(numbers)] == numbers
+    (operation,) = (each.split() for each in lines if each.startswith("select "))
+    assert operation[:3] == ["select", "123,456", "0"]
+    assert "…" not in " ".join(operation)
+    if width >= 80:
+        assert known[1:] == words[words.index("count") :]
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        ([], "no statement was sent"),
+        ([interval(7)], "the recording has no answers to the statements of this replay"),
+    ],
+)
+def test_a_replay_that_compared_nothing_does_not_say_that_all_is_equal(
+    lines: list[dict[str, Any]], why: str
+) -> None:
+    nothing = {"compared": 0, "different": 0, "classes_different": 0}
+    said = printed(report.terminal(ended(*lines, comparison=nothing)), width=200)
+    assert f"nothing was compared: {why}" in said
+    assert "equal" not in said
+    with_colours = io.StringIO()
+    Console(file=with_colours, width=200, force_terminal=True).print(
+        report.terminal(ended(*lines, comparison=nothing))
+    )
+    assert "\x1b[32m" not in with_colours.getvalue()
+
+
+def test_one_of_anything_is_singular() -> None:
+    line = {
+        "kind": "class", "class": "c", "fingerprint": "select ?", "count": 1, "recorded": NO_TIMES,
+        "service": NO_TIMES, "different": 1, "different_error": 1, "different_rows": 0, "different_checksum": 0,
+        "different_affected": 0, "different_warnings": 0, "examples": [],
+    }  # fmt: skip
+    comparison = {"compared": 1, "different": 1, "classes_different": 1}
+    kills = {
+        "sent": 1,
+        "left_out": 0,
+        "reasons": dict.fromkeys(("over", "not_connected", "failed"), 1),
+        "servers": 0,
+    }
+    left = dict.fromkeys(
+        ("writes", "without_text", "unsupported", "too_long", "refused_logins", "unknown_statements"), 1
+    )
+    replayed = ended(
+        interval(1), line, comparison=comparison,
+        replay={"kills": kills, "sessions_killed": 1, "skipped": left},
+    )  # fmt: skip
+    said = printed(report.terminal(replayed), width=200)
+    assert said.startswith("1 statement in 1.0 s")
+    assert "1 of 1 answer differs from those of the recording, in 1 class\n" in said
+    assert "1 KILL statement, which closed 1 connection of this replay" in said
+    assert not re.search(
+        r"\b1 (KILL )?(statements|classes|connections|answers|logins|commands|executions)\b", said
+    )

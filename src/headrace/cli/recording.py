@@ -130,11 +130,17 @@ def _rows_of_record(found: dict[str, Any], output: Path) -> list[tuple[str, str]
     rows = [
         ("recording", str(output)),
         ("events", f"{totals['events']:,} in {found['duration_s']} s"),
-        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} per event"),
+        ("size", _size(found)),
         ("literals", "kept" if found["with_literals"] else "not kept"),
         ("passwords removed", f"{totals['redacted_events']:,}"),
     ]
     return rows + _missed(coverage)
+
+
+def _size(found: dict[str, Any]) -> str:
+    # Unknown for a recording without events.
+    an_event = found["bytes_per_event"]
+    return f"{found['bytes']:,} bytes" + (f", {an_event} per event" if an_event is not None else "")
 
 
 def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
@@ -236,7 +242,7 @@ def _rows_of_info(found: dict[str, Any]) -> list[tuple[str, str]]:
         ),
         ("events", f"{found['events']:,}"),
         ("literals", literals + anonymised),
-        ("size", f"{found['bytes']:,} bytes, {found['bytes_per_event']} per event"),
+        ("size", _size(found)),
         ("blocks", f"{blocks['events']:,}, index {'present' if blocks['has_index'] else 'missing'}"),
     ]
     if "sessions" in found:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from headrace.replayed import SHOWN, Replayed
+from headrace.report.digest.counts import counted
+from headrace.report.parts import Column, Sentence, Table
+from headrace.report.terminal import show
 from headrace.report.text import clean, count, milliseconds
 
 #: Classes in the table of response time.
@@ -39,7 +41,8 @@ FIRST_SERVER = Reference("first", "the first server")
 
 
 def progress(replayed: Replayed) -> str:
-    return f"{replayed.at_s:,.0f} s: {count(replayed.statements)} statements, {count(replayed.errors)} errors"
+    statements, errors = counted(replayed.statements, "statement"), counted(replayed.errors, "error")
+    return f"{replayed.at_s:,.0f} s: {statements}, {errors}"
 
 
 def to_json(replayed: Replayed) -> dict[str, Any]:
@@ -91,8 +94,8 @@ def _summary(replayed: Replayed, reference: Reference) -> tuple[Text, Text]:
     length_s = replayed.length_s
     rate = replayed.statements / length_s if length_s else 0
     words = (
-        f"{count(replayed.statements)} statements in {length_s:,.1f} s: {count(rate)}/s, "
-        f"{count(replayed.errors)} errors that {reference.whole} does not have"
+        f"{counted(replayed.statements, 'statement')} in {length_s:,.1f} s: {count(rate)}/s, "
+        f"{counted(replayed.errors, 'error')} that {reference.whole} does not have"
     )
     return Text(words), _lag(replayed.end)
 
@@ -111,34 +114,50 @@ def _lag(end: Mapping[str, Any]) -> Text:
     )
 
 
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left", no_wrap=True, overflow="ellipsis")
-    return table
+#: What a narrow terminal drops of the times of an operation, the highest first.
+_KEPT = {
+    ("response", "p99"): 0, ("response", "p50"): 1, ("service", "p99"): 2, ("response", "max"): 3,
+    ("service", "p50"): 4, ("service", "max"): 5,
+}  # fmt: skip
 
 
-def _operations(replayed: Replayed) -> Table:
-    table = _table(
-        "operation", "count", "errors", "response p50", "p99", "max ms", "service p50", "p99", "max ms"
-    )
-    for operation, found in sorted(replayed.operations().items(), key=lambda item: -item[1]["count"]):
-        times = [milliseconds(found[kind][name]) for kind in ("response_ns", "service_ns") for name in SHOWN]
-        table.add_row(operation, count(found["count"]), count(found["errors"]), *times)
-    return table
-
-
-def _classes(replayed: Replayed, reference: Reference) -> Table:
-    table = _table("class", "count", f"{reference.short} p50", "p99", "now p50", "p99 ms")
-    table.add_column("statement", no_wrap=True, overflow="ellipsis")
-    for line in sorted(replayed.classes, key=_time_of, reverse=True)[:CLASSES]:
-        times = [
-            milliseconds(line[when][name])
-            for when in ("recorded", "service")
-            for name in ("p50_ns", "p99_ns")
+def _operations(replayed: Replayed) -> RenderableType:
+    columns = [Column("operation"), Column("count", "n"), Column("errors", "n")]
+    times = [(kind, name) for kind in ("response", "service") for name in SHOWN]
+    columns += [Column(f"{kind}\n{name} ms", "n", _KEPT[kind, name]) for kind, name in times]
+    rows = [
+        [
+            operation,
+            count(found["count"]),
+            count(found["errors"]),
+            *(milliseconds(found[f"{kind}_ns"][name]) for kind, name in times),
         ]
-        table.add_row(clean(line["class"]), count(line["count"]), *times, clean(line["fingerprint"][:100]))
-    return table
+        for operation, found in sorted(replayed.operations().items(), key=lambda item: -item[1]["count"])
+    ]
+    return show([Table(columns, rows)])
+
+
+def _classes(replayed: Replayed, reference: Reference) -> RenderableType:
+    """Those with the most service time; the statement gets the room that is left."""
+    recorded, now = ("recorded", reference.short), ("service", "now")
+    times = [(*side, name) for side in (recorded, now) for name in ("p50", "p99")]
+    columns = [Column("class", keep=3), Column("count", "n")]
+    for side, title, name in times:
+        keep = 2 if name == "p50" else 1 if side == "recorded" else 0
+        columns.append(Column(f"{title} {name}", "n", keep))
+    rows = [
+        [
+            line["class"],
+            count(line["count"]),
+            *(milliseconds(line[side][f"{name}_ns"]) for side, _, name in times),
+            line["fingerprint"],
+        ]
+        for line in sorted(replayed.classes, key=_time_of, reverse=True)[:CLASSES]
+    ]
+    if not rows:
+        return Group()
+    heading = Sentence("service times of classes, in ms", "aside")
+    return show([heading, Table([*columns, Column("statement")], rows, is_cut=True)])
 
 
 def _time_of(line: Mapping[str, Any]) -> float:
@@ -151,12 +170,18 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
         return []
     compared, different = comparison["compared"], comparison["different"]
     apart = _set_apart(replayed, comparison.get("set_apart", 0))
+    if not compared:
+        why = f"{reference.whole} has no answers to the statements of this replay"
+        if not replayed.statements:
+            why = "no statement was sent"
+        return [Text(), Text(f"nothing was compared: {why}", "bold yellow"), *apart]
     if not different:
         others = " others" if apart else ""
         return [
             Text(),
             Text(
-                f"compared {count(compared)} answers: all{others} equal those of {reference.whole}", "green"
+                f"compared {counted(compared, 'answer')}: all{others} equal those of {reference.whole}",
+                "green",
             ),
             *apart,
         ]
@@ -164,8 +189,8 @@ def _differences(replayed: Replayed, reference: Reference) -> list[RenderableTyp
         Text(),
         *apart,
         Text.assemble(
-            (f"{count(different)} of {count(compared)} answers differ", "bold red"),
-            f" from those of {reference.whole}, in {count(comparison['classes_different'])} classes",
+            (f"{count(different)} of {counted(compared, 'answer differs', 'answers differ')}", "bold red"),
+            f" from those of {reference.whole}, in {counted(comparison['classes_different'], 'class', 'classes')}",
         ),
     ]
     for line in replayed.classes:
@@ -196,14 +221,17 @@ def _set_apart(replayed: Replayed, number: int) -> list[RenderableType]:
     kinds = [
         (
             number - killed - own,
-            "their statements depend on the time, on randomness or on the server itself",
+            "of statements that depend on the time, on randomness or on the server itself",
             "moment",
         ),
-        (own, "their statements ask for their connection id", "connection"),
-        (killed, "a KILL interrupted them here or in the recording, but not in both", ""),
+        (own, "of statements that ask for their connection id", "connection"),
+        (killed, "a KILL interrupted a statement here or in the recording, but not in both", ""),
     ]
     return [
-        Text(f"set apart: {count(found)} answers that differ because {why}{_named(replayed, varies_by)}")
+        Text(
+            f"set apart: {counted(found, 'answer that differs', 'answers that differ')} because {why}"
+            f"{_named(replayed, varies_by)}"
+        )
         for found, why, varies_by in kinds
         if found
     ]
@@ -227,15 +255,25 @@ def _answer(answer: Mapping[str, Any]) -> str:
 
 def _left_out(replay: Mapping[str, Any]) -> list[str]:
     words = {
-        "writes": "statements that do more than read",
-        "without_text": "statements with incomplete text",
-        "unsupported": "commands that cannot be replayed (fetches from cursors, administration)",
-        "too_long": "statements longer than this server's max_allowed_packet",
-        "refused_logins": "logins that were refused when recorded",
-        "unknown_statements": "executions of unknown statements",
+        "writes": ("statement that does more than read", "statements that do more than read"),
+        "without_text": ("statement with incomplete text", "statements with incomplete text"),
+        "redacted": (
+            "statement whose password was not recorded",
+            "statements whose passwords were not recorded",
+        ),
+        "unsupported": (
+            "command that cannot be replayed (a fetch from a cursor, or administration)",
+            "commands that cannot be replayed (fetches from cursors, administration)",
+        ),
+        "too_long": (
+            "statement longer than this server's max_allowed_packet",
+            "statements longer than this server's max_allowed_packet",
+        ),
+        "refused_logins": ("login that was refused when recorded", "logins that were refused when recorded"),
+        "unknown_statements": ("execution of an unknown statement", "executions of unknown statements"),
     }
     skipped = replay.get("skipped", {})
-    left_out = [f"left out: {count(skipped[key])} {text}" for key, text in words.items() if skipped.get(key)]
+    left_out = [f"left out: {counted(skipped[key], *of)}" for key, of in words.items() if skipped.get(key)]
     return [*_kills(replay), *left_out]
 
 
@@ -245,21 +283,19 @@ def _kills(replay: Mapping[str, Any]) -> list[str]:
     if not kills:
         return []
     words = {
-        "over": "KILL statements whose target had already finished here",
-        "not_connected": "KILL statements whose target had no connection here",
-        "failed": "KILL statements that failed when recorded",
+        "over": "whose target had already finished here",
+        "not_connected": "whose target had no connection here",
+        "failed": "that failed when recorded",
     }
     lines = [
-        f"left out: {count(kills['reasons'][key])} {text}"
+        f"left out: {counted(kills['reasons'][key], 'KILL statement')} {text}"
         for key, text in words.items()
         if kills["reasons"][key]
     ]
     if kills["servers"]:
-        lines.append(f"left out: {count(kills['servers'])} SHUTDOWN and RESTART statements")
+        of = ("SHUTDOWN or RESTART statement", "SHUTDOWN and RESTART statements")
+        lines.append(f"left out: {counted(kills['servers'], *of)}")
     if kills["sent"]:
-        ended = count(replay.get("sessions_killed", 0))
-        lines.insert(
-            0,
-            f"mapped: {count(kills['sent'])} KILL statements, which closed {ended} connections of this replay",
-        )
+        sent, ended = counted(kills["sent"], "KILL statement"), replay.get("sessions_killed", 0)
+        lines.insert(0, f"mapped: {sent}, which closed {counted(ended, 'connection')} of this replay")
     return lines
