@@ -52,6 +52,11 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     Err(Errno::LOOP.into())
 }
 
+/// A line on standard output. A reader that is gone, or a full disk, is an error, where `println!` would panic.
+pub fn print_line(text: impl std::fmt::Display) -> io::Result<()> {
+    writeln!(io::stdout(), "{text}")
+}
+
 /// The shared end of all sampling loops.
 pub struct Output(Mutex<Option<Writer>>);
 
@@ -69,7 +74,7 @@ impl Output {
             return Ok(Self(Mutex::new(Some(Writer::Plain(Box::new(io::stdout()))))));
         };
         let context = || format!("cannot write {}", path.display());
-        let file = create(path, 0o666).with_context(context)?;
+        let file = create(path, 0o600).with_context(context)?;
         let writer = if path.extension().is_some_and(|extension| extension == "zst") {
             Writer::Zstd(zstd::Encoder::new(file, 1).with_context(context)?)
         } else {

@@ -65,7 +65,7 @@ pub struct Finding {
 /// Prints the findings on a SPEC as a JSON array.
 pub fn run(spec: &Spec, options: &Options) -> anyhow::Result<()> {
     let findings = findings(options, &Wanted::of(spec)?)?;
-    println!("{}", serde_json::to_string_pretty(&findings)?);
+    base::output::print_line(serde_json::to_string_pretty(&findings)?)?;
     Ok(())
 }
 

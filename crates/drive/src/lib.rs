@@ -103,7 +103,7 @@ fn verify(spec: &Spec, options: &Options) -> anyhow::Result<()> {
         let message = "only a SPEC of the kind tpcc has consistency conditions";
         return Err(AgentError::Input(message.to_owned()).into());
     };
-    println!("{}", serde_json::to_string(&tpcc::consistency::run(options, workload)?)?);
+    base::output::print_line(serde_json::to_string(&tpcc::consistency::run(options, workload)?)?)?;
     Ok(())
 }
 

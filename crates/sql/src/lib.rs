@@ -27,7 +27,7 @@ pub use functions::{Varying, varying};
 pub use kept::kept_placeholders;
 pub use kill::{Ending, Kill, Manner, ending, has_kill, mentions_kill, runs_other_text};
 pub use order::{Order, Scheme};
-pub use redact::redact;
+pub use redact::{is_redacted, redact};
 pub use statements::{is_dynamic, is_execute_immediate, is_read_only, verb};
 pub use tables::tables;
 pub use uses::{rename_used, used_database};
@@ -46,7 +46,14 @@ pub enum Mode {
 pub fn fingerprint(mode: Mode, text: &[u8], out: &mut Vec<u8>) {
     match mode {
         Mode::Strict => strict::fingerprint(text, out),
-        Mode::Pt => pt::fingerprint(text, out),
+        Mode::Pt => {
+            pt::fingerprint(text, out);
+            // It leaves a string without an end as it is, and with it the password that it may be.
+            let mut shown = Vec::new();
+            if memchr::memchr2(b'\'', b'"', out).is_some() && redact(text, &mut shown) {
+                pt::fingerprint(&shown, out);
+            }
+        }
     }
 }
 
@@ -57,5 +64,24 @@ pub fn class_id(mode: Mode, fingerprint: &[u8]) -> String {
     match mode {
         Mode::Strict => format!("{:016x}", xxhash_rust::xxh3::xxh3_64(fingerprint)),
         Mode::Pt => pt::query_id(fingerprint),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Mode, fingerprint};
+
+    #[test]
+    fn a_password_without_an_end_is_in_no_fingerprint() {
+        let text = b"alter user bob@localhost identified by 'BobSecretJ;";
+        for mode in [Mode::Strict, Mode::Pt] {
+            let mut out = Vec::new();
+            fingerprint(mode, text, &mut out);
+            assert!(!String::from_utf8_lossy(&out).to_lowercase().contains("bobsecret"), "{mode:?}");
+        }
+        // What is no password stays as the other tool has it.
+        let mut out = Vec::new();
+        fingerprint(Mode::Pt, b"select 'a", &mut out);
+        assert_eq!(out, b"select 'a");
     }
 }

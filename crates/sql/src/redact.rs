@@ -39,6 +39,12 @@ pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
     is_secret
 }
 
+/// Whether a text lost a password to `redact`: sent again it would set another one, or ask for one.
+#[must_use]
+pub fn is_redacted(text: &[u8]) -> bool {
+    memchr::memmem::find(text, HIDDEN).is_some() && redact(text, &mut Vec::new())
+}
+
 /// The result of one reading of a text.
 struct Redacted {
     /// It contained passwords, or named something that may take one.

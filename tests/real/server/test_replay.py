@@ -295,6 +295,40 @@ def test_without_literals_there_is_nothing_to_send(fresh: Server, folder: Path, 
     assert process.returncode == 2
 
 
+def test_a_password_that_was_not_recorded_is_not_set(fresh: Server, folder: Path, tmp_path: Path) -> None:
+    """What a recording has in its place would become the password, also of the replay's own account."""
+    fresh.sql("CREATE OR REPLACE USER clerk@localhost IDENTIFIED BY 'own'")
+    said = [
+        Said(1, 0.0, 1e-4, "SET PASSWORD FOR clerk@localhost = PASSWORD('Str0ng!Pass')"),
+        Said(1, 0.1, 1e-4, "CREATE USER eve@localhost IDENTIFIED BY 'Str0ng!Pass'"),
+        Said(1, 0.2, 1e-4, "SELECT '***'"),
+    ]
+    recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
+    assert b"Str0ng" not in recording.read_bytes()
+    played = play(login(fresh, folder), recording)
+    assert played.end["replay"]["skipped"]["redacted"] == 2
+    assert any("passwords are not recorded: 2" in said for said in played.end["warnings"])
+    assert fresh.sql("SELECT COUNT(*) FROM mysql.user WHERE User = 'eve'") == [(0,)]
+    own = fresh.sql("SELECT authentication_string = PASSWORD('own') FROM mysql.user WHERE User = 'clerk'")
+    assert own == [(1,)]
+    fresh.sql("DROP USER clerk@localhost")
+
+
+def test_a_replay_that_sends_or_compares_nothing_is_no_pass(
+    fresh: Server, traffic: Path, folder: Path, tmp_path: Path
+) -> None:
+    late = play(login(fresh, folder), traffic, "--check", "--since", "+1h")
+    assert "nothing was sent" in late.end["invalid"]
+    damaged = tmp_path / "damaged.rec"
+    content = bytearray(traffic.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(64)
+    damaged.write_bytes(content)
+    played = play(login(fresh, folder), damaged, "--check")
+    assert any("damaged places of the recording" in why for why in played.end["invalid"])
+    assert not any("damaged" in why for why in play(login(fresh, folder), damaged).end["invalid"])
+
+
 def test_memory_stays_below_the_cap(fresh: Server, folder: Path, tmp_path: Path) -> None:
     """Two sessions, 300 MB of statements, one of them behind: 104 MB are enough, and nothing is lost."""
     long = "x" * 500_000

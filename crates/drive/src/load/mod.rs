@@ -55,7 +55,7 @@ pub fn run(spec: &Spec, options: &Options, shows_progress: bool) -> anyhow::Resu
         summary["setup"] = json!(setup.len());
     }
     summary["seconds"] = json!(start.elapsed().as_secs_f64());
-    println!("{summary}");
+    base::output::print_line(summary)?;
     Ok(())
 }
 

@@ -50,7 +50,7 @@ pub fn run(options: &Options, shows_progress: bool) -> anyhow::Result<()> {
         "connections": connections,
         "seconds": start.elapsed().as_secs_f64(),
     });
-    println!("{summary}");
+    base::output::print_line(summary)?;
     Ok(())
 }
 

@@ -266,7 +266,7 @@ impl Out {
     fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Out::Plain(BufWriter::new(Box::new(io::stdout())))) };
         let context = || format!("cannot write {}", path.display());
-        let file = create(path, 0o666).with_context(context)?;
+        let file = create(path, 0o600).with_context(context)?;
         if path.extension().is_some_and(|extension| extension == "zst") {
             return Ok(Out::Zstd(Box::new(zstd::Encoder::new(file, 3).with_context(context)?)));
         }

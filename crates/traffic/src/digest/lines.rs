@@ -127,7 +127,8 @@ impl Digest {
 }
 
 fn write_line(out: &mut dyn Write, line: &Value) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, line)?;
+    // With the kind of the failed write: a reader that is gone is no error.
+    serde_json::to_writer(&mut *out, line).map_err(std::io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(())
 }

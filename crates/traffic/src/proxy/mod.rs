@@ -69,7 +69,7 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let listener = TcpListener::bind(&arguments.listen)
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;
     listener.set_nonblocking(true)?;
-    println!("{}", json!({"kind": "listening", "address": listener.local_addr()?.to_string()}));
+    base::output::print_line(json!({"kind": "listening", "address": listener.local_addr()?.to_string()}))?;
     io::stdout().flush()?;
     let began = Instant::now();
     let (totals, queue) = (Arc::new(Totals::default()), Arc::new(Queue::default()));

@@ -115,7 +115,7 @@ enum Ordered {
 pub fn run(command: &RecordingCommand) -> anyhow::Result<()> {
     match command {
         RecordingCommand::Info(arguments) => {
-            println!("{}", describe::info(&arguments.path, arguments.quick)?);
+            base::output::print_line(describe::info(&arguments.path, arguments.quick)?)?;
             Ok(())
         }
         RecordingCommand::Verify(arguments) => verify(&arguments.path),
@@ -145,7 +145,7 @@ pub fn run(command: &RecordingCommand) -> anyhow::Result<()> {
 
 fn verify(path: &Path) -> anyhow::Result<()> {
     let (found, damage) = describe::verify(path)?;
-    println!("{found}");
+    base::output::print_line(&found)?;
     if found["is_whole"] == json!(true) {
         return Ok(());
     }
@@ -190,6 +190,6 @@ fn say(output: &Path, edited: &Edited) -> anyhow::Result<()> {
         "state_events_forgotten": edited.forgotten,
         "damaged": edited.totals.coverage.damaged,
     });
-    println!("{summary}");
+    base::output::print_line(&summary)?;
     Ok(())
 }

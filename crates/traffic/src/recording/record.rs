@@ -23,6 +23,7 @@ use crate::sources::{self, SourceOptions};
 use crate::wire::{Decoder, WireOptions};
 use base::duration::parse_duration;
 use base::error::AgentError;
+use base::output::print_line;
 use base::stop::StopSignal;
 
 #[derive(Args)]
@@ -116,7 +117,8 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
         info,
         ..WriterOptions::default()
     };
-    let (writer, sessions_from) = if arguments.append && arguments.output.exists() {
+    let is_new = !(arguments.append && arguments.output.exists());
+    let (writer, sessions_from) = if !is_new {
         let end = sessions_end(&arguments.output)?;
         (Writer::append(&arguments.output, &options)?, end)
     } else {
@@ -142,6 +144,10 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
         watch(arguments, &shared, &stop, &is_done);
         reader.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the reader of a source panicked")))
     });
+    if result.is_err() && is_new {
+        // Without a source there is nothing to keep, and what is there would stand in the way of the next attempt.
+        let _ = std::fs::remove_file(&arguments.output);
+    }
     let (coverage, failure) = result?;
     let unwritten = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     let writer = shared.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +155,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
         anyhow::bail!("the recording is gone");
     };
     let totals = writer.finish(&coverage)?;
-    println!("{}", summary(arguments, &totals, began.elapsed())?);
+    print_line(summary(arguments, &totals, began.elapsed())?)?;
     unwritten.or(failure).map_or(Ok(()), Err)
 }
 

@@ -90,6 +90,8 @@ pub struct Counts {
     pub state_events: u64,
     pub filtered_writes: u64,
     pub without_text: u64,
+    /// The password in them was not recorded.
+    pub redacted: u64,
     pub unsupported: u64,
     pub refused_logins: u64,
     /// Sessions that began before the recording, and of which it does not know the database.
@@ -116,6 +118,7 @@ impl Counts {
             "skipped": {
                 "writes": self.filtered_writes,
                 "without_text": self.without_text,
+                "redacted": self.redacted,
                 "unsupported": self.unsupported,
                 "refused_logins": self.refused_logins,
             },
@@ -389,6 +392,12 @@ impl<'a> Dispatch<'a> {
             // Half a statement may mean something else.
             Command::Query | Command::Prepare | Command::Execute | Command::BulkExecute if event.is_cut => {
                 self.counts.without_text += 1;
+                None
+            }
+            Command::Query | Command::Prepare | Command::Execute | Command::BulkExecute
+                if sql::is_redacted(event.text) =>
+            {
+                self.counts.redacted += 1;
                 None
             }
             Command::BulkExecute if !self.plan.can_bulk => {

@@ -266,11 +266,22 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
             is_checked,
             has_database: accounts.options[0].database.is_some(),
             has_schedule: arguments.speed != Speed::Max,
+            hurries: hurries(arguments),
         },
         shows_progress: arguments.progress,
     };
     play::run(&replay, &mut reader, arguments.output.as_deref())?;
     answer_writer.map_or(Ok(()), AnswerWriter::finish)
+}
+
+/// What makes sessions late whatever the server does, in words; None for a replay as it was recorded.
+fn hurries(arguments: &ReplayArguments) -> Option<String> {
+    match arguments.speed {
+        Speed::Factor(factor) if factor > 1.0 => {
+            Some(format!("a session has no time for its statements at {factor} times the speed"))
+        }
+        _ => arguments.commit_order.then(|| "statements waited for the commits of other sessions".to_owned()),
+    }
 }
 
 /// Events a second in the busiest second, and on average; None as fast as possible.

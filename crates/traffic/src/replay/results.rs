@@ -22,6 +22,8 @@ pub struct Verdict {
     pub has_database: bool,
     /// As fast as possible there is no schedule to be behind.
     pub has_schedule: bool,
+    /// What else than a slower server makes sessions late: the speed, or waiting for others' commits.
+    pub hurries: Option<String>,
 }
 
 /// Of all threads.
@@ -87,6 +89,10 @@ impl Results {
         replay["not_sent"] = budget.events().into();
         replay["max_queued_bytes"] = budget.largest().into();
         let (comparison, lines) = class_lines(self.threads, classes, verdict.is_checked);
+        let mut invalid = invalid;
+        if verdict.is_checked && counts.sent > 0 && comparison.compared == 0 {
+            invalid.push("no answer was compared".to_owned());
+        }
         let mut also = Map::new();
         if verdict.is_checked {
             also.insert(
@@ -130,10 +136,19 @@ impl Results {
         if unanswered > 0 {
             invalid.push(format!("{unanswered} statements were due while their session had no connection"));
         }
+        if counts.sent == 0 {
+            invalid.push("nothing was sent".to_owned());
+        }
         if counts.damaged > 0 {
+            let said =
+                format!("damaged places of the recording: {}; what stood there was not sent", counts.damaged);
+            // Answers that are equal as far as they could be read are not equal.
+            if verdict.is_checked { &mut invalid } else { &mut warnings }.push(said);
+        }
+        if counts.redacted > 0 {
             warnings.push(format!(
-                "{} places of the recording are damaged: what stood there was not sent",
-                counts.damaged
+                "statements that were not sent because their passwords are not recorded: {}",
+                counts.redacted
             ));
         }
         if unknown_statements > 0 {
@@ -169,7 +184,12 @@ fn judge_lag(lag: &Sparse, verdict: &Verdict, invalid: &mut Vec<String>, warning
     let Some(p99_ns) = lag.percentile_ns(0.99) else { return };
     let ms = |ns: u64| ns as f64 / 1e6;
     let behind = format!("statements were sent p99 {:.2} ms after their time", ms(p99_ns));
-    let why = "because the answer before was not there yet: the server was slower than recorded";
+    let why = match &verdict.hurries {
+        None => "because the answer before was not there yet: the server was slower than recorded".to_owned(),
+        Some(cause) => {
+            format!("because the answer before was not there yet: {cause}, or the server was slower")
+        }
+    };
     match verdict.max_lag_ns {
         Some(limit_ns) if p99_ns > limit_ns => {
             invalid.push(format!("{behind} (limit {:.2} ms), {why}", ms(limit_ns)));

@@ -180,6 +180,27 @@ fn a_session_from_its_login_to_its_end() {
 }
 
 #[test]
+fn a_statement_whose_password_was_not_recorded_is_not_sent() {
+    let queries = [
+        "SET PASSWORD FOR app@localhost = PASSWORD('***')",
+        "CREATE USER eve IDENTIFIED BY '***'",
+        // A value that only looks like it.
+        "SELECT '***', stars FROM t",
+    ];
+    let mut events: Vec<_> =
+        (1..).zip(queries).map(|(n, sql)| event(10 * n, 1, Command::Query, sql)).collect();
+    events.push(with(event(40, 1, Command::Prepare, "ALTER USER eve IDENTIFIED BY '***'"), |e| {
+        e.statement = Some(7);
+    }));
+    let (words, counts) = played(&plan(), events);
+    assert_eq!((counts.sent, counts.redacted, counts.without_text), (1, 3, 0));
+    assert!(
+        words.iter().any(|each| each.contains("stars"))
+            && !words.iter().any(|each| each.contains("PASSWORD"))
+    );
+}
+
+#[test]
 fn rows_in_bulk_are_sent_where_the_server_takes_them() {
     let bulk = |at_ms, flags: &'static [u8]| {
         with(event(at_ms, 1, Command::BulkExecute, "INSERT INTO t VALUES (?)"), |e| {
