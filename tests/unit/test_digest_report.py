@@ -331,7 +331,9 @@ def test_the_last_and_the_slowest_call_are_known_to_the_nanosecond() -> None:
 
 def test_since_and_until_are_the_span() -> None:
     def over(since_s: int | None, until_s: int | None, events: list[Event]) -> float:
-        bounds = [START_NS + s * SECOND_NS if s is not None else None for s in (since_s, until_s)]
+        bounds: list[int | None] = [
+            None if s is None else START_NS + s * SECOND_NS for s in (since_s, until_s)
+        ]
         return open_digest(read_lines(filtered(events, *bounds), "test")).span_s
 
     # The last of them runs past the end.

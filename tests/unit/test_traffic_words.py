@@ -37,7 +37,7 @@ def test_a_source_that_is_not_there_cannot_be_read(
 @pytest.mark.parametrize(("an_event", "said"), [(None, "883 bytes"), (572.0, "883 bytes, 572.0 per event")])
 def test_a_recording_without_events_has_no_bytes_per_event(an_event: float | None, said: str) -> None:
     sized = {"bytes": 883, "bytes_per_event": an_event}
-    info = {
+    info: dict[str, Any] = {
         **sized, "file": "a.rec", "first_start_ns": None, "last_start_ns": None, "segments": [], "events": 0,
         "blocks": {"events": 0, "has_index": True}, "coverage": {},
     }  # fmt: skip
