@@ -331,10 +331,8 @@ def test_the_last_and_the_slowest_call_are_known_to_the_nanosecond() -> None:
 
 def test_since_and_until_are_the_span() -> None:
     def over(since_s: int | None, until_s: int | None, events: list[Event]) -> float:
-        bounds: list[int | None] = [
-            None if s is None else START_NS + s * SECOND_NS for s in (since_s, until_s)
-        ]
-        return open_digest(read_lines(filtered(events, *bounds), "test")).span_s
+        since, until = (None if s is None else START_NS + s * SECOND_NS for s in (since_s, until_s))
+        return open_digest(read_lines(filtered(events, since, until), "test")).span_s
 
     # The last of them runs past the end.
     some = [Event(START_NS + 7 * SECOND_NS + 5, 0, 9 * SECOND_NS), Event(START_NS + 3 * SECOND_NS + 1, 0, MS)]
