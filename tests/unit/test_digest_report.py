@@ -278,7 +278,7 @@ def test_client_and_server_say_that_percentiles_do_not_subtract() -> None:
 def filtered(events: list[Event], since_ns: int | None, until_ns: int | None) -> list[str]:
     """The digest's lines with these bounds of ``--since`` and ``--until``."""
     head, *rest = digests.lines(events)
-    bounds = {"since_ns": since_ns, "until_ns": until_ns, "filters": []}
+    bounds: dict[str, object] = {"since_ns": since_ns, "until_ns": until_ns, "filters": []}
     return [json.dumps({**json.loads(head), "filter": bounds}), *rest]
 
 
