@@ -114,7 +114,7 @@ def test_what_its_settings_gain_is_proven(analysis: Analysis) -> None:
 
 def test_the_headline_and_the_choice_say_the_same(analysis: Analysis) -> None:
     assert analysis.headline == (
-        "MYSQL has 1.71x the throughput of STOCK (95% interval 1.26 to 2.31); two runs of the baseline differ by "
+        "MYSQL has 1.71x the throughput of STOCK (95% interval 1.26 to 2.30); two runs of the baseline differ by "
         "up to 24.8% here. Ratios account for CPU time that others took: up to 35%, in 25 trials."
     )
     assert analysis.decision is not None
