@@ -82,7 +82,9 @@ def test_two_recordings_are_predicted_and_then_played_together(
     assert server.sql("SELECT COUNT(*) FROM blog.t WHERE id < 9 AND k < 10")[0][0] == 8
     assert "Together on one host" in html.render(page_of(proof))
     told = headrace("size", "predictions")
-    assert f"of {len(kept)} predictions lay in their 95% interval" in told.stdout
+    # On a busy machine a p99 has only a lower bound.
+    tried = sum(each.prediction.is_interval for each in kept)
+    assert f"of {tried} predictions lay in their 95% interval" in told.stdout
 
 
 def test_classes_that_always_come_together_are_measured_apart(
