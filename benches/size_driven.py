@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.size_together import Found, tell, tell_one
+from benches.size_together import Found, joint, tell
 from tests.driver import drive
 from tests.servers import Server, free_port, mariadb, open_folder
 from tests.waiting import until
@@ -31,9 +31,8 @@ from tests.waiting import until
 from headrace.agent import Agent
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
-from headrace.size.foresee import HOST, Allowances, foresee
 from headrace.size.model import Resource
-from headrace.size.prove import Asked, Played, Player, block_of, measured
+from headrace.size.prove import Asked, Player
 from headrace.target.local import LocalTarget
 
 MINUTES = 22
@@ -135,8 +134,10 @@ async def _play(folder: Path, server: Server) -> dict[str, list[Found]]:
         for size in SIZES:
             found[size] = []
             for pair in itertools.combinations(LOADS, 2):
-                pair_of_size = [f"{load}, {size}" for load in pair]
-                found[size] += await _together(player, blocks, pair_of_size, cores)
+                names_of_size = [f"{load}, {size}" for load in pair]
+                found[size] += await joint(
+                    player, blocks, dict(zip(names_of_size, names_of_size, strict=True)), cores
+                )
         return found
     finally:
         await target.close()
@@ -156,18 +157,6 @@ async def _set_rates(player: Driving, cores: float) -> None:
             rate = player.rates[name]
             print(f"{name}: {rate:,.0f} operations/s", flush=True)
     player.done = 0
-
-
-async def _together(
-    player: Driving, blocks: list[dict[str, Played]], names: list[str], cores: float
-) -> list[Found]:
-    alone = [block_of({name: plays[name] for name in (HOST, *names)}) for plays in blocks]
-    foreseen = foresee(alone, 1, cores, Allowances({}))
-    plays = [await player.settled(names, 1) for _ in range(BLOCKS)]
-    found = [(" + ".join(names), each, measured(each, plays).estimate) for each in foreseen]
-    for each in found:
-        tell_one(*each)
-    return found
 
 
 if __name__ == "__main__":

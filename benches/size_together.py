@@ -14,7 +14,7 @@ import os
 import random
 import statistics
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -25,7 +25,7 @@ from tests.servers import Server, mariadb, open_folder
 from headrace.agent import Agent
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
-from headrace.size.foresee import HOST, P99, THROUGHPUT, Allowances, Alone, Prediction, foresee, is_inside
+from headrace.size.foresee import HOST, P99, THROUGHPUT, Allowances, Prediction, foresee, is_inside
 from headrace.size.model import Resource
 from headrace.size.prove import MAX_LAG, Asked, Played, Player, block_of, measured
 from headrace.target.local import LocalTarget
@@ -99,20 +99,23 @@ async def _play(server: Server, paths: dict[str, str]) -> list[Found]:
         pairs = random.Random(5).sample(list(itertools.combinations(paths, 2)), PAIRS)
         found = []
         for pair in pairs:
-            names = [paths[name] for name in pair]
-            alone = [_of(block, names) for block in blocks]
-            foreseen = foresee(alone, 1, cores, Allowances({}))
-            together = [await player.settled(names, 1) for _ in range(BLOCKS)]
-            for each in foreseen:
-                found.append((" + ".join(pair), each, measured(each, together).estimate))
-                tell_one(*found[-1])
+            found += await joint(player, blocks, {paths[name]: name for name in pair}, cores)
         return found
     finally:
         await target.close()
 
 
-def _of(plays: dict[str, Played], names: list[str]) -> Alone:
-    return block_of({name: plays[name] for name in (HOST, *names)})
+async def joint(
+    player: Player, blocks: list[dict[str, Played]], pair: Mapping[str, str], cores: float
+) -> list[Found]:
+    """Predicted from the plays alone, then played at once. ``pair``: what is played -> its name."""
+    alone = [block_of({name: plays[name] for name in (HOST, *pair)}) for plays in blocks]
+    foreseen = foresee(alone, 1, cores, Allowances({}))
+    plays = [await player.settled(list(pair), 1) for _ in range(player.asked.blocks)]
+    found = [(" + ".join(pair.values()), each, measured(each, plays).estimate) for each in foreseen]
+    for each in found:
+        tell_one(*each)
+    return found
 
 
 def tell_one(pair: str, prediction: Prediction, value: float) -> None:

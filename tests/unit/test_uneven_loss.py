@@ -72,7 +72,7 @@ def test_a_loss_that_cannot_be_told_from_the_treatment_is_no_estimate(tmp_path: 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_neither_estimate_nor_interval_depends_on_the_order_of_treatments(seed: int) -> None:
-    """Disturbed trials have weights, whose residuals once were taken for symmetric."""
+    """Weights of disturbed trials make the residual matrix asymmetric."""
     rng = np.random.default_rng(seed)
     gains = {"A": 0.0, "B": 0.05, "C": 0.06, "D": 0.04, "E": 0.05}
     trials = []

@@ -39,7 +39,7 @@ pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
     is_secret
 }
 
-/// Whether a text lost a password to `redact`: sent again it would set another one, or ask for one.
+/// Whether `redact` took a password out of a text. Sent again, it would set a wrong one.
 #[must_use]
 pub fn is_redacted(text: &[u8]) -> bool {
     memchr::memmem::find(text, HIDDEN).is_some() && redact(text, &mut Vec::new())

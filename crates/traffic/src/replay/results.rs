@@ -22,7 +22,7 @@ pub struct Verdict {
     pub has_database: bool,
     /// As fast as possible there is no schedule to be behind.
     pub has_schedule: bool,
-    /// What else than a slower server makes sessions late: the speed, or waiting for others' commits.
+    /// What makes sessions late besides a slower server: the speed, or waiting for other sessions' commits.
     pub hurries: Option<String>,
 }
 
