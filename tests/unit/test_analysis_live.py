@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.analysis import live
 from headrace.analysis.live import SPARE_NAMES, Ring
 from headrace.analysis.window import Window
 from headrace.samples import Samples
@@ -203,6 +204,73 @@ def test_what_is_old_goes_and_what_is_no_sample_is_ignored() -> None:
     ring.add({"sampler": 7, "t_ns": 1})
     assert list(ring.window(100).values("cpu", "user", "all")) == [6, 7, 8, 9]
     assert ring.window(100, samplers=["disk"]).samplers() == set()
+
+
+class TestFlood:
+    """A host sends more than one can have: it is bounded and counted, and afterwards all is as before."""
+
+    def test_of_ever_new_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(live, "MOST_NAMES", 300)
+        monkeypatch.setattr(live, "SEARCH_EVERY_S", 0.0)
+        ring = Ring(kept_s=3)
+        ring.add(line("cpu", 0, {"user": {"all": 0}}))
+        for t_s in range(40):
+            ring.add(line("cpu", t_s, {"user": {"all": 10 * t_s}}))
+            ring.add(line("process", t_s, {"utime_ticks": {f"{t_s}-{n}/sh": n for n in range(200)}}))
+            assert sum(len(each.series.names) for each in ring._samplers.values()) <= 300
+        assert ring.window(3).rate("cpu", "user", "all") == pytest.approx(10)
+        assert ring.taken_left_out() > 1000
+        assert ring.taken_left_out() == 0
+        for t_s in range(40, 50):
+            ring.add(line("process", t_s, {"utime_ticks": {f"{n}/sh": n * t_s for n in range(200)}}))
+        ring.taken_left_out()
+        ring.add(line("process", 50, {"utime_ticks": {f"{n}/sh": n * 50 for n in range(200)}}))
+        assert ring.taken_left_out() == 0
+        assert ring.window(3).rates("process", "utime_ticks") == pytest.approx(
+            {f"{n}/sh": n for n in range(200)}
+        )
+
+    def test_of_ticks_that_never_get_old(self) -> None:
+        ring = Ring()
+        for number in range(3 * live.MOST_TICKS):
+            ring.add(line("cpu", 0, {"user": {"all": number}}))
+        assert len(ring._samplers["cpu"].series.ticks) == live.MOST_TICKS
+        assert ring.window(10).last("cpu", "user", "all") == 3 * live.MOST_TICKS - 1
+
+    def test_of_values(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(live, "MOST_VALUES", 1000)
+        ring = Ring()
+        many = {f"{n}/sh": n for n in range(100)}
+        for t_s in range(30):
+            ring.add(line("silent later", t_s, {"m": dict(many)}))
+        assert ring._held == 1000
+        assert ring.taken_left_out() == 2000
+        for t_s in range(200, 230):
+            ring.add(line("process", t_s, {"m": dict(many)}))
+        held = sum(len(values) for each in ring._samplers.values() for *_, values in each.series.ticks)
+        assert held == ring._held == 1000
+        assert ring.window(9).rate("process", "m", "5/sh") == 0
+
+    def test_of_samplers_and_of_long_texts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        ring = Ring()
+        for number in range(3 * live.MOST_SAMPLERS):
+            ring.add(line(f"{number}", 0, {"m": {"": 1}}))
+            ring.add(failed(f"{number}", 1, "x" * 10_000))
+        assert len(ring._samplers) == live.MOST_SAMPLERS
+        assert {len(error) for error in ring.errors.values()} == {live.MOST_TEXT}
+        for t_s in range(100, 103):
+            ring.add(line("0", t_s, {"m": {"": t_s}}))
+            ring.add(line("cpu", t_s, {"user": {"all": t_s, "x" * 10_000: 1}, "y" * 10_000: {"": 1}}))
+        assert ring.window(10).rates("cpu", "user") == {"all": pytest.approx(1)}
+        ring.add(line("z" * 10_000, 103, {"m": {"": 1}}))
+        assert sorted(ring._samplers) == ["0", "cpu"]
+
+
+def test_a_clock_that_was_set_back_begins_anew() -> None:
+    ring = Ring()
+    for t_s in (3600, 3601, 0, 1):
+        ring.add(line("cpu", t_s, {"user": {"all": t_s}}))
+    assert list(ring.window(10).values("cpu", "user", "all")) == [0, 1]
 
 
 ticks = st.lists(

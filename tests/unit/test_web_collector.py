@@ -400,9 +400,11 @@ async def test_a_flood_of_classes_and_labels_is_left_out_and_said(
     assert len(db1.pending["classes"]) == 10  # nor is it kept in memory
     values = {f"cpu{n}": 1.0 for n in range(100)}
     db1.feed.ring.add(line("cpu", T_S + 61, dict.fromkeys(STATES, values)))
+    db1.feed.ring._left_out = 1234
     await found.write(T_S)
     assert "More rows a minute than a host can have are left out: db1 (15 of classes, " in found.attention
     assert "of metrics" in found.attention
+    assert "1,234 of samples" in found.attention
     assert found.problem == ""
     reader = Reader(found.archive)
     totals = questions.class_totals(reader, ["db1"], span(), SLOW)

@@ -38,13 +38,17 @@ def add(pending: dict[str, list[Row]], table: str, rows: Iterable[Row]) -> None:
         _count(pending, table, left)
 
 
-def bounded(rows: Mapping[str, Sequence[Row]]) -> tuple[dict[str, list[Row]], str]:
-    """The rows of a minute, by table, and what is left out of them; empty if nothing is."""
+def bounded(rows: Mapping[str, Sequence[Row]], samples: int = 0) -> tuple[dict[str, list[Row]], str]:
+    """The rows of a minute, by table, and what is left out of them; empty if nothing is. ``samples``: values of
+    samples that were left out before.
+    """
     found = {name: [_named(name, row) for row in some[: most(name)]] for name, some in rows.items()}
     left = {str(row["table"]): int(row["rows"]) for row in found.pop(LEFT_OUT, [])}
     for name, some in rows.items():
         if len(some) > most(name):
             left[name] = left.get(name, 0) + len(some) - most(name)
+    if samples:
+        left["samples"] = samples
     return found, ", ".join(f"{count:,} of {name}" for name, count in sorted(left.items()))
 
 

@@ -292,7 +292,7 @@ class Collector:
         pending = {name: each.pending.pop(name) for name in list(each.pending)}
         try:
             found = await asyncio.to_thread(self._rows, each, t_s, pending)
-            rows, each.left_out = bounds.bounded(found)
+            rows, each.left_out = bounds.bounded(found, each.feed.ring.taken_left_out())
             if each.left_out:
                 log.warning("the minute %s of %s: left out: %s", t_s, each.name, each.left_out)
             await asyncio.to_thread(self._write, each.name, t_s, rows)
