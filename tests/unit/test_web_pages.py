@@ -334,6 +334,7 @@ def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         client.get("/enter?key=k")
         assert "could share a host</a>" not in client.get("/capacity").text
         assert client.get("/capacity/merge").status_code == 404
+        assert client.get("/capacity/merge/report").status_code == 404
         rows = client.get("/api/capacity.json").json()["rows"]
         assert [(row["host"], row["resource"]) for row in rows] == [("db1", "CPU"), ("db2", "CPU")]
         assert rows[0]["full"] == "now"
@@ -357,7 +358,7 @@ def test_which_databases_could_share_a_host(tmp_path: Path, monkeypatch: pytest.
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
         assert 'href="/capacity/merge"' in client.get("/capacity").text
-        said = client.get("/capacity/merge")
+        said = client.get("/capacity/merge/report")
         assert said.status_code >= 400
         assert "hosts.csv" in said.text
         source = made.watched("db1")
@@ -368,11 +369,12 @@ def test_which_databases_could_share_a_host(tmp_path: Path, monkeypatch: pytest.
         channel = {"replication": [{"source_host": "db1"}]}
         replica.feed.facts = Facts("2", {"hostname": "db2", "server_settings": channel})
         made.catalogue.write_text("name,cpu,cpu_knee,price,currency\nbig,64,0.8,500,USD\n")
-        page = client.get("/capacity/merge")
+        assert 'src="/capacity/merge/report"' in client.get("/capacity/merge").text
+        page = client.get("/capacity/merge/report")
         assert page.headers["content-security-policy"].startswith("sandbox")
         assert "Yes: 3 databases fit onto 2 hosts." in page.text
         monkeypatch.setattr(merged, "_planned", None)
-        assert client.get("/capacity/merge").text == page.text
+        assert client.get("/capacity/merge/report").text == page.text
 
 
 def test_hosts_that_replicate_with_each_other_are_one_group() -> None:
@@ -385,6 +387,12 @@ def test_hosts_that_replicate_with_each_other_are_one_group() -> None:
         "e": ("10.0.0.5", {"links": []}),
     }
     assert merged.groups(told) == [["a", "b", "c"]]
+
+
+def test_a_host_is_of_the_type_that_a_tag_names() -> None:
+    """Other tags say nothing of it; two types are none."""
+    tags = {"a": {"eu", "big"}, "b": {"eu"}, "c": {"big", "small"}}
+    assert merged.types(tags, {"big", "small"}) == {"a": "big"}
 
 
 def fill_state(archive: Archive, host: str, t_s: int) -> None:

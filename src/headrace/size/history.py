@@ -315,7 +315,9 @@ def _gaps(overall: Mapping[Resource, Overall]) -> Iterator[str]:
         return
     missing = 1 - overall[Resource.CPU].watched
     if missing >= 0.01:
-        yield f"{missing:.0%} of the time was not watched: a peak in it is not known"
+        # Rounded, the whole time would not have been watched.
+        share = f"{missing:.0%}" if missing < 0.995 else "more than 99%"
+        yield f"{share} of the time was not watched: a peak in it is not known"
 
 
 # The history of `headrace serve`.

@@ -80,7 +80,7 @@ class Measured:
 @dataclass(frozen=True)
 class Merged:
     """The plan to take. ``averages``: how many hosts of the plan's most common kind the averages alone would ask
-    for."""
+    for. ``cautions``: what is wrong or missing in what was given; ``assumptions``: what every plan has."""
 
     asked: Asked
     currency: str
@@ -93,9 +93,14 @@ class Merged:
     averages: int
     databases: int
     is_stopped: bool
-    notes: tuple[str, ...]
+    cautions: tuple[str, ...]
+    assumptions: tuple[str, ...] = ()
     #: None unless every host measures it.
     watts_today: Measured | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (*self.cautions, *self.assumptions)
 
     @property
     def price(self) -> float | None:
@@ -131,10 +136,9 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
             "the catalogue has no limit for any resource of the demands", hint="add a column, such as cpu"
         )
     unlimited = [r for r in unknown if r not in sums.counted(limited)]
-    notes = [*table.notes, *lacking, *catalogue.notes, *fleet.notes]
-    notes += _assumptions(catalogue, fleet, unlimited, asked)
+    notes = [*table.notes, *lacking, *catalogue.notes, *fleet.notes, *_alone(fleet, asked)]
     growth, said = _growth(table, fleet, asked)
-    notes += said
+    assumptions = [*_assumptions(catalogue, fleet, unlimited), *said]
     asked = replace(asked, growth=growth)
     look = _Look(fleet, asked, growth)
     rows, moving = rows_of(fleet, asked.quantile), sums.moving(demands, fleet.resources)
@@ -162,7 +166,10 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
         notes.append("the price of a plan is unknown: regret counts hosts, not money")
     within = [s for s in scored if all(h.risk <= asked.risk for h in complete[s.name][1])]
     solution, hosts = complete[(within or scored)[0].name]
-    unplaced = {fleet.hosts[i]: _why_not(solution.placement.problem, i) for i in solution.placement.unplaced}
+    unplaced = {
+        fleet.hosts[i]: _why_not(solution.placement.problem, i, fleet.resources)
+        for i in solution.placement.unplaced
+    }
     before = look.before(table.types, {o.capacity.name: o for o in catalogue.offers})
     strange = sorted(
         {t for t in table.types.values() if t not in {o.capacity.name for o in catalogue.offers}}
@@ -175,7 +182,7 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     return Merged(
         asked, catalogue.currency, tuple(hosts), unplaced, solution, tuple(before), tuple(scored),
         look.worth(table.queries, hosts), _averages(fleet, hosts or before, catalogue.offers), len(fleet.hosts),
-        clock.is_stopped, tuple(notes), _watts(table),
+        clock.is_stopped, tuple(notes), tuple(assumptions), _watts(table),
     )  # fmt: skip
 
 
@@ -222,10 +229,11 @@ def _growth(table: Table, fleet: Together, asked: Asked) -> tuple[Growth, list[s
         grown = [law.within(asked.ahead_days) for law in laws]
         lows, highs = [each.low or 0.0 for each in grown], [each.high or 0.0 for each in grown]
         found = Growth(max(1 + min(lows), 0.0), 1 + max(highs), 1 + grown[0].estimate)
+        word = "grow" if grown[0].estimate >= 0 else "shrink"
         notes.append(
-            f"the joint peaks of {resource} grow by {100 * grown[0].estimate:.1f}% in {asked.ahead_days} days "
-            f"({100 * (found.low - 1):.1f} to {100 * (found.high - 1):.1f}%), and that is planned for: --growth "
-            "replaces it"
+            f"the joint peaks of {resource} {word} by {100 * abs(grown[0].estimate):.1f}% in {asked.ahead_days} "
+            f"days ({100 * (found.low - 1):+z.1f} to {100 * (found.high - 1):+z.1f}%), and that is planned for: "
+            "--growth replaces it"
         )
     if found.low < 1:
         notes.append("demand may shrink: the plan still carries today's")
@@ -245,12 +253,16 @@ def _linked(own: Clock, outer: Clock) -> Clock:
     return own
 
 
-def _assumptions(
-    catalogue: Catalogue, fleet: Together, unknown: Sequence[Resource], asked: Asked
-) -> list[str]:
+def _assumptions(catalogue: Catalogue, fleet: Together, unlimited: Sequence[Resource]) -> list[str]:
     notes = []
-    for resource in unknown:
-        notes.append(f"{resource} has no limit in the catalogue: it is assumed never to run out")
+    if unlimited:
+        which = ", ".join(unlimited)
+        one = len(unlimited) == 1
+        notes.append(
+            f"{which} {'has' if one else 'have'} no limit in the catalogue: {'it is' if one else 'they are'} "
+            "assumed never to run out"
+        )
+    said: dict[str, list[str]] = {}
     for resource in fleet.resources:
         assumed = [
             o.capacity for o in catalogue.offers
@@ -260,19 +272,24 @@ def _assumptions(
             knees = [knee_of(capacity, resource)[0] for capacity in assumed]
             low, high = (min(k.low or k.estimate for k in knees), max(k.high or k.estimate for k in knees))
             which = "all hosts" if len(assumed) == len(catalogue.offers) else named([c.name for c in assumed])
-            notes.append(
-                f"the knee of {resource} was not measured for {which}: assumed {low:g} to {high:g} of the limit"
+            said.setdefault(f"not measured for {which}: assumed {low:g} to {high:g} of the limit", []).append(
+                resource
             )
+    notes += [f"the knee of {' and of '.join(own)} was {words}" for words, own in said.items()]
     bursts = sorted({r.value for o in catalogue.offers for r in o.capacity.burst})
     if bursts:
         notes.append(f"bursts of {', '.join(bursts)} do not count: a peak may outlast the credit")
+    return notes
+
+
+def _alone(fleet: Together, asked: Asked) -> list[str]:
     alone = [h for h, g in zip(fleet.hosts, fleet.groups, strict=True) if not g or fleet.groups.count(g) == 1]
     if asked.survives and alone:
         who = "1 database has no replica and is down if its host fails"
         if len(alone) > 1:
             who = f"{len(alone)} databases have no replica and are down if their host fails"
-        notes.append(f"{who}: {named(alone)}")
-    return notes
+        return [f"{who}: {named(alone)}"]
+    return []
 
 
 def _problem(
@@ -374,13 +391,23 @@ class _Look:
         return cost.worth(daily, [h.uses for h in hosts], price, watts, self.futures.days)
 
 
-def _why_not(question: Problem, item: int) -> str:
+def _why_not(question: Problem, item: int, resources: Sequence[Resource]) -> str:
     able = [k for k in question.kinds if (question.need[item] + question.reserve[item] <= k.carries).all()]
     if able:
         return "no host is left: more are needed than there are"
     if any((question.need[item] <= k.carries).all() for k in question.kinds):
         return "no host carries it and the load of a failed replica"
-    return "its own peak is more than any host of the catalogue carries"
+    # Of the host that lacks least.
+    _, row = min(_lacking(question.need[item], kind.carries) for kind in question.kinds)
+    resource = resources[question.row_resource[row]]
+    return f"its own peak of {resource} is more than any host of the catalogue carries with it"
+
+
+def _lacking(need: Values, carries: Values) -> tuple[float, int]:
+    """How many times what is carried it needs at most, and in which row."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = np.where(need > 0, need / carries, 0.0)
+    return float(times.max()), int(times.argmax())
 
 
 def _averages(fleet: Together, hosts: Sequence[PlannedHost], offers: Sequence[Offer]) -> int:

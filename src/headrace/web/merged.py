@@ -1,11 +1,12 @@
 """Which databases could share a host: `headrace size merge` on the history that is collected here.
 
-The catalogue of hosts is that of ``serve --catalogue``. Hosts that replicate with each other are one group.
+The catalogue of hosts is that of ``serve --catalogue``. Hosts that replicate with each other are one group. A host
+of today is of the type that one of its tags names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,8 @@ async def report(site: Site) -> Page | None:
             for name in site.hosts()
             if (watched := site.watched(name)) is not None and watched.feed.facts is not None
         }
-        return await site.ask(_planned, site.reader, catalogue, groups(told))
+        tags = {name: watched.host.tags for name, watched in site.collector.hosts.items()}
+        return await site.ask(_planned, site.reader, catalogue, groups(told), tags)
 
     found: Page = await site.merged.ask(work)
     return found
@@ -56,7 +58,15 @@ def groups(told: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[list[str]]
     return list(found.values())
 
 
-def _planned(reader: Reader, catalogue: Path, replicated: list[list[str]]) -> Page:
+def types(tags: Mapping[str, Collection[str]], names: Collection[str]) -> dict[str, str]:
+    """Host -> its type in the catalogue, which has these names; a host that two of its tags name has none."""
+    found = {host: [tag for tag in own if tag in names] for host, own in tags.items()}
+    return {host: own[0] for host, own in found.items() if len(own) == 1}
+
+
+def _planned(
+    reader: Reader, catalogue: Path, replicated: list[list[str]], tags: Mapping[str, Collection[str]]
+) -> Page:
     from headrace.report.size.merge import page_of
     from headrace.size import catalogue as catalogues
     from headrace.size import history
@@ -65,7 +75,10 @@ def _planned(reader: Reader, catalogue: Path, replicated: list[list[str]]) -> Pa
 
     histories = history.of_archive(reader.archive, with_calls=False)
     known = {each.host for each in histories}
+    offered = catalogues.read(catalogue)
     table = table_of(
-        histories, [group for each in replicated if len(group := [h for h in each if h in known]) > 1]
+        histories,
+        [group for each in replicated if len(group := [h for h in each if h in known]) > 1],
+        types(tags, {offer.capacity.name for offer in offered.offers}),
     )
-    return page_of(plan(table, catalogues.read(catalogue), Asked(seconds=SEARCH_S)))
+    return page_of(plan(table, offered, Asked(seconds=SEARCH_S)))

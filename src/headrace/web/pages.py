@@ -37,6 +37,7 @@ REPORT_POLICY = (
 FRAME_AFTER_S = 0.03
 #: nginx would keep the first piece back.
 UNBUFFERED = {"x-accel-buffering": "no"}
+NO_CATALOGUE = "without headrace serve --catalogue FILE there is no plan of a merge"
 #: In the templates, where the first piece ends.
 FRAME_END = "<!--frame-->"
 
@@ -63,6 +64,7 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/capacity", pages.capacity)),
         needs(Role.VIEWER, Route("/capacity/report", pages.capacity_report)),
         needs(Role.VIEWER, Route("/capacity/merge", pages.capacity_merge)),
+        needs(Role.VIEWER, Route("/capacity/merge/report", pages.capacity_merge_report)),
         needs(Role.VIEWER, Route("/changes", pages.changes)),
     ]
 
@@ -335,11 +337,22 @@ class Pages:
         return _report(await asyncio.to_thread(html.render, page))
 
     async def capacity_merge(self, request: Request) -> Response:
+        """The plan within the pages; while it is made, the frame."""
+        if self._site.catalogue is None:
+            raise HTTPException(404, NO_CATALOGUE)
+
+        async def work() -> dict[str, Any]:
+            await merged.report(self._site)
+            return {}
+
+        return await self._page(request, "merge.html", "Merge", work())
+
+    async def capacity_merge_report(self, request: Request) -> Response:
         from headrace.report import html
 
         page = await merged.report(self._site)
         if page is None:
-            raise HTTPException(404, "without headrace serve --catalogue FILE there is no plan of a merge")
+            raise HTTPException(404, NO_CATALOGUE)
         return _report(await asyncio.to_thread(html.render, page))
 
     async def changes(self, request: Request) -> Response:

@@ -31,7 +31,7 @@ from headrace.report.parts import (
     Table,
     method,
 )
-from headrace.report.size.words import amount, beyond, dates, name, on, times, when
+from headrace.report.size.words import amount, beyond, dates, name, notes_of, on, times, when
 from headrace.size.buy import IN_VAIN
 from headrace.size.capacity import AT_LEAST
 from headrace.size.full import LEAST_DAYS, Host, Together
@@ -47,7 +47,7 @@ ROW_PX = 26
 def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
     order = by_urgency(hosts)
     verdicts = list(_verdicts(order, together))
-    notes = [f"{host.name}: {note}" for host in order for note in host.notes]
+    notes = notes_of([(host.name, host.notes) for host in order])
     return Page(
         eyebrow="headrace size",
         title="How full hosts are, and when they fill up",
@@ -59,7 +59,7 @@ def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
         sections=[
             Section(
                 "peak", "At peak", "How full is each host at its peak?", lambda: _bars(order),
-                brief=[_table(order)],
+                brief=[_table(order), *_knees(order)],
             ),
             Section("until", "Until when", "When is each resource full?", lambda: _until(order)),
             Section(
@@ -205,7 +205,6 @@ _COLUMNS = (
     Column("growth", "n", 1),
     Column("full", ""),
     Column("95%", "", 1),
-    Column("how the knee is known", "wrap", 4),
 )
 
 
@@ -232,8 +231,23 @@ def _cells(host: Host, each: Outlook) -> Cells:
         _growth(each),
         Cell(when(host.end_s, each), chip),
         dates(host.end_s, each),
-        f"{each.knee_from}; limit: {each.limit_from}" if each.limit_from else each.knee_from,
     ]
+
+
+def _knees(hosts: Sequence[Host]) -> list[Table]:
+    """How knees and limits are known: the same words for most hosts, so once."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for host in hosts:
+        for each in host.outlooks:
+            found.setdefault((name(each.resource), each.knee_from, each.limit_from), []).append(host.name)
+    rows: list[Cells] = [
+        [resource, knee, limit or "–", "all" if len(own) == len(hosts) > 1 else named(own)]
+        for (resource, knee, limit), own in found.items()
+    ]
+    columns = (
+        Column("resource"), Column("its knee", "wrap"), Column("its limit", "wrap", 1), Column("hosts", "wrap", 2)
+    )  # fmt: skip
+    return [Table(columns, rows, title="How knees and limits are known")] if rows else []
 
 
 def _growth(each: Outlook) -> str | Cell:
@@ -259,6 +273,7 @@ def _bars(hosts: Sequence[Host]) -> Iterator[Part]:
             ],
         )
     yield _table(hosts)
+    yield from _knees(hosts)
 
 
 def _figure(hosts: Sequence[Host]) -> Figure:
@@ -294,7 +309,10 @@ def _figure(hosts: Sequence[Host]) -> Figure:
             "showlegend": False,
             "bargap": 0.35,
             "xaxis": {"title": {"text": "% of the knee"}, "range": [0, top], "fixedrange": True},
-            "yaxis": {"automargin": True, "fixedrange": True, "type": "category"},
+            # By itself it leaves room for the marks of more rows than there are.
+            "yaxis": {
+                "automargin": True, "fixedrange": True, "type": "category", "range": [-0.6, len(pairs) - 0.4]
+            },
             "shapes": [
                 {"type": "line", "x0": 100, "x1": 100, "y0": 0, "y1": 1, "yref": "paper",
                  "line": {"color": "@{worse}", "width": 1.6, "dash": "dash"}}

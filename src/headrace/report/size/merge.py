@@ -24,7 +24,9 @@ from headrace.report.parts import (
     Table,
     method,
 )
+from headrace.report.size.words import amount, name
 from headrace.size.cost import PENALTY, Scored, Use
+from headrace.size.model import Capacity
 from headrace.size.plan import Merged, PlannedHost
 from headrace.size.together import DRAWS
 
@@ -39,7 +41,7 @@ def page_of(found: Merged) -> Page:
         verdicts=[headline(found)],
         lead=_lead(found),
         keys=list(_keys(found)),
-        cautions=found.notes,
+        cautions=found.cautions,
         sections=[
             Section("fit", "", "What does not fit", _unfit(found), brief=_unfit(found)),
             Section(
@@ -50,6 +52,10 @@ def page_of(found: Merged) -> Page:
             Section(
                 "plan", "Plan", "Which databases share a host?", [_plan(found)],
                 brief=[_plan(found), *([Sentences([lead])] if (lead := _lead(found)) else [])],
+            ),
+            Section(
+                "assumed", "Assumed", "What does the plan assume?",
+                [Sentences(found.assumptions)] if found.assumptions else [],
             ),
             Section("cost", "Cost", "What does it cost?", lambda: _cost(found), brief=list(_cost(found))),
             Section(
@@ -164,7 +170,8 @@ def _total(hosts: Sequence[PlannedHost], databases: int, name: str) -> float | N
 def _unfit(found: Merged) -> list[Part]:
     lines = [f"{name}: {why}" for name, why in found.unplaced.items()]
     lines += [
-        f"{host.name} ({', '.join(host.databases)}): {host.first.resource} is at {_share(host.first)} of its knee"
+        f"{host.name} ({', '.join(host.databases)}): {name(host.first.resource)} is at {_share(host.first)} "
+        "of its knee"
         for host in found.over
         if host.first
     ]
@@ -176,10 +183,8 @@ def _share(use: Use) -> str:
 
 
 def _bars(found: Merged) -> Iterator[Part]:
-    charts = [_chart(found, found.hosts, "Planned hosts")]
-    if found.before:
-        charts.insert(0, _chart(found, found.before, "Today"))
-    yield Row([chart for chart in charts if chart])
+    planned = _chart(found, found.hosts, "Planned hosts")
+    yield Row([_chart(found, found.before, "Today"), planned]) if found.before else planned
 
 
 def _chart(found: Merged, hosts: Sequence[PlannedHost], title: str) -> Chart:
@@ -197,7 +202,7 @@ def _chart(found: Merged, hosts: Sequence[PlannedHost], title: str) -> Chart:
         )
         rows.append(
             BarRow(
-                f"{text.short(host.name, 18)} {use.resource}",
+                f"{text.short(host.name, 18)} {name(use.resource)}",
                 percent,
                 colour,
                 hint=f"{host.name}: {_share(use)}",
@@ -217,6 +222,7 @@ def _chart(found: Merged, hosts: Sequence[PlannedHost], title: str) -> Chart:
 
 def _plan(found: Merged) -> Table:
     rows: list[Cells] = []
+    has_bursts = any(host.capacity.burst for host in found.hosts)
     for host in found.hosts:
         use = host.first
         rows.append(
@@ -224,21 +230,28 @@ def _plan(found: Merged) -> Table:
                 host.name,
                 host.capacity.name,
                 ", ".join(host.databases),
-                "–" if use is None else str(use.resource),
+                "–" if use is None else name(use.resource),
                 "–" if use is None else _percent(use.share.estimate),
                 "–" if use is None else text.between(use.share, _percent),
                 Cell(_risk(host.risk), "worse" if host.risk > found.asked.risk else ""),
                 "–" if host.after_failure is None else _percent(host.after_failure),
+                *([_bursts(host.capacity)] if has_bursts else []),
                 _money(found, host.capacity.price),
             ]
         )
     columns = (
-        Column("host"), Column("type"), Column("databases", "wrap"), Column("first", "", 1),
+        Column("host"), Column("type"), Column("databases", "wrap"), Column("fullest", "", 1),
         Column("of knee", "n"), Column("95%", "n", 2), Column("risk", "n"),
         Column("if one fails", "n", 2, small="of its planned load"),
+        *([Column("bursts to", "n", 4, small="not planned with")] if has_bursts else []),
         Column("a month", "n", 3),
     )  # fmt: skip
     return Table(columns, rows)
+
+
+def _bursts(capacity: Capacity) -> str:
+    """What it has for a while only."""
+    return ", ".join(amount(r, most) for r, most in capacity.burst.items()) or "–"
 
 
 def _cost(found: Merged) -> Iterator[Part]:

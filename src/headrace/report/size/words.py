@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from headrace.report import text
 from headrace.size.model import Resource
 from headrace.size.outlook import Outlook, State
+from headrace.size.table import named
 from headrace.size.used import Part
 
 NAMES = {
@@ -33,6 +35,15 @@ _BYTES = {Resource.READ_BYTES, Resource.WRITE_BYTES, Resource.LOG_BYTES, Resourc
 
 def name(resource: str) -> str:
     return next((words for each, words in NAMES.items() if each == resource), resource)
+
+
+def notes_of(hosts: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+    """The notes of hosts, each once, in front of it the hosts that it is of."""
+    found: dict[str, list[str]] = {}
+    for host, notes in hosts:
+        for note in notes:
+            found.setdefault(note, []).append(host)
+    return [f"{named(own)}: {note}" for note, own in found.items()]
 
 
 def amount(resource: Resource, value: float) -> str:
