@@ -2,7 +2,7 @@
 //!
 //! Only files of our own (`headrace` is in their name), in the folders where a host's administrator puts such files.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use anyhow::Context;
 use super::foreign::Foreign;
 use super::journal::sync_folder;
 use super::world;
-use super::world::fs::{self, OpenOptions, OpenOptionsExt};
+use super::world::fs::{self, File, OpenOptions, OpenOptionsExt};
 use base::error::AgentError;
 
 const LONGEST_BYTES: usize = 64 << 10;
@@ -70,7 +70,7 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
     let folder = target.parent().unwrap_or(Path::new("/"));
     let draft = folder.join(".headrace.part");
     let written = (|| {
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut file = new_file(&draft)?;
         world::dress(&file, &target)?;
         file.write_all(content.as_bytes())?;
         file.sync_all()?;
@@ -84,6 +84,16 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
     sync_folder(folder)?;
     announce(root, path);
     Ok(())
+}
+
+/// A file that nobody has open: what a killed writer left is removed first. So is a link or a pipe that somebody
+/// planted where others may write: root would write to what it leads to, or wait for its reader.
+fn new_file(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Fail if the file's content is neither `wrote` nor the original: it was written from outside since.
@@ -257,6 +267,29 @@ mod tests {
         let path = Path::new("/etc/sysctl.d/90-headrace.conf");
         assert!(write(root.path(), path, "x").is_err());
         assert_eq!(fs::read_dir(root.path().join("elsewhere")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_lies_under_the_drafts_name_is_replaced_and_never_written_to() {
+        let root = tempfile::tempdir().unwrap();
+        let (folder, victim) = (root.path().join("etc/sysctl.d"), root.path().join("victim"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(&victim, "of the system").unwrap();
+        let (path, draft) = (Path::new("/etc/sysctl.d/90-headrace.conf"), folder.join(".headrace.part"));
+        let plants: [&dyn Fn(); 4] = [
+            &|| fs::write(&draft, "what a killed writer left, and longer").unwrap(),
+            &|| std::os::unix::fs::symlink(&victim, &draft).unwrap(),
+            &|| std::os::unix::fs::symlink("nowhere", &draft).unwrap(),
+            &|| fs::hard_link(&victim, &draft).unwrap(),
+        ];
+        for (number, plant) in plants.iter().enumerate() {
+            plant();
+            write(root.path(), path, &format!("{number}\n")).unwrap();
+            assert_eq!(read(root.path(), path).unwrap(), Some(format!("{number}\n")));
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "of the system");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "plant {number}");
+            assert!(!folder.join("nowhere").exists());
+        }
     }
 
     #[test]

@@ -200,6 +200,7 @@ pub struct OpenOptions {
     write: bool,
     append: bool,
     create: bool,
+    create_new: bool,
     truncate: bool,
     mode: u32,
 }
@@ -229,6 +230,11 @@ impl OpenOptions {
         self
     }
 
+    pub fn create_new(&mut self, value: bool) -> &mut Self {
+        self.create_new = value;
+        self
+    }
+
     pub fn truncate(&mut self, value: bool) -> &mut Self {
         self.truncate = value;
         self
@@ -240,11 +246,14 @@ impl OpenOptions {
             use std::os::unix::fs::OpenOptionsExt;
             let mut options = std::fs::OpenOptions::new();
             options.read(self.read).write(self.write).append(self.append).create(self.create);
-            return options.truncate(self.truncate).mode(self.mode).open(path).map(File::Real);
+            options.create_new(self.create_new).truncate(self.truncate).mode(self.mode);
+            return options.open(path).map(File::Real);
         }
-        let is_new = on(|machine| find(machine, path).is_err()) == Some(true) && self.create;
+        let creates = self.create || self.create_new;
+        let is_new = on(|machine| find(machine, path).is_err()) == Some(true) && creates;
         ask(if is_new { Call::Create } else { Call::Open }, path, |machine| {
             let what = match find(machine, path) {
+                Ok(_) if self.create_new => return Err(Errno::EXIST.into()),
                 Err(_) if is_new => {
                     let folder = path.parent().unwrap_or(Path::new("/"));
                     machine.disk.find(folder).ok_or(Errno::NOENT)?;
