@@ -207,3 +207,18 @@ def test_one_of_anything_is_singular() -> None:
     assert not re.search(
         r"\b1 (KILL )?(statements|classes|connections|answers|logins|commands|executions)\b", said
     )
+
+
+def test_statements_that_are_not_sent_are_said_once() -> None:
+    """The agent's warnings name them; the list of what was left out had them, too."""
+    replayed = Replayed()
+    skipped = {"redacted": 2, "too_long": 3, "unknown_statements": 4, "without_text": 5}
+    warnings = ["not sent without a password: 2", "too long: 3", "of unknown statements: 4"]
+    replayed.add({
+        "kind": "end", **WINDOW, "invalid": [], "warnings": warnings, "replay": {"skipped": skipped},
+        "lag": NO_TIMES, "lateness": NO_TIMES,
+    })  # fmt: skip
+    said = printed(report.terminal(replayed))
+    assert [line for line in said.splitlines() if line.startswith("left out")] == [
+        "left out: 5 statements with incomplete text"
+    ]

@@ -87,15 +87,39 @@ def test_a_distribution_has_every_call_once(events: list[Event], found: Digest) 
         assert bars[-1].count
         for bar in bars:
             true = sum(bar.low_ns <= (e.response_ns or 0) < bar.high_ns for e in events)
-            # Calls within 0.4% of an edge may lie on its other side.
-            near = sum(
-                abs((e.response_ns or 0) / edge - 1) < 0.004
-                for e in events
+            # Calls that are less than 0.8% below an edge may be counted above it.
+            near = [
+                sum(edge / 1.008 < (e.response_ns or 0) < edge for e in events)
                 for edge in (bar.low_ns, bar.high_ns)
-            )
-            assert abs(bar.count - true) <= near
+            ]
+            assert -near[1] <= bar.count - true <= near[0]
     zero = digest([Event(START_NS, 0, 0)]).all
     assert sum(bar.count for bar in traffic.distribution(zero.response)) == 1
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 10])
+def test_a_latency_at_an_edge_is_in_the_range_that_starts_there(steps: int) -> None:
+    """10 ms and 100 ms are in the lower half of their buckets, which counted below these edges."""
+    for decade in range(3, 11):
+        exact = digest(constant(10**decade, 7)).all.response
+        [bar] = traffic.distribution(exact, steps)
+        assert bar.count == 7
+        assert bar.low_ns == pytest.approx(10**decade)
+        edges = traffic.heat_rows(digest(constant(10**decade, 7)), steps)[2]
+        assert edges[0] == pytest.approx(10**decade)
+
+
+def test_latencies_below_an_edge_are_not_counted_above_it() -> None:
+    below = 9_990_000
+    each = digest(constant(below, 7)).all
+    [bar] = traffic.distribution(each.response, 2, each.number("response_ns").most)
+    assert bar.high_ns == 10 * MS
+
+
+def test_a_call_of_exactly_the_objective_meets_it() -> None:
+    for decade in range(3, 11):
+        found = digest([*constant(10**decade, 1), *constant(4 * 10**decade, 1)]).all
+        assert traffic.satisfaction(found, 10**decade) == traffic.Satisfaction(0.5, 0.5, 0.0)
 
 
 @pytest.mark.parametrize("order", sorted(traffic.ORDERS))

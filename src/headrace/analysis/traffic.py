@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headrace.analysis.percentiles import MIN_BEYOND
-from headrace.buckets import bucket_value
+from headrace.buckets import bucket_bounds, bucket_value
 from headrace.digests.classes import Buckets
 from headrace.digests.table import SQUARES
 
@@ -148,15 +148,15 @@ class Satisfaction:
 def satisfaction(each: QueryClass, objective_ns: float) -> Satisfaction | None:
     """How many calls met an objective.
 
-    A bucket counts by its middle, so T is accurate to 0.4%. Only response times count: a call that failed fast
-    counts as satisfied; failures are reported as errors.
+    A bucket counts by its start: a call of exactly T is within T, and so may be calls of up to 0.8% more. Only
+    response times count: a call that failed fast counts as satisfied; failures are reported as errors.
     """
     total = each.response.total
     if not total:
         return None
-    middle = bucket_value(each.response.buckets)
-    within = int(each.response.counts[middle <= objective_ns].sum())
-    tolerated = int(each.response.counts[middle <= TOLERATED * objective_ns].sum()) - within
+    starts = bucket_bounds(each.response.buckets)[0]
+    within = int(each.response.counts[starts <= objective_ns].sum())
+    tolerated = int(each.response.counts[starts <= TOLERATED * objective_ns].sum()) - within
     return Satisfaction(within / total, tolerated / total, (total - within - tolerated) / total)
 
 
@@ -169,17 +169,24 @@ class Bar:
     count: int
 
 
-def distribution(found: Buckets, steps: int = 1) -> list[Bar]:
+def distribution(found: Buckets, steps: int = 1, most: int | None = None) -> list[Bar]:
     """Events by latency in ``steps`` ranges per decade, equal on a log scale, from the first to the last non-empty
-    one. Ranges start at powers of ten; a bucket counts by its middle, so edges are accurate to 0.4%.
+    one. Ranges start at powers of ten. A bucket counts by its end: a latency of exactly 10 ms is in the range that
+    starts there, and so may be latencies of up to 0.8% less, unless ``most``, the largest of all, is below it.
     """
     if not found.total:
         return []
-    at = np.floor(np.log10(np.maximum(bucket_value(found.buckets), 1)) * steps + 1e-9).astype(np.int64)
+    at = np.floor(np.log10(np.maximum(_ends(found, most), 1)) * steps + 1e-9).astype(np.int64)
     counts = np.zeros(at[-1] - at[0] + 1, np.int64)
     np.add.at(counts, at - at[0], found.counts)
     edges = [10 ** (n / steps) for n in range(int(at[0]), int(at[-1]) + 2)]
     return [Bar(low, high, int(n)) for low, high, n in zip(edges, edges[1:], counts, strict=False)]
+
+
+def _ends(found: Buckets, most: int | None = None) -> NDArray[np.int64]:
+    """The largest latency in ns of each bucket, at most ``most``."""
+    ends = bucket_bounds(found.buckets)[1]
+    return ends if most is None else np.minimum(ends, most)
 
 
 # -- Two digests ------------------------------------------------------------------------------------------------
@@ -406,7 +413,7 @@ def heat_rows(
     edges = np.array([bar.low_ns for bar in bars] + [bars[-1].high_ns] if bars else [])
     cells = np.zeros((len(bars), size), np.int64)
     for at_ns, found in digest.heat.items():
-        rows = np.searchsorted(edges, bucket_value(found.buckets), side="right") - 1
+        rows = np.searchsorted(edges, _ends(found), side="right") - 1
         np.add.at(cells[:, at_ns // width - start], np.clip(rows, 0, len(bars) - 1), found.counts)
     return start * width, width, edges, cells
 

@@ -169,7 +169,7 @@ def _sparkline(digest: Digest, each: QueryClass, most: int = 60) -> str:
 
 def _bars(each: QueryClass) -> Table:
     """Calls by response time: bars of a linear scale, in ranges of half a decade."""
-    bars = traffic.distribution(each.response, 2)
+    bars = traffic.distribution(each.response, 2, each.number("response_ns").most)
     top = max(bar.count for bar in bars)
     rows = []
     for bar in bars:
