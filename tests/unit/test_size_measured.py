@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 from typer.testing import CliRunner
 
 from headrace.archive.files import DAY_S, HOUR_S
 from headrace.cli.size import size_app
-from headrace.errors import NothingMeasured, PlanError
+from headrace.errors import NothingMeasured, PlanError, StoreError
 from headrace.size import history
+from headrace.size.history import ZSTD
 from headrace.size.measured import table_of
 from headrace.size.model import Resource
 from tests.unit.test_size_demand import lines_of
@@ -129,6 +131,38 @@ def test_the_power_of_today_is_measured_where_every_host_measures_it(tmp_path: P
     code, out, output = merged(str(tmp_path / "s"), "-c", catalogue, "--json")
     assert code == 0, output
     assert json.loads(out)["watts_today"] is None
+
+
+@pytest.mark.parametrize("command", ["full", "demand", "merge"])
+def test_a_file_without_samples_is_left_out_and_said(tmp_path: Path, catalogue: str, command: str) -> None:
+    """Between good ones; of another host, of nothing but a start, and of a host that also has good files."""
+    folder = tmp_path / "s"
+    write_samples(folder / "db1.jsonl.zst", lines_of(121))
+    write_samples(folder / "db2" / "1.jsonl.zst", lines_of(121))
+    bad = {
+        "db3": b"garbage" * 9,
+        "db4": b"",
+        "db5": zstandard.compress(b'{"a": 1}'),
+        "db6": ZSTD,
+        "db2/2": b"x",
+    }
+    for name, content in bad.items():
+        (folder / f"{name}.jsonl.zst").write_bytes(content)
+    offers = ["-c", catalogue, "--within", "1s"] if command == "merge" else []
+    ran = CliRunner().invoke(size_app, [command, str(folder), "--json", *offers])
+    assert ran.exit_code == 0, ran.output
+    content = json.loads(ran.stdout)
+    assert len(content["hosts"]) > 0
+    said = [each for each in content.get("left_out") or content["notes"] if each.startswith("left out: ")]
+    why = dict(each.removeprefix(f"left out: {folder}/").split(".jsonl.zst: ") for each in said)
+    assert why == {
+        "db2/2": "these are not samples", "db3": "these are not samples", "db4": "it is empty",
+        "db5": "these are not samples", "db6": "no whole sample is in it",
+    }  # fmt: skip
+    shown = CliRunner().invoke(size_app, [command, str(folder), *offers])
+    assert "db4.jsonl.zst:itisempty" in "".join(shown.stdout.split())
+    with pytest.raises(StoreError, match="these are not samples"):
+        history.read(folder / "db5.jsonl.zst")
 
 
 def test_a_group_that_cannot_be_is_said(tmp_path: Path, catalogue: str) -> None:

@@ -100,7 +100,7 @@ def full(
     from headrace.report.size.full import page_of
     from headrace.size import full as sizes
 
-    histories = read(source, which, with_calls=False)
+    histories, left_out = read(source, which, with_calls=False)
     known = _capacities(histories, measured)
     histories = [sizes.summed(history, known[history.host]) for history in histories]
     pools, instead = (
@@ -112,7 +112,7 @@ def full(
         own, pool = instead[history.host], pools.get(history.host)
         _check(own, history, known[history.host], pool)
         hosts.append(sizes.outlook(history, known[history.host], pool, own))
-    content = page_of(hosts, sizes.together(histories, known))
+    content = page_of(hosts, sizes.together(histories, known), left_out)
     if page is not None:
         write_page(page, content)
     say(content, as_json)
@@ -136,8 +136,8 @@ def demand(
     from headrace.report.size.demand import page_of
     from headrace.size import demand as demands
 
-    histories = read(source, which)
-    content = page_of([demands.costs(history) for history in histories], histories)
+    histories, left_out = read(source, which)
+    content = page_of([demands.costs(history) for history in histories], histories, left_out)
     if page is not None:
         write_page(page, content)
     say(content, as_json)

@@ -6,7 +6,7 @@ import contextlib
 import re
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -188,10 +188,11 @@ def _table(source: Path | None, which: SourceOptions, measured: MeasuredOptions)
             if value:
                 raise typer.BadParameter(f"{option} is for measured hosts; a table has its own columns")
         return tables.read(source)
-    histories = read(source, which, with_calls=False)
+    histories, left_out = read(source, which, with_calls=False)
     names = [each.host for each in histories]
     groups = [[named(host, names, "--group") for host in word.split(",")] for word in measured.group or ()]
-    return table_of(histories, groups, _types(measured.type, names), amounts(measured.need, names, "--need"))
+    found = table_of(histories, groups, _types(measured.type, names), amounts(measured.need, names, "--need"))
+    return replace(found, notes=(*left_out, *found.notes))
 
 
 def _types(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, str]:

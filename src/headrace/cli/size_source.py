@@ -46,8 +46,10 @@ Source = Annotated[
 ]
 
 
-def read(source: Path | None, which: SourceOptions, *, with_calls: bool = True) -> list[History]:
-    """``with_calls``: also the calls of query classes, which are most of a history."""
+def read(
+    source: Path | None, which: SourceOptions, *, with_calls: bool = True
+) -> tuple[list[History], list[str]]:
+    """The hosts, and which files were left out. ``with_calls``: also calls of query classes, most of a history."""
     from headrace.size import history
     from headrace.snapshot import state_path
 
@@ -56,7 +58,9 @@ def read(source: Path | None, which: SourceOptions, *, with_calls: bool = True) 
         names = history.names(path)
         for host in which.host:
             named(host, names, "--host")
-    return history.read(path, step_s, which.host or (), with_calls=with_calls)
+    left_out: list[str] = []
+    found = history.read(path, step_s, which.host or (), left_out.append, with_calls=with_calls)
+    return found, left_out
 
 
 def number_of(text: str, unit: int, word: str, option: str, example: str) -> float:

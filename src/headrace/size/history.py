@@ -6,7 +6,7 @@ All hosts of one reading share their steps. A step that nobody watched is NaN, n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 SAMPLES_SUFFIX = ".jsonl.zst"
+#: With which a compressed file begins (RFC 8878, 3.1.1).
+ZSTD = b"\x28\xb5\x2f\xfd"
 #: Histories up to this long are read in minutes, longer ones in hours: minutes are kept for two days.
 IN_MINUTES_S = 2 * DAY_S
 #: Samples give at least about so many steps, and no step shorter than this.
@@ -91,16 +93,28 @@ class History:
         return self.demand.host
 
 
-def read(path: Path, step_s: int = 0, hosts: Sequence[str] = (), *, with_calls: bool = True) -> list[History]:
+def _nobody(said: str) -> None:
+    pass
+
+
+def read(
+    path: Path,
+    step_s: int = 0,
+    hosts: Sequence[str] = (),
+    tell: Callable[[str], None] = _nobody,
+    *,
+    with_calls: bool = True,
+) -> list[History]:
     """Every host that the path holds: a history's directory, a samples file, or a directory of them.
 
-    In a directory each file is a host by its name, and a subdirectory a host whose files follow each other.
-    ``with_calls``: see ``of_archive``.
+    In a directory each file is a host by its name, and a subdirectory a host whose files follow each other. A file
+    without samples is left out, which ``tell`` is told. ``with_calls``: see ``of_archive``.
     """
     if _is_archive(path):
         found = of_archive(Archive(path), step_s, hosts, with_calls=with_calls)
     else:
-        found = _of_samples(_sample_files(path), step_s, hosts)
+        files = {host: paths for host, paths in _sample_files(path).items() if not hosts or host in hosts}
+        found = _of_samples(files, step_s, tell)
     if not found and path.is_file():
         samples = f"headrace-agent sample --output HOST{SAMPLES_SUFFIX}"
         hint = "`headrace size merge` reads tables of demands" if path.suffix == ".csv" else samples
@@ -148,10 +162,14 @@ def _name(path: Path) -> str:
 # Samples.
 
 
-def _of_samples(files: Mapping[str, Sequence[Path]], step_s: int, hosts: Sequence[str]) -> list[History]:
-    read = {host: _joined(paths) for host, paths in files.items() if not hosts or host in hosts}
-    read = {host: samples for host, samples in read.items() if len(samples)}
+def _of_samples(
+    files: Mapping[str, Sequence[Path]], step_s: int, tell: Callable[[str], None]
+) -> list[History]:
+    parts, errors = _parts(files, tell)
+    read = {host: _joined(own) for host, own in parts.items()}
     if not read:
+        if errors:
+            raise errors[0]
         return []
     first = min(float(each.t_ns.min()) for each in read.values()) / 1e9
     last = max(float(each.t_ns.max()) for each in read.values()) / 1e9
@@ -201,14 +219,36 @@ def _check(steps: int) -> None:
         )
 
 
-def _joined(paths: Sequence[Path]) -> Samples:
-    """Files of one host; a damaged one is read up to its last whole line."""
-    parts = []
-    for path in paths:
-        try:
-            parts.append(Samples.read(path))
-        except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise StoreError(f"these are not samples: {error!r}", place=str(path)) from error
+def _parts(
+    files: Mapping[str, Sequence[Path]], tell: Callable[[str], None]
+) -> tuple[dict[str, list[Samples]], list[StoreError]]:
+    """Host -> what its files hold, up to the last whole line of each; files that hold something else."""
+    parts: dict[str, list[Samples]] = {}
+    errors = []
+    for host, paths in files.items():
+        for path in paths:
+            try:
+                found = Samples.read(path)
+            except (OSError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+                errors.append(StoreError(f"these are not samples: {error!r}", place=str(path)))
+                tell(f"left out: {path}: these are not samples")
+                continue
+            if len(found):
+                parts.setdefault(host, []).append(found)
+            else:
+                tell(f"left out: {path}: {_why_nothing(path)}")
+    return parts, errors
+
+
+def _why_nothing(path: Path) -> str:
+    with path.open("rb") as file:
+        start = file.read(len(ZSTD))
+    if not start:
+        return "it is empty"
+    return "no whole sample is in it" if start == ZSTD else "these are not samples"
+
+
+def _joined(parts: Sequence[Samples]) -> Samples:
     return parts[0] if len(parts) == 1 else Samples.of(row for part in parts for row in part.rows())
 
 

@@ -2,7 +2,8 @@
 
 ``--json``: format, hosts[] (host, groups[] with classes, shares and calls per second; fits {resource:
 costs[], one for each group, background, explained, steps}; locks[], seconds per call, one for each group, or
-null; steady[], notes[], refusal), texts {class: text}.
+null; steady[], notes[], refusal), texts {class: text}, left_out[]
+(files without samples).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from headrace.analysis.intervals import Interval
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Sentences, Table, method
-from headrace.report.size.words import cost, name
+from headrace.report.size.words import cost, name, notes_of
 from headrace.size.demand import Costs, Fit
 from headrace.size.history import History
 from headrace.size.model import Resource
@@ -21,10 +22,10 @@ from headrace.size.model import Resource
 EXPLAINS = 0.5
 
 
-def page_of(found: Sequence[Costs], histories: Sequence[History]) -> Page:
+def page_of(found: Sequence[Costs], histories: Sequence[History], left_out: Sequence[str] = ()) -> Page:
     texts = {label: words for history in histories for label, words in history.texts.items()}
-    notes = [f"{each.host}: {note}" for each in found for note in _notes(each, texts)]
-    notes += [f"{history.host}: {note}" for history in histories for note in history.notes]
+    notes = [*left_out, *(f"{each.host}: {note}" for each in found for note in _notes(each, texts))]
+    notes += notes_of([(history.host, history.notes) for history in histories])
     return Page(
         eyebrow="headrace size",
         title="What a call costs",
@@ -46,6 +47,7 @@ def page_of(found: Sequence[Costs], histories: Sequence[History]) -> Page:
             "headline": " ".join(_verdict(each, texts) for each in found),
             "hosts": list(found),
             "texts": texts,
+            "left_out": list(left_out),
         },
     )  # fmt: skip
 

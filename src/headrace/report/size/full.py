@@ -5,7 +5,7 @@ state, seen {days, highest, on_s, beyond, last_s, recent}, day {estimate, low, h
 watched, limit_from, knee_from; unknown[], bought[]
 (resource, what, before, after, next, gain {estimate, low, high}), in_vain[], ops_s, objective, notes[]),
 together[] (resource, hosts, mean, peak, sum_of_peaks, full_at, without_largest, at_s, watched, end_s,
-is_at_least, outlook as of a host, or null).
+is_at_least, outlook as of a host, or null), left_out[] (files without samples).
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ NEAR = 0.8
 ROW_PX = 26
 
 
-def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
+def page_of(hosts: Sequence[Host], together: Sequence[Together], left_out: Sequence[str] = ()) -> Page:
     order = by_urgency(hosts)
     verdicts = list(_verdicts(order, together))
-    notes = notes_of([(host.name, host.notes) for host in order])
+    notes = [*left_out, *notes_of([(host.name, host.notes) for host in order])]
     return Page(
         eyebrow="headrace size",
         title="How full hosts are, and when they fill up",
@@ -84,6 +84,7 @@ def page_of(hosts: Sequence[Host], together: Sequence[Together]) -> Page:
             "headline": " ".join(verdicts),
             "hosts": order,
             "together": list(together),
+            "left_out": list(left_out),
         },
     )  # fmt: skip
 
