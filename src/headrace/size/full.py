@@ -27,7 +27,7 @@ from headrace.size.buy import Bought, in_vain, more, saves
 from headrace.size.capacity import STOCKS, Known, exactly
 from headrace.size.device import PAGES
 from headrace.size.history import History, overall_of, peaks_of
-from headrace.size.model import SUMS, Capacity, Demand, Resource
+from headrace.size.model import Capacity, Demand, Resource
 from headrace.size.outlook import RECENT_DAYS, Growth, Outlook, Seen, State
 from headrace.size.sums import added
 
@@ -126,19 +126,14 @@ def outlook(
 
 
 def summed(history: History, known: Known) -> History:
-    """With the use of sums (``model.SUMS``) that have a limit. Highest minutes of the parts add up as if they
-    coincided, which errs on the large side, as in plans.
-    """
+    """With the use of sums (``model.SUMS``) that have a limit."""
     [demand], notes = added([history.demand], known.capacity.limit)
-    most, peaks = dict(demand.most), dict(history.peaks)
-    for whole in SUMS:
-        if whole in demand.used and whole not in history.demand.used:
-            parts = [r for r in SUMS[whole] if r in demand.used]
-            highest = np.sum(
-                [np.fmax(demand.used[r], demand.most.get(r, demand.used[r])) for r in parts], axis=0
-            )
-            most[whole], peaks[whole] = highest, peaks_of(highest, demand.start_s, demand.step_s)
-    return replace(history, demand=replace(demand, most=most), peaks=peaks, notes=(*history.notes, *notes))
+    peaks = {
+        whole: peaks_of(demand.most.get(whole, values), demand.start_s, demand.step_s)
+        for whole, values in demand.used.items()
+        if whole not in history.demand.used
+    }
+    return replace(history, demand=demand, peaks={**peaks, **history.peaks}, notes=(*history.notes, *notes))
 
 
 def _pages(history: History) -> dict[Resource, float]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.archive.files import DAY_S
 from headrace.errors import PlanError
 from headrace.size import cost, merge, sums
 from headrace.size.catalogue import Catalogue, Offer, knee_of
@@ -23,7 +24,7 @@ from headrace.size.placement import Kind, Problem, fullness, problem
 from headrace.size.rows import Rows, rows_of
 from headrace.size.steps import largest
 from headrace.size.table import Table, named
-from headrace.size.together import DAY_S, Futures, Peak, Together, daily_peaks, filled, peak, together
+from headrace.size.together import Futures, Peak, Together, daily_peaks, filled, peak, together
 
 Values = NDArray[np.float64]
 

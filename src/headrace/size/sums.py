@@ -6,7 +6,7 @@ of the catalogue has such a limit, demands get the sum.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +21,9 @@ Values = NDArray[np.float64]
 
 def added(demands: Sequence[Demand], limited: Collection[Resource]) -> tuple[list[Demand], list[str]]:
     """The demands with their use of the sums that are ``limited``, and notes of what these lack. A step is known
-    if both parts are. A sum that a demand has already is kept."""
+    if both parts are. A sum that a demand has already is kept. Highest minutes of the parts add up as if they
+    coincided, which errs on the large side.
+    """
     notes = []
     for whole, parts in SUMS.items():
         if whole not in limited:
@@ -32,14 +34,25 @@ def added(demands: Sequence[Demand], limited: Collection[Resource]) -> tuple[lis
             ]
             if lacking:
                 notes.append(f"no {part} of {named(lacking)}: {whole} counts only {other}")
-    return [replace(d, used={**_sums(d, limited), **d.used}) for d in demands], notes
+    return [_with_sums(d, limited) for d in demands], notes
 
 
-def _sums(demand: Demand, limited: Collection[Resource]) -> dict[Resource, Values]:
+def _with_sums(demand: Demand, limited: Collection[Resource]) -> Demand:
+    used = _sums(demand.used, limited)
+    highest = {r: np.fmax(values, demand.most.get(r, values)) for r, values in demand.used.items()}
+    most = _sums(highest, limited) if demand.most else {}
+    return replace(
+        demand,
+        used={**used, **demand.used},
+        most={**{r: m for r, m in most.items() if r in used}, **demand.most},
+    )
+
+
+def _sums(used: Mapping[Resource, Values], limited: Collection[Resource]) -> dict[Resource, Values]:
     found = {}
     for whole, parts in SUMS.items():
-        known = [demand.used[part] for part in parts if part in demand.used]
-        if whole in limited and known:
+        known = [used[part] for part in parts if part in used]
+        if whole in limited and whole not in used and known:
             total: Values = np.sum(known, axis=0)
             # Two parts that were never known at the same time have no sum.
             if np.isfinite(total).any():

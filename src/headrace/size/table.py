@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.archive.files import DAY_S
 from headrace.errors import PlanError
 from headrace.foreign import cells_of
 from headrace.production.table import seconds_of_time
@@ -35,7 +36,6 @@ HINT = "docs/howto/merge.md lists the columns"
 LARGEST = 1e18
 #: A step that is this small next to the whole is a mistake in a time.
 MOST_STEPS = 1_000_000
-DAY_S = 86_400
 
 Values = NDArray[np.float64]
 

@@ -31,11 +31,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.analysis.intervals import Interval
+from headrace.archive.files import DAY_S
 from headrace.size.model import Demand, Resource
 
 Values = NDArray[np.float64]
 
-DAY_S = 86_400
 #: A failed host's load of these continues on its replicas. They hold its data and apply its writes anyway.
 MOVES = (Resource.CPU, Resource.SOFTIRQ, Resource.PACKETS, Resource.READS, Resource.READ_BYTES)
 #: A chance below 1 in 500 is not told from none.
