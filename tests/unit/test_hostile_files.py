@@ -1,19 +1,28 @@
-"""Files from anywhere: a plan or a digest that holds anything is read, or refused with an error for a person."""
+"""Files from anywhere: a plan or a digest that holds anything is read, or refused with an error for a person.
+
+``HEADRACE_FUZZ`` is the number of examples per test; then they are other ones each time, and a failure says how to
+repeat it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import resource
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
 from headrace import plan as plans
-from headrace.digests import files
+from headrace.digests import files, table
 from headrace.digests.classes import open_digest
 from headrace.digests.lines import read_lines
 from headrace.digests.merge import merge
@@ -22,11 +31,15 @@ from headrace.errors import PlanError, StoreError
 from tests import digests
 from tests.folders import ROOT
 
-#: The same examples every time, and no limit of time: a machine may be starved.
+EXAMPLES = int(os.environ.get("HEADRACE_FUZZ", "0"))
+#: What reading one of these small files may add to the most memory that this process ever had.
+MOST_KIB = 1 << 20
+#: Usually the same examples every time. No limit of time: a machine may be starved.
 bounded = settings(
-    max_examples=60,
+    max_examples=EXAMPLES or 60,
     deadline=None,
-    derandomize=True,
+    derandomize=not EXAMPLES,
+    print_blob=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -34,10 +47,18 @@ bounded = settings(
 PLANS = [path.read_text() for path in sorted((ROOT / "examples").glob("*.toml"))]
 
 
+@contextlib.contextmanager
+def little_memory() -> Iterator[None]:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + MOST_KIB
+
+
 def is_read_or_refused(text: str) -> None:
     said = "hostile.toml"
     try:
-        plans.parse(text, said)
+        with little_memory():
+            plans.parse(text, said)
     except PlanError as error:
         said = str(error)
     assert "hostile.toml" in said
@@ -114,7 +135,7 @@ def digest() -> bytes:
 
 def digest_is_read_or_refused(content: bytes, path: Path) -> None:
     path.write_bytes(content)
-    with contextlib.suppress(StoreError):
+    with little_memory(), contextlib.suppress(StoreError):
         open_digest(merge([files.load(path)], [str(path)]))
 
 
@@ -143,3 +164,111 @@ def test_a_damaged_digest_is_read_or_refused(tmp_path: Path, data: some.DataObje
         content[at] = data.draw(some.integers(0, 255))
     cut = data.draw(some.integers(0, len(content))) if data.draw(some.booleans()) else len(content)
     digest_is_read_or_refused(bytes(content[:cut]), tmp_path / "hostile.parquet")
+
+
+@bounded
+@given(some.data())
+def test_the_lines_of_a_digest_with_a_piece_exchanged_are_read_or_refused(
+    tmp_path: Path, data: some.DataObject
+) -> None:
+    text = "\n".join(digests.lines(digests.traffic(1)[:60])) + "\n"
+    start = data.draw(some.integers(0, len(text)))
+    end = data.draw(some.integers(start, min(len(text), start + 40)))
+    pieces = [
+        "",
+        "null",
+        "[",
+        "]",
+        "{}",
+        '"',
+        "\n",
+        "-1",
+        "1e400",
+        "9" * 30,
+        "true",
+        "[[]]",
+        '{"type":"end"}',
+    ]
+    text = text[:start] + data.draw(some.sampled_from(pieces) | some.text(max_size=8)) + text[end:]
+    content = text.encode("utf-8", "surrogatepass")
+    packed = zstandard.ZstdCompressor().compress(content) if data.draw(some.booleans()) else content
+    digest_is_read_or_refused(packed, tmp_path / "hostile.jsonl")
+
+
+def cells(type_: pa.DataType) -> some.SearchStrategy[Any]:
+    if type_ == pa.string():
+        known = [
+            "class",
+            "number",
+            "header",
+            "text",
+            "label",
+            "latency",
+            "events",
+            "group",
+            "key",
+            "{}",
+            "[]",
+            "1",
+        ]
+        return some.sampled_from(known) | some.text(some.characters(exclude_categories=["Cs"]), max_size=8)
+    widest = {pa.int32(): 31, pa.int64(): 63}.get(type_, 120)
+    return some.sampled_from([0, 1, -1]) | some.integers(-(2**widest), 2**widest - 1)
+
+
+@bounded
+@given(some.data())
+def test_a_digest_with_any_value_in_any_cell_is_read_or_refused(
+    tmp_path: Path, data: some.DataObject
+) -> None:
+    rows = whole().to_pylist()
+    for _ in range(data.draw(some.integers(1, 3))):
+        field = table.TABLE.field(data.draw(some.integers(0, len(table.TABLE) - 1)))
+        number = data.draw(some.integers(0, min(40, len(rows) - 1)) | some.integers(0, len(rows) - 1))
+        rows[number][field.name] = data.draw(some.none() | cells(field.type))
+        if data.draw(some.booleans()):
+            del rows[data.draw(some.integers(0, len(rows) - 1))]
+    path = tmp_path / "cells.parquet"
+    write(pa.Table.from_pylist(rows, table.TABLE), path)
+    digest_is_read_or_refused(path.read_bytes(), path)
+
+
+@functools.cache
+def whole() -> pa.Table:
+    return merge([read_lines(digests.lines(digests.traffic(1)[:60]), "test")])
+
+
+def test_a_small_file_of_many_rows_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows.parquet"
+    write(pa.concat_tables([whole()] * 20), path)
+    files.load(path)
+    monkeypatch.setattr(table, "MOST_ROWS", 10 * len(whole()))
+    with pytest.raises(StoreError, match=r"more than [0-9,]+ rows"):
+        files.load(path)
+
+
+def test_a_small_file_of_long_texts_is_refused_before_they_are_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, path = "x" * 10_000, tmp_path / "texts.parquet"
+    rows = [{"part": "text", "class": "a", "name": "fingerprint", "text": text}] * 100_000
+    write(pa.Table.from_pylist(rows, table.TABLE), path)
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(table, "MOST_BYTES", 100 << 20)
+    allocated = pa.total_allocated_bytes()
+    with pytest.raises(StoreError, match="when it is unpacked"):
+        files.load(path)
+    assert pa.total_allocated_bytes() - allocated < 100 << 20
+
+
+@pytest.mark.parametrize("limit", ["MOST_ROWS", "MOST_BYTES"])
+def test_lines_that_never_end_are_refused(
+    limit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, limit, 20_000)
+    one = "\n".join(digests.lines(digests.traffic(1)[:60])) + "\n"
+    read_lines(one.splitlines(), "test")
+    path = tmp_path / "lines.zst"
+    path.write_bytes(zstandard.ZstdCompressor().compress(one.encode() * 1000))
+    with pytest.raises(StoreError, match=r"more than [0-9,]+ rows"):
+        files.load(path)

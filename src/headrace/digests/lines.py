@@ -74,7 +74,7 @@ class _Reader:
                 raise ValueError("a digest starts inside another one")
             if line["version"] > VERSION:
                 raise ValueError(f"version {line['version']}; this headrace reads {VERSION}")
-            self._rows, self._classes, self.is_open = Rows(), 0, True
+            self._rows, self._classes, self.is_open = Rows(self._rows), 0, True
             self._group, self._measures = line["group"], line["measures"]
             _header(self._rows, line)
         elif not self.is_open:

@@ -25,7 +25,7 @@ classes together, ``*`` for those that found no room.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,11 @@ SECOND_NS = 1_000_000_000
 MOST_SLICES, MOST_CLASS_SLICES = 512, 262_144
 MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
 MOST_PLACES = 20
+#: What a file from anywhere may take in memory: rows, and bytes of their texts. Packed, a table of any size is a
+#: small file; the largest honest ones, merged from those of many hosts, have some million rows.
+MOST_ROWS, MOST_BYTES = 20_000_000, 2 << 30
+#: Rows that are unpacked together.
+_ROWS_AT_ONCE = 1 << 16
 #: Ends the name of a number whose sum is that of the squares.
 SQUARES = "_squares"
 #: Stands for errors beyond the lowest numbers.
@@ -69,15 +74,24 @@ OTHER_ERRORS = "other"
 class Rows:
     """Collects rows of TABLE."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Rows | None = None) -> None:
+        """``before``: other rows of the same file, which count towards its limits."""
         self._columns: dict[str, list[Any]] = {name: [] for name in TABLE.names}
+        self._count: int = before._count if before else 0
+        self._bytes: int = before._bytes if before else 0
 
     def add(self, part: str, query_class: str, name: str, **cells: Any) -> None:
         """One row; unnamed columns are null."""
         self.extend(part, query_class, name, 1, **{key: [cell] for key, cell in cells.items()})
 
     def extend(self, part: str, query_class: str, name: str, n: int, **cells: Sequence[Any]) -> None:
-        """``n`` rows that differ in their cells."""
+        """``n`` rows that differ in their cells. Raises ValueError if they are more than a digest may have."""
+        self._count += n
+        self._bytes += n * (len(query_class) + len(name)) + sum(
+            len(text or "") for text in cells.get("text", ())
+        )
+        if self._count > MOST_ROWS or self._bytes > MOST_BYTES:
+            raise ValueError(f"more than {MOST_ROWS:,} rows, or {MOST_BYTES >> 30} GiB of texts")
         cells = {**cells, "part": [part] * n, "class": [query_class] * n, "name": [name] * n}
         for key, column in self._columns.items():
             column.extend(cells.get(key) or [None] * n)
@@ -130,6 +144,32 @@ def read(path: Path) -> pa.Table:
                 place=str(path),
                 hint="make one with `headrace digest SOURCE --save FILE.parquet`",
             )
-        return file.read().cast(TABLE)
+        if file.metadata.num_rows > MOST_ROWS:
+            raise StoreError(f"more than {MOST_ROWS:,} rows", place=str(path))
+        return pa.Table.from_batches(list(_batches(path)), TABLE)
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise StoreError(f"cannot be read: {str(error).splitlines()[0]}", place=str(path)) from error
+        said = [*str(error).splitlines(), type(error).__name__]
+        raise StoreError(f"cannot be read: {said[0]}", place=str(path)) from error
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows, some at a time. Texts are counted before they are unpacked: a text that stands in every row is
+    stored once.
+    """
+    texts = [each.name for each in TABLE if each.type == pa.string()]
+    total = 0
+    file = pq.ParquetFile(path, read_dictionary=texts)
+    for batch in file.iter_batches(_ROWS_AT_ONCE, columns=TABLE.names):
+        total += sum(_unpacked_bytes(column) for column in batch.columns)
+        if total > MOST_BYTES:
+            raise StoreError(f"more than {MOST_BYTES >> 30} GiB when it is unpacked", place=str(path))
+        yield from pa.Table.from_batches([batch]).cast(TABLE).combine_chunks().to_batches()
+
+
+def _unpacked_bytes(column: pa.Array) -> int:
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return int(column.nbytes)
+    lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
+    return int(pc.sum(lengths).as_py() or 0)
