@@ -20,6 +20,7 @@ from benches.plants.beside import (
 from benches.plants.host import PLANTS as OF_THE_HOST
 from benches.plants.inside import PLANTS as INSIDE
 from benches.plants.kernel import PLANTS as OF_THE_KERNEL
+from benches.plants.latches import PLANTS as LATCHES
 from benches.plants.loads import (
     BIG_TRANSACTIONS,
     BULK,
@@ -580,4 +581,5 @@ PLANTS = (
     *SCARCE,
     *OF_THE_HOST,
     *OF_THE_KERNEL,
+    *LATCHES,
 )  # fmt: skip

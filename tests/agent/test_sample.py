@@ -32,6 +32,7 @@ SERVER_SAMPLERS = {
     "statements",
     "processlist",
     "replication",
+    "temptable",
     "thread_pool",
 }
 Record = dict[str, Any]

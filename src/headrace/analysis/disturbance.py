@@ -75,6 +75,7 @@ RESTING = frozenset(
         "mysql_waits",
         "server_process",
         "statements",
+        "temptable",
         "tracing",
     }
 )

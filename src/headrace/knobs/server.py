@@ -387,6 +387,15 @@ _CONCURRENCY = (
         high=6000,
         high_in={Vendor.MYSQL: 1000, Vendor.PERCONA: 1000},
     ),
+    variable(
+        "innodb_spin_wait_pause_multiplier",
+        _I,
+        _DYNAMIC,
+        "PAUSE instructions for each unit of innodb_spin_wait_delay.",
+        low=0,
+        high=100,
+        applies_to=only(mysql=Versions(since="8.0.16")),
+    ),
     variable("innodb_sync_spin_loops", _I, _DYNAMIC, "Polls before a thread sleeps.", low=0),
     variable(
         "innodb_purge_threads",

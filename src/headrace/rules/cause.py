@@ -22,23 +22,23 @@ ELSEWHERE = (
     "LOCK13", "LOCK02", "LOCK05", "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "NET12", "SESS15",
     "SESS19", "SESS18", "STMT04", "STMT10", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01", "LIM05", "LIM07",
     "FS14", "BLK15", "BLK16", "BLK17", "HOST06", "HOST09", "TCP07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL14",
-    "REPL10", "REPL01",
+    "REPL10", "REPL01", "LOCK20",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {
     "cpu": (
-        "HOST01", "CPU13", "CPU15", "CPU14", "CPU03", "CPU02", "POOL01", "SESS02", "SESS03", "SESS04",
-        "HOST08", "HOST07", "NET13", "NET14",
+        "HOST01", "CPU13", "CPU15", "CPU14", "CPU03", "CPU02", "POOL13", "POOL01", "SESS02", "SESS03", "SESS04",
+        "SESS21", "HOST08", "HOST07", "NET13", "NET14",
         "SESS05", "SESS20", "SESS06", "SESS07", "STAT02", "STAT03", "STAT07", "STAT08", "STAT09", "STMT09",
         "POOL12", "POOL11", "FLUSH11", "STMT08", "STMT06", "STMT07", "STMT02", "SESS11", "STMT01",
-        "SESS12", "STMT05", "SESS10", "SESS16", "SESS14", "CPU11", "LOCK07", "LOCK09", "MEM15", "CPU10",
+        "SESS12", "STMT05", "SESS10", "SESS16", "SESS14", "CPU11", "LOCK07", "LOCK20", "LOCK09", "MEM15", "CPU10",
     ),
     "core": ("NET01", "IRQ01", "IRQ03", "NET13", "NET14", "NET04", "STMT09", "CPU01"),
     "softirq": ("NET13", "NET14", "NET02", "NET01", "IRQ01"),
     "block": (
         "HOST02", "HOST09", "BLK18", "HOST06",
-        "LIM05", "STMT09", "FLUSH11", "POOL01", "POOL08", "POOL09", "STMT06", "STMT07", "STMT02",
-        "SESS11", "SESS12", "SESS03", "SESS10", "STMT05", "POOL10", "POOL11", "MEM13", "MEM01", "READ01",
+        "LIM05", "STMT09", "FLUSH11", "POOL13", "POOL01", "POOL08", "POOL09", "STMT06", "STMT07", "STMT02",
+        "SESS11", "SESS12", "SESS03", "SESS21", "SESS10", "STMT05", "POOL10", "POOL11", "MEM13", "MEM01", "READ01",
         "REDO02", "REDO01", "FLUSH10", "FLUSH06", "POOL04", "FLUSH02", "FS14", "FS01", "RAID06", "RAID01",
         "MEM19", "BLK06",
     ),
@@ -47,7 +47,7 @@ EXPLAINS = {
     "tcp": ("TCP02", "NET10", "TCP03"),
 }  # fmt: skip
 #: Rules about pages that are read again, and about I/O that is waited for.
-PAGES, IO = ("POOL01", "POOL08"), ("MEM19", "BLK06")
+PAGES, IO = ("POOL13", "POOL01", "POOL08"), ("MEM19", "BLK06")
 #: Rules whose findings slow every statement although nothing is saturated.
 SLOWS = (*PAGES, *IO)
 #: CPU time of a page that is read again: the call, the copy, the other page's eviction. A low estimate: reads from

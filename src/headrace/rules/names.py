@@ -59,6 +59,7 @@ GONE = (
         Gone(name, _MYSQL, "9.7", "innodb_redo_log_capacity, for the whole log")
         for name in ("innodb_log_file_size", "innodb_log_files_in_group")
     ),
+    Gone("temptable_use_mmap", _MYSQL, "9.7", "temptable_max_mmap, 0 for no mapped files"),
     *(
         Gone(name, _MARIADB, "10.6", now)
         for name, now in {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
-from headrace.rules import sizes, statements
+from headrace.rules import sizes, statements, temporary
 from headrace.rules.evidence import Evidence, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -161,6 +161,8 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
     on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
     if on_disk < DISK_TABLES_S or on_disk < min(DISK_TABLES * made, MANY_DISK_TABLES_S):
         return
+    if temporary.for_lack_of_shared_memory(evidence) > on_disk / 2:
+        return  # SESS21 has them
     names = ("tmp_table_size", "max_heap_table_size")
     if sizes.is_temptable(evidence):
         names = ("tmp_table_size", "temptable_max_ram")

@@ -38,6 +38,8 @@ LARGEST_SORT = 8 * MIB
 #: What a row takes in the sort buffer: its key, and its columns or its address.
 SORTED_ROW_BYTES = 128
 LARGEST_TABLE = 256 * MIB
+#: The memory that all temporary tables share is set in whole steps of this.
+SHARED_STEP = 128 * MIB
 #: Transactions beyond this are few, and a file serves them.
 LARGEST_BINLOG_CACHE = 16 * MIB
 #: A table cache of which this share is used will be larger.
@@ -140,6 +142,18 @@ def temporary_tables(evidence: Evidence) -> dict[str, Value]:
         if needed > all_together and needed - all_together <= spare_bytes(evidence):
             found["server.temptable_max_ram"] = needed
     return found
+
+
+def shared_temporary_memory(evidence: Evidence) -> dict[str, Value]:
+    """Room for a table of the largest size in each thread that ran, or four times as much; within memory."""
+    now = evidence.number("temptable_max_ram")
+    running = max(evidence.gauge("mysql_status", "threads_running").high, 1.0)
+    each = evidence.number("tmp_table_size") if evidence.version in BOUNDED_TEMPTABLE else 0.0
+    needed = max(running * min(each, LARGEST_TABLE), 4 * now, default(evidence, "temptable_max_ram"))
+    most = now + OF_SPARE * spare_bytes(evidence)
+    # A limit and no allocation: the default is safe whatever is free.
+    wanted = max(int(min(needed, most) // SHARED_STEP) * SHARED_STEP, default(evidence, "temptable_max_ram"))
+    return {"server.temptable_max_ram": wanted} if wanted > now else {}
 
 
 def is_temptable(evidence: Evidence) -> bool:

@@ -8,7 +8,7 @@ use crate::sample::values::Values;
 
 pub const INNODB_MUTEX: Kind = Kind::server(
     "innodb_mutex",
-    "waits by latch since the server started (SHOW ENGINE INNODB MUTEX)",
+    "waits by latch since the server started, and its spins if MySQL counts them (SHOW ENGINE INNODB MUTEX)",
     sample,
 )
 .every(10);
@@ -20,7 +20,7 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     if !session.connection.is_mariadb() && !session.is_thorough {
         refuse_large_pool(session)?;
     }
-    let mut waits = BTreeMap::<String, [Option<u64>; 2]>::new();
+    let mut waits = Waits::new();
     session.connection.query("SHOW ENGINE INNODB MUTEX", |_, row| {
         let (Some(name), Some(status)) = (row.get(1), row.get(2)) else { return };
         add(&mut waits, &String::from_utf8_lossy(name), &String::from_utf8_lossy(status));
@@ -36,11 +36,15 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     Ok(())
 }
 
-const METRICS: [&str; 2] = ["waits", "os_waits"];
+/// MySQL counts spins only while its monitor `latch` is on.
+const METRICS: [&str; 3] = ["waits", "os_waits", "spins"];
+
+/// Numbers by latch, in the order of `METRICS`.
+type Waits = BTreeMap<String, [Option<u64>; METRICS.len()]>;
 
 /// `waits=7`, or on older servers `os_waits=7`, with or without other counters. Latches of one kind (for example
 /// those of a partitioned hash) have a row each and the same name.
-fn add(waits: &mut BTreeMap<String, [Option<u64>; 2]>, name: &str, status: &str) {
+fn add(waits: &mut Waits, name: &str, status: &str) {
     for part in status.split([',', ' ']) {
         let Some((key, number)) = part.split_once('=') else { continue };
         let (Some(column), Ok(number)) =
@@ -82,15 +86,18 @@ mod tests {
             ("sum rwlock: buf0buf.cc:791", "waits=658"),
             ("&log_sys->mutex", "os_waits=12"),
             ("&dict_sys->mutex", "count=3, spin_waits=1, spin_rounds=30, os_waits=9"),
+            ("LOCK_SYS_PAGE", "spins=1384,waits=39,calls=77"),
+            ("LOCK_SYS_PAGE", "spins=16,waits=1,calls=9"),
             ("nonsense", "waits=many"),
         ] {
             add(&mut waits, name, status);
         }
         let expected = [
-            ("&dict_sys->mutex", [None, Some(9)]),
-            ("&log_sys->mutex", [None, Some(12)]),
-            ("rwlock: hash0hash.cc:117", [Some(6), None]),
-            ("sum rwlock: buf0buf.cc:791", [Some(658), None]),
+            ("&dict_sys->mutex", [None, Some(9), None]),
+            ("&log_sys->mutex", [None, Some(12), None]),
+            ("LOCK_SYS_PAGE", [Some(40), None, Some(1_400)]),
+            ("rwlock: hash0hash.cc:117", [Some(6), None, None]),
+            ("sum rwlock: buf0buf.cc:791", [Some(658), None, None]),
         ];
         let found: Vec<_> = waits.iter().map(|(name, numbers)| (name.as_str(), *numbers)).collect();
         assert_eq!(found, expected);

@@ -27,6 +27,7 @@ pub const SAMPLERS: &[&Kind] = &[
     &innodb_status::INNODB_STATUS,
     &performance_schema::MYSQL_WAITS,
     &performance_schema::STATEMENTS,
+    &performance_schema::TEMPTABLE,
     &processlist::PROCESSLIST,
     &replication::REPLICATION,
     &thread_pool::THREAD_POOL,

@@ -21,6 +21,14 @@ pub const STATEMENTS: Kind = Kind::server(
 )
 .every(10);
 
+/// Two rows by their key; the server adds up its sessions for each.
+pub const TEMPTABLE: Kind = Kind::server(
+    "temptable",
+    "bytes that temporary tables hold in memory and in mapped files, and those ever taken (MySQL, performance_schema)",
+    sample_temptable,
+)
+.every(5);
+
 const WAITS: &str = "SELECT EVENT_NAME, COUNT_STAR, SUM_TIMER_WAIT \
     FROM performance_schema.events_waits_summary_global_by_event_name \
     WHERE COUNT_STAR > 0 AND EVENT_NAME <> 'idle'";
@@ -47,6 +55,11 @@ const DIGEST_METRICS: [&str; 12] = [
     "range_joins",
 ];
 const PS_PER_NS: u64 = 1000;
+/// What is in use is below zero if it was taken before the instrument counted.
+const TEMPTABLES: &str = "SELECT SUBSTRING_INDEX(EVENT_NAME, '_', -1), GREATEST(CURRENT_NUMBER_OF_BYTES_USED, 0), \
+    COUNT_ALLOC, SUM_NUMBER_OF_BYTES_ALLOC \
+    FROM performance_schema.memory_summary_global_by_event_name \
+    WHERE EVENT_NAME IN ('memory/temptable/physical_ram', 'memory/temptable/physical_disk')";
 
 fn sample_waits(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     let mut rows = read_rows(session, WAITS)?;
@@ -67,6 +80,18 @@ fn sample_statements(session: &mut Session, values: &mut Values) -> Result<(), T
     }
     rows.iter_mut().for_each(|(_, numbers)| to_ns(numbers, &[1, 2]));
     values.table(&DIGEST_METRICS, &rows);
+    Ok(())
+}
+
+fn sample_temptable(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
+    if session.connection.is_mariadb() {
+        return Err(Trouble::Absent("MariaDB has no TempTable".to_owned()));
+    }
+    let rows = read_rows(session, TEMPTABLES)?;
+    if rows.is_empty() {
+        return Err(Trouble::Absent("this version has no TempTable".to_owned()));
+    }
+    values.table(&["bytes", "blocks_taken", "bytes_taken"], &rows);
     Ok(())
 }
 
