@@ -81,7 +81,75 @@ CASES = [
         "two of eight",
         lambda: unwell(facts=TWO, rates=BOUND),
         ("",),
-        ("mysqld may use 2 of 8 CPUs (0-1)",),
+        ("mysqld may use 2 of 8 CPUs (0-1)", "room for 4.9 CPUs more."),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "CPU12",
+        "by its cpuset, which taskset cannot exceed",
+        lambda: unwell(facts=TWO | {"servers.1322.cgroup.cpuset_cpus": "0-1"}, rates=BOUND),
+        ("",),
+        steps=("Its cpuset allows 0-1, and taskset cannot exceed that",),
+    ),
+    Case(
+        "CPU12",
+        "the other threads of its cores",
+        lambda: unwell(
+            facts=TWO
+            | {
+                "cpu.topology": [
+                    {
+                        "cpu": n,
+                        "socket": 0,
+                        "core": n % 2,
+                        "siblings": [m for m in range(8) if m % 2 == n % 2],
+                    }
+                    for n in range(8)
+                ]
+            },
+            rates=BOUND,
+        ),
+        ("",),
+        ("room for 4.9 CPUs more, 4.9 of them on cores that it has already.",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "CPU12",
+        "the others are hardly less busy",
+        lambda: unwell(
+            facts={"servers.1322.cpus_allowed_list": "0-5"},
+            rates={f"cpu.user.cpu{n}": 90.0 for n in range(6)}
+            | {f"cpu.idle.cpu{n}": 2.0 for n in range(6)}
+            | {f"cpu.user.cpu{n}": 70.0 for n in (6, 7)}
+            | {f"cpu.idle.cpu{n}": 22.0 for n in (6, 7)},
+        ),
+    ),
+    Case(
+        "CPU12",
+        "another program fills them",
+        lambda: unwell(
+            facts=TWO,
+            rates=BOUND | {"process.utime_ticks.1322/mysqld": 5.0, "process.stime_ticks.1322/mysqld": 1.0},
+        ),
+    ),
+    Case(
+        "CPU12",
+        "another program fills them, and the server waits",
+        lambda: unwell(
+            facts=TWO,
+            rates=BOUND
+            | {
+                "process.utime_ticks.1322/mysqld": 5.0,
+                "process.stime_ticks.1322/mysqld": 1.0,
+                "threads.runqueue_ns.1401/connection": 1.4e9,
+            },
+        ),
+        ("",),
+    ),
+    Case(
+        "CPU12",
+        "the others are isolated",
+        lambda: unwell(facts=TWO | {"cpu.isolated": [2, 3, 4, 5, 6, 7]}, rates=BOUND),
     ),
     Case("CPU12", "room on both", lambda: unwell(facts=TWO)),
     Case("CPU12", "all", lambda: unwell(rates=BOUND)),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from headrace.analysis.resources import FULL
+from headrace.analysis.resources import FULL, Core
 from headrace.analysis.users import busiest_server
 from headrace.model import Value
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
@@ -15,8 +16,9 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 MOSTLY_SERVER = 0.5
 #: Classes of statements to name, and the share of the time from which on one is the cause alone.
 NAMED, ONE_CLASS = 3, 0.5
-#: CPUs that the server may not use and that are less busy than this could take work over.
-IDLE_ELSEWHERE = 0.75
+#: Idle time of CPUs that the server may not use, as a share of those that it may: below the first a gain is hard
+#: to see, and from the second on the mask is a bottleneck.
+LITTLE_ROOM, MUCH_ROOM = 0.10, 0.25
 #: Times per second that a CPU slows itself down.
 THROTTLED_S = 0.1
 #: Below this the CPUs are mostly idle, and their frequency affects latency only.
@@ -153,47 +155,88 @@ def _cpus(listed: str) -> set[int]:
     "CPU12",
     severity=Severity.LIMIT,
     confidence=Confidence.HIGH,
-    source="Linux sched_setaffinity(2); cgroup-v2.rst, cpuset.cpus; systemd.exec(5), CPUAffinity=",
+    source="Linux sched_setaffinity(2): a mask is reduced to the CPUs of the thread's cpuset; cgroup-v2.rst, "
+    "cpuset.cpus; kernel-parameters.txt, isolcpus=; systemd.exec(5), CPUAffinity=; systemd.resource-control(5), "
+    "AllowedCPUs=",
     refute="With all CPUs allowed, throughput and p99 are equivalent.",
 )
 def kept_to_few_cpus(evidence: Evidence) -> Iterator[Match]:
     """The server is restricted to some of the CPUs; they are full while others are idle.
 
     taskset, CPUAffinity= or a cpuset pins it, often left over from an old benchmark or from a machine with fewer
-    cores. The average over all CPUs looks fine.
+    cores. The average over all CPUs looks fine. The idle ones add at most their idle time. A CPU that shares its
+    core with an allowed one adds less, and one of another NUMA node is further from the memory.
     """
     process = evidence.server_process
     listed = process.get("cpus_allowed_list")
     if not listed:
         raise NotEnough("the host does not report which CPUs the server may use")
     allowed = _cpus(str(listed))
-    mine = [core for core in evidence.cores if int(core.name.removeprefix("cpu")) in allowed]
-    others = [core for core in evidence.cores if core not in mine]
+    # The kernel keeps ordinary tasks off isolated CPUs: those are idle on purpose.
+    isolated = set((evidence.raw.get("cpu") or {}).get("isolated") or ())
+    mine = [core for core in evidence.cores if _number(core) in allowed]
+    others = [core for core in evidence.cores if _number(core) not in allowed | isolated]
     if not mine or not others:
         return
-    busy, idle = (sum(core.busy for core in part) / len(part) for part in (mine, others))
-    if busy < FULL or idle >= IDLE_ELSEWHERE:
+    busy, rest = (sum(core.busy for core in part) / len(part) for part in (mine, others))
+    beside = _siblings(evidence, {_number(core) for core in mine})
+    free, of_siblings = (
+        sum(max(1.0 - core.busy, 0.0) for core in others if (_number(core) in beside) is is_sibling)
+        for is_sibling in (False, True)
+    )
+    if busy < FULL or free + of_siblings < LITTLE_ROOM * len(mine) or not _fills(evidence, busy * len(mine)):
         return
+    shared = f", {of_siblings:.1f} of them on cores that it has already" if of_siblings else ""
     yield Match(
         "",
         f"{process['program']} may use {len(mine)} of {len(mine) + len(others)} CPUs ({listed}): they are "
-        f"{share(busy)} busy, the others {share(idle)}.",
+        f"{share(busy)} busy, the others {share(rest)}: room for {free + of_siblings:.1f} CPUs more{shared}.",
         (
             number("allowed CPUs", listed),
             number("busy", share(busy)),
-            number("the other CPUs", share(idle)),
+            number("the other CPUs", share(rest)),
+            number("idle there, CPUs", f"{free + of_siblings:.2f}"),
+            number("CPUs used by the server", f"{busiest_server(evidence.window)[1]:.2f}"),
         ),
-        (
-            Remedy(
-                steps=(
-                    "Allow all: taskset -apc "
-                    f"0-{max(int(c.name.removeprefix('cpu')) for c in evidence.cores)} {process['pid']}; "
-                    "permanently: remove CPUAffinity= or AllowedCPUs= from the unit, or the container's "
-                    "cpuset.",
-                )
-            ),
-        ),
+        (Remedy(steps=_widen(evidence, process, {_number(core) for core in others} | allowed)),),
+        None if free >= MUCH_ROOM * len(mine) else Severity.COST,
     )
+
+
+def _number(core: Core) -> int:
+    return int(core.name.removeprefix("cpu"))
+
+
+def _siblings(evidence: Evidence, cpus: set[int]) -> set[int]:
+    """CPUs that share a core with one of these."""
+    rows = (evidence.raw.get("cpu") or {}).get("topology") or ()
+    return {other for row in rows if row["cpu"] in cpus for other in row.get("siblings") or ()} - cpus
+
+
+def _fills(evidence: Evidence, busy_cpus: float) -> bool:
+    """Whether the server does half of the work of its CPUs, or its threads wait for them; if unknown, yes."""
+    program, used = busiest_server(evidence.window)
+    waited = sum(evidence.window.rates("threads", "runqueue_ns").values()) / 1e9
+    return not program or used >= MOSTLY_SERVER * busy_cpus or waited >= MOSTLY_SERVER * busy_cpus
+
+
+def _widen(evidence: Evidence, process: Mapping[str, Any], all_cpus: set[int]) -> tuple[str, ...]:
+    """A mask cannot leave the cpuset; and a server is sometimes bound to a node on purpose."""
+    cpuset = (process.get("cgroup") or {}).get("cpuset_cpus")
+    widest = f"{min(all_cpus)}-{max(all_cpus)}"
+    if cpuset and not _cpus(str(cpuset)) >= all_cpus:
+        step = (
+            f"Its cpuset allows {cpuset}, and taskset cannot exceed that: systemctl set-property --runtime UNIT "
+            f"AllowedCPUs={widest}, or the container's cpuset (--cpuset-cpus)."
+        )
+    else:
+        step = (
+            f"Allow all: taskset -apc {widest} {process['pid']}; permanently: remove CPUAffinity= or AllowedCPUs= "
+            "from the unit, or the container's cpuset."
+        )
+    if len(evidence.rows("numa_nodes")) < 2:
+        return (step,)
+    return (step, "If it was bound to a NUMA node on purpose, measure: memory of other nodes is slower.")
 
 
 @rule(
