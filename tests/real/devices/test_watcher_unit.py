@@ -94,19 +94,16 @@ def shown(inside: Inside, name: str) -> str:
     return inside("systemctl", "show", "headrace-watch-*", f"--property={name}", "--value")
 
 
+CHANGES = json.dumps([{"path": BACKLOG, "value": "4000"}])
+
+
+def argv(within: str) -> list[str]:
+    words = ["/run/headrace-agent", "journal", "apply", "--owner", OWNER, "--state", STATE]
+    return [*words, "--confirm-within", within]
+
+
 def apply(inside: Inside, within: str) -> None:
-    argv = [
-        "/run/headrace-agent",
-        "journal",
-        "apply",
-        "--owner",
-        OWNER,
-        "--state",
-        STATE,
-        "--confirm-within",
-        within,
-    ]
-    inside(*argv, text=json.dumps([{"path": BACKLOG, "value": "4000"}]))
+    inside(*argv(within), text=CHANGES)
     assert inside("cat", BACKLOG) == "4000"
 
 
@@ -131,6 +128,30 @@ def test_a_unit_ends_when_its_change_is_confirmed(inside: Inside) -> None:
     inside("/run/headrace-agent", "journal", "confirm", "--owner", OWNER, "--state", STATE)
     until(lambda: not shown(inside, "MainPID"), what="the end of its unit")
     assert inside("cat", BACKLOG) == "4000"
+
+
+@pytest.mark.parametrize("watcher", ["unit", "process"])
+@pytest.mark.parametrize("ending", [("kill", "--signal=KILL"), ("stop",)], ids=["killed", "stopped"])
+def test_the_end_of_the_unit_that_applied_does_not_reach_the_watcher(
+    inside: Inside, watcher: str, ending: tuple[str, ...]
+) -> None:
+    """As of cron, or of a login session that is closed: all of its control group ends."""
+    before = inside("cat", BACKLOG)
+    inside("cp", "/usr/bin/systemd-run", "/run/start")
+    if watcher == "process":
+        inside("mount", "--bind", "/bin/false", "/usr/bin/systemd-run")
+    script = f"echo '{CHANGES}' | {' '.join(argv('8s'))}; exec sleep 1000"
+    inside("/run/start", "--unit=caller", "--property=DefaultDependencies=no", "sh", "-c", script)
+    until(lambda: inside("cat", BACKLOG) == "4000", what="the change")
+    until(lambda: "sleep" in inside("ps", "-o", "args=", "-p", main_of(inside, "caller")), what="its end")
+    inside("systemctl", *ending, "caller.service")
+    until(lambda: main_of(inside, "caller") == "0", what="the end of the unit")
+    assert (shown(inside, "MainPID") not in ("", "0")) == (watcher == "unit")
+    until(lambda: inside("cat", BACKLOG) == before, what="the deadline")
+
+
+def main_of(inside: Inside, unit: str) -> str:
+    return inside("systemctl", "show", unit, "--property=MainPID", "--value")
 
 
 def test_without_an_answer_of_systemd_a_process_watches(inside: Inside) -> None:

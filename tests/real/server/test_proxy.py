@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -345,6 +346,57 @@ def test_the_limit_of_open_files_refuses_and_hangs_nobody(maria: Server, tmp_pat
     argv = [str(limited), "proxy", "--listen", "127.0.0.1:0", *target(maria), "--max-sessions", "100"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     assert (done.returncode, "the limit is 90" in done.stderr) == (5, True)
+
+
+def test_five_thousand_clients_at_the_usual_limit_are_served_or_refused(
+    maria: Server, tmp_path: Path
+) -> None:
+    """1,024 open files, as shells have them: 480 sessions, and each client hears something."""
+    clients = 5000
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2 * clients:
+        pytest.skip(f"needs {2 * clients} open files, the limit is {hard}")
+    limited = tmp_path / "limited"
+    limited.write_text(f'#!/bin/sh\nulimit -n 1024; exec {agent_path()} "$@"\n')
+    limited.chmod(0o755)
+    maria.sql("SET GLOBAL max_connections = 1000", "SET GLOBAL connect_timeout = 600")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2 * clients), hard))
+    try:
+        with proxy(tmp_path, *target(maria), program=limited) as seen:
+            with contextlib.ExitStack() as stack:
+                told = []
+                for _ in range(clients):
+                    link = stack.enter_context(socket.create_connection(("127.0.0.1", seen.port), timeout=60))
+                    told.append(link.recv(7)[4:])
+            until(lambda: serves(seen.port), what="room for the next")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        maria.sql("SET GLOBAL max_connections = 151", "SET GLOBAL connect_timeout = 10")
+    refused = told.count(b"\xff\x10\x04")
+    assert len(told) - refused == (1024 - 64) // 2
+    assert seen.summary["refused"] >= refused
+    assert all(told), "one that hears nothing hangs"
+
+
+def serves(port: int) -> bool:
+    try:
+        with connect(port) as link:
+            link.ping(reconnect=False)
+    except pymysql.Error:
+        return False
+    return True
+
+
+def test_a_proxy_that_was_stopped_goes_on_where_it_was(maria: Server, tmp_path: Path) -> None:
+    with proxy(tmp_path, *target(maria)) as seen, connect(seen.port) as link, link.cursor() as cursor:
+        os.kill(seen.pid, signal.SIGSTOP)
+        later = threading.Timer(1.5, os.kill, (seen.pid, signal.SIGCONT))
+        later.start()
+        cursor.execute("SELECT 'meanwhile'")
+        assert cursor.fetchall() == (("meanwhile",),)
+        later.join()
+    assert len(seen.texts("SELECT 'meanwhile'")) == 1
+    assert seen.summary["coverage"]["damaged"] == 0
 
 
 def test_recording_never_holds_up_the_traffic(maria: Server, tmp_path: Path) -> None:
