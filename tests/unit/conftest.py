@@ -38,3 +38,12 @@ def archive(tmp_path: Path) -> Archive:
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hundreds of files on a busy disk: no machine dies in these tests."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture(autouse=True)
+def own_predictions(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands of ``size`` keep what they predict: not with those of the person who runs the tests."""
+    if request.path.name.startswith("test_size"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))

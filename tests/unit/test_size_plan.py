@@ -505,9 +505,8 @@ def test_a_price_is_paid_each_month_and_a_full_host_once() -> None:
     def use(share: float) -> list[cost.Use]:
         draws = np.full(DRAWS, 0.5)
         draws[: round(share * DRAWS)] = 2.0
-        return [
-            cost.Use(Resource.CPU, Interval(5, None, None), Interval(0.5, None, None), share, draws, draws)
-        ]
+        five = Interval(5, None, None)
+        return [cost.Use(Resource.CPU, five, Interval(0.5, None, None), share, draws, draws, five)]
 
     plans = {"ten": ([host] * 10, [use(0.04)] * 10), "eleven": ([host] * 11, [use(0.0)] * 11)}
     assert cost.regrets(plans, 30.4)[0].name == "eleven"

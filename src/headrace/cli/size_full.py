@@ -13,7 +13,17 @@ import typer
 from headrace.cli.options import grouped
 from headrace.cli.shell import Json, PageFile, say, write_page
 from headrace.cli.size_app import size_app
-from headrace.cli.size_source import ANY, Source, SourceOptions, amounts, named, number_of, read
+from headrace.cli.size_source import (
+    ANY,
+    Source,
+    SourceOptions,
+    amounts,
+    keep,
+    named,
+    number_of,
+    place_of,
+    read,
+)
 from headrace.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
@@ -98,6 +108,7 @@ def full(
     that it fills; all others are assumed from a queueing model with that many servers, and marked as assumed.
     """
     from headrace.report.size.full import page_of
+    from headrace.size import foretold
     from headrace.size import full as sizes
 
     histories, left_out = read(source, which, with_calls=False)
@@ -112,6 +123,7 @@ def full(
         own, pool = instead[history.host], pools.get(history.host)
         _check(own, history, known[history.host], pool)
         hosts.append(sizes.outlook(history, known[history.host], pool, own))
+    keep(lambda: foretold.of_full(hosts, histories, place_of(source)))
     content = page_of(hosts, sizes.together(histories, known), left_out)
     if page is not None:
         write_page(page, content)

@@ -24,7 +24,7 @@ from headrace.cli.shell import (
     tell_and_exit,
 )
 from headrace.cli.size_app import size_app
-from headrace.cli.size_source import SourceOptions, amounts, named, read
+from headrace.cli.size_source import SourceOptions, amounts, keep, named, place_of, read
 
 if TYPE_CHECKING:
     from headrace.size.clock import Clock
@@ -153,6 +153,7 @@ def merge(
     """
     from headrace.report.size.merge import page_of
     from headrace.size import catalogue as catalogues
+    from headrace.size import foretold
     from headrace.size.plan import Asked, plan
 
     if by not in ("price", "watts", "hosts"):
@@ -168,6 +169,7 @@ def merge(
         found = catalogues.with_watts(found, offered.watts)
     with _clock(asked.seconds) as clock:
         merged = plan(table, found, asked, clock)
+    keep(lambda: foretold.of_merge(merged, table, place_of(demands)))
     content = page_of(merged)
     show(content, as_json, page)
     assert content.notice is not None

@@ -152,7 +152,7 @@ def measure(
 
 @size_app.command(epilog="Example: headrace size predictions")
 def predictions(page: PageFile = None, as_json: Json = False) -> None:
-    """Show how many predictions of `headrace size prove` came true."""
+    """Show how many predictions of `headrace size prove`, `full` and `merge` came true."""
     from headrace.report.size.prove import calibration_page
     from headrace.size import predictions as kept
 

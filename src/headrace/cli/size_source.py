@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import seconds_of
-from headrace.errors import PlanError
+from headrace.cli.shell import tell
+from headrace.errors import PlanError, StoreError
 
 if TYPE_CHECKING:
     from headrace.size.history import History
@@ -44,6 +45,21 @@ Source = Annotated[
         show_default=False,
     ),
 ]
+
+
+def place_of(source: Path | None) -> str:
+    """What a source is called between commands."""
+    from headrace.snapshot import state_path
+
+    return str((source or state_path("history")).resolve())
+
+
+def keep(work: Callable[[], None]) -> None:
+    """Keep predictions; a report does not fail for them."""
+    try:
+        work()
+    except StoreError as error:
+        tell(f"predictions are not kept: {error}")
 
 
 def read(

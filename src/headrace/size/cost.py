@@ -64,8 +64,8 @@ def _draws(found: Interval, random: np.random.Generator) -> Values:
 
 @dataclass(frozen=True)
 class Use:
-    """A resource of a planned host at its peak. ``share`` is of what it carries: 1 is the knee. ``usual``: draws
-    of the share at today's mean daily peak, before any growth."""
+    """A resource of a planned host at its peak; ``grown`` includes the growth. ``share`` is of what it carries: 1
+    is the knee. ``usual``: draws of the share at today's mean daily peak, before any growth."""
 
     resource: Resource
     peak: Interval
@@ -73,6 +73,7 @@ class Use:
     risk: float
     draws: Values
     usual: Values
+    grown: Interval
 
 
 def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
@@ -84,7 +85,10 @@ def use_of(found: Peak, capacity: Capacity, growth: Values) -> Use | None:
     draws = found.draws * growth / carries
     low, high = np.quantile(draws, [0.025, 0.975])
     share = Interval(float(np.median(draws)), float(low), float(high))
-    return Use(found.resource, found.interval, share, float((draws > 1).mean()), draws, found.usual / carries)
+    return Use(
+        found.resource, found.interval, share, float((draws > 1).mean()), draws, found.usual / carries,
+        _interval(found.draws * growth),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

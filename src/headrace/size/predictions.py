@@ -7,8 +7,8 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,7 +25,8 @@ HOLD = 0.95
 
 @dataclass(frozen=True)
 class Kept:
-    """``at``: seconds since 1970. ``measured`` is None as long as nothing was measured."""
+    """``at``: seconds since 1970. ``measured`` is None as long as nothing was measured. ``about``: what it
+    takes to measure it later, if that is not done by the same command."""
 
     id: str
     at: float
@@ -33,6 +34,7 @@ class Kept:
     plan: tuple[str, ...]
     prediction: Prediction
     measured: float | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_inside(self) -> bool | None:
@@ -71,11 +73,17 @@ def path() -> Path:
     return state_path(FILE)
 
 
-def keep(id_: str, at: float, host: str, plan: Sequence[str], found: Iterable[Prediction]) -> None:
+def keep(
+    id_: str,
+    at: float,
+    host: str,
+    plan: Sequence[str],
+    found: Iterable[Prediction],
+    about: Mapping[str, Any] | None = None,
+) -> None:
     """Raises StoreError."""
-    _append(
-        {"id": id_, "at": at, "host": host, "plan": list(plan), "prediction": _json(each)} for each in found
-    )
+    same = {"id": id_, "at": at, "host": host, "plan": list(plan)} | ({"about": dict(about)} if about else {})
+    _append({**same, "prediction": _json(each)} for each in found)
 
 
 def came_true(id_: str, measured: Iterable[tuple[Prediction, float]]) -> None:
@@ -95,7 +103,10 @@ def every() -> list[Kept]:
             if "prediction" in row:
                 prediction = _prediction(row["prediction"])
                 key = (row["id"], prediction.what, prediction.quantity)
-                found[key] = Kept(row["id"], row["at"], row["host"], tuple(row["plan"]), prediction)
+                found[key] = Kept(
+                    row["id"], row["at"], row["host"], tuple(row["plan"]), prediction,
+                    about=dict(row.get("about", {})),
+                )  # fmt: skip
             elif (key := (row["id"], row["what"], row["quantity"])) in found:
                 old = found[key]
                 found[key] = replace(old, measured=_number(row["measured"]))
