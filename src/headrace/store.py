@@ -269,7 +269,10 @@ class ExperimentFolder:
             raise _write_error(error, trial) from error
 
     def discard_drafts(self) -> int:
-        """Remove half-written trials of a killed runner; returns their number."""
+        """Remove what a killed runner left half written; returns the number of trials."""
+        # A host's facts change: what has this name may never be written again.
+        for draft in (self.path / "facts").glob(".*.part"):
+            draft.unlink()
         drafts = list((self.path / "trials").glob(".*.part"))
         for draft in drafts:
             shutil.rmtree(draft)

@@ -70,8 +70,10 @@ def test_a_trial_is_invisible_until_it_is_committed(tmp_path: Path) -> None:
 def test_drafts_of_a_killed_runner_are_discarded(tmp_path: Path) -> None:
     experiment = folder(tmp_path)
     experiment.begin_trial(1)
+    (experiment.path / "facts" / ".ffff.json.0a1b2c3d.part").write_text('{"host')
     assert experiment.discard_drafts() == 1
     assert list((experiment.path / "trials").iterdir()) == []
+    assert list((experiment.path / "facts").iterdir()) == []
 
 
 def test_a_trial_measured_again_replaces_the_old_one_whole(tmp_path: Path) -> None:
