@@ -53,13 +53,14 @@ def on(
     without: tuple[str, ...] = (),
     waited_us: float = 4_000.0,
     available: float = 14e9,
+    driver: str = "sd",
     **changes: Any,
 ) -> Callable[[], Evidence]:
     """The host with its data on an array of four."""
     facts: dict[str, Any] = {
         "kernel.release": kernel,
         "block_devices": [
-            *(device(name) for name in MEMBERS),
+            *(device(name, driver=driver) for name in MEMBERS),
             device("md0", kind="md", driver=None, slaves=list(MEMBERS)),
         ],
         "md_arrays": [array(level, **changes)],
@@ -134,6 +135,8 @@ CASES = [
         ("md0",),
         ("md0 keeps a bitmap at +8 with 64 MiB per bit",),
     ),
+    Case("RAID05", "coarse already", on("raid10", bitmap={"location": "+8", "chunk_bytes": 1 << 30})),
+    Case("RAID05", "of a cluster", on("raid1", bitmap={"location": "clustered", "chunk_bytes": 64 << 20})),
     Case("RAID05", "none", on("raid10")),
     Case("RAID05", "few writes", on("raid10", writes=3.0, bitmap={"location": "+8", "chunk_bytes": None})),
     Case("RAID05", "unknown", lambda: unwell(without=["md_arrays"]), missing="md arrays"),
@@ -167,6 +170,11 @@ CASES = [
         on("raid0", kernel="3.13.0-74-generic"),
         ("md0",),
         ("md0 stripes 4 flash devices on kernel 3.13.0-74-generic", "8 CPUs; it does 1,500 requests/s"),
+    ),
+    Case(
+        "RAID09",
+        "NVMe had queues of its own",
+        on("raid0", kernel="3.13.0-74-generic", driver="nvme"),
     ),
     Case("RAID09", "a newer kernel", on("raid0", kernel="3.14.0")),
     Case("RAID09", "no array", lambda: unwell(facts={"kernel.release": "3.13.0-74-generic"})),

@@ -33,6 +33,17 @@ CASES = [
         ("",),
         ("vm.swappiness is 60, and 1 GiB is in swap",),
     ),
+    Case(
+        "MEM02",
+        "swap in memory",
+        lambda: unwell(
+            gauges=SWAPS,
+            facts={
+                "sysctls.vm.swappiness": "180",
+                "memory.swaps": [{"path": "/dev/zram0", "kind": "partition"}],
+            },
+        ),
+    ),
     Case("MEM02", "nothing swapped", lambda: unwell(facts={"sysctls.vm.swappiness": "60"})),
     Case("MEM02", "one", lambda: unwell(gauges=SWAPS)),
     Case("MEM02", "not sampled", lambda: unwell(without=["memory"]), missing="memory"),

@@ -26,6 +26,7 @@ SHORT = {
     "vmstat.pgmajfault.": 900.0,
     "vmstat.workingset_refault_file.": 12_000.0,
 }
+OLDER = {name.replace("_file.", "."): rate for name, rate in SHORT.items()}
 PAUSED = {
     "vmstat.nr_dirty.": 3_500.0,
     "vmstat.nr_dirty_background_threshold.": 2_048.0,
@@ -70,6 +71,19 @@ CASES = [
         lambda: unwell(rates=SHORT),
         ("",),
         ("12,000 pages/s are read again after the kernel dropped them, with 900 major faults/s",),
+    ),
+    Case(
+        "MEM18",
+        "an older kernel",
+        lambda: unwell(rates=OLDER),
+        ("",),
+        ("12,000 pages/s are read again",),
+    ),
+    Case(
+        "MEM18",
+        "a kernel that does not count them",
+        lambda: unwell(rates={name: rate for name, rate in OLDER.items() if "refault" not in name}),
+        missing="workingset_refault was not sampled",
     ),
     Case("MEM18", "with swap", lambda: unwell(rates=SHORT, gauges={"memory.SwapTotal.": 8.0 * GIB})),
     Case("MEM18", "enough", unwell),

@@ -542,7 +542,7 @@ def _others_cpus(
     severity=Severity.COST,
     confidence=Confidence.LOW,
     source="B. Gregg, Performance Tuning Linux Instances on EC2 (2014), Clocksource; Linux vdso(7); "
-    "Documentation/admin-guide/kernel-parameters.txt, tsc=",
+    "Documentation/admin-guide/kernel-parameters.txt, tsc=; arch/x86/xen/time.c, xen_setup_vsyscall_time_info",
     refute="With a clock source that is read without the kernel, system time and throughput are equivalent to "
     "before.",
 )
@@ -550,8 +550,9 @@ def slow_clock(evidence: Evidence) -> Iterator[Match]:
     """The clock is read by a system call.
 
     A server reads the clock several times per statement. With tsc, kvm-clock or Hyper-V's page that takes tens of
-    nanoseconds without entering the kernel; with xen, hpet or acpi_pm it is a system call, and hpet and acpi_pm
-    also read a device. The kernel gives tsc up, and stops offering it, if it seems to drift.
+    nanoseconds without entering the kernel; with hpet or acpi_pm it is a system call that also reads a device.
+    With xen it is a system call, too, unless the hypervisor vouches for a stable TSC. The kernel gives tsc up, and
+    stops offering it, if it seems to drift.
     """
     clock: Any = evidence.raw.get("clock_source") or {}
     selected, available = clock.get("selected"), clock.get("available")

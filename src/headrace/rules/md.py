@@ -8,11 +8,13 @@ from typing import Any
 from headrace.analysis.devices import SECTOR_BYTES
 from headrace.analysis.resources import PRESSURE_SEEN
 from headrace.rules import sizes
-from headrace.rules.evidence import Evidence, NotEnough, number, size
+from headrace.rules.evidence import MIB, Evidence, NotEnough, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Below it parity, bitmaps and stripe caches cost nothing noticeable.
 MANY_WRITES_S = 200.0
+#: A bitmap with this many bytes for each bit is coarse already.
+COARSE_BYTES = 512 * MIB
 #: The default of stripe_cache_size: md.rst.
 STRIPE_CACHE_DEFAULT = 256
 #: The next step to try: 16 MiB of memory per member, an eighth of what the kernel allows.
@@ -203,7 +205,8 @@ def chunk_smaller_than_page(evidence: Evidence) -> Iterator[Match]:
     "RAID05",
     severity=Severity.ADVICE,
     confidence=Confidence.LOW,
-    source="Linux md(4), Bitmap write-intent logging; mdadm(8), --bitmap-chunk",
+    source="Linux md(4), Bitmap write-intent logging; mdadm(8), --bitmap-chunk; "
+    "Documentation/admin-guide/md.rst, bitmap/location",
     refute="With a coarser bitmap, writes per second and their p99 are equivalent.",
     disputed="Without a bitmap, a crash costs a full resync, during which the array is slow and less safe; "
     "with one, every first write to a region also updates the bitmap. A coarser bitmap is a compromise.",
@@ -216,12 +219,13 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
     """
     for array in _under_data(evidence):
         bitmap: Any = array.get("bitmap") or {}
-        if bitmap.get("location") in (None, "none"):
-            continue
-        writes = _writes(evidence, array["name"])
-        if writes < MANY_WRITES_S:
+        # Nodes of a cluster share theirs.
+        if bitmap.get("location") in (None, "none", "clustered"):
             continue
         chunk = bitmap.get("chunk_bytes")
+        writes = _writes(evidence, array["name"])
+        if writes < MANY_WRITES_S or (chunk or 0) >= COARSE_BYTES:
+            continue
         name = array["name"]
         yield Match(
             str(name),
@@ -235,7 +239,7 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        f"mdadm --grow --bitmap=none /dev/{name}",
+                        f"mdadm --grow --bitmap=none /dev/{name}; a crash before the next step means a resync",
                         f"mdadm --grow --bitmap=internal --bitmap-chunk=512M /dev/{name}",
                     ),
                     label="a coarser bitmap",
@@ -382,7 +386,8 @@ LOCK_FELT = 50_000
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
     source="M. Bjorling, J. Axboe, D. Nellans, P. Bonnet, Linux Block IO: Introducing Multi-queue SSD Access on "
-    "Multi-core Systems, SYSTOR 2013 (one lock a device before blk-mq, which came with 3.13)",
+    "Multi-core Systems, SYSTOR 2013 (one lock a device before blk-mq, which came with 3.13); Linux commit "
+    "a4aea5623d4a (NVMe had queues of its own before), kernel-parameters.txt, scsi_mod.use_blk_mq",
     refute="On a kernel with the multi-queue block layer, the same array does no more requests.",
 )
 def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
@@ -396,7 +401,7 @@ def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
     count = len(evidence.cores)
     for array in _arrays(evidence):
         names = [evidence.disk_of(str(m["name"])) for m in array.get("members") or ()]
-        flash = [n for n in names if (evidence.facts.block_device(n) or {}).get("rotational") is False]
+        flash = [n for n in names if _has_one_queue(evidence.facts.block_device(n) or {})]
         if len(flash) < 2 or count < FEW_CORES:
             continue
         device = evidence.devices.get(str(array["name"]))
@@ -411,6 +416,18 @@ def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
                 number("requests/s", f"{done:,.0f}"),
                 number("CPUs", count),
             ),
-            (Remedy(steps=("Run kernel 3.14 or later, and measure the array under the same load.",)),),
+            (
+                Remedy(
+                    steps=(
+                        "Run a newer kernel, and measure the array under the same load. Drivers followed one by "
+                        "one: SCSI and SATA disks (sd) from 3.17 on with scsi_mod.use_blk_mq=1, always from 5.0.",
+                    )
+                ),
+            ),
             None if done >= LOCK_FELT else Severity.ADVICE,
         )
+
+
+def _has_one_queue(device: Mapping[str, Any]) -> bool:
+    """Whether it is flash behind one queue: the driver of NVMe had a queue for each CPU before the kernel did."""
+    return device.get("rotational") is False and device.get("driver") != "nvme"

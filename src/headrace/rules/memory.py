@@ -15,6 +15,8 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 SWAPPED_IN_S = 10.0
 #: Red Hat's guides for databases advise no more than this; TuneD's oracle profile sets it.
 SWAPPINESS = 10
+#: Swap that is compressed memory.
+ZRAM = "/dev/zram"
 #: A little swap in use is left over from idle daemons.
 SWAP_USED = 64 * MIB
 #: A second or more of work for a device that writes 1 GB/s, all in one burst when the limit is reached.
@@ -96,15 +98,20 @@ def swapping(evidence: Evidence) -> Iterator[Match]:
     "MEM02",
     severity=Severity.COST,
     confidence=Confidence.MEDIUM,
-    source=f"{_VM}, swappiness; Red Hat Enterprise Linux 6 Performance Tuning Guide, 5.5 (10 for databases)",
+    source=f"{_VM}, swappiness (beyond 100 for swap in memory, such as zram); Red Hat Enterprise Linux 6 "
+    "Performance Tuning Guide, 5.5 (10 for databases)",
     refute="With vm.swappiness 1 and the server restarted, p99 over a day with backups is equivalent.",
 )
 def swappiness(evidence: Evidence) -> Iterator[Match]:
     """The kernel swaps readily, and has swapped.
 
     A backup or a large copy fills the page cache, and to make room the kernel swaps out memory not used lately:
-    parts of the buffer pool. They return one fault at a time.
+    parts of the buffer pool. They return one fault at a time. Swap in compressed memory (zram) is cheaper than
+    reading files again, and meant to be used: hosts that swap only there are left out.
     """
+    swaps = (evidence.raw.get("memory") or {}).get("swaps") or ()
+    if swaps and all(str(swap.get("path")).startswith(ZRAM) for swap in swaps):
+        return
     value = int(evidence.sysctl("vm.swappiness"))
     used = _swap_used(evidence)
     if value <= SWAPPINESS or used < SWAP_USED:

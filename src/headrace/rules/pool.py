@@ -228,15 +228,16 @@ def larger_than_memory(evidence: Evidence) -> Iterator[Match]:
     "POOL03",
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
-    source="MySQL Reference Manual, Server Status Variables, Innodb_buffer_pool_wait_free; innodb_lru_scan_depth",
+    source="MySQL Reference Manual, Server Status Variables, Innodb_buffer_pool_wait_free; innodb_lru_scan_depth; "
+    "MariaDB storage/innobase/buf/buf0lru.cc, buf_LRU_get_free_block",
     refute="With twice the depth, Innodb_buffer_pool_wait_free stops growing, but throughput and p99 are "
     "equivalent.",
 )
 def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
     """Statements wait for a free page in the buffer pool.
 
-    Page cleaners keep some pages free in advance. If they fall behind, a statement has to flush a page itself
-    before it can read its own, so its read costs a write and a sync as well.
+    Page cleaners keep some pages free in advance. If they fall behind, a statement of MySQL flushes a page itself
+    before it can read its own, and one of MariaDB waits for the cleaner: a read costs a write and a sync as well.
     """
     waits = evidence.status_rate("innodb_buffer_pool_wait_free")
     if waits < FREE_WAITS_S or _is_starved(evidence):

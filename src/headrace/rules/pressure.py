@@ -143,7 +143,8 @@ def grows_beyond_its_pool(evidence: Evidence) -> Iterator[Match]:
     "MEM18",
     severity=Severity.LIMIT,
     confidence=Confidence.MEDIUM,
-    source=f"{_VM}, swappiness; Documentation/accounting/psi.rst; proc_vmstat(5), workingset_refault_file",
+    source=f"{_VM}, swappiness; Documentation/accounting/psi.rst; proc_vmstat(5), workingset_refault_file "
+    "(workingset_refault before Linux 5.9)",
     refute="With less memory configured, major faults and page cache reads stay the same.",
 )
 def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
@@ -156,8 +157,12 @@ def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
         return
     waited = evidence.rate("psi", "some_total_us", "memory") / 1e6
     faults = evidence.rate("vmstat", "pgmajfault")
-    refaults = evidence.window.rate("vmstat", "workingset_refault_file") or 0.0
-    if waited < PRESSURE_SEEN or faults < FAULTS_S or refaults < REFAULTS_S:
+    if waited < PRESSURE_SEEN or faults < FAULTS_S:
+        return
+    refaults = evidence.window.rate("vmstat", "workingset_refault_file")
+    if refaults is None:
+        refaults = evidence.rate("vmstat", "workingset_refault")  # before Linux 5.9: of files only
+    if refaults < REFAULTS_S:
         return
     available = evidence.gauge("memory", "MemAvailable").low
     yield Match(
