@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.size import catalogue, sums, table
-from headrace.size.model import Demand, Resource
+from headrace.size import catalogue, rows, sums, table
+from headrace.size.model import SUMS, Demand, Resource
 from headrace.size.plan import Asked, Merged, plan
+from headrace.size.together import together
 from tests.commands import headrace
 
 START_S, STEP_S, STEPS = 1_772_409_600, 1800, 8 * 48
@@ -88,17 +89,37 @@ def test_a_replica_takes_over_reads_but_has_the_writes_already(tmp_path: Path) -
 
 
 def test_a_sum_of_which_nobody_knows_the_writes_moves_as_a_whole() -> None:
-    def share(**used: list[float]) -> float:
-        demand = Demand("db1", 0, 60, {Resource(r): np.array(v, dtype=float) for r, v in used.items()})
-        [[found]] = sums.moving([demand], [Resource.DEVICE_REQUESTS])
-        return float(found)
+    """Otherwise its reads at each step; in a gap, which counts as the largest, the largest share."""
 
-    assert share(device_requests=[5, 5]) == 1
-    assert share(device_requests=[10, 20, np.nan], writes=[6, 18, 3]) == pytest.approx(0.4)
-    assert share(device_requests=[10, 0], writes=[10, 0]) == 0
-    assert share(cpu=[1, 1]) == 0
-    [[other]] = sums.moving([Demand("db1", 0, 60, {Resource.READS: np.ones(2)})], [Resource.READS])
-    assert other == 0
+    def moving(**used: list[float]) -> list[float]:
+        demand = Demand("db1", 0, 60, {Resource(r): np.array(v, dtype=float) for r, v in used.items()})
+        found = sums.moving([demand], fleet := together([demand]))
+        assert set(found) == {fleet.resources.index(r) for r in SUMS if r in fleet.resources}
+        return [] if not found else list(next(iter(found.values()))[0])
+
+    assert moving(device_requests=[5, 5]) == [5, 5]
+    assert moving(device_requests=[10, 20, np.nan], writes=[6, 18, 3]) == pytest.approx([4, 2, 0.4 * 20])
+    assert moving(device_requests=[10, 0], writes=[10, 0]) == [0, 0]
+    assert moving(cpu=[1, 1]) == []
+    assert moving(reads=[1, 1]) == []
+
+
+@pytest.mark.parametrize("most", [STEPS, 336])
+def test_what_moves_of_a_sum_is_exact_at_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Reads by day and writes by night: 10,000 reads move by day, nothing by night. By the largest share, all of
+    the 18,000 writes would move. Also if the rows of the plan are not all of its steps."""
+    monkeypatch.setattr(rows, "MOST_TIMES", most)
+    used = {"reads": [10_000.0, 0.0], "writes": [0.0, 18_000.0]}
+    offered = hosts(tmp_path, "name,device_requests,device_requests_knee\nbig,20000,1\n")
+    path = demands(tmp_path, ("db1", "a", used), ("db2", "a", used))
+    found = planned(path, offered)
+    assert not found.unplaced
+    assert [host.after_failure for host in found.hosts] == pytest.approx([1.0, 1.0])
+    assert not found.solution.placement.violations()
+    less = planned(path, hosts(tmp_path, "name,device_requests,device_requests_knee\nbig,19999,1\n"))
+    assert less.unplaced
 
 
 def test_what_a_sum_lacks_is_said_and_one_that_is_given_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,7 +38,8 @@ class Problem:
     """``need`` is (database, row). ``moved`` is what each other member of its group takes if its host fails.
 
     If the rows are not all steps, ``every`` is the need as (database, resource, step), and ``moves`` which share
-    of it each other member takes, as (database, resource). ``is_joined``: rows are more than any step needs.
+    of it each other member takes, as (database, resource); of a sum ``parts`` says it for each step: index of the
+    resource -> (database, step). ``is_joined``: rows are more than any step needs.
     """
 
     names: tuple[str, ...]
@@ -52,6 +53,7 @@ class Problem:
     every: Values | None = None
     moves: Values = field(default_factory=lambda: np.zeros((0, 0)))
     is_joined: bool = False
+    parts: Mapping[int, Values] = field(default_factory=dict)
 
     @cached_property
     def reserve(self) -> Values:
@@ -94,9 +96,11 @@ def problem(fleet: Together, kinds: Sequence[Kind], rows: Rows, *, survives: boo
     )
     share = np.array([1 / len(m) if m else 0.0 for m in mates])
     moves = share[:, None] * np.array([r in MOVES for r in fleet.resources])
+    parts = {j: share[:, None] * part for j, part in rows.parts.items()}
+    moved = rows.need * moves[:, rows.resource] if rows.moving is None else share[:, None] * rows.moving
     return Problem(
-        fleet.hosts, rows.need, rows.need * moves[:, rows.resource], mates, tuple(kinds), rows.resource, survives,
-        rows.every, moves,
+        fleet.hosts, rows.need, moved, mates, tuple(kinds), rows.resource, survives,
+        rows.every, moves, parts=parts,
     )  # fmt: skip
 
 

@@ -142,14 +142,14 @@ def plan(table: Table, catalogue: Catalogue, asked: Asked, clock: Clock | None =
     assumptions = [*_assumptions(catalogue, fleet, unlimited), *said]
     asked = replace(asked, growth=growth)
     look = _Look(fleet, asked, growth)
-    rows, moving = rows_of(fleet, asked.quantile), sums.moving(demands, fleet.resources)
+    rows = rows_of(fleet, asked.quantile, sums.moving(demands, fleet))
     offers, asked, about = _compared(catalogue.offers, asked)
     notes += about
-    seen = look.headroom(_problem(fleet, offers, rows, asked, {}, moving))
+    seen = look.headroom(_problem(fleet, offers, rows, asked, {}))
     found: dict[str, tuple[Solution, list[PlannedHost]]] = {}
     for room in ROOMS:
         name = "as the history asks" if room == 1.0 else f"{100 * (room - 1):.0f}% more room"
-        question = _problem(fleet, offers, rows, asked, {r: room * h for r, h in seen.items()}, moving)
+        question = _problem(fleet, offers, rows, asked, {r: room * h for r, h in seen.items()})
         if room == 1.0:
             own = Clock(0.7 * clock.seconds, clock.listen, started=clock.started)
         else:
@@ -295,7 +295,6 @@ def _alone(fleet: Together, asked: Asked) -> list[str]:
 
 def _problem(
     fleet: Together, offers: Sequence[Offer], rows: Rows, asked: Asked, headroom: Mapping[Resource, float],
-    moving: Values,
 ) -> Problem:  # fmt: skip
     kinds = []
     growth = (asked.growth or NO_GROWTH).draws()
@@ -309,7 +308,7 @@ def _problem(
         carries = np.array([limit[fleet.resources[r]] for r in rows.resource])
         price = {"price": offer.capacity.price, "watts": offer.capacity.watts}.get(asked.by)
         kinds.append(Kind(offer.capacity.name, carries, 1.0 if price is None else price, offer.count))
-    return sums.moved(problem(fleet, kinds, rows, survives=asked.survives), moving)
+    return problem(fleet, kinds, rows, survives=asked.survives)
 
 
 class _Look:

@@ -7,12 +7,13 @@ day and one that is busy at night would seem to be busy together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.size.together import Together, clipped
+from headrace.size.together import MOVES, Together, clipped
 
 Values = NDArray[np.float64]
 #: Steps of a resource that are rows from the start.
@@ -22,25 +23,38 @@ MOST_TIMES = 336
 @dataclass(frozen=True)
 class Rows:
     """``need`` is (database, row); ``resource`` is which each row is of. ``every`` is (database, resource, step)
-    if the rows are not all of the steps."""
+    if the rows are not all of the steps. ``moving`` is the part of each row that moves if the host fails; None if
+    no row is of a sum. ``parts``: the same of sums for ``every``, index of the resource -> (database, step).
+    """
 
     need: Values
     resource: NDArray[np.int64]
     every: Values | None = None
+    moving: Values | None = None
+    parts: Mapping[int, Values] = field(default_factory=dict)
 
 
-def rows_of(fleet: Together, quantile: float) -> Rows:
+def rows_of(fleet: Together, quantile: float, moving: Mapping[int, Values] | None = None) -> Rows:
     """Each day's values count up to the day's quantile. A row that never exceeds another one for any database is
-    left out."""
+    left out. ``moving``: of the sums, see ``sums.moving``.
+    """
     values = clipped(fleet.values, fleet.steps_per_day, quantile)
-    kept, resources = [], []
-    for j in range(values.shape[1]):
-        rows = values[:, j, heaviest(values[:, j], fleet.steps_per_day)]
-        keep = undominated(rows)
+    parts = {
+        j: np.minimum(clipped(part, fleet.steps_per_day, quantile), values[:, j])
+        for j, part in (moving or {}).items()
+    }
+    kept, moved, resources = [], [], []
+    for j, resource in enumerate(fleet.resources):
+        times = heaviest(values[:, j], fleet.steps_per_day)
+        rows = values[:, j, times]
+        part = parts[j][:, times] if j in parts else rows * (resource in MOVES)
+        keep = undominated(np.concatenate([rows, part]) if j in parts else rows)
         kept.append(rows[:, keep])
+        moved.append(part[:, keep])
         resources += [j] * len(keep)
+    need, index = np.concatenate(kept, axis=1), np.array(resources, dtype=np.int64)
     every = values if values.shape[2] > MOST_TIMES else None
-    return Rows(np.concatenate(kept, axis=1), np.array(resources, dtype=np.int64), every)
+    return Rows(need, index, every, np.concatenate(moved, axis=1) if parts else None, parts)
 
 
 def heaviest(values: Values, per_day: int) -> NDArray[np.int64]:

@@ -57,7 +57,10 @@ def _taken_over(plan: Placement, host: int, every: Values) -> Values:
     extra: dict[int, Values] = {}
     for mate in (m for i in plan.members[host] for m in problem.mates[i]):
         failed = plan.place(mate)
-        extra[failed] = extra.get(failed, 0.0) + every[mate] * problem.moves[mate][:, None]
+        moved = every[mate] * problem.moves[mate][:, None]
+        for j, part in problem.parts.items():
+            moved[j] = part[mate]
+        extra[failed] = extra.get(failed, 0.0) + moved
     for more in extra.values():
         worst = np.maximum(worst, more)
     return worst
@@ -68,7 +71,11 @@ def extended(problem: Problem, more: Sequence[tuple[int, int]]) -> Problem:
     assert problem.every is not None
     resources = np.array([resource for resource, _ in more], dtype=np.int64)
     need = np.stack([problem.every[:, resource, step] for resource, step in more], axis=1)
-    return _with(problem, need, resources)
+    moved = need * problem.moves[:, resources]
+    for at, (resource, step) in enumerate(more):
+        if resource in problem.parts:
+            moved[:, at] = problem.parts[resource][:, step]
+    return _with(problem, need, moved, resources)
 
 
 def joined(problem: Problem) -> Problem:
@@ -76,13 +83,22 @@ def joined(problem: Problem) -> Problem:
     may be dearer than need be: for a search that has no time to find the steps that matter."""
     assert problem.every is not None
     width = -(-problem.every.shape[2] // MOST_TIMES)
-    peaks = np.maximum.reduceat(problem.every, np.arange(0, problem.every.shape[2], width), axis=2)
-    need = peaks.reshape(len(peaks), -1)
+    starts = np.arange(0, problem.every.shape[2], width)
+    peaks = np.maximum.reduceat(problem.every, starts, axis=2)
+    moved = peaks * problem.moves[:, :, None]
+    for j, part in problem.parts.items():
+        moved[:, j] = np.maximum.reduceat(part, starts, axis=1)
     resources = np.repeat(np.arange(peaks.shape[1]), peaks.shape[2])
-    return replace(_with(problem, need, resources), every=None, is_joined=True)
+    flat = (len(peaks), -1)
+    return replace(
+        _with(problem, peaks.reshape(flat), moved.reshape(flat), resources),
+        every=None,
+        parts={},
+        is_joined=True,
+    )
 
 
-def _with(problem: Problem, need: Values, resources: NDArray[np.int64]) -> Problem:
+def _with(problem: Problem, need: Values, moved: Values, resources: NDArray[np.int64]) -> Problem:
     first = _first_rows(problem)
     kinds = tuple(
         replace(kind, carries=np.concatenate([kind.carries, kind.carries[first[resources]]]))
@@ -91,7 +107,7 @@ def _with(problem: Problem, need: Values, resources: NDArray[np.int64]) -> Probl
     return replace(
         problem,
         need=np.concatenate([problem.need, need], axis=1),
-        moved=np.concatenate([problem.moved, need * problem.moves[:, resources]], axis=1),
+        moved=np.concatenate([problem.moved, moved], axis=1),
         kinds=kinds,
         row_resource=np.concatenate([problem.row_resource, resources]),
     )

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headrace.size.model import SUMS, Demand, Resource
-from headrace.size.placement import Problem
 from headrace.size.table import named
+from headrace.size.together import Together
 
 Values = NDArray[np.float64]
 
@@ -72,26 +72,28 @@ def is_limited(resource: Resource, limited: Collection[Resource]) -> bool:
     return each or resource in limited or resource in counted(limited)
 
 
-def moving(demands: Sequence[Demand], resources: Sequence[Resource]) -> Values:
-    """(database, resource): the largest share of a sum that moves if its host fails; 0 of other resources."""
-    found = np.zeros((len(demands), len(resources)))
-    for j, resource in enumerate(resources):
+def moving(demands: Sequence[Demand], fleet: Together) -> dict[int, Values]:
+    """Which part of a sum moves if its host fails: index of the resource -> (database, step). Its writes stay.
+
+    At a step that is not known in full, the largest share that ever moved.
+    """
+    found = {}
+    for j, resource in enumerate(fleet.resources):
         if resource in SUMS:
-            found[:, j] = [_moving(d.used.get(resource), d.used.get(SUMS[resource][1])) for d in demands]
+            written = SUMS[resource][1]
+            own = [
+                _moving(total, d.used.get(resource), d.used.get(written))
+                for total, d in zip(fleet.values[:, j], demands, strict=True)
+            ]
+            found[j] = np.array(own)
     return found
 
 
-def _moving(total: Values | None, written: Values | None) -> float:
-    if total is None:
-        return 0.0
-    busy = total > 0
-    if written is None or not busy.any():
-        return 1.0
-    return float(np.clip(1 - np.nanmin(np.append(written[busy] / total[busy], 1.0)), 0.0, 1.0))
-
-
-def moved(problem: Problem, share: Values) -> Problem:
-    """The same, in which these shares (``moving``) of the sums move."""
-    mates = np.array([len(each) for each in problem.mates])
-    moves = problem.moves + np.where(mates > 0, 1 / np.maximum(mates, 1), 0.0)[:, None] * share
-    return replace(problem, moves=moves, moved=problem.need * moves[:, problem.row_resource])
+def _moving(total: Values, known: Values | None, written: Values | None) -> Values:
+    """``total`` is ``known`` without gaps."""
+    if known is None or written is None:
+        return total
+    busy = known > 0
+    share = 1 - float(np.nanmin(np.append(written[busy] / known[busy], 1.0))) if busy.any() else 1.0
+    exactly = np.clip(known - written, 0.0, None)
+    return np.where(np.isfinite(exactly), exactly, np.clip(share, 0.0, 1.0) * total)
