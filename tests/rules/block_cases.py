@@ -158,6 +158,38 @@ CASES = [
         (DISK,),
         ("nvme1n1 has a volatile cache: 300 flushes/s of 3.0 ms each",),
     ),
+    Case(
+        "BLK06",
+        "a device that holds nothing of the server",
+        lambda: unwell(
+            facts={**VOLATILE, "file_systems./var/lib/mysql.block_device": "nvme0n1"}, rates=FLUSHES
+        ),
+    ),
+    Case(
+        "BLK06",
+        "a device of the redo log alone",
+        lambda: unwell(
+            facts={
+                **VOLATILE,
+                "file_systems./var/lib/mysql.block_device": "nvme0n1",
+                "file_systems./var/lib/mysql.mount_point": "/srv",
+                "file_systems./.block_device": DISK,
+            },
+            variables={"datadir": "/srv/", "innodb_log_group_home_dir": "/redo"},
+            rates=FLUSHES,
+        ),
+        (DISK,),
+    ),
+    Case(
+        "BLK06",
+        "no server",
+        lambda: unwell(
+            has_server=False,
+            facts={**VOLATILE, "file_systems./var/lib/mysql.block_device": "nvme0n1"},
+            rates=FLUSHES,
+        ),
+        (DISK,),
+    ),
     Case("BLK06", "a protected cache", lambda: unwell(rates=FLUSHES)),
     Case(
         "BLK06",

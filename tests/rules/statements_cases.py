@@ -96,6 +96,17 @@ CASES = [
     ),
     Case(
         "STMT01",
+        "commits, which no index makes faster",
+        lambda: unwell(
+            rates={**EVEN, f"statements.time_ns.{HEAVY}": 4.5e9},
+            activity=Activity(10, digests=(Digest(f"{HEAVY}aaaa", "COMMIT", "", ()),)),
+        ),
+        (HEAVY,),
+        ("COMMIT takes 90% of the time",),
+        steps=("A commit waits for its log to be synced", "Change more rows in each transaction"),
+    ),
+    Case(
+        "STMT01",
         "many alike",
         lambda: unwell(rates={**EVEN, **{f"statements.time_ns.{n:016x}": 0.5e9 for n in range(4)}}),
     ),

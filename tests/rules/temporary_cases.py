@@ -36,7 +36,7 @@ CASES = [
         "to InnoDB, as the memory in use shows",
         mysql(rates=UNMAPPED, gauges=FULL, status_rates=TO_DISK),
         ("",),
-        ("40 tables/s go to InnoDB.",),
+        ("40.0 tables/s go to InnoDB.",),
         severity=Severity.COST,
     ),
     Case(
@@ -51,9 +51,30 @@ CASES = [
             variables={"temptable_max_ram": str(2 * MIB), "temptable_use_mmap": None},
         ),
         ("",),
-        ("used up temptable_max_ram (2 MiB): 35 tables/s go to InnoDB.",),
+        ("used up temptable_max_ram (2 MiB): 35.0 tables/s go to InnoDB.",),
         sets=({"server.temptable_max_ram": GIB}, {}),
         severity=Severity.COST,
+    ),
+    Case(
+        "SESS21",
+        "few and large ones",
+        mysql(
+            rates=UNMAPPED,
+            gauges=FULL,
+            status_rates={"created_tmp_disk_tables": 2.0, "created_tmp_tables": 3.0},
+        ),
+        ("",),
+        ("2.0 tables/s go to InnoDB.",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS21",
+        "few of many",
+        mysql(
+            rates=UNMAPPED,
+            gauges=FULL,
+            status_rates={"created_tmp_disk_tables": 2.0, "created_tmp_tables": 90.0},
+        ),
     ),
     Case(
         "SESS21",

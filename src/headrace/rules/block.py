@@ -45,6 +45,28 @@ def _worked(
         yield device, record, record.get("queue") or {}
 
 
+def _of_server(evidence: Evidence) -> set[str] | None:
+    """The devices of files that the server syncs; None if no server was asked, or they are unknown."""
+    if not evidence.has_server or evidence.process is None:
+        return None
+    try:
+        found = set(evidence.beneath(evidence.data_directory))
+        for name in ("innodb_log_group_home_dir", "log_bin_basename", "innodb_data_home_dir"):
+            path = evidence.variable(name) if evidence.has_variable(name) else ""
+            found |= set(evidence.beneath(path)) if path.startswith("/") else set()
+    except NotEnough:
+        return None
+    return found
+
+
+def _synced(evidence: Evidence) -> Iterator[tuple[Device, Mapping[str, Any], Mapping[str, Any]]]:
+    """The devices that commits wait for, as far as that is known."""
+    own = _of_server(evidence)
+    for device, record, queue in _worked(evidence, 0.0):
+        if own is None or device.name in own:
+            yield device, record, queue
+
+
 def _numbers(device: Device) -> tuple[Any, ...]:
     return (
         number("reads/s", f"{device.reads:,.0f}"),
@@ -241,7 +263,7 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
     at least as long as a flush. Telling the kernel that there is no cache makes commits fast but loses committed
     transactions in a power cut, so it is not a fix.
     """
-    for device, record, queue in _worked(evidence, 0.0):
+    for device, record, queue in _synced(evidence):
         # The members of an array have the caches, and are counted separately.
         if queue.get("write_cache") != "write back" or record.get("slaves"):
             continue
@@ -283,7 +305,7 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
     With forced unit access (FUA) the kernel marks a single write to go straight to the medium. Without it, the
     kernel flushes before and after that write.
     """
-    for device, record, queue in _worked(evidence, 0.0):
+    for device, record, queue in _synced(evidence):
         if queue.get("write_cache") != "write back" or queue.get("fua") is not False:
             continue
         flushes, each_ms = _flushes(evidence, device.name)

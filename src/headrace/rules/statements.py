@@ -61,6 +61,8 @@ BY_INDEX_S = 500_000.0
 MOST_COMPARED = 3
 #: Temporary tables on disk per second, of one class.
 DISK_TABLES_S = 5.0
+#: Statements that no index makes faster.
+COMMITS = ("COMMIT", "COMMIT WORK")
 
 _DIGESTS = "MySQL Reference Manual, Performance Schema Statement Digests; Statement Summary Tables"
 
@@ -138,6 +140,14 @@ def _table(column: str) -> str:
 
 def _explain(evidence: Evidence, digest: str) -> Remedy:
     known = evidence.activity.digest(digest) if evidence.activity is not None else None
+    if known is not None and known.text.strip(" ;").upper() in COMMITS:
+        return Remedy(
+            steps=(
+                "A commit waits for its log to be synced, and on a busy host for a CPU: see what the device takes "
+                "for a flush or a write (ladder, BLK06, REDO05).",
+                "Change more rows in each transaction, or let more transactions commit together.",
+            )
+        )
     read = (
         "Read it: SELECT DIGEST_TEXT, QUERY_SAMPLE_TEXT FROM performance_schema."
         f"events_statements_summary_by_digest WHERE DIGEST LIKE '{digest}%'."
@@ -229,8 +239,12 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
     for digest, (rows, useful) in examining(evidence).items():
         yield Match(
             digest,
-            f"{evidence.statement(digest)} examines {rows:,.0f} rows/s to send or change {useful:,.1f}; "
-            f"{without.get(digest, 0.0):,.1f} per second use no index.",
+            f"{evidence.statement(digest)} examines {rows:,.0f} rows/s to send or change {useful:,.1f}"
+            + (
+                f"; {unindexed:,.1f} per second use no index."
+                if (unindexed := without.get(digest, 0.0))
+                else "."
+            ),
             (
                 *_of(evidence, digest),
                 number("rows examined/s", f"{rows:,.0f}"),

@@ -10,8 +10,9 @@ from headrace.rules import sizes
 from headrace.rules.evidence import MIB, Evidence, number, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
-#: Temporary tables per second that go to InnoDB, above which statements wait for them.
-TO_DISK_S = 5.0
+#: Temporary tables per second that go to InnoDB: few, because those that reach the limit are large. And as a share
+#: of all, unless they are many.
+TO_DISK_S, TO_DISK, MANY_TO_DISK_S = 0.5, 0.25, 50.0
 #: Bytes per second in mapped files above which they are more than one odd statement.
 MAPPED_BYTES_S = 4 * MIB
 #: A share of the limit at which a block of up to 512 MiB may not fit; samples are seconds apart.
@@ -69,10 +70,12 @@ def shared_memory_is_used_up(evidence: Evidence) -> Iterator[Match]:
     to_innodb = for_lack_of_shared_memory(evidence)
     if mapped is None and not to_innodb:
         evidence.rate("temptable", "bytes_taken", "disk")  # raises NotEnough
-    is_mapped, is_copied = (mapped or 0.0) >= MAPPED_BYTES_S, to_innodb >= TO_DISK_S
+    made = evidence.status_rate("created_tmp_tables")
+    is_mapped = (mapped or 0.0) >= MAPPED_BYTES_S
+    is_copied = to_innodb >= max(TO_DISK_S, min(TO_DISK * made, MANY_TO_DISK_S))
     if not is_mapped and not is_copied:
         return
-    where = [f"{to_innodb:,.0f} tables/s go to InnoDB"] if is_copied else []
+    where = [f"{to_innodb:,.1f} tables/s go to InnoDB"] if is_copied else []
     where += (
         [f"{size(mapped or 0.0)}/s go to mapped files in {evidence.variable('tmpdir')}"] if is_mapped else []
     )
@@ -88,7 +91,7 @@ def shared_memory_is_used_up(evidence: Evidence) -> Iterator[Match]:
             *((number("in mapped files, most", size(on_disk.high)),) if on_disk else ()),
             number("in mapped files, taken/s", "unknown" if mapped is None else size(mapped)),
             number("tables to InnoDB for it/s", f"{to_innodb:,.1f}"),
-            number("Created_tmp_tables/s", f"{evidence.status_rate('created_tmp_tables'):,.1f}"),
+            number("Created_tmp_tables/s", f"{made:,.1f}"),
         ),
         (
             *((Remedy(larger, label="more memory"),) if larger else ()),
