@@ -11,6 +11,7 @@ pub mod names;
 pub mod pages;
 mod progress;
 pub mod slices;
+mod span;
 pub mod table;
 
 use std::cmp::Reverse;

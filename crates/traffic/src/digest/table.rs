@@ -29,7 +29,7 @@ impl Digest {
             };
             let _ = writeln!(out, "         {input}{at}: {reason}");
         }
-        let span_s = totals.last_ns.saturating_sub(totals.first_ns) as f64 / 1e9;
+        let span_s = self.span_ns().map_or(0.0, |(start_ns, end_ns)| (end_ns - start_ns) as f64 / 1e9);
         let _ = writeln!(
             out,
             "Counted  {} events in {} classes over {}, {} of response time, {} errors{}\n",
