@@ -81,11 +81,11 @@ def assert_adds_up(run: Driven, spec: dict[str, Any]) -> None:
 
 
 def assert_refused(login: list[str], spec: dict[str, Any], *words: str, limit_s: float = SLACK_S) -> str:
-    """It could not run at all: exit code 1, no line of results, and in these words why. Returns them all."""
+    """It could not run at all: exit code 6, no line of results, and in these words why. Returns them all."""
     begin_s = time.monotonic()
     done = drive(login, spec, check=False)
     assert time.monotonic() - begin_s < limit_s
-    assert done.returncode == 1, done
+    assert done.returncode == 6, done
     assert done.stdout == ""
     assert done.stderr.startswith("headrace-agent: cannot connect to ")
     for word in words:

@@ -31,6 +31,12 @@ class PlanError(HeadraceError):
     exit_code = 3
 
 
+class WrongArguments(PlanError):
+    """An option or an argument of the command line is wrong, as the agent found that it passes on."""
+
+    exit_code = 2
+
+
 class NotReady(HeadraceError):
     """A program, package or permission that the work needs is missing."""
 

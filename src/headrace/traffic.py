@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -11,8 +12,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.agent import Agent, words_of
-from headrace.errors import CommandFailed, StoreError
+from headrace.agent import Agent
+from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, StoreError
 from headrace.model import ServerLogin
 from headrace.target import Process, Target, TargetSpec, open_target, scratch_folder, to_the_end
 
@@ -87,7 +88,7 @@ async def plans(host: Target, samples: Iterable[tuple[str, Line]], login: Server
 
 async def record(
     host: Target, arguments: Sequence[str], output: Path | None, listen: Callable[[Line], None]
-) -> tuple[dict[str, Any], str]:
+) -> tuple[dict[str, Any], HeadraceError | None]:
     """Record into a private folder of the target; copy the file to ``output``, if given.
 
     Returns the recorder's summary, and its error if it failed after recording something. ``listen`` hears its
@@ -112,8 +113,12 @@ async def record(
             await agent.ended(process, code)
         if output is not None:
             await to_the_end(_bring(host, file, output))
-        words = words_of(await process.error_text()) if code else ""
-        return {**summary, "was_stopped": stopped, "target": host.name}, words
+        found = {**summary, "was_stopped": stopped, "target": host.name}
+        try:
+            await agent.ended(process, code)
+        except HeadraceError as error:
+            return found, error
+        return found, None
 
 
 async def _watch(process: Process, listen: Callable[[Line], None]) -> bool:
@@ -157,7 +162,9 @@ async def _bring(host: Target, file: str, output: Path) -> None:
             raise StoreError(f"arrived damaged: sha256 is {found} instead of {said}", place=str(output))
         part.replace(output)
     except OSError as error:
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull("no room for the recording", place=str(output)) from error
+        raise PlanError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
     finally:
         part.unlink(missing_ok=True)
 

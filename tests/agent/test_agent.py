@@ -69,10 +69,10 @@ def server(tmp_path: Path) -> Iterator[sshd.Sshd]:
 def test_a_file_that_the_caller_names_and_that_is_missing_is_wrong_input(
     arguments: list[str], said: str, tmp_path: Path
 ) -> None:
-    """`headrace` makes exit code 3 of it; it was 6, as for a host that cannot be reached."""
+    """`headrace` has the same exit code; it was 6, as for a host that cannot be reached."""
     command = [programs.agent_path(), *arguments, str(tmp_path / "missing")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2, ended.stderr
+    assert ended.returncode == 3, ended.stderr
     assert said in ended.stderr
     failed = failure(ended.returncode, ended.stderr, "host")
     assert isinstance(failed, PlanError)

@@ -21,7 +21,7 @@ ARROWS = {
     "engine": {"base", "mysql"},
     "drive": {"base", "mysql", "engine"},
     "traffic": {"base", "mysql", "sql", "engine"},
-    "agent": {"base", "sql", "host", "settings", "drive", "traffic"},
+    "agent": {"base", "sql", "mysql", "host", "settings", "drive", "traffic"},
 }
 #: An item that only tests have, as rustfmt lays it out: one statement, or lines down to a brace of its depth.
 OF_TESTS = re.compile(

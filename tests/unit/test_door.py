@@ -20,7 +20,9 @@ from headrace.errors import (
     NotReady,
     PlanError,
     Refused,
+    StoreError,
     WorkloadFailed,
+    WrongArguments,
 )
 from headrace.target import Target
 from headrace.target.local import LocalTarget
@@ -97,6 +99,12 @@ HINT = "run the same command again, which installs it; `headrace doctor` looks c
 ENDS: dict[str, tuple[type[HeadraceError], int, str | None, str]] = {
     "echo 'headrace-agent: no such thing' >&2; exit 1": (CommandFailed, 6, None, "no such thing"),
     "echo 'headrace-agent: bad input: --x' >&2; exit 2": (PlanError, 3, None, "--x"),
+    "printf 'error: no such --x\\n\\nUsage: headrace-agent digest [OPTIONS]\\n' >&2; exit 2": (
+        WrongArguments, 2, None, "no such --x",
+    ),
+    "echo 'headrace-agent: bad input: no such file' >&2; exit 3": (PlanError, 3, None, "no such file"),
+    "echo 'headrace-agent: not ready: needs root' >&2; exit 4": (NotReady, 4, None, "needs root"),
+    "echo 'headrace-agent: x is damaged' >&2; exit 9": (StoreError, 9, None, "x is damaged"),
     "echo 'headrace-agent: refused: no' >&2; exit 5": (Refused, 5, None, "no"),
     "exit 6": (CommandFailed, 6, None, "headrace-agent ended with exit code 6"),
     "echo 'headrace-agent: busy: x works' >&2; exit 7": (
@@ -206,7 +214,8 @@ async def test_what_ends_by_itself_is_not_waited_for(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"), [(5, Refused), (7, Busy), (8, DiskFull), (14, NotAsAsked), (127, NotReady)]
+    ("code", "expected"),
+    [(4, NotReady), (5, Refused), (7, Busy), (8, DiskFull), (14, NotAsAsked), (127, NotReady)],
 )
 def test_a_trial_says_the_same_of_the_host(code: int, expected: type[HeadraceError]) -> None:
     asked, trial = failure(code, "x", "db1"), agent_failed("drive", code, "x", "db1")
@@ -214,6 +223,6 @@ def test_a_trial_says_the_same_of_the_host(code: int, expected: type[HeadraceErr
     assert (asked.place, asked.hint) == (trial.place, trial.hint)
 
 
-@pytest.mark.parametrize("code", [1, 2, 6, -9])
+@pytest.mark.parametrize("code", [1, 2, 3, 6, -9])
 def test_the_rest_is_a_failed_workload(code: int) -> None:
     assert type(agent_failed("drive", code, "x", "db1")) is WorkloadFailed

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from headrace import traffic
 from headrace.cli import digest, recording
-from headrace.errors import PlanError
+from headrace.cli.shell import app
+from headrace.errors import PlanError, Refused
 
 
 @pytest.mark.parametrize(
@@ -42,3 +45,34 @@ def test_a_recording_without_events_has_no_bytes_per_event(an_event: float | Non
         "blocks": {"events": 0, "has_index": True}, "coverage": {},
     }  # fmt: skip
     assert dict(recording._rows_of_info(info))["size"] == said
+
+
+def test_a_recorder_that_ended_early_is_no_success(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What it recorded is kept and said, then why it ended; the exit code was 0."""
+    totals = {"events": 5, "redacted_events": 0, "coverage": {}}
+    summary = {
+        "bytes": 9,
+        "bytes_per_event": 1.8,
+        "duration_s": 1.0,
+        "with_literals": False,
+        "totals": totals,
+    }
+    early = Refused("the capture on eth0 ended by itself: it used 40% of a core", place="db1")
+    monkeypatch.setattr(recording, "_record", lambda *_: (summary, early))
+    done = CliRunner().invoke(app, ["record", "--interface", "eth0", "-o", str(tmp_path / "a.rec")])
+    assert done.exception is early
+    assert "5 in 1.0 s" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["digest", "x.log", "--save"], ["digest", "x.log", "--history"], ["record", "x.log", "-o"]]
+)
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
+) -> None:
+    monkeypatch.setattr(digest, "_read", None)
+    monkeypatch.setattr(recording, "_record", None)
+    (tmp_path / "file").touch()
+    done = CliRunner().invoke(app, [*words, str(tmp_path / "file" / "out")])
+    assert done.exit_code == 2, done.output
+    assert "directory" in done.output

@@ -1,5 +1,7 @@
 //! `headrace-agent`: the hands of headrace. Arguments and exit codes; each capability is a crate.
 
+use std::error::Error;
+
 use base::{error, histogram};
 use clap::{Parser, Subcommand};
 use host::{ladder, packets, stacks};
@@ -85,5 +87,6 @@ fn main() -> std::process::ExitCode {
         Command::Events(arguments) => traffic::events::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),
     };
-    error::exit_code(result)
+    let of_server = |cause: &(dyn Error + 'static)| cause.is::<mysql::Error>().then_some(error::UNREACHABLE);
+    error::exit_code(result, of_server)
 }

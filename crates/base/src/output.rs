@@ -13,6 +13,8 @@ use rustix::fs::{Mode, OFlags, fstat, open, readlinkat, stat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::error::AgentError;
+
 /// Links that lead to links: as many as the kernel follows.
 const MOST_LINKS: usize = 40;
 
@@ -73,10 +75,9 @@ impl Output {
         let Some(path) = path else {
             return Ok(Self(Mutex::new(Some(Writer::Plain(Box::new(io::stdout()))))));
         };
-        let context = || format!("cannot write {}", path.display());
-        let file = create(path, 0o600).with_context(context)?;
+        let file = create(path, 0o600).map_err(|error| AgentError::unwritable(path, error))?;
         let writer = if path.extension().is_some_and(|extension| extension == "zst") {
-            Writer::Zstd(zstd::Encoder::new(file, 1).with_context(context)?)
+            Writer::Zstd(zstd::Encoder::new(file, 1)?)
         } else {
             Writer::Plain(Box::new(file))
         };

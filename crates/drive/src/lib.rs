@@ -122,7 +122,7 @@ fn drive(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     let workload = spec.workload.on_mysql()?;
     let options = arguments.common.options()?;
-    let address = Address::of(&options.endpoint)?;
+    let address = Address::found(&options.endpoint)?;
     let load = Load {
         spec: &spec,
         needs: &|stop| needs::of(&spec, &*workload, &options, &address, stop),

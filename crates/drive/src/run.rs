@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use anyhow::{Context, anyhow, bail, ensure};
+use anyhow::{Context, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -205,7 +205,11 @@ fn conduct<M>(
 fn explain(failure: &Failure, address: &Address) -> anyhow::Error {
     match failure.code {
         0 => anyhow!("{}", failure.message),
-        code => anyhow!("cannot connect to {address}: {} (error {code})", failure.message),
+        code => AgentError::Unreachable(format!(
+            "cannot connect to {address}: {} (error {code})",
+            failure.message
+        ))
+        .into(),
     }
 }
 
@@ -232,7 +236,9 @@ fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
     let mut stdin = std::io::stdin().lock();
     // The stop signal may interrupt the wait itself.
     while let Ok(0) | Err(Errno::INTR) = poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&STOP_CHECK)) {
-        ensure!(!stop.load(Ordering::Relaxed), "stopped before the start");
+        if stop.load(Ordering::Relaxed) {
+            return Err(AgentError::Stopped("stopped before the start".to_owned()).into());
+        }
     }
     let mut line = String::new();
     stdin.read_line(&mut line).context("cannot read the start")?;

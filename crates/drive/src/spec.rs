@@ -4,7 +4,6 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
 use serde::Deserialize;
 
 use crate::script::Workload;
@@ -61,7 +60,7 @@ impl WorkloadSpec {
             WorkloadSpec::Tpcc(options) => tpcc::workload(options).map(|made| Arc::new(made) as _),
             WorkloadSpec::Memcached(_) => Err("memcached is no MySQL server".to_owned()),
         };
-        made.map_err(AgentError::Input)
+        made.map_err(AgentError::Named)
     }
 
     /// How many tables it works on.
@@ -136,15 +135,15 @@ impl Spec {
     /// Reads the SPEC from a file; `-` is standard input.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let mut text = String::new();
-        let context = || format!("cannot read the SPEC {}", path.display());
+        let unreadable = |error: std::io::Error| AgentError::unreadable("the SPEC ", path, &error);
         if path == Path::new("-") {
-            std::io::stdin().read_to_string(&mut text).with_context(context)?;
+            std::io::stdin().read_to_string(&mut text).map_err(unreadable)?;
         } else {
-            text = std::fs::read_to_string(path).with_context(context)?;
+            text = std::fs::read_to_string(path).map_err(unreadable)?;
         }
-        let spec: Spec = serde_json::from_str(&text)
-            .map_err(|error| AgentError::Input(format!("the SPEC {}: {error}", path.display())))?;
-        spec.check().map_err(|reason| AgentError::Input(format!("the SPEC {}: {reason}", path.display())))?;
+        let wrong = |reason: String| AgentError::Named(format!("the SPEC {}: {reason}", path.display()));
+        let spec: Spec = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        spec.check().map_err(wrong)?;
         Ok(spec)
     }
 

@@ -35,7 +35,7 @@ pub struct EventsArguments {
 pub fn run(arguments: &EventsArguments) -> anyhow::Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let coverage = if arguments.count { count(arguments)? } else { print(arguments, &mut out)? };
-    serde_json::to_writer(&mut out, &serde_json::json!({ "coverage": coverage }))?;
+    serde_json::to_writer(&mut out, &serde_json::json!({ "coverage": coverage })).map_err(io::Error::from)?;
     out.write_all(b"\n")?;
     Ok(out.flush()?)
 }
@@ -78,6 +78,7 @@ fn print(arguments: &EventsArguments, out: &mut impl Write) -> anyhow::Result<Co
 }
 
 fn line(event: &Event<'_>, out: &mut impl Write) -> anyhow::Result<()> {
-    serde_json::to_writer(&mut *out, &Object { event, text: event.text })?;
+    // With the kind of the failed write: a reader that is gone is no error.
+    serde_json::to_writer(&mut *out, &Object { event, text: event.text }).map_err(io::Error::from)?;
     Ok(out.write_all(b"\n")?)
 }

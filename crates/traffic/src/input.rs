@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use flate2::read::MultiGzDecoder;
+use rustix::io::Errno;
 
 use self::follow::{FollowedFile, FollowedPipe};
 use base::error::AgentError;
@@ -77,22 +78,30 @@ fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> any
         // Not `Stdin`: its buffer would hide from `poll` what was read ahead.
         File::from(io::stdin().as_fd().try_clone_to_owned()?)
     } else {
-        File::open(path).map_err(unreadable)?
+        open_file(path)?
     };
     let Some(stop) = stop else { return decompress(Start::of(Box::new(file))?) };
     if is_standard_input || !file.metadata()?.is_file() {
         return decompress(Start::of(Box::new(FollowedPipe::new(file, stop)))?);
     }
     if !matches!(decompress(Start::of(Box::new(file))?)?, Source::Plain(_)) {
-        bail!(AgentError::Input("a compressed file cannot be followed".to_owned()));
+        bail!(AgentError::Named("a compressed file cannot be followed".to_owned()));
     }
     Ok(Source::File(FollowedFile::open(path, stop)?))
 }
 
-/// The caller named the file: if it cannot be opened, the caller was wrong.
+/// The caller named the file: if it cannot be opened or is a directory, the caller was wrong.
+fn open_file(path: &Path) -> Result<File, AgentError> {
+    // A directory can be opened, but not read.
+    match File::open(path) {
+        Ok(file) if file.metadata().is_ok_and(|found| found.is_dir()) => Err(unreadable(Errno::ISDIR.into())),
+        opened => opened.map_err(unreadable),
+    }
+}
+
 #[allow(clippy::needless_pass_by_value)]
 fn unreadable(error: io::Error) -> AgentError {
-    AgentError::Input(error.to_string())
+    AgentError::Named(error.to_string())
 }
 
 /// Whether a file is a plain one: no pipe, no device, not compressed. Only such a file can be read in parts.
@@ -107,7 +116,7 @@ pub fn is_plain(path: &Path) -> anyhow::Result<bool> {
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Ok(false);
     }
-    let start = Start::of(Box::new(File::open(path).map_err(unreadable)?))?;
+    let start = Start::of(Box::new(open_file(path)?))?;
     Ok(matches!(decompress(start)?, Source::Plain(_)))
 }
 
@@ -148,7 +157,7 @@ fn decompress(start: Start) -> anyhow::Result<Source> {
     if let Some((_, what, how)) =
         OTHERS.iter().find(|(magic, ..)| start.magic[..start.length].starts_with(magic))
     {
-        bail!(AgentError::Input(format!("this is {what}: run `{how}` on it first, or pipe that into -")));
+        bail!(AgentError::Named(format!("this is {what}: run `{how}` on it first, or pipe that into -")));
     }
     Ok(if start.is_gzip() {
         Source::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(start))))

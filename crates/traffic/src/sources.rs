@@ -71,7 +71,7 @@ pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow
             if path == Path::new("-") || !input::is_plain(path)? {
                 let reason =
                     format!("{name}: a recording is read from its own file, not compressed again, not piped");
-                return Err(AgentError::Input(reason).into());
+                return Err(AgentError::Named(reason).into());
             }
             read_recording(&mut Reader::open(path)?, &name, options, sink)
         }
@@ -162,7 +162,7 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
         }
         if bytes == 0 || head.len() >= HEAD_BYTES {
             let reason = format!("{name} is no capture, slow log, general log or recording that can be told");
-            return Err(AgentError::Input(reason).into());
+            return Err(AgentError::Named(reason).into());
         }
     }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -216,6 +217,8 @@ def _sum_up(
     from headrace.report.digest.page import page_of
 
     view = shown.view()
+    for place in (kept.save, history):
+        _can_be_made(place)
     table = _read(sources, asked)
     _keep(table, kept.save, history)
     found = _open(table)
@@ -226,6 +229,18 @@ def _sum_up(
     if kept.page:
         # The page shows sample statements with their original values.
         write_page(kept.page, page, is_private=True)
+
+
+def _can_be_made(path: Path | None) -> None:
+    """Refuse now a file or directory that could not be written after the work, which may take hours."""
+    if path is None:
+        return
+    # What is missing above it is made.
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if existing != path and not existing.is_dir():
+        raise typer.BadParameter(f"{existing} is not a directory")
+    if not os.access(existing, os.W_OK):
+        raise typer.BadParameter(f"{path} cannot be written: permission denied")
 
 
 def _duration_ns(text: str) -> float:

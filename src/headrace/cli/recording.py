@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.options import CapturePorts
-from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, tell
-from headrace.errors import Refused, StoreError
+from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, writable
+from headrace.errors import HeadraceError, Refused, StoreError
 
 #: How long ``--estimate`` records into its temporary file.
 ESTIMATE_S = 5
@@ -67,6 +67,8 @@ def record(
     options += ["--interface", interface] if interface else []
     options += ["--follow"] if follow else []
     options += ["--with-literals"] if with_literals else []
+    if not estimate:
+        writable(output)
     if output.exists() and not force and not estimate:
         raise Refused("exists already", place=str(output), hint="choose another name, or use --force")
     if estimate:
@@ -75,16 +77,21 @@ def record(
         options += ["--duration", duration] if duration else []
         options += ["--size", str(size)] if size else []
 
-    summary = _record([*options, "--", *(sources or [])], target, None if estimate else output)
+    summary, error = _record([*options, "--", *(sources or [])], target, None if estimate else output)
     if estimate:
         summary = _an_hour(summary)
     if as_json:
         print_json(summary)
     else:
         stdout().print(_table(_rows_of_estimate(summary) if estimate else _rows_of_record(summary, output)))
+    if error:
+        raise error
 
 
-def _record(arguments: list[str], target: str, output: Path | None) -> dict[str, Any]:
+def _record(
+    arguments: list[str], target: str, output: Path | None
+) -> tuple[dict[str, Any], HeadraceError | None]:
+    """The recorder's summary, and why it ended early."""
     from headrace import traffic
 
     def work(host: Any) -> Any:
@@ -97,10 +104,7 @@ def _record(arguments: list[str], target: str, output: Path | None) -> dict[str,
                 rate, mib = line["events_per_s"], line["bytes"] / (1 << 20)
                 status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C stops")
 
-        summary, words = on_target(target, work)
-    if words:
-        tell(words)
-    found: dict[str, Any] = summary
+        found: tuple[dict[str, Any], HeadraceError | None] = on_target(target, work)
     return found
 
 

@@ -87,7 +87,7 @@ TellOption = Annotated[
 ]
 
 
-def _writable(path: Path | None) -> Path | None:
+def writable(path: Path | None) -> Path | None:
     """Refuse now what would fail after the work, which may take hours."""
     if path is not None:
         if path.is_dir():
@@ -101,7 +101,7 @@ def _writable(path: Path | None) -> Path | None:
 
 PageFile = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write an HTML report.", callback=_writable),
+    typer.Option("--html", metavar="FILE", help="Write an HTML report.", callback=writable),
 ]
 TargetOption = Annotated[
     str,

@@ -292,7 +292,7 @@ def test_without_literals_there_is_nothing_to_send(fresh: Server, folder: Path, 
     recording = record(slow_log(tmp_path / "slow.log", [note(1, 0, 1)]), tmp_path / "r.rec", literals=False)
     process = start(login(fresh, folder), recording)
     assert "--with-literals" in process.communicate(timeout=30)[1]
-    assert process.returncode == 2
+    assert process.returncode == 3
 
 
 def test_a_password_that_was_not_recorded_is_not_set(fresh: Server, folder: Path, tmp_path: Path) -> None:

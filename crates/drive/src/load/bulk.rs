@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use super::progress::Progress;
 pub use super::rows::{Method, Rows};
 use super::workers::{Ended, WorkerPool};
+use base::error::AgentError;
 use base::stop::StopSignal;
 use mysql::{BULK_EXECUTE, Connection, Done, Error, Options, QUERY};
 
@@ -83,7 +84,7 @@ pub fn fill(
     let (items, rows) = (loaded.items.load(Relaxed), loaded.rows.load(Relaxed));
     let so_far = format!("{rows} rows are loaded ({items} of {total} items); `drive clean` drops the tables");
     match ended.with_context(|| so_far.clone())? {
-        Ended::Stopped => bail!("asked to stop: {so_far}"),
+        Ended::Stopped => Err(AgentError::Stopped(format!("asked to stop: {so_far}")).into()),
         Ended::Whole => {
             Ok(Filled { rows, bytes: loaded.bytes.load(Relaxed), method: limits.method, connections })
         }
@@ -109,7 +110,9 @@ pub fn execute_all(
     );
     match ended? {
         Ended::Whole => Ok(()),
-        Ended::Stopped => bail!("asked to stop; `drive clean` drops the tables"),
+        Ended::Stopped => {
+            Err(AgentError::Stopped("asked to stop; `drive clean` drops the tables".to_owned()).into())
+        }
     }
 }
 

@@ -38,7 +38,7 @@ pub struct Tables {
 impl Tables {
     /// Fails on options that the server could not be given as written.
     pub fn new(options: &oltp::Options, seed: u64) -> Result<Self, AgentError> {
-        let bad = |what: String| Err(AgentError::Input(what));
+        let bad = |what: String| Err(AgentError::Named(what));
         let Ok(rows) = u64::try_from(options.table_size) else {
             return bad(format!("table_size = {}: give a number of rows", options.table_size));
         };

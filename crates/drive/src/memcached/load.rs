@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::Context;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{Shutdown, SocketAddrUnix, SocketFlags, connect, shutdown};
 use serde_json::json;
@@ -15,6 +15,7 @@ use super::items::Items;
 use super::replies::{Replies, Reply};
 use super::{Memcached, Options};
 use crate::load::progress::Progress;
+use base::error::AgentError;
 use base::stop::StopSignal;
 use engine::net::Address;
 
@@ -102,7 +103,8 @@ impl Work<'_> {
         // Two per processor: while the server works on one batch, another is prepared.
         let connections = self.items.count().div_ceil(BATCH).min(2 * processors as u64) as usize;
         let opened: Result<Vec<File>, _> = (0..connections).map(|_| open(address)).collect();
-        let sockets = opened.with_context(|| format!("cannot connect to {address}"))?;
+        let sockets = opened
+            .map_err(|error| AgentError::Unreachable(format!("cannot connect to {address}: {error}")))?;
         let shared = Shared::default();
         let mut failure = None;
         std::thread::scope(|scope| {
@@ -123,7 +125,7 @@ impl Work<'_> {
                 }
                 on_tick(shared.done.load(Relaxed));
                 if failure.is_none() && stop.is_set() {
-                    failure = Some(anyhow!("asked to stop"));
+                    failure = Some(AgentError::Stopped("asked to stop".to_owned()).into());
                 }
                 if failure.is_some() && !shared.is_over.swap(true, Relaxed) {
                     // Wakes the waiting threads. A socket that broke in the meantime needs no waking.
@@ -182,20 +184,23 @@ impl Work<'_> {
                 count => count.map_err(explain)?,
             };
             if count == 0 {
-                bail!("the server closed the connection");
+                return Err(failed("the server closed the connection".to_owned()));
             }
             let mut rest = &input[..count];
             while !rest.is_empty() {
                 match replies.next(&mut rest) {
-                    Err(what) => bail!("memcached sent {what}"),
+                    Err(what) => return Err(failed(format!("memcached sent {what}"))),
                     Ok(None) => {}
                     Ok(Some(reply)) if item < batch.end && self.good.contains(&reply) => item += 1,
                     Ok(Some(Reply::Refused(refusal))) => {
                         let mut key = Vec::new();
                         self.items.write_key(item, &mut key);
-                        bail!("{}: {}", String::from_utf8_lossy(&key), refusal.message);
+                        let key = String::from_utf8_lossy(&key);
+                        return Err(failed(format!("{key}: {}", refusal.message)));
                     }
-                    Ok(Some(_)) => bail!("memcached sent the reply to another request"),
+                    Ok(Some(_)) => {
+                        return Err(failed("memcached sent the reply to another request".to_owned()));
+                    }
                 }
             }
         }
@@ -221,8 +226,14 @@ fn open(address: &Address) -> io::Result<File> {
     Ok(File::from(socket))
 }
 
-fn explain(error: io::Error) -> io::Error {
-    if is_timeout(&error) { no_answer(ANSWER_LIMIT) } else { error }
+/// Not an `io::Error`: a broken pipe to a server that died is not one to a reader who had seen enough.
+fn explain(error: io::Error) -> AgentError {
+    let error = if is_timeout(&error) { no_answer(ANSWER_LIMIT) } else { error };
+    AgentError::Unreachable(error.to_string())
+}
+
+fn failed(why: String) -> anyhow::Error {
+    AgentError::Unreachable(why).into()
 }
 
 fn is_timeout(error: &io::Error) -> bool {

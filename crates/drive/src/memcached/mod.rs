@@ -55,7 +55,7 @@ enum Operation {
 impl Memcached {
     /// Fails with what is wrong with the options.
     pub fn new(options: &Options) -> Result<Self, AgentError> {
-        Self::make(options).map_err(AgentError::Input)
+        Self::make(options).map_err(AgentError::Named)
     }
 
     fn make(options: &Options) -> Result<Self, String> {
@@ -93,8 +93,7 @@ impl Memcached {
 impl Options {
     /// Looks a name up.
     pub fn address(&self) -> anyhow::Result<Address> {
-        let endpoint = self.endpoint().map_err(AgentError::Input)?;
-        Address::of(&endpoint).map_err(|error| anyhow::anyhow!("cannot find {}: {error}", self.address))
+        Ok(Address::found(&self.endpoint().map_err(AgentError::Named)?)?)
     }
 
     fn endpoint(&self) -> Result<Endpoint, String> {

@@ -42,7 +42,7 @@ pub fn run(
     effort: &Effort,
     stop: &StopSignal,
 ) -> anyhow::Result<(Filled, f64)> {
-    options.check().map_err(AgentError::Input)?;
+    options.check().map_err(AgentError::Named)?;
     let mut connection = Connection::open(server)?;
     create_tables(&mut connection, options.foreign_keys)?;
     // The server's time, to match what the trials write later.

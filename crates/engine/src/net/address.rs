@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::set_tcp_nodelay;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
+use base::error::AgentError;
 use mysql::Endpoint;
 
 /// Where to connect: a name is looked up once, before the load begins.
@@ -30,6 +31,15 @@ impl Address {
                 first.map(Address::Tcp).ok_or_else(none)
             }
         }
+    }
+
+    /// The same, where a name without an address ends the program.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn found(endpoint: &Endpoint) -> Result<Self, AgentError> {
+        Self::of(endpoint)
+            .map_err(|error| AgentError::Unreachable(format!("cannot find {endpoint}: {error}")))
     }
 
     /// A socket for it, not connected.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use base::error::AgentError;
+
 /// How long a share must stay above its limit, so that a burst does not end a capture.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Lost packets below this number say nothing about a share.
@@ -42,6 +44,19 @@ impl Ended {
     #[must_use]
     pub fn is_early(&self) -> bool {
         !matches!(self, Ended::Asked | Ended::Duration | Ended::Size)
+    }
+
+    /// The error of a capture that ended by itself: what it saw is not all that was asked for.
+    ///
+    /// # Errors
+    /// It did.
+    pub fn as_asked(&self, name: &str) -> Result<(), AgentError> {
+        let said = format!("the capture on {name} ended by itself: {self}");
+        match self {
+            Ended::Asked | Ended::Duration | Ended::Size => Ok(()),
+            Ended::InterfaceDown => Err(AgentError::Unreachable(said)),
+            Ended::Cpu { .. } | Ended::Drops { .. } | Ended::Memory { .. } => Err(AgentError::Refused(said)),
+        }
     }
 }
 

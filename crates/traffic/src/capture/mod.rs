@@ -180,7 +180,7 @@ fn index(interface: Option<&str>) -> anyhow::Result<u32> {
     let is_name = !name.is_empty() && !name.contains(['/', '\0']) && name != "." && name != "..";
     let text = if is_name { std::fs::read_to_string(path).ok() } else { None };
     text.and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| AgentError::Input(format!("no interface {name:?}")).into())
+        .ok_or_else(|| AgentError::Named(format!("no interface {name:?}")).into())
 }
 
 /// Waits for packets or the signal to stop; true for the latter.

@@ -5,8 +5,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 
+use base::error::AgentError;
+
+const NEEDS_CAPABILITY: &str = "capturing packets needs the capability CAP_NET_RAW (root, or `setcap cap_net_raw+ep` on headrace-agent); without \
+     it, use `headrace-agent proxy` or the server's slow log";
 const BLOCK_BYTES: usize = 1 << 20;
 /// How long a block that is not full waits for more, in ms: the less, the more often we wake.
 const RETIRE_MS: u32 = 100;
@@ -57,17 +61,15 @@ impl Ring {
     pub fn open(interface: u32, filter: &mut [libc::sock_filter], bytes: usize) -> anyhow::Result<Self> {
         // No protocol yet, so that nothing comes before the filter is attached.
         // SAFETY: plain system call; the descriptor is ours alone.
-        let socket = check(unsafe {
-            libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)
-        })
-        .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
-        .map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => anyhow!(
-                "capturing packets needs the capability CAP_NET_RAW (root, or `setcap cap_net_raw+ep` on \
-                     headrace-agent); without it, use `headrace-agent proxy` or the server's slow log"
-            ),
-            _ => anyhow::Error::new(error).context("cannot open a packet socket"),
-        })?;
+        let socket =
+            check(unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })
+                .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+                .map_err(|error| match error.raw_os_error() {
+                    Some(libc::EPERM | libc::EACCES) => {
+                        AgentError::NotReady(NEEDS_CAPABILITY.to_owned()).into()
+                    }
+                    _ => anyhow::Error::new(error).context("cannot open a packet socket"),
+                })?;
         let program = libc::sock_fprog {
             len: u16::try_from(filter.len()).context("a filter too long")?,
             filter: filter.as_mut_ptr(),

@@ -105,9 +105,11 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
     let mut source = Source { inputs: inputs(arguments), ..Source::default() };
     let mut whole = Digest::new(&options);
     if let Some(interface) = &arguments.interface {
-        source.coverage = capture_on(interface, arguments, &mut whole)?;
+        let (coverage, ended) = capture_on(interface, arguments, &mut whole)?;
+        source.coverage = coverage;
         write(&mut whole, &source, arguments, &mut out)?;
-        return out.finish();
+        out.finish()?;
+        return Ok(ended?);
     }
     let progress = Progress::start(&arguments.files, arguments.follow);
     for path in &arguments.files {
@@ -170,8 +172,13 @@ fn read(
     Ok(vec![(digest, coverage)])
 }
 
-/// Digests what passes, until it is stopped or would cost the host too much.
-fn capture_on(name: &str, arguments: &DigestArguments, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
+/// Digests what passes, until it is stopped or would cost the host too much; the latter is an error that leaves what
+/// was seen until then.
+fn capture_on(
+    name: &str,
+    arguments: &DigestArguments,
+    sink: &mut dyn Sink,
+) -> anyhow::Result<(Coverage, Result<(), AgentError>)> {
     let options = CaptureOptions {
         interface: (name != "any").then(|| name.to_owned()),
         packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
@@ -180,12 +187,9 @@ fn capture_on(name: &str, arguments: &DigestArguments, sink: &mut dyn Sink) -> a
     let wire = WireOptions { name: format!("interface {name}"), ..WireOptions::default() };
     let mut decoder = Decoder::with_options(|event: &Event<'_>| sink.event(event), wire);
     let captured = capture::capture(&options, &StopSignal::install()?, &mut decoder)?;
-    if captured.ended.is_early() {
-        eprintln!("headrace-agent: the capture on {name} ended by itself: {}", captured.ended);
-    }
     let mut coverage = captured.coverage;
     coverage.merge(&decoder.finish()?);
-    Ok(coverage)
+    Ok((coverage, captured.ended.as_asked(name)))
 }
 
 fn source_options(arguments: &DigestArguments) -> SourceOptions {
@@ -208,7 +212,7 @@ fn run_every(
     };
     let mut source = Source { inputs: inputs(arguments), ..Source::default() };
     let (done, is_done) = channel::<()>();
-    let coverage = std::thread::scope(|scope| -> anyhow::Result<Coverage> {
+    let (coverage, ended) = std::thread::scope(|scope| -> anyhow::Result<_> {
         let reader = scope.spawn(|| {
             // Dropped when the reading is over, however it ended.
             let _done = done;
@@ -223,7 +227,7 @@ fn run_every(
             for path in &arguments.files {
                 coverage.merge(&sources::read(path, &source_options(arguments), &mut sink)?);
             }
-            Ok(coverage)
+            Ok((coverage, Ok(())))
         });
         let mut next = Instant::now() + every;
         while let Err(RecvTimeoutError::Timeout) =
@@ -236,7 +240,8 @@ fn run_every(
     })?;
     source.coverage = coverage;
     write(&mut take(), &source, arguments, out)?;
-    out.finish()
+    out.finish()?;
+    Ok(ended?)
 }
 
 fn write(
@@ -265,10 +270,9 @@ enum Out {
 impl Out {
     fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Out::Plain(BufWriter::new(Box::new(io::stdout())))) };
-        let context = || format!("cannot write {}", path.display());
-        let file = create(path, 0o600).with_context(context)?;
+        let file = create(path, 0o600).map_err(|error| AgentError::unwritable(path, error))?;
         if path.extension().is_some_and(|extension| extension == "zst") {
-            return Ok(Out::Zstd(Box::new(zstd::Encoder::new(file, 3).with_context(context)?)));
+            return Ok(Out::Zstd(Box::new(zstd::Encoder::new(file, 3)?)));
         }
         Ok(Out::Plain(BufWriter::new(Box::new(file))))
     }

@@ -188,6 +188,6 @@ fn read_frames<R: Read>(window: &mut Window<R>, frames: &mut impl Frames) -> any
     match pcap::Format::from_magic(magic) {
         Some(format) => pcap::read(format, window, frames),
         None if magic == pcapng::MAGIC => pcapng::read(window, frames),
-        None => Err(AgentError::Input("neither pcap nor pcapng".to_owned()).into()),
+        None => Err(AgentError::Named("neither pcap nor pcapng".to_owned()).into()),
     }
 }

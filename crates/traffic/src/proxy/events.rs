@@ -9,6 +9,7 @@ use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
 use crate::json::Object;
 use crate::recording::{Info, Writer, WriterOptions};
+use base::error::AgentError;
 use base::output::create;
 use sql;
 
@@ -30,8 +31,8 @@ impl Out {
         let out: Box<dyn Write + Send> = if path.as_os_str() == "-" {
             Box::new(BufWriter::new(io::stdout()))
         } else {
-            let file = create(path, 0o600);
-            Box::new(BufWriter::new(file.with_context(|| format!("cannot write {}", path.display()))?))
+            let file = create(path, 0o600).map_err(|error| AgentError::unwritable(path, error))?;
+            Box::new(BufWriter::new(file))
         };
         Ok(Out::Lines { out, text: Vec::new() })
     }
@@ -61,6 +62,7 @@ impl Sink for Out {
                 let is_redacted = sql::redact(event.text, text);
                 let shown = if is_redacted { &text[..] } else { event.text };
                 serde_json::to_writer(&mut *out, &Object { event, text: shown })
+                    .map_err(io::Error::from)
                     .context("cannot write the events")?;
                 out.write_all(b"\n").context("cannot write the events")
             }

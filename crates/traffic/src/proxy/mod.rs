@@ -66,8 +66,7 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let max_sessions = descriptors::sessions(arguments.max_sessions)?;
     let stop = StopSignal::install()?;
     let out = Out::open(arguments)?;
-    let listener = TcpListener::bind(&arguments.listen)
-        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    let listener = listen(&arguments.listen)?;
     listener.set_nonblocking(true)?;
     base::output::print_line(json!({"kind": "listening", "address": listener.local_addr()?.to_string()}))?;
     io::stdout().flush()?;
@@ -105,6 +104,18 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let coverage = decoded.as_ref().ok();
     print_summary(&totals, &queue, began.elapsed(), coverage)?;
     decoded.map(drop)
+}
+
+fn listen(address: &str) -> Result<TcpListener, AgentError> {
+    TcpListener::bind(address).map_err(|error| {
+        let said = format!("cannot listen on {address}: {error}");
+        match error.kind() {
+            io::ErrorKind::AddrInUse => AgentError::Busy(said),
+            // A port below 1024 without the capability.
+            io::ErrorKind::PermissionDenied => AgentError::NotReady(said),
+            _ => AgentError::Named(said),
+        }
+    })
 }
 
 /// What the decoder saw. It may have a backlog, so it gets time as long as it makes progress.
@@ -209,7 +220,7 @@ fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
         hides_tls: arguments.no_tls,
         server_tls: server_tls.is_some(),
     };
-    let server = Address::of(&endpoint).with_context(|| format!("the server {endpoint}"))?;
+    let server = Address::found(&endpoint)?;
     let server_name = tls::server_name(&endpoint)?;
     Ok(Settings { server, server_name, rules, client_tls, server_tls, offset_ns: epoch_offset_ns() })
 }
@@ -219,8 +230,11 @@ fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
 /// user are database administrators on most installations, so neither may lend its name to strangers.
 fn refuse_lending_our_user(socket: &Path) -> anyhow::Result<()> {
     let user = rustix::process::geteuid();
-    let owner =
-        std::fs::metadata(socket).with_context(|| format!("the server's socket {}", socket.display()))?.uid();
+    let owner = std::fs::metadata(socket)
+        .map_err(|error| {
+            AgentError::Unreachable(format!("the server's socket {}: {error}", socket.display()))
+        })?
+        .uid();
     if !user.is_root() && user.as_raw() != owner {
         return Ok(());
     }
@@ -241,19 +255,21 @@ fn server_endpoint(server: &str) -> anyhow::Result<Endpoint> {
 }
 
 fn server_config(certificate: &Path, key: &Path) -> anyhow::Result<ServerConfig> {
-    let context = |path: &Path| format!("cannot use {}", path.display());
-    let chain: Vec<_> =
-        CertificateDer::pem_reader_iter(File::open(certificate).with_context(|| context(certificate))?)
-            .collect::<Result<_, _>>()
-            .with_context(|| context(certificate))?;
-    let key_file = File::open(key).with_context(|| context(key))?;
-    let secret = PrivateKeyDer::from_pem_reader(key_file).with_context(|| context(key))?;
+    let unusable = |path: &Path, why: &dyn std::fmt::Display| {
+        AgentError::Named(format!("cannot use {}: {why}", path.display()))
+    };
+    let opened = |path: &Path| File::open(path).map_err(|error| unusable(path, &error));
+    let chain: Vec<_> = CertificateDer::pem_reader_iter(opened(certificate)?)
+        .collect::<Result<_, _>>()
+        .map_err(|error| unusable(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_reader(opened(key)?).map_err(|error| unusable(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, secret)
-        .with_context(|| context(certificate))
+        .map_err(|error| unusable(certificate, &error))?;
+    Ok(config)
 }
 
 fn print_summary(

@@ -3,10 +3,9 @@
 use std::io::Read;
 use std::path::Path;
 
-use anyhow::Context;
-
 use super::edit::{Edited, options_like, refuse_same_file};
 use super::encode::types_length;
+use super::place::Destination;
 use super::reader::Reader;
 use super::writer::Writer;
 use crate::commands::PROCESS_KILL;
@@ -25,13 +24,13 @@ pub fn key(path: Option<&Path>) -> anyhow::Result<[u8; 32]> {
     let mut key = [0; 32];
     let random = Path::new("/dev/urandom");
     let from = path.unwrap_or(random);
-    let context = || format!("cannot read {}", from.display());
-    let file = std::fs::File::open(from).with_context(context)?;
+    let unreadable = |error: std::io::Error| AgentError::unreadable("the key ", from, &error);
+    let file = std::fs::File::open(from).map_err(unreadable)?;
     let mut bytes = Vec::new();
-    file.take(if path.is_some() { 33 } else { 32 }).read_to_end(&mut bytes).with_context(context)?;
+    file.take(if path.is_some() { 33 } else { 32 }).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() != key.len() {
         let reason = format!("{} is no key: a key has 32 bytes and no line's end", from.display());
-        return Err(AgentError::Input(reason).into());
+        return Err(AgentError::Named(reason).into());
     }
     key.copy_from_slice(&bytes);
     Ok(key)
@@ -42,17 +41,18 @@ pub fn key(path: Option<&Path>) -> anyhow::Result<[u8; 32]> {
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn run(input: &Path, output: &Path, force: bool, scheme: &Scheme) -> anyhow::Result<Edited> {
-    refuse_same_file(output, &[input.to_owned()])?;
+pub fn run(input: &Path, output: &Destination<'_>, scheme: &Scheme) -> anyhow::Result<Edited> {
+    refuse_same_file(output.path, &[input.to_owned()])?;
     let mut reader = Reader::open(input)?;
-    let mut options = options_like(&[&reader], &[input.to_owned()], force, "anonymised")?;
+    let mut options = options_like(&[&reader], &[input.to_owned()], output.force, "anonymised")?;
     options.info.is_anonymised = true;
-    let mut writer = Writer::create(output, &options)?;
+    let mut writer = Writer::create(output.path, &options)?;
     let mut pseudonyms = Pseudonyms { scheme: *scheme, ..Pseudonyms::default() };
     let (mut text, mut parameters) = (Vec::new(), Vec::new());
     let (mut user, mut host) = (Vec::new(), Vec::new());
     let mut kept = 0;
     while let Some(event) = reader.next()? {
+        output.check(kept)?;
         kept += u64::from(!event.is_state);
         pseudonyms.string(event.user, &mut user);
         pseudonyms.string(event.host, &mut host);

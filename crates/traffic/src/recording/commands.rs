@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::describe;
 use super::edit::{self, Edited};
+use super::place::Destination;
 use super::reader::Reader;
 use crate::filter::{Filter, Selection, parse_moment};
 use base::error::AgentError;
@@ -51,6 +52,12 @@ struct OutputArguments {
     /// Write over a file that is there
     #[arg(long)]
     force: bool,
+}
+
+impl OutputArguments {
+    fn destination(&self) -> anyhow::Result<Destination<'_>> {
+        Destination::stoppable(&self.output, self.force)
+    }
 }
 
 #[derive(Args)]
@@ -122,23 +129,23 @@ pub fn run(command: &RecordingCommand) -> anyhow::Result<()> {
         RecordingCommand::Cut(arguments) => cut(arguments),
         RecordingCommand::Filter(arguments) => {
             let selection = Selection { filters: arguments.conditions.clone(), ..Selection::default() };
-            let output = &arguments.output;
+            let output = arguments.output.destination()?;
             let how = format!("filtered by {}", selection.text());
             let mut accepts = selection.acceptor();
-            let edited = edit::select(&arguments.path, &output.output, output.force, &how, |e| accepts(e))?;
-            say(&output.output, &edited)
+            let edited = edit::select(&arguments.path, &output, &how, |event| accepts(event))?;
+            say(output.path, &edited)
         }
         RecordingCommand::Merge(arguments) => {
-            let output = &arguments.output;
-            say(&output.output, &edit::merge(&arguments.paths, &output.output, output.force)?)
+            let output = arguments.output.destination()?;
+            say(output.path, &edit::merge(&arguments.paths, &output)?)
         }
         RecordingCommand::Anonymise(arguments) => {
-            let output = &arguments.output;
             let keeps = |kind| arguments.keep_order.contains(&kind);
             let order = Order { numbers: keeps(Ordered::Numbers), dates: keeps(Ordered::Dates) };
             let scheme = Scheme { key: super::anonymise::key(arguments.key_file.as_deref())?, order };
-            let edited = super::anonymise::run(&arguments.path, &output.output, output.force, &scheme)?;
-            say(&output.output, &edited)
+            let output = arguments.output.destination()?;
+            let edited = super::anonymise::run(&arguments.path, &output, &scheme)?;
+            say(output.path, &edited)
         }
     }
 }
@@ -150,7 +157,7 @@ fn verify(path: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let places = damage.damaged;
-    Err(AgentError::Input(format!("{} is damaged in {places} places", path.display())).into())
+    Err(AgentError::Damaged(format!("{} is damaged in {places} places", path.display())).into())
 }
 
 fn cut(arguments: &CutArguments) -> anyhow::Result<()> {
@@ -160,13 +167,12 @@ fn cut(arguments: &CutArguments) -> anyhow::Result<()> {
     if since_ns >= until_ns {
         return Err(AgentError::Input("--since is not before --until".to_owned()).into());
     }
-    let output = &arguments.output;
+    let output = arguments.output.destination()?;
     let until = arguments.until.as_deref().unwrap_or("its end");
     let how = format!("cut from {} until {until}", arguments.since);
-    let edited = edit::select(&arguments.path, &output.output, output.force, &how, |event| {
-        (since_ns..until_ns).contains(&event.start_ns)
-    })?;
-    say(&output.output, &edited)
+    let edited =
+        edit::select(&arguments.path, &output, &how, |event| (since_ns..until_ns).contains(&event.start_ns))?;
+    say(output.path, &edited)
 }
 
 /// In ns since 1970.

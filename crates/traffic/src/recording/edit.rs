@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::info::{Info, Totals};
+use super::place::Destination;
 use super::reader::Reader;
 use super::state::States;
 use super::writer::{Writer, WriterOptions};
@@ -51,18 +52,18 @@ pub fn refuse_same_file(output: &Path, inputs: &[PathBuf]) -> anyhow::Result<()>
 /// A file cannot be read or written.
 pub fn select(
     input: &Path,
-    output: &Path,
-    force: bool,
+    output: &Destination<'_>,
     how: &str,
     mut accepts: impl FnMut(&Event<'_>) -> bool,
 ) -> anyhow::Result<Edited> {
-    refuse_same_file(output, &[input.to_owned()])?;
+    refuse_same_file(output.path, &[input.to_owned()])?;
     let mut reader = Reader::open(input)?;
-    let options = options_like(&[&reader], &[input.to_owned()], force, how)?;
-    let mut writer = Writer::create(output, &options)?;
+    let options = options_like(&[&reader], &[input.to_owned()], output.force, how)?;
+    let mut writer = Writer::create(output.path, &options)?;
     let mut states = States::default();
     let (mut read, mut kept) = (0, 0);
     while let Some(event) = reader.next()? {
+        output.check(read)?;
         let is_kept = !event.is_state && accepts(&event);
         read += u64::from(!event.is_state);
         kept += u64::from(is_kept);
@@ -78,14 +79,14 @@ pub fn select(
 ///
 /// # Errors
 /// As above; or some keep literals and others do not.
-pub fn merge(inputs: &[PathBuf], output: &Path, force: bool) -> anyhow::Result<Edited> {
-    refuse_same_file(output, inputs)?;
+pub fn merge(inputs: &[PathBuf], output: &Destination<'_>) -> anyhow::Result<Edited> {
+    refuse_same_file(output.path, inputs)?;
     if inputs.len() > MAX_INPUTS {
         return Err(AgentError::Input(format!("at most {MAX_INPUTS} recordings at once")).into());
     }
     let mut readers = inputs.iter().map(|path| Reader::open(path)).collect::<anyhow::Result<Vec<_>>>()?;
-    let options = options_like(&readers.iter().collect::<Vec<_>>(), inputs, force, "merged")?;
-    let mut writer = Writer::create(output, &options)?;
+    let options = options_like(&readers.iter().collect::<Vec<_>>(), inputs, output.force, "merged")?;
+    let mut writer = Writer::create(output.path, &options)?;
     let mut starts: Vec<Option<u64>> = Vec::new();
     for reader in &mut readers {
         starts.push(reader.next_start_ns()?);
@@ -94,6 +95,7 @@ pub fn merge(inputs: &[PathBuf], output: &Path, force: bool) -> anyhow::Result<E
     while let Some((_, index)) =
         starts.iter().enumerate().filter_map(|(at, start)| Some(((*start)?, at))).min()
     {
+        output.check(kept)?;
         let reader = &mut readers[index];
         if let Some(event) = reader.next()? {
             kept += u64::from(!event.is_state);
@@ -153,5 +155,6 @@ pub fn options_like(
         clock_source: first.clock_source,
         ..Info::of_this_host()
     };
-    Ok(WriterOptions { with_literals, force, info, ..WriterOptions::default() })
+    // Half of a recording looks like one of which the recorder was killed, and half of a day like a quiet one.
+    Ok(WriterOptions { with_literals, force, only_whole: true, info, ..WriterOptions::default() })
 }

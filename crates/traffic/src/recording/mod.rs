@@ -11,6 +11,7 @@ mod frame;
 pub mod fuzzing;
 mod info;
 mod owned;
+mod place;
 mod reader;
 pub mod record;
 mod source;

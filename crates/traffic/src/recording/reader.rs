@@ -90,13 +90,13 @@ impl Reader {
         }
         let name = self.source.name();
         let Some(first) = self.entries.first() else {
-            return Err(AgentError::Input(format!("{name} is no recording: it has no block of one")).into());
+            return Err(AgentError::Named(format!("{name} is no recording: it has no block of one")).into());
         };
         if first.header.version > VERSION {
             let version = first.header.version;
             let reason =
                 format!("{name} has version {version} of the format; this agent reads up to {VERSION}");
-            return Err(AgentError::Input(reason).into());
+            return Err(AgentError::Named(reason).into());
         }
         let is_of_events = |entry: &&Entry| entry.header.kind == Kind::Events && entry.header.events > 0;
         self.order = self.entries.iter().filter(is_of_events).copied().collect();

@@ -108,6 +108,19 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     refuse_same_file(&arguments.output, &arguments.sources)?;
     // Before the file is there: from now on a signal ends it well.
     let stop = StopSignal::install()?;
+    let is_new = !(arguments.append && arguments.output.exists());
+    let (writer, sessions_from) = open(arguments, is_new)?;
+    let result = record(arguments, writer, sessions_from, &stop);
+    let is_empty = || !Reader::open(&arguments.output).is_ok_and(|reader| reader.span_ns().is_some());
+    if result.is_err() && is_new && is_empty() {
+        // There is nothing to keep, and what is there would stand in the way of the next attempt.
+        let _ = std::fs::remove_file(&arguments.output);
+    }
+    result
+}
+
+/// The recording, and the number from which on its sessions have none.
+fn open(arguments: &RecordArguments, is_new: bool) -> anyhow::Result<(Writer, u64)> {
     let files = arguments.sources.iter().map(|path| path.display().to_string());
     let interface = arguments.interface.iter().map(|name| format!("interface {name}"));
     let info = Info { sources: files.chain(interface).collect(), ..Info::of_this_host() };
@@ -117,13 +130,19 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
         info,
         ..WriterOptions::default()
     };
-    let is_new = !(arguments.append && arguments.output.exists());
-    let (writer, sessions_from) = if !is_new {
-        let end = sessions_end(&arguments.output)?;
-        (Writer::append(&arguments.output, &options)?, end)
-    } else {
-        (Writer::create(&arguments.output, &options)?, 0)
-    };
+    if is_new {
+        return Ok((Writer::create(&arguments.output, &options)?, 0));
+    }
+    let end = sessions_end(&arguments.output)?;
+    Ok((Writer::append(&arguments.output, &options)?, end))
+}
+
+fn record(
+    arguments: &RecordArguments,
+    writer: Writer,
+    sessions_from: u64,
+    stop: &StopSignal,
+) -> anyhow::Result<()> {
     let shared = Shared {
         writer: Mutex::new(Some(writer)),
         is_over: AtomicBool::new(false),
@@ -133,22 +152,17 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     };
     let began = Instant::now();
     let (done, is_done) = channel::<()>();
-    let result = std::thread::scope(|scope| {
+    let (coverage, failure) = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let _done = done;
             match &arguments.interface {
-                Some(name) => capture_all(name, arguments, &shared, &stop),
+                Some(name) => capture_all(name, arguments, &shared, stop),
                 None => read_all(arguments, &shared),
             }
         });
-        watch(arguments, &shared, &stop, &is_done);
+        watch(arguments, &shared, stop, &is_done);
         reader.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the reader of a source panicked")))
-    });
-    if result.is_err() && is_new {
-        // Without a source there is nothing to keep, and what is there would stand in the way of the next attempt.
-        let _ = std::fs::remove_file(&arguments.output);
-    }
-    let (coverage, failure) = result?;
+    })?;
     let unwritten = shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner);
     let writer = shared.writer.into_inner().unwrap_or_else(PoisonError::into_inner);
     let Some(writer) = writer else {
@@ -224,9 +238,7 @@ fn capture_all(
     let captured = capture::capture(&options, stop, &mut decoder)?;
     let mut coverage = captured.coverage;
     coverage.merge(&decoder.finish()?);
-    let ended = captured.ended;
-    let failure = ended.is_early().then(|| anyhow::anyhow!("the capture on {name} ended by itself: {ended}"));
-    Ok((coverage, failure))
+    Ok((coverage, captured.ended.as_asked(name).err().map(anyhow::Error::from)))
 }
 
 /// Looks at limits and signals, writes what has waited, and says how it goes, until the reading is over. It never waits

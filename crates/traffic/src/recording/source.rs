@@ -42,11 +42,10 @@ impl Source {
         let context = || format!("cannot read {}", path.display());
         let file = File::open(path).map_err(|error| AgentError::unreadable("", path, &error))?;
         let metadata = file.metadata().with_context(context)?;
-        anyhow::ensure!(
-            metadata.is_file(),
-            "{} is no file: a recording cannot be read from a pipe",
-            path.display()
-        );
+        if !metadata.is_file() {
+            let reason = format!("{} is no file: a recording cannot be read from a pipe", path.display());
+            return Err(AgentError::Named(reason).into());
+        }
         Ok(Source::File { file, length: metadata.len(), name: path.display().to_string() })
     }
 

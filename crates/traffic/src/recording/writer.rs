@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use anyhow::Context;
 use super::encode::Encoder;
 use super::frame::{HEADER_BYTES, Header, Kind, MAX_BLOCK_BYTES, MAX_BLOCK_EVENTS, MAX_UNPACKED_BYTES};
 use super::info::{Info, Totals};
+use super::place::{self, Part};
 use super::reader::Reader;
 use super::source::{Entry, Source};
 use super::text::Cleaner;
@@ -39,6 +39,8 @@ pub struct WriterOptions {
     pub with_literals: bool,
     /// Write over a file that is there.
     pub force: bool,
+    /// The file gets its name when it is whole, and is removed if it never is. Without: what was written is kept.
+    pub only_whole: bool,
     /// What the first block says: sources, and what was done to them.
     pub info: Info,
     /// Events wait so long for earlier ones, measured in their own time; what comes later is in blocks of its own.
@@ -57,6 +59,7 @@ impl Default for WriterOptions {
         WriterOptions {
             with_literals: false,
             force: false,
+            only_whole: false,
             info: Info::of_this_host(),
             window: Duration::from_secs(1),
             window_bytes: 16 << 20,
@@ -71,6 +74,8 @@ impl Default for WriterOptions {
 pub struct Writer {
     file: File,
     pub(super) path: PathBuf,
+    /// The name that the file has until it is whole.
+    part: Option<Part>,
     options: WriterOptions,
     cleaner: Cleaner,
     window: Window,
@@ -98,24 +103,11 @@ impl Writer {
     /// # Errors
     /// The file is there and `force` is not set, or it cannot be written.
     pub fn create(path: &Path, options: &WriterOptions) -> anyhow::Result<Self> {
-        if options.force {
-            // Removed rather than truncated: another process may be reading it, or it may have another mode.
-            match std::fs::remove_file(path) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(error).with_context(|| format!("cannot replace {}", path.display()));
-                }
-                _ => {}
-            }
+        if options.only_whole {
+            let (file, part) = Part::create(path, options.force)?;
+            return Ok(Self { part: Some(part), ..Self::begin(file, path, options, Vec::new(), 0)? });
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = match file {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                let reason = format!("{} exists already; --force writes over it", path.display());
-                return Err(AgentError::Refused(reason).into());
-            }
-            file => file.with_context(|| format!("cannot write {}", path.display()))?,
-        };
-        Self::begin(file, path, options, Vec::new(), 0)
+        Self::begin(place::create(path, options.force)?, path, options, Vec::new(), 0)
     }
 
     /// Goes on with a recording: after its last whole block, whether it was finished or its recorder was killed.
@@ -136,7 +128,8 @@ impl Writer {
         let mut entries = source.scan(&mut Coverage::default())?;
         while entries.pop_if(|entry| matches!(entry.header.kind, Kind::Index | Kind::End)).is_some() {}
         let end = entries.last().map_or(0, Entry::end);
-        let mut file = OpenOptions::new().write(true).open(path)?;
+        let mut file =
+            OpenOptions::new().write(true).open(path).map_err(|error| AgentError::unwritable(path, error))?;
         file.set_len(end).with_context(|| format!("cannot write {}", path.display()))?;
         file.seek(SeekFrom::Start(end))?;
         Self::begin(file, path, options, entries, segment)
@@ -154,6 +147,7 @@ impl Writer {
         let mut writer = Writer {
             file,
             path: path.to_owned(),
+            part: None,
             options: options.clone(),
             cleaner: Cleaner::new(options.with_literals),
             window: Window::default(),
@@ -231,6 +225,7 @@ impl Writer {
             self.write_block(Kind::End, 0, (index_at, 0), &[])?;
         }
         self.file.sync_all().with_context(|| format!("cannot write {}", self.path.display()))?;
+        self.part.map_or(Ok(()), Part::publish)?;
         Ok(self.totals)
     }
 

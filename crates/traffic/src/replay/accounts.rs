@@ -20,18 +20,16 @@ impl Accounts {
     pub fn read(main: Options, map: Option<&Path>) -> anyhow::Result<Self> {
         let mut accounts = Self { options: vec![main], numbers: HashMap::new() };
         let Some(path) = map else { return Ok(accounts) };
-        let mode = std::fs::metadata(path)
-            .map_err(|error| AgentError::unreadable("the user map ", path, &error))?
-            .permissions()
-            .mode();
-        if mode & 0o077 != 0 {
+        let found =
+            std::fs::metadata(path).map_err(|error| AgentError::unreadable("the user map ", path, &error))?;
+        if found.is_file() && found.permissions().mode() & 0o077 != 0 {
             let message = format!("{}: others can read its passwords; chmod 600 it", path.display());
             return Err(AgentError::Refused(message).into());
         }
         let text = std::fs::read_to_string(path)
             .map_err(|error| AgentError::unreadable("the user map ", path, &error))?;
         for (recorded, user, password) in parse(&text)
-            .map_err(|(line, reason)| AgentError::Input(format!("{}:{line}: {reason}", path.display())))?
+            .map_err(|(line, reason)| AgentError::Named(format!("{}:{line}: {reason}", path.display())))?
         {
             let options = accounts.options[0].for_account(user, Password::new(password));
             accounts.numbers.insert(recorded.into_bytes(), accounts.options.len());

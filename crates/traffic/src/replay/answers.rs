@@ -53,12 +53,13 @@ pub struct AnswerWriter {
 impl AnswerWriter {
     /// A new file, readable by its owner only. One that is there is never overwritten.
     pub fn create(path: &Path, scope: Scope) -> anyhow::Result<Self> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| AgentError::Input(format!("{}: {error}", path.display())))?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => {
+                AgentError::Refused(format!("{} exists already", path.display())).into()
+            }
+            _ => AgentError::unwritable(path, error),
+        })?;
         file.write_all_at(&scope.to_bytes(), 0).with_context(|| path.display().to_string())?;
         Ok(Self { file, failure: OnceLock::new() })
     }
@@ -89,7 +90,7 @@ pub struct RecordedAnswers {
 impl RecordedAnswers {
     /// Refuses answers to something else than what is played now.
     pub fn open(path: &Path, scope: Scope) -> anyhow::Result<Self> {
-        let wrong = |message: &str| AgentError::Input(format!("{}: {message}", path.display()));
+        let wrong = |message: &str| AgentError::Named(format!("{}: {message}", path.display()));
         let file = File::open(path).map_err(|error| wrong(&error.to_string()))?;
         let mut head = [0; SIZE];
         file.read_exact_at(&mut head, 0).map_err(|_| wrong("no answers of a replay"))?;

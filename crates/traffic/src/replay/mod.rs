@@ -197,7 +197,7 @@ fn open_checked(arguments: &ReplayArguments) -> anyhow::Result<Reader> {
             arguments.recording.display(),
             info.segment
         );
-        return Err(AgentError::Input(message).into());
+        return Err(AgentError::Named(message).into());
     }
     Ok(reader)
 }
@@ -206,7 +206,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     map_long_statements();
     let mut reader = open_checked(arguments)?;
     let Some((first_ns, last_ns)) = reader.span_ns() else {
-        return Err(AgentError::Input(format!("{} has no events", arguments.recording.display())).into());
+        return Err(AgentError::Named(format!("{} has no events", arguments.recording.display())).into());
     };
     let since_ns = arguments.since.map_or(0, |since| since.ns(first_ns));
     let until_ns = arguments.until.map_or(u64::MAX, |until| until.ns(first_ns));
@@ -246,7 +246,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
             until_ns,
             databases: map.collect::<HashMap<_, _>>(),
         },
-        address: Address::of(&accounts.options[0].endpoint)?,
+        address: Address::found(&accounts.options[0].endpoint)?,
         accounts: &accounts,
         threads: arguments.threads.unwrap_or_else(default_threads).max(1),
         warmup_ns: arguments.warmup.as_nanos() as u64,

@@ -10,6 +10,7 @@ use crate::coverage::Coverage;
 use crate::event::{Command, Event, Sink};
 use crate::filter::Selection;
 use crate::recording::edit::{merge, refuse_same_file, select};
+use crate::recording::place::Destination;
 use crate::recording::{Reader, Writer, WriterOptions, anonymise};
 use sql::{Order, Scheme};
 
@@ -89,7 +90,7 @@ proptest! {
         let [input, cut, filtered] = ["a", "b", "c"].map(|name| folder.path().join(name));
         write(&input, &events);
         let range = since * 10_000_000_000..(since + length) * 10_000_000_000;
-        let edited = select(&input, &cut, false, "cut", |event| range.contains(&event.start_ns)).unwrap();
+        let edited = select(&input, &Destination::new(&cut, false), "cut", |event| range.contains(&event.start_ns)).unwrap();
         let expected = as_text(events.iter().filter(|plain| range.contains(&plain.0)));
         let (kept, state) = read(&cut);
         prop_assert_eq!(&kept, &expected);
@@ -98,7 +99,7 @@ proptest! {
 
         let selection = Selection { filters: vec![condition.parse().unwrap()], ..Selection::default() };
         let mut accepts = selection.acceptor();
-        select(&input, &filtered, false, "filtered", |event| accepts(event)).unwrap();
+        select(&input, &Destination::new(&filtered, false), "filtered", |event| accepts(event)).unwrap();
         let holds = |plain: &&Plain| match condition {
             "user=one" => plain.1 == 1,
             "table=u" => plain.2 == 5,
@@ -120,7 +121,7 @@ proptest! {
         let [input, cut] = ["a", "b"].map(|name| folder.path().join(name));
         write(&input, &events);
         let since_ns = since * 10_000_000_000;
-        select(&input, &cut, false, "cut", |event| event.start_ns >= since_ns).unwrap();
+        select(&input, &Destination::new(&cut, false), "cut", |event| event.start_ns >= since_ns).unwrap();
         let mut reader = Reader::open(&cut).unwrap();
         let (mut prepared, mut logins) = (Vec::new(), Vec::new());
         while let Some(event) = reader.next().unwrap() {
@@ -165,7 +166,7 @@ proptest! {
         }
         expected.sort();
         let output = folder.path().join("all.rec");
-        let edited = merge(&inputs, &output, false).unwrap();
+        let edited = merge(&inputs, &Destination::new(&output, false)).unwrap();
         let expected: Vec<String> = expected.into_iter().map(|event| event.3).collect();
         prop_assert_eq!(read(&output).0, expected.clone());
         prop_assert_eq!(edited.kept, expected.len() as u64);
@@ -181,8 +182,8 @@ fn output_is_never_written_over_input() {
     let before = std::fs::read(&input).unwrap();
     for output in [&input, &link] {
         assert!(refuse_same_file(output, std::slice::from_ref(&input)).is_err());
-        assert!(select(&input, output, true, "cut", |_| true).is_err());
-        assert!(merge(std::slice::from_ref(&input), output, true).is_err());
+        assert!(select(&input, &Destination::new(output, true), "cut", |_| true).is_err());
+        assert!(merge(std::slice::from_ref(&input), &Destination::new(output, true)).is_err());
     }
     assert_eq!(std::fs::read(&input).unwrap(), before);
 }
@@ -193,7 +194,7 @@ fn recordings_with_and_without_literals_do_not_mix() {
     let [one, other, both] = ["a", "b", "c"].map(|name| folder.path().join(name));
     write(&one, &[(1, 1, 4)]);
     Writer::create(&other, &WriterOptions::default()).unwrap().finish(&Coverage::default()).unwrap();
-    assert!(merge(&[one, other], &both, false).is_err());
+    assert!(merge(&[one, other], &Destination::new(&both, false)).is_err());
 }
 
 #[test]
@@ -283,7 +284,8 @@ fn pseudonyms_are_the_same_for_text_and_parameters() {
     };
     writer.event(&execute).unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&input, &output, false, &Scheme { key: [7; 32], ..Scheme::default() }).unwrap();
+    anonymise::run(&input, &Destination::new(&output, false), &Scheme { key: [7; 32], ..Scheme::default() })
+        .unwrap();
     let mut reader = Reader::open(&output).unwrap();
     assert!(reader.info()[0].is_anonymised);
     let query = reader.next().unwrap().unwrap();
@@ -324,7 +326,8 @@ fn parameters_of_limits_and_sleeps_stay_and_others_do_not() {
         })
         .unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&plain, &hidden, false, &Scheme { key: [7; 32], ..Scheme::default() }).unwrap();
+    anonymise::run(&plain, &Destination::new(&hidden, false), &Scheme { key: [7; 32], ..Scheme::default() })
+        .unwrap();
 
     let mut reader = Reader::open(&hidden).unwrap();
     let event = reader.next().unwrap().unwrap();
@@ -354,7 +357,7 @@ fn hidden(scheme: &Scheme, text: &[u8], kinds: &[[u8; 2]], values: &[u8]) -> (St
     };
     writer.event(&execute).unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&plain, &hidden, false, scheme).unwrap();
+    anonymise::run(&plain, &Destination::new(&hidden, false), scheme).unwrap();
     let mut reader = Reader::open(&hidden).unwrap();
     let text = String::from_utf8(reader.next().unwrap().unwrap().text.to_vec()).unwrap();
     let execute = reader.next().unwrap().unwrap();
@@ -443,17 +446,18 @@ fn numbers_of_connections_stay_with_their_kills_and_not_with_other_servers() {
     writer.event(&Event { text: b"KILL QUERY 4711", ..of(2, Command::Query) }).unwrap();
     writer.event(&Event { statement: Some(4711), ..of(3, Command::Other(0x0C)) }).unwrap();
     writer.finish(&Coverage::default()).unwrap();
-    anonymise::run(&one, &hidden, false, &Scheme { key: [7; 32], ..Scheme::default() }).unwrap();
+    anonymise::run(&one, &Destination::new(&hidden, false), &Scheme { key: [7; 32], ..Scheme::default() })
+        .unwrap();
     let mut reader = Reader::open(&hidden).unwrap();
     let number = reader.next().unwrap().unwrap().connection.unwrap();
     assert_ne!(number, 4711);
     assert_eq!(reader.next().unwrap().unwrap().text, format!("KILL QUERY {number}").as_bytes());
     assert_eq!(reader.next().unwrap().unwrap().statement.map(u64::from), Some(number));
-    merge(&[one.clone(), hidden], &both, false).unwrap();
+    merge(&[one.clone(), hidden], &Destination::new(&both, false)).unwrap();
     let mut reader = Reader::open(&both).unwrap();
     while let Some(event) = reader.next().unwrap() {
         assert_eq!(event.connection, None);
     }
-    merge(std::slice::from_ref(&one), &both, true).unwrap();
+    merge(std::slice::from_ref(&one), &Destination::new(&both, true)).unwrap();
     assert_eq!(Reader::open(&both).unwrap().next().unwrap().unwrap().connection, Some(4711));
 }
