@@ -378,6 +378,19 @@ def test_five_thousand_clients_at_the_usual_limit_are_served_or_refused(
     assert all(told), "one that hears nothing hangs"
 
 
+@pytest.mark.needs("ss")
+def test_peers_that_vanish_are_looked_for_on_both_sides(maria: Server, tmp_path: Path) -> None:
+    argv = ["ss", "--tcp", "--numeric", "--options", "--processes", "--no-header", "state", "established"]
+
+    def timers(pid: int) -> list[bool]:
+        lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
+        return ["timer:(keepalive" in line for line in lines if f"pid={pid}," in line]
+
+    with proxy(tmp_path, *target(maria)) as seen, connect(seen.port):
+        # Until all is acknowledged there is another timer.
+        until(lambda: timers(seen.pid) == [True, True], what="keepalive of client and server")
+
+
 def serves(port: int) -> bool:
     try:
         with connect(port) as link:
