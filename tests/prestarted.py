@@ -26,7 +26,7 @@ RUNS = 1000
 
 
 class Command:
-    """A command that was started, in a session of its own."""
+    """A command that was started, in a process group of its own."""
 
     def __init__(self, starter: Starter, arguments: Sequence[str]) -> None:
         self._starter = starter
@@ -81,9 +81,10 @@ def _import_all() -> None:
 
 def _start(arguments: list[str], errors: Path) -> int:
     pid = os.fork()
+    # On both sides, as shells do it: then it is the group's leader before anybody can kill its group.
+    os.setpgid(pid, pid)
     if pid:
         return pid
-    os.setsid()
     with errors.open("w") as file, open(os.devnull, "r+") as null:
         for source, number in ((null, 0), (null, 1), (file, 2)):
             os.dup2(source.fileno(), number)
