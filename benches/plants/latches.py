@@ -66,7 +66,7 @@ CHANGED_AND_READ = Load(
 LARGE_GROUPS = Load(
     (
         operation(
-            statement("SELECT v, COUNT(*) FROM items WHERE id BETWEEN ? AND ? + 8000 GROUP BY v LIMIT 3",
+            statement("SELECT v, COUNT(*) FROM items WHERE id BETWEEN ? AND ? + 20000 GROUP BY v LIMIT 3",
                       number(high=ITEMS // 2), {"kind": "same", "as": 0}),
         ),
     ),

@@ -69,15 +69,6 @@ CASES = [
     ),
     Case(
         "SESS21",
-        "few of many",
-        mysql(
-            rates=UNMAPPED,
-            gauges=FULL,
-            status_rates={"created_tmp_disk_tables": 2.0, "created_tmp_tables": 90.0},
-        ),
-    ),
-    Case(
-        "SESS21",
         "each for its own limit",
         mysql(rates=UNMAPPED, gauges=ROOM, status_rates=TO_DISK),
     ),
