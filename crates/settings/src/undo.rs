@@ -414,6 +414,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_was_written_since_is_left() {
+        let (_keep, mut journal, top) = journal();
+        let file = top.join("etc/sysctl.d/90-headrace.conf");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let path = PathBuf::from("/etc/sysctl.d/90-headrace.conf");
+        let undo = Undo::File { path, content: Some("before".to_owned()), made: vec![] };
+        journal.add_change("a", None, "ours", false, undo).unwrap();
+        for (now, left) in [("another's", "another's"), ("ours", "before")] {
+            fs::write(&file, now).unwrap();
+            let undone =
+                rollback(&mut journal, Some("a"), &KernelFiles::new(&top), Foreigners::Keep).unwrap();
+            assert_eq!(undone[0].done, now == "ours");
+            assert_eq!(fs::read_to_string(&file).unwrap(), left);
+        }
+    }
+
+    #[test]
     fn one_that_fails_stays_and_the_others_are_undone() {
         let (_keep, mut journal, top) = journal();
         let scratch = top.join("scratch");

@@ -22,6 +22,52 @@ pub struct Node {
     synced: Vec<u8>,
 }
 
+impl Node {
+    fn lose_a_part(&mut self, chance: &mut Chance) {
+        if !self.now.starts_with(&self.synced) {
+            if chance.one_in(2) {
+                self.now.clone_from(&self.synced);
+            }
+            return;
+        }
+        let (old, new) = (self.synced.len(), self.now.len());
+        let kept = old + chance.below(new - old + 1);
+        match chance.below(4) {
+            0 => self.now.truncate(old),
+            1 => self.now.truncate(kept),
+            // The length was written, the data was not.
+            2 => self.now[kept..].fill(0),
+            _ => {}
+        }
+    }
+}
+
+/// How much of what was not synced is there after a power cut.
+enum Share {
+    Nothing,
+    All,
+    Part,
+}
+
+impl Share {
+    fn any(chance: &mut Chance) -> Share {
+        match chance.below(3) {
+            0 => Share::Nothing,
+            1 => Share::All,
+            _ => Share::Part,
+        }
+    }
+
+    /// Whether the next change of a name is lost.
+    fn is_lost(&self, chance: &mut Chance) -> bool {
+        match self {
+            Share::Nothing => true,
+            Share::All => false,
+            Share::Part => chance.one_in(3),
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Rename {
     from: Option<PathBuf>,
@@ -109,12 +155,14 @@ impl Disk {
         }
     }
 
-    /// What was synced stays; of the rest, any beginning of the changes of each folder and of each file's writes.
+    /// What was synced stays; of the rest nothing, all, or any beginning of the changes of each folder and of each file's
+    /// writes.
     pub fn cut_power(&mut self, chance: &mut Chance) {
+        let share = Share::any(chance);
         let mut ended: Vec<PathBuf> = vec![];
         for change in std::mem::take(&mut self.unsynced) {
             let folder = change.folder().to_owned();
-            if ended.contains(&folder) || chance.one_in(3) {
+            if ended.contains(&folder) || share.is_lost(chance) {
                 ended.push(folder);
             } else {
                 change.apply(&mut self.synced_names);
@@ -127,21 +175,12 @@ impl Disk {
             .filter(|(path, _)| path.ancestors().all(|p| names.contains_key(p)))
             .map(|(p, n)| (p.clone(), *n))
             .collect();
+        let share = Share::any(chance);
         for node in self.nodes.iter_mut().filter(|node| node.now != node.synced) {
-            if !node.now.starts_with(&node.synced) {
-                if chance.one_in(2) {
-                    node.now.clone_from(&node.synced);
-                }
-                continue;
-            }
-            let (old, new) = (node.synced.len(), node.now.len());
-            let kept = old + chance.below(new - old + 1);
-            match chance.below(4) {
-                0 => node.now.truncate(old),
-                1 => node.now.truncate(kept),
-                // The length was written, the data was not.
-                2 => node.now[kept..].fill(0),
-                _ => {}
+            match share {
+                Share::Nothing => node.now.clone_from(&node.synced),
+                Share::All => {}
+                Share::Part => node.lose_a_part(chance),
             }
         }
         self.sync_all();
