@@ -30,7 +30,7 @@ from headrace.rules import all_rules, judge
 from headrace.size import used
 from headrace.target import TargetSpec
 from headrace.web import bounds, minute, slow_log
-from headrace.web.collector import Collector, journal_changes
+from headrace.web.collector import Collector, journal_changes, journal_rows
 from tests.history import SLOW, query
 from tests.rules.hosts import unwell
 from tests.rules.network_cases import ONE_HOT_CORE
@@ -413,6 +413,26 @@ async def test_a_flood_of_classes_and_labels_is_left_out_and_said(
     db1.feed.link = Link.LOST
     await found.write(T_S + MINUTE_S)
     assert found.attention == ""
+
+
+async def test_a_flood_of_changes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MOST_ROWS", 10)
+    entry = {"kind": "kernel", "wrote": "x" * 5000, "restore": [{"value": "y" * 5000}], "t_ns": 10**9}
+
+    class Flooding:
+        def __init__(self, *_: object) -> None: ...
+
+        async def entries(self) -> list[dict[str, Any]]:
+            return [{**entry, "owner": "apply/1", "path": f"/sys/{n}"} for n in range(7)]
+
+        async def history(self) -> list[dict[str, Any]]:
+            kept = [{**entry, "path": f"/sys/{n}"} for n in range(7)]
+            return [{"owner": f"apply/{n}", "t_ns": n, "entries": kept} for n in range(3)]
+
+    monkeypatch.setattr("headrace.web.collector.Journal", Flooding)
+    found = await journal_rows(None)  # type: ignore[arg-type]
+    assert len(found) == 10
+    assert {len(row["after"]) for row in found.values()} == {bounds.MOST_NAME}
 
 
 async def test_a_flood_of_findings_is_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,14 +54,14 @@ JOURNAL_EVERY_S = 60.0
 
 
 async def journal_rows(agent: Agent) -> dict[str, minute.Row]:
-    """Each open and each kept change of the host's journal, by what tells it apart."""
+    """Each open and each kept change of the host's journal, by what tells it apart: as many as a host can have."""
     journal = Journal(agent, OWNER)
     found: dict[str, minute.Row] = {}
-    for entry in await journal.entries():
+    for entry in (await journal.entries())[: bounds.MOST_ROWS]:
         row = _change(entry, str(entry.get("owner", "")), "applied", float(entry.get("t_ns") or 0) / 1e9)
         found[f"open {row['who']} {row['what']} {row['after']}"] = row
     for kept in await journal.history():
-        for entry in kept["entries"]:
+        for entry in kept["entries"][: bounds.MOST_ROWS - len(found)]:
             row = _change(entry, str(kept["owner"]), "confirmed", kept["t_ns"] / 1e9)
             found[f"kept {kept['t_ns']} {row['what']}"] = row
     return found
@@ -76,10 +76,9 @@ def _change(entry: Mapping[str, Any], owner: str, kind: str, at_s: float) -> min
         or entry.get("backing")
         or entry["kind"]
     )
-    return {
-        "kind": kind, "what": name, "before": restore.get("value"), "after": entry.get("wrote"),
-        "who": owner, "at_s": at_s or time.time(),
-    }  # fmt: skip
+    texts = {"what": name, "before": restore.get("value"), "after": entry.get("wrote"), "who": owner}
+    cut = {key: text if text is None else str(text)[: bounds.MOST_NAME] for key, text in texts.items()}
+    return {"kind": kind, **cut, "at_s": at_s or time.time()}
 
 
 def journal_changes(before: Mapping[str, minute.Row], now: Mapping[str, minute.Row]) -> list[minute.Row]:
