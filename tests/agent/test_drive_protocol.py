@@ -398,7 +398,7 @@ def test_interrupted_before_the_start(tmp_path: Path) -> None:
                 assert process.stderr is not None
                 assert json.loads(process.stdout.readline()) == {"kind": "ready"}
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(SLACK_S) == 1
+                assert process.wait(SLACK_S) == 130
                 assert "stopped before the start" in process.stderr.read()
             finally:
                 process.kill()

@@ -238,7 +238,7 @@ def _can_be_made(path: Path | None) -> None:
     # What is missing above it is made.
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     if existing != path and not existing.is_dir():
-        raise typer.BadParameter(f"{existing} is not a directory")
+        raise typer.BadParameter(f"{path} cannot be written: {existing} is not a directory")
     if not os.access(existing, os.W_OK):
         raise typer.BadParameter(f"{path} cannot be written: permission denied")
 

@@ -345,8 +345,8 @@ def test_what_is_no_traffic_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "picture"
     path.write_bytes(bytes(range(256)) * 100)
     argv = [agent_path(), "digest", str(path)]
-    assert subprocess.run(argv, check=False, capture_output=True).returncode == 2
+    assert subprocess.run(argv, check=False, capture_output=True).returncode == 3
     argv = [agent_path(), "digest", str(tmp_path / "missing")]
     found = subprocess.run(argv, check=False, capture_output=True, text=True)
-    assert found.returncode == 2
+    assert found.returncode == 3
     assert "missing" in found.stderr

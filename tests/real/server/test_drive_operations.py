@@ -206,5 +206,5 @@ def test_several_drivers_share_one_load(server: Server) -> None:
 )
 def test_a_bad_spec_is_refused(server: Server, change: dict[str, Any], message: str) -> None:
     done = drive(login(server), {"workload": TABLES, "seconds": 1, **change}, check=False)
-    assert done.returncode == 2
+    assert done.returncode == 3
     assert message in done.stderr
