@@ -24,7 +24,8 @@ async def keep_warm(site: Site) -> None:
         for each in RANGES:
             await asyncio.sleep(PAUSE_S)
             try:
-                await tables.classes(site, Asked(range=each))
+                # Of as many classes as the page shows: sums of more are another answer, and take much longer.
+                await tables.classes(site, Asked(range=each), most=tables.MOST_CLASSES)
             except Exception as error:
                 # A page that needs it says what is wrong.
                 log.debug("the queries of the last %s: %s", each, error)
