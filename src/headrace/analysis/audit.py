@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis import intervals, noises, turns
+from headrace.analysis import intervals, noises, turns, unequal
 from headrace.analysis.history import Point, watch
 from headrace.analysis.race import run_race
 from headrace.analysis.trials import TrialResponse
@@ -108,7 +108,7 @@ def _mean_variance(rho: float, n: int) -> float:
 
 
 def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Rate]:
-    """The rates of run, choice, compare, race and watch."""
+    """The rates of run, choice, compare, effects, until decided, race and watch."""
     rng = np.random.default_rng(seed)
     for model in noises.MODELS:
         found = noises.judge(rng, model, studies, alpha)
@@ -127,6 +127,7 @@ def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Ra
             yield Rate(f"power: {what}", studies, found.found, alpha, least)
             what = f"intervals: {model.name}, the truth is covered"
             yield Rate(what, found.intervals, found.covered, alpha, COVERED)
+    yield from _unequal(rng, studies, alpha)
     yield from _switchbacks(rng, studies, alpha)
     for what, factor in (("12 equals", 1.0), ("11 equals and one five times noisier", 5.0)):
         alarms = _race(rng, studies, alpha, factor)
@@ -138,6 +139,19 @@ def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Ra
         _watch_carried(rng, studies, alpha),
         CARRIED_LIMIT * alpha,
     )
+
+
+def _unequal(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[Rate]:
+    for who, noisy in unequal.WHO.items():
+        for blocks in (3, 5):
+            found = unequal.judge(rng, noisy, studies, blocks, alpha)
+            what = f"2 factors, {blocks} blocks, {who}"
+            yield Rate(f"effects: {what}, any misses", studies, found.factors, alpha)
+            yield Rate(
+                f"intervals: {what}, the truth is covered", found.intervals, found.covered, alpha, COVERED
+            )
+        alarms = unequal.until_decided(rng, noisy, studies, alpha)
+        yield Rate(f"until decided: 3 to {unequal.LAST_LOOK} blocks, {who}", studies, alarms, alpha)
 
 
 def _switchbacks(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[Rate]:

@@ -6,9 +6,10 @@ variance is the treatment's own. Every measured trial takes part. Without distur
 baseline twice in each block give Student's paired test.
 
 - **Variances.** A treatment's own variance is estimated without bias whatever the others are (MINQUE). It is then
-  drawn towards the common one as far as the treatments' variances agree, but only upwards: below its own estimate
-  it would make a noisy treatment look certain. Degrees of freedom are Satterthwaite's, plus those that the
-  agreement lends, at most as many as the blocks allow.
+  drawn towards the common one as far as the treatments' variances agree: upwards always, downwards only as far as
+  it is like the others' (``MOST_UNLIKE``), because a noisy treatment would look certain. Degrees of freedom are
+  Satterthwaite's for the least favourable treatment's variance (``DOUBTED``), plus those that the agreement lends:
+  at most as many as the blocks allow, and none to a treatment that is noisier than the others.
 - **Disturbance.** One slope of a kind for all treatments is estimated with everything else, so its uncertainty
   is part of each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if all
   treatments show more, or this one. That widens intervals, and makes a disturbed trial weigh less the quieter the
@@ -80,7 +81,16 @@ MIN_TO_BORROW = 4
 MANY_BLOCKS = 10
 
 #: The agreement lends at most this many times the contrast's own degrees of freedom, and less with few blocks.
-MOST_LENT = 2.0
+MOST_LENT = 3.0
+
+#: A treatment whose variance is this many times the others' borrows nothing: few variances seem to agree by chance
+#: even if one is 25 times as large, and its interval would miss twice as often as it may. Up to the others'
+#: variance it borrows in full, in between in proportion.
+MOST_UNLIKE = 4.0
+
+#: A variance that dominates a contrast has few degrees of freedom, and dominates least where it is estimated too
+#: low. So degrees of freedom are those that are left if any one of the variances were this many times as large.
+DOUBTED = 2.0
 
 #: A treatment's variance is known only with at least this much of a residual.
 _MIN_RESIDUAL = 0.2
@@ -163,9 +173,12 @@ class Fit:
         precision = ((shares @ own.covariance) * shares).sum(axis=2)
         with np.errstate(divide="ignore", invalid="ignore"):
             degrees = np.where(precision > 0, 2 * plain**2 / precision, own.total[:, None])
-        degrees = np.clip(degrees, 1.0, np.maximum(own.total, 1.0)[:, None])
-        lent = np.minimum(own.prior[:, None], own.lend * degrees)
-        degrees = np.minimum(degrees + lent, np.maximum(own.total, 1.0)[:, None])
+        most = np.maximum(own.total, 1.0)[:, None]
+        degrees = np.clip(degrees, 1.0, most)
+        if self.treatments >= MIN_TO_BORROW:
+            lent = np.minimum(own.prior[:, None], own.lend * degrees) * _alike(shares, plain, own)
+            doubted = np.clip(_doubted(shares, plain, precision, own), 1.0, degrees)
+            degrees = np.minimum(doubted + lent, most)
         # What is left of a disturbance if the treatment's slope is not the common one.
         for kind in range(self._x.shape[2]):
             rest = (rows * self._x[:, None, :, kind]) @ indicator
@@ -187,16 +200,36 @@ class Fit:
 @dataclass(frozen=True, eq=False)
 class _Variances:
     """Of one trial of each treatment. ``columns`` are the unbiased estimate (which can be negative), the least it
-    can be, the larger of both, and what the common variance makes of it (0 if it lends nothing). ``covariance`` is
-    that of the estimates, ``total`` all degrees of freedom, ``prior`` those that the common variance is worth.
+    can be, the larger of both, and what the common variance makes of it (0 if it lends nothing); the first two
+    less what the common variance takes of them. ``covariance`` is that of the estimates, ``total`` all degrees of
+    freedom, ``prior`` those that the common variance is worth. ``alike`` is 1 for a treatment that varies no more
+    than the others, and 0 for one that is much noisier.
     """
 
     columns: Floats
     covariance: Floats
+    alike: Floats
     prior: Floats
     total: Floats
     is_known: NDArray[np.bool_]
     lend: float
+
+
+def _alike(shares: Floats, plain: Floats, own: _Variances) -> Floats:
+    """How much of a contrast's variance is from treatments that vary as the others do."""
+    from_alike = shares @ (own.columns[:, :, 2] * own.alike)[:, :, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.nan_to_num(from_alike[:, :, 0] / plain, nan=1.0))
+
+
+def _doubted(shares: Floats, plain: Floats, precision: Floats, own: _Variances) -> Floats:
+    """The least degrees of freedom if one of the variances were ``DOUBTED`` times as large as it seems."""
+    more = (DOUBTED - 1) * shares
+    variance = plain[:, :, None] + more * own.columns[:, None, :, 2]
+    own_precision = np.diagonal(own.covariance, axis1=1, axis2=2)[:, None, :]
+    spread = precision[:, :, None] + 2 * more * (shares @ own.covariance) + more**2 * own_precision
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(spread > 0, 2 * variance**2 / spread, np.inf).min(axis=2))
 
 
 def fit(
@@ -364,10 +397,22 @@ def _variances(y: Floats, residual: Floats, indicator: Floats, blocks: int) -> _
     drawn = (prior * common + degrees * own) / np.maximum(prior + degrees, 1e-12)
     lend = min(MOST_LENT, max(blocks - 2.0, 0.0))
     drawn = np.where((prior > 0) & (lend > 0), drawn, 0.0)
+    others = _others(own, degrees)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.nan_to_num(own / others, nan=1.0)
+    alike = np.clip((MOST_UNLIKE - ratio) / (MOST_UNLIKE - 1), 0.0, 1.0)
+    taken = alike * np.where(drawn > 0, np.maximum(own - drawn, 0.0), 0.0)
     if indicator.shape[1] < MIN_TO_BORROW and blocks >= MANY_BLOCKS:
         drawn = np.maximum(drawn, common)
-    columns = np.stack([unbiased, _LEAST_OWN * crude, own, drawn], axis=2)
-    return _Variances(columns, covariance, prior[:, 0], total, is_known, lend)
+    columns = np.stack([unbiased - taken, _LEAST_OWN * crude - taken, own, drawn], axis=2)
+    return _Variances(columns, covariance, alike, prior[:, 0], total, is_known, lend)
+
+
+def _others(own: Floats, degrees: Floats) -> Floats:
+    """The common variance of all treatments but one, for each of them."""
+    weighted = own * degrees
+    rest = weighted.sum(axis=1, keepdims=True) - weighted
+    return np.asarray(rest / np.maximum(degrees.sum(axis=1, keepdims=True) - degrees, 1e-12))
 
 
 class Taken(NamedTuple):

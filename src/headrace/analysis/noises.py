@@ -126,9 +126,9 @@ def draw(rng: np.random.Generator, model: Model, studies: int, slopes: Reactions
         own[treatment] *= factor
     noise = rng.normal(0, 1, (studies, count))
     if model.is_correlated:
-        noise = 0.5 * noise + math.sqrt(0.75) * _in_blocks(rng, _drift(rng, studies, count))
+        noise = 0.5 * noise + math.sqrt(0.75) * in_blocks(rng, _drift(rng, studies, count))
     lost = np.where(
-        _in_blocks(rng, _bursts(rng, model.disturbed, studies, count)),
+        in_blocks(rng, bursts(rng, model.disturbed, studies, count)),
         rng.uniform(0.1, 0.4, (studies, count)),
         rng.uniform(0, 0.005, (studies, count)),
     )
@@ -139,7 +139,7 @@ def draw(rng: np.random.Generator, model: Model, studies: int, slopes: Reactions
     is_there = np.ones(y.shape, dtype=bool)
     if model.device:
         taken = np.where(
-            _in_blocks(rng, _bursts(rng, model.device, studies, count)),
+            in_blocks(rng, bursts(rng, model.device, studies, count)),
             rng.uniform(0.1, 0.5, (studies, count)),
             rng.uniform(0, 0.005, (studies, count)),
         )
@@ -150,7 +150,8 @@ def draw(rng: np.random.Generator, model: Model, studies: int, slopes: Reactions
     return Drawn(y, lost, is_there)
 
 
-def _bursts(rng: np.random.Generator, share: float, studies: int, count: int) -> NDArray[np.bool_]:
+def bursts(rng: np.random.Generator, share: float, studies: int, count: int) -> NDArray[np.bool_]:
+    """Which trials others disturb, in the order of time."""
     found = np.zeros((studies, count), dtype=bool)
     state = rng.random(studies) < share
     enter = share / (1 - share) / BURST
@@ -170,9 +171,9 @@ def _drift(rng: np.random.Generator, studies: int, count: int) -> Floats:
     return found
 
 
-def _in_blocks(rng: np.random.Generator, along: NDArray[Any]) -> NDArray[Any]:
+def in_blocks(rng: np.random.Generator, along: NDArray[Any], per_block: int = CANDIDATES + 2) -> NDArray[Any]:
     """From the order of time to that of treatments, which is random in each block."""
-    shape = (len(along), BLOCKS, CANDIDATES + 2)
+    shape = (len(along), along.shape[1] // per_block, per_block)
     order = np.argsort(rng.random(shape), axis=2)
     return np.take_along_axis(along.reshape(shape), order, axis=2).reshape(along.shape)
 
