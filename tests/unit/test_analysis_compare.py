@@ -83,6 +83,14 @@ def test_the_noise_floor_is_scipys_paired_test() -> None:
     assert found.floor == pytest.approx(max(abs(math.exp(high) - 1), abs(math.exp(low) - 1)))
 
 
+def test_two_experiments_without_any_spread_have_no_interval() -> None:
+    """They are copies, or too coarse to show any noise: as in a choice, that is no verdict."""
+    found = unpaired_effect("throughput", trials([100.0] * 3), trials([110.0] * 3))
+    assert found is not None
+    assert (found.ratio.low, found.ratio.high) == (None, None)
+    assert found.verdict is Verdict.NOT_ENOUGH_DATA
+
+
 def test_the_unpaired_interval_is_scipys_welch_interval() -> None:
     rng = np.random.default_rng(5)
     a, b = drawn(rng, 8, 0.1, 4), drawn(rng, 8.2, 0.02, 7)

@@ -113,6 +113,19 @@ def test_a_coarse_tool_is_seen_as_coarse() -> None:
     assert resolution_log(histogram_of(values.astype(np.int64)), "p90") == pytest.approx(0.009, abs=0.003)
 
 
+@pytest.mark.parametrize("name", ["p50", "p99"])
+def test_at_a_power_of_two_the_resolution_is_that_of_both_sides(name: str) -> None:
+    """Equal trials fall into buckets of which one is twice as wide, and the narrow one is no more precise."""
+    below, above = (histogram_of(np.full(2000, value)) for value in (2**20 - 1, 2**20))
+    values = [percentile_ns(one, name) for one in (below, above)]
+    assert values[0] is not None
+    assert values[1] is not None
+    assert resolution_log(below, name) == pytest.approx(resolution_log(above, name), rel=0.01)
+    assert resolution_log(below, name) + resolution_log(above, name) > np.log(values[1] / values[0])
+    far = histogram_of(np.full(2000, 2**20 - 2**14))
+    assert resolution_log(far, name) < 0.6 * resolution_log(below, name)
+
+
 def test_the_jackknife_by_hand() -> None:
     """Three blocks of one latency each: leaving one out moves the median to where we can compute it."""
     from scipy import stats

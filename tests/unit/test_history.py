@@ -13,7 +13,7 @@ import pytest
 from scipy import signal
 
 from headrace.analysis import audit, intervals
-from headrace.analysis.history import History, Point, watch
+from headrace.analysis.history import Change, History, Point, watch
 from headrace.analysis.result import Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Role
@@ -109,6 +109,22 @@ def test_a_change_too_small_to_matter_says_so() -> None:
     rng = np.random.default_rng(4)
     points = [Point(str(i), (0.005 * (i >= 15) + rng.normal(0, 0.0005),)) for i in range(30)]
     assert [c.verdict for c in watch(points, margin=0.03).changes] == [Verdict.EQUIVALENT]
+
+
+def test_a_verdict_and_its_interval_agree() -> None:
+    """Two points of a new level are a change, but their interval often included 1 beside the word "worse"."""
+    found: list[Change] = []
+    for seed in range(10):
+        values = np.random.default_rng(seed).normal(0, 0.02, 20)
+        values[18:] -= 0.15
+        found += watch([Point(str(i), (float(v),)) for i, v in enumerate(values)]).changes
+    open_ones = [c for c in found if c.ratio.low and c.ratio.high and c.ratio.low <= 1 <= c.ratio.high]
+    assert open_ones
+    assert {c.verdict for c in open_ones} == {Verdict.NOT_ENOUGH_DATA}
+    for change in found:
+        if change.verdict is Verdict.WORSE:
+            assert change.ratio.high is not None
+            assert change.ratio.high < 1
 
 
 def test_too_few_points_tell_nothing() -> None:

@@ -332,5 +332,7 @@ def _verdict(ratio: Interval, margin: float, is_higher_better: bool) -> Verdict:
         return Verdict.NOT_ENOUGH_DATA
     if ratio.low >= 1 / (1 + margin) and ratio.high <= 1 + margin:
         return Verdict.EQUIVALENT
-    better = ratio.estimate > 1 if is_higher_better else ratio.estimate < 1
-    return Verdict.BETTER if better else Verdict.WORSE
+    # The level changed, but if the interval includes 1, the points do not yet show by how much.
+    if ratio.low <= 1 <= ratio.high:
+        return Verdict.NOT_ENOUGH_DATA
+    return Verdict.BETTER if (ratio.low > 1) == is_higher_better else Verdict.WORSE

@@ -24,6 +24,9 @@ MAX_BLOCKS = 1000
 # the noncentral t distribution need not be evaluated where its series become slow.
 _CERTAIN = 8.0
 
+# A variance of logs below this share is that of their last digits.
+_ROUNDING = 1e-20
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -82,7 +85,9 @@ def arithmetic(values: Sequence[float], alpha: float = 0.05) -> Interval:
 
 
 def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Interval:
-    """The ratio b / a of two unpaired geometric means with Welch's interval; none if a side has 1 block.
+    """The ratio b / a of two unpaired geometric means with Welch's interval; none if a side has 1 block, or if
+    nothing varies and there is no ``resolution``: equal to the last digit are copies, or values too coarse to show
+    any noise.
 
     Source: Welch 1947, The generalization of "Student's" problem when several different population variances
     are involved, Biometrika 34; degrees of freedom by Satterthwaite 1946.
@@ -92,6 +97,9 @@ def welch(a: ByBlock, b: ByBlock, alpha: float, resolution: float = 0.0) -> Inte
         return Interval(ratio, None, None)
     share_a, share_b = variance(a) / len(a), variance(b) / len(b)
     total = share_a + share_b
+    # Rounding leaves a variance where there is none.
+    if total + resolution <= _ROUNDING * max(abs(mean(a)), abs(mean(b)), 1.0):
+        return Interval(ratio, None, None)
     half = resolution
     if total > 0:
         degrees = total**2 / (share_a**2 / (len(a) - 1) + share_b**2 / (len(b) - 1))

@@ -102,7 +102,8 @@ def percentile_ns(histogram: Histogram, name: str) -> float | None:
 
 
 def resolution_log(histogram: Histogram, name: str) -> float:
-    """Half the distance, in log units, from a percentile to the nearest other value the histogram can show.
+    """Half the distance, in log units, from a percentile to the nearest other value the histogram can show; half
+    the widest of its bucket and the two next to it, if that is more.
 
     Some workloads print coarser histograms (sysbench: 1.8% per bin), and trials in the same bin look identical.
     Without this, the spread between blocks would be 0 and any interval falsely narrow.
@@ -113,11 +114,19 @@ def resolution_log(histogram: Histogram, name: str) -> float:
     filled = np.flatnonzero(histogram.counts)
     cumulative = np.cumsum(histogram.counts[filled])
     at = int(np.searchsorted(cumulative, _rank(total, name)))
-    low, high = (float(bound) for bound in bucket_bounds(int(filled[at])))
-    own = math.log((high + 1) / low) if low > 0 else 0.0
+    # Above a power of two buckets are twice as wide: a value near it may be in either.
+    own = max(_width_log(int(filled[at]) + step) for step in (-1, 0, 1))
     near = _VALUES_NS[filled[max(at - 1, 0) : at + 2]]
     gaps = np.diff(np.log(np.maximum(near, 1.0)))
     return max(own, float(gaps.min()) if gaps.size else 0.0) / 2
+
+
+def _width_log(bucket: int) -> float:
+    """In log units; 0 if the bucket has no lower bound above 0, or does not exist."""
+    if not 0 <= bucket < BUCKETS:
+        return 0.0
+    low, high = (float(bound) for bound in bucket_bounds(bucket))
+    return math.log((high + 1) / low) if low > 0 else 0.0
 
 
 def jackknife(blocks: Sequence[Histogram], name: str, alpha: float) -> Interval | None:

@@ -54,8 +54,9 @@ class Effect:
 class TreatmentSummary:
     """One treatment over its complete trials.
 
-    ``throughput_ops_s`` is the geometric mean with its t interval on the log scale; the block is the unit, so that
-    the baseline's two trials in a block do not count as two independent observations. ``latency_ns`` maps p50,
+    ``throughput_ops_s`` is the geometric mean with its t interval on the log scale; the block is the unit (in a
+    switchback the start of the server), so that the baseline's two trials in a block do not count as two
+    independent observations. ``latency_ns`` maps p50,
     p90, p95, p99, p99.9, p99.99 and max to the exact percentile of the merged histogram, with a delete-one-block
     jackknife interval (none for max). A percentile with too few operations beyond it is omitted: see
     ``percentiles.MIN_BEYOND``. ``operations`` and ``errors`` are totals.

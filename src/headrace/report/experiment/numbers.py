@@ -54,7 +54,7 @@ def _parts(view: View) -> Iterator[Part]:
     yield Heading("Latency")
     yield Sentence(
         f"In ms ({view.latency_kind} time): exact percentiles of all operations of a treatment's trials, "
-        "with intervals over blocks. A dash: too few operations beyond that percentile to state it."
+        f"with intervals over {_unit(view)}. A dash: too few operations beyond that percentile to state it."
     )
     for group in view.groups:
         yield from _titled(group, _latencies(group))
@@ -62,6 +62,11 @@ def _parts(view: View) -> Iterator[Part]:
         yield from _kinds(view)
     if view.analysis.effects:
         yield _every_comparison(view)
+
+
+def _unit(view: View) -> str:
+    """What the intervals of a treatment's own numbers are over: see ``compare.of_starts``."""
+    return "starts of the server" if view.design.blocks_per_start else "blocks"
 
 
 def _every_comparison(view: View) -> Table:

@@ -218,11 +218,16 @@ def _method(alpha: float, margin: float) -> Section:
             "the deviations of its points from their levels, with random signs, and with as much carried over "
             "from point to point as the series itself may have.",
         ),
+        (
+            f"{100 * alpha:g}% is for one look.",
+            "Earlier looks are not remembered: a series that is looked at every night raises a false alarm in "
+            "some year more often than that. A second alarm on the next night says more than the first.",
+        ),
         ("One slow point is not a change:", "a level has at least two points."),
         (
             "Better, worse, equivalent:",
-            f"better and worse are real changes; equivalent means certainly smaller than {100 * margin:g}%, "
-            "so it does not matter.",
+            "better and worse mean that the interval excludes 1; equivalent means certainly smaller than "
+            f"{100 * margin:g}%, so it does not matter.",
         ),
         (
             "No change",
