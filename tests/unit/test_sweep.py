@@ -20,8 +20,6 @@ from headrace.analysis.percentiles import Histogram
 from headrace.analysis.result import TreatmentSummary
 from headrace.analysis.sweep import (
     SEARCH,
-    Level,
-    Objective,
     analyse_sweep,
     answer_of,
     is_driver_saturated,
@@ -31,6 +29,7 @@ from headrace.analysis.sweep import (
     share_of_failed,
     step_over,
 )
+from headrace.analysis.sweep_result import Level, Objective
 from headrace.analysis.trials import TrialResponse
 from headrace.design import Design
 from headrace.errors import PlanError, StoreError

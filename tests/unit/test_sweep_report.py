@@ -16,7 +16,7 @@ import pytest
 
 from headrace import plan as plans
 from headrace import report
-from headrace.analysis.sweep import Sweep
+from headrace.analysis.sweep_result import Sweep
 from headrace.arrow import TrialData, empty_data
 from headrace.buckets import bucket_of, bucket_value
 from headrace.experiment.kinds import sweep as sweeps

@@ -9,9 +9,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import textwrap
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +18,19 @@ from headrace.analysis import intervals, usl
 from headrace.analysis.compare import geometric_mean
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife
-from headrace.analysis.result import Analysis, TreatmentSummary
+from headrace.analysis.result import TreatmentSummary
+from headrace.analysis.sweep_result import (
+    NONE_FAILED,
+    NOT_RUN,
+    UNITS_NS,
+    Answer,
+    Knee,
+    Level,
+    Objective,
+    Sweep,
+    some,
+)
+from headrace.analysis.sweep_words import headline
 from headrace.analysis.trials import (
     KINDS,
     NO_OPERATION,
@@ -36,37 +47,8 @@ from headrace.store import ExperimentFolder, TrialRecord
 #: The block of the search; the passes are blocks 1, 2, ...
 SEARCH = 0
 
-#: Why a pending level has no numbers.
-NOT_RUN = "not run yet"
-
-#: An interval that spans more than this factor is useless and not printed.
-WIDEST = 100.0
-
 #: The driver's message when its own CPU was saturated: ``judge`` in crates/engine/src/lines.rs.
 SATURATED = "the driver was saturated"
-
-_UNITS_NS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
-
-
-@dataclass(frozen=True)
-class Objective:
-    """A percentile of latency that must not exceed a limit."""
-
-    percentile: str
-    limit_ns: float
-
-    def __str__(self) -> str:
-        return f"{self.percentile} within {self.limit}"
-
-    @property
-    def room(self) -> float:
-        """The share of the operations that may take longer."""
-        return 1 - float(self.percentile.removeprefix("p")) / 100
-
-    @property
-    def limit(self) -> str:
-        unit = next((u for u in ("s", "ms", "us") if self.limit_ns >= _UNITS_NS[u]), "ns")
-        return f"{self.limit_ns / _UNITS_NS[unit]:g} {unit}"
 
 
 def parse_objective(text: str, place: str) -> Objective:
@@ -78,7 +60,7 @@ def parse_objective(text: str, place: str) -> Objective:
             place=place,
             hint="such as p99=10ms",
         )
-    return Objective(match[1], float(match[2]) * _UNITS_NS[match[3]])
+    return Objective(match[1], float(match[2]) * UNITS_NS[match[3]])
 
 
 def is_driver_saturated(record: TrialRecord) -> bool:
@@ -87,155 +69,6 @@ def is_driver_saturated(record: TrialRecord) -> bool:
     A late driver does not count: on a busy host that happens at any load.
     """
     return record.state is TrialState.INVALID and SATURATED in record.reason
-
-
-#: The share of failed operations if none can: a workload that retries them or ends with the first.
-NONE_FAILED = Interval(0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class Level:
-    """One level of load.
-
-    If no trial of a pass is valid, ``summary`` is None and ``missing`` says why. ``step`` is its throughput
-    relative to the best smaller level, ``rise`` to the nearest one, paired by pass; None for the first, and if no
-    pass has both. ``search_ops_s`` is the search's value, which no result uses. ``failed_share`` is the share of
-    its operations that failed, ``failed_passes`` counts passes that failed or in which none completed.
-    ``is_driver_saturated``: in a pass, or in the search if that ended it.
-    """
-
-    treatment: str
-    load: float
-    summary: TreatmentSummary | None
-    step: Interval | None
-    rise: Interval | None
-    search_ops_s: float | None
-    missing: str
-    failed_share: Interval = NONE_FAILED
-    failed_passes: int = 0
-    is_driver_saturated: bool = False
-
-    @property
-    def trials(self) -> tuple[int, ...]:
-        """The valid trials of the passes."""
-        return self.summary.trials if self.summary else ()
-
-    def meets(self, objective: Objective, end: str) -> bool | None:
-        """Whether an ``end`` (low, estimate, high) of the percentile is within the limit; None if unknown.
-
-        A failed operation counts with the time it took. If more operations fail than the percentile allows (by the
-        same end of their share), the limit is missed regardless of their times: a fast error is not an answer. If
-        a whole pass failed, the good ones are left, which cannot show that the limit is met.
-        """
-        share = getattr(self.failed_share, end)
-        if share is not None and share > objective.room:
-            return False
-        found = self.summary.latency_ns.get(objective.percentile) if self.summary else None
-        value = None if found is None else getattr(found, end)
-        if value is None or share is None or (value <= objective.limit_ns and self.failed_passes):
-            return None
-        return bool(value <= objective.limit_ns)
-
-
-@dataclass(frozen=True)
-class Knee:
-    """The last level that brought ``gain`` more throughput than any smaller one.
-
-    ``low`` and ``high`` are also levels, the range that contains the knee with the sweep's confidence; None with
-    one pass. ``is_top``: it is the highest level measured, so the true knee may be higher. ``may_be_top``: the
-    range reaches that level.
-    """
-
-    load: float
-    low: float | None
-    high: float | None
-    ops_s: Interval
-    is_top: bool
-    may_be_top: bool
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The result for one objective.
-
-    ``holds`` is the largest level up to which all levels are shown to hold it; ``fails`` the smallest from which
-    on all are shown to fail; ``open_levels`` the undecided ones in between, with ``why``. ``estimate`` is what
-    ``holds`` would be if the estimates were certain.
-    """
-
-    objective: Objective
-    holds: float | None
-    ops_s: Interval | None
-    fails: float | None
-    open_levels: tuple[float, ...]
-    estimate: float | None
-    why: str
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """Everything concluded about one sweep, finished or not.
-
-    If no fit is possible (or for a rate, which is not a number of clients), ``law`` is None and ``law_refusal``
-    says why. ``latency_kind`` is ``response`` (from the intended start) or ``service`` (from the send).
-    ``excluded`` maps a pass's trial to why it is not analysed.
-    """
-
-    name: str
-    knob: str
-    unit: str
-    is_open: bool
-    alpha: float
-    gain: float
-    passes: int
-    levels: tuple[Level, ...]
-    knee: Knee | None
-    answers: tuple[Answer, ...]
-    law: usl.Law | None
-    law_refusal: str
-    latency_kind: str
-    excluded: Mapping[int, str]
-    done: int
-    planned: int
-    headline: str = ""
-
-    @property
-    def measured(self) -> list[tuple[Level, TreatmentSummary]]:
-        return [(level, level.summary) for level in self.levels if level.summary]
-
-    def as_analysis(self) -> Analysis:
-        """Each level as a treatment, without comparisons: for the parts of a report that show trials."""
-        return Analysis(
-            name=self.name,
-            alpha=self.alpha,
-            equivalence=self.gain,
-            summaries=tuple(summary for _, summary in self.measured),
-            effects=(),
-            noise=(),
-            excluded=self.excluded,
-            headline=self.headline,
-        )
-
-    def at(self, *loads: float) -> str:
-        """``1 connection``, ``32 and 64 connections``, ``2,000 operations/s offered``."""
-        *first, last = some([f"{load:,.6g}" for load in loads])
-        listed = f"{', '.join(first)} {'' if last.startswith('and') else 'and '}{last}" if first else last
-        if self.is_open:
-            return f"{listed} {self.unit} offered"
-        word = self.unit if loads != (1,) else re.sub(r"s\b", "", self.unit, count=1)
-        return f"{listed} {word}"
-
-    @property
-    def unreached(self) -> Level | None:
-        """The first level above all measured ones that could not be measured."""
-        top = max((level.load for level, _ in self.measured), default=0.0)
-        above = (level for level in self.levels if level.load > top)
-        return next((level for level in above if level.missing != NOT_RUN), None)
-
-    @property
-    def driver_saturated(self) -> list[float]:
-        """The levels at which the driver used all of its CPU."""
-        return [level.load for level in self.levels if level.is_driver_saturated]
 
 
 def analyse_sweep(folder: ExperimentFolder) -> Sweep:
@@ -301,7 +134,7 @@ def analyse_sweep(folder: ExperimentFolder) -> Sweep:
         done=len(records),
         planned=len(design.trials),
     )
-    return replace(found, headline=_headline(found))
+    return replace(found, headline=headline(found))
 
 
 def _responses(
@@ -510,115 +343,3 @@ def _why_unsure(level: Level, objective: Objective) -> str:
     if (most := level.failed_share.high) is not None and most > objective.room:
         return "too many may fail"
     return "too few operations" if level.meets(objective, "estimate") is None else "not enough passes"
-
-
-def _headline(sweep: Sweep) -> str:
-    if sweep.knee is None:
-        return " ".join(
-            ["Nothing can be concluded: there is no valid trial of a pass.", *_about_limits(sweep)]
-        )
-    parts = [_about_knee(sweep, sweep.knee)]
-    parts += [_about_objective(sweep, answer) for answer in sweep.answers]
-    if not sweep.is_open:
-        parts.append(_about_law(sweep))
-    parts += _about_limits(sweep)
-    if sweep.done < sweep.planned:
-        parts.append(f"So far {sweep.done} of {sweep.planned} trials are done.")
-    return " ".join(parts)
-
-
-def _about_knee(sweep: Sweep, knee: Knee) -> str:
-    rate = f"{_count(knee.ops_s.estimate)} operations/s"
-    if knee.ops_s.low is not None and knee.ops_s.high is not None and is_telling(knee.ops_s):
-        rate += f" ({_count(knee.ops_s.low)} to {_count(knee.ops_s.high)})"
-    if sweep.is_open:
-        rate += f", {knee.ops_s.estimate / knee.load:.0%} of the offered load"
-    if knee.is_top:
-        return f"Throughput still grows at {sweep.at(knee.load)}, {_top(sweep)}: {rate}."
-    text = (
-        f"Throughput grows up to {sweep.at(knee.load)}: {rate}; no higher level brings {sweep.gain:.0%} more"
-    )
-    if knee.low is None or knee.high is None:
-        return f"{text} (too few passes for a range)."
-    if knee.low == knee.high:
-        return f"{text}, with {1 - sweep.alpha:.0%} confidence."
-    beyond = " or beyond" if knee.may_be_top else ""
-    return f"{text} ({1 - sweep.alpha:.0%} range of the knee: {knee.low:,.6g} to {knee.high:,.6g}{beyond})."
-
-
-def _about_objective(sweep: Sweep, answer: Answer) -> str:
-    if answer.holds is not None and answer.ops_s is not None:
-        rate = "" if sweep.is_open else f", {_count(answer.ops_s.estimate)} operations/s"
-        text = f"{answer.objective} holds up to {sweep.at(answer.holds)}{rate}"
-    else:
-        text = f"{answer.objective} is not shown to hold at any level"
-    if answer.fails is not None:
-        text += f", and fails at {sweep.at(answer.fails)}"
-    if answer.open_levels:
-        first, last = answer.open_levels[0], answer.open_levels[-1]
-        ends = f"{first:,.6g} to {last:,.6g}" if last > first else f"{first:,.6g}"
-        text += f"; undecided at {ends} ({answer.why})"
-    elif answer.fails is None:
-        text += f", {_top(sweep)}"
-    return text + "."
-
-
-def _top(sweep: Sweep) -> str:
-    return "the highest level" if sweep.unreached is None else "the highest level that could be measured"
-
-
-def _about_limits(sweep: Sweep) -> list[str]:
-    """Why levels could not be measured, other than the server's throughput."""
-    said = []
-    if sweep.driver_saturated:
-        said.append(
-            f"At {sweep.at(*sweep.driver_saturated)} the driver, not the server, was the bottleneck: "
-            "those trials do not measure the server."
-        )
-    level = sweep.unreached
-    if level is not None and not level.is_driver_saturated:
-        why = (
-            level.missing if level.missing.startswith("failed") else f"could not be measured: {level.missing}"
-        )
-        said.append(f"{sweep.at(level.load)} {textwrap.shorten(why.rstrip('.'), 160, placeholder=' ...')}.")
-    return said
-
-
-def _about_law(sweep: Sweep) -> str:
-    law = sweep.law
-    if law is None:
-        return sweep.law_refusal[0].upper() + sweep.law_refusal[1:] + "."
-    if law.doubt:
-        return f"The Universal Scalability Law does not describe these levels: {law.doubt}."
-    peak = law.peak_load
-    if not math.isfinite(peak.estimate):
-        end = "levels off" if math.isfinite(law.peak_ops_s) else "grows without limit"
-        text = f"By the Universal Scalability Law there is no peak: throughput {end}"
-        if peak.low is None:
-            return f"{text} (too few passes to be certain)."
-        return f"{text} (certainly no peak below {round_peak(peak.low):,.6g})."
-    text = f"The Universal Scalability Law puts the peak at {sweep.at(round_peak(peak.estimate))}"
-    if peak.low is None or peak.high is None:
-        return f"{text} (too few passes for a range)."
-    if math.isinf(peak.high):
-        return f"{text}, or at any load from {round_peak(peak.low):,.6g}: crosstalk may be 0."
-    return f"{text} ({round_peak(peak.low):,.6g} to {round_peak(peak.high):,.6g})."
-
-
-def round_peak(load: float) -> float:
-    """A whole number, with one decimal only if it is small."""
-    return round(load, 1) if load < 10 else float(round(load))
-
-
-def is_telling(found: Interval) -> bool:
-    """Whether an interval is useful: with two or three dissimilar passes it spans orders of magnitude."""
-    return found.low is not None and found.high is not None and found.high < WIDEST * found.low
-
-
-def some(words: Sequence[str], most: int = 4) -> list[str]:
-    """All, or the first with how many more there are."""
-    return [*words] if len(words) <= most else [*words[: most - 1], f"and {len(words) - most + 1} more"]
-
-
-def _count(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

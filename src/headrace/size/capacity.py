@@ -19,7 +19,7 @@ from headrace.errors import StoreError
 from headrace.size.model import Capacity, Resource
 
 if TYPE_CHECKING:
-    from headrace.analysis.sweep import Sweep
+    from headrace.analysis.sweep_result import Sweep
     from headrace.facts import HostFacts
     from headrace.store import ExperimentFolder
 

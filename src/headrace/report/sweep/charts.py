@@ -10,7 +10,8 @@ import numpy as np
 from markupsafe import Markup
 
 from headrace.analysis.result import Interval
-from headrace.analysis.sweep import Level, Sweep, is_telling
+from headrace.analysis.sweep_result import Level, Sweep
+from headrace.analysis.sweep_words import is_telling
 from headrace.report import charts, text
 from headrace.report.parts import Figure
 from headrace.report.sweep.words import between

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from headrace.analysis.result import Interval
-from headrace.analysis.sweep import Answer, Level, Sweep
+from headrace.analysis.sweep_result import Answer, Level, Sweep
 from headrace.analysis.usl import Law
 from headrace.report import text
 from headrace.report.parts import Cell, Column, Gap, Part, Section, Sentence, Table

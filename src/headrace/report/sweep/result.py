@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from headrace.analysis.sweep import SEARCH, Answer, Sweep, round_peak
+from headrace.analysis.sweep import SEARCH
+from headrace.analysis.sweep_result import Answer, Sweep
+from headrace.analysis.sweep_words import round_peak
 from headrace.model import TrialState
 from headrace.report import text
 from headrace.report.parts import Chart, Key, Legend, Note, Part, Row, Section

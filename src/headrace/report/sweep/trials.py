@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from headrace.analysis.sweep import SEARCH, some
+from headrace.analysis.sweep import SEARCH
+from headrace.analysis.sweep_result import some
 from headrace.report.experiment import tables, trials
 from headrace.report.parts import Cells, Column, Heading, Part, Section, Sentence
 from headrace.report.sweep.view import SweepView

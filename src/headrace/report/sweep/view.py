@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from headrace.analysis.sweep import SEARCH, Sweep, analyse_sweep
+from headrace.analysis.sweep import SEARCH, analyse_sweep
+from headrace.analysis.sweep_result import Sweep
 from headrace.experiment.kinds import sweep as sweeps
 from headrace.report.experiment import tables
 from headrace.report.experiment.numbers import LATENCIES

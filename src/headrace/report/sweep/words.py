@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 
 from headrace.analysis.result import Interval
-from headrace.analysis.sweep import Level, Sweep, is_telling, round_peak
+from headrace.analysis.sweep_result import Level, Sweep
+from headrace.analysis.sweep_words import is_telling, round_peak
 from headrace.report import text
 
 #: What to do if the driver saturates before the server.
