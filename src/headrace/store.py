@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.design import Design
 from headrace.errors import Busy, DiskFull, StoreError
 from headrace.model import Facts, Role, TrialSpec, TrialState
-from headrace.whole import sync, write_whole
+from headrace.whole import make_folder, sync, write_whole
 
 if TYPE_CHECKING:
     import duckdb
@@ -149,7 +149,7 @@ class ExperimentFolder:
     def create(path: Path, plan_text: str, design: Design) -> ExperimentFolder:
         """Create the folder with its frozen plan and design; an existing one is refused."""
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
             draft = path.with_name(f".{path.name}.part")
             shutil.rmtree(draft, ignore_errors=True)
             if draft.is_symlink():
@@ -226,7 +226,7 @@ class ExperimentFolder:
         """Set a trial aside, by one rename; returns its new path."""
         aside = self.path / "set-aside"
         try:
-            aside.mkdir(exist_ok=True)
+            make_folder(aside)
             path = next(p for k in itertools.count(1) if not (p := aside / f"{number:04d}.{k}").exists())
             self.trial_path(number).rename(path)
             sync(aside)
@@ -290,10 +290,16 @@ class ExperimentFolder:
     def remove_trial(self, number: int) -> None:
         """Remove a trial, by one rename, so that a repeated pair is never half new and half old."""
         final = self.trial_path(number)
-        if final.exists():
-            old = final.with_name(f".{final.name}.old.part")
+        if not final.exists():
+            return
+        old = final.with_name(f".{final.name}.old.part")
+        try:
             final.rename(old)
-            shutil.rmtree(old, ignore_errors=True)
+            # Otherwise a power cut could leave the name, and not all of what is removed below.
+            sync(final.parent)
+        except OSError as error:
+            raise _write_error(error, final) from error
+        shutil.rmtree(old, ignore_errors=True)
 
     def save_facts(self, facts: Facts) -> None:
         name = f"facts/{facts.hash}.json"

@@ -44,23 +44,27 @@ def whole_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     Raises OSError.
     """
     _remove_left(path)
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
-    try:
-        # It may be read again while it is written: a ZIP archive is.
-        descriptor = os.open(
-            draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 & (mode or 0o666)
-        )
-        with os.fdopen(descriptor, "r+b") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            if mode is not None:
-                os.fchmod(descriptor, mode)
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-            os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    while True:
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
+        try:
+            # It may be read again while it is written: a ZIP archive is.
+            descriptor = os.open(
+                draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666 & (mode or 0o666)
+            )
+            with os.fdopen(descriptor, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if not draft.exists():
+                    continue  # before it was locked, another writer took it for one that was left
+                if mode is not None:
+                    os.fchmod(descriptor, mode)
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+                os.replace(draft, path)
+            break
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
     sync(path.parent)
 
 
@@ -103,8 +107,7 @@ def _remove_left(path: Path) -> None:
             left = os.open(draft, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 fcntl.flock(left, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.fstat(left).st_size:  # an empty one may be about to be locked
-                    draft.unlink()
+                draft.unlink()  # its writer, if it is about to lock it, begins another
             finally:
                 os.close(left)
 
@@ -120,3 +123,11 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def make_folder(folder: Path, mode: int = 0o777) -> None:
+    """Make it and those above it, each on the disk with its name. ``mode`` is the last one's. Raises OSError."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode, exist_ok=True)
+        sync(folder.parent)

@@ -201,6 +201,47 @@ def test_what_is_no_experiment_is_said_clearly(tmp_path: Path) -> None:
     assert "0003" in str(caught.value)
 
 
+@pytest.mark.parametrize("written", [None, 1, store.FORMAT_VERSION + 1])
+def test_a_folder_of_another_format_is_not_read(written: int | None, tmp_path: Path) -> None:
+    path = folder(tmp_path).path / "design.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": written}))
+    with pytest.raises(StoreError, match=f"format {written}; this headrace reads {store.FORMAT_VERSION}"):
+        store.ExperimentFolder.open(tmp_path / "e")
+
+
+def test_a_trial_that_is_packed_is_the_same_where_it_is_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    here, there = folder(tmp_path), folder(tmp_path / "there")
+    own = replace(record(2), facts_hash="abc")
+    here.save_facts(Facts("abc", {"hostname": "lab1"}))
+    draft = here.begin_trial(2)
+    (draft.raw / "out.txt").write_text("untouched")
+    draft.commit(own, arrow.empty_data())
+    there.unpack_trial(2, here.pack_trial(2))
+    assert there.trials() == [own]
+    assert there.facts("abc").data == {"hostname": "lab1"}
+    assert there.pack_trial(2) == here.pack_trial(2)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "design.json",
+        "trials/0003/trial.json",
+        "trials/0002/../../design.json",
+        "facts/../design.json",
+        "../design.json",
+        "/tmp/design.json",
+    ],
+)
+def test_a_file_that_would_not_be_of_the_trial_is_not_unpacked(name: str, tmp_path: Path) -> None:
+    experiment = folder(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(StoreError, match="invalid name for a file of a trial"):
+        experiment.unpack_trial(2, {name: b"{}"})
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
 def sample_lines(count: int) -> bytes:
     lines = [
         {"t_ns": t, "sampler": "cpu", "ok": True, "cost_ns": 5, "values": {"user": {"cpu0": t, "all": 2 * t}}}

@@ -10,21 +10,17 @@ import contextlib
 import errno
 import os
 import random
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from headrace.errors import DiskFull
 from headrace.model import TrialState
+from tests.changes import heard
 from tests.fake_lab import Killed
 from tests.unit.test_loops import Bench
 
-#: What changes files, as CPython reports it: https://docs.python.org/3/library/audit_events.html
-CHANGES = {"open", "os.rename", "os.mkdir", "os.remove", "os.rmdir", "os.link", "os.truncate"}
 #: Two rungs in two blocks: six trials.
 SHORT = {
     "blocks = 3": "blocks = 2",
@@ -34,67 +30,30 @@ SHORT = {
 
 
 class Fault:
-    """Counts the changes below ``folder``; the ``at``-th raises, and after a kill so does every later one."""
+    """Counts the changes; the ``at``-th raises, and after a kill so does every later one."""
 
-    def __init__(self, folder: Path, at: int, error: type[BaseException]) -> None:
-        self._folder, self._at, self._error = str(folder), at, error
+    def __init__(self, at: int, error: type[BaseException]) -> None:
+        self._at, self._error = at, error
         self.seen = 0
 
-    def change(self, path: object) -> None:
-        try:
-            text = os.fsdecode(path)  # type: ignore[arg-type]
-        except TypeError:
-            return
-        if not text.startswith(self._folder):
-            return
+    def change(self, path: str) -> None:
         self.seen += 1
         if self._error is Killed and self.seen >= self._at > 0:
             # A process that is dead cleans nothing up.
             raise Killed
         if self.seen == self._at:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), text)
-
-
-#: A hook cannot be taken away again: it asks who listens.
-_active: list[Fault] = []
-
-
-def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if not _active or event not in CHANGES:
-        return
-    if event == "open" and not (isinstance(arguments[1], str) and set(arguments[1]) & set("wax+")):
-        return
-    _active[-1].change(arguments[0])
-
-
-sys.addaudithook(_hook)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
 
 @contextlib.contextmanager
 def fault(folder: Path, at: int, error: type[BaseException], patch: pytest.MonkeyPatch) -> Iterator[Fault]:
-    found = Fault(folder, at, error)
-    write, fsync = pq.write_table, os.fsync
-
-    def write_table(table: object, where: object, **options: Any) -> None:
-        found.change(where)
-        write(table, where, **options)
-
-    def synced(descriptor: int) -> None:
-        found.change(os.readlink(f"/proc/self/fd/{descriptor}"))
-        fsync(descriptor)
-
-    with patch.context() as inner:
-        inner.setattr(pq, "write_table", write_table)
-        inner.setattr(os, "fsync", synced)
-        _active.append(found)
-        try:
-            yield found
-        finally:
-            _active.pop()
+    found = Fault(at, error)
+    with heard(folder, patch, found.change):
+        yield found
 
 
 def short(folder: Path, patch: pytest.MonkeyPatch) -> Bench:
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     bench = Bench("ladder", folder, patch)
     text = bench.plan.read_text()
     for old, new in SHORT.items():

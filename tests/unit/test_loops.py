@@ -20,9 +20,10 @@ from headrace.analysis.study import compare_experiments, points_of
 from headrace.analysis.sweep import SEARCH
 from headrace.arrow import TrialData
 from headrace.cli.shell import app
-from headrace.errors import HeadraceError, NothingMeasured, TargetError
+from headrace.errors import Busy, HeadraceError, NothingMeasured, TargetError
 from headrace.experiment import block, labs, pool
 from headrace.experiment.block import Seen
+from headrace.experiment.runner import exclusive
 from headrace.model import TrialState
 from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
 from tests import fake_lab
@@ -438,6 +439,18 @@ def test_a_changed_plan_needs_another_folder(bench: Bench) -> None:
     cause = bench.run().exception
     assert isinstance(cause, HeadraceError)
     assert "a different design" in cause.message
+
+
+@of_kind("ladder")
+def test_what_one_process_runs_no_other_one_runs_or_extends(bench: Bench) -> None:
+    bench.sound()
+    before = list(bench.host.measured)
+    with exclusive(bench.output):
+        for more in ((), ("--blocks", "+1")):
+            cause = bench.run(*more).exception
+            assert isinstance(cause, Busy)
+            assert f"this experiment is being run by process {os.getpid()}" in cause.message
+    assert bench.host.measured == before
 
 
 def _design(bench: Bench) -> Any:

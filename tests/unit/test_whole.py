@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import stat
@@ -68,6 +69,34 @@ def test_a_draft_that_is_being_written_is_left_to_its_writer(tmp_path: Path) -> 
     finally:
         writer.kill()
         writer.wait()
+
+
+def test_an_empty_draft_of_a_killed_writer_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".report.html.0123abcd.part").touch()
+    write_whole(tmp_path / "report.html", "next")
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_writer_whose_draft_is_removed_before_it_is_locked_begins_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flock, drafts = tmp_path / "report.html", fcntl.flock, []
+
+    def late(file: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX:
+            drafts.append([each.name for each in tmp_path.glob(".*.part")])
+            if len(drafts) == 1:
+                write_whole(path, "other")
+                assert path.read_text() == "other"
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_whole(path, "mine")
+    assert path.read_text() == "mine"
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    # Its own first one, that of the other, its own second one.
+    assert [len(each) for each in drafts] == [1, 1, 1]
+    assert len({name for each in drafts for name in each}) == 3
 
 
 def test_a_link_or_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
