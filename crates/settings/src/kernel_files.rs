@@ -9,11 +9,12 @@ use super::world::fs;
 use base::error::AgentError;
 use host::cpulist;
 
-/// Writing one of these changes the others, which sit in the same folder.
+/// Writing one of these changes the others, which sit in the same folder or have a whole path.
 ///
 /// A new scheduler sets the depth and the writeback throttling again and drops the old one's tunables;
 /// vm.dirty_ratio and vm.dirty_bytes are two ways to say one thing, as are vm.overcommit_ratio and
-/// vm.overcommit_kbytes; intel_pstate's `performance` governor takes the energy preference along.
+/// vm.overcommit_kbytes; intel_pstate's `performance` governor takes the energy preference along; with huge pages the
+/// kernel computes anew how much memory stays free, and raises what the administrator has set.
 const COUPLED: &[(&str, &[&str])] = &[
     ("queue/scheduler", &["nr_requests", "wbt_lat_usec", "iosched"]),
     ("queue/max_sectors_kb", &["read_ahead_kb"]),
@@ -24,7 +25,9 @@ const COUPLED: &[(&str, &[&str])] = &[
     ("vm/overcommit_ratio", &["overcommit_kbytes"]),
     ("vm/overcommit_kbytes", &["overcommit_ratio"]),
     ("cpufreq/scaling_governor", &["energy_performance_preference"]),
+    (HUGE_PAGES, &["/proc/sys/vm/min_free_kbytes"]),
 ];
+const HUGE_PAGES: &str = "transparent_hugepage/enabled";
 
 /// Files of /sys that are no settings: they act, or they tell the kernel what is not so.
 const NEVER: &[(&str, &str)] = &[
@@ -224,6 +227,10 @@ impl KernelFiles {
     pub fn prove_way_back(&self, values: &[FileValue]) -> anyhow::Result<()> {
         let Some(first) = values.first() else { return Ok(()) };
         let FileValue { path, value } = first;
+        // Its present value changes something, too. It is one of a choice, so the kernel takes it back.
+        if path.ends_with(HUGE_PAGES) {
+            return Ok(());
+        }
         self.write(path, value).and_then(|()| self.must_hold(first)).map_err(|error| {
             let text = format!(
                 "{path}: its value {value:?} could not be restored, so nothing was changed: {error:#}"
@@ -300,6 +307,9 @@ fn is_of_a_pair(path: &str) -> bool {
 }
 
 fn sibling(path: &str, name: &str) -> String {
+    if name.starts_with('/') {
+        return name.to_owned();
+    }
     format!("{}/{name}", path.rsplit_once('/').map_or("", |(folder, _)| folder))
 }
 
@@ -492,6 +502,23 @@ mod tests {
         assert_eq!(host.text("sys/block/d/queue/scheduler"), "mq-deadline");
         assert_eq!(host.text("sys/block/d/queue/nr_requests"), "64");
         assert_eq!(host.text("sys/block/d/queue/iosched/read_expire"), "100");
+    }
+
+    #[test]
+    fn with_huge_pages_the_memory_that_stays_free_comes_back() {
+        let enabled = "sys/kernel/mm/transparent_hugepage/enabled";
+        let mut host =
+            Host::new(&[(enabled, "[always] madvise never"), ("proc/sys/vm/min_free_kbytes", "65536")]);
+        let always = FileValue { path: format!("/{enabled}"), value: "always".into() };
+        KernelFiles::new(host.folder.path()).prove_way_back(&[always]).unwrap();
+        assert_eq!(host.text(enabled), "[always] madvise never", "to write it would act");
+        host.apply(&[(&format!("/{enabled}"), "never")]).unwrap();
+        // What the kernel does behind our back.
+        std::fs::write(host.folder.path().join("proc/sys/vm/min_free_kbytes"), "3500\n").unwrap();
+        let Undo::Setting { restore } = host.journal.content.open[0].undo.clone() else { panic!() };
+        KernelFiles::new(host.folder.path()).restore(&restore).unwrap();
+        assert_eq!(host.text(enabled), "always");
+        assert_eq!(host.text("proc/sys/vm/min_free_kbytes"), "65536");
     }
 
     #[test]
