@@ -237,7 +237,8 @@ def _with_progress(work: Any) -> Any:
     def tell(text: str) -> None:
         from headrace.report.text import clean
 
-        stderr().print(f"{time.monotonic() - start:6.1f} s  {clean(text)}", markup=False, highlight=False)
+        line = f"{time.monotonic() - start:6.1f} s  {clean(text)}"
+        stderr().print(line, markup=False, highlight=False, soft_wrap=True)
 
     return run_until_signal(
         lambda: work(tell),
