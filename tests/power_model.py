@@ -7,12 +7,22 @@ file systems, which keep more than they promise.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import stat
+from collections.abc import Iterator
 from enum import Enum, auto
 from pathlib import Path
+from typing import Generic, TypeVar
 
+import pytest
+
+from tests.changes import heard
+
+#: Selects what each cut leaves.
+SEED = int(os.environ.get("HEADRACE_SEED", "1"))
+State = TypeVar("State")
 #: Path below the folder -> content; None: it is a folder.
 Left = dict[str, bytes | None]
 
@@ -141,3 +151,41 @@ def rebuild(left: Left, folder: Path) -> None:
             (folder / path).mkdir()
         else:
             (folder / path).write_bytes(content)
+
+
+class Promised(Generic[State]):
+    """Each acknowledged state, what each cut left, and how many states were acknowledged before it."""
+
+    def __init__(self, state: State) -> None:
+        self.states = [state]
+        self._cuts: list[tuple[Left, int]] = []
+
+    def now(self, state: State) -> None:
+        self.states.append(state)
+
+    @contextlib.contextmanager
+    def cut(self, folder: Path, times: int, patch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Cut the power of a folder so often before each change, and at the end."""
+        chance = random.Random(SEED)
+        with contextlib.closing(Shadow(folder)) as shadow:
+
+            def before(path: str) -> None:
+                shadow.look()
+                for _ in range(times):
+                    self._add(shadow.cut(chance))
+
+            with heard(folder, patch, before, shadow.synced):
+                yield
+            before("")
+
+    def _add(self, left: Left) -> None:
+        # Between two syncs many leave the same.
+        if (left, len(self.states)) not in self._cuts[-30:]:
+            self._cuts.append((left, len(self.states)))
+
+    def cuts(self, folder: Path) -> Iterator[tuple[str, Path, list[State]]]:
+        """What each cut left, below ``folder``, with the last acknowledged state and the next one."""
+        for number, (left, count) in enumerate(self._cuts):
+            place = folder / f"cut-{number}"
+            rebuild(left, place)
+            yield f"cut {number} of {len(self._cuts)}", place, self.states[count - 1 : count + 1]

@@ -269,13 +269,22 @@ class ExperimentFolder:
             raise _write_error(error, trial) from error
 
     def discard_drafts(self) -> int:
-        """Remove what a killed runner left half written; returns the number of trials."""
+        """Remove what a killed runner left half written; what it had completed is on the disk when this returns.
+
+        Returns the number of trials that were removed.
+        """
         # A host's facts change: what has this name may never be written again.
         for draft in (self.path / "facts").glob(".*.part"):
             draft.unlink()
         drafts = list((self.path / "trials").glob(".*.part"))
         for draft in drafts:
             shutil.rmtree(draft)
+        try:
+            # It may have been killed after a rename and before its sync.
+            sync(self.path.parent)
+            sync(self.path / "trials")
+        except OSError as error:
+            raise _write_error(error, self.path) from error
         return len(drafts)
 
     def trials(self) -> list[TrialRecord]:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -22,12 +20,10 @@ from headrace.model import Facts, TrialState
 from headrace.plan import TargetTable
 from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
 from tests.agent.test_store import DESIGN, record
-from tests.changes import heard
-from tests.power_model import Left, Shadow, rebuild
+from tests.power_model import SEED, Promised
 from tests.unit.test_crash_points import short
 from tests.unit.test_loops import Bench
 
-SEED = int(os.environ.get("HEADRACE_SEED", "1"))
 FACTS = Facts("f" * 64, {"hostname": "lab1"})
 DISTURBED = replace(record(1), state=TrialState.INVALID, reason="disturbed", facts_hash=FACTS.hash)
 GOOD = replace(record(1), facts_hash=FACTS.hash)
@@ -43,21 +39,6 @@ class State:
     report: str = ""
 
 
-@dataclass
-class Promised:
-    """Each acknowledged state, what each cut left, and how many states were acknowledged before it."""
-
-    states: list[State | None] = field(default_factory=lambda: [None])
-    cuts: list[tuple[Left, int]] = field(default_factory=list)
-
-    def tell(self, left: Left) -> None:
-        if (left, len(self.states)) not in self.cuts[-30:]:
-            self.cuts.append((left, len(self.states)))
-
-    def now(self, **more: object) -> None:
-        self.states.append(replace(self.states[-1] or State(), **more))  # type: ignore[arg-type]
-
-
 def begun(folder: ExperimentFolder, number: int) -> TrialDraft:
     draft = folder.begin_trial(number)
     (draft.raw / "out.txt").write_text(f"{number}\n" * 100)
@@ -68,31 +49,34 @@ def commit(folder: ExperimentFolder, own: TrialRecord) -> None:
     begun(folder, own.number).commit(own, arrow.empty_data())
 
 
-def work(root: Path, promised: Promised) -> None:
+def work(root: Path, promised: Promised[State | None]) -> None:
     """Each operation of a store, with what it has promised when it returns."""
+
+    def now(**more: object) -> None:
+        promised.now(replace(promised.states[-1] or State(), **more))  # type: ignore[arg-type]
+
     own = ExperimentFolder.create(root / "experiments" / "e", 'name = "t"\n', DESIGN)
-    promised.now()
+    now()
     own.save_facts(FACTS)
     commit(own, DISTURBED)
-    promised.now(trials=(DISTURBED,))
+    now(trials=(DISTURBED,))
     commit(own, record(2))
-    promised.now(trials=(DISTURBED, record(2)))
+    now(trials=(DISTURBED, record(2)))
     commit(own, GOOD)
-    promised.now(trials=(GOOD, record(2)))
+    now(trials=(GOOD, record(2)))
     own.remove_trial(2)
-    promised.now(trials=(GOOD,))
+    now(trials=(GOOD,))
     other = ExperimentFolder.create(root / "other", "", DESIGN)
     commit(other, record(3))
     own.adopt_trial(other, 3, lambda told: replace(told, machine="db1"))
-    adopted = replace(record(3), machine="db1")
-    promised.now(trials=(GOOD, adopted))
+    now(trials=(GOOD, replace(record(3), machine="db1")))
     own.set_aside(3)
-    promised.now(trials=(GOOD,), aside=(3,))
+    now(trials=(GOOD,), aside=(3,))
     own.renew(replace(DESIGN, target=TargetTable(addresses=["root@a", "root@b"])))
-    promised.now(addresses=("root@a", "root@b"))
+    now(addresses=("root@a", "root@b"))
     for text in ("first\n" * 100, "second\n" * 100):
         own.write_output("report.html", text)
-        promised.now(report=text)
+        now(report=text)
 
 
 def found(root: Path) -> State | None:
@@ -125,35 +109,41 @@ def read_all(folder: ExperimentFolder, each: TrialRecord) -> None:
         pq.read_table(folder.trial_path(each.number) / f"{name}.parquet")
 
 
-@contextlib.contextmanager
-def cut_in(folder: Path, times: int, promised: Promised, patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """``promised`` gets what this many power cuts leave of a folder, before each change and at the end."""
-    chance = random.Random(SEED)
-    with contextlib.closing(Shadow(folder)) as shadow:
-
-        def before(path: str) -> None:
-            shadow.look()
-            for _ in range(times):
-                promised.tell(shadow.cut(chance))
-
-        with heard(folder, patch, before, shadow.synced):
-            yield
-        before("")
-
-
 def test_no_operation_of_the_store_loses_or_tears_what_it_has_promised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, promised = tmp_path / "live", Promised()
+    live, promised = tmp_path / "live", Promised[State | None](None)
     live.mkdir()
-    with cut_in(live, 8, promised, monkeypatch):
+    with promised.cut(live, 8, monkeypatch):
         work(live, promised)
-    for number, (left, count) in enumerate(promised.cuts):
-        rebuild(left, place := tmp_path / f"{number}")
-        assert found(place) in promised.states[count - 1 : count + 1], f"cut {number} of {len(promised.cuts)}"
+    for cut, place, known in promised.cuts(tmp_path):
+        assert found(place) in known, cut
+
+
+def test_what_a_killed_run_had_renamed_stays_once_another_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live, promised = tmp_path / "live", Promised[State | None](None)
+    (live / "experiments").mkdir(parents=True)
+    other = ExperimentFolder.create(live / "other", 'name = "t"\n', DESIGN)
+    commit(other, record(2))
+    with promised.cut(live, 8, monkeypatch):
+        # It was killed before it synced these names.
+        other.trial_path(2).rename(other.path / "facts" / "moved")
+        other.path.rename(live / "experiments" / "e")
+        own = ExperimentFolder.open(live / "experiments" / "e")
+        (own.path / "facts" / "moved").rename(own.trial_path(2))
+        own.discard_drafts()
+        promised.now(State((record(2),)))
+    for cut, place, known in promised.cuts(tmp_path):
+        assert len(known) == 2 or found(place) in known, cut
 
 
 # The command: power fails in it, and then it continues.
+
+Trials = tuple[TrialRecord, ...]
+#: Of so many cuts, one is continued.
+EVERY = 60
 
 
 @pytest.mark.parametrize("kind", ["ladder", "duet"])
@@ -162,23 +152,20 @@ def test_a_run_continues_after_a_cut_with_all_that_it_had_stored(
 ) -> None:
     live = made(kind, tmp_path / "live", monkeypatch)
     live.host.fates[2] = ["disturb"]
-    promised = Promised()
-    with noted(promised, monkeypatch), cut_in(live.output.parent, 1, promised, monkeypatch):
+    promised = Promised[Trials](())
+    with noted(promised, monkeypatch), promised.cut(live.output.parent, 1, monkeypatch):
         live.sound("--json")
     whole = live.trials()
-    for number, (left, count) in enumerate(promised.cuts):
-        place = tmp_path / f"{number}"
-        rebuild(left, place)
+    for number, (cut, place, known) in enumerate(promised.cuts(tmp_path)):
         stored = stored_in(place / "out")
-        known = [(each or State()).trials for each in promised.states[count - 1 : count + 1]]
-        assert stored in known, f"cut {number} of {len(promised.cuts)}"
+        assert stored in known, cut
         # The whole command takes long, unlike reading what is there.
-        every = len(promised.cuts) // 3
-        if number % every == SEED % every:
+        if number % EVERY == SEED % EVERY:
             again = made(kind, place, monkeypatch)
             again.sound("--json")
-            assert again.trials() == whole, number
-            assert not done(kind, stored) & set(again.host.measured), number
+            assert again.trials() == whole, cut
+            assert not done(kind, stored) & set(again.host.measured), cut
+            assert not list(again.output.rglob(".*.part")), cut
 
 
 def made(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Bench:
@@ -188,7 +175,7 @@ def made(kind: str, folder: Path, patch: pytest.MonkeyPatch) -> Bench:
     return Bench(kind, folder, patch)
 
 
-def done(kind: str, stored: tuple[TrialRecord, ...]) -> set[int]:
+def done(kind: str, stored: Trials) -> set[int]:
     """The trials that are not measured again: of a duet, whose pair is there."""
     good = [each for each in stored if each.state is TrialState.COMPLETE]
     pairs = Counter(each.block for each in good)
@@ -196,7 +183,7 @@ def done(kind: str, stored: tuple[TrialRecord, ...]) -> set[int]:
 
 
 @contextlib.contextmanager
-def noted(promised: Promised, patch: pytest.MonkeyPatch) -> Iterator[None]:
+def noted(promised: Promised[Trials], patch: pytest.MonkeyPatch) -> Iterator[None]:
     """Trials are promised when they are stored, until they are removed."""
     commit, remove = TrialDraft.commit, ExperimentFolder.remove_trial
     trials: dict[int, TrialRecord] = {}
@@ -204,12 +191,12 @@ def noted(promised: Promised, patch: pytest.MonkeyPatch) -> Iterator[None]:
     def committed(draft: TrialDraft, own: TrialRecord, data: arrow.TrialData) -> None:
         commit(draft, own, data)
         trials[own.number] = own
-        promised.now(trials=tuple(trials[n] for n in sorted(trials)))
+        promised.now(tuple(trials[n] for n in sorted(trials)))
 
     def removed(folder: ExperimentFolder, number: int) -> None:
         remove(folder, number)
         if trials.pop(number, None):
-            promised.now(trials=tuple(trials[n] for n in sorted(trials)))
+            promised.now(tuple(trials[n] for n in sorted(trials)))
 
     with patch.context() as inner:
         inner.setattr(TrialDraft, "commit", committed)
@@ -217,7 +204,7 @@ def noted(promised: Promised, patch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def stored_in(path: Path) -> tuple[TrialRecord, ...]:
+def stored_in(path: Path) -> Trials:
     """The trials, each read to its end."""
     if not path.exists():
         return ()

@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 
 from headrace.archive.tables import Table
 from headrace.errors import Busy, DiskFull, StoreError
-from headrace.whole import sync
+from headrace.whole import make_folder, sync
 
 MINUTE_S, HOUR_S, DAY_S, WEEK_S = 60, 3600, 86400, 7 * 86400
 #: 1970 began on a Thursday; weeks begin on Mondays.
@@ -106,7 +106,7 @@ class Archive:
     def create(self) -> None:
         """Make the folder, readable only by its owner: texts of statements name tables and users."""
         try:
-            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.root, 0o700)
         except OSError as error:
             raise write_error(error, self.root) from error
 
@@ -230,7 +230,7 @@ def _whole_file(path: Path, *, is_private: bool) -> Iterator[BinaryIO]:
     """Write, fsync, rename, fsync the folder."""
     draft = path.with_name(f".{path.name}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(draft, flags, 0o600 if is_private else 0o640)
         with os.fdopen(descriptor, "wb") as file:

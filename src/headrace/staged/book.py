@@ -27,7 +27,7 @@ from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError
 from headrace.fleet.runner import Turns
 from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
-from headrace.whole import sync, write_whole
+from headrace.whole import make_folder, sync, write_whole
 
 FOLDER, LOG = "rollouts", "log.jsonl"
 #: In a rollout's folder: who asked to take it back while another command held it.
@@ -223,10 +223,10 @@ class Book:
         """Write a plan down; the same plan again is the same rollout."""
         folder = root() / plan.id
         with errors(folder):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(folder, 0o700)
             text = json.dumps(plan.to_json(), indent=1, sort_keys=True)
             write_whole(folder / "plan.json", text, 0o600)
-            sync(folder.parent)
+            sync(folder.parent)  # whoever made it may have been killed before that
         return cls(folder, plan)
 
     @classmethod
@@ -327,6 +327,7 @@ class Book:
                     file = held.enter_context(lock_of(name).open("a+"))
                     _lock(file, name, self.plan.id)
                 _trim(self.folder / LOG)
+                sync(self.folder)  # the log may be new, and its writer killed before that
             again = Book(self.folder, self.plan)
             self.events, self.state = again.events, again.state
             yield
