@@ -29,9 +29,13 @@ class Files:
 
 def debian_kernel() -> Files:
     """The newest of ``SERIES`` that is kept, else that apt has."""
-    tree = made_once(f"linux-{SERIES}", lambda folder: check("dpkg-deb", "-x", _package(), folder))
+    tree = made_once(f"linux-{SERIES}", _unpack)
     modules = next(tree.glob("lib/modules/*"), None) or next(tree.glob("usr/lib/modules/*"))
     return Files(modules.name, tree / "boot" / f"vmlinuz-{modules.name}", modules)
+
+
+def _unpack(folder: Path) -> None:
+    check("dpkg-deb", "-x", _package(), folder)
 
 
 def _package() -> Path:

@@ -142,9 +142,9 @@ class Pair:
 
 
 @contextlib.contextmanager
-def veth(name: str = "hrt") -> Iterator[Pair]:
-    """A namespace that reaches us over an interface of its own."""
-    pair = Pair(f"{name}ns", f"{name}0", "10.214.77.1")
+def veth(name: str = "hrt", network: str = "10.214.77") -> Iterator[Pair]:
+    """A namespace that reaches us over an interface of its own. We are .1 of the network, it is .2."""
+    pair = Pair(f"{name}ns", f"{name}0", f"{network}.1")
     check("ip", "netns", "add", pair.namespace)
     try:
         check(
@@ -163,7 +163,7 @@ def veth(name: str = "hrt") -> Iterator[Pair]:
         check("ip", "addr", "add", f"{pair.address}/24", "dev", pair.interface)
         check("ip", "link", "set", pair.interface, "up")
         for argv in (
-            ("ip", "addr", "add", "10.214.77.2/24", "dev", f"{name}1"),
+            ("ip", "addr", "add", f"{network}.2/24", "dev", f"{name}1"),
             ("ip", "link", "set", f"{name}1", "up"),
             ("ip", "link", "set", "lo", "up"),
         ):

@@ -39,6 +39,11 @@ NEWS_S = 5.0
 #: How long connecting to a cluster may take.
 PROBE_S = 10.0
 
+#: Tries to get in as a client. The cluster starts a process for each client by a fork among threads of gRPC, which
+#: it sometimes does not survive (ray-project/ray#63202).
+CLIENT_TRIES = 4
+CLIENT_LOST = "Starting Ray client server failed"
+
 #: CPUs that an actor reserves: a controller mostly waits for the network.
 CPUS = 0.1
 
@@ -188,15 +193,10 @@ def _connect(on: str) -> Any:
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         _probe(os.environ.get("RAY_ADDRESS", "") if on == "ray" else on)
-        ray.init(
-            address="auto" if on == "ray" else on,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            configure_logging=False,
-        )
+        _init(ray, "auto" if on == "ray" else on)
     except (OSError, ImportError, RuntimeError, ValueError) as error:
         raise NotReady(
-            f"no Ray cluster answers: {(str(error).splitlines() or [type(error).__name__])[0]}",
+            f"no Ray cluster answers: {_said(error)}",
             place=f"--on {on}",
             hint="`ray start --head` on one controller, `ray start --address=...` on the others",
         ) from error
@@ -204,6 +204,24 @@ def _connect(on: str) -> Any:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     return ray
+
+
+def _init(ray: Any, address: str) -> None:
+    for left in reversed(range(CLIENT_TRIES)):
+        try:
+            ray.init(
+                address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False
+            )
+            return
+        except ConnectionAbortedError as error:
+            if not left or CLIENT_LOST not in str(error):
+                raise
+
+
+def _said(error: Exception) -> str:
+    """The first line; of a traceback on the cluster also the last, which says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
 
 
 def _probe(address: str) -> None:

@@ -1,4 +1,7 @@
-"""A Ray cluster of controllers, alone in a network namespace with the hosts it works with."""
+"""A Ray cluster of controllers, in a network namespace with the hosts it works with. We are another node.
+
+we (.1) ── veth ── head (.2), hosts (127.0.0.1, so that we reach none of them)
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,8 +26,12 @@ from tests.fleet import PROGRAMS, Fleet, fleet
 from tests.real.ssh.test_cluster import Lab, finish
 from tests.waiting import until
 
-NAMESPACE = "hrray"
+NAMESPACE = "hrrayns"
+NETWORK = "10.214.78"
+HEAD = f"{NETWORK}.2"
 PORT = 6397
+#: Of a head for clients, unless it is told another.
+CLIENT_PORT = 10001
 RAY = Path(sys.executable).with_name("ray")
 
 needs_ray = pytest.mark.needs("ray")
@@ -33,7 +42,7 @@ def cluster_argv(folder: Path) -> list[str | Path]:
     return [
         "ip", "netns", "exec", NAMESPACE,
         "unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc",
-        RAY, "start", "--head", "--block", "--node-ip-address=127.0.0.1", f"--port={PORT}", "--num-cpus=4",
+        RAY, "start", "--head", "--block", f"--node-ip-address={HEAD}", f"--port={PORT}", "--num-cpus=4",
         "--include-dashboard=false", "--disable-usage-stats", "--object-store-memory=100000000",
         f"--temp-dir={folder}",
     ]  # fmt: skip
@@ -80,20 +89,25 @@ def controllers() -> list[int]:
     return found
 
 
+def restored(hosts: Fleet) -> bool:
+    """Whether each host's disk has what stays between experiments and nothing else."""
+    found = {path.name for host in hosts.hosts for path in (hosts.own_disk(host) / "scratch").glob("*")}
+    return found <= {"datasets", "run"}
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, tuple[str, ...]]]:
     """Hosts under test, and what goes before a command that is to run inside the cluster."""
     folder = tmp_path_factory.mktemp("ray")
     inside = ("ip", "netns", "exec", NAMESPACE)
-    lab.check("ip", "netns", "add", NAMESPACE)
-    try:
-        lab.check(*inside, "ip", "link", "set", "lo", "up")
-        names = ["lab1", "lab2", "lab3", "lab4"]
-        with fleet(folder / "hosts", names, inside) as hosts, ray_cluster(folder) as prefix:
-            hosts.environment["RAY_ADDRESS"] = f"127.0.0.1:{PORT}"
-            yield hosts, prefix
-    finally:
-        lab.check("ip", "netns", "del", NAMESPACE)
+    names = ["lab1", "lab2", "lab3", "lab4"]
+    with (
+        lab.veth("hrray", NETWORK),
+        fleet(folder / "hosts", names, inside) as hosts,
+        ray_cluster(folder) as prefix,
+    ):
+        hosts.environment["RAY_ADDRESS"] = f"{HEAD}:{PORT}"
+        yield hosts, prefix
 
 
 @needs_cluster
@@ -127,15 +141,31 @@ def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
     os.kill(children(process.pid)[0], signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
-    for host in hosts.hosts:
-        left = [p.name for p in (hosts.own_disk(host) / "scratch").glob("*")]
-        assert set(left) <= {"datasets", "run"}, left
+    assert restored(hosts)
     # The hosts share the controller's kernel: without the plan's leave that is the same machine.
     bench.plan.write_text(bench.plan.read_text().replace("allow_shared = true\n", ""))
     process = bench.start("--on", "ray", prefix=prefix)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 5, err
     assert "this host is the controller's own machine" in err
+
+
+@needs_cluster
+def test_a_driver_on_another_node_is_a_client(cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path) -> None:
+    hosts, _ = cluster
+    bench = Lab(tmp_path, replace(hosts, environment={}), blocks=2)
+    on = ("--on", f"ray://{HEAD}:{CLIENT_PORT}")
+    process = bench.start(*on)
+    until(lambda: len(bench.trials()) >= 1, process)
+    assert len(controllers()) == len(hosts.hosts), "they are on the cluster, not here"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 130, err
+    assert restored(hosts)
+    # The same command goes on.
+    _, err = finish(bench.start(*on))
+    bench.check_whole()
+    until(lambda: not controllers(), what="the controllers outlive the experiment")
 
 
 @needs_ray
@@ -146,6 +176,33 @@ def test_no_cluster_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for where in ("ray", "ray://127.0.0.1:1"):
         with pytest.raises(NotReady, match="no Ray cluster answers"):
             RayControllers(where, print)
+
+
+@needs_ray
+def test_a_client_that_the_cluster_lost_tries_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    lost = "Initialization failure from server:\nTraceback (most recent call last):\nRuntimeError: {}"
+    answers = [
+        lost.format("Starting Ray client server failed. See x.err"),
+        "",
+        lost.format("another version"),
+    ]
+
+    def init(**_: object) -> None:
+        if answer := answers.pop(0):
+            raise ConnectionAbortedError(answer)
+
+    monkeypatch.setattr(ray, "init", init)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        on = f"ray://127.0.0.1:{head.getsockname()[1]}"
+        RayControllers(on, print)
+        assert len(answers) == 1
+        # What would fail again is not tried again; and of what the cluster says it is the end that counts.
+        with pytest.raises(
+            NotReady, match="Initialization failure from server: RuntimeError: another version"
+        ):
+            RayControllers(on, print)
 
 
 def test_without_ray_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
