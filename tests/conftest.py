@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from headrace.vm.cache import PACKAGES
 from tests import shared
@@ -59,7 +60,7 @@ LONG = (
     "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
     "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points",
     "test_loops", "test_fleet", "test_rollout", "test_rollout_restart", "test_planted_rules",
-    "test_tutorials",
+    "test_tutorials", "test_conformance",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}
@@ -67,6 +68,11 @@ MISSING = {name for name, there in OTHER.items() if not there()}
 #: Where tests that need no device keep their files: headrace syncs each, and a busy disk takes 3 to 30 ms for it.
 MEMORY = "HEADRACE_TESTS_MEMORY"
 MEMORY_BYTES = 2_000_000_000
+
+
+# Hypothesis fails an example that takes 200 ms, and a busy machine takes that for any: no test asserts on a time.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:

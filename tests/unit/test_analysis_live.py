@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.analysis import live
@@ -280,7 +280,6 @@ ticks = st.lists(
 )
 
 
-@settings(deadline=None)  # the first run imports
 @given(ticks)
 def test_it_says_what_a_window_of_the_same_table_says(found: list[dict[str, int]]) -> None:
     ring, rows = Ring(), []

@@ -58,7 +58,7 @@ def test_hours_and_days_are_exactly_their_minutes(archive: Archive) -> None:
         assert questions.percentiles(Reader(archive), ["db1"], wide, SLOW, ["a"], 0.99) == p99
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(
     st.lists(
         st.tuples(st.integers(0, 179), st.integers(0, 4000), st.integers(1, 50)), min_size=1, max_size=40

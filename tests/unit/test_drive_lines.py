@@ -256,7 +256,7 @@ seconds = st.lists(st.lists(st.integers(1, 10**12), max_size=5), min_size=1, max
 
 
 @given(st.lists(seconds, min_size=1, max_size=4))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=50)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 def test_merging_loses_nothing(tmp_path: Path, drivers: list[list[list[int]]]) -> None:
     length = min(len(driver) for driver in drivers)
     sources = [

@@ -105,7 +105,7 @@ class Simulation:
             assert any(self.begin(machine) for machine in sorted(self.present)), "nobody gets what is left"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(1, 5),
     st.integers(1, 4),

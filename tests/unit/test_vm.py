@@ -253,7 +253,7 @@ def test_the_plain_kernel_is_found_however_it_is_packed(how: str) -> None:
     assert bzimage.direct_image(bzimage_of(packed(how, elf(note=17)))) is None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @example(b"\x00\x80", 27610, "zstd")
 @given(st.binary(max_size=600), st.integers(0, 0xFFFF), st.sampled_from(["gzip", "xz", "zstd", "lz4"]))
 def test_no_file_makes_the_reader_fail(noise: bytes, place: int, how: str) -> None:
