@@ -158,6 +158,9 @@ def test_a_driver_on_another_node_is_a_client(cluster: tuple[Fleet, tuple[str, .
     process = bench.start(*on)
     until(lambda: len(bench.trials()) >= 1, process)
     assert len(controllers()) == len(hosts.hosts), "they are on the cluster, not here"
+    connections = lab.check("ss", "--tcp", "--numeric", "--no-header", "dst", HEAD).splitlines()
+    ports = {line.rpartition(":")[2].strip() for line in connections}
+    assert ports == {str(CLIENT_PORT)}, "no other port is needed"
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
