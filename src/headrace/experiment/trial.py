@@ -278,6 +278,7 @@ class _Steps:
                 cpus=self._cpus[0],
                 block=self._block,
                 agree=lab.side.agree if lab.side else self._course.agree if self._course else None,
+                aside=volume.aside,
             )
             if not workload.needs_server and not live:
                 self._step("prepare", "files")

@@ -156,11 +156,13 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.asynccontextmanager
 async def scratch_folder(target: Target, parent: str = "") -> AsyncIterator[str]:
-    """A private folder on the target, below ``parent`` (empty: the default for temporary files); removed at the
-    end.
+    """A private folder on the target, below ``parent``, which is made if missing (empty: the default for temporary
+    files); removed at the end.
     """
-    where = ["-p", parent] if parent else ["-t"]
-    folder = (await target.run(["mktemp", "-d", *where, "headrace-XXXXXXXX"])).text.strip()
+    make = ["mktemp", "-d", "-t", "headrace-XXXXXXXX"]
+    if parent:
+        make = ["sh", "-c", 'mkdir -p -- "$0" && exec mktemp -d -p "$0" headrace-XXXXXXXX', parent]
+    folder = (await target.run(make)).text.strip()
     try:
         yield folder
     finally:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.agent import Applied, Journal
 from headrace.errors import CommandFailed, HeadraceError, PlanError, TreatmentFailed
@@ -73,13 +73,18 @@ class VolumeSpec:
 
 @dataclass(frozen=True)
 class Volume:
-    """A mounted volume. ``options`` are the kernel's mount options, including defaults."""
+    """A mounted volume. ``options`` are the kernel's mount options, including defaults.
+
+    ``aside`` is the path of a folder outside it, for what tools write about their work. It does not exist yet, and
+    is removed with the volume, also after a crash.
+    """
 
     path: str
     device: str | None
     settings: list[Applied]
     options: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    aside: str = ""
 
 
 def required_tools(spec: VolumeSpec) -> tuple[Tool, ...]:
@@ -150,8 +155,13 @@ async def mounted(
     part = journal.part(name)
     site = Site(target, part, made.text.removesuffix("\n"), name)
     try:
-        await site.record({"kind": "process", "mark": part.owner}, {"kind": "scratch", "path": site.folder})
-        yield await _build(site, spec)
+        aside = f"{site.folder}/{name}.aside"
+        await site.record(
+            {"kind": "process", "mark": part.owner},
+            {"kind": "scratch", "path": site.folder},
+            {"kind": "remove", "path": aside},
+        )
+        yield replace(await _build(site, spec), aside=aside)
     except BaseException as error:
         try:
             await to_the_end(_take_down(part))

@@ -100,7 +100,7 @@ class Observe:
         total = round(context.warmup_s + context.seconds)
         argv = [agent.path, "sample", "--samplers", sampler, "--interval", "1s", "--duration", f"{total}s"]
         # Into files, so that samples are not lost while the host is unreachable.
-        async with scratch_folder(context.target) as scratch:
+        async with scratch_folder(context.target, context.aside) as scratch:
             printed, said = f"{scratch}/observed.jsonl", f"{scratch}/observed.stderr"
             process = await context.target.spawn(
                 [*argv, *options.login.argv],

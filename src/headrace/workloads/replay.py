@@ -127,7 +127,7 @@ class Replay:
 
     async def run(self, context: Context) -> Measurement:
         agent = await Agent.install(context.target)
-        async with scratch_folder(context.target) as scratch:
+        async with scratch_folder(context.target, context.aside) as scratch:
             lines = f"{scratch}/lines.jsonl.zst"
             await tool.run_measured(
                 context,
@@ -157,7 +157,7 @@ class Replay:
             "workload": {"kind": "sql", "setup": self._options.setup, "tables": 0, "operations": [nothing]}
         }
         seat = Seat(context.target, _login(context))
-        async with scratch_folder(context.target) as scratch:
+        async with scratch_folder(context.target, context.aside) as scratch:
             await tool.run_to_end(
                 context,
                 await seat.argv(verb, spec, f"{scratch}/drive"),

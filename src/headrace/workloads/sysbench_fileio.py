@@ -124,7 +124,7 @@ class SysbenchFileio:
         ]
 
     async def _phase(self, context: Context, name: str, seconds: float) -> Phase:
-        async with scratch_folder(context.target) as scratch:
+        async with scratch_folder(context.target, context.aside) as scratch:
             output = await tool.run_measured(
                 context,
                 self.arguments(seconds),

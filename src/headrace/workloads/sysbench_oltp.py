@@ -203,7 +203,7 @@ class SysbenchOltp:
         return [f"--{name}={_text(getattr(self._options, name))}" for name in _DATASET]
 
     async def _phase(self, context: Context, name: str, seconds: float) -> Phase:
-        async with scratch_folder(context.target) as scratch:
+        async with scratch_folder(context.target, context.aside) as scratch:
             await self._write_scripts(context.target, scratch)
             output = await tool.run_measured(
                 context,

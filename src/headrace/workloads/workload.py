@@ -24,7 +24,8 @@ class Context:
     taskset lists them (empty: all). Randomness comes from the workload's seed and ``block``: trials of one block
     are asked the same, those of another block something else. With ``agree`` another trial runs concurrently: the
     workload passes the time when its load can start, in ns since the epoch on the controller, and gets the common
-    start time.
+    start time. ``aside`` is a folder of the target for what the tool writes about its work; it is made if missing,
+    and removed by the trial, also after a crash. Empty: the default for temporary files.
     """
 
     target: Target
@@ -38,6 +39,7 @@ class Context:
     cpus: str = ""
     block: int = 0
     agree: Callable[[int], Awaitable[int]] | None = None
+    aside: str = ""
 
 
 @dataclass(frozen=True)

@@ -197,6 +197,7 @@ class Experiment:
     def check_host(self) -> None:
         assert self.sysctls() == self.before, self.story
         assert self.bench.traces() == [], self.story
+        assert not list(self.bench.folder.glob("temporary/headrace-*")), self.story
         assert not self.is_changed(), self.story
 
     def roll_back(self) -> None:
@@ -225,7 +226,8 @@ def test_killed_at_random_moments_every_trial_is_there_once_and_the_host_as_befo
 ) -> None:
     chance, found = random.Random(SEED), Counter[str]()
     one = bench(PLAN)
-    with starter(tmp_path, one.env, inside) as headrace:
+    (tmp_path / "temporary").mkdir()
+    with starter(tmp_path, {**one.env, "TMPDIR": str(tmp_path / "temporary")}, inside) as headrace:
         while found["kills"] < KILLS:
             found["experiments"] += 1
             one.output = tmp_path / f"out{found['experiments']}"

@@ -347,10 +347,11 @@ async def test_cancelled_during_any_command_nothing_is_left(lab: Lab) -> None:
     assert cancelled >= counting.commands - 1
 
 
-#: Builds a volume and is killed while command number AT is under way.
+#: Builds a volume, lets a tool write beside it, and is killed while command number AT is under way.
 KILLED = """
 import asyncio, os, signal, sys
 from headrace.agent import Agent, Journal
+from headrace.target import scratch_folder
 from headrace.target.local import LocalTarget
 from headrace.volumes import DeviceSpec, VolumeSpec, mounted
 scratch, state, owner, at, delay = *sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5])
@@ -365,8 +366,9 @@ async def main():
     target = Target()
     journal = Journal(await Agent.install(target), owner, state)
     spec = VolumeSpec(DeviceSpec("loop", 512 * 2**20, ""), "ext4", (), (), {"scheduler": "mq-deadline"})
-    async with mounted(target, journal, spec, scratch, "vol"):
-        pass
+    async with mounted(target, journal, spec, scratch, "vol") as volume:
+        async with scratch_folder(target, volume.aside) as folder:
+            await target.run(["touch", f"{folder}/words"])
     print(Target.commands)
 asyncio.run(main())
 """

@@ -122,7 +122,7 @@ class _Driver:
     @contextlib.asynccontextmanager
     async def begun(self) -> AsyncIterator[None]:
         """Start it, so that it connects; always stopped and cleaned up at the end."""
-        async with scratch_folder(self._context.target) as self._scratch:
+        async with scratch_folder(self._context.target, self._context.aside) as self._scratch:
             argv = await self._seat.argv("run", self._spec, f"{self._scratch}/{self._file}")
             argv += ["--output", self._path("jsonl.zst")]
             (self._context.raw / f"{self._file}.command").write_text(shlex.join(argv) + "\n")

@@ -106,7 +106,7 @@ class Driven(ABC, Generic[OptionsT]):
         """Run another of the driver's commands to its end, on the target or on another seat."""
         seat = seat or Seat(context.target, self._server_arguments(context))
         context = replace(context, target=seat.target)
-        async with scratch_folder(context.target) as scratch:
+        async with scratch_folder(context.target, context.aside) as scratch:
             return await tool.run_to_end(
                 context,
                 await seat.argv(verb, spec, f"{scratch}/drive"),
