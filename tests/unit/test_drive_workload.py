@@ -50,3 +50,12 @@ def test_a_seed_of_sysbench_is_another_in_each_block() -> None:
     assert own == seeds(7)
     assert own[0] != seeds(8)[0]
     assert set(seeds(0)) == {0}, "the time"
+
+
+def test_what_a_tool_writes_on_another_machine_is_no_part_of_the_trials_scratch() -> None:
+    here, there = LocalTarget(), LocalTarget()
+    context = Context(here, "owner", "/tmp", None, 1.0, 0.0, Path("/tmp"), aside="/scratch/vol.aside")
+    assert context.on(here).aside == "/scratch/vol.aside"
+    # The journal that removes it is this target's: there it would stay.
+    assert context.on(there).target is there
+    assert context.on(there).aside == ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,6 +40,10 @@ class Context:
     block: int = 0
     agree: Callable[[int], Awaitable[int]] | None = None
     aside: str = ""
+
+    def on(self, target: Target) -> Context:
+        """The same for a tool on another machine. ``aside`` is the trial's on its own target only."""
+        return self if target is self.target else replace(self, target=target, aside="")
 
 
 @dataclass(frozen=True)

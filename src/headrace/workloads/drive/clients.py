@@ -111,7 +111,7 @@ class _Driver:
         self._is_elsewhere = seat.target is not context.target
         #: Name for messages, if there are several.
         self.name = f"client {suffix[1:]} ({seat.target.name})" if suffix else ""
-        self._context = replace(context, target=seat.target)
+        self._context = context.on(seat.target)
         self._seat = seat
         self._spec = spec
         self._file = f"drive-window{suffix}"

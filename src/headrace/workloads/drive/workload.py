@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
 from headrace.agent import Agent
@@ -105,7 +104,7 @@ class Driven(ABC, Generic[OptionsT]):
     ) -> Completed:
         """Run another of the driver's commands to its end, on the target or on another seat."""
         seat = seat or Seat(context.target, self._server_arguments(context))
-        context = replace(context, target=seat.target)
+        context = context.on(seat.target)
         async with scratch_folder(context.target, context.aside) as scratch:
             return await tool.run_to_end(
                 context,
