@@ -261,7 +261,8 @@ class Kills:
     def fire(self, words: list[str], victims: tuple[str, ...], chance: random.Random) -> list[object]:
         """Start a command and kill it, its agents in the guest, or both. What became of it."""
         took_s = self.guest.took_s
-        moment_s = chance.uniform(0, took_s.get(words[0], 5 * took_s["apply"]))
+        guess_s = took_s["apply"] * (5 if words[0] == "run" else 1)
+        moment_s = chance.uniform(0, took_s.get(words[0], guess_s))
         process = self.guest.start(*words)
         agents = threading.Thread(
             target=self.kill_agents, args=(moment_s, words[0] == "run", chance.random())
