@@ -236,7 +236,7 @@ def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
     assert simulated.returncode == 0, simulated.stderr
     rates = json.loads(simulated.stdout)["rates"]
     assert {rate["what"].partition(":")[0] for rate in rates} == {
-        "run", "choice", "compare", "power", "intervals", "race", "switchback", "watch"
+        "run", "choice", "compare", "power", "intervals", "effects", "until decided", "race", "switchback", "watch"
     }  # fmt: skip
     assert all(rate["holds"] for rate in rates)
     folder = make(tmp_path / "e", Shape(blocks=8)).path

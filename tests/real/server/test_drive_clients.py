@@ -278,7 +278,7 @@ async def test_a_server_that_admits_nobody_is_quoted(bench: Bench) -> None:
     local = bench.context.target
     with pytest.raises(
         WorkloadFailed,
-        match=r"headrace-agent drive run ended with 1: cannot connect to /nowhere/sock: No such file",
+        match=r"headrace-agent drive run ended with 6: cannot connect to /nowhere/sock: No such file",
     ):
         await bench.run([local, local])
 
