@@ -43,7 +43,7 @@ async def test_lists_are_read_again_and_again_and_an_error_ends_nothing(
 async def test_what_is_read_is_what_the_page_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sums over more classes than it shows are kept under another question, and the page would read all again."""
+    """Sums are kept by question: those of more classes than the page shows are of no use to it."""
     found = site(tmp_path, key="k")
     fill(found.reader.archive, "db1", int(time.time()) // 60 * 60 - 300, 3)
     asked: list[Any] = []

@@ -94,8 +94,7 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The exit code of an error: that of the first of its causes that has one, else 1. `known` knows those of causes that
-/// this crate has never heard of.
+/// The exit code of the first cause that has one, else 1. `known` gives those of other crates' errors.
 fn code_of(error: &anyhow::Error, known: impl Fn(&(dyn Error + 'static)) -> Option<u8>) -> u8 {
     let of_one = |cause: &(dyn Error + 'static)| {
         let full = cause.downcast_ref::<io::Error>().filter(|error| is_full(error)).map(|_| FULL);

@@ -226,7 +226,7 @@ fn open(address: &Address) -> io::Result<File> {
     Ok(File::from(socket))
 }
 
-/// Not an `io::Error`: a broken pipe to a server that died is not one to a reader who had seen enough.
+/// Not an `io::Error`: a broken pipe to a dead server would pass for a reader that closed the pipe (`| head`).
 fn explain(error: io::Error) -> AgentError {
     let error = if is_timeout(&error) { no_answer(ANSWER_LIMIT) } else { error };
     AgentError::Unreachable(error.to_string())

@@ -23,7 +23,7 @@ impl Digest {
         let last_ns = all().map(|stats| stats.last_ns).max()?;
         let mut end_ns = all().map(|stats| stats.end_ns(self.shift)).max()?;
         if self.has_whole_seconds() {
-            // The end, which is never too early, can only be a whole second.
+            // The end is never too early, and the true one is a whole second.
             start_ns -= start_ns % SECOND_NS;
             end_ns = (end_ns - end_ns % SECOND_NS).max(start_ns.saturating_add(SECOND_NS));
         }
@@ -100,7 +100,7 @@ mod tests {
 
     const START_NS: u64 = 1_700_000_000_000_000_000;
 
-    /// Each event has its start after `START_NS` and its response time.
+    /// Of each event: ns from `START_NS` to its start, and its response time in ns.
     fn digest(options: &DigestOptions, events: &[(u64, u64)]) -> Digest {
         let mut digest = Digest::new(options);
         for (after_ns, response_ns) in events {

@@ -155,6 +155,6 @@ pub fn options_like(
         clock_source: first.clock_source,
         ..Info::of_this_host()
     };
-    // Half of a recording looks like one of which the recorder was killed, and half of a day like a quiet one.
+    // Half a recording looks like one whose recorder was killed, and half a day like a quiet day.
     Ok(WriterOptions { with_literals, force, only_whole: true, info, ..WriterOptions::default() })
 }
