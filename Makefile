@@ -58,7 +58,8 @@ wheel: setup docs ## dist/: a wheel per processor, for glibc and musl, and a sou
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
 	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/unit/test_crash_points.py tests/real/vm/test_volumes_md.py tests/real/vm/test_round_trip_vm.py tests/real/vm/test_ordinary_user.py tests/real/server/test_round_trip.py
-	HEADRACE_KILLS=1000 $(BIN)/pytest -s tests/real/server/test_kills.py tests/real/devices/test_run_killed.py tests/real/vm/test_conformance.py
+	HEADRACE_KILLS=1000 $(BIN)/pytest -s tests/real/server/test_kills.py tests/real/devices/test_run_killed.py tests/real/ssh/test_killed_commands.py
+	HEADRACE_KILLS=20 $(BIN)/pytest -s tests/real/vm/test_conformance.py
 	HEADRACE_CUTS=500 $(BIN)/pytest tests/real/devices/test_power_cut.py
 	PROPTEST_CASES=20000 cargo test --locked --quiet --package headrace-sql --test sql
 	HEADRACE_FUZZ=2000 $(BIN)/pytest tests/unit/test_hostile_files.py

@@ -7,8 +7,8 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -45,6 +45,23 @@ losetup --direct-io=on /dev/loop0 /run/image
 losetup --detach /dev/loop0
 rm /run/image
 """
+#: In the guest: what works there for a command, and how it is killed.
+AGENT = "/headrace/agent-[0-9a-f]{16} "
+AT_WORK = f"{AGENT}journal (apply|confirm|rollback|record)"
+WAIT_FOR_AGENTS = f"""
+end=$(($(date +%%s) + %d))
+until pgrep -f '{AT_WORK}' >/dev/null || [ $(date +%%s) -gt $end ]; do usleep 10000; done
+usleep %d
+"""
+KILL_AGENTS = f"pkill -KILL -f '{AGENT}' || :"
+#: A command begins its work in the guest within this time, or was killed before that; its work takes so long.
+AT_WORK_S, WORK_US = 8, 400_000
+#: Once no agent works on the journal, whether it has anything to undo.
+SETTLE = f"""
+while pgrep -f '{AT_WORK}' >/dev/null; do usleep 50000; done
+if [ -s /var/lib/headrace/journal.jsonl ]; then echo open; fi
+"""
+HISTORY = "if [ -s /var/lib/headrace/history.jsonl ]; then echo kept; fi"
 
 
 class Guest:
@@ -110,6 +127,22 @@ class Guest:
     def serve(self) -> None:
         self.inside(SERVER)
 
+    def kill_agents(self, part: float, at_work: bool, over: threading.Event) -> None:
+        """To look after them takes an emulated CPU long: it happens there."""
+        if at_work:
+            self._shell(WAIT_FOR_AGENTS % (AT_WORK_S, int(part * WORK_US)))
+        self._shell(KILL_AGENTS)
+
+    def is_open(self) -> bool:
+        return self._shell(SETTLE) == "open"
+
+    def is_kept(self) -> bool:
+        return bool(self._shell(HISTORY))
+
+    def _shell(self, script: str) -> str:
+        """From standard input: its own words are in no command line that it looks for. Busybox starts nothing."""
+        return self.inside("busybox sh -s", script).strip()
+
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """A command towards the guest, in a process group of its own. A plan names its target itself."""
         target = () if arguments[0] == "run" else ("--target", TARGET)
@@ -141,9 +174,3 @@ class Guest:
             asyncio.run(self.machine.reboot(KERNEL, lambda text: print(text, file=sys.stderr)))
         self._configure()
         self.inside(f"set -e; {BOOT}\n{USED}")
-
-
-def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """What differs, with its value before and now."""
-    names = sorted({*before, *now})
-    return {name: (before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)}

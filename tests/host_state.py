@@ -26,8 +26,8 @@ PLACES = ("/etc", "/dev/shm", "/root", "/run", "/tmp", "/var/lib", "/var/spool",
 STAYS = "/root/.cache"
 #: Who held the host last is in the lock; the rest of the journal's folder is empty at rest.
 JOURNAL, LOCK = "/var/lib/headrace", "/var/lib/headrace/lock"
-#: An agent's path, the workload, and what every process of an experiment has in its environment.
-OURS = (b"/headrace/agent-", b"fio", b"HEADRACE_OWNER=")
+#: An agent's path, the workload, and what a process of an experiment or a virtual machine has in its environment.
+OURS = (b"/headrace/agent-", b"fio", b"HEADRACE_OWNER=", b"HEADRACE_VM=")
 
 
 def below(folder: str, depth: int, follow: bool) -> Iterator[tuple[str, os.stat_result]]:
@@ -100,6 +100,13 @@ def processes() -> Iterator[tuple[str, object]]:
                 yield f"process {pid}", words.decode(errors="replace").split("\0")
 
 
+def captures() -> Iterator[tuple[str, object]]:
+    """Who is given packets by the kernel."""
+    for line in (content("/proc/net/packet") or b"").decode().splitlines()[1:]:
+        words = line.split()
+        yield f"packet socket {words[-1]}", words[3:5]
+
+
 if __name__ == "__main__":
-    parts = (settings(), files(), mounts(), loops(), processes())
+    parts = (settings(), files(), mounts(), loops(), processes(), captures())
     print(json.dumps({name: value for part in parts for name, value in part}))

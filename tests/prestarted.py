@@ -44,6 +44,10 @@ class Command:
             self._code = self._starter.ask({"pid": self.pid, "flags": 0})
         return self._code, self._starter.errors.read_text()
 
+    def output(self) -> str:
+        """What it has written to its standard output."""
+        return self._starter.errors.with_name("output").read_text()
+
 
 class Starter:
     """Starts one command at a time, with the environment and the namespaces of its own process."""
@@ -85,8 +89,8 @@ def _start(arguments: list[str], errors: Path) -> int:
     os.setpgid(pid, pid)
     if pid:
         return pid
-    with errors.open("w") as file, open(os.devnull, "r+") as null:
-        for source, number in ((null, 0), (null, 1), (file, 2)):
+    with errors.open("w") as file, errors.with_name("output").open("w") as out, open(os.devnull) as null:
+        for source, number in ((null, 0), (out, 1), (file, 2)):
             os.dup2(source.fileno(), number)
     code: object = 1
     try:

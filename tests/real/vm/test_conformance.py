@@ -9,16 +9,11 @@ those commands run to their end, too, that take an emulated CPU minutes.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import random
 import re
-import signal
-import subprocess
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +21,8 @@ import pytest
 
 from headrace import vm
 from headrace.errors import Refused
-from tests.guest import KERNEL, LOGIN, Guest, changed
+from tests.conformance import LASTS, Comparison, Kills, Kind, Settings, changed
+from tests.guest import KERNEL, LOGIN, Guest
 
 KILLS = int(os.environ.get("HEADRACE_KILLS", "2"))
 SEED = int(os.environ.get("HEADRACE_SEED", "0"))
@@ -49,7 +45,6 @@ SYSCTLS = {
 }
 #: What a file makes last.
 LASTING = ("host.vm.swappiness=7", "host.net.core.somaxconn=2048", "volume.scheduler@vda=mq-deadline")
-LASTS = ("--persist", "files")
 SOME = (
     *LASTING,
     "host.vm.dirty_ratio=11",
@@ -59,23 +54,6 @@ SOME = (
 )
 OF_SERVER = ("server.max_connections=321", "server.innodb_io_capacity=300")
 FILES = ("/etc/sysctl.d/99-zz-headrace.conf", "/etc/udev/rules.d/99-zz-headrace.rules")
-#: In the guest: what works there for a command, and how it is killed once it does.
-AGENT = "/headrace/agent-[0-9a-f]{16} "
-AT_WORK = f"{AGENT}journal (apply|confirm|rollback|record)"
-KILL_AGENTS = f"""
-end=$(($(date +%%s) + %d))
-until pgrep -f '{AT_WORK}' >/dev/null || [ $(date +%%s) -gt $end ]; do usleep 10000; done
-usleep %d
-pkill -KILL -f '{AGENT}' || :
-"""
-#: A command begins its work in the guest within this time, or was killed before that.
-AT_WORK_S = 8
-#: Once no agent works on the journal, whether it has anything to undo.
-SETTLE = f"""
-while pgrep -f '{AT_WORK}' >/dev/null; do usleep 50000; done
-if [ -s /var/lib/headrace/journal.jsonl ]; then echo open; fi
-"""
-HISTORY = "if [ -s /var/lib/headrace/history.jsonl ]; then echo kept; fi"
 SLOW_LOG = """cat >/srv/slow.log <<'END'
 # Time: 231114 22:13:20
 # User@Host: app[app] @ localhost []
@@ -126,32 +104,9 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
         asyncio.run(vm.down(MACHINE))
 
 
-class Comparison:
-    """The guest as it was, without what changes by itself between two looks at it."""
-
-    def __init__(self, guest: Guest) -> None:
-        self.guest = guest
-        first, self.before = guest.look(), guest.look()
-        self.left_out = set(changed(first, self.before))
-        print(f"{len(self.before)} things are compared, but for {sorted(self.left_out)}")
-        assert len(self.before) > 1500
-        assert all(COUNTERS.search(name) for name in self.left_out), self.left_out
-
-    def difference(self) -> dict[str, Any]:
-        found = changed(self.before, self.guest.look())
-        return {
-            name: values
-            for name, values in found.items()
-            if name not in self.left_out and not COUNTERS.search(name)
-        }
-
-    def check(self, *story: object) -> None:
-        assert self.difference() == {}, story
-
-
 @pytest.fixture(scope="module")
 def host(guest: Guest) -> Comparison:
-    return Comparison(guest)
+    return Comparison(guest, COUNTERS.search, 1500)
 
 
 @pytest.fixture(scope="module")
@@ -204,106 +159,20 @@ def test_an_experiment_changes_nothing(guest: Guest, host: Comparison, plan: Pat
     host.check("run")
 
 
-class Kills:
-    """Commands are killed, and nothing is left of them after what the documentation says to do."""
-
-    def __init__(self, guest: Guest, host: Comparison, plan: Path) -> None:
-        self.guest, self.host, self.plan = guest, host, plan
-        self.found: Counter[str] = Counter()
-
-    def round(self, seed: int, kind: str) -> None:
-        chance = random.Random(seed)
-        story: list[object] = [f"HEADRACE_SEED={seed}", kind]
-        kinds: dict[str, Callable[[random.Random], list[str]]] = {
-            "deadline": lambda chance: self.applying(chance, "--confirm-within", "10m"),
-            "keep": self.applying,
-            "confirm": self.confirming,
-            "rollback": self.undoing,
-            "rollback --last": self.undoing_what_is_kept,
-            "run": self.running,
-        }
-        words = kinds[kind](chance)
-        victims = chance.choice((("command",), ("agent",), ("command", "agent")))
-        story += [words, victims, *self.fire(words, victims, chance)]
-        is_open = self.shell(SETTLE) == "open"
-        self.guest.done("rollback", *(["--everyone"] if kind == "run" else []))
-        while self.shell(HISTORY):
-            self.guest.done("rollback", "--last")
-        self.host.check(*story, "open" if is_open else "closed")
-        self.found.update({"kills": 1, kind: 1, "left something to undo": is_open})
-        print(dict(self.found), story, flush=True)
-
-    def settings(self, chance: random.Random) -> list[str]:
-        settings = [one for one in (*SOME, *OF_SERVER) if chance.random() < 0.6] or [*SOME]
-        login = LOGIN if any(one in settings for one in OF_SERVER) else ()
-        return ["apply", *settings, *login]
-
-    def applying(self, chance: random.Random, *options: str) -> list[str]:
-        if chance.random() < 0.4:
-            return ["apply", *LASTING, *LASTS, *options]
-        return [*self.settings(chance), *options]
-
-    def confirming(self, chance: random.Random) -> list[str]:
-        self.guest.done(*self.applying(chance, "--confirm-within", "10m"))
-        return ["confirm"]
-
-    def undoing(self, chance: random.Random) -> list[str]:
-        self.guest.done(*self.applying(chance, "--confirm-within", "10m"))
-        return ["rollback"]
-
-    def undoing_what_is_kept(self, chance: random.Random) -> list[str]:
-        self.guest.done(*self.applying(chance))
-        return ["rollback", "--last"]
-
-    def running(self, _: random.Random) -> list[str]:
-        return ["run", str(self.plan), "--output", str(self.guest.folder / f"run{self.found['kills']}")]
-
-    def fire(self, words: list[str], victims: tuple[str, ...], chance: random.Random) -> list[object]:
-        """Start a command and kill it, its agents in the guest, or both. What became of it."""
-        took_s = self.guest.took_s
-        guess_s = took_s["apply"] * (5 if words[0] == "run" else 1)
-        moment_s = chance.uniform(0, took_s.get(words[0], guess_s))
-        process = self.guest.start(*words)
-        agents = threading.Thread(
-            target=self.kill_agents, args=(moment_s, words[0] == "run", chance.random())
-        )
-        if "agent" in victims:
-            agents.start()
-        try:
-            if "command" in victims:
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(moment_s)
-                self.found["command was running"] += process.poll() is None
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-            out, error = process.communicate(timeout=900)
-        finally:
-            process.kill()
-            if "agent" in victims:
-                agents.join()
-        return [f"after {moment_s:.2f} s", process.returncode, out[-300:], error[-600:]]
-
-    def kill_agents(self, moment_s: float, is_run: bool, part: float) -> None:
-        """Those that change the guest, somewhere in their work; those of an experiment at any moment."""
-        if is_run:
-            time.sleep(moment_s)
-        self.shell(KILL_AGENTS % (AT_WORK_S, int(part * 400_000)))
-
-    def shell(self, script: str) -> str:
-        """From standard input: its own words are in no command line that it looks for. Busybox starts nothing."""
-        return self.guest.inside("busybox sh -s", script).strip()
-
-
-KINDS = ("keep", "run", "rollback --last", "deadline", "confirm", "rollback")
-
-
 def test_killed_at_any_moment_nothing_is_left(guest: Guest, host: Comparison, plan: Path) -> None:
     if "apply" not in guest.took_s:
         guest.done("apply", *SOME, "--confirm-within", "10m")
         guest.done("rollback")
-    kills = Kills(guest, host, plan)
+    numbers = itertools.count()
+
+    def running(_: random.Random) -> list[str]:
+        return ["run", str(plan), "--output", str(guest.folder / f"run{next(numbers)}")]
+
+    settings = Settings(LASTING, SOME, OF_SERVER, LOGIN)
+    run = Kind(running, [("rollback", "--everyone")], lasts=5.0, on_journal=False)
+    kills = Kills(guest, host, settings, {"run": run})
     for number in range(KILLS):
-        kills.round(SEED + number, KINDS[(SEED + number) % len(KINDS)])
+        kills.round(SEED + number)
     assert KILLS < 50 or kills.found["left something to undo"] > KILLS / 10, "this tested nothing"
 
 
