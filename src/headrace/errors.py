@@ -5,6 +5,8 @@ Only ``cli`` turns these into text and an exit status; nothing below prints or e
 
 from __future__ import annotations
 
+import errno
+
 
 class HeadraceError(Exception):
     """An error for a person to read.
@@ -91,6 +93,11 @@ class DiskFull(HeadraceError):
     """No space left, on the target or in the experiment directory."""
 
     exit_code = 8
+
+
+def no_room(error: OSError) -> bool:
+    """Whether a disk is full, or what a user or a file may take of it is."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class StoreError(HeadraceError):

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.design import Design
-from headrace.errors import Busy, DiskFull, StoreError
+from headrace.errors import Busy, DiskFull, StoreError, no_room
 from headrace.model import Facts, Role, TrialSpec, TrialState
 from headrace.whole import make_folder, sync, write_whole
 
@@ -418,7 +418,7 @@ def _link_or_copy(source: str, path: str) -> None:
 
 
 def _write_error(error: OSError, path: Path) -> Exception:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if no_room(error):
         return DiskFull(
             "no room left", place=str(path), hint="free some space, then run the same command again"
         )

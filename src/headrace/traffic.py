@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import json
 import os
@@ -13,9 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.agent import Agent
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, StoreError
+from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, StoreError, no_room
 from headrace.model import ServerLogin
-from headrace.target import Process, Target, TargetSpec, open_target, scratch_folder, to_the_end
+from headrace.target import (
+    FOLDER_VARIABLE,
+    Process,
+    Target,
+    TargetSpec,
+    leased_folder,
+    open_target,
+    to_the_end,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,11 +102,16 @@ async def record(
     progress. The first Ctrl-C stops only the recorder: its recording is copied, and ``was_stopped`` is true.
     """
     agent = await Agent.install(host)
-    async with scratch_folder(host, RECORDING_FOLDER) as folder:
+    async with leased_folder(host, RECORDING_FOLDER) as folder:
         file = f"{folder}/recording"
         # In a file, so that the summary survives a broken connection.
         printed = f"{folder}/summary"
-        process = await agent.spawn("record", "--progress", "1s", "-o", file, *arguments, stdout_path=printed)
+        # The recorder must not go on for ever when nobody waits for it.
+        process = await agent.spawn(
+            *("record", "--progress", "1s", "-o", file, *arguments),
+            env={FOLDER_VARIABLE: folder},
+            stdout_path=printed,
+        )
         await process.close_stdin()
         stopped = await _watch(process, listen)
         code = await to_the_end(process.wait(STOP_LIMIT_S))
@@ -162,7 +174,7 @@ async def _bring(host: Target, file: str, output: Path) -> None:
             raise StoreError(f"arrived damaged: sha256 is {found} instead of {said}", place=str(output))
         part.replace(output)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if no_room(error):
             raise DiskFull("no room for the recording", place=str(output)) from error
         raise PlanError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
     finally:
@@ -205,7 +217,7 @@ async def play_on_both(
 
     The first one's answers stay on the target until then.
     """
-    async with scratch_folder(host) as folder:
+    async with leased_folder(host) as folder:
         answers = f"{folder}/answers"
         await play(host, [*arguments, *logins[0].argv, "--keep-answers", answers], listeners[0])
         await play(host, [*arguments, *logins[1].argv, "--answers", answers], listeners[1])

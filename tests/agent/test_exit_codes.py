@@ -27,6 +27,8 @@ SPEC = {"workload": {"kind": "oltp", "script": "point_select"}, "connections": 2
 NO_SERVER = ["--mysql-host", "127.0.0.1", "--mysql-port", "1", "--mysql-user", "app"]
 PROXIED = ["--server", "127.0.0.1:1"]
 NOBODY = 65534
+#: In the long log.
+EVENTS = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +53,10 @@ def folder() -> Iterator[Path]:
     (made / "a.rec").chmod(0o644)
     whole = (made / "a.rec").read_bytes()
     (made / "damaged.rec").write_bytes(whole[:-40] + bytes(40))
+    (made / "long.log").write_text(
+        "".join(LOG.replace("SELECT 1", f"SELECT 1 FROM t{n}") for n in range(EVENTS))
+    )
+    assert agent("record", made / "long.log", "-o", made / "long.rec").returncode == 0
     yield made
     shutil.rmtree(made)
 
@@ -200,6 +206,40 @@ def test_a_damaged_recording_is_damaged(folder: Path) -> None:
     assert json.loads(done.stdout)["is_whole"] is False
 
 
+def test_what_a_cut_recording_lost_is_counted(folder: Path) -> None:
+    """Its last block tells how many events it had; what came after is not known, and its end is missing."""
+    cut = folder / "cut.rec"
+    cut.write_bytes((folder / "long.rec").read_bytes()[:900])
+    done = agent("recording", "verify", cut)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["is_whole"], found["unfinished_segments"]) == (9, False, 1)
+    assert found["events"] + found["events_lost"] == EVENTS, found
+    assert f"{found['events_lost']} events are lost" in found["damage"]["places"][0]["reason"]
+
+
+@pytest.mark.parametrize("command", ["record", "digest", "cut"])
+def test_the_limit_of_a_files_size_is_a_full_disk(folder: Path, command: str) -> None:
+    """The kernel's signal would end the agent, and nobody would know why."""
+    output = folder / "all" / "limited"
+    words = {
+        "record": ["record", "long.log", "--with-literals", "-o", output],
+        "digest": ["digest", "long.log"],
+        "cut": ["recording", "cut", "long.rec", "-o", output],
+    }[command]
+    with open(folder / "all" / "printed", "wb") as printed:
+        done = subprocess.run(
+            ["prlimit", "--fsize=512", agent_path(), *words],
+            stdout=printed,
+            stderr=subprocess.PIPE,
+            cwd=folder,
+            timeout=30,
+            check=False,
+        )
+    assert done.returncode == 8, done.stderr
+    assert b"too large" in done.stderr
+    assert not output.exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="devices need root")
 @pytest.mark.parametrize("command", ["record", "cut", "merge", "anonymise"])
 def test_a_device_is_not_replaced_by_a_recording(folder: Path, tmp_path: Path, command: str) -> None:
@@ -216,7 +256,7 @@ def test_a_device_is_not_replaced_by_a_recording(folder: Path, tmp_path: Path, c
 def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path, words: list[str]) -> None:
     log = tmp_path / "slow.log"
     # More than a pipe holds.
-    log.write_text("".join(LOG.replace("SELECT 1", f"SELECT 1 FROM t{n}") for n in range(3_000)))
+    log.write_text("".join(LOG.replace("SELECT 1", f"SELECT 1 FROM t{n}") for n in range(EVENTS)))
     with subprocess.Popen(
         [agent_path(), *words, str(log)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as writing:

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use base::{error, histogram};
+use base::{error, histogram, output};
 use clap::{Parser, Subcommand};
 use host::{ladder, packets, stacks};
 
@@ -65,6 +65,7 @@ enum Command {
 }
 
 fn main() -> std::process::ExitCode {
+    output::survive_file_limits();
     let result = match Arguments::parse().command {
         Command::Facts(arguments) => host::facts::run(&arguments),
         Command::Sample(arguments) => host::sample::run(&arguments, &host::samplers()),

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use rustix::fs::{Mode, OFlags, fstat, open, readlinkat, stat};
@@ -52,6 +52,15 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
         path = path.parent().unwrap_or(Path::new("")).join(OsStr::from_bytes(target.as_bytes()));
     }
     Err(Errno::LOOP.into())
+}
+
+/// A write beyond the limit of a file's size (`ulimit -f`) becomes an error, where the signal would end the process.
+///
+/// # Panics
+/// Never: this signal may be handled.
+pub fn survive_file_limits() {
+    signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())
+        .expect("a signal that may be handled");
 }
 
 /// A line on standard output. A reader that is gone, or a full disk, is an error, where `println!` would panic.

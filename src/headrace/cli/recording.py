@@ -283,6 +283,8 @@ def verify(file: Recording, as_json: Json = False) -> None:
     else:
         places = [f"at byte {each['offset']:,}: {each['reason']}" for each in found["damage"]["places"]]
         rows = [("events", f"{found['events']:,}"), ("events lost", f"{found['events_lost']:,}")]
+        if found["unfinished_segments"]:
+            rows.append(("end", "missing: how many events came after these is not known"))
         stdout().print(_table([*rows, ("damage", "\n".join(places) or "none")]))
     if not found["is_whole"]:
         raise StoreError("is damaged", place=str(file), hint="`headrace recording cut` keeps the intact part")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import errno
 import io
 import json
 import os
@@ -17,7 +16,7 @@ import typer.core
 
 from headrace import __version__, extras
 from headrace.cli.commands import COMMANDS
-from headrace.errors import DiskFull, HeadraceError, TargetError
+from headrace.errors import DiskFull, HeadraceError, TargetError, no_room
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +134,7 @@ def main() -> None:
     except BrokenPipeError:  # `| head` closed the pipe
         _forget_output()
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not no_room(error):
             raise
         place = error.filename or "standard output"
         _forget_output()

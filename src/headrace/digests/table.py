@@ -24,7 +24,6 @@ classes together, ``*`` for those that found no room.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -33,7 +32,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import DiskFull, StoreError
+from headrace.errors import DiskFull, StoreError, no_room
 from headrace.whole import whole_file
 
 FORMAT = 1
@@ -121,7 +120,7 @@ def write(table: pa.Table, path: Path) -> None:
         with whole_file(path, 0o600 if has_literals(table) else 0o644) as file:
             pq.write_table(marked, file, compression="zstd", row_group_size=1 << 18)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if no_room(error):
             raise DiskFull("no room for the digest", place=str(path)) from error
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
 

@@ -7,7 +7,6 @@ line of a host counts; a line that was cut off by a crash is dropped.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from headrace.errors import Busy, DiskFull, StoreError
+from headrace.errors import Busy, DiskFull, StoreError, no_room
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
 from headrace.snapshot import state_path
@@ -127,7 +126,7 @@ class RunFile:
         try:
             yield
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if no_room(error):
                 raise DiskFull(
                     "no room for the fleet's answers",
                     place=str(self.path),

@@ -7,7 +7,6 @@ truncated table or a clock that was set in between makes it a gap.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
@@ -20,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from headrace.errors import DiskFull, StoreError
+from headrace.errors import DiskFull, StoreError, no_room
 from headrace.production.series import ALL, OTHERS, Observed, Row, Series, of_rows
 from headrace.whole import open_safely
 
@@ -80,7 +79,7 @@ def append(path: Path, line: str) -> None:
             file.truncate(_end_of_lines(file))
             file.write(line.encode())
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if no_room(error):
             raise DiskFull("no space left", place=str(path)) from error
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
 

@@ -9,7 +9,6 @@ What stands on a host is known to the host's own journal. The log says which cha
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import json
 import os
@@ -23,7 +22,7 @@ from typing import Any, TextIO
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Judgement, Outcome, Pair, Switchback, Trial, judge
 from headrace.analysis.paired import Moment, Paired
-from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError
+from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError, no_room
 from headrace.fleet.runner import Turns
 from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
@@ -405,6 +404,6 @@ def errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if no_room(error):
             raise DiskFull("no space left for the rollout's log", place=str(path)) from error
         raise StoreError(f"cannot be written: {error.strerror}", place=str(path)) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import io
 import os
 import shutil
@@ -16,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError
+from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError, no_room
 from headrace.target.command import (
     TAIL_BYTES,
     Command,
@@ -239,7 +238,7 @@ def _replace(path: Path, content: IO[bytes], mode: int) -> None:
 
 
 def _write_error(error: OSError, path: str) -> HeadraceError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if no_room(error):
         return DiskFull("no room left", place=path, hint="free some space, then run the same command again")
     return TargetError(f"cannot be written: {error.strerror or error}", place=path)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -10,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from headrace import toml, whole
-from headrace.errors import DiskFull, PlanError, StoreError
+from headrace.errors import DiskFull, PlanError, StoreError, no_room
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -27,7 +26,7 @@ def write_whole(path: Path, content: str, mode: int | None = 0o644) -> None:
 
 
 def write_error(error: OSError, path: Path) -> StoreError | DiskFull:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if no_room(error):
         return DiskFull("no space left", place=str(path))
     return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
 

@@ -171,7 +171,7 @@ pub fn verify(path: &Path) -> anyhow::Result<(Value, Coverage)> {
         "file": path.display().to_string(),
         "is_whole": damage.damaged == 0 && events == expected && (unfinished > 0 || said == events),
         "events": events,
-        "events_lost": expected - events.min(expected),
+        "events_lost": damage.lost_events.max(expected - events.min(expected)),
         "events_said": said,
         "unordered": reader.unordered(),
         "segments": reader.info().len(),

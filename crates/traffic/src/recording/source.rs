@@ -80,13 +80,23 @@ impl Source {
 
     /// The header at an offset, if a whole block of this source begins there.
     pub fn entry_at(&self, offset: u64) -> io::Result<Option<Entry>> {
+        Ok(self.header_at(offset)?.filter(|entry| entry.end() <= self.len()))
+    }
+
+    /// The header at an offset, whether or not all of its block is there.
+    fn header_at(&self, offset: u64) -> io::Result<Option<Entry>> {
         if self.len().saturating_sub(offset) < HEADER_BYTES as u64 {
             return Ok(None);
         }
         let mut bytes = [0; HEADER_BYTES];
         self.read_at(&mut bytes, offset)?;
-        let entry = Header::decode(&bytes).map(|header| Entry { offset, header });
-        Ok(entry.filter(|entry| entry.end() <= self.len()))
+        Ok(Header::decode(&bytes).map(|header| Entry { offset, header }))
+    }
+
+    /// Events of the block at an offset, if the end of the source cuts it off and its header is whole.
+    fn cut_events_at(&self, offset: u64, next: u64) -> io::Result<Option<u32>> {
+        let cut = if next == self.len() { self.header_at(offset)? } else { None };
+        Ok(cut.map(|entry| entry.header.events).filter(|events| *events > 0))
     }
 
     /// All blocks, in the order of the file. What belongs to none is counted as damage.
@@ -97,9 +107,15 @@ impl Source {
         while offset < self.len() {
             let Some(entry) = self.entry_at(offset)? else {
                 let next = self.search(offset + 1)?;
-                let reason =
-                    if next == self.len() { "the last block is cut off" } else { "no block begins here" };
-                damage.damage(self.name(), offset, entries.len() as u64, reason);
+                let reason = match self.cut_events_at(offset, next)? {
+                    Some(lost) => {
+                        damage.lost_events += u64::from(lost);
+                        format!("the last block is cut off: {lost} events are lost")
+                    }
+                    None if next == self.len() => "the last block is cut off".to_owned(),
+                    None => "no block begins here".to_owned(),
+                };
+                damage.damage(self.name(), offset, entries.len() as u64, &reason);
                 damage.skipped_bytes += next - offset;
                 offset = next;
                 // What was lost is counted by its place already.

@@ -111,6 +111,10 @@ fn a_file_cut_anywhere_is_read_up_to_its_last_whole_block() {
         assert_eq!(read, whole[..events as usize], "{length} bytes");
         let is_between = blocks.iter().any(|block| block.0 == length);
         assert_eq!(damage.damaged, u64::from(!is_between), "{length} bytes: {damage:?}");
+        // Of the block that is cut off, its header says how much is lost, once that is whole.
+        let cut = blocks.iter().find(|block| block.0 + HEADER_BYTES <= length && length < block.0 + block.1);
+        let lost = cut.map_or(0, |block| u64::from(block.2.events));
+        assert_eq!(damage.lost_events, lost, "{length} bytes: {damage:?}");
     }
 }
 
