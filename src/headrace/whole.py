@@ -19,6 +19,8 @@ from typing import BinaryIO
 _SUFFIX = ".part"
 #: Links that lead to links: as many as the kernel follows.
 _MOST_LINKS = 40
+#: Folders, by device and inode, whose names this process has synced.
+_ON_DISK: set[tuple[int, int]] = set()
 
 
 def write_whole(path: Path, content: str, mode: int | None = None) -> None:
@@ -127,7 +129,24 @@ def sync(path: Path) -> None:
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
     """Make it and those above it, each on the disk with its name. ``mode`` is the last one's. Raises OSError."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(mode, exist_ok=True)
-        sync(folder.parent)
+    if folder.is_dir():
+        _sync_name(folder)
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode, exist_ok=True)
+    sync(folder.parent)
+    _ON_DISK.add(_identity(folder))
+
+
+def _sync_name(folder: Path) -> None:
+    """Whoever made it may have been killed before its name was on the disk."""
+    identity = _identity(folder)
+    if identity not in _ON_DISK:
+        with contextlib.suppress(PermissionError):  # then it is no folder of ours
+            sync(folder.parent)
+        _ON_DISK.add(identity)
+
+
+def _identity(folder: Path) -> tuple[int, int]:
+    found = folder.stat()
+    return found.st_dev, found.st_ino

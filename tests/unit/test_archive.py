@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -266,6 +267,39 @@ def test_too_few_descriptors_do_not_empty_a_folder(archive: Archive) -> None:
     with no_descriptors(), pytest.raises(StoreError, match="cannot be read now"):
         archive.files("classes")
     assert len(archive.files("classes")) == 2
+
+
+@contextlib.contextmanager
+def unreadable(folder: Path, call: str) -> Iterator[None]:
+    """A failing disk under one folder."""
+    kept = getattr(os, call)
+
+    def failing(path: Any, *words: Any, **more: Any) -> Any:
+        if Path(path) == folder:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return kept(path, *words, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, call, failing)
+        yield
+
+
+@pytest.mark.parametrize("call", ["scandir", "stat"])
+@pytest.mark.parametrize("depth", range(3))
+def test_a_folder_that_cannot_be_read_is_not_empty(archive: Archive, call: str, depth: int) -> None:
+    write(archive, "states", "db1", DAY, [state()])
+    path = archive.path("states", "db1", "m", DAY)
+    with unreadable(path.parents[depth], call):
+        if call == "stat" and depth == 1:
+            assert archive.last_minute_s("db1") == DAY, "it is listed without that"
+            return
+        with pytest.raises(StoreError, match="Input/output error"):
+            Archive(archive.root).files("states")
+        if call == "scandir" and depth:
+            with pytest.raises(StoreError, match="Input/output error"):
+                archive.hosts()
+    assert [file.path for file in archive.files("states")] == [path]
+    assert archive.files("classes") == [], "no such folder"
 
 
 @pytest.mark.parametrize("host", ["db1", "a/b", "..", "ü é", "x" * 60, "h=1", "100%", ".hidden", "a'b"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -85,6 +87,23 @@ def test_values_of_statements_are_not_copied(archive: Archive, store: Path) -> N
     (archive.root / "users").write_text("ann operator $argon2id$\n")
     assert mirror(archive, store).copy() == 0
     assert [path.name for path in store.rglob("*") if path.is_file()] == ["owner"]
+
+
+def test_what_cannot_be_read_here_is_not_deleted_there(
+    archive: Archive, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_days(archive, 2)
+    mirror(archive, store).copy()
+    before = objects(store)
+
+    def failing(path: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", failing)
+        with pytest.raises(StoreError, match="Input/output error"):
+            mirror(Archive(archive.root), store).copy()
+    assert objects(store) == before != set()
 
 
 def test_two_histories_in_one_place_are_refused(archive: Archive, store: Path, tmp_path: Path) -> None:

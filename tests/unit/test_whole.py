@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import whole
 from headrace.digests import table
 from headrace.errors import StoreError
 from headrace.fleet.runs import RunFile
@@ -21,7 +22,7 @@ from headrace.production import histograms
 from headrace.report.notice import Conclusion, Notice
 from headrace.snapshot import NO_SAMPLES, Snapshot, save
 from headrace.tell import markdown
-from headrace.whole import write_whole
+from headrace.whole import make_folder, write_whole
 from tests.synthetic import Shape, make
 
 #: Writes until it is told to stop; says so when the draft has been begun.
@@ -211,3 +212,21 @@ def test_what_a_process_has_open_is_written_to_by_its_name(tmp_path: Path) -> No
     assert os.read(left, 100) == b"text"
     os.close(left)
     os.close(right)
+
+
+def test_the_name_of_a_folder_is_synced_if_its_maker_was_killed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(whole, "sync", lambda path: killed(path) if path == tmp_path else None)
+        with pytest.raises(KeyboardInterrupt):
+            make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a").is_dir()
+    synced: list[Path] = []
+    monkeypatch.setattr(whole, "sync", synced.append)
+    for _ in range(2):
+        make_folder(tmp_path / "a" / "b")
+    assert synced == [tmp_path, tmp_path / "a"], "once"

@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.archive.tables import Table
-from headrace.errors import Busy, DiskFull, StoreError
+from headrace.errors import Busy, DiskFull, StoreError, no_room
 from headrace.whole import make_folder, sync
 
 MINUTE_S, HOUR_S, DAY_S, WEEK_S = 60, 3600, 86400, 7 * 86400
@@ -135,7 +135,8 @@ class Archive:
 
     def hosts(self) -> list[str]:
         """Every host with any history."""
-        names = {path.name for path in (self.root / "states").glob("*/host=*")}
+        folders = [folder for part in listed(self.root / "states") for folder in listed(part)]
+        names = {folder.name for folder in folders if folder.name.startswith("host=")}
         return sorted(unquote(name.removeprefix("host=")) for name in names)
 
     def files(
@@ -147,7 +148,10 @@ class Archive:
         *,
         days_suffice: bool = False,
     ) -> list[File]:
-        """All files that overlap the range, in order of time. ``days_suffice``: none of a day that is whole."""
+        """All files that overlap the range, in order of time. ``days_suffice``: none of a day that is whole.
+
+        Raises StoreError if a folder cannot be read.
+        """
         last = _day(until_s)
         found: list[File] = []
         for key, width in PARTS.items():
@@ -169,8 +173,9 @@ class Archive:
         """What ``read`` finds in a folder; read again when it changes."""
         try:
             changed_ns = folder.stat().st_mtime_ns
-        except OSError:
+        except OSError as error:
             self._known.pop(folder, None)
+            must_be_absent(error, folder)
             return ()
         known = self._known.get(folder)
         if known is None or known[0] != changed_ns:
@@ -248,7 +253,7 @@ def _whole_file(path: Path, *, is_private: bool) -> Iterator[BinaryIO]:
 
 
 def write_error(error: OSError, path: Path) -> DiskFull | StoreError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if no_room(error):
         return DiskFull("no room for the history", place=str(path))
     return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
 
@@ -305,10 +310,11 @@ def _day(t_s: float) -> str:
 
 
 def listed(folder: Path) -> list[Path]:
+    """The folders in a folder; none if it does not exist. Raises StoreError."""
     try:
         return sorted(Path(each.path) for each in os.scandir(folder) if each.is_dir())
     except OSError as error:
-        check_shortage(error, folder)
+        must_be_absent(error, folder)
         return []
 
 
@@ -316,13 +322,23 @@ def _files(folder: Path) -> Iterator[File]:
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
-        check_shortage(error, folder)
+        must_be_absent(error, folder)
         return
     for entry in entries:
         kind, _, rest = entry.name.partition("-")
         number, _, ending = rest.partition(".")
         if kind in COVERS_S and ending == "parquet" and number.isdigit():
             yield File(int(number), kind, folder / entry.name, entry.inode())
+
+
+def must_be_absent(error: OSError, folder: Path) -> None:
+    """Raises StoreError if the folder exists: one that cannot be read is not empty.
+
+    Otherwise what is in it would be deleted from the copy, and a week would be made without it.
+    """
+    check_shortage(error, folder)
+    if not isinstance(error, FileNotFoundError | NotADirectoryError):
+        raise StoreError(f"cannot be read: {error.strerror or error}", place=str(folder)) from error
 
 
 def check_shortage(error: Exception, path: Path) -> None:
