@@ -60,25 +60,28 @@ class Disk:
         logs = f"log-sector-size={SECTOR},log-super-update-interval=1"
         blocks += ["--blockdev", f"driver=blklogwrites,node-name=logged,file=image,log=log,{logs}"]
         # With O_DIRECT this export loses parts of writes (QEMU 7.2).
-        with (
-            exported(blocks, "logged", self._export),
-            loop_device(self._export, direct=False) as device,
-            self._mounted(device),
-        ):
+        with exported(blocks, "logged", self._export), self._mounted(self._export):
             yield
 
     @contextlib.contextmanager
-    def _mounted(self, device: str) -> Iterator[None]:
-        check("mount", "-o", "nodiscard", device, self.place)
-        try:
-            yield
-        finally:
-            # A process that was killed uses it for a moment more.
-            until(
-                lambda: (
-                    subprocess.run(["umount", self.place], capture_output=True, check=False).returncode == 0
+    def _mounted(self, image: Path) -> Iterator[None]:
+        with loop_device(image, direct=False) as device:
+            check("mount", "-o", "nodiscard", device, self.place)
+            try:
+                yield
+            finally:
+                # A process that was killed uses it for a moment more.
+                until(
+                    lambda: (
+                        subprocess.run(["umount", self.place], capture_output=True, check=False).returncode
+                        == 0
+                    )
                 )
-            )
+        # A namespace that another process made meanwhile has a copy of the mount. As long as that lives the file
+        # system is written: it would empty the journal of the next cut, which is the same file.
+        until(
+            lambda: not check("losetup", "-j", image), pause_s=0.05, what="another namespace has it mounted"
+        )
 
     def count(self) -> int:
         """Writes and flushes so far."""
@@ -114,5 +117,5 @@ class Disk:
                 os.pwrite(file, each.data, each.offset)
         finally:
             os.close(file)
-        with loop_device(self._cut, direct=False) as device, self._mounted(device):
+        with self._mounted(self._cut):
             yield

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.history import state, write
 from tests.lab import check
 from tests.power import KINDS, Disk
 from tests.unit.test_rollout_expected import plan
+from tests.waiting import until
 
 CUTS = int(os.environ.get("HEADRACE_CUTS", "15"))
 SEED = int(os.environ.get("HEADRACE_SEED", "1"))
@@ -61,6 +63,18 @@ class Promised(Generic[State]):
 @pytest.fixture(params=KINDS)
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Disk:
     return Disk(tmp_path, request.param)
+
+
+def test_a_namespace_made_meanwhile_writes_into_no_later_cut(tmp_path: Path) -> None:
+    disk = Disk(tmp_path, "ext4")
+    with disk.running():
+        (disk.place / "file").write_text("x")
+    writes = disk.writes()
+    with disk.cut(writes, len(writes), random.Random(SEED)):
+        other = subprocess.Popen(["unshare", "--mount", "sleep", "1"])
+        until(lambda: os.readlink(f"/proc/{other.pid}/ns/mnt") != os.readlink("/proc/self/ns/mnt"), other)
+    assert check("losetup", "-j", tmp_path / "cut") == ""
+    assert other.wait() == 0
 
 
 # The journal. A state is the owners in the history and the content of the persisted file.
