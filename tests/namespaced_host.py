@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import signal
 import subprocess
 import threading
@@ -36,8 +37,6 @@ NAME = "own"
 TARGET = f"root@{NAME}"
 SOCKET = "/srv/server/socket"
 LOGIN = ("--mysql-socket", SOCKET, "--mysql-user", "root")
-#: Where plans put their volumes.
-SCRATCH = "/srv/scratch"
 #: Other tests set these at the same time: nothing inside can.
 READ_ONLY = (
     "/proc/irq",
@@ -67,15 +66,15 @@ mkdir -p /srv/root
 for place in /root /run /var/lib; do mount -t tmpfs -o mode=755 headrace-test $place; done
 for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 headrace-test $place; done
 for place in {read_only}; do mount --bind $place $place; mount -o remount,bind,ro $place; done
-mkdir /run/sshd /srv/data /srv/scratch
+mkdir /run/sshd /srv/data {own}
 ip link set lo up
 ip link add eth0 type veth peer name eth1
 ip addr add 10.0.0.1/24 dev eth0
 ip link set eth0 up
 ip link set eth1 up
-truncate -s 32M /srv/image
-mkfs.ext4 -q /srv/image
-mount -o loop /srv/image /srv/data
+truncate -s 32M {own}/image
+mkfs.ext4 -q {own}/image
+mount -o loop {own}/image /srv/data
 mkdir /srv/server
 chown mysql /srv/server
 mariadbd --no-defaults --user=mysql --datadir=/srv/server --skip-grant-tables --bind-address=127.0.0.1 \
@@ -87,8 +86,8 @@ AGENT = re.compile(rb"[^\0]*/headrace/agent-[0-9a-f]{16}\0")
 AT_WORK = re.compile(AGENT.pattern + rb"journal\0(apply|confirm|rollback|record)\0")
 #: The agent's work on the journal takes about so long, in seconds.
 WORK_S = 0.06
-#: A watcher, and an agent whose connection was closed, end within this time.
-ENDS_S = 20.0
+#: A watcher, an agent whose connection was closed, and what waits for a lease to end, do so within this time.
+ENDS_S = 25.0
 
 
 class Process:
@@ -124,8 +123,11 @@ class NamespacedHost:
     folder: Path
     init: int
     port: int
+    #: A folder of its own whose name no other host has: loop devices are the machine's.
+    own: str
     took_s: dict[str, float] = field(default_factory=dict)
     _starter: Starter | None = None
+    _at_rest: list[bytes] = field(default_factory=list)
 
     @property
     def root(self) -> Path:
@@ -136,7 +138,7 @@ class NamespacedHost:
     def loop(self) -> str:
         """The device of its mounted disk."""
         found = subprocess.run(
-            [*self.prefix, "losetup", "-n", "-O", "NAME", "-j", "/srv/image"],
+            [*self.prefix, "losetup", "-n", "-O", "NAME", "-j", f"{self.own}/image"],
             check=True,
             capture_output=True,
             text=True,
@@ -169,13 +171,14 @@ class NamespacedHost:
         return done.stdout
 
     def look(self) -> dict[str, Any]:
-        """As it is once the agents have ended, or a while after they should have."""
+        """As it is once what was started has ended, or a while after it should have."""
         end = time.monotonic() + ENDS_S
-        while self.running(AGENT) and time.monotonic() < end:
+        while (processes := self._started()) != self._at_rest and time.monotonic() < end:
             time.sleep(0.002)
-        loop = self.loop
         seen = json.loads(self.inside("/usr/bin/python3", "-S", "-", stdin=LOOK.read_text()))
-        found = {name: value for name, value in seen.items() if is_ours(name, value, loop)}
+        loop = self.loop
+        found = {name: value for name, value in seen.items() if self._is_ours(name, value, loop)}
+        found["processes"] = [words.decode(errors="replace") for words in processes]
         for name, value in self.sql(VARIABLES):
             found[f"@@{str(name).lower()}"] = value
         for path in sorted((self.folder / "temporary").rglob("*")):
@@ -239,17 +242,20 @@ class NamespacedHost:
     def is_kept(self) -> bool:
         return self._has("history.jsonl")
 
+    def _started(self) -> list[bytes]:
+        """Its programs, but the sshd that listens, whose title counts those who log in."""
+        return sorted(words for words in self.processes().values() if b"[listener]" not in words)
+
+    def _is_ours(self, name: str, value: object, loop: str) -> bool:
+        if name.startswith(f"/sys/block/{loop}/"):
+            return True
+        if name.startswith("loop device "):
+            return str(value).startswith(f"{self.own}/")
+        return not THEIRS.match(name)
+
     def _has(self, name: str) -> bool:
         path = self.root / "var/lib/headrace" / name
         return path.exists() and path.stat().st_size > 0
-
-
-def is_ours(name: str, value: object, loop: str) -> bool:
-    if name.startswith(f"/sys/block/{loop}/"):
-        return True
-    if name.startswith("loop device "):
-        return str(value).startswith("/srv/")
-    return not THEIRS.match(name)
 
 
 @contextlib.contextmanager
@@ -269,7 +275,8 @@ def namespaced_host(folder: Path) -> Iterator[NamespacedHost]:
         f"Host {NAME}\n HostName 127.0.0.1\n Port {port}\n User {sshd.user()}\n IdentityFile {key}\n"
         f" UserKnownHostsFile {folder}/home/.ssh/known_hosts\n"
     )
-    names = {"folder": inner, "name": NAME, "socket": SOCKET, "sshd": sshd.program()}
+    own = f"/srv/{secrets.token_hex(4)}"
+    names = {"own": own, "folder": inner, "name": NAME, "socket": SOCKET, "sshd": sshd.program()}
     script = "set -e\n" + FORGET_MOUNTS + START.format(read_only=" ".join(READ_ONLY), **names)
     unshare = [
         "unshare",
@@ -287,10 +294,11 @@ def namespaced_host(folder: Path) -> Iterator[NamespacedHost]:
             [*unshare, "sh", "-ec", script], stderr=log, env={**os.environ, "PATH": lab.PATH}
         )
     try:
-        found = NamespacedHost(folder, _first(holder), port)
+        found = NamespacedHost(folder, _first(holder), port, own)
         _wait_for(found, holder, folder / "log")
         controller = ["nsenter", f"--target={found.init}", "--net", "--"]
         with starter(folder, found.env, controller) as found._starter:
+            found._at_rest = found._started()
             yield found
     finally:
         holder.kill()

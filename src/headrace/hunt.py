@@ -31,7 +31,7 @@ from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.rules.cause import causes_first, conclude
 from headrace.samples import Samples, lines_of
 from headrace.snapshot import Snapshot
-from headrace.target import Target, scratch_folder, to_the_end
+from headrace.target import FOLDER_VARIABLE, Target, leased_folder, to_the_end
 
 DEFAULT_SECONDS = 60.0
 INTERVAL_S = 1.0
@@ -109,7 +109,7 @@ async def watch(
     agent = await Agent.install(target)
     login, why_not = await usual_login(agent, login)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    async with scratch_folder(target) as folder:
+    async with leased_folder(target) as folder:
         more = ["--thorough"] if thorough else []
         looking = asyncio.create_task(_look(agent, seconds, login, more))
         try:
@@ -195,7 +195,10 @@ async def _sample(
     """Runs the sampler for this long. On cancellation it is stopped, and waited for."""
     options = ["--interval", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
     options += more
-    process = await agent.spawn("sample", *options, "--output", output, *(login.argv if login else ()))
+    process = await agent.spawn(
+        *("sample", *options, "--output", output, *(login.argv if login else ())),
+        env={FOLDER_VARIABLE: output.rpartition("/")[0]},
+    )
     start = time.monotonic()
     try:
         while True:

@@ -379,14 +379,14 @@ def test_a_class_costs_what_it_adds_to_the_idle_host(plays: Plays, monkeypatch: 
         return Played(used, {}, rates, dict.fromkeys(names, 0), {}, {})
 
     @contextlib.asynccontextmanager
-    async def scratch_folder(target: Any, parent: str) -> AsyncIterator[str]:
+    async def leased_folder(target: Any, parent: str) -> AsyncIterator[str]:
         yield "/scratch"
 
     monkeypatch.setattr(traffic, "digest", digest)
     monkeypatch.setattr(traffic, "recording", recording)
     monkeypatch.setattr(Player, "play", play)
     monkeypatch.setattr(measure, "open_digest", lambda table: type("Digest", (), {"classes": known}))
-    monkeypatch.setattr(measure, "scratch_folder", scratch_folder)
+    monkeypatch.setattr(measure, "leased_folder", leased_folder)
 
     def run(*wanted: str) -> measure.Measured:
         target: Any = type("Target", (), {"name": "db1"})()

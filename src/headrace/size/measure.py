@@ -22,7 +22,7 @@ from headrace.size.foresee import HOST
 from headrace.size.model import Resource
 from headrace.size.prove import Asked, Listener, Played, Player, infos_of, length_s
 from headrace.size.used import Part
-from headrace.target import Target, scratch_folder
+from headrace.target import Target, leased_folder
 
 #: What a call costs: CPU of the server's process, because the replay uses that of the host, too.
 COSTS = (
@@ -62,7 +62,7 @@ async def measure(
     agent = await Agent.install(target)
     seconds = length_s(asked, await infos_of(target, asked))
     classes, total_ns = await _classes(target, recording, wanted, most)
-    async with scratch_folder(target, traffic.RECORDING_FOLDER) as folder:
+    async with leased_folder(target, traffic.RECORDING_FOLDER) as folder:
         parts = {}
         for number, each in enumerate(classes):
             part = f"{folder}/{number}.rec"

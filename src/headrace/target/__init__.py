@@ -14,8 +14,19 @@ from typing import Literal
 
 from headrace.errors import PlanError
 from headrace.target.interface import Completed, Process, Target, scratch_folder, to_the_end
+from headrace.target.leased import FOLDER_VARIABLE, leased_folder
 
-__all__ = ["Completed", "Process", "Target", "TargetSpec", "open_target", "scratch_folder", "to_the_end"]
+__all__ = [
+    "FOLDER_VARIABLE",
+    "Completed",
+    "Process",
+    "Target",
+    "TargetSpec",
+    "leased_folder",
+    "open_target",
+    "scratch_folder",
+    "to_the_end",
+]
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
 import re
 from collections.abc import Iterator
 
 import pytest
 
 from tests.conformance import Comparison, Kills, Kind, Settings
-from tests.namespaced_host import LOGIN, PROGRAMS, SCRATCH, TARGET, NamespacedHost, namespaced_host
+from tests.namespaced_host import LOGIN, PROGRAMS, TARGET, NamespacedHost, namespaced_host
 
 ROUNDS = int(os.environ.get("HEADRACE_KILLS", "2"))
 SEED = int(os.environ.get("HEADRACE_SEED", "0"))
@@ -25,7 +24,7 @@ PLAN = f"""
 name = "killed"
 [target]
 address = "{TARGET}"
-scratch = "{SCRATCH}"
+scratch = "OWN/scratch"
 [design]
 kind = "factorial"
 baseline = "stock"
@@ -46,6 +45,12 @@ size = "40M"
 [factors.kernel.levels]
 stock = {{ "host.net.core.somaxconn" = 2001 }}
 other = {{ "volume.scheduler" = "mq-deadline", "volume.nr_requests" = 32, "host.net.core.somaxconn" = 2002 }}
+"""
+SLOW_LOG = """# Time: 231114 22:13:20
+# User@Host: app[app] @ localhost []
+# Query_time: 0.000123  Lock_time: 0.000001  Rows_sent: 1  Rows_examined: 1
+SET timestamp=1700000000;
+SELECT c FROM t WHERE id = 1;
 """
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
@@ -82,13 +87,25 @@ def kinds(host: NamespacedHost, settings: Settings) -> dict[str, Kind]:
     """Commands that only this host can do in little time."""
     numbers = itertools.count()
     plan = host.folder / "plan.toml"
-    plan.write_text(PLAN)
+    plan.write_text(PLAN.replace("OWN", host.own))
+    (host.root / "srv/slow.log").write_text(SLOW_LOG)
 
-    def running(_: random.Random) -> list[str]:
-        return ["run", str(plan), "--output", str(host.folder / f"run{next(numbers)}")]
+    def new(name: str) -> str:
+        return str(host.folder / f"{name}{next(numbers)}")
+
+    def recording(*source: str) -> Kind:
+        words = ["record", "--duration", "45s", *source]
+        return Kind(lambda _: [*words, "--output", new("recording")], (), lasts=4.0, on_journal=False)
 
     everyone = (("rollback", "--everyone"),)
-    return {"run": Kind(running, everyone, lasts=5.0, on_journal=False)}
+    return {
+        "run": Kind(
+            lambda _: ["run", str(plan), "--output", new("run")], everyone, lasts=5.0, on_journal=False
+        ),
+        "hunt": Kind(lambda _: ["hunt", "--seconds", "2", *LOGIN], (), lasts=4.0, on_journal=False),
+        "record packets": recording("--interface", "lo"),
+        "record a log": recording("--follow", "/srv/slow.log"),
+    }
 
 
 def test_killed_at_any_moment_nothing_is_left(

@@ -1,0 +1,79 @@
+"""Folders on a host that it removes by itself when nothing is heard of the controller any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+from headrace.errors import HeadraceError, TargetError
+from headrace.target.interface import Target, to_the_end
+
+#: A host removes a leased folder when nothing was heard of the controller for this long, in whole seconds: longer
+#: than a lost connection is retried. How often the controller is heard, and how often the host looks.
+LEASE_S, RENEW_S, LOOK_S = 900, 60.0, 10
+#: Environment variable of processes that must not outlive the folder they write to.
+FOLDER_VARIABLE = "HEADRACE_FOLDER"
+
+#: Runs on the host while the folder exists. Arguments: folder, lease, seconds between two looks. The times are
+#: counted, because a clock may be set. Processes that write to the folder end first.
+_WATCH = f"""
+seen= silent=0
+while [ -d "$0" ] && [ "$silent" -lt "$1" ]; do
+  sleep "$2"
+  now=$(stat -c %Y "$0" 2>/dev/null)
+  if [ "$now" = "$seen" ]; then silent=$((silent + $2)); else seen=$now silent=0; fi
+done
+for name in TERM KILL KILL KILL; do
+  found=
+  for place in $(grep -l "{FOLDER_VARIABLE}=$0" /proc/[0-9]*/environ 2>/dev/null); do
+    pid=${{place#/proc/}}
+    kill -s $name "${{pid%/environ}}" 2>/dev/null && found=1
+  done
+  [ "$found" ] || break
+  sleep 2
+done
+rm -rf -- "$0"
+"""
+#: Makes the folder and prints it and its watcher's process. Arguments: parent or nothing, lease, seconds, watcher.
+#: The watcher is none of the processes that end with this command.
+_MAKE_LEASED = """
+if [ "$0" ]; then
+  mkdir -p -- "$0" && folder=$(mktemp -d -p "$0" headrace-XXXXXXXX) || exit 1
+else
+  folder=$(mktemp -d -t headrace-XXXXXXXX) || exit 1
+fi
+unset HEADRACE_COMMAND
+setsid sh -c "$3" "$folder" "$1" "$2" </dev/null >/dev/null 2>&1 &
+echo "$folder"
+echo $!
+"""
+#: Arguments: folder, the watcher's process. Its number may be another's by now.
+_END_LEASED = """
+grep -qF -- "$0" "/proc/$1/cmdline" 2>/dev/null && kill -s KILL -- "-$1"
+rm -rf -- "$0"
+"""
+
+
+@contextlib.asynccontextmanager
+async def leased_folder(target: Target, parent: str = "") -> AsyncIterator[str]:
+    """A scratch folder that no journal knows of: if this process dies, the host removes it after ``LEASE_S``.
+
+    Before that the host ends what has ``FOLDER_VARIABLE`` set to the folder.
+    """
+    make = ["sh", "-c", _MAKE_LEASED, parent or "", str(LEASE_S), str(LOOK_S), _WATCH]
+    folder, watcher = (await target.run(make)).text.split("\n")[:2]
+    renewal = asyncio.create_task(_renew(target, folder))
+    try:
+        yield folder
+    finally:
+        renewal.cancel()
+        with contextlib.suppress(TargetError):
+            await to_the_end(target.run(["sh", "-c", _END_LEASED, folder, watcher], check=False))
+
+
+async def _renew(target: Target, folder: str) -> None:
+    while True:
+        await asyncio.sleep(RENEW_S)
+        with contextlib.suppress(HeadraceError):
+            await target.run(["touch", "-c", "--", folder], check=False, repeatable=True)
