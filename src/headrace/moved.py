@@ -80,9 +80,11 @@ def _settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Differ
         ("block_devices", "name", "queue"),
         ("file_systems", "mount_point", "super_options"),
     ):
-        now = {row.get(name): row.get(part) for row in new.get(key) or ()}
-        for row in old.get(key) or ():
-            then, place = row.get(part), str(row.get(name))
+        # Of two mounts on one path only the last is seen there.
+        before, now = (
+            {str(row.get(name)): row.get(part) for row in facts.get(key) or ()} for facts in (old, new)
+        )
+        for place, then in before.items():
             if place not in now or then == now[place]:
                 continue
             if isinstance(then, Mapping) and isinstance(now[place], Mapping):

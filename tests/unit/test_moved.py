@@ -57,6 +57,17 @@ def test_a_difference_is_named(changes: dict[str, Any], said: str) -> None:
     assert found[0].startswith(said)
 
 
+def test_of_two_mounts_on_one_path_the_upper_is_compared() -> None:
+    def stacked(**upper: list[str]) -> Facts:
+        data = facts().data
+        row = data["file_systems"][0]
+        lower = {**row, "super_options": ["rw", "size=64k"]}
+        return Facts("0" * 16, {**data, "file_systems": [lower, {**row, **upper}]})
+
+    assert moved(stacked(), stacked()) == []
+    assert len(moved(stacked(), stacked(super_options=["ro"]))) == 1
+
+
 def test_a_change_has_its_values_before_and_after() -> None:
     changed = facts(variables={"sort_buffer_size": "4194304"})
     [found] = differences(facts(), changed)
