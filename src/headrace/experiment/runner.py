@@ -42,6 +42,8 @@ OVERHEAD_S = 4.0
 PIECE_OVERHEAD_S = 0.7
 #: Duration of a boot with preparing the lab [s], on a machine that is not emulated.
 BOOT_S = 30.0
+#: A program starts within this time [s], on a busy machine, too.
+STARTING_S = 10.0
 
 #: This many consecutive trials that kill their machine end the experiment.
 MOST_DEATHS = 3
@@ -185,16 +187,37 @@ def exclusive(path: Path) -> Iterator[None]:
     """One runner per folder: a second one gets an error with the holder's process."""
     descriptor = open_safely(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.read(descriptor, 100).decode() or "another process"
-            raise Busy(f"this experiment is being run by process {holder}", place=str(path)) from error
+        _lock(descriptor, path)
         os.ftruncate(descriptor, 0)
         os.write(descriptor, str(os.getpid()).encode())
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    """A runner that was killed while it started a program leaves the lock to that child until the program runs."""
+    end = time.monotonic() + STARTING_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as error:
+            holder = os.pread(descriptor, 100, 0).decode()
+            if time.monotonic() > end or not _has_ended(holder):
+                holder = holder or "another process"
+                raise Busy(f"this experiment is being run by process {holder}", place=str(path)) from error
+        time.sleep(0.01)
+
+
+def _has_ended(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        return False
+    return False
 
 
 class Run:
