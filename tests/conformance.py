@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -63,6 +64,11 @@ class Settings:
     login: Sequence[str]
 
 
+def timed_as(words: Sequence[str]) -> str:
+    """A command's name in ``took_s``."""
+    return " ".join(words[:2]) if words[0] in ("lab", "rollout") else words[0]
+
+
 def changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """What differs, with its value before and now."""
     names = sorted({*before, *now})
@@ -98,13 +104,16 @@ class Kind:
     """A command that is killed, and those that the documentation names to clear up after it.
 
     ``lasts``: how many times as long as an ``apply`` it takes, where it was not timed yet. With ``on_journal`` its
-    agents are killed in their work on the journal, otherwise at any moment.
+    agents are killed in their work on the journal, otherwise at any moment. One that is ``endless`` gets Ctrl-C if
+    only its agents were killed.
     """
 
     words: Callable[[random.Random], list[str]]
-    undo: Sequence[Sequence[str]] = (("rollback",),)
+    undo: Callable[[Sequence[str]], Sequence[Sequence[str]]] = lambda words: [["rollback"]]
     lasts: float = 1.0
     on_journal: bool = True
+    endless: bool = False
+    victims: Sequence[tuple[str, ...]] = (("command",), ("agent",), ("command", "agent"))
 
 
 @dataclass
@@ -133,10 +142,10 @@ class Kills:
         name = list(self.kinds)[seed % len(self.kinds)]
         kind = self.kinds[name]
         words = kind.words(chance)
-        victims = chance.choice((("command",), ("agent",), ("command", "agent")))
+        victims = chance.choice(kind.victims)
         story = [f"HEADRACE_SEED={seed}", name, words, victims, *self.fire(words, kind, victims, chance)]
         is_open = self.host.is_open()
-        for undo in kind.undo:
+        for undo in kind.undo(words):
             self.host.done(*undo)
         while self.host.is_kept():
             self.host.done("rollback", "--last")
@@ -173,7 +182,7 @@ class Kills:
     ) -> list[object]:
         """Start a command and kill it, its agents on the host, or both. What became of it."""
         took_s = self.host.took_s
-        moment_s = chance.uniform(0, took_s.get(words[0], took_s["apply"] * kind.lasts))
+        moment_s = chance.uniform(0, took_s.get(timed_as(words), took_s["apply"] * kind.lasts))
         process = self.host.start(*words)
         over = threading.Event()
         agents = threading.Thread(target=self.kill_agents, args=(moment_s, kind, chance.random(), over))
@@ -186,6 +195,9 @@ class Kills:
                 self.found["command was running"] += process.poll() is None
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
+            elif kind.endless:
+                time.sleep(moment_s + 1)
+                os.killpg(process.pid, signal.SIGINT)
             out, error = process.communicate(timeout=900)
         finally:
             process.kill()

@@ -8,10 +8,12 @@ block ends.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import threading
@@ -24,11 +26,12 @@ from typing import Any
 import pymysql
 
 from tests import lab, sshd
+from tests.conformance import timed_as
 from tests.guest import LOOK, VARIABLES
 from tests.prestarted import Command, Starter, starter
 from tests.programs import agent_path
 from tests.servers import START_TIMEOUT_S
-from tests.traces import FORGET_MOUNTS
+from tests.traces import FORGET_MOUNTS, read_each
 from tests.waiting import until
 
 PROGRAMS = ("unshare", "nsenter", "ip", "fio", "mkfs.ext4", "mariadbd", "mariadb-install-db")
@@ -66,7 +69,8 @@ mkdir -p /srv/root
 for place in /root /run /var/lib; do mount -t tmpfs -o mode=755 headrace-test $place; done
 for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 headrace-test $place; done
 for place in {read_only}; do mount --bind $place $place; mount -o remount,bind,ro $place; done
-mkdir /run/sshd /srv/data {own}
+mkdir -p /run/sshd /srv/data {own} /root/.cache/headrace /var/tmp/headrace
+mv /srv/headrace-agent /root/.cache/headrace/agent-{digest}
 ip link set lo up
 ip link add eth0 type veth peer name eth1
 ip addr add 10.0.0.1/24 dev eth0
@@ -79,7 +83,7 @@ mkdir /srv/server
 chown mysql /srv/server
 mariadbd --no-defaults --user=mysql --datadir=/srv/server --skip-grant-tables --bind-address=127.0.0.1 \
     --socket={socket} --innodb-buffer-pool-size=16M --innodb-log-file-size=4M --performance-schema=ON \
-    </dev/null >/srv/server.log 2>&1 &
+    --back-log=8000 </dev/null >/srv/server.log 2>&1 &
 exec {sshd} -D -f /srv/sshd_config -E /srv/sshd.log
 """
 AGENT = re.compile(rb"[^\0]*/headrace/agent-[0-9a-f]{16}\0")
@@ -156,7 +160,7 @@ class NamespacedHost:
         own = {
             "HOME": str(self.folder / "home"),
             "TMPDIR": str(self.folder / "temporary"),
-            "HEADRACE_AGENT": agent_path(),
+            "HEADRACE_AGENT": str(self.folder / "headrace-agent"),
             "HEADRACE_DISTURBED": "keep",
         }
         left_out = ("HEADRACE_STATE", "XDG_CACHE_HOME", "XDG_STATE_HOME")
@@ -181,36 +185,50 @@ class NamespacedHost:
         found["processes"] = [words.decode(errors="replace") for words in processes]
         for name, value in self.sql(VARIABLES):
             found[f"@@{str(name).lower()}"] = value
-        for path in sorted((self.folder / "temporary").rglob("*")):
-            found[f"controller {path}"] = path.stat().st_mode
+        return found | self._controller()
+
+    def _controller(self) -> dict[str, Any]:
+        """Temporary files and virtual machines of the commands."""
+        machines = self.folder / "home/.cache/headrace/vm/machines"
+        found: dict[str, Any] = {
+            f"controller {path}": path.stat().st_mode
+            for top in (self.folder / "temporary", machines)
+            for path in sorted(top.rglob("*"))
+        }
+        for path, environment in read_each("proc/[0-9]*/environ"):
+            if f"HEADRACE_VM={machines}".encode() in environment:
+                found[f"controller process {path.parts[2]}"] = True
+        mark = f"headrace-{hashlib.sha256(str(machines).encode()).hexdigest()[:6]}-"
+        for path in Path("/run").glob(f"netns/{mark}*"):
+            found[f"controller {path}"] = True
         return found
 
     def sql(self, statement: str) -> list[tuple[object, ...]]:
-        socket = f"{self.root}{SOCKET}"
-        with (
-            contextlib.closing(pymysql.connect(unix_socket=socket, user="root")) as connection,
-            connection.cursor() as cursor,
-        ):
+        with contextlib.closing(self.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             return list(cursor.fetchall())
 
+    def connect(self) -> pymysql.Connection[Any]:
+        return pymysql.connect(unix_socket=f"{self.root}{SOCKET}", user="root")
+
     def start(self, *arguments: str) -> Process:
-        """A plan, and a fleet's file, name their targets themselves."""
+        """A plan, and a fleet's file, name their targets themselves; a virtual machine is this machine's."""
         assert self._starter
         target = () if arguments[0] in ("run", "rollout", "serve", "lab") else ("--target", TARGET)
         return Process(Command(self._starter, [*arguments, *target]))
 
-    def run(self, *arguments: str) -> tuple[int, str]:
+    def answer(self, *arguments: str) -> tuple[int, str, str]:
+        """A command's exit code, output and standard error."""
         begin = time.monotonic()
         process = self.start(*arguments)
         out, error = process.communicate(timeout=300)
-        self.took_s[arguments[0]] = time.monotonic() - begin
-        return process.wait(), out + error
+        self.took_s[timed_as(arguments)] = time.monotonic() - begin
+        return process.wait(), out, error
 
     def done(self, *arguments: str) -> str:
-        code, said = self.run(*arguments)
-        assert code == 0, (arguments, said)
-        return said
+        code, out, error = self.answer(*arguments)
+        assert code == 0, (arguments, out, error)
+        return out + error
 
     def processes(self) -> dict[int, bytes]:
         """Its processes, by this machine's numbers, with their command lines."""
@@ -270,13 +288,25 @@ def namespaced_host(folder: Path) -> Iterator[NamespacedHost]:
         inner, "127.0.0.1", Path("/srv/authorized_keys"), Path("/root"), "MaxStartups 100"
     )
     config.write_text(config.read_text().replace(str(inner), "/srv"))
+    _share_images(folder / "home" / ".cache" / "headrace" / "vm")
     (folder / "home" / ".ssh" / "known_hosts").write_text(known)
     (folder / "home" / ".ssh" / "config").write_text(
         f"Host {NAME}\n HostName 127.0.0.1\n Port {port}\n User {sshd.user()}\n IdentityFile {key}\n"
         f" UserKnownHostsFile {folder}/home/.ssh/known_hosts\n"
     )
     own = f"/srv/{secrets.token_hex(4)}"
-    names = {"own": own, "folder": inner, "name": NAME, "socket": SOCKET, "sshd": sshd.program()}
+    # It is there already: to bring it takes longer than many kills leave a command.
+    agent = Path(shutil.copy(agent_path(), folder / "headrace-agent"))
+    shutil.copy(agent, inner)
+    digest = hashlib.sha256(agent.read_bytes()).hexdigest()[:16]
+    names = {
+        "own": own,
+        "digest": digest,
+        "folder": inner,
+        "name": NAME,
+        "socket": SOCKET,
+        "sshd": sshd.program(),
+    }
     script = "set -e\n" + FORGET_MOUNTS + START.format(read_only=" ".join(READ_ONLY), **names)
     unshare = [
         "unshare",
@@ -303,6 +333,15 @@ def namespaced_host(folder: Path) -> Iterator[NamespacedHost]:
     finally:
         holder.kill()
         holder.wait()
+
+
+def _share_images(cache: Path) -> None:
+    """The images of virtual machines are this machine's; the machines are not."""
+    from headrace.vm.cache import folder
+
+    cache.mkdir(parents=True)
+    for name in ("kernels", "roots"):
+        (cache / name).symlink_to(folder(name))
 
 
 def _first(holder: subprocess.Popen[bytes]) -> int:

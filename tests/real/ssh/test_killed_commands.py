@@ -6,18 +6,36 @@ thousand of them take an hour. ``HEADRACE_KILLS`` says how many, ``HEADRACE_SEED
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import json
 import os
 import re
-from collections.abc import Iterator
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from tests.conformance import Comparison, Kills, Kind, Settings
-from tests.namespaced_host import LOGIN, PROGRAMS, TARGET, NamespacedHost, namespaced_host
+from tests.namespaced_host import (
+    AGENT,
+    LOGIN,
+    NAME,
+    PROGRAMS,
+    SOCKET,
+    TARGET,
+    NamespacedHost,
+    namespaced_host,
+)
+from tests.waiting import until
 
 ROUNDS = int(os.environ.get("HEADRACE_KILLS", "2"))
 SEED = int(os.environ.get("HEADRACE_SEED", "0"))
+LONG = pytest.mark.skipif(ROUNDS < 20, reason="takes minutes: make torture")
+#: In the host's own network; the exit code after Ctrl-C.
+PORT, INTERRUPTED = 8306, 130
 #: What the kernel counts there.
 COUNTERS = re.compile(r"dentry|inode|byte_queue_limits/limit$")
 PLAN = f"""
@@ -45,6 +63,32 @@ size = "40M"
 [factors.kernel.levels]
 stock = {{ "host.net.core.somaxconn" = 2001 }}
 other = {{ "volume.scheduler" = "mq-deadline", "volume.nr_requests" = 32, "host.net.core.somaxconn" = 2002 }}
+"""
+FLEET = f"""
+[fleet]
+hosts = ["{NAME}"]
+user = "root"
+[fleet.mysql]
+socket = "{SOCKET}"
+user = "root"
+"""
+STAGES = """
+[timing]
+block_s = 1
+wash_s = 0.2
+soak_s = 1
+lease_s = 5
+sample_s = 0.1
+[judge]
+looks = [2, 4, 6, 8]
+margin = 1.0
+[limits]
+times = 1000
+fewer = 1000
+[[stage]]
+name = "all"
+hosts = "own"
+approval = true
 """
 SLOW_LOG = """# Time: 231114 22:13:20
 # User@Host: app[app] @ localhost []
@@ -77,41 +121,139 @@ def settings(host: NamespacedHost) -> Settings:
 
 @pytest.fixture(scope="module")
 def comparison(host: NamespacedHost, settings: Settings) -> Comparison:
-    for _ in range(2):  # the first brings the agent
-        host.done("apply", *settings.some, *settings.of_server, *LOGIN, "--confirm-within", "10m")
-        host.done("rollback")
+    host.done("apply", *settings.some, *settings.of_server, *LOGIN, "--confirm-within", "10m")
+    host.done("rollback")
     return Comparison(host, COUNTERS.search, 700)
 
 
-def kinds(host: NamespacedHost, settings: Settings) -> dict[str, Kind]:
-    """Commands that only this host can do in little time."""
-    numbers = itertools.count()
-    plan = host.folder / "plan.toml"
-    plan.write_text(PLAN.replace("OWN", host.own))
-    (host.root / "srv/slow.log").write_text(SLOW_LOG)
+class Commands:
+    """Those that only this host can do in little time."""
 
-    def new(name: str) -> str:
-        return str(host.folder / f"{name}{next(numbers)}")
+    def __init__(self, host: NamespacedHost) -> None:
+        self.host, self.folder = host, host.folder
+        self._numbers = itertools.count()
+        idle = STAGES.replace("[judge]", "[judge]\nidle_per_s = 1e6")
+        texts = {"plan": PLAN.replace("OWN", host.own), "fleet": FLEET, "stages": STAGES, "idle": idle}
+        for name, text in texts.items():
+            (self.folder / f"{name}.toml").write_text(text)
+        (host.root / "srv/slow.log").write_text(SLOW_LOG)
 
-    def recording(*source: str) -> Kind:
-        words = ["record", "--duration", "45s", *source]
-        return Kind(lambda _: [*words, "--output", new("recording")], (), lasts=4.0, on_journal=False)
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
 
-    everyone = (("rollback", "--everyone"),)
-    return {
-        "run": Kind(
-            lambda _: ["run", str(plan), "--output", new("run")], everyone, lasts=5.0, on_journal=False
-        ),
-        "hunt": Kind(lambda _: ["hunt", "--seconds", "2", *LOGIN], (), lasts=4.0, on_journal=False),
-        "record packets": recording("--interface", "lo"),
-        "record a log": recording("--follow", "/srv/slow.log"),
-    }
+    def new(self, name: str) -> str:
+        return self.path(f"{name}{next(self._numbers)}")
+
+    def run(self) -> list[str]:
+        return ["run", self.path("plan.toml"), "--output", self.new("run")]
+
+    def record(self, *source: str, seconds: float = 45.0) -> list[str]:
+        """A killed one may not go on for so long."""
+        return ["record", "--duration", f"{seconds:g}s", *source, "--output", self.new("recording")]
+
+    def prove(self) -> list[str]:
+        self.host.done("hunt", "--seconds", "2", *LOGIN)
+        words = ["prove", "TCP01", "--live", "--seconds", "2", "--settle", "0", "--blocks", "2"]
+        return [*words, *LOGIN, "--output", self.new("proof")]
+
+    def rollout(self, stages: str = "stages") -> list[str]:
+        settings = ("host.net.core.somaxconn=2048", "host.net.ipv4.tcp_fin_timeout=33")
+        files = ("--fleet", self.path("fleet.toml"), "--stages", self.path(f"{stages}.toml"))
+        code, out, error = self.host.answer("rollout", "plan", *settings, *files, "--json")
+        assert code == 0, (out, error)
+        plan = str(json.loads(out)["id"])
+        self.host.done("rollout", "approve", plan, "--stage", "all", "--by", "Ann Lee")
+        return ["rollout", "go", plan]
+
+    def serve(self) -> list[str]:
+        options = ("--fleet", self.path("fleet.toml"), "--experiments", self.path("none"))
+        return ["serve", *options, "--data", self.new("history"), "--listen", f"127.0.0.1:{PORT}"]
+
+    def lab(self, queues: int) -> list[str]:
+        size = ("--memory", "512M", "--disks", "1", "--disk-size", "64M", "--nic-queues", str(queues))
+        return ["lab", "up", self.new("vm").rpartition("/")[2], *size]
+
+    def kinds(self) -> dict[str, Kind]:
+        any_time: Mapping[str, Any] = {"on_journal": False}
+        alone = {"undo": lambda _: [], **any_time}
+        packets, log = ("--interface", "lo"), ("--follow", "/srv/slow.log")
+        everyone = {"undo": lambda _: [["rollback", "--everyone"]], **any_time}
+        abort = {"undo": lambda words: [["rollout", "abort", words[-1]]], **any_time}
+        down = {"undo": lambda words: [["lab", "down", words[2]]], **any_time}
+        return {
+            "run": Kind(lambda _: self.run(), lasts=5.0, **everyone),
+            "hunt": Kind(lambda _: ["hunt", "--seconds", "2", *LOGIN], lasts=4.0, **alone),
+            "record packets": Kind(lambda _: self.record(*packets), lasts=4.0, **alone),
+            "record a log": Kind(lambda _: self.record(*log), lasts=4.0, **alone),
+            "serve": Kind(lambda _: self.serve(), lasts=4.0, endless=True, **alone),
+            "rollout": Kind(lambda _: self.rollout(), lasts=12.0, **abort),
+            "prove --live": Kind(lambda _: self.prove(), lasts=12.0, **everyone),
+            "lab": Kind(
+                lambda chance: self.lab(chance.choice((1, 2))), lasts=12.0, victims=[("command",)], **down
+            ),
+        }
+
+
+@pytest.fixture(scope="module")
+def made(host: NamespacedHost) -> Commands:
+    return Commands(host)
+
+
+@contextlib.contextmanager
+def load(host: NamespacedHost) -> Iterator[None]:
+    """Some queries a second, so that its server is not idle."""
+    ends = threading.Event()
+
+    def ask() -> None:
+        with contextlib.closing(host.connect()) as connection, connection.cursor() as cursor:
+            while not ends.wait(0.01):
+                cursor.execute("SELECT SLEEP(0.005)")
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()
+
+
+def test_what_records_and_watches_leaves_nothing(
+    host: NamespacedHost, made: Commands, comparison: Comparison
+) -> None:
+    host.done(*made.record("--interface", "lo", seconds=1.0))
+    host.done(*made.record("--follow", "/srv/slow.log", seconds=1.0))
+    comparison.check("record")
+    process = host.start(*made.serve())
+    until(lambda: len(host.running(AGENT)) == 2, pause_s=0.01, what="serve did not sample")
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.wait() == INTERRUPTED, process.communicate()
+    comparison.check("serve")
+
+
+@LONG
+def test_what_changes_and_measures_leaves_nothing(
+    host: NamespacedHost, made: Commands, comparison: Comparison
+) -> None:
+    host.done(*made.prove())
+    comparison.check("prove")
+    words = made.rollout("idle")
+    host.done(*words)  # there is nothing to judge
+    assert "/proc/sys/net/core/somaxconn" in comparison.difference()
+    host.done("rollout", "abort", words[-1])
+    comparison.check("rollout")
+    words = made.lab(2)
+    host.done(*words)
+    assert any(name.startswith("controller process") for name in comparison.difference())
+    host.done("lab", "down", words[2])
+    comparison.check("lab")
 
 
 def test_killed_at_any_moment_nothing_is_left(
-    host: NamespacedHost, settings: Settings, comparison: Comparison
+    host: NamespacedHost, made: Commands, settings: Settings, comparison: Comparison
 ) -> None:
-    kills = Kills(host, comparison, settings, kinds(host, settings))
-    for seed in range(SEED, SEED + ROUNDS):
-        kills.round(seed)
+    kills = Kills(host, comparison, settings, made.kinds())
+    with load(host):
+        for seed in range(SEED, SEED + ROUNDS):
+            kills.round(seed)
     assert ROUNDS < 50 or kills.found["left something to undo"] > ROUNDS / 10, "this tested nothing"

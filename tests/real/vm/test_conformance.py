@@ -169,7 +169,7 @@ def test_killed_at_any_moment_nothing_is_left(guest: Guest, host: Comparison, pl
         return ["run", str(plan), "--output", str(guest.folder / f"run{next(numbers)}")]
 
     settings = Settings(LASTING, SOME, OF_SERVER, LOGIN)
-    run = Kind(running, [("rollback", "--everyone")], lasts=5.0, on_journal=False)
+    run = Kind(running, lambda _: [["rollback", "--everyone"]], lasts=5.0, on_journal=False)
     kills = Kills(guest, host, settings, {"run": run})
     for number in range(KILLS):
         kills.round(SEED + number)
