@@ -69,7 +69,7 @@ mkdir -p /srv/root
 for place in /root /run /var/lib; do mount -t tmpfs -o mode=755 headrace-test $place; done
 for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 headrace-test $place; done
 for place in {read_only}; do mount --bind $place $place; mount -o remount,bind,ro $place; done
-mkdir -p /run/sshd /srv/data {own} /root/.cache/headrace /var/tmp/headrace
+mkdir -p /run/sshd /srv/data {own} /root/.cache/headrace /var/tmp/headrace {scratch}
 mv /srv/headrace-agent /root/.cache/headrace/agent-{digest}
 ip link set lo up
 ip link add eth0 type veth peer name eth1
@@ -137,6 +137,11 @@ class NamespacedHost:
     def root(self) -> Path:
         """Its ``/``, as seen from here."""
         return Path(f"/proc/{self.init}/root")
+
+    @property
+    def scratch(self) -> str:
+        """Where plans put their volumes. It is there already, because it would stay."""
+        return scratch_of(self.own)
 
     @property
     def loop(self) -> str:
@@ -268,7 +273,7 @@ class NamespacedHost:
         if name.startswith(f"/sys/block/{loop}/"):
             return True
         if name.startswith("loop device "):
-            return str(value).startswith(f"{self.own}/")
+            return str(value).startswith((f"{self.own}/", f"{self.scratch}/"))
         return not THEIRS.match(name)
 
     def _has(self, name: str) -> bool:
@@ -301,6 +306,7 @@ def namespaced_host(folder: Path) -> Iterator[NamespacedHost]:
     digest = hashlib.sha256(agent.read_bytes()).hexdigest()[:16]
     names = {
         "own": own,
+        "scratch": scratch_of(own),
         "digest": digest,
         "folder": inner,
         "name": NAME,
@@ -333,6 +339,10 @@ def namespaced_host(folder: Path) -> Iterator[NamespacedHost]:
     finally:
         holder.kill()
         holder.wait()
+
+
+def scratch_of(own: str) -> str:
+    return f"/var/tmp/{Path(own).name}"
 
 
 def _share_images(cache: Path) -> None:

@@ -292,7 +292,7 @@ class _Steps:
             if lab.side is not None:
                 self._step("meet", "waiting for the other side")
                 await lab.side.meet()
-            async with self._sampled(endpoint):
+            async with self._sampled(volume.aside, endpoint):
                 self._step("workload", "measuring")
                 async with (
                     self._course.beside(volume, self._running) if self._course else contextlib.nullcontext()
@@ -387,11 +387,11 @@ class _Steps:
             await server.stop(discard=True)
 
     @contextlib.asynccontextmanager
-    async def _sampled(self, endpoint: ServerEndpoint | None) -> AsyncIterator[None]:
+    async def _sampled(self, aside: str, endpoint: ServerEndpoint | None) -> AsyncIterator[None]:
         """Sample the host during the workload; the samples are fetched after it has ended."""
         lab = self._lab
-        output = f"{lab.scratch}/{SAMPLES_FILE}"
-        await lab.target.run(["rm", "-f", output])
+        output = f"{aside}/{SAMPLES_FILE}"
+        await lab.target.run(["mkdir", "-p", "--", aside])
         cpus = lab.side.cpus if lab.side else ""
         process = await lab.agent.start_sampler(
             output, owner=lab.owner, interval_s=1.0, endpoint=endpoint, cpus=cpus

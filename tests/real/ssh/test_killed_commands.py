@@ -42,7 +42,7 @@ PLAN = f"""
 name = "killed"
 [target]
 address = "{TARGET}"
-scratch = "OWN/scratch"
+scratch = "SCRATCH"
 [design]
 kind = "factorial"
 baseline = "stock"
@@ -133,7 +133,12 @@ class Commands:
         self.host, self.folder = host, host.folder
         self._numbers = itertools.count()
         idle = STAGES.replace("[judge]", "[judge]\nidle_per_s = 1e6")
-        texts = {"plan": PLAN.replace("OWN", host.own), "fleet": FLEET, "stages": STAGES, "idle": idle}
+        texts = {
+            "plan": PLAN.replace("SCRATCH", host.scratch),
+            "fleet": FLEET,
+            "stages": STAGES,
+            "idle": idle,
+        }
         for name, text in texts.items():
             (self.folder / f"{name}.toml").write_text(text)
         (host.root / "srv/slow.log").write_text(SLOW_LOG)
@@ -229,6 +234,18 @@ def test_what_records_and_watches_leaves_nothing(
     os.killpg(process.pid, signal.SIGINT)
     assert process.wait() == INTERRUPTED, process.communicate()
     comparison.check("serve")
+
+
+def test_a_run_killed_while_its_host_is_sampled_leaves_nothing(
+    host: NamespacedHost, made: Commands, comparison: Comparison
+) -> None:
+    process = host.start(*made.run())
+    samples = "var/tmp/**/samples.jsonl.zst"
+    until(lambda: list(host.root.glob(samples)), pause_s=0.01, what="the host is not sampled")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    host.done("rollback", "--everyone")
+    comparison.check("a run that was sampled")
 
 
 @LONG
