@@ -11,7 +11,6 @@ use mysql_common::misc::raw::int::{LeU16, LeU32, LenEnc};
 
 use super::auth::{Channel, Login};
 use super::error::Error;
-use super::frames::HEADER;
 use super::options::{Endpoint, Options};
 use super::protocol::{
     Answer, Cells, Greeting, LoginStep, Row, capabilities, is_end, login, parse_answer, parse_column_name,
@@ -33,8 +32,9 @@ const LOCAL_FILE: u8 = 0xFB;
 /// The goodbye never takes longer.
 const GOODBYE: Duration = Duration::from_millis(200);
 
-/// Answers to our queries are far smaller; a server that sends more would fill the memory.
-const LARGEST_ANSWER: usize = 64 << 20;
+/// What keeping a row, and each cell of it, costs beside its bytes. A row may have none.
+const ROW_COST: usize = 64;
+const CELL_COST: usize = 48;
 
 /// A connection that is logged in. After any error except `Error::Server` it is unusable.
 pub struct Connection {
@@ -118,7 +118,7 @@ impl Connection {
     }
 
     /// Runs a statement and calls `on_row` with the names of the columns and each row as it arrives.
-    /// More than 64 MiB of rows are an error.
+    /// An answer of more than 64 MiB, as it is kept, is an error.
     pub fn query(&mut self, sql: &str, on_row: impl FnMut(&[String], &Row<'_>)) -> Result<(), Error> {
         let done = self.rows(sql, on_row);
         self.answered(done)
@@ -134,16 +134,22 @@ impl Connection {
         if !is_end(self.wire.read()?) {
             return Err(Error::Malformed("the columns do not end"));
         }
-        let mut left = LARGEST_ANSWER;
         loop {
-            let payload = self.wire.read()?;
-            // Even an empty row costs memory to keep.
-            left = left.checked_sub(payload.len() + HEADER).ok_or(Error::TooLong(LARGEST_ANSWER))?;
+            self.wire.charge(ROW_COST + count * CELL_COST)?;
+            let length = self.wire.read()?.len();
+            // A byte that is no text becomes three as such.
+            self.wire.charge(2 * length)?;
+            let payload = self.wire.payload();
             if is_end(payload) {
                 return Ok(());
             }
             on_row(&columns, &parse_row(payload, count, &mut self.cells)?);
         }
+    }
+
+    /// From now on the limit of an answer is that of all together: for who keeps them all.
+    pub fn limit_in_total(&mut self) {
+        self.wire.limit_in_total();
     }
 
     /// Runs a statement that has no rows.
@@ -325,9 +331,10 @@ fn log_in(
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, Error, LARGEST_ANSWER};
+    use super::{CELL_COST, Connection, Error, ROW_COST};
     use crate::frames::{Frames, encode};
     use crate::options::{Endpoint, Options, Password, TlsMode};
+    use crate::wire::LARGEST_ANSWER;
     use proptest::prelude::{ProptestConfig, any, proptest};
     use std::io::{Read, Write};
     use std::os::unix::net::{UnixListener, UnixStream};
@@ -435,7 +442,31 @@ mod tests {
             (rows, error)
         });
         assert!(matches!(error, Error::TooLong(_)), "{error}");
-        assert_eq!(rows, LARGEST_ANSWER / 6);
+        let start = 4 + 1 + 4 + COLUMN.len() + 4 + END.len();
+        assert_eq!(rows, (LARGEST_ANSWER - start) / (6 + 2 * 2 + ROW_COST + CELL_COST));
+    }
+
+    #[test]
+    fn answers_that_are_kept_have_one_limit() {
+        let size = 8 << 20;
+        let mut row = vec![0xFD];
+        row.extend_from_slice(&u32::try_from(size).unwrap().to_le_bytes()[..3]);
+        row.resize(4 + size, b'x');
+        let play = move |mut stream: UnixStream| {
+            accept_login(&mut stream);
+            for _ in 0..3 {
+                receive(&mut stream, 0);
+                send(&mut stream, 1, &[&[1], COLUMN, END, &row, END]);
+            }
+        };
+        with_server(play, |options| {
+            let mut connection = Connection::open(options).unwrap();
+            connection.limit_in_total();
+            let mut ask = || connection.query("SELECT a", |_, _| ());
+            assert!(ask().is_ok());
+            assert!(ask().is_ok());
+            assert!(matches!(ask(), Err(Error::TooLong(LARGEST_ANSWER))));
+        });
     }
 
     #[test]

@@ -6,8 +6,8 @@ use super::error::Error;
 pub const HEADER: usize = 4;
 /// A frame of this length is continued by the next.
 pub const LARGEST_FRAME: usize = 0xFF_FFFF;
-/// The protocol's own limit (max_allowed_packet can be at most this).
-const LARGEST_PAYLOAD: usize = 1 << 30;
+/// Whatever is said before and during a login is far smaller.
+const LARGEST_LOGIN: usize = 1 << 20;
 const SMALLEST_SPACE: usize = 16 * 1024;
 
 /// Appends a payload as frames. `sequence` is the number of the first frame and becomes that of the next.
@@ -47,8 +47,8 @@ pub fn write_length(length: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Collects bytes as they arrive and returns payloads, without a copy if a payload is one frame.
-#[derive(Default)]
+/// Collects bytes as they arrive and returns payloads, without a copy if a payload is one frame. What it takes is
+/// limited: one that sends too much is refused before it fills the memory.
 pub struct Frames {
     buffer: Vec<u8>,
     start: usize,
@@ -58,6 +58,25 @@ pub struct Frames {
     payload: Payload,
     /// The number that the next frame must have.
     pub sequence: u8,
+    /// How many bytes may be taken, and how many of them are left.
+    limit: usize,
+    left: usize,
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Frames {
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            joined: Vec::new(),
+            is_joining: false,
+            payload: Payload::default(),
+            sequence: 0,
+            limit: LARGEST_LOGIN,
+            left: LARGEST_LOGIN,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -68,6 +87,17 @@ enum Payload {
 }
 
 impl Frames {
+    /// From now on `limit` bytes may be taken. Before the first call it is what a login may need.
+    pub fn allow(&mut self, limit: usize) {
+        (self.limit, self.left) = (limit, limit);
+    }
+
+    /// Whoever keeps what was taken needs `bytes` more for it.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        self.left = self.left.checked_sub(bytes).ok_or(Error::TooLong(self.limit))?;
+        Ok(())
+    }
+
     /// Room for the next bytes; after writing there, `advance` says how many.
     pub fn space(&mut self) -> &mut [u8] {
         let wanted =
@@ -96,9 +126,13 @@ impl Frames {
             if self.buffer[self.start + 3] != self.sequence {
                 return Err(Error::Malformed("a packet is out of order"));
             }
+            if HEADER + length > self.left {
+                return Err(Error::TooLong(self.limit));
+            }
             if self.end - self.start < HEADER + length {
                 return Ok(false);
             }
+            self.left -= HEADER + length;
             self.sequence = self.sequence.wrapping_add(1);
             let frame = self.start + HEADER..self.start + HEADER + length;
             self.start = frame.end;
@@ -110,9 +144,6 @@ impl Frames {
             if !self.is_joining {
                 self.joined.clear();
                 self.is_joining = true;
-            }
-            if self.joined.len() + length > LARGEST_PAYLOAD {
-                return Err(Error::Malformed("a packet is larger than 1 GiB"));
             }
             self.joined.extend_from_slice(&self.buffer[frame]);
             if is_last {
@@ -147,12 +178,13 @@ impl Frames {
 
 #[cfg(test)]
 mod tests {
-    use super::{Frames, LARGEST_FRAME, encode};
+    use super::{Error, Frames, HEADER, LARGEST_FRAME, encode};
     use proptest::prelude::{any, prop_assert_eq, proptest};
 
     /// Feeds `wire` in pieces of `step` bytes and collects the payloads.
     fn decode(wire: &[u8], step: usize) -> Vec<Vec<u8>> {
         let mut frames = Frames::default();
+        frames.allow(wire.len());
         let mut payloads = Vec::new();
         let mut rest = wire;
         while !rest.is_empty() {
@@ -191,6 +223,24 @@ mod tests {
         frames.space()[..5].copy_from_slice(&[1, 0, 0, 7, 42]);
         frames.advance(5);
         assert!(frames.has_payload().is_err());
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused_by_its_header() {
+        let mut wire = Vec::new();
+        encode(&[0; 90], &mut 0, &mut wire);
+        encode(&[0; 100], &mut 1, &mut wire);
+        let mut frames = Frames::default();
+        frames.allow(2 * HEADER + 90 + 99);
+        let given = HEADER + 90 + HEADER;
+        frames.space()[..given].copy_from_slice(&wire[..given]);
+        frames.advance(given);
+        assert!(frames.has_payload().unwrap());
+        assert!(matches!(frames.has_payload(), Err(Error::TooLong(197))));
+        frames.allow(HEADER + 100);
+        assert!(!frames.has_payload().unwrap());
+        assert!(frames.charge(HEADER + 100).is_ok());
+        assert!(matches!(frames.has_payload(), Err(Error::TooLong(_))));
     }
 
     proptest! {

@@ -15,6 +15,9 @@ use super::frames::{Frames, encode};
 use super::options::{Endpoint, Options};
 use super::tls;
 
+/// Answers to our queries are far smaller; a server that sends more would fill the memory.
+pub const LARGEST_ANSWER: usize = 64 << 20;
+
 /// Frames over a socket, with a deadline for the current exchange.
 pub struct Wire {
     stream: Stream,
@@ -22,6 +25,7 @@ pub struct Wire {
     out: Vec<u8>,
     limit: Duration,
     deadline: Instant,
+    is_limited_in_total: bool,
 }
 
 enum Stream {
@@ -44,6 +48,7 @@ impl Wire {
             out: Vec::new(),
             limit: options.connect_timeout,
             deadline: Instant::now() + options.connect_timeout,
+            is_limited_in_total: false,
         })
     }
 
@@ -70,6 +75,9 @@ impl Wire {
     /// A new exchange: its packets are numbered from 0, and it has to be over within `limit`.
     pub fn begin(&mut self, limit: Duration) {
         self.frames.sequence = 0;
+        if !self.is_limited_in_total {
+            self.frames.allow(LARGEST_ANSWER);
+        }
         self.allow(limit);
     }
 
@@ -77,6 +85,16 @@ impl Wire {
     pub fn allow(&mut self, limit: Duration) {
         self.limit = limit;
         self.deadline = Instant::now() + limit;
+    }
+
+    pub fn limit_in_total(&mut self) {
+        self.frames.allow(LARGEST_ANSWER);
+        self.is_limited_in_total = true;
+    }
+
+    /// Who keeps the answer needs `bytes` of memory more than it has on the wire.
+    pub fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        self.frames.charge(bytes)
     }
 
     pub fn socket(&self) -> &Socket {
@@ -106,6 +124,11 @@ impl Wire {
             }
         }
         Ok(self.frames.payload())
+    }
+
+    /// The payload that `read` returned last.
+    pub fn payload(&self) -> &[u8] {
+        self.frames.payload()
     }
 
     fn explain(&self, cause: io::Error) -> Error {

@@ -120,6 +120,10 @@ pub fn read(
     };
     let connection = Connection::open(options);
     let mut connection = asked.known("log in", "", connection)?;
+    if !is_thorough {
+        // All answers are kept; of hundreds of thousands of tables they may be larger than the limit of one.
+        connection.limit_in_total();
+    }
     asked.limit(&mut connection);
     let (variables, init_connect) = asked.variables(&mut connection)?;
     let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
