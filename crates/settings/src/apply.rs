@@ -118,7 +118,7 @@ impl<'a> Hands<'a> {
                 if ids.is_empty() && deadline.is_some() {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
                 }
-                let lasts = !change.is_file() && changes.iter().any(Change::is_file);
+                let lasts = change.can_last() && changes.iter().any(Change::is_file);
                 let id = journal.add_change(owner, over.as_ref(), change.wanted(), lasts, undo.clone())?;
                 ids.push(id);
                 if change.is_deferred(deadline, changes) {
@@ -350,6 +350,11 @@ impl Change {
 
     fn is_file(&self) -> bool {
         matches!(self, Change::File { .. })
+    }
+
+    /// Whether a file can make it hold again after a boot or a restart. Of a mount fstab would, which is not ours.
+    fn can_last(&self) -> bool {
+        matches!(self, Change::Kernel { .. } | Change::Variable { .. })
     }
 
     /// What lasts is written when it is confirmed: a boot before that must not find it. But a server that the caller

@@ -12,6 +12,7 @@ use super::journal::{Journal, Open, Undo, sync_folder};
 use super::kernel_files::KernelFiles;
 use super::keys::{keys, must_be_free};
 use super::owner::belongs_to;
+use super::remounts;
 use super::variables;
 use super::whole_files;
 use super::world::fs::{self, OpenOptions, OpenOptionsExt};
@@ -68,6 +69,7 @@ pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyh
             Undo::Variable { login, restore, start } => {
                 variables::must_not_be_restored(login, restore, start.as_ref())?;
             }
+            Undo::Remount { path, options } => remounts::must_not_be_restored(path, &entry.wrote, options)?,
             _ => {}
         }
     }

@@ -1,7 +1,6 @@
 //! What is mounted where, and unmounting it.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 
 use super::processes;
+use super::world::fs;
 use host::mountinfo::unescaped;
 
 const TIMEOUT: Duration = Duration::from_secs(5);

@@ -4,15 +4,18 @@ use std::ffi::CString;
 use std::path::Path;
 
 use anyhow::Context;
-use rustix::mount::{MountFlags, mount_remount};
+use rustix::mount::MountFlags;
 
 use super::foreign::Foreign;
 use super::journal::Undo;
+use super::mounts::is_mounted;
+use super::world::{self, fs};
 use base::error::AgentError;
 use host::mountinfo::{self, Mount};
 
 /// MS_NOSYMFOLLOW, since Linux 5.10.
 const NOSYMFOLLOW: u32 = 1 << 8;
+const LAZYTIME: u32 = 1 << 25;
 
 /// The flags of a mount that `remount` keeps. One that a later kernel prints, and we do not know, would be dropped.
 const OWN: &[&str] = &[
@@ -36,9 +39,8 @@ const ACCESS_TIMES: &[&str] = &["noatime", "relatime", "strictatime"];
 pub fn read(path: &Path) -> anyhow::Result<String> {
     let mount = find(path)?;
     let mut options = vec![access_time(&mount).to_owned()];
-    let has = |name: &str| mount.super_options.iter().any(|o| o == name);
-    options.push(if has("lazytime") { "lazytime" } else { "nolazytime" }.to_owned());
-    options.push(if has("sync") { "sync" } else { "async" }.to_owned());
+    options.push(if has(&mount, "lazytime") { "lazytime" } else { "nolazytime" }.to_owned());
+    options.push(if has(&mount, "sync") { "sync" } else { "async" }.to_owned());
     if matches!(mount.kind.as_str(), "ext4" | "ext3" | "btrfs") {
         // As it is written: btrfs has two ways to discard.
         let discard = mount.super_options.iter().find(|o| kind(o) == "discard");
@@ -80,9 +82,29 @@ pub fn check_foreign(path: &Path, wrote: &str, original: &str) -> anyhow::Result
     Ok(())
 }
 
+/// Refuse to keep options of which an original is back: they were undone, which could not be noted on a full disk.
+pub fn must_not_be_restored(path: &Path, wrote: &str, original: &str) -> anyhow::Result<()> {
+    if !is_mounted(path)? {
+        return Ok(());
+    }
+    let now = read(path)?;
+    let is_back = |option: &&str| !holds(option, wrote) && holds(option, &now);
+    match original.split(',').find(is_back) {
+        Some(option) => {
+            let text = format!("{} is mounted with {option} again: what was set was undone", path.display());
+            Err(AgentError::Refused(text).into())
+        }
+        None => Ok(()),
+    }
+}
+
 /// Whether a remount can give this mount these options.
 pub fn check(path: &Path, wanted: &str) -> anyhow::Result<()> {
     let mount = find(path)?;
+    let is_apart = mount.options.iter().any(|option| option == "ro") != has(&mount, "ro");
+    if is_apart && wanted.split(',').any(is_of_the_whole) && !world::can_reconfigure(path)? {
+        return Err(AgentError::Refused(format!("{}: {}", path.display(), apart(&mount))).into());
+    }
     if let Some(unknown) = mount.options.iter().find(|option| !OWN.contains(&option.as_str())) {
         let text = format!("{}: a remount might not keep its option {unknown}", path.display());
         return Err(AgentError::Refused(text).into());
@@ -112,34 +134,65 @@ pub fn remount(path: &Path, options: &str) -> anyhow::Result<()> {
     if let Some(wanted) = options.split(',').find(|o| ACCESS_TIMES.contains(o)) {
         own = without_access_times(own) | access_flag(wanted);
         // MS_BIND: only this mount's flags, nothing of the file system itself.
-        mount_remount(path, own | MountFlags::BIND, c"").with_context(place)?;
+        world::remount(path, own | MountFlags::BIND, c"").with_context(place)?;
     }
-    let rest: Vec<&str> = options.split(',').filter(|o| !ACCESS_TIMES.contains(o)).collect();
+    let rest: Vec<&str> = options.split(',').filter(|o| is_of_the_whole(o)).collect();
     if rest.is_empty() {
         return Ok(());
     }
+    if world::can_reconfigure(path).with_context(place)? {
+        return world::reconfigure(path, &whole_options(&mount, &rest)).with_context(place);
+    }
+    remount_both(path, &mount, own, &rest).with_context(place)
+}
+
+/// Whether it is an option of the file system, not of this place.
+fn is_of_the_whole(option: &str) -> bool {
+    !ACCESS_TIMES.contains(&option)
+}
+
+fn has(mount: &Mount, flag: &str) -> bool {
+    mount.super_options.iter().any(|option| option == flag)
+}
+
+/// The options that are asked for, and the flags that the file system has: some take one that is not named for one that
+/// is to go.
+fn whole_options(mount: &Mount, asked: &[&str]) -> Vec<String> {
+    let is_asked = |flag: &str| asked.iter().any(|option| kind(option) == flag);
+    let stay = ["ro", "lazytime", "sync"].into_iter().filter(|flag| has(mount, flag) && !is_asked(flag));
+    stay.chain(asked.iter().copied()).map(str::to_owned).collect()
+}
+
+/// A kernel that cannot do the one without the other: `check` has seen to it that both are as writable.
+fn remount_both(path: &Path, mount: &Mount, own: MountFlags, asked: &[&str]) -> anyhow::Result<()> {
     // These two are flags of the file system: what was asked for, or what it has.
     let is_on = |flag: &str| {
-        let asked = rest.iter().rev().find(|o| kind(o) == flag);
-        asked.map_or_else(|| mount.super_options.iter().any(|o| o == flag), |option| *option == flag)
+        let option = asked.iter().rev().find(|option| kind(option) == flag);
+        option.map_or_else(|| has(mount, flag), |option| *option == flag)
     };
-    own.set(MountFlags::from_bits_retain(1 << 25), is_on("lazytime"));
-    own.set(MountFlags::SYNCHRONOUS, is_on("sync"));
-    let data: Vec<&str> = rest.into_iter().filter(|o| !["lazytime", "sync"].contains(&kind(o))).collect();
-    // Here the flag is that of the file system, and would make it read-only, or writable, at every place.
-    let is_whole_read_only = mount.super_options.iter().any(|o| o == "ro");
-    let mut whole = own;
-    whole.set(MountFlags::RDONLY, is_whole_read_only);
-    mount_remount(path, whole, &*CString::new(data.join(","))?).with_context(place)?;
-    if whole == own {
-        return Ok(());
+    let mut flags = own;
+    flags.set(MountFlags::from_bits_retain(LAZYTIME), is_on("lazytime"));
+    flags.set(MountFlags::SYNCHRONOUS, is_on("sync"));
+    if flags.contains(MountFlags::RDONLY) != has(mount, "ro") {
+        let text = format!("{}: {}", path.display(), apart(mount));
+        return Err(AgentError::Refused(text).into());
     }
-    // It took this place along.
-    mount_remount(path, own | MountFlags::BIND, c"").with_context(place)
+    let data: Vec<&str> =
+        asked.iter().copied().filter(|option| !["lazytime", "sync"].contains(&kind(option))).collect();
+    Ok(world::remount(path, flags, &CString::new(data.join(","))?)?)
+}
+
+/// Why an old kernel cannot: killed between two remounts, we would leave a place writable that was not.
+fn apart(mount: &Mount) -> &'static str {
+    if has(mount, "ro") {
+        "it is writable, and its file system is not: before Linux 5.2 a remount makes both the same"
+    } else {
+        "it is read-only, and its file system is not: before Linux 5.2 a remount makes both the same"
+    }
 }
 
 fn find(path: &Path) -> anyhow::Result<Mount> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
+    let text = fs::read_to_string("/proc/self/mountinfo").context("/proc/self/mountinfo")?;
     // The last one of a path is what lies on top.
     mountinfo::parse(&text)
         .into_iter()
@@ -149,7 +202,7 @@ fn find(path: &Path) -> anyhow::Result<Mount> {
 }
 
 /// Options of one kind exclude each other.
-fn kind(option: &str) -> &str {
+pub fn kind(option: &str) -> &str {
     match option {
         "noatime" | "relatime" | "strictatime" => "atime",
         "lazytime" | "nolazytime" => "lazytime",

@@ -1,5 +1,5 @@
-//! All that the journal's code asks of the machine: files, locks, clocks, pauses, a session on a server, the start of
-//! the watcher.
+//! All that the journal's code asks of the machine: files, locks, clocks, pauses, mounts, a session on a server, the
+//! start of the watcher.
 //!
 //! It is the standard library and nothing more. In this crate's own tests a `model` can take its place: then the same
 //! code is killed at every call, is refused every call, and sees its machine rebooted in microseconds.
@@ -10,10 +10,12 @@ mod real;
 
 #[cfg(not(test))]
 pub use real::{
-    Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, succeeds, warn,
+    Connection, can_reconfigure, dress, fs, lock, open_to_readers, reconfigure, remount, since_boot,
+    since_epoch, sleep, start, succeeds, warn,
 };
 
 #[cfg(test)]
 pub use model::{
-    Connection, dress, fs, lock, open_to_readers, since_boot, since_epoch, sleep, start, succeeds, warn,
+    Connection, can_reconfigure, dress, fs, lock, open_to_readers, reconfigure, remount, since_boot,
+    since_epoch, sleep, start, succeeds, warn,
 };

@@ -13,12 +13,14 @@ const OWNER: &str = "apply/1";
 const TIMEOUT: Duration = Duration::from_secs(3);
 const LATER: Duration = Duration::from_secs(6);
 
-/// A kernel file with companions, a plain one and a server's variable, and both files that make them last.
+/// A kernel file with companions, a plain one, a server's variable, a mount, and both files that make them last.
 fn changes() -> Vec<Change> {
     [
         ("/sys/block/sda/queue/scheduler", "none"),
         ("/proc/sys/vm/swappiness", "5"),
         ("max_connections", "300"),
+        ("mount /place atime", "noatime"),
+        ("mount /place commit", "commit=60"),
         ("/etc/sysctl.d/90-headrace.conf", "vm.swappiness = 5\n"),
         ("/etc/mysql/conf.d/zz-headrace.cnf", "max_connections = 300\n"),
     ]
@@ -50,26 +52,31 @@ enum Aftermath {
 struct Round {
     host: Host,
     expected: Expected,
+    changes: Vec<Change>,
 }
 
 impl Round {
     /// The seed is for what a write that is cut short and a power cut leave.
     fn new(seed: u64) -> Round {
+        Round::of(seed, changes())
+    }
+
+    fn of(seed: u64, changes: Vec<Change>) -> Round {
         let host = Host::new(seed);
         let expected = Expected::new(host.state());
-        Round { host, expected }
+        Round { host, expected, changes }
     }
 
     fn applied(&mut self, before: &Values, heard: bool) {
         let changes: Vec<Change> =
-            changes().into_iter().map(|(name, value)| (self.host.key(&name), value)).collect();
+            self.changes.iter().map(|(name, value)| (self.host.key(name), value.clone())).collect();
         self.expected.applied(OWNER, &changes, [before, &self.host.state()], heard);
     }
 
     fn apply(&mut self, fault: Option<Fault>, keep: bool) -> Answer {
         let patience = (!keep).then_some(TIMEOUT);
         let before = self.host.state();
-        let answer = self.host.apply(fault, OWNER, &changes(), patience, keep);
+        let answer = self.host.apply(fault, OWNER, &self.changes, patience, keep);
         match &answer {
             Answer::Refused(_) => return answer,
             Answer::Done => self.applied(&before, true),
@@ -199,6 +206,30 @@ fn a_boot_before_the_confirmation_counts_as_none() {
     round.host.end();
 }
 
+#[test]
+fn a_restart_of_the_server_before_the_confirmation_counts_as_none() {
+    let mut round = Round::of(1, vec![("max_connections".to_owned(), "300".to_owned())]);
+    round.prepare(Step::Confirm);
+    round.host.set("/etc/mysql/conf.d/zz-headrace.cnf", "max_connections = 200\n");
+    round.host.restart_server();
+    let answer = round.host.confirm(None, OWNER);
+    assert!(matches!(&answer, Answer::Refused(why) if why.contains("restarted since")), "{answer:?}");
+    round.host.end();
+}
+
+/// Also if the same call had files, which make others last, and fstab now says what was set.
+#[test]
+fn after_a_boot_a_mount_has_the_options_of_fstab() {
+    let mut round = Round::new(1);
+    round.prepare(Step::Confirm);
+    round.host.set("/etc/fstab", "/place noatime,commit=60\n");
+    round.host.boot(false);
+    let rest = round.host.at_rest().expect("a host at rest");
+    let options = ["mount /place atime", "mount /place commit"].map(|key| rest.values[key].as_str());
+    assert_eq!((options, rest.reported), (["noatime", "commit=60"], vec![]));
+    round.host.end();
+}
+
 /// A write that was refused half way leaves nothing before the next line.
 #[test]
 fn the_line_after_half_a_line_is_read() {
@@ -212,32 +243,45 @@ fn the_line_after_half_a_line_is_read() {
     assert!(lines > 0, "no line was refused: this tested nothing");
 }
 
-/// What was killed while it was made, or undone, in part can be kept only if it is whole.
+/// What was made, or undone, in part when something went wrong can be kept only if it is whole.
 #[test]
 fn a_part_of_a_change_is_not_confirmed() {
-    let made = |host: &Host| -> Vec<Option<String>> {
-        changes().iter().map(|(name, _)| host.state().get(&host.key(name)).cloned()).collect()
+    // All of them, and each kind by itself: one that is refused keeps the others.
+    for beginning in ["", "/proc/", "max_", "mount "] {
+        let is_chosen = |(name, _): &Change| name.starts_with(beginning);
+        let changes: Vec<Change> = changes().into_iter().filter(is_chosen).collect();
+        for kind in [FaultKind::Kill, FaultKind::Error { lasting: true }] {
+            only_whole(&changes, Step::Apply, kind);
+            only_whole(&changes, Step::Rollback, kind);
+        }
+    }
+}
+
+fn only_whole(changes: &[Change], step: Step, kind: FaultKind) {
+    let made = |round: &Round| -> Vec<Option<String>> {
+        changes.iter().map(|(name, _)| round.host.state().get(&round.host.key(name)).cloned()).collect()
     };
-    let mut round = Round::new(1);
+    let mut round = Round::of(1, changes.to_vec());
     round.prepare(Step::Confirm);
     assert!(matches!(round.host.confirm(None, OWNER), Answer::Done));
-    let whole = made(&round.host);
-    for step in [Step::Apply, Step::Rollback] {
-        let mut refused = 0;
-        for at in 1.. {
-            let mut round = Round::new(at);
-            round.prepare(step);
-            let fault = Fault { at, kind: FaultKind::Kill };
-            if !matches!(round.answer(step, Some(fault)), Answer::Killed) {
-                break;
-            }
-            match round.host.confirm(None, OWNER) {
-                Answer::Done => assert_eq!(made(&round.host), whole, "{step:?} {fault:?}"),
-                _ => refused += 1,
-            }
+    let (whole, mut refused, mut seed) = (made(&round), 0, 0);
+    // Which error it is, chance says: each point has several.
+    let tries = if kind == FaultKind::Kill { 1 } else { 4 };
+    for at in (1..).flat_map(|at| std::iter::repeat_n(at, tries)) {
+        seed += 1;
+        let mut round = Round::of(seed, changes.to_vec());
+        round.prepare(step);
+        let fault = Fault { at, kind };
+        let answer = round.answer(step, Some(fault));
+        if !matches!(answer, Answer::Killed) && !round.host.went_wrong() {
+            break;
         }
-        assert!(refused > 10, "{step:?}: {refused} were refused: this tested nothing");
+        match round.host.confirm(None, OWNER) {
+            Answer::Done => assert_eq!(made(&round), whole, "{step:?} {fault:?}"),
+            _ => refused += 1,
+        }
     }
+    assert!(refused > 10, "{step:?} {kind:?}: {refused} were refused: this tested nothing");
     round.host.end();
 }
 

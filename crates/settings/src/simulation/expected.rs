@@ -39,10 +39,15 @@ fn is_file(key: &str) -> bool {
     key.starts_with("/etc/")
 }
 
+/// No file of ours makes it hold again: fstab is somebody else's.
+fn is_mount(key: &str) -> bool {
+    key.starts_with("mount ")
+}
+
 impl Set {
-    /// A file makes it hold again after a start.
-    fn lasts(&self) -> bool {
-        self.asked.iter().any(|key| is_file(key))
+    /// A file makes this key hold again after a start.
+    fn lasts(&self, key: &str) -> bool {
+        !is_mount(key) && self.asked.iter().any(|key| is_file(key))
     }
 
     fn may_hold(&self, key: &str) -> bool {
@@ -156,14 +161,14 @@ impl Expected {
             for key in keys.into_iter().filter(|key| has_started(key)) {
                 let mut rest: BTreeSet<Text> = [now.get(&key).cloned()].into();
                 for set in &mut world.sets {
-                    if set.lasts() && !set.is_kept {
+                    if set.lasts(&key) && !set.is_kept {
                         // A file that was written before it was confirmed: what it set is undone.
                         rest.extend(set.was.get(&key).cloned().unwrap_or_default());
                     }
                     // Only what a file has set again is ours, also if a stranger had changed it before the start.
                     set.made.remove(&key);
                     let value = now.get(&key).cloned();
-                    if set.lasts() && set.asked.contains(&key) && set.wrote.get(&key) == Some(&value) {
+                    if set.lasts(&key) && set.asked.contains(&key) && set.wrote.get(&key) == Some(&value) {
                         set.made.insert(key.clone(), value);
                     }
                 }

@@ -13,12 +13,13 @@ use super::watchers::{STATE, Watchers};
 use crate::journal::{Journal, Open, Undo, read_open};
 use crate::kernel_files::KernelFiles;
 use crate::world::model::{self, Chance, Fault, FaultKind, Killed, Machine};
-use crate::{Caller, JournalCommand, Rollback, Root, State, answer, history, keys};
+use crate::{Caller, JournalCommand, Rollback, Root, State, answer, history, keys, remounts};
 use mysql::ServerArguments;
 
 const ROOT: &str = "/host";
 const SYSCTL: &str = "/etc/sysctl.d/90-headrace.conf";
 const OPTIONS: &str = "/etc/mysql/conf.d/zz-headrace.cnf";
+const FSTAB: &str = "/etc/fstab";
 /// Faults come within so many system calls; a command makes 20 to 200.
 const CALLS: usize = 150;
 
@@ -65,7 +66,7 @@ pub type Change = (String, String);
 
 /// What owners ask for.
 pub fn changes(chance: &mut Chance) -> Vec<Change> {
-    let all: [(&str, &[&str]); 10] = [
+    let all: [(&str, &[&str]); 16] = [
         ("/proc/sys/vm/swappiness", &["1", "5", "10"]),
         ("/proc/sys/vm/dirty_ratio", &["5", "10"]),
         ("/proc/sys/vm/dirty_bytes", &["1000000", "2000000"]),
@@ -76,6 +77,12 @@ pub fn changes(chance: &mut Chance) -> Vec<Change> {
         ("innodb_io_capacity", &["500", "1000", "4000"]),
         ("innodb_io_capacity_max", &["1500", "8000"]),
         ("init_connect", &["SET @a='x'", ""]),
+        ("mount /data atime", &["noatime"]),
+        ("mount /data lazytime", &["lazytime"]),
+        ("mount /data commit", &["commit=30", "commit=60"]),
+        ("mount /place atime", &["noatime", "relatime"]),
+        ("mount /place commit", &["commit=60"]),
+        ("mount /place discard", &["discard"]),
     ];
     let mut chosen: Vec<Change> = vec![];
     for _ in 0..1 + chance.below(3) {
@@ -114,6 +121,14 @@ pub fn strangers() -> Vec<Change> {
         ("innodb_io_capacity", "177"),
         ("innodb_io_capacity_max", "7777"),
         (SYSCTL, "vm.swappiness = 88\n"),
+        ("mount /data atime", "strictatime"),
+        ("mount /data commit", "commit=77"),
+        ("mount /data flags", "noexec"),
+        ("mount /place atime", "strictatime"),
+        ("mount /place commit", "commit=77"),
+        ("mount /place flags", "nosuid"),
+        (FSTAB, "/data noatime,commit=60\n/place strictatime\n"),
+        (FSTAB, "/data lazytime\n/place noatime,discard\n"),
     ]
     .map(|(key, value)| (key.to_owned(), value.to_owned()))
     .into()
@@ -132,6 +147,11 @@ impl Host {
 
     fn machine<R>(&self, work: impl FnOnce(&mut Machine) -> R) -> R {
         model::on(work).expect("a machine")
+    }
+
+    /// It runs a kernel before Linux 5.2.
+    pub fn is_old(&self) {
+        self.machine(|machine| machine.kernel.is_old = true);
     }
 
     pub fn trace(&self, tells: bool) {
@@ -154,6 +174,7 @@ impl Host {
             // A draft that a killed call left is not a value.
             let files = files.into_iter().filter(|(path, _)| !path.ends_with(".headrace.part"));
             values.extend(files.map(|(path, text)| (name(&path), text)));
+            values.extend(machine.kernel.mounts.iter().flat_map(|mount| mount.values()));
             for server in &machine.servers.all {
                 let set = server.variables.iter().filter_map(|(name, value)| Some((name, value.clone()?)));
                 values.extend(set.map(|(name, value)| (format!("{name} of {}", server.uuid), value)));
@@ -164,7 +185,7 @@ impl Host {
 
     /// The key of what is named so now: a variable is one of the server that answers.
     pub fn key(&self, name: &str) -> String {
-        if name.starts_with('/') {
+        if name.starts_with('/') || name.starts_with("mount ") {
             return name.to_owned();
         }
         self.machine(|machine| format!("{name} of {}", machine.servers.current().uuid))
@@ -239,14 +260,7 @@ impl Host {
         confirm_within: Option<Duration>,
         keep: bool,
     ) -> Answer {
-        let input: Value = changes
-            .iter()
-            .map(|(key, value)| match key.as_str() {
-                SYSCTL | OPTIONS => json!({"file": key, "content": value}),
-                name if !name.starts_with('/') => json!({"variable": name, "value": value}),
-                path => json!({"path": path, "value": value}),
-            })
-            .collect();
+        let input = Value::Array(asked(changes));
         let (caller, root) = (caller(owner), root());
         let login = json!({"mysql_socket": "/run/mysqld.sock", "mysql_user": "root"});
         let server: Box<ServerArguments> = Box::new(serde_json::from_value(login).expect("a login"));
@@ -289,9 +303,14 @@ impl Host {
     pub fn set(&self, name: &str, value: &str) {
         self.tell(|| format!("a stranger: {name} = {value}"));
         self.machine(|machine| match name {
-            SYSCTL | OPTIONS => machine.disk.put(Path::new(&format!("{ROOT}{name}")), value),
+            SYSCTL | OPTIONS | FSTAB => machine.disk.put(Path::new(&format!("{ROOT}{name}")), value),
             path if path.starts_with('/') => {
                 machine.kernel.set(path, value).expect("a value that the kernel takes")
+            }
+            name if name.starts_with("mount ") => {
+                let point = name.split(' ').nth(1).unwrap_or_default();
+                let mount = machine.kernel.mount_at(point).expect("a mount");
+                mount.set(value).expect("an option that it takes");
             }
             name => machine.servers.current().set(name, Some(value)).expect("a value that the server takes"),
         });
@@ -391,7 +410,7 @@ impl Host {
                 if self.open().is_empty() && (self.state() == before || failures.iter().any(is_held)) => {}
             other => return Err(format!("what a stranger set is not accepted: {other:?}")),
         }
-        Ok((open.iter().flat_map(|entry| keys::keys(&entry.undo)).collect(), open))
+        Ok((open.iter().flat_map(|entry| keys_of(&entry.undo)).collect(), open))
     }
 
     /// Two lines by one owner, of which the first may fail: 1 if it does. The second is there in any case.
@@ -417,6 +436,39 @@ impl Host {
     pub fn history(&self) -> Vec<String> {
         let sets = history::read(Path::new(STATE)).expect("a history that can be read");
         sets.into_iter().map(|set| set.owner).collect()
+    }
+}
+
+/// Changes as the agent takes them: options of one mount are one change.
+fn asked(changes: &[Change]) -> Vec<Value> {
+    let mut asked: Vec<Value> = vec![];
+    for (key, value) in changes {
+        let point = key.strip_prefix("mount ").and_then(|rest| rest.split_once(' ')).map(|(point, _)| point);
+        let before = asked.iter_mut().find(|other| point.is_some_and(|point| other["mount"] == point));
+        match (point, before) {
+            (Some(_), Some(before)) => {
+                before["options"] =
+                    format!("{},{value}", before["options"].as_str().unwrap_or_default()).into();
+            }
+            (Some(point), None) => asked.push(json!({"mount": point, "options": value})),
+            _ if [SYSCTL, OPTIONS].contains(&key.as_str()) => {
+                asked.push(json!({"file": key, "content": value}))
+            }
+            _ if key.starts_with('/') => asked.push(json!({"path": key, "value": value})),
+            _ => asked.push(json!({"variable": key, "value": value})),
+        }
+    }
+    asked
+}
+
+/// The keys of an entry; of a mount each kind of option is one.
+fn keys_of(undo: &Undo) -> Vec<String> {
+    match undo {
+        Undo::Remount { path, options } => {
+            let key = |option: &str| format!("mount {} {}", path.display(), remounts::kind(option));
+            options.split(',').map(key).collect()
+        }
+        undo => keys::keys(undo),
     }
 }
 

@@ -34,6 +34,9 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut chance = Chance(seed);
         let host = Host::new(chance.next());
+        if chance.one_in(4) {
+            host.is_old();
+        }
         let expected = Expected::new(host.state());
         Run { chance, host, expected, owners: vec![] }
     }

@@ -8,8 +8,10 @@ mod disk;
 pub mod fs;
 mod kernel;
 mod machine;
+mod mounts;
 mod server;
 
+use std::ffi::CStr;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::panic::resume_unwind;
@@ -19,6 +21,7 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use rustix::mount::MountFlags;
 
 use super::real;
 use fs::File;
@@ -73,6 +76,45 @@ pub fn dress(file: &File, replaced: &Path) -> io::Result<()> {
 
 pub fn open_to_readers(folder: &Path) -> io::Result<()> {
     if is_model() { Ok(()) } else { real::open_to_readers(folder) }
+}
+
+fn mount<R>(
+    path: &Path,
+    is_old_enough: bool,
+    work: impl FnOnce(&mut mounts::Mount) -> Result<R, Errno>,
+) -> io::Result<R> {
+    call(Call::Mount, path)?;
+    let point = path.to_str().unwrap_or_default();
+    let done = on(|machine| match machine.kernel.is_old && !is_old_enough {
+        true => Err(Errno::NOSYS),
+        false => machine.kernel.mount_at(point).and_then(work),
+    });
+    Ok(done.unwrap_or(Err(Errno::NOSYS))?)
+}
+
+pub fn remount(path: &Path, flags: MountFlags, data: &CStr) -> io::Result<()> {
+    if !is_model() {
+        return real::remount(path, flags, data);
+    }
+    mount(path, true, |mount| mount.remount(flags, &data.to_string_lossy()))
+}
+
+pub fn can_reconfigure(path: &Path) -> io::Result<bool> {
+    if !is_model() {
+        return real::can_reconfigure(path);
+    }
+    match mount(path, false, |_| Ok(true)) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOSYS) => Ok(false),
+        found => found,
+    }
+}
+
+pub fn reconfigure(path: &Path, options: &[String]) -> io::Result<()> {
+    if is_model() {
+        mount(path, false, |mount| mount.reconfigure(options))
+    } else {
+        real::reconfigure(path, options)
+    }
 }
 
 /// In the model this is the watcher: the test lets it run.

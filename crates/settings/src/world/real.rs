@@ -2,12 +2,17 @@
 
 use std::ffi::CStr;
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{Mode, XattrFlags, chmod, fchmod, fchown, fsetxattr, lgetxattr, llistxattr, lstat};
 use rustix::io::Errno;
+use rustix::mount::{
+    FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick,
+    mount_remount,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 #[cfg(not(test))]
@@ -102,4 +107,29 @@ fn attributes(path: &Path) -> io::Result<Vec<std::ffi::CString>> {
 /// Everybody may enter and read a folder, whatever the umask.
 pub fn open_to_readers(folder: &Path) -> io::Result<()> {
     Ok(chmod(folder, Mode::from_raw_mode(0o755))?)
+}
+
+/// mount(2) with MS_REMOUNT: every flag that is not given is taken away, with MS_BIND of this place only.
+pub fn remount(path: &Path, flags: MountFlags, data: &CStr) -> io::Result<()> {
+    Ok(mount_remount(path, flags, data)?)
+}
+
+/// Whether this kernel can configure a file system apart from the place where it is mounted: Linux 5.2 and later.
+pub fn can_reconfigure(path: &Path) -> io::Result<bool> {
+    match fspick(rustix::fs::CWD, path, FsPickFlags::FSPICK_CLOEXEC) {
+        Err(Errno::NOSYS) => Ok(false),
+        picked => Ok(picked.map(|_| true)?),
+    }
+}
+
+/// Give these options to the file system that is mounted here: all of them at once, and nothing else changes.
+pub fn reconfigure(path: &Path, options: &[String]) -> io::Result<()> {
+    let picked = fspick(rustix::fs::CWD, path, FsPickFlags::FSPICK_CLOEXEC)?;
+    for option in options {
+        match option.split_once('=') {
+            Some((name, value)) => fsconfig_set_string(picked.as_fd(), name, value)?,
+            None => fsconfig_set_flag(picked.as_fd(), option.as_str())?,
+        }
+    }
+    Ok(fsconfig_reconfigure(picked.as_fd())?)
 }

@@ -5,9 +5,12 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
+use super::mounts::Mount;
+
 const SCHEDULERS: [&str; 3] = ["none", "mq-deadline", "kyber"];
 const QUEUE: &str = "/sys/block/sda/queue";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// The part of a path that the kernel answers for.
 pub fn path_in(path: &Path) -> Option<&str> {
@@ -18,12 +21,15 @@ pub fn path_in(path: &Path) -> Option<&str> {
 
 pub struct Kernel {
     values: BTreeMap<String, String>,
+    pub mounts: Vec<Mount>,
+    /// Before Linux 5.2: a file system cannot be configured apart from its place.
+    pub is_old: bool,
     boot: u32,
 }
 
 impl Kernel {
     pub fn new() -> Kernel {
-        let mut kernel = Kernel { values: BTreeMap::new(), boot: 0 };
+        let mut kernel = Kernel { values: BTreeMap::new(), mounts: vec![], is_old: false, boot: 0 };
         kernel.boot();
         kernel
     }
@@ -31,6 +37,7 @@ impl Kernel {
     /// As after a boot: everything is at its default.
     pub fn boot(&mut self) {
         self.boot += 1;
+        self.mounts = Mount::all();
         let queue = |name: &str| format!("{QUEUE}/{name}");
         self.values = [
             ("/proc/sys/vm/swappiness".to_owned(), "60"),
@@ -74,6 +81,9 @@ impl Kernel {
         if path == BOOT_ID {
             return Some(format!("boot-{}\n", self.boot));
         }
+        if path == MOUNTS {
+            return Some(self.mounts.iter().zip(1..).map(|(mount, number)| mount.line(number)).collect());
+        }
         let value = self.values.get(path)?;
         if path.ends_with("/scheduler") {
             let shown = SCHEDULERS.map(|s| if s == value { format!("[{s}]") } else { s.to_owned() });
@@ -85,6 +95,10 @@ impl Kernel {
     /// All values, for comparison.
     pub fn values(&self) -> &BTreeMap<String, String> {
         &self.values
+    }
+
+    pub fn mount_at(&mut self, point: &str) -> Result<&mut Mount, Errno> {
+        self.mounts.iter_mut().find(|mount| mount.point == point).ok_or(Errno::INVAL)
     }
 
     pub fn set(&mut self, path: &str, text: &str) -> Result<(), Errno> {

@@ -14,6 +14,9 @@ use super::disk::Disk;
 use super::kernel::{self, Kernel};
 use super::server::{self, Servers};
 
+/// Of each place a line: its name, and its options at a boot.
+const FSTAB: &str = "/host/etc/fstab";
+
 thread_local! {
     static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
 }
@@ -42,6 +45,8 @@ pub enum Call {
     /// A write to a file of the kernel.
     Set,
     Lock,
+    /// A remount, or what asks for one.
+    Mount,
     /// A statement to a server, or the login.
     Ask,
     Start,
@@ -56,6 +61,7 @@ impl Call {
             Call::Write | Call::Sync | Call::Rename | Call::MakeFolder => &[Errno::NOSPC, Errno::IO],
             Call::Get => &[Errno::MFILE, Errno::NOMEM],
             Call::Set => &[Errno::IO, Errno::BUSY],
+            Call::Mount => &[Errno::MFILE, Errno::NOMEM, Errno::IO, Errno::BUSY],
             Call::Ask => &[Errno::CONNRESET],
             Call::Lock => &[Errno::NOLCK],
             Call::Start => &[Errno::AGAIN, Errno::MFILE],
@@ -194,6 +200,12 @@ impl Machine {
         for line in self.disk.text_below(Path::new("/host/etc/sysctl.d")).lines() {
             if let Some((name, value)) = line.split_once(" = ") {
                 let _ = self.kernel.set(&format!("/proc/sys/{}", name.replace('.', "/")), value);
+            }
+        }
+        let fstab = self.disk.files_below(Path::new(FSTAB)).into_values().next().unwrap_or_default();
+        for (point, options) in fstab.lines().filter_map(|line| line.split_once(' ')) {
+            for option in options.split(',') {
+                let _ = self.kernel.mount_at(point).and_then(|mount| mount.set(option));
             }
         }
         self.restart_server();
