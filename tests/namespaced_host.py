@@ -65,7 +65,6 @@ mount --move /srv/sys /sys
 rmdir /srv/sys
 cp -a /etc /srv/etc
 mount --bind /srv/etc /etc
-mkdir -p /srv/root
 for place in /root /run /var/lib; do mount -t tmpfs -o mode=755 headrace-test $place; done
 for place in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 headrace-test $place; done
 for place in {read_only}; do mount --bind $place $place; mount -o remount,bind,ro $place; done
