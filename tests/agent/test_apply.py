@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -163,6 +164,51 @@ def test_a_watcher_that_was_stopped_undoes_when_it_goes_on(host: Fake) -> None:
     os.kill(watcher, signal.SIGCONT)
     until(lambda: host.text("/sys/fake/1") == "original 1")
     until(lambda: host.open_entries() == [] and not host.watchers())
+
+
+MANY = range(400)
+
+
+def replaced(number: int) -> dict[str, str]:
+    """As long as the original: a killed write of a plain file, unlike the kernel's, could leave half of each."""
+    return kernel(number, f"replaced {number}")
+
+
+@contextlib.contextmanager
+def at_work(host: Fake, within: str) -> Iterator[subprocess.Popen[bytes]]:
+    """An agent that has made the first of many changes."""
+    for number in MANY:
+        host.put(f"/sys/fake/{number}", f"original {number}")
+    options = ("--owner", OWNER, "--root", str(host.folder), "--confirm-within", within)
+    pipe = subprocess.PIPE
+    with subprocess.Popen(host.argv("apply", *options), stdin=pipe, stdout=pipe) as agent:
+        assert agent.stdin
+        agent.stdin.write(json.dumps([replaced(number) for number in MANY]).encode())
+        agent.stdin.close()
+        until(lambda: host.text("/sys/fake/0") == "replaced 0", pause_s=0)
+        yield agent
+
+
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGSTOP])
+def test_an_agent_that_is_killed_or_stopped_in_mid_change_leaves_nothing(
+    host: Fake, with_signal: signal.Signals
+) -> None:
+    """One that is stopped has the journal locked, and its controller waits for it."""
+    with at_work(host, "2s") as agent:
+        agent.send_signal(with_signal)
+        assert host.text(f"/sys/fake/{MANY[-1]}") == f"original {MANY[-1]}", "it was over before"
+        until(lambda: not host.open_entries() and not host.watchers())
+        assert agent.wait() == -signal.SIGKILL
+    assert all(host.text(f"/sys/fake/{number}") == f"original {number}" for number in MANY)
+
+
+def test_an_agent_that_was_stopped_for_a_moment_goes_on(host: Fake) -> None:
+    with at_work(host, "1h") as agent:
+        agent.send_signal(signal.SIGSTOP)
+        agent.send_signal(signal.SIGCONT)
+        assert agent.wait() == 0
+    assert all(host.text(f"/sys/fake/{number}") == f"replaced {number}" for number in MANY)
+    assert len(host.open_entries()) == len(MANY)
 
 
 def test_the_next_undoes_beside_a_watcher_that_was_stopped(host: Fake) -> None:

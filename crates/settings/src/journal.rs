@@ -22,7 +22,7 @@ use mysql::ServerArguments;
 /// 2: server variables, whole files, remounts, deadlines. 3: arrays, mapped devices. 4: which start of a server,
 /// NULL, what a change became. 5: later deadlines of earlier entries. 6: the mark of processes. 7: restarts.
 const FORMAT: u32 = 7;
-const FILE_NAME: &str = "journal.jsonl";
+pub const FILE_NAME: &str = "journal.jsonl";
 /// No journal has counted so far: a line with such a number is damaged, and the next number could not be given.
 const TOO_MANY: u64 = 1 << 62;
 

@@ -26,6 +26,7 @@ mod remounts;
 mod remove;
 mod restart;
 mod signature;
+mod stopped;
 mod supervisor;
 mod survival;
 mod undo;

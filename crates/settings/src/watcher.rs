@@ -18,6 +18,7 @@ use super::history;
 use super::journal::{self, Journal, Open, Undo};
 use super::kernel_files::KernelFiles;
 use super::owner::belongs_to;
+use super::stopped;
 use super::supervisor;
 use super::survival;
 use super::undo::{self, Foreigners, Restarts, Undone};
@@ -151,8 +152,10 @@ pub fn watch(state: &Path, owner: &str, kernel: &KernelFiles, is_unit: bool) -> 
     let mut watch = Watch::new(state, owner);
     let mut next = Next::Look { after: Duration::ZERO };
     while next != Next::Leave {
-        if let Next::Look { after } = next {
-            sleep(after);
+        match next {
+            Next::Look { after } => sleep(after),
+            Next::MakeSure | Next::Undo => stopped::release(&state.join(journal::FILE_NAME)),
+            Next::Leave => {}
         }
         next = watch.step(next, kernel);
     }

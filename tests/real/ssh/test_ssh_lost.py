@@ -19,6 +19,7 @@ from headrace.errors import ConnectionLost, TargetError
 from headrace.target import link
 from headrace.target.ssh import SshTarget
 from tests import sshd
+from tests.agent.test_apply import OWNER, Fake, replaced
 from tests.contracts.target import gone, is_alive, pid_in
 from tests.relay import Relay, relay_to
 from tests.waiting import until_async
@@ -289,3 +290,26 @@ class TestHolding:
         began = time.monotonic()
         async with Journal(agent, "next", str(state)).hold():
             assert time.monotonic() - began < 5
+
+
+async def test_what_was_being_changed_is_undone_while_nobody_hears_it(far: Far, tmp_path: Path) -> None:
+    """The controller lives on, and neither hears of it nor does it again when the connection is back."""
+    host = Fake(tmp_path)
+    many = range(300)
+    for number in many:
+        host.put(f"/sys/fake/{number}", f"original {number}")
+    agent = await Agent.install(far.target)
+    options = ["--owner", OWNER, "--root", str(host.folder), "--confirm-within", "2s"]
+    argv = [agent.path, *host.argv("apply", *options)[1:]]
+    changes = json.dumps([replaced(number) for number in many]).encode()
+    applying = asyncio.create_task(far.target.run(argv, stdin=changes))
+    await until_async(lambda: host.text("/sys/fake/0") == "replaced 0", pause_s=0)
+    far.relay.cut()
+    assert host.text(f"/sys/fake/{many[-1]}") == f"original {many[-1]}", "it was over before"
+    await far.is_noticed()
+    await until_async(lambda: not host.open_entries() and not host.watchers())
+    far.relay.join()
+    with pytest.raises(ConnectionLost):
+        await applying
+    assert all(host.text(f"/sys/fake/{number}") == f"original {number}" for number in many)
+    assert host.open_entries() == []

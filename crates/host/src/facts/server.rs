@@ -120,10 +120,6 @@ pub fn read(
     };
     let connection = Connection::open(options);
     let mut connection = asked.known("log in", "", connection)?;
-    if !is_thorough {
-        // All answers are kept; of hundreds of thousands of tables they may be larger than the limit of one.
-        connection.limit_in_total();
-    }
     asked.limit(&mut connection);
     let (variables, init_connect) = asked.variables(&mut connection)?;
     let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
@@ -226,6 +222,10 @@ impl Asked<'_> {
     }
 
     fn limit(&mut self, connection: &mut Connection) {
+        // All answers are kept; of hundreds of thousands of tables they may be larger than the limit of one.
+        if !self.is_thorough {
+            connection.limit_in_total();
+        }
         let limit_s = statement_limit_s(self.is_thorough);
         let settings: &[String] = if connection.is_mariadb() {
             &[format!("SET SESSION max_statement_time = {limit_s}")]
