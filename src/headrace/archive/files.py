@@ -201,7 +201,7 @@ class Archive:
     def held(self) -> Iterator[None]:
         """Be the only writer. Raises Busy."""
         self.create()
-        with (self.root / "lock").open("a") as lock:
+        with open(self.root / "lock", "a", opener=lambda path, flags: os.open(path, flags, 0o640)) as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

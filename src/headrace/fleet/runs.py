@@ -22,7 +22,7 @@ from headrace.errors import Busy, DiskFull, StoreError, no_room
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
 from headrace.snapshot import state_path
-from headrace.whole import open_safely
+from headrace.whole import make_folder, open_safely
 
 FORMAT = 1
 
@@ -153,7 +153,9 @@ def remember(verb: str, outcome: Outcome) -> None:
     path = _last_path(verb, outcome.host)
     content = zstandard.compress(json.dumps(asdict(outcome), default=str).encode())
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # One by one: a mode is not that of the folders above.
+        make_folder(path.parent.parent, 0o700)
+        path.parent.mkdir(exist_ok=True, mode=0o700)
         draft = path.with_name(f".{path.name}.{os.getpid()}.part")
         draft.write_bytes(content)
         draft.chmod(0o600)

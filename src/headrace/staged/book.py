@@ -222,6 +222,7 @@ class Book:
         """Write a plan down; the same plan again is the same rollout."""
         folder = root() / plan.id
         with errors(folder):
+            make_folder(folder.parent, 0o700)
             make_folder(folder, 0o700)
             text = json.dumps(plan.to_json(), indent=1, sort_keys=True)
             write_whole(folder / "plan.json", text, 0o600)
@@ -321,7 +322,8 @@ class Book:
         with contextlib.ExitStack() as held:
             names = [self.plan.id, *sorted({member.address for member in self.plan.members.values()})]
             with errors(root()):
-                lock_of("any").parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_folder(root(), 0o700)
+                lock_of("any").parent.mkdir(exist_ok=True, mode=0o700)
                 for name in names:
                     file = held.enter_context(lock_of(name).open("a+"))
                     _lock(file, name, self.plan.id)
