@@ -44,6 +44,11 @@ impl FollowedFile {
                 other => other?,
             };
             if count > 0 || buffer.is_empty() {
+                // Truncated since it was looked at, and longer than before by now: this is the middle of something else.
+                if !self.is_same()? {
+                    self.begin(None);
+                    continue;
+                }
                 self.position += count as u64;
                 self.remember(&buffer[..count]);
                 return Ok(count);

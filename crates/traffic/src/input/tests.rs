@@ -185,6 +185,26 @@ fn a_truncated_file_is_read_from_its_beginning() {
 }
 
 #[test]
+fn a_file_that_was_truncated_and_has_grown_since_is_read_from_its_beginning() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    std::fs::write(&path, "three\n").unwrap();
+    let (stop, _writer) = StopSignal::pair();
+    let mut input = open_until(&path, Some(stop)).unwrap();
+    let mut buffer = [0; 1 << 16];
+    for text in ["three\n", "four\nfive\nsix\n"] {
+        // The second time it is longer before the reader looks at it.
+        std::fs::write(&path, text).unwrap();
+        let mut read = vec![];
+        while read.len() < text.len() {
+            let count = input.read(&mut buffer).unwrap();
+            read.extend_from_slice(&buffer[..count]);
+        }
+        assert_eq!(String::from_utf8_lossy(&read), text);
+    }
+}
+
+#[test]
 fn a_compressed_file_is_not_followed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");

@@ -243,6 +243,22 @@ fn no_password_is_in_a_recording() {
 }
 
 #[test]
+fn of_a_statement_that_was_cut_only_the_class_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.rec");
+    let mut writer = Writer::create(&path, &with_literals()).unwrap();
+    let text = b"select c from t where id = 31415926 and name = 'Wilhelm";
+    for command in [Command::Query, Command::Prepare, Command::Execute] {
+        writer.event(&Event { text, is_cut: true, ..Event::new(1, 1, command) }).unwrap();
+    }
+    writer.finish(&Coverage::default()).unwrap();
+    let mut reader = Reader::open(&path).unwrap();
+    while let Some(event) = reader.next().unwrap() {
+        assert_eq!(String::from_utf8_lossy(event.text), "select c from t where id = ? and name = ?");
+    }
+}
+
+#[test]
 fn without_literals_no_value_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.rec");

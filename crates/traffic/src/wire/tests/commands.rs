@@ -288,6 +288,11 @@ fn encrypted_sessions_and_replicas_are_counted() {
     talk.said.push((Side::Client, b"\x16\x03\x01\0\x05hello".to_vec()));
     let (events, coverage) = talk.events();
     assert_eq!((events.len(), coverage.tls_sessions, coverage.skipped_bytes), (0, 1, 10));
+    // One that had begun before.
+    let mut talk = Talk::default();
+    talk.said.push((Side::Client, b"\x17\x03\x03\0\x05hello".to_vec()));
+    let (events, coverage) = talk.events();
+    assert_eq!((events.len(), coverage.tls_sessions, coverage.midstream_sessions), (0, 1, 1));
     let mut talk = Talk::new(OLD);
     talk.client(0, b"\x15\x01\0\0\0").server(1, &[OK]);
     talk.client(0, b"\x12\x04\0\0\0\0\0\x01\0\0\0f").server(1, &[b"\0binlog", b"\0binlog"]);
