@@ -222,9 +222,9 @@ def test_the_limit_of_a_files_size_is_a_full_disk(folder: Path, command: str) ->
     """The kernel's signal would end the agent, and nobody would know why."""
     output = folder / "all" / "limited"
     words = {
-        "record": ["record", "long.log", "--with-literals", "-o", output],
+        "record": ["record", "long.log", "--with-literals", "-o", str(output)],
         "digest": ["digest", "long.log"],
-        "cut": ["recording", "cut", "long.rec", "-o", output],
+        "cut": ["recording", "cut", "long.rec", "-o", str(output)],
     }[command]
     with open(folder / "all" / "printed", "wb") as printed:
         done = subprocess.run(
