@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -119,11 +118,10 @@ async def watch(
             await asyncio.gather(looking, return_exceptions=True)
             raise
         activity = await looking
-        with tempfile.TemporaryDirectory() as here:
-            local = Path(here) / "samples.jsonl.zst"
-            await target.get(samples, local)
-            found = await asyncio.to_thread(Samples.read, local)
-            errors = await asyncio.to_thread(sampler_errors, local)
+        # Not into a file here: a kill would leave it.
+        stream = await target.read(samples)
+        found = await asyncio.to_thread(Samples.read, stream)
+        errors = await asyncio.to_thread(sampler_errors, stream)
     facts = await _facts(agent, login, thorough)
     if why_not:
         errors["server"] = why_not
@@ -264,11 +262,11 @@ async def _profile(agent: Agent, facts: Facts, seconds: float, errors: dict[str,
         return ""
 
 
-def sampler_errors(path: Path) -> dict[str, str]:
+def sampler_errors(stream: Path | bytes) -> dict[str, str]:
     """Sampler -> why it has no values, for those that never succeeded."""
     failed: dict[str, str] = {}
     succeeded: set[str] = set()
-    for line in lines_of(path):
+    for line in lines_of(stream):
         # Parse only failures: a successful sampler's line may be 100 KB.
         head = line[:200]
         if '"ok":false' in head:

@@ -52,9 +52,9 @@ class Samples:
         return columns.samples()
 
     @classmethod
-    def read(cls, path: Path) -> Samples:
+    def read(cls, stream: Path | bytes) -> Samples:
         """From a stream; one that was cut short by a kill is read up to its last complete line."""
-        return cls.of_records(_records(path))
+        return cls.of_records(_records(stream))
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> Samples:
@@ -109,9 +109,9 @@ class _Columns:
         return Samples([self._names[i] for i in in_order], starts, t_ns[order], value[order])
 
 
-def lines_of(path: Path) -> Iterator[str]:
+def lines_of(stream: Path | bytes) -> Iterator[str]:
     """The lines of a stream; the last one is cut if the sampler was killed while it wrote."""
-    with path.open("rb") as compressed:
+    with io.BytesIO(stream) if isinstance(stream, bytes) else stream.open("rb") as compressed:
         reader = zstandard.ZstdDecompressor().stream_reader(compressed, read_across_frames=True)
         try:
             yield from io.TextIOWrapper(io.BufferedReader(reader), encoding="utf-8")
@@ -119,9 +119,9 @@ def lines_of(path: Path) -> Iterator[str]:
             return
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _records(stream: Path | bytes) -> Iterator[dict[str, Any]]:
     try:
-        for line in lines_of(path):
+        for line in lines_of(stream):
             yield json.loads(line)
     except json.JSONDecodeError:
         return

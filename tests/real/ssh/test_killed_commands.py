@@ -15,6 +15,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -250,6 +251,15 @@ def test_a_run_killed_while_its_host_is_sampled_leaves_nothing(
     process.wait()
     host.done("rollback", "--everyone")
     comparison.check("a run that was sampled")
+
+
+def test_a_hunt_makes_no_temporary_files_of_the_controller(host: NamespacedHost) -> None:
+    """A kill would leave them."""
+    process, seen = host.start("hunt", "--seconds", "2", *LOGIN), set[Path]()
+    while process.poll() is None:
+        seen |= set((host.folder / "temporary").iterdir())
+    assert process.wait() == 0, process.communicate()
+    assert not seen
 
 
 @LONG
