@@ -5,7 +5,7 @@ use std::io::{self, Cursor, Read, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{GZIP, Input, Start, ZSTD, decompress, is_damage};
+use super::{GZIP, Input, OTHERS, Start, ZSTD, decompress, is_damage};
 
 /// A few kilobytes of a hostile file may stand for gigabytes: what is read stays small, what is kept must.
 const MOST_BYTES: u64 = 4 << 20;
@@ -27,6 +27,9 @@ pub fn compressed(data: &[u8]) {
         3 => damaged(gzip(rest), *at),
         _ => damaged(zstd::encode_all(rest, 1).expect("memory"), *at),
     };
+    if OTHERS.iter().any(|(magic, ..)| file.starts_with(magic)) {
+        return; // it is named, not read
+    }
     let (whole, ended) = read(&file, usize::MAX);
     let (pieces, pieces_ended) = read(&file, usize::from(*piece_bytes) + 1);
     assert_eq!(ended, pieces_ended);
