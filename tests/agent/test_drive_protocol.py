@@ -315,13 +315,13 @@ def test_silence_before_the_trial() -> None:
         hear_login(conversation)
         conversation.hang()
 
-    def huge_greeting(conversation: Conversation) -> None:
-        conversation.raw(b"\xff\xff\xff\x00\x0a")
+    def half_greeting(conversation: Conversation) -> None:
+        conversation.raw(b"\xff\xff\x0f\x00\x0a")
         conversation.hang()
 
     servers = [
         ScriptedMysql(answer, Conversation.hang),
-        ScriptedMysql(answer, huge_greeting),
+        ScriptedMysql(answer, half_greeting),
         ScriptedMysql(answer, silent_login),
         ScriptedMysql(answer, prepare=Conversation.hang),
     ]
@@ -334,6 +334,15 @@ def test_silence_before_the_trial() -> None:
 
     with ThreadPoolExecutor(len(servers)) as pool:
         list(pool.map(refused, servers))
+
+
+def test_a_greeting_that_is_too_large_is_not_read() -> None:
+    def huge_greeting(conversation: Conversation) -> None:
+        conversation.raw(b"\xff\xff\xff\x00\x0a")
+        conversation.hang()
+
+    with ScriptedMysql(lambda conversation, _: conversation.ok(), huge_greeting) as server:
+        assert_refused(tcp(server.port), asking(), "an answer of more than 1 MiB")
 
 
 def test_nobody_listens() -> None:

@@ -104,7 +104,7 @@ class Asked:
         self.words.append(words)
         return {}
 
-    async def spawn(self, *words: str) -> None:
+    async def spawn(self, *words: str, **_: Any) -> None:
         self.words.append(words)
         raise NotReady("enough seen")
 
