@@ -316,7 +316,7 @@ def test_silence_before_the_trial() -> None:
         conversation.hang()
 
     def half_greeting(conversation: Conversation) -> None:
-        conversation.raw(b"\xff\xff\x0f\x00\x0a")
+        conversation.raw(b"\xff\xff\x00\x00\x0a")
         conversation.hang()
 
     servers = [
