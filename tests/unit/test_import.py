@@ -36,7 +36,7 @@ def test_the_published_table_in_plain_sentences() -> None:
         "ext4 data=ordered" in said
     )
     assert "4 cells collapsed, at 87.0 to 103; 16 have 530 to 661" in said
-    assert "4 cells are separate, at 223 to 234" in said
+    assert "4 cells are separate, at 223 to 234; 16 have 530 to 661. Separate: " in said
     assert "8 of 12 cells, but not in: ext4 data=journal 256K (0.36)" in said
     assert "assume that there are none" in effects.error_words(study.effects)
 

@@ -226,7 +226,11 @@ def _groups(study: Study) -> Iterator[str]:
         what = (
             "collapsed" if group.is_collapsed else "are separate" if len(group.cells) > 1 else "is separate"
         )
-        yield (f"{cells} {what}, at {_range(group)}; {len(usual.cells)} have {_range(usual)}: {names}{more}.")
+        which = "Collapsed" if group.is_collapsed else "Separate"
+        yield (
+            f"{cells} {what}, at {_range(group)}; {len(usual.cells)} have {_range(usual)}. "
+            f"{which}: {names}{more}."
+        )
 
 
 def _range(group: choice.Group) -> str:
