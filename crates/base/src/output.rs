@@ -54,7 +54,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
     Err(Errno::LOOP.into())
 }
 
-/// A write beyond the limit of a file's size (`ulimit -f`) becomes an error, where the signal would end the process.
+/// Makes a write beyond `ulimit -f` an error; otherwise a signal ends the process.
 ///
 /// # Panics
 /// Never: this signal may be handled.

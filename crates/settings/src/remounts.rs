@@ -155,8 +155,7 @@ fn has(mount: &Mount, flag: &str) -> bool {
     mount.super_options.iter().any(|option| option == flag)
 }
 
-/// The options that are asked for, and the flags that the file system has: some take one that is not named for one that
-/// is to go.
+/// The options asked for, plus the file system's present flags: some file systems drop a flag that is not named.
 fn whole_options(mount: &Mount, asked: &[&str]) -> Vec<String> {
     let is_asked = |flag: &str| asked.iter().any(|option| kind(option) == flag);
     let stay = ["ro", "lazytime", "sync"].into_iter().filter(|flag| has(mount, flag) && !is_asked(flag));
@@ -182,7 +181,7 @@ fn remount_both(path: &Path, mount: &Mount, own: MountFlags, asked: &[&str]) -> 
     Ok(world::remount(path, flags, &CString::new(data.join(","))?)?)
 }
 
-/// Why an old kernel cannot: killed between two remounts, we would leave a place writable that was not.
+/// Why an old kernel cannot do it: a kill between the two remounts would leave a read-only place writable.
 fn apart(mount: &Mount) -> &'static str {
     if has(mount, "ro") {
         "it is writable, and its file system is not: before Linux 5.2 a remount makes both the same"

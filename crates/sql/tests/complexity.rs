@@ -122,8 +122,8 @@ fn twice_the_text_is_twice_the_work() {
             let (short, long) =
                 (format!("{}{short}{}", around.0, around.1), format!("{}{long}{}", around.0, around.1));
             for (name, reader) in READERS {
-                // Four times the text: linear work takes four times as long, quadratic work sixteen times. Allowed is
-                // 2.5 times for twice the text. The best of a few, because neighbours on the machine cost CPU time as
+                // Four times the text: linear work takes four times as long, quadratic work sixteen times. The
+                // limit is 2.5 times for twice the text. The best of a few, because neighbours on the machine cost CPU time as
                 // well.
                 let is_linear = (0..5).any(|_| {
                     let (short, long) = (cost(*reader, &short, &mut out), cost(*reader, &long, &mut out));

@@ -40,8 +40,8 @@ fn least_cost(mut work: impl FnMut()) -> Duration {
     (0..2).map(|_| cost(&mut work)).min().unwrap_or_default()
 }
 
-/// Four times the input takes four times as long where the work is linear, sixteen times where it is quadratic. Allowed
-/// is 2.5 times for twice the input.
+/// Four times the input takes four times as long where the work is linear, sixteen times where it is quadratic. The
+/// limit is 2.5 times for twice the input.
 fn must_be_linear(name: &str, length: usize, input: impl Fn(usize) -> Vec<u8>, read: impl Fn(&[u8])) {
     let (short, long) = (input(length), input(4 * length));
     let is_linear = (0..5).any(|_| {

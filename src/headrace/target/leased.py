@@ -61,7 +61,7 @@ async def leased_folder(target: Target, parent: str = "") -> AsyncIterator[str]:
 
     Before that the host ends what has ``FOLDER_VARIABLE`` set to the folder.
     """
-    make = ["sh", "-c", _MAKE_LEASED, parent or "", str(LEASE_S), str(LOOK_S), _WATCH]
+    make = ["sh", "-c", _MAKE_LEASED, parent, str(LEASE_S), str(LOOK_S), _WATCH]
     folder, watcher = (await target.run(make)).text.split("\n")[:2]
     renewal = asyncio.create_task(_renew(target, folder))
     try:

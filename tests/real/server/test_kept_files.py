@@ -66,7 +66,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 
 class Home:
-    """A user's own folders, and commands that run without any umask."""
+    """One user's folders; its commands run with umask 0."""
 
     def __init__(self, folder: Path, server: Server) -> None:
         self.folder, self.server = folder, server

@@ -122,7 +122,7 @@ pub fn can_reconfigure(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Give these options to the file system that is mounted here: all of them at once, and nothing else changes.
+/// Changes these options of the file system mounted here, in one step, and nothing else.
 pub fn reconfigure(path: &Path, options: &[String]) -> io::Result<()> {
     let picked = fspick(rustix::fs::CWD, path, FsPickFlags::FSPICK_CLOEXEC)?;
     for option in options {

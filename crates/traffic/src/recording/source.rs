@@ -93,7 +93,7 @@ impl Source {
         Ok(Header::decode(&bytes).map(|header| Entry { offset, header }))
     }
 
-    /// Events of the block at an offset, if the end of the source cuts it off and its header is whole.
+    /// How many events the block at an offset has, if its header is whole but its end is cut off.
     fn cut_events_at(&self, offset: u64, next: u64) -> io::Result<Option<u32>> {
         let cut = if next == self.len() { self.header_at(offset)? } else { None };
         Ok(cut.map(|entry| entry.header.events).filter(|events| *events > 0))

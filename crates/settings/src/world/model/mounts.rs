@@ -8,7 +8,7 @@ use rustix::mount::MountFlags;
 /// What the kernel prints of a place, and its flag.
 const OWN: [(&str, u32); 6] =
     [("ro", 1), ("nosuid", 2), ("nodev", 4), ("noexec", 8), ("nodiratime", 1 << 11), ("nosymfollow", 1 << 8)];
-/// Those of the file system that every remount without MS_BIND sets anew.
+/// Flags of the file system, which every remount without MS_BIND replaces.
 const SET_ANEW: [(&str, u32); 3] = [("ro", 1), ("sync", 16), ("lazytime", 1 << 25)];
 
 pub struct Mount {
@@ -65,7 +65,7 @@ impl Mount {
         ]
     }
 
-    /// One option, all else as it is: what a stranger does, or fstab at a boot.
+    /// Sets one option and keeps the others, as a stranger or fstab at boot does.
     pub fn set(&mut self, option: &str) -> Result<(), Errno> {
         let flag =
             |known: &[(&'static str, u32)]| known.iter().find(|(name, _)| *name == option).map(|f| f.0);
