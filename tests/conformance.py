@@ -16,6 +16,13 @@ from typing import Any, Protocol
 
 LASTS = ("--persist", "files")
 DEADLINE = ("--confirm-within", "10m")
+#: A log that is recorded.
+SLOW_LOG = """# Time: 231114 22:13:20
+# User@Host: app[app] @ localhost []
+# Query_time: 0.000123  Lock_time: 0.000001  Rows_sent: 1  Rows_examined: 1
+SET timestamp=1700000000;
+SELECT c FROM t WHERE id = 1;
+"""
 
 
 class Running(Protocol):

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import Comparison, Kills, Kind, Settings
+from tests.conformance import SLOW_LOG, Comparison, Kills, Kind, Settings
 from tests.namespaced_host import (
     AGENT,
     LOGIN,
@@ -92,12 +92,6 @@ fewer = 1000
 name = "all"
 hosts = "own"
 approval = true
-"""
-SLOW_LOG = """# Time: 231114 22:13:20
-# User@Host: app[app] @ localhost []
-# Query_time: 0.000123  Lock_time: 0.000001  Rows_sent: 1  Rows_examined: 1
-SET timestamp=1700000000;
-SELECT c FROM t WHERE id = 1;
 """
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)

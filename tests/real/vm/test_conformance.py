@@ -21,7 +21,7 @@ import pytest
 
 from headrace import vm
 from headrace.errors import Refused
-from tests.conformance import LASTS, Comparison, Kills, Kind, Settings, changed
+from tests.conformance import LASTS, SLOW_LOG, Comparison, Kills, Kind, Settings, changed
 from tests.guest import KERNEL, LOGIN, Guest
 
 KILLS = int(os.environ.get("HEADRACE_KILLS", "2"))
@@ -54,14 +54,6 @@ SOME = (
 )
 OF_SERVER = ("server.max_connections=321", "server.innodb_io_capacity=300")
 FILES = ("/etc/sysctl.d/99-zz-headrace.conf", "/etc/udev/rules.d/99-zz-headrace.rules")
-SLOW_LOG = """cat >/srv/slow.log <<'END'
-# Time: 231114 22:13:20
-# User@Host: app[app] @ localhost []
-# Query_time: 0.000123  Lock_time: 0.000001  Rows_sent: 1  Rows_examined: 1
-SET timestamp=1700000000;
-SELECT c FROM t WHERE id = 1;
-END
-"""
 PLAN = """
 name = "conformance"
 [target]
@@ -96,7 +88,7 @@ def guest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guest]:
     machine = asyncio.run(vm.up(spec, print))
     found = Guest(machine, tmp_path_factory.mktemp("guest"))
     try:
-        found.inside(SLOW_LOG)
+        found.inside(f"cat >/srv/slow.log <<'END'\n{SLOW_LOG}END")
         found.serve()
         yield found
     finally:
