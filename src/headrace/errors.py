@@ -106,6 +106,19 @@ class StoreError(HeadraceError):
     exit_code = 9
 
 
+def write_error(
+    error: OSError,
+    place: object,
+    kind: type[HeadraceError] = StoreError,
+    *,
+    hint: str = "free some space, then run the same command again",
+) -> HeadraceError:
+    """What to raise if ``place`` cannot be written: DiskFull if a disk or quota is full, otherwise ``kind``."""
+    if no_room(error):
+        return DiskFull("no room left", place=str(place), hint=hint)
+    return kind(f"cannot be written: {error.strerror or error}", place=str(place))
+
+
 class NothingMeasured(HeadraceError):
     """The experiment ended without a trial that can be analysed."""
 

@@ -30,7 +30,7 @@ import numpy as np
 import zstandard
 
 from headrace.activity import Activity
-from headrace.errors import DiskFull, StoreError
+from headrace.errors import StoreError, write_error
 from headrace.model import Facts
 from headrace.samples import Samples
 from headrace.whole import whole_file
@@ -103,9 +103,7 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
             if page:
                 archive.writestr("report.html", page)
     except OSError as error:
-        if error.errno == 28:
-            raise DiskFull("no room for the snapshot", place=str(path)) from error
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+        raise write_error(error, path) from error
 
 
 def _without_tables(snapshot: Snapshot) -> Snapshot:

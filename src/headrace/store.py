@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.design import Design
-from headrace.errors import Busy, DiskFull, StoreError, no_room
+from headrace.errors import Busy, StoreError, write_error
 from headrace.model import Facts, Role, TrialSpec, TrialState
 from headrace.whole import make_folder, sync, write_whole
 
@@ -121,7 +121,7 @@ class TrialDraft:
             _sync_tree(self._folder)
             _make_visible(self._folder, self._final)
         except OSError as error:
-            raise _write_error(error, self._folder) from error
+            raise write_error(error, self._folder) from error
 
     def take(self, source: Path, record: TrialRecord) -> None:
         """Commit the content of another folder, with this record instead of its own."""
@@ -132,7 +132,7 @@ class TrialDraft:
             _sync_tree(self._folder)
             _make_visible(self._folder, self._final)
         except OSError as error:
-            raise _write_error(error, self._folder) from error
+            raise write_error(error, self._folder) from error
 
     def discard(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -165,7 +165,7 @@ class ExperimentFolder:
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise Busy("an experiment already exists here", place=str(path)) from error
-            raise _write_error(error, path) from error
+            raise write_error(error, path) from error
         return ExperimentFolder.open(path)
 
     @staticmethod
@@ -205,7 +205,7 @@ class ExperimentFolder:
         try:
             (draft / "raw").mkdir(parents=True)
         except OSError as error:
-            raise _write_error(error, draft) from error
+            raise write_error(error, draft) from error
         return TrialDraft(draft, final)
 
     def adopt_trial(
@@ -232,7 +232,7 @@ class ExperimentFolder:
             sync(aside)
             sync(self.path / "trials")
         except OSError as error:
-            raise _write_error(error, self.trial_path(number)) from error
+            raise write_error(error, self.trial_path(number)) from error
         return path
 
     def set_aside_count(self) -> int:
@@ -266,7 +266,7 @@ class ExperimentFolder:
                 path.write_bytes(content)
             _sync_tree(trial)
         except OSError as error:
-            raise _write_error(error, trial) from error
+            raise write_error(error, trial) from error
 
     def discard_drafts(self) -> int:
         """Remove what a killed runner left half written; what it had completed is on the disk when this returns.
@@ -284,7 +284,7 @@ class ExperimentFolder:
             sync(self.path.parent)
             sync(self.path / "trials")
         except OSError as error:
-            raise _write_error(error, self.path) from error
+            raise write_error(error, self.path) from error
         return len(drafts)
 
     def trials(self) -> list[TrialRecord]:
@@ -307,7 +307,7 @@ class ExperimentFolder:
             # Otherwise a power cut could leave the name, and not all of what is removed below.
             sync(final.parent)
         except OSError as error:
-            raise _write_error(error, final) from error
+            raise write_error(error, final) from error
         shutil.rmtree(old, ignore_errors=True)
 
     def save_facts(self, facts: Facts) -> None:
@@ -329,7 +329,7 @@ class ExperimentFolder:
         try:
             write_whole(path, content)
         except OSError as error:
-            raise _write_error(error, path) from error
+            raise write_error(error, path) from error
         return path
 
     def latency_rows(self, number: int) -> pa.Table:
@@ -415,14 +415,6 @@ def _link_or_copy(source: str, path: str) -> None:
         os.link(source, path)
     except OSError:  # not every file system supports links
         shutil.copyfile(source, path)
-
-
-def _write_error(error: OSError, path: Path) -> Exception:
-    if no_room(error):
-        return DiskFull(
-            "no room left", place=str(path), hint="free some space, then run the same command again"
-        )
-    return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
 
 
 def _make_visible(draft: Path, final: Path) -> None:

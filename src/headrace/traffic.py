@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.agent import Agent
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, PlanError, StoreError, no_room
+from headrace.errors import CommandFailed, HeadraceError, PlanError, StoreError, write_error
 from headrace.model import ServerLogin
 from headrace.target import (
     FOLDER_VARIABLE,
@@ -174,9 +174,7 @@ async def _bring(host: Target, file: str, output: Path) -> None:
             raise StoreError(f"arrived damaged: sha256 is {found} instead of {said}", place=str(output))
         part.replace(output)
     except OSError as error:
-        if no_room(error):
-            raise DiskFull("no room for the recording", place=str(output)) from error
-        raise PlanError(f"cannot be written: {error.strerror or error}", place=str(output)) from error
+        raise write_error(error, output, PlanError) from error
     finally:
         part.unlink(missing_ok=True)
 

@@ -128,11 +128,11 @@ def sync(path: Path) -> None:
 
 
 def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make it and those above it, each on the disk with its name. ``mode`` is the last one's. Raises OSError."""
+    """Make it and those above it, each on the disk with its name; new ones have this mode. Raises OSError."""
     if folder.is_dir():
         _sync_name(folder)
         return
-    make_folder(folder.parent)
+    make_folder(folder.parent, mode)
     folder.mkdir(mode, exist_ok=True)
     sync(folder.parent)
     _ON_DISK.add(_identity(folder))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from headrace import hunt
-from headrace.errors import StoreError
+from headrace import hunt, snapshot
+from headrace.errors import DiskFull, StoreError
 from headrace.model import Facts
 from headrace.report import html, jsonform
 from headrace.report.hunt.page import page_of
@@ -33,6 +34,18 @@ def test_a_saved_host_is_judged_as_the_live_one(tmp_path: Path) -> None:
         assert archive.read("report.html") == b"<p>page</p>"
         assert json.loads(archive.read("facts.json")) == before.facts.data
     assert [path.name for path in tmp_path.iterdir()] == ["db1.hunt"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_disk_quota_or_file_that_is_full(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(number, "full")
+
+    monkeypatch.setattr(snapshot, "whole_file", full)
+    with pytest.raises(DiskFull, match="no room left"):
+        save(ill(), tmp_path / "db1.hunt")
 
 
 def test_limits_and_stacks_are_kept(tmp_path: Path) -> None:

@@ -214,6 +214,17 @@ def test_what_a_process_has_open_is_written_to_by_its_name(tmp_path: Path) -> No
     os.close(right)
 
 
+def test_new_folders_have_the_mode_and_others_keep_theirs(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir(0o755)
+    umask = os.umask(0)
+    try:
+        make_folder(tmp_path / "old" / "new" / "last", 0o700)
+    finally:
+        os.umask(umask)
+    names = ("old", "old/new", "old/new/last")
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in names] == [0o755, 0o700, 0o700]
+
+
 def test_the_name_of_a_folder_is_synced_if_its_maker_was_killed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

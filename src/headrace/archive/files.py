@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.archive.tables import Table
-from headrace.errors import Busy, DiskFull, StoreError, no_room
+from headrace.errors import Busy, StoreError, write_error
 from headrace.whole import make_folder, sync
 
 MINUTE_S, HOUR_S, DAY_S, WEEK_S = 60, 3600, 86400, 7 * 86400
@@ -250,12 +250,6 @@ def _whole_file(path: Path, *, is_private: bool) -> Iterator[BinaryIO]:
         if isinstance(error, OSError):
             raise write_error(error, path) from error
         raise
-
-
-def write_error(error: OSError, path: Path) -> DiskFull | StoreError:
-    if no_room(error):
-        return DiskFull("no room for the history", place=str(path))
-    return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
 
 
 def chosen(files: list[File], rows_s: int, since_s: float = 0, until_s: float = 4e9) -> list[File]:

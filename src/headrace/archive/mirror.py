@@ -22,9 +22,9 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.archive.files import DAY_S, Archive, File, days_of, write_bytes, write_error
+from headrace.archive.files import DAY_S, Archive, File, days_of, write_bytes
 from headrace.archive.tables import TABLES
-from headrace.errors import PlanError, Refused, StoreError
+from headrace.errors import PlanError, Refused, StoreError, write_error
 from headrace.whole import write_whole
 
 #: Only objects that this history would name so are restored: a store cannot choose paths on this machine.

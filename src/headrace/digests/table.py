@@ -32,7 +32,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.errors import DiskFull, StoreError, no_room
+from headrace.errors import StoreError, write_error
 from headrace.whole import whole_file
 
 FORMAT = 1
@@ -120,9 +120,7 @@ def write(table: pa.Table, path: Path) -> None:
         with whole_file(path, 0o600 if has_literals(table) else 0o644) as file:
             pq.write_table(marked, file, compression="zstd", row_group_size=1 << 18)
     except OSError as error:
-        if no_room(error):
-            raise DiskFull("no room for the digest", place=str(path)) from error
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+        raise write_error(error, path) from error
 
 
 def has_literals(table: pa.Table) -> bool:

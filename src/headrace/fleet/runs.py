@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from headrace.errors import Busy, DiskFull, StoreError, no_room
+from headrace.errors import Busy, StoreError, write_error
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
 from headrace.snapshot import state_path
@@ -126,13 +126,8 @@ class RunFile:
         try:
             yield
         except OSError as error:
-            if no_room(error):
-                raise DiskFull(
-                    "no room for the fleet's answers",
-                    place=str(self.path),
-                    hint="free some space, then run the same command again: it asks only the missing hosts",
-                ) from error
-            raise StoreError(f"cannot be written: {error.strerror}", place=str(self.path)) from error
+            hint = "free some space, then run the same command again: it asks only the missing hosts"
+            raise write_error(error, self.path, hint=hint) from error
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
@@ -153,9 +148,7 @@ def remember(verb: str, outcome: Outcome) -> None:
     path = _last_path(verb, outcome.host)
     content = zstandard.compress(json.dumps(asdict(outcome), default=str).encode())
     with contextlib.suppress(OSError):
-        # One by one: a mode is not that of the folders above.
-        make_folder(path.parent.parent, 0o700)
-        path.parent.mkdir(exist_ok=True, mode=0o700)
+        make_folder(path.parent, 0o700)
         draft = path.with_name(f".{path.name}.{os.getpid()}.part")
         draft.write_bytes(content)
         draft.chmod(0o600)

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Judgement, Outcome, Pair, Switchback, Trial, judge
 from headrace.analysis.paired import Moment, Paired
-from headrace.errors import Busy, DiskFull, Held, PlanError, Refused, StoreError, no_room
+from headrace.errors import Busy, Held, PlanError, Refused, StoreError, write_error
 from headrace.fleet.runner import Turns
 from headrace.snapshot import state_path
 from headrace.staged.plan import ID_LENGTH, Plan, Stage
@@ -222,7 +222,6 @@ class Book:
         """Write a plan down; the same plan again is the same rollout."""
         folder = root() / plan.id
         with errors(folder):
-            make_folder(folder.parent, 0o700)
             make_folder(folder, 0o700)
             text = json.dumps(plan.to_json(), indent=1, sort_keys=True)
             write_whole(folder / "plan.json", text, 0o600)
@@ -322,8 +321,7 @@ class Book:
         with contextlib.ExitStack() as held:
             names = [self.plan.id, *sorted({member.address for member in self.plan.members.values()})]
             with errors(root()):
-                make_folder(root(), 0o700)
-                lock_of("any").parent.mkdir(exist_ok=True, mode=0o700)
+                make_folder(lock_of("any").parent, 0o700)
                 for name in names:
                     file = held.enter_context(lock_of(name).open("a+"))
                     _lock(file, name, self.plan.id)
@@ -406,6 +404,4 @@ def errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if no_room(error):
-            raise DiskFull("no space left for the rollout's log", place=str(path)) from error
-        raise StoreError(f"cannot be written: {error.strerror}", place=str(path)) from error
+        raise write_error(error, path) from error

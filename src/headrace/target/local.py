@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from headrace.errors import CommandFailed, DiskFull, HeadraceError, TargetError, no_room
+from headrace.errors import CommandFailed, TargetError, write_error
 from headrace.target.command import (
     TAIL_BYTES,
     Command,
@@ -231,16 +231,10 @@ def _replace(path: Path, content: IO[bytes], mode: int) -> None:
             os.fsync(descriptor)
         os.replace(draft, path)
     except OSError as error:
-        raise _write_error(error, str(path)) from error
+        raise write_error(error, path, TargetError) from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(draft)
-
-
-def _write_error(error: OSError, path: str) -> HeadraceError:
-    if no_room(error):
-        return DiskFull("no room left", place=path, hint="free some space, then run the same command again")
-    return TargetError(f"cannot be written: {error.strerror or error}", place=path)
 
 
 def _open(path: str) -> IO[bytes]:

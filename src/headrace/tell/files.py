@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from headrace import toml, whole
-from headrace.errors import DiskFull, PlanError, StoreError, no_room
+from headrace.errors import PlanError, write_error
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -23,12 +23,6 @@ def write_whole(path: Path, content: str, mode: int | None = 0o644) -> None:
         whole.write_whole(path, content, mode)
     except OSError as error:
         raise write_error(error, path) from error
-
-
-def write_error(error: OSError, path: Path) -> StoreError | DiskFull:
-    if no_room(error):
-        return DiskFull("no space left", place=str(path))
-    return StoreError(f"cannot be written: {error.strerror or error}", place=str(path))
 
 
 def folder_of(path: Path) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace import whole
+from headrace.errors import write_error
 from headrace.report import text
 from headrace.report.notice import Notice
-from headrace.tell.files import folder_of, write_error
+from headrace.tell.files import folder_of
 
 if TYPE_CHECKING:
     from headrace.tell.kind import Teller
