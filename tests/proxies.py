@@ -33,27 +33,19 @@ class Proxy:
         return [event for event in self.of("Query") if event["text"].startswith(prefix)]
 
 
-def _as(user: int | None) -> dict[str, Any]:
-    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
-
-
 @contextlib.contextmanager
 def proxy(
-    folder: Path,
-    *options: str | Path,
-    lines: bool = True,
-    program: Path | None = None,
-    user: int | None = None,
+    folder: Path, *options: str | Path, lines: bool = True, program: Path | None = None
 ) -> Iterator[Proxy]:
     """Run ``headrace-agent proxy`` on a free port; with ``lines`` its events are read back at the end.
 
-    ``program`` is another copy of the agent, ``user`` the id to run it as, with no group of ours.
+    ``program`` is what to run in place of the agent.
     """
     path = folder / "events.jsonl"
     argv = [str(program or agent_path()), "proxy", "--listen", "127.0.0.1:0", *map(str, options)]
     if lines:
         argv += ["--events", str(path)]
-    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, **_as(user))
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         listening = json.loads(process.stdout.readline())

@@ -11,7 +11,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -31,6 +30,7 @@ from tests.waiting import until
 
 PASSWORD = "pass word#'1"
 NOBODY = 65_534
+DENIED = (1045, 1698)
 COUNTED = ("Com_select", "Com_stmt_prepare", "Com_stmt_execute", "Com_stmt_close", "Com_insert", "Com_update")
 
 
@@ -232,49 +232,93 @@ def test_several_statements_in_one_request(server: Server, tmp_path: Path, optio
     assert seen.summary["coverage"]["skipped_bytes"] == 0
 
 
-@pytest.fixture
-def stranger(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """A folder of a user without a database account, and what makes ``proxy`` run as that user."""
-    home = Path(tempfile.mkdtemp(dir=folder))
-    shutil.copy(agent_path(), home / "headrace-agent")
-    options: dict[str, Any] = {"program": home / "headrace-agent"}
-    if os.geteuid() == 0:
-        os.chown(home, NOBODY, NOBODY)
-        home.chmod(0o755)
-        options["user"] = NOBODY
-    return home, options
+def admits(user: str, **options: Any) -> bool:
+    """Whether a login without a password is let in."""
+    try:
+        link = pymysql.connect(user=user, autocommit=True, **{"ssl_disabled": True, **options})
+    except pymysql.err.OperationalError as error:
+        if error.args[0] not in DENIED:
+            raise
+        return False
+    link.close()
+    return True
+
+
+@pytest.mark.needs("root", "mariadb")
+def test_over_a_socket_nobody_gets_an_account_of_the_system(maria: Server, tmp_path: Path) -> None:
+    """unix_socket accounts took every client for the proxy's user: nobody became root@localhost so."""
+    maria.sql(
+        "ALTER USER root@localhost IDENTIFIED VIA unix_socket",
+        "CREATE USER daemon IDENTIFIED VIA unix_socket",
+        "CREATE USER `4294967280` IDENTIFIED VIA unix_socket",
+    )
+    try:
+        assert admits("root", unix_socket=maria.socket)
+        with proxy(tmp_path, "--server-socket", maria.socket, lines=False) as seen:
+            for user in ("root", "daemon", "4294967280"):
+                assert not admits(user, host="127.0.0.1", port=seen.port), user
+            with connect(seen.port) as connection:
+                connection.ping(reconnect=False)
+                # A login within a session is one, too.
+                with pytest.raises(pymysql.Error) as refused:
+                    change_user(connection, "root")
+            assert refused.value.args[0] in DENIED
+    finally:
+        maria.sql("ALTER USER root@localhost IDENTIFIED BY ''", "DROP USER daemon", "DROP USER `4294967280`")
+
+
+def change_user(connection: Any, user: str) -> None:
+    """COM_CHANGE_USER with no password, no database and no attributes; PyMySQL has no call for it."""
+    nothing = b"\0"
+    request = [user.encode(), b"\0", nothing, nothing, b"\x2d\0", b"mysql_native_password\0", nothing]
+    connection._execute_command(0x11, b"".join(request))
+    connection._read_ok_packet()
 
 
 @pytest.mark.needs("root")
-@pytest.mark.parametrize("who", ["root", "the server's own user"])
-def test_a_socket_is_refused_to_who_would_lend_an_account(server: Server, tmp_path: Path, who: str) -> None:
-    """unix_socket accounts would take every client for the proxy's user: nobody became root@localhost so."""
+@pytest.mark.parametrize("who", ["an ordinary user", "the server's own user"])
+def test_a_socket_is_refused_to_who_would_lend_an_account(server: Server, who: str) -> None:
     owner = Path(server.socket).stat().st_uid
-    if who != "root" and owner == 0:
+    if who != "an ordinary user" and owner == 0:
         pytest.skip("the server runs as root")
-    user: dict[str, Any] = {} if who == "root" else {"user": owner, "group": owner, "extra_groups": []}
+    user = NOBODY if who == "an ordinary user" else owner
     with open_folder() as folder:
         program = shutil.copy(agent_path(), folder)
         argv = [program, "proxy", "--listen", "127.0.0.1:0", "--server-socket", str(server.socket)]
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, **user)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, check=False, user=user, group=user, extra_groups=[]
+        )
     assert done.returncode == 5
-    assert f"as {who}" in done.stderr
+    assert "without a password" in done.stderr
+    assert "--server HOST:PORT" in done.stderr
     assert done.stdout == ""
 
 
-def test_encryption_ends_at_the_proxy(
-    server: Server, tmp_path: Path, certificate: tuple[Path, Path], stranger: tuple[Path, dict[str, Any]]
-) -> None:
-    home, options = stranger
+@pytest.mark.needs("root")
+def test_a_socket_that_is_not_open_to_everybody_is_told(server: Server) -> None:
+    socket_path = Path(server.socket)
+    mode = socket_path.stat().st_mode & 0o777
+    socket_path.chmod(0o770)
+    try:
+        argv = [agent_path(), "proxy", "--listen", "127.0.0.1:0", "--server-socket", str(socket_path)]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    finally:
+        socket_path.chmod(mode)
+    assert done.returncode == 4
+    assert "may not open it" in done.stderr
+    assert done.stdout == ""
+
+
+def test_encryption_ends_at_the_proxy(server: Server, tmp_path: Path, certificate: tuple[Path, Path]) -> None:
     context = ssl.create_default_context(cafile=str(certificate[0]))
     context.check_hostname = False
     ends = ("--tls-cert", certificate[0], "--tls-key", certificate[1])
     users = ("app", "curve") if "mariadb" in str(server.argv[0]) else ("app", "cached")
     ways: list[tuple[str, ...]] = [(*target(server), "--server-tls", "required")]
-    if "user" in options:  # only root can run the proxy as another user than the server's
+    if os.geteuid() == 0:
         ways.append(("--server-socket", server.socket))
     for way in ways:
-        with proxy(home, *way, *ends, **options) as seen:
+        with proxy(tmp_path, *way, *ends) as seen:
             for user in users[: 1 if "curve" in users else 2]:
                 with (
                     connect(seen.port, user, ssl_disabled=False, ssl=context) as connection,

@@ -20,7 +20,7 @@ pub struct ProxyArguments {
         required_unless_present = "server_socket"
     )]
     pub(super) server: Option<String>,
-    /// The server's Unix socket; refused for root and for the server's user, whose accounts clients would get
+    /// The server's Unix socket; needs root, since it connects there as a user without a name
     #[arg(long, value_name = "PATH")]
     pub(super) server_socket: Option<PathBuf>,
     /// Recording to write (mode 0600)

@@ -17,6 +17,7 @@ mod events;
 pub mod fuzzing;
 mod leg;
 mod login;
+mod nameless;
 mod shared;
 mod tap;
 mod worker;
@@ -25,7 +26,6 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -68,7 +68,9 @@ pub fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let out = Out::open(arguments)?;
     let listener = listen(&arguments.listen)?;
     listener.set_nonblocking(true)?;
-    base::output::print_line(json!({"kind": "listening", "address": listener.local_addr()?.to_string()}))?;
+    let address = listener.local_addr()?;
+    warn_of_local_accounts(address, &settings.server);
+    base::output::print_line(json!({"kind": "listening", "address": address.to_string()}))?;
     io::stdout().flush()?;
     let began = Instant::now();
     let (totals, queue) = (Arc::new(Totals::default()), Arc::new(Queue::default()));
@@ -116,6 +118,20 @@ fn listen(address: &str) -> Result<TcpListener, AgentError> {
             _ => AgentError::Named(said),
         }
     })
+}
+
+/// Beside its server, the proxy's clients come from `localhost`, wherever they are.
+fn warn_of_local_accounts(listening: SocketAddr, server: &Address) {
+    let is_beside = match server {
+        Address::Unix(_) => true,
+        Address::Tcp(address) => address.ip().is_loopback(),
+    };
+    if is_beside && !listening.ip().is_loopback() {
+        eprintln!(
+            "headrace-agent: the server takes clients of {listening} for local ones: accounts of localhost are open to \
+             the network by their password, and those without a password to everybody"
+        );
+    }
 }
 
 /// What the decoder saw. It may have a backlog, so it gets time as long as it makes progress.
@@ -197,7 +213,7 @@ fn decode(
 fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
     let endpoint = match (&arguments.server_socket, &arguments.server) {
         (Some(path), _) => {
-            refuse_lending_our_user(path)?;
+            nameless::check(path)?;
             Endpoint::Socket(path.clone())
         }
         (None, Some(server)) => server_endpoint(server)?,
@@ -223,27 +239,6 @@ fn settings(arguments: &ProxyArguments) -> anyhow::Result<Settings> {
     let server = Address::found(&endpoint)?;
     let server_name = tls::server_name(&endpoint)?;
     Ok(Settings { server, server_name, rules, client_tls, server_tls, offset_ns: epoch_offset_ns() })
-}
-
-/// On a socket the server sees the user that this process runs as, whoever the client is: `unix_socket` and
-/// `auth_socket` accounts take every client of the proxy for that user, without a password. Root and the server's own
-/// user are database administrators on most installations, so neither may lend its name to strangers.
-fn refuse_lending_our_user(socket: &Path) -> anyhow::Result<()> {
-    let user = rustix::process::geteuid();
-    let owner = std::fs::metadata(socket)
-        .map_err(|error| {
-            AgentError::Unreachable(format!("the server's socket {}: {error}", socket.display()))
-        })?
-        .uid();
-    if !user.is_root() && user.as_raw() != owner {
-        return Ok(());
-    }
-    let who = if user.is_root() { "root" } else { "the server's own user" };
-    let message = format!(
-        "--server-socket as {who}: unix_socket and auth_socket would log every client in as {who}, without a \
-         password; run the proxy as a user without a database account, or use --server HOST:PORT"
-    );
-    Err(AgentError::Refused(message).into())
 }
 
 fn server_endpoint(server: &str) -> anyhow::Result<Endpoint> {

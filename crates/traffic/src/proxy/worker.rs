@@ -21,6 +21,7 @@ use super::shared::{Settings, Totals, error_packet};
 use super::tap::{Missing, Tap};
 use crate::stream::Side;
 use base::clock::now_ns;
+use engine::net::Address;
 
 const EVENTS_AT_ONCE: usize = 256;
 const RECEIVE_BUFFER: usize = 64 * 1024;
@@ -134,6 +135,9 @@ impl Worker {
 
     /// Works until it is told to stop, and then until its connections are over or time is up.
     pub fn run(mut self) -> io::Result<()> {
+        if matches!(self.settings.server, Address::Unix(_)) {
+            super::nameless::take()?;
+        }
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS_AT_ONCE);
         loop {
             let now = now_ns();
