@@ -19,6 +19,10 @@ impl Pulse {
     pub fn beat(&self) {
         self.0.fetch_add(1, Relaxed);
     }
+
+    pub fn beats(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
 }
 
 /// Work that was asked to end, and when it was last seen to go on.
@@ -28,7 +32,7 @@ pub struct Ending(Option<(Instant, u64)>);
 impl Ending {
     /// Whether the work, asked to end before the first call, has not moved for too long.
     pub fn is_stuck(&mut self, pulse: &Pulse) -> bool {
-        let beats = pulse.0.load(Relaxed);
+        let beats = pulse.beats();
         match self.0 {
             Some((since, before)) if before == beats => since.elapsed() >= TIMEOUT,
             _ => {

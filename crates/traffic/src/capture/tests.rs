@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::filter::filter;
 use super::{CaptureOptions, Captured, Ended, Limits, capture};
+use crate::guard::Pulse;
 use crate::packets::PacketOptions;
 use crate::stream::{Opened, Side, Streams};
 use base::stop::StopSignal;
@@ -131,17 +134,22 @@ fn filter_keeps_the_servers_addresses() {
     assert!(filter(&PacketOptions { addresses: many, ..PacketOptions::default() }).is_none());
 }
 
+/// What was captured of all connections but those of a probe.
 #[derive(Default)]
 struct Said {
+    probe: u16,
     clients: HashMap<u64, SocketAddr>,
     bytes: HashMap<(u64, Side), Vec<u8>>,
     last_ns: u64,
     gaps: usize,
-    closed: usize,
+    closed: Arc<AtomicUsize>,
 }
 
 impl Streams for Said {
     fn opened(&mut self, _: u64, opened: &Opened) -> anyhow::Result<()> {
+        if opened.server.port() == self.probe {
+            return Ok(());
+        }
         assert!(!opened.is_midstream);
         self.clients.insert(opened.session, opened.client);
         Ok(())
@@ -158,14 +166,37 @@ impl Streams for Said {
         Ok(())
     }
 
-    fn closed(&mut self, _: u64, _: u64) -> anyhow::Result<()> {
-        self.closed += 1;
+    fn closed(&mut self, _: u64, session: u64) -> anyhow::Result<()> {
+        if self.clients.contains_key(&session) {
+            self.closed.fetch_add(1, Ordering::Relaxed);
+        }
         Ok(())
     }
 }
 
 /// What each client asked and heard.
 type Truth = HashMap<SocketAddr, (Vec<u8>, Vec<u8>)>;
+
+/// Connections that only show whether packets are captured yet.
+struct Probe(TcpListener);
+
+impl Probe {
+    /// With it, the ports of it and of another one.
+    fn beside(listener: &TcpListener) -> (Self, PacketOptions) {
+        let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ports = [listener, &probe].map(|each| each.local_addr().unwrap().port()).to_vec();
+        (Self(probe), PacketOptions { ports, ..PacketOptions::default() })
+    }
+
+    /// Until the first packet is captured, or the capture has ended.
+    fn wait(&self, pulse: &Pulse, is_over: impl Fn() -> bool) {
+        while pulse.beats() == 0 && !is_over() {
+            let _client = TcpStream::connect(self.0.local_addr().unwrap()).unwrap();
+            self.0.accept().unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
 
 fn may_capture() -> bool {
     // SAFETY: plain system calls on a descriptor of our own.
@@ -227,24 +258,35 @@ fn capture_talk(
         return None;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let packets =
-        PacketOptions { ports: vec![listener.local_addr().unwrap().port()], ..PacketOptions::default() };
+    let (probe, packets) = Probe::beside(&listener);
     let mut options =
         CaptureOptions { interface: interface.map(str::to_owned), packets, ..CaptureOptions::default() };
     // Tests share their machine, and this process.
     options.limits = Limits { max_cpu_share: 100.0, min_available_bytes: 0, ..Limits::default() };
     change(&mut options);
+    let has_end =
+        options.duration.is_some() || options.max_bytes.is_some() || options.limits.min_available_bytes > 0;
     let (stop, writer) = StopSignal::pair();
+    let pulse = options.pulse.clone();
+    let mut said = Said { probe: probe.0.local_addr().unwrap().port(), ..Said::default() };
+    let closed = said.closed.clone();
     let capturing = thread::spawn(move || {
-        let mut said = Said::default();
         let captured = capture(&options, &stop, &mut said).unwrap();
         (captured, said)
     });
-    thread::sleep(Duration::from_millis(300));
+    probe.wait(&pulse, || capturing.is_finished());
     let truth = talk(listener, questions);
-    thread::sleep(Duration::from_millis(300));
-    drop(writer);
+    if !has_end {
+        // The kernel hands over a block that is not full some time after its last packet.
+        let begun = Instant::now();
+        while closed.load(Ordering::Relaxed) < truth.len() && begun.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    // It must not end by this, where it has an end of its own.
+    let writer = has_end.then_some(writer);
     let (captured, said) = capturing.join().unwrap();
+    drop(writer);
     Some((captured, said, truth))
 }
 
@@ -257,7 +299,8 @@ fn captures_whole_connections() {
         assert_eq!((coverage.dropped_packets, coverage.gaps, coverage.damaged), (0, 0, 0), "{coverage:?}");
         // The long answers overrun the receiver's buffer, so that some are really sent again.
         assert_eq!((coverage.cut_packets, coverage.other_packets), (0, 0));
-        assert_eq!((said.clients.len(), said.closed, said.gaps), (4, 4, 0));
+        let closed = said.closed.load(Ordering::Relaxed);
+        assert_eq!((said.clients.len(), closed, said.gaps), (4, 4, 0));
         for (session, client) in &said.clients {
             let (asked, heard) = &truth[client];
             assert!(said.bytes[&(*session, Side::Client)] == *asked);
@@ -291,8 +334,7 @@ fn lost_packets_are_counted() {
         return;
     }
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let packets =
-        PacketOptions { ports: vec![listener.local_addr().unwrap().port()], ..PacketOptions::default() };
+    let (probe, packets) = Probe::beside(&listener);
     let mut options =
         CaptureOptions { interface: Some("lo".to_owned()), packets, ..CaptureOptions::default() };
     options.limits = Limits { max_cpu_share: 100.0, max_drop_share: 1.0, min_available_bytes: 0 };
@@ -318,11 +360,12 @@ fn lost_packets_are_counted() {
         }
     }
     let (stop, writer) = StopSignal::pair();
+    let pulse = options.pulse.clone();
     let capturing = thread::spawn(move || {
         let mut slow = Slow(0);
         (capture(&options, &stop, &mut slow).unwrap(), slow.0)
     });
-    thread::sleep(Duration::from_millis(300));
+    probe.wait(&pulse, || capturing.is_finished());
     talk(listener, 300);
     drop(writer);
     let (captured, missing) = capturing.join().unwrap();
