@@ -101,9 +101,9 @@ pub fn must_not_be_restored(path: &Path, wrote: &str, original: &str) -> anyhow:
 /// Whether a remount can give this mount these options.
 pub fn check(path: &Path, wanted: &str) -> anyhow::Result<()> {
     let mount = find(path)?;
-    let is_apart = mount.options.iter().any(|option| option == "ro") != has(&mount, "ro");
-    if is_apart && wanted.split(',').any(is_of_the_whole) && !world::can_reconfigure(path)? {
-        return Err(AgentError::Refused(format!("{}: {}", path.display(), apart(&mount))).into());
+    let alike = must_be_as_writable(path, &mount);
+    if alike.is_err() && wanted.split(',').any(is_of_the_whole) && !world::can_reconfigure(path)? {
+        return alike;
     }
     if let Some(unknown) = mount.options.iter().find(|option| !OWN.contains(&option.as_str())) {
         let text = format!("{}: a remount might not keep its option {unknown}", path.display());
@@ -162,7 +162,7 @@ fn whole_options(mount: &Mount, asked: &[&str]) -> Vec<String> {
     stay.chain(asked.iter().copied()).map(str::to_owned).collect()
 }
 
-/// A kernel that cannot do the one without the other: `check` has seen to it that both are as writable.
+/// A kernel that cannot do the one without the other.
 fn remount_both(path: &Path, mount: &Mount, own: MountFlags, asked: &[&str]) -> anyhow::Result<()> {
     // These two are flags of the file system: what was asked for, or what it has.
     let is_on = |flag: &str| {
@@ -172,22 +172,24 @@ fn remount_both(path: &Path, mount: &Mount, own: MountFlags, asked: &[&str]) -> 
     let mut flags = own;
     flags.set(MountFlags::from_bits_retain(LAZYTIME), is_on("lazytime"));
     flags.set(MountFlags::SYNCHRONOUS, is_on("sync"));
-    if flags.contains(MountFlags::RDONLY) != has(mount, "ro") {
-        let text = format!("{}: {}", path.display(), apart(mount));
-        return Err(AgentError::Refused(text).into());
-    }
+    must_be_as_writable(path, mount)?;
     let data: Vec<&str> =
         asked.iter().copied().filter(|option| !["lazytime", "sync"].contains(&kind(option))).collect();
     Ok(world::remount(path, flags, &CString::new(data.join(","))?)?)
 }
 
-/// Why an old kernel cannot do it: a kill between the two remounts would leave a read-only place writable.
-fn apart(mount: &Mount) -> &'static str {
-    if has(mount, "ro") {
-        "it is writable, and its file system is not: before Linux 5.2 a remount makes both the same"
-    } else {
-        "it is read-only, and its file system is not: before Linux 5.2 a remount makes both the same"
+/// Refuse what an old kernel cannot do: a kill between two remounts would leave a read-only place writable.
+fn must_be_as_writable(path: &Path, mount: &Mount) -> anyhow::Result<()> {
+    let is_read_only = mount.options.iter().any(|option| option == "ro");
+    if is_read_only == has(mount, "ro") {
+        return Ok(());
     }
+    let what = if is_read_only { "read-only" } else { "writable" };
+    let text = format!(
+        "{}: it is {what}, and its file system is not: before Linux 5.2 a remount makes both the same",
+        path.display()
+    );
+    Err(AgentError::Refused(text).into())
 }
 
 fn find(path: &Path) -> anyhow::Result<Mount> {
