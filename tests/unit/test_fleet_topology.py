@@ -91,3 +91,16 @@ def test_a_replica_without_a_name_is_found_by_its_address() -> None:
     assert links(one)["links"] == ["10.0.0.9"]
     assert links(facts("db1", source="127.0.0.1"))["links"] == []
     assert links({"hostname": "x", "server_settings": None}) == {"identity": "x None None", "links": []}
+
+
+async def test_the_members_of_a_mysql_group_are_found_from_any_of_them() -> None:
+    members = [{"host": name, "id": name, "role": "SECONDARY", "state": "ONLINE"} for name in ("a", "b", "c")]
+    servers = {name: facts(name) for name in ("a", "b", "c")}
+    for name, own in servers.items():
+        own["server_settings"]["group"] = {
+            "members": [{**each, "is_own": each["id"] == name} for each in members]
+        }
+    world = World(servers)
+    found = await follow(load("b"), world.ask)
+    assert set(found.hosts) == {"a", "b", "c"}
+    assert not any(host.why_not for host in found.hosts.values())

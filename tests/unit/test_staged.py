@@ -13,9 +13,9 @@ from headrace.analysis.guards import Limits, Window, tripped
 from headrace.errors import Busy, PlanError, Refused, StoreError
 from headrace.fleet.host import Host
 from headrace.staged import book as books
-from headrace.staged import rules
+from headrace.staged import look, rules
 from headrace.staged.book import Book
-from headrace.staged.plan import HAS_IT, Plan, Role, Seen, make
+from headrace.staged.plan import HAS_IT, Plan, Role, Seen, make, seen_of
 from headrace.staged.watch import CountersReset, Follower, Restarted
 from headrace.target import TargetSpec
 
@@ -64,6 +64,66 @@ def test_who_replicates_with_whom_is_one_group_and_nobody_else() -> None:
     plan = plan_of(*topology("a", 2), *topology("b", 1), seen("c", Role.ALONE))
     groups = {name: member.group for name, member in plan.members.items()}
     assert groups == {"a": "a", "ar1": "a", "ar2": "a", "b": "b", "br1": "b", "c": "c"}
+
+
+def member(own: int, role: str = "SECONDARY", state: str = "ONLINE", **more: Any) -> dict[str, Any]:
+    """The facts of a member of a group of three, whose names lead nowhere."""
+    members = [
+        {
+            "id": f"u{n}",
+            "host": "localhost",
+            "port": 3306,
+            "state": "ONLINE",
+            "role": "SECONDARY",
+            "is_own": False,
+        }
+        for n in (1, 2, 3)
+    ]
+    members[own - 1] |= {"is_own": True, "role": role, "state": state}
+    name = {"group_replication_group_name": "5ca1ab1e", "server_uuid": f"u{own}"}
+    replication = [] if role == "PRIMARY" else [{"channel": "group_replication_applier", "lag_s": 0}]
+    settings = {"variables": name, "group": {"members": members}, "replication": replication, **more}
+    return {"hostname": f"db{own}", "server_settings": settings}
+
+
+def of(name: str, facts: dict[str, Any]) -> Seen:
+    host = Host(name, TargetSpec("ssh", host=f"10.0.0.{ord(name)}", user="root"))
+    answer = seen_of(host, facts, 500.0, {"server.innodb_io_capacity": "200"})
+    return look.seen(host, {"kind": "", **answer})
+
+
+def test_members_of_a_mysql_group_are_one_group_and_its_primary_is_a_source() -> None:
+    copying = [{"server_id": 3, "uuid": "u3"}]
+    hosts = [
+        of("a", member(1, "PRIMARY")),
+        # A member that joins copies its log from this one.
+        of("b", member(2, replicas=copying, replica_addresses=["10.0.0.3"])),
+        of("c", member(3)),
+    ]
+    assert [each.role for each in hosts] == [Role.SOURCE, Role.REPLICA, Role.REPLICA]
+    plan = make(SETTINGS, hosts, rules.load(None), 1)
+    assert {each.group for each in plan.members.values()} == {"a"}
+    assert {stage.name: stage.needs_approval for stage in plan.stages} == {
+        "one": False, "replicas": False, "sources": True,
+    }  # fmt: skip
+
+
+def test_every_primary_of_a_group_is_a_source_and_so_is_a_member_that_others_copy() -> None:
+    assert of("a", member(1, "PRIMARY")).role is of("b", member(2, "PRIMARY")).role is Role.SOURCE
+    assert of("a", member(1, replicas=[{"server_id": 9, "uuid": "u9"}])).role is Role.SOURCE
+    # One that the others have expelled takes no writes, but is still of the group.
+    assert of("a", member(1, "PRIMARY", "ERROR", replication=[{"lag_s": None}])).role is Role.REPLICA
+
+
+def test_nodes_of_a_galera_cluster_are_one_group() -> None:
+    def node(name: str, cluster: str, wsrep: str = "ON") -> Seen:
+        variables = {"wsrep_on": wsrep, "wsrep_cluster_name": cluster, "server_uid": name}
+        return of(name, {"hostname": name, "server_settings": {"variables": variables}})
+
+    nodes = [node("a", "east"), node("b", "east"), node("c", "west"), node("d", "west", "OFF")]
+    plan = make(SETTINGS, nodes, rules.load(None), 1)
+    assert [each.group for each in plan.members.values()] == ["a", "a", "c", "d"]
+    assert [stage.needs_approval for stage in plan.stages] == [True]
 
 
 def test_what_takes_writes_needs_an_approval_whatever_the_file_says(tmp_path: Path) -> None:
@@ -265,8 +325,7 @@ def test_a_stretch_is_queries_threads_and_errors() -> None:
     for t_s in range(11):
         # Two of them are the samples here.
         follower.take(status(t_s, 1002 * t_s, aborted_clients=t_s))
-        threads = {"Sleep": 90, "Query": 3, "Execute": 1, "Slave_SQL": 1, "Slave_IO": 1, "Binlog Dump": 2}
-        follower.take(processlist(t_s, threads, {"": 4, "Slave has read all relay log": 1}))
+        follower.take(processlist(t_s, 4))
     window = follower.since(0)
     assert (window.seconds, window.queries, window.errors) == (10, 10_000, 10)
     assert window.time_s == pytest.approx(0.004)
@@ -278,21 +337,26 @@ def test_a_server_that_only_we_ask_has_no_queries() -> None:
     follower = Follower()
     for t_s in range(4):
         follower.take(status(t_s, 3 * t_s + 1))
-        follower.take(processlist(t_s, {"Sleep": 1}, {}))
+        follower.take(processlist(t_s, 0))
         follower.take({"t_ns": t_s * 10**9, "sampler": "replication", "ok": True, "values": {}})
     assert follower.since(0).queries == 0
 
 
-def processlist(t_s: int, threads: dict[str, int], states: dict[str, int]) -> dict[str, Any]:
-    values = {"threads": threads, "states": states}
+def processlist(t_s: int, serving: int) -> dict[str, Any]:
+    values = {"threads": {"Sleep": 90, "Query": 9}, "serving": {"": serving}}
     return {"t_ns": t_s * 10**9, "sampler": "processlist", "ok": True, "values": values}
 
 
-def test_threads_of_mysql_that_replicate_serve_nobody() -> None:
+def test_of_a_sample_that_takes_two_questions_both_are_ours() -> None:
+    """A member of a MySQL group is asked for its channels and for its group."""
     follower = Follower()
-    states = {"executing": 3, "Waiting for an event from Coordinator": 4, "Replica has read all relay log": 1}
-    follower.take(processlist(1, {"Query": 8, "Connect": 1}, states))
-    assert [count for _, count in follower.serving] == [3]
+    for t_s in range(4):
+        follower.take(status(t_s, 4 * t_s + 1))
+        follower.take(processlist(t_s, 0))
+        values = {"lag_s": {"group_replication_applier": 0}, "statements": {"": 2}}
+        follower.take({"t_ns": t_s * 10**9, "sampler": "replication", "ok": True, "values": values})
+    assert follower.since(0).queries == 0
+    assert follower.lag_s == 0
 
 
 def test_without_the_process_list_there_is_no_time() -> None:
@@ -337,7 +401,7 @@ def test_a_clock_that_is_set_is_neither_a_slow_server_nor_a_blind_watch(
         t_s = number + (step_s if number >= 20 else 0) + 10_000
         ours = number * 10**9
         follower.take(status(t_s, 1001 * number))
-        follower.take(processlist(t_s, {"Query": 2}, {}))
+        follower.take(processlist(t_s, 2))
     window = follower.since(follower.last_ns - 30 * 10**9)
     assert window.seconds == pytest.approx(30)
     assert window.per_s == pytest.approx(1000, rel=0.01)

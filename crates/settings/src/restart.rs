@@ -179,7 +179,7 @@ impl Pending<'_> {
     fn lag_s(&self) -> anyhow::Result<f64> {
         let options = self.login.options(variables::STATEMENT)?.context("no login")?;
         let mut connection = mysql::Connection::open(&options)?;
-        let channels = replication::channels(&mut connection, &mut 0)?;
+        let channels = replication::channels(&mut connection, &mut 0, &mut None)?;
         let lags = channels.iter().map(|channel| channel.lag_s.map_or(f64::INFINITY, |s| s as f64));
         Ok(lags.fold(0.0, f64::max))
     }

@@ -23,6 +23,7 @@ def links(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Who a server is, and the names or addresses of those that it replicates with; the answer of one host.
 
     A replica that did not give its name (``report_host``) is found by the address from which it fetches the log.
+    The members of a MySQL group are known by the names that they gave.
     """
     settings = facts.get("server_settings") or {}
     variables = settings.get("variables") or {}
@@ -31,6 +32,7 @@ def links(facts: Mapping[str, Any]) -> dict[str, Any]:
     if not all(names) or not replicas:
         names = list(settings.get("replica_addresses") or ())
     names += [str(channel.get("source_host") or "") for channel in settings.get("replication") or ()]
+    names += [str(each["host"]) for each in (settings.get("group") or {}).get("members") or ()]
     identity = variables.get("server_uuid") or variables.get("server_uid")
     if not identity:
         identity = f"{facts.get('hostname')} {variables.get('server_id')} {variables.get('port')}"

@@ -376,7 +376,8 @@ class Carrier:
                 return
             lag = await self._lag_of_peer(peer)
             if lag > limit:
-                raise HeadraceError(f"{peer.name} of the same group lags {lag:.0f} s", place=member.name)
+                what = "does not replicate" if math.isinf(lag) else f"lags {lag:.0f} s"
+                raise HeadraceError(f"{peer.name} of the same group {what}", place=member.name)
             self._peers[peer.name] = time.monotonic()
 
         await asyncio.gather(*(one(peer) for peer in peers))

@@ -239,6 +239,8 @@ class Site:
         self.sources = sources_of(facts)
         lag = lag_of(facts)
         limit = self.book.plan.rules.limits.lag_s
+        if math.isinf(lag):
+            raise TargetError("its replication does not run", place=self.member.name)
         if lag > limit:
             raise TargetError(f"it lags {lag:.0f} s (limit {limit:g} s)", place=self.member.name)
 

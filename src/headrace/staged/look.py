@@ -111,6 +111,7 @@ def seen(host: Host, answer: Mapping[str, Any]) -> Seen:
         str(answer.get("kind") or ""),
         bool(answer.get("restarts")),
         str(answer.get("server_id") or ""),
+        str(answer.get("cluster") or ""),
     )
 
 

@@ -51,6 +51,8 @@ class Seen:
     restarts: bool = False
     #: The server's own id, which a new one at the same address does not have; empty where it has none that lasts.
     server_id: str = ""
+    #: The cluster that it is a member of; empty without one. See ``cluster_of``.
+    cluster: str = ""
 
 
 @dataclass(frozen=True)
@@ -239,10 +241,35 @@ def _rules_json(rules: Rules) -> dict[str, Any]:
 
 
 def role_of(facts: Mapping[str, Any]) -> Role:
+    """By replication as both vendors have it, and by MySQL's group replication. In a group with several primaries
+    all of them are sources.
+    """
     settings = facts.get("server_settings") or {}
-    if settings.get("replicas") or settings.get("replica_addresses"):
+    members = (settings.get("group") or {}).get("members") or ()
+    if members:
+        ids = {each["id"] for each in members}
+        own = next((each for each in members if each["is_own"]), None)
+        # A member that joins copies the log of any other one, which is no source for that.
+        copies = [each for each in settings.get("replicas") or () if each.get("uuid") not in ids]
+        takes_writes = own is not None and (own["role"], own["state"]) == ("PRIMARY", "ONLINE")
+        is_source = takes_writes or bool(copies)
+    else:
+        is_source = bool(settings.get("replicas") or settings.get("replica_addresses"))
+    if is_source:
         return Role.SOURCE
     return Role.REPLICA if settings.get("replication") else Role.ALONE
+
+
+def cluster_of(facts: Mapping[str, Any]) -> str:
+    """What all members of a MySQL group, or of a Galera cluster, have in common; empty for other servers. Members
+    need not know each other by the names that the fleet knows them by. Clusters of Galera that were left with its
+    default name count as one: then their hosts are changed one after the other.
+    """
+    variables = (facts.get("server_settings") or {}).get("variables") or {}
+    if group := variables.get("group_replication_group_name"):
+        return f"group {group}"
+    is_galera = str(variables.get("wsrep_on") or "").upper() in ("ON", "1")
+    return f"galera {variables.get('wsrep_cluster_name')}" if is_galera else ""
 
 
 def identity_of(facts: Mapping[str, Any]) -> str:
@@ -262,6 +289,7 @@ def seen_of(host: Host, facts: Mapping[str, Any], per_s: float, now: Mapping[str
         "now": dict(now),
         "hostname": str(facts.get("hostname") or ""),
         "server_id": identity_of(facts),
+        "cluster": cluster_of(facts),
         "login": asdict(host.login),
     }
 
@@ -307,7 +335,9 @@ def make(
 
 
 def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Host -> the first host of its replication group: joined by any name that both know, or said to be equal."""
+    """Host -> the first host of its replication group: joined by any name that both know, by the cluster that both
+    are in, or said to be equal.
+    """
     parent: dict[str, str] = {}
 
     def find(node: str) -> str:
@@ -319,13 +349,14 @@ def _groups(seen: Sequence[Seen], equal: Sequence[Sequence[str]]) -> dict[str, s
         own = f"host {each.host.name}"
         here = ("", "localhost", "127.0.0.1", "::1")
         names = {each.host.name, each.host.spec.host, each.hostname, *each.links} - set(here)
-        for name in [*names, f"identity {each.identity}"]:
+        known = [f"identity {each.identity}", *([f"cluster {each.cluster}"] if each.cluster else [])]
+        for name in [*names, *known]:
             parent[find(name)] = find(own)
     there = {each.host.name for each in seen}
     for names_of_one in equal:
-        known = [name for name in names_of_one if name in there]
-        for name in known[1:]:
-            parent[find(f"host {name}")] = find(f"host {known[0]}")
+        own_names = [name for name in names_of_one if name in there]
+        for name in own_names[1:]:
+            parent[find(f"host {name}")] = find(f"host {own_names[0]}")
     first: dict[str, str] = {}
     return {each.host.name: first.setdefault(find(f"host {each.host.name}"), each.host.name) for each in seen}
 

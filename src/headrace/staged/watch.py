@@ -1,7 +1,7 @@
 """What a server does in a stretch, from its counters: queries, threads at work, errors, replication.
 
 Server time per query is the mean number of threads at work for clients over queries per second (Little's law).
-Threads are counted in the process list (Threads_running counts those that replicate, too), once a sample, so a
+Threads are counted in the process list (Threads_running counts those that replicate, too), once per sample, so a
 short stretch of a quiet server is coarse; that is noise, and the judge's intervals show it.
 """
 
@@ -22,12 +22,6 @@ from headrace.errors import HeadraceError, TargetError
 from headrace.model import ServerLogin
 
 SAMPLERS = "mysql_status,processlist,replication"
-#: Commands of threads that serve no client, or do nothing.
-NOT_SERVING = frozenset(
-    {"Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
-)
-#: MySQL's threads that replicate are queries by command; by these states they wait.
-REPLICATING = ("Waiting for an event from Coordinator", "Replica has read all", "Slave has read all")
 #: Counters of statements and connections that failed.
 ERRORS = (
     "max_statement_time_exceeded",
@@ -80,7 +74,7 @@ class Follower:
     broken: str = ""
     problem: str = ""
     is_refused: bool = False
-    #: Samples so far: each is one question to the server.
+    #: Questions to the server so far: a sample is one, unless it says how many.
     asked: int = 0
     #: From one sample to the next.
     every_s: float = 1.0
@@ -107,12 +101,12 @@ class Follower:
             if record.get("sampler") == "replication":
                 self._replication_problem = self.problem
             return
-        self.asked += 1
+        self.asked += round(_number(values, "statements") or 1)
         t_ns = self._steady(int(record["t_ns"]))
         if record.get("sampler") == "replication":
             self._replication(values, t_ns)
         elif record.get("sampler") == "processlist":
-            self.serving.append((t_ns, _serving(values)))
+            self.serving.append((t_ns, _number(values, "serving")))
         elif record.get("sampler") == "mysql_status" and values:
             self.problem, self.is_refused = "", False
             self.heard_at = time.monotonic()
@@ -217,16 +211,6 @@ class Follower:
 def _queries(first: Reading, last: Reading) -> float:
     """Those of clients. At ten samples a second a server without any would count 30, and never be drained."""
     return max(last.questions - first.questions - (last.ours - first.ours), 0.0)
-
-
-def _serving(values: Mapping[str, Any]) -> float:
-    threads: Mapping[str, float] = values.get("threads") or {}
-    states: Mapping[str, float] = values.get("states") or {}
-    at_work = sum(count for command, count in threads.items() if command not in NOT_SERVING)
-    # MariaDB's have commands of their own, which are not counted in the first place.
-    is_mysql = "Slave_SQL" not in threads
-    waiting = sum(count for state, count in states.items() if is_mysql and state.startswith(REPLICATING))
-    return max(at_work - waiting, 0.0)
 
 
 def _number(values: Mapping[str, Any], name: str) -> float:

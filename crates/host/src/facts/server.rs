@@ -15,6 +15,7 @@ use super::origins;
 use super::processes::Server;
 use super::redact;
 use super::stale::{self, Stale};
+use crate::server::group::{self, Group};
 use crate::server::query::rows;
 use crate::server::replication::{self, Channel, Replica};
 use crate::server::running::class_of;
@@ -78,6 +79,8 @@ pub struct Settings {
     replicas: Option<Vec<Replica>>,
     /// Where they connect from.
     replica_addresses: Option<Vec<String>>,
+    /// MySQL's group replication; null without it, or without the privilege.
+    group: Option<Group>,
     performance_schema: Option<PerformanceSchema>,
     /// The server's process on this host; null if it is elsewhere or unknown.
     pid: Option<u32>,
@@ -140,6 +143,7 @@ pub fn read(
         replication: asked.replication(&mut connection),
         replicas: asked.quietly(&mut connection, replication::replicas),
         replica_addresses: asked.quietly(&mut connection, replication::replica_addresses),
+        group: asked.group(&mut connection, &text("group_replication_group_name")),
         performance_schema: asked.performance_schema(&mut connection, &text("performance_schema")),
         // Last and most expensive: if time runs out here, everything else is known.
         engines: None,
@@ -293,8 +297,13 @@ impl Asked<'_> {
             return None;
         }
         let privilege = if connection.is_mariadb() { "REPLICA MONITOR" } else { "REPLICATION CLIENT" };
-        let channels = replication::channels(connection, &mut 0);
+        let channels = replication::channels(connection, &mut 0, &mut None);
         self.known("replication", privilege, channels)
+    }
+
+    fn group(&mut self, connection: &mut Connection, name: &str) -> Option<Group> {
+        let is_none = name.is_empty();
+        self.quietly(connection, |connection| if is_none { None } else { group::read(connection, name).ok() })
     }
 
     fn performance_schema(

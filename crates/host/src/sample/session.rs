@@ -36,6 +36,8 @@ pub struct Session {
 pub struct Understood {
     pub innodb: usize,
     pub replication: usize,
+    /// The name of MySQL's group of replication, once that is known; empty without one.
+    pub group: Option<String>,
     /// Whether performance_schema is on, once that is known.
     pub performance_schema: Option<bool>,
 }

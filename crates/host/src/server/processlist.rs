@@ -9,7 +9,7 @@ use crate::sample::values::Values;
 
 pub const PROCESSLIST: Kind = Kind::server(
     "processlist",
-    "threads by command, by state where they do not sleep, and the longest time_s by command",
+    "threads by command, by state where they do not sleep, the longest time_s by command, and those at work for clients",
     sample,
 );
 
@@ -32,11 +32,33 @@ const PROCESSES: &str = "SELECT COMMAND, STATE, COUNT(*), MAX(TIME) FROM informa
 /// States of threads that wait for work, not for a resource.
 const IDLE: [&str; 5] = ["Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO"];
 
+/// Commands of threads that serve no client, or do nothing.
+const NOT_SERVING: [&str; 8] = [
+    "Sleep",
+    "Daemon",
+    "Binlog Dump",
+    "Binlog Dump GTID",
+    "Slave_IO",
+    "Slave_SQL",
+    "Slave_worker",
+    "Connect",
+];
+/// Some of MySQL's threads that replicate are queries by their command; in these states they wait.
+const REPLICATING: [&str; 3] =
+    ["Waiting for an event from Coordinator", "Replica has read all", "Slave has read all"];
+
 struct Group {
     command: String,
     state: String,
     threads: u64,
     longest_s: u64,
+}
+
+impl Group {
+    fn serves(&self) -> bool {
+        !NOT_SERVING.contains(&self.command.as_str())
+            && !REPLICATING.iter().any(|state| self.state.starts_with(state))
+    }
 }
 
 fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
@@ -75,6 +97,7 @@ fn write(groups: &[Group], values: &mut Values) {
             *longest = group.longest_s.max(*longest);
         }
     }
+    values.single("serving", groups.iter().filter(|group| group.serves()).map(|group| group.threads).sum());
     for (metric, numbers) in [("threads", threads), ("states", states), ("longest_s", longest_s)] {
         values.metric(metric);
         for (label, number) in numbers {
@@ -107,10 +130,32 @@ mod tests {
         assert_eq!(
             collect(|values| write(&groups, values)),
             json!({
+                "serving": {"": 6},
                 "threads": {"Daemon": 1, "Execute": 2, "Query": 4, "Sleep": 40},
                 "states": {"statistics": 1, "updating": 5},
                 "longest_s": {"Execute": 1, "Query": 9},
             })
         );
+    }
+
+    #[test]
+    fn threads_that_replicate_serve_nobody() {
+        let group = |command: &str, state: &str, threads| Group {
+            command: command.to_owned(),
+            state: state.to_owned(),
+            threads,
+            longest_s: 0,
+        };
+        let groups = [
+            group("Query", "executing", 3),
+            // MySQL's workers are queries on a replica, and connect for ever in a group.
+            group("Query", "Waiting for an event from Coordinator", 4),
+            group("Query", "Replica has read all relay log; waiting for more updates", 1),
+            group("Connect", "Waiting for an event from Coordinator", 4),
+            group("Connect", "waiting for handler commit", 1),
+            group("Slave_SQL", "Slave has read all relay log", 1),
+            group("Slave_worker", "Opening tables", 1),
+        ];
+        assert_eq!(collect(|values| write(&groups, values))["serving"], json!({"": 3}));
     }
 }

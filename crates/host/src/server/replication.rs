@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::group::{self, Group};
 use super::query::{Named, query_first, rows};
 use crate::sample::sampler::Kind;
 use crate::sample::session::{Session, Trouble};
@@ -48,13 +49,32 @@ pub struct Channel {
     pub last_sql_errno: Option<u64>,
 }
 
-/// Every channel; empty on a server that is not a replica. `understood` remembers which statement the server supports.
-pub fn channels(connection: &mut Connection, understood: &mut usize) -> Result<Vec<Channel>, Error> {
+/// Every channel, with the one of MySQL's group replication; empty on a server that is not a replica. `understood` remembers
+/// which statement the server supports, `group` the name of its group: empty without one, None before it was asked.
+pub fn channels(
+    connection: &mut Connection,
+    understood: &mut usize,
+    group: &mut Option<String>,
+) -> Result<Vec<Channel>, Error> {
     let statements: &[&str] = if connection.is_mariadb() { &MARIADB } else { &MYSQL };
     let mut channels = Vec::new();
     query_first(connection, statements, understood, |columns, row| {
         channels.push(Channel::from_row(Named::new(columns, row)));
     })?;
+    if connection.is_mariadb() {
+        return Ok(channels);
+    }
+    if group.is_none() {
+        *group = Some(group::name(connection)?);
+    }
+    if let Some(name) = group.as_deref().filter(|name| !name.is_empty()) {
+        // An account that may not read performance_schema still sees the other channels.
+        if let Ok(found) = group::read(connection, name) {
+            // One of these is shown only while a member is brought up to date, and stands still otherwise.
+            channels.retain(|channel| !channel.channel.starts_with("group_replication_"));
+            channels.extend(Channel::of_group(&found));
+        }
+    }
     Ok(channels)
 }
 
@@ -81,6 +101,29 @@ impl Channel {
             last_io_errno: row.number(&["Last_IO_Errno"]),
             last_sql_errno: row.number(&["Last_SQL_Errno"]),
         }
+    }
+
+    /// A member as a replica of its group's primary; None for a primary that is online. The lag of one that still recovers,
+    /// that the others have expelled, or that was not started as a member is unknown.
+    fn of_group(group: &Group) -> Option<Self> {
+        let own = group.members.iter().find(|member| member.is_own)?;
+        let is_online = own.state == "ONLINE";
+        if is_online && own.role == "PRIMARY" {
+            return None;
+        }
+        let primary = group.members.iter().find(|member| member.role == "PRIMARY" && !member.is_own);
+        let is_applying = group.applier.as_deref() == Some("ON");
+        let yes = |is_so: bool| Some(if is_so { "Yes" } else { "No" }.to_owned());
+        Some(Self {
+            channel: group::APPLIER.to_owned(),
+            source_host: primary.map(|member| member.host.clone()),
+            source_port: primary.and_then(|member| member.port),
+            source_uuid: primary.map(|member| member.id.clone()),
+            io_running: yes(is_online),
+            sql_running: yes(is_applying),
+            lag_s: (is_online && is_applying).then(|| group.lag_s.unwrap_or(0)),
+            ..Self::default()
+        })
     }
 }
 
@@ -138,7 +181,13 @@ pub fn file_number(name: &str) -> Option<u64> {
 }
 
 fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
-    write(&channels(&mut session.connection, &mut session.understood.replication)?, values);
+    let understood = &mut session.understood;
+    let found = channels(&mut session.connection, &mut understood.replication, &mut understood.group)?;
+    write(&found, values);
+    if understood.group.as_ref().is_some_and(|name| !name.is_empty()) {
+        // Those who count a server's queries subtract ours: of a member of a group a sample takes two.
+        values.single("statements", 2);
+    }
     Ok(())
 }
 
@@ -188,8 +237,9 @@ fn label(channel: &str, state: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Channel, file_number, without_port, write};
+    use super::{Channel, Group, file_number, without_port, write};
     use crate::sample::values::collect;
+    use crate::server::group::Member;
     use serde_json::json;
 
     #[test]
@@ -244,5 +294,52 @@ mod tests {
                 "sql_state": {"Reading event from the relay log": 1},
             })
         );
+    }
+
+    fn group(state: &str, role: &str, applier: &str, lag_s: Option<u64>) -> Group {
+        let member = |id: &str, state: &str, role: &str| Member {
+            id: id.to_owned(),
+            host: format!("db{id}"),
+            port: Some(3306),
+            state: state.to_owned(),
+            role: role.to_owned(),
+            is_own: id == "2",
+        };
+        let members = vec![member("1", "ONLINE", "PRIMARY"), member("2", state, role)];
+        Group { name: "g".to_owned(), members, applier: Some(applier.to_owned()), lag_s }
+    }
+
+    #[test]
+    fn a_secondary_is_a_replica_of_its_groups_primary() {
+        let channel = Channel::of_group(&group("ONLINE", "SECONDARY", "ON", Some(7))).expect("a channel");
+        assert_eq!(channel.source_host.as_deref(), Some("db1"));
+        assert_eq!(channel.source_uuid.as_deref(), Some("1"));
+        assert_eq!(
+            (channel.io_running.as_deref(), channel.sql_running.as_deref()),
+            (Some("Yes"), Some("Yes"))
+        );
+        assert_eq!(channel.lag_s, Some(7));
+        let idle = Channel::of_group(&group("ONLINE", "SECONDARY", "ON", None)).expect("a channel");
+        assert_eq!(idle.lag_s, Some(0));
+    }
+
+    #[test]
+    fn a_member_that_applies_nothing_has_no_lag() {
+        for (state, applier, io) in [
+            ("RECOVERING", "ON", "No"),
+            ("ERROR", "OFF", "No"),
+            ("UNREACHABLE", "ON", "No"),
+            ("OFFLINE", "OFF", "No"),
+            ("ONLINE", "OFF", "Yes"),
+        ] {
+            let channel = Channel::of_group(&group(state, "SECONDARY", applier, Some(0))).expect("a channel");
+            assert_eq!((channel.lag_s, channel.io_running.as_deref()), (None, Some(io)), "{state} {applier}");
+        }
+    }
+
+    #[test]
+    fn a_primary_replicates_from_nobody() {
+        assert_eq!(Channel::of_group(&group("ONLINE", "PRIMARY", "ON", Some(0))), None);
+        assert_eq!(Channel::of_group(&Group::default()), None);
     }
 }
