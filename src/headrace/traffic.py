@@ -23,6 +23,7 @@ from headrace.target import (
     open_target,
     to_the_end,
 )
+from headrace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -165,18 +166,17 @@ def _last_progress(text: str) -> Line | None:
 async def _bring(host: Target, file: str, output: Path) -> None:
     """Copy the recording here; it is kept only if the checksums match."""
     said = (await host.run(["sha256sum", "--", file], timeout_s=None)).text.split()[0].lstrip("\\")
-    part = output.with_name(f".{output.name}.part")
     try:
-        await host.get(file, part)
-        with part.open("rb") as content:
-            found = hashlib.file_digest(content, "sha256").hexdigest()
-        if found != said:
-            raise StoreError(f"arrived damaged: sha256 is {found} instead of {said}", place=str(output))
-        part.replace(output)
+        with temporary_folder(output.parent) as folder:
+            part = folder / "recording"
+            await host.get(file, part)
+            with part.open("rb") as content:
+                found = hashlib.file_digest(content, "sha256").hexdigest()
+            if found != said:
+                raise StoreError(f"arrived damaged: sha256 is {found} instead of {said}", place=str(output))
+            part.replace(output)
     except OSError as error:
         raise write_error(error, output, PlanError) from error
-    finally:
-        part.unlink(missing_ok=True)
 
 
 async def recording(

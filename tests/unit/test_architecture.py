@@ -38,7 +38,7 @@ LAYERS = [
     {"arrow"},
     {"samples", "buckets", "activity"},
     {"moved"},
-    {"model", "extras", "whole", "toml"},
+    {"model", "extras", "whole", "temporary", "toml"},
     {"errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}

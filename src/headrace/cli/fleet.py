@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from headrace.cli.shell import (
     told,
 )
 from headrace.model import ServerLogin
+from headrace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from headrace.fleet.host import Host, Inventory
@@ -133,8 +133,8 @@ def ask_fleet(
         inventory = dataclasses.replace(inventory, fan_out=options.fan_out)
     if options.follow or inventory.follow:
         inventory = _followed(inventory, options)
-    with tempfile.TemporaryDirectory(prefix="headrace-fleet-") as folder:
-        path = options.run or Path(folder) / "run.jsonl"
+    with temporary_folder() as folder:
+        path = options.run or folder / "run.jsonl"
         with RunFile(path, {"verb": verb, **question}) as file:
             asked = _fan_out(inventory, options, verb, work, file, expected_s)
             conclude(asked)
@@ -343,7 +343,7 @@ def fleet_hunt(
     from headrace.snapshot import save as write
 
     with (
-        tempfile.TemporaryDirectory(prefix="headrace-fleet-") as folder,
+        temporary_folder() as folder,
         # Rules are work for a processor: in this process they would hold up every connection.
         # A terminal sends Ctrl-C to them, too.
         ProcessPoolExecutor(
@@ -355,7 +355,7 @@ def fleet_hunt(
 
         async def work(target: Any, host: Host) -> Any:
             snapshot = await hunts.watch(target, seconds, host.login if host.login.is_named else None)
-            path = (save or Path(folder)) / f"{urllib.parse.quote(host.name, safe='')}.hunt"
+            path = (save or folder) / f"{urllib.parse.quote(host.name, safe='')}.hunt"
             await asyncio.to_thread(write, snapshot, path)
             del snapshot
             answer = await asyncio.get_running_loop().run_in_executor(judges, _judged, path)

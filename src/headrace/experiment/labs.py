@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import tempfile
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 
 from headrace import workloads
@@ -28,6 +26,7 @@ from headrace.plan import VM, Plan, ServerTable
 from headrace.server import build_dataset, dataset_folder
 from headrace.store import ExperimentFolder, TrialDraft
 from headrace.target import Target, TargetSpec, open_target, to_the_end
+from headrace.temporary import temporary_folder
 
 #: How long a lost connection is retried if the machine can be booted again.
 BOOTED_RECONNECT_S = 10.0
@@ -330,11 +329,11 @@ async def _dataset(lab: Lab, workload: workloads.Workload, tell: Tell) -> str:
     await lab.journal.record([{"kind": "process", "mark": lab.owner}])
     try:
         # The output of loading is only used in errors, which quote its last lines.
-        with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
+        with temporary_folder() as raw:
 
             async def load(endpoint: ServerEndpoint) -> None:
                 await workload.prepare(
-                    workloads.Context(lab.target, lab.owner, folder, endpoint, 0.0, 0.0, Path(raw))
+                    workloads.Context(lab.target, lab.owner, folder, endpoint, 0.0, 0.0, raw)
                 )
 
             await build_dataset(lab.target, spec, folder, lab.owner, load)

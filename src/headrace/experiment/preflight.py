@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from headrace import workloads
 from headrace.errors import NotReady
@@ -20,6 +18,7 @@ from headrace.experiment.trial import Lab, restore, server_spec
 from headrace.model import ServerEndpoint, Treatment, Value
 from headrace.server import PrivateServer
 from headrace.target import to_the_end
+from headrace.temporary import temporary_folder
 
 #: Server variables that limit a load. Others, such as a large buffer pool, would only slow the start.
 LIMITS = frozenset(
@@ -108,9 +107,9 @@ async def _findings(lab: Lab, treatment: Treatment, endpoint: ServerEndpoint) ->
     workload = workloads.make_workload(plan.kind, lab.design.options_of(treatment))
     clients = tuple(lab.clients[address] for address in workloads.driven_from(workload)[0])
     # The driver's messages are in the findings; its other output is not needed.
-    with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
+    with temporary_folder() as raw:
         context = workloads.Context(
-            lab.target, lab.owner, "", endpoint, plan.seconds, plan.warmup_s, Path(raw), clients
+            lab.target, lab.owner, "", endpoint, plan.seconds, plan.warmup_s, raw, clients
         )
         return await workloads.preflight(workload, context)
 

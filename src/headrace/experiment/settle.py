@@ -6,13 +6,12 @@ first, or the plan's limit. It sees only what ran before the window, so it selec
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.store import RECONNECT
+from headrace.temporary import temporary_folder
 from headrace.workloads import Context, Measurement, Workload
 
 if TYPE_CHECKING:
@@ -52,12 +51,12 @@ async def settle(
     pieces = max(int(within_s / PIECE_S), 2)
     for piece in range(pieces):
         tell(f"warming up: {spent:g} s")
-        with tempfile.TemporaryDirectory(prefix="headrace-") as raw:
+        with temporary_folder() as raw:
             own = replace(
                 context,
                 seconds=PIECE_S,
                 warmup_s=0.0,
-                raw=Path(raw),
+                raw=raw,
                 block=APART * (context.block + 1) + piece,
                 agree=None,
             )

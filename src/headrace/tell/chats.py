@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from headrace import extras
 from headrace.errors import PlanError, TargetError
 from headrace.report.notice import Conclusion, Notice
 from headrace.tell import picture, words
+from headrace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from headrace.tell.kind import Teller
@@ -36,8 +36,8 @@ def opened(place: str) -> Teller:
 def _tell(services: list[Any], notice: Notice) -> None:
     """Raises TargetError with the names of the services that refused it; their addresses hold tokens."""
     failed = []
-    with tempfile.TemporaryDirectory(prefix="headrace-tell-") as folder:
-        attached = picture.drawn(notice, Path(folder) / "verdict.png")
+    with temporary_folder() as folder:
+        attached = picture.drawn(notice, folder / "verdict.png")
         for service in services:
             if not _sent(service, notice, attached):
                 failed.append(str(service.service_name or "a service"))
