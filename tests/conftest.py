@@ -40,27 +40,24 @@ OTHER: dict[str, Callable[[], bool]] = {
 #: Files of ``real`` that ask for a rate or what is saturated: a neighbour would change it. They run one by one,
 #: except for tests that are marked ``beside``.
 ALONE = {
-    "real/devices": ("test_hunt_devices", "test_hunt_filesystem"),
+    "real/devices": ("test_hunt_devices",),
     "real/server": (
         "test_drive_stall",
         "test_hunt_planted",
         "test_hunt_steering",
         "test_ladder_packets",
         "test_race",
-        "test_sweep",
-        "test_top",
         "test_traffic_round",
-        "test_tutorials",
     ),
     "real/ssh": ("test_rollout", "test_rollout_restart"),
 }
 
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
-    "test_volumes_md", "test_install", "test_ssh", "test_server", "test_kernels", "test_cluster", "test_runner",
-    "test_vm", "test_ssh_commands", "test_drive_plans", "test_ray", "test_reboots", "test_crash_points",
-    "test_loops", "test_fleet", "test_rollout", "test_rollout_restart", "test_planted_rules",
-    "test_tutorials", "test_conformance",
+    "test_volumes_md", "test_install", "test_tutorials", "test_ssh", "test_server", "test_kernels", "test_cluster",
+    "test_runner", "test_vm", "test_ssh_commands", "test_rollout", "test_drive_plans", "test_ray", "test_reboots",
+    "test_crash_points", "test_loops", "test_fleet", "test_rollout_restart", "test_planted_rules",
+    "test_conformance", "test_sweep",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}

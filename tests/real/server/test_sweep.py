@@ -129,7 +129,7 @@ def test_ctrl_c_restores_the_host_at_once_and_other_passes_are_another_design(
     process = lab.start()
     until(lambda: (lab.output / "trials/0001").exists() and SWAPPINESS.read_text() != before, process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert out == ""
     assert lab.traces() == []
@@ -140,7 +140,6 @@ def test_ctrl_c_restores_the_host_at_once_and_other_passes_are_another_design(
     assert "a different design" in err
 
 
-@pytest.mark.beside
 def test_a_first_level_that_fails_ends_it_with_the_reason(bench: Callable[[str], Bench]) -> None:
     broken = OLTP.replace("levels = [1, 2, 3, 4, 6, 8]", "max = 64")
     lab = sweeping(bench(broken + '\n[base]\n"server.innodb_no_such_thing" = 1\n'))
@@ -152,7 +151,6 @@ def test_a_first_level_that_fails_ends_it_with_the_reason(bench: Callable[[str],
     assert "Traceback" not in err
 
 
-@pytest.mark.beside
 def test_an_objective_that_cannot_be_read_ends_it_before_anything_is_touched(
     bench: Callable[[str], Bench],
 ) -> None:
@@ -163,7 +161,6 @@ def test_an_objective_that_cannot_be_read_ends_it_before_anything_is_touched(
     assert not lab.output.exists()
 
 
-@pytest.mark.beside
 def test_run_and_plan_show_know_a_plan_that_sweeps(bench: Callable[[str], Bench]) -> None:
     lab = sweeping(bench(FIO + 'objective = ["p99<10"]\n'))
     command = [sys.executable, "-m", "headrace"]

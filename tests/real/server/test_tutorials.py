@@ -96,14 +96,11 @@ def follow(
         raise AssertionError(f"not followed within {TIMEOUT_S:g} s: {shown[-4000:]}") from None
 
 
-@pytest.mark.beside
 def test_every_tutorial_is_followed() -> None:
     assert {path.stem for path in TUTORIALS} == set(SHOWN)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param("prove-a-change", marks=pytest.mark.beside), "saturation-point"]
-)
+@pytest.mark.parametrize("name", ["prove-a-change", "saturation-point"])
 def test_a_tutorial_with_a_private_server(name: str, folder: Path) -> None:
     page = (ROOT / "docs" / "tutorials" / f"{name}.md").read_text()
     # Not the default scratch directory, which another run on this machine may use.
@@ -114,9 +111,7 @@ def test_a_tutorial_with_a_private_server(name: str, folder: Path) -> None:
         assert text in done.stdout
 
 
-@pytest.mark.parametrize(
-    "name", ["find-the-bottleneck", pytest.param("apply-and-roll-back", marks=pytest.mark.beside)]
-)
+@pytest.mark.parametrize("name", ["find-the-bottleneck", "apply-and-roll-back"])
 def test_a_tutorial_with_a_running_server(name: str, folder: Path) -> None:
     with mariadb(folder / "server") as server:
         before = server.sql("SELECT @@innodb_io_capacity")
@@ -128,7 +123,6 @@ def test_a_tutorial_with_a_running_server(name: str, folder: Path) -> None:
         assert server.sql("SELECT @@innodb_io_capacity") == before
 
 
-@pytest.mark.beside
 def test_the_tutorial_about_an_upgrade(folder: Path) -> None:
     with (
         mariadb(folder / "production") as production,
@@ -177,7 +171,6 @@ def served(found: Databases, name: str) -> contextlib.AbstractContextManager[Non
     return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
 
 
-@pytest.mark.beside
 @pytest.mark.needs("root", "sshd", *PROGRAMS)
 def test_the_tutorial_about_a_fleet(folder: Path) -> None:
     """On hosts that ~/.ssh/config knows by the tutorial's names, as on a reader's machine."""

@@ -60,9 +60,9 @@ take = "sources"
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[MARIADB], ids=lambda vendor: vendor.kind)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    vendor: Vendor = getattr(request, "param", MARIADB)
+    vendor: Vendor = request.param
     folder = tmp_path_factory.mktemp("rollout")
     own = {"table_open_cache": str(LARGE)}
     # MySQL cannot put partitions into the system tablespace, and takes a minute to create a file for each.
