@@ -55,6 +55,20 @@ def test_a_date_is_kept_once_and_measured_when_it_came() -> None:
     assert (found.made, found.tried, found.inside) == (1, 1, 1)
 
 
+def test_what_is_predicted_of_many_hosts_is_synced_to_disk_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand hosts took a sync each, and each read the whole file before."""
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    for days in (20, 60):
+        one = watched(days)
+        histories = [replace(one, demand=replace(one.demand, host=f"db{i}")) for i in range(5)]
+        hosts = [full.outlook(h, capacity.known(h.host, {Resource.CPU: FOUR})) for h in histories]
+        foretold.of_full(hosts, histories, "here")
+    assert len(synced) == 2
+    assert len(predictions.every()) == 5
+    assert all(each.measured is not None for each in predictions.every())
+
+
 def test_a_date_that_passed_is_missed_and_another_knee_says_nothing() -> None:
     run(watched(20))
     run(watched(90, jump=-2.0), cores=8.0)

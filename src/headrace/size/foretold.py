@@ -43,6 +43,7 @@ def of_full(hosts: Sequence[Host], histories: Sequence[History], source: str) ->
     used = {each.host: each for each in histories}
     knees = {(host.name, o.resource): o.full_at.estimate for host in hosts for o in host.outlooks}
     still_open = set()
+    batch = predictions.Batch()
     for each in _open(kept, source):
         resource = Resource(each.prediction.what.rsplit(" ", 1)[1])
         knee = knees.get((each.host, resource))
@@ -53,7 +54,7 @@ def of_full(hosts: Sequence[Host], histories: Sequence[History], source: str) ->
         if days is None:
             still_open.add(each.prediction.what)
         else:
-            predictions.came_true(each.id, [(each.prediction, days)])
+            batch.came_true(each.id, [(each.prediction, days)])
     known = {(each.id, each.prediction.what) for each in kept}
     for host in hosts:
         id_ = f"full {source} {host.end_s}"
@@ -61,7 +62,8 @@ def of_full(hosts: Sequence[Host], histories: Sequence[History], source: str) ->
             found = _dated(host, outlook)
             if found is not None and found.what not in still_open and (id_, found.what) not in known:
                 about = {"source": source, "end_s": host.end_s, "limit": outlook.full_at.estimate}
-                predictions.keep(id_, time.time(), host.name, [host.name], [found], about)
+                batch.keep(id_, time.time(), host.name, [host.name], [found], about)
+    batch.write()
 
 
 def _open(kept: Sequence[Kept], source: str) -> Iterator[Kept]:
@@ -102,14 +104,16 @@ def of_merge(merged: Merged, table: Table, source: str) -> None:
     first = table.demands[0]
     end_s = first.start_s + first.steps * first.step_s
     is_open = False
+    batch = predictions.Batch()
     for each in _open(kept, source):
         value = _peak(each, demands)
         if value is not None:
-            predictions.came_true(each.id, [(each.prediction, value)])
+            batch.came_true(each.id, [(each.prediction, value)])
         elif _until_s(each) > end_s:
             is_open = True
     id_ = f"merge {source} {end_s}"
     if is_open or not merged.fits or any(each.id == id_ for each in kept):
+        batch.write()
         return
     asked = merged.asked
     about = {
@@ -118,7 +122,8 @@ def of_merge(merged: Merged, table: Table, source: str) -> None:
     }  # fmt: skip
     for host in merged.hosts:
         found = [Prediction(f"{host.name} {use.resource}", PEAK, use.grown, 0.0) for use in host.uses]
-        predictions.keep(id_, time.time(), host.name, host.databases, found, about)
+        batch.keep(id_, time.time(), host.name, host.databases, found, about)
+    batch.write()
 
 
 def _until_s(kept: Kept) -> int:

@@ -73,26 +73,52 @@ def path() -> Path:
     return state_path(FILE)
 
 
-def keep(
-    id_: str,
-    at: float,
-    host: str,
-    plan: Sequence[str],
-    found: Iterable[Prediction],
-    about: Mapping[str, Any] | None = None,
-) -> None:
+class Batch:
+    """Predictions and outcomes that ``write`` appends together: one sync to disk, however many they are."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+
+    def keep(
+        self,
+        id_: str,
+        at: float,
+        host: str,
+        plan: Sequence[str],
+        found: Iterable[Prediction],
+        about: Mapping[str, Any] | None = None,
+    ) -> None:
+        same = {"id": id_, "at": at, "host": host, "plan": list(plan)}
+        if about:
+            same["about"] = dict(about)
+        self._rows += [{**same, "prediction": _json(each)} for each in found]
+
+    def came_true(self, id_: str, measured: Iterable[tuple[Prediction, float]]) -> None:
+        self._rows += [
+            {"id": id_, "what": each.what, "quantity": each.quantity, "measured": value}
+            for each, value in measured
+            if math.isfinite(value)
+        ]
+
+    def write(self) -> None:
+        """Raises StoreError."""
+        if self._rows:
+            _append(self._rows)
+        self._rows = []
+
+
+def keep(id_: str, at: float, host: str, plan: Sequence[str], found: Iterable[Prediction]) -> None:
     """Raises StoreError."""
-    same = {"id": id_, "at": at, "host": host, "plan": list(plan)} | ({"about": dict(about)} if about else {})
-    _append({**same, "prediction": _json(each)} for each in found)
+    batch = Batch()
+    batch.keep(id_, at, host, plan, found)
+    batch.write()
 
 
 def came_true(id_: str, measured: Iterable[tuple[Prediction, float]]) -> None:
     """What was measured of predictions that are kept. Raises StoreError."""
-    _append(
-        {"id": id_, "what": each.what, "quantity": each.quantity, "measured": value}
-        for each, value in measured
-        if math.isfinite(value)
-    )
+    batch = Batch()
+    batch.came_true(id_, measured)
+    batch.write()
 
 
 def every() -> list[Kept]:
