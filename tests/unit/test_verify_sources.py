@@ -10,6 +10,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -27,9 +28,14 @@ from headrace.cli.shell import main
 from headrace.digests import table as tables
 from headrace.digests.files import load_all
 from headrace.errors import PlanError, StoreError, TargetError
+from headrace.fleet.host import Host
 from headrace.production import Observed, table
 from headrace.production.gather import gather
 from headrace.production.prometheus import Question, read
+from headrace.staged import rules
+from headrace.staged.book import Book
+from headrace.staged.plan import Role, Seen, make
+from headrace.target import TargetSpec
 from tests.commands import headrace
 from tests.production import AT_S, fleet
 
@@ -387,6 +393,60 @@ def test_the_command_exits_with_13_if_it_is_worse(
     assert verdicts["p50"] == ("worse" if code else "better")
     assert said["control"] == ["db3", "db4"]
     assert "Over time" in page.read_text()
+
+
+def rolled_out(state: Path, monkeypatch: pytest.MonkeyPatch, *made: tuple[str, float, float | None]) -> str:
+    """A rollout that gave hosts a change at a time, and took it back at another; its id."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    hosts = [Host(name, TargetSpec("ssh", host=name, user="root")) for name, _, _ in made]
+    seen = [Seen(each, Role.REPLICA, each.name, (), 100.0, {}) for each in hosts]
+    book = Book.make(make({"server.innodb_io_capacity": "2000"}, seen, rules.load(None), 1))
+    for name, start_s, end_s in made:
+        for kind, at_s in (("applying", start_s), ("undone", end_s)):
+            if at_s is not None:
+                monkeypatch.setattr("headrace.staged.book.time.time", lambda at_s=at_s: at_s)
+                book.note(kind, host=name, change=f"{name}-1")
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    return book.plan.id
+
+
+def test_a_control_that_a_rollout_changed_meanwhile_is_left_out_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path / "a.csv", 0.5)
+    plan = rolled_out(
+        tmp_path,
+        monkeypatch,
+        ("db4", AT_S + 1800.0, None),
+        # Long before, it has it all the time, and is as good a control as any.
+        ("db3", AT_S - 10 * 86_400.0, None),
+        ("db1", AT_S - 2400.0, AT_S - 1800.0),
+    )
+    words = ("verify", str(source), "--at", str(AT_S), "--json", "--control")
+    found = json.loads(headrace(*words, "db[3-4]").stdout)
+    assert found["control"] == ["db3"]
+    at = datetime.fromtimestamp(AT_S + 1800, UTC)
+    change = f"changed it at {at:%Y-%m-%d %H:%M:%S} UTC (server.innodb_io_capacity=2000)"
+    assert f"db4 is left out of the controls: rollout {plan} {change}" in found["notes"]
+    assert any(
+        note.startswith(f"db1 differs in more than this change: rollout {plan}") for note in found["notes"]
+    )
+    assert not any(note.startswith("db2 ") for note in found["notes"])
+    refused = headrace(*words, "db4")
+    assert refused.returncode == 5, refused
+    assert "no control is left: rollouts changed all of them" in " ".join(refused.stderr.split())
+
+
+def test_the_change_that_is_verified_is_not_one_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path / "a.csv", 0.5)
+    rolled_out(tmp_path, monkeypatch, ("db1", AT_S + 10.0, None), ("db2", AT_S + 200.0, None))
+    found = json.loads(
+        headrace("verify", str(source), "--at", str(AT_S), "--json", "--control", "db[3-4]").stdout
+    )
+    assert not any("rollout" in note for note in found["notes"])
 
 
 def test_a_server_is_asked_and_judged(

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -23,12 +24,13 @@ from headrace.cli.shell import (
     show,
     tell_and_exit,
 )
-from headrace.errors import NothingMeasured, PlanError
+from headrace.errors import NothingMeasured, PlanError, Refused
 
 if TYPE_CHECKING:
     from headrace.analysis.verify import Question
     from headrace.production import Observed, Series
     from headrace.production.prometheus import Question as Asked
+    from headrace.staged.changed import Stretch
 
 #: A server is asked about this much time on each side.
 WINDOW_S = 24 * 3600.0
@@ -183,11 +185,12 @@ def verify(
     )
     observed, at_s = gather(*given, at_s, ask)
     question = _question(observed, parts, at_s, settle_s or 0.0, window_s, alpha, margin)
+    question, changed = _known_changes(question)
     series = _of_classes(observed, parts.classes)
     if parts.weeks:
         series = [*series, *weeks.earlier(series, question.treated, parts.weeks, at_s)]
     found = analysis.verify(series, question)
-    content = page_of(found, observed.notes, alpha=alpha, margin=margin, undo=undo)
+    content = page_of(found, [*changed, *observed.notes], alpha=alpha, margin=margin, undo=undo)
     show(content, as_json, page)
     assert content.notice is not None
     tell_and_exit(content.notice, places)
@@ -277,6 +280,61 @@ def _question(
     if parts.weeks:
         control = list(weeks.names(hosts, parts.weeks))
     return Question(tuple(hosts), tuple(control), window, alpha, margin, parts.weeks, responses)
+
+
+def _known_changes(question: Question) -> tuple[Question, list[str]]:
+    """The question without controls that a rollout of this controller changed in its window; what was left out,
+    and which of the changed hosts were changed at other times, too. Raises Refused if no control is left.
+    """
+    from headrace.production.weeks import WEEK_S
+    from headrace.staged import book, changed
+
+    window = question.window
+    known = changed.stretches(book.every())
+
+    def of(host: str, *, is_treated: bool) -> list[changed.Stretch]:
+        # Earlier weeks of a changed host are its controls.
+        shifts_s = [week * WEEK_S for week in range(question.weeks + 1)]
+        own = [
+            each
+            for each in known
+            if each.is_of(host)
+            and any(each.is_part_of(window.since_s - by, window.until_s - by) for by in shifts_s)
+        ]
+        # The change itself is made between the two sides, and stays.
+        return [
+            each
+            for each in own
+            if not (
+                is_treated
+                and window.to_s - 1 <= each.start_s <= window.from_s
+                and each.end_s >= window.until_s
+            )
+        ]
+
+    found = {host: of(host, is_treated=False) for host in question.control}
+    notes = [f"{host} is left out of the controls: {_of_rollouts(own)}" for host, own in found.items() if own]
+    control = tuple(host for host, own in found.items() if not own)
+    if question.control and not control:
+        raise Refused(
+            "no control is left: rollouts changed all of them in the window",
+            place=", ".join(question.control[:20]),
+            hint="name others with --control, or a shorter --window",
+        )
+    for host in question.treated:
+        if own := of(host, is_treated=True):
+            notes.append(f"{host} differs in more than this change: {_of_rollouts(own)}")
+    return replace(question, control=control), notes
+
+
+def _of_rollouts(found: Sequence[Stretch]) -> str:
+    first = {each.rollout: each for each in reversed(found)}
+    said = (
+        f"rollout {each.rollout} changed it at {datetime.fromtimestamp(each.start_s, UTC):%Y-%m-%d %H:%M:%S} UTC "
+        f"({each.settings})"
+        for each in first.values()
+    )
+    return "; ".join(said)
 
 
 def _named(text: str, known: Sequence[str], option: str) -> list[str]:
