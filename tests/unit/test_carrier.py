@@ -52,6 +52,7 @@ class World:
     unreachable: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     idle: set[str] = field(default_factory=set)
+    foreign: set[str] = field(default_factory=set)
     is_dead: bool = False
     notes: int = 0
     kill_at: int = 0
@@ -107,6 +108,11 @@ class Modelled:
 
     async def warm(self) -> None:
         """Nothing was restarted."""
+
+    async def must_be_ours(self) -> None:
+        self.world.must_live()
+        if self.member.name in self.world.foreign:
+            raise TargetError("changes of apply/other are open there", place=self.member.name)
 
     async def must_be_the_same(self) -> None:
         if self.member.name in self.world.moved:
@@ -491,6 +497,26 @@ def test_a_failover_while_the_change_is_on_trial_is_not_its_harm(world: World) -
     assert not book.state.aborting
     assert "its source was changed" in book.state.aside["br2"]
     assert world.on == REPLICAS - {"br2"}
+
+
+@pytest.mark.parametrize("what", ["foreign", "moved"])
+def test_a_block_in_which_another_command_changes_the_host_is_no_evidence(
+    world: World, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """In the block without the change, which nothing else looks at."""
+    watch = Modelled.watch
+
+    async def changed(self: Modelled, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
+        if not change and self.member.name == "ar1" and len(self.book.state.pairs.get("one", ())) == 2:
+            getattr(world, what).add("ar1")
+        return await watch(self, seconds, usual, change)
+
+    monkeypatch.setattr(Modelled, "watch", changed)
+    book = go(Book.make(world.plan))
+    assert len(book.state.pairs["one"]) == 2
+    expected = "changes of apply/other are open there" if what == "foreign" else "its source was changed"
+    assert f"ar1: {expected}" in book.state.paused
+    assert world.on == set()
 
 
 def test_harm_with_a_host_that_is_not_restored_says_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

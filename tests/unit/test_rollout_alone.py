@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from headrace import rollout
 from headrace.analysis.fleets import World, series, window
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Question
@@ -291,6 +292,36 @@ def test_a_restart_that_comes_late_restarts_nothing(
     assert (tmp_path / "restarted").exists() != is_late
     assert (TOO_LATE in done.stdout, done.returncode) == (is_late, int(is_late))
     assert journal.asked == ["extend"]
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ("200", "not heard from for 5 s and has taken the change back"),
+        ("300", "has set these values meanwhile"),
+    ],
+)
+def test_a_change_that_is_not_open_any_more_says_who_undid_it(
+    book: Book, monkeypatch: pytest.MonkeyPatch, before: str, said: str
+) -> None:
+    """Cut off while it was made, the host undoes it before we hear that it was made."""
+
+    async def prepared(*_: Any, **__: Any) -> None: ...
+
+    async def done(*_: Any, **__: Any) -> rollout.Rollout:
+        return rollout.Rollout(
+            "x", (rollout.Result("server.innodb_io_capacity", before, "300", ""),), (), True
+        )
+
+    monkeypatch.setattr(rollout, "prepare", prepared)
+    monkeypatch.setattr(rollout, "carry_out", done)
+    nobody: Any = None
+    site = hands.Site(book, book.plan.members["ar1"], nobody, nobody, Follower())
+    with pytest.raises(TargetError, match=said) as raised:
+        asyncio.run(site.apply())
+    # One that only was away is tried again.
+    assert isinstance(raised.value, hands.Moved) is (before == "300")
+    assert book.state.host("ar1") == "as before"
 
 
 def test_it_is_kept_on_the_host_before_the_log_says_so(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:

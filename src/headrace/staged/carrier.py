@@ -428,6 +428,9 @@ class Carrier:
             else:
                 await site.watch(timing.wash_s, [])
                 found[False] = await site.watch(timing.block_s, [])
+        # A change that another command made in a block, or a failover, is not what is compared.
+        await site.must_be_ours()
+        await site.must_be_the_same()
         self.book.note("pair", stage=stage.name, host=name, on=asdict(found[True]), off=asdict(found[False]))
         self.tell(f"{name}: pair {len(self.book.state.pairs[stage.name])}: {self.judged(stage).reason}")
         self._serves(name)

@@ -113,6 +113,11 @@ class Site:
         )
         if done.confirmed:
             self.book.note("undone", host=self.member.name, change=change)
+            if any(each.after is not None and each.before != each.after for each in done.results):
+                raise TargetError(
+                    f"it was not heard from for {within_s:g} s and has taken the change back",
+                    place=self.member.name,
+                )
             raise Moved("another program or person has set these values meanwhile", place=self.member.name)
         return change
 
@@ -228,13 +233,17 @@ class Site:
             raise Moved(f"it was a {self.member.role} and is a {role} now", place=self.member.name)
         return facts
 
-    async def check(self) -> None:
-        """Raises Moved if it is not what the plan says, TargetError if it lags or others change it."""
+    async def must_be_ours(self) -> None:
+        """Raises TargetError if another command has changes open there."""
         entries = await rollout.journal_of(self.agent, self.book.plan.id).entries()
         own = f"{rollout.OWNER}/{self.book.plan.id}-"
         others = sorted({entry["owner"] for entry in entries if not entry["owner"].startswith(own)})
         if others:
             raise TargetError(f"changes of {others[0]} are open there", place=self.member.name)
+
+    async def check(self) -> None:
+        """Raises Moved if it is not what the plan says, TargetError if it lags or others change it."""
+        await self.must_be_ours()
         facts = await self.as_planned()
         self.sources = sources_of(facts)
         lag = lag_of(facts)
