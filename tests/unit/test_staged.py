@@ -200,6 +200,12 @@ def test_a_file_that_says_something_else_is_an_error(tmp_path: Path, text: str) 
         rules.load(path)
 
 
+@pytest.mark.parametrize("name", ["nowhere.toml", "."])
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PlanError, match=r"cannot be read: (No such file|Is a directory)"):
+        rules.load(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("window", "time", "expected"),
     [
@@ -213,6 +219,7 @@ def test_a_file_that_says_something_else_is_an_error(tmp_path: Path, text: str) 
         ("22:00-06:00", "2026-11-23T06:00", False),
         ("Fri 22:00-06:00", "2026-11-21T05:00", True),
         ("Fri 22:00-06:00", "2026-11-20T05:00", False),
+        ("Fri 16:00-24:00", "2026-11-20T23:59", True),
         ("2026-12-20..2027-01-03", "2027-01-03T23:59", True),
         ("2026-12-20..2027-01-03", "2027-01-04T00:00", False),
         ("2026-12-24", "2026-12-24T12:00", True),
@@ -224,7 +231,18 @@ def test_freezes(window: str, time: str, expected: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "window", ["2026-12-20..2027-13-45", "2027-01-03..2026-12-20", "2026-02-30", "Someday", ""]
+    "window",
+    [
+        "2026-12-20..2027-13-45",
+        "2027-01-03..2026-12-20",
+        "2026-02-30",
+        "Someday",
+        "",
+        "25:00-26:00",
+        "Mon 29:00-23:59",
+        "24:00-06:00",
+        "08:00-24:30",
+    ],
 )
 def test_no_freezes(window: str) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -15,9 +15,11 @@ from headrace.analysis.paired import LEAST_BEFORE
 from headrace.errors import PlanError
 
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+#: A window that begins at 25:00 would never hold, and nobody would notice.
+_CLOCK = r"(?:[01]\d|2[0-3]):[0-5]\d"
 _WEEKLY = re.compile(
     rf"(?:(?P<first>{'|'.join(DAYS)})(?:-(?P<last>{'|'.join(DAYS)}))?\s*)?"
-    r"(?:(?P<start>[0-2]\d:[0-5]\d)-(?P<end>[0-2]\d:[0-5]\d))?"
+    rf"(?:(?P<start>{_CLOCK})-(?P<end>{_CLOCK}|24:00))?"
 )
 _DATES = re.compile(r"(?P<first>\d{4}-\d\d-\d\d)(?:\.\.(?P<last>\d{4}-\d\d-\d\d))?")
 
@@ -155,7 +157,9 @@ def load(path: Path | None) -> Rules:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))
         raise PlanError(f"{key}: {first['msg'].lower()}", place=str(path)) from error
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise PlanError(f"cannot be read: {error.strerror}", place=str(path)) from error
+    except ValueError as error:
         raise PlanError(f"not TOML: {error}", place=str(path)) from error
     names = [stage.name for stage in rules.stage]
     if len(set(names)) < len(names):
