@@ -50,9 +50,15 @@ fewer = {fewer}
 name = "first"
 hosts = "db2"
 """
+
+
+def shortened(stages: str) -> str:
+    """Where the verdict is another test's matter: short blocks, and the first look is enough."""
+    return stages.replace("_s = 1.5", "_s = 1").replace("margin = 0.4", "margin = 1")
+
+
 FIRST = STAGES
-#: Where the verdict is another test's matter: short blocks, and the first look is enough.
-SHORT = FIRST.replace("_s = 1.5", "_s = 1").replace("margin = 0.4", "margin = 1")
+SHORT = shortened(FIRST)
 STAGES += """
 [[stage]]
 name = "sources"
@@ -140,11 +146,19 @@ class Rollouts:
         return content
 
 
-@pytest.mark.parametrize("found", [MARIADB, MYSQL], ids=lambda vendor: vendor.kind, indirect=True)
+@pytest.mark.parametrize(
+    ("found", "stages"),
+    [
+        pytest.param(MARIADB, STAGES, id=MARIADB.kind),
+        # The judge does not know vendors: what MySQL adds is how it is asked and set.
+        pytest.param(MYSQL, shortened(STAGES), id=MYSQL.kind, marks=pytest.mark.beside),
+    ],
+    indirect=["found"],
+)
 def test_what_does_nothing_is_promoted_without_a_win_and_a_source_waits_for_a_person(
-    found: Databases, tmp_path: Path
+    found: Databases, stages: str, tmp_path: Path
 ) -> None:
-    rollouts = Rollouts(found, tmp_path)
+    rollouts = Rollouts(found, tmp_path, stages=stages)
     plan = rollouts.plan("server.innodb_io_capacity=300")
     rollouts.run("go", plan, code=15)
     status = rollouts.status(plan)
