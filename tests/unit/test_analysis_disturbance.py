@@ -141,7 +141,7 @@ def test_an_oom_kill_makes_it_invalid() -> None:
 def test_an_oops_makes_it_invalid_and_those_after_it_suspect() -> None:
     flags = ("taint", "tainted", "")
     assert judge({flags: [0.0 if t < 2 else 128.0 for t in TICKS]}).invalid == (
-        "the kernel had an Oops: see its log",
+        "the kernel had an Oops: see the trial's raw/kernel.log",
     )
     after = judge({flags: [129.0 for _ in TICKS]})
     assert not after.invalid

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from headrace.experiment import trial
 from headrace.model import Facts, Role, Treatment, TrialSpec, TrialState, Vendor
 from headrace.server import ServerSpec
 from headrace.store import TrialRecord
+from headrace.target.local import LocalTarget
 
 
 def write_samples(raw: Path, kills: int) -> None:
@@ -123,3 +125,20 @@ async def test_a_load_without_its_server_is_not_the_drivers_fault(
     with pytest.raises(kind):
         async with steps._server(volume):
             raise NotAsAsked("2 of 4 clients were lost")
+
+
+@pytest.mark.parametrize(("flags", "code"), [(0, 0), (12_416, 0), (128, 1)])
+async def test_the_log_of_a_kernel_that_had_an_oops_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: int, code: int
+) -> None:
+    """12,416 is what a real one left: died, and a module from outside, unsigned."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, words in (("cat", f"echo {flags}"), ("dmesg", f"echo BUG; echo no >&2; exit {code}")):
+        (programs / name).write_text(f"#!/bin/sh\n{words}\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    warnings = await trial._keep_kernel_log(LocalTarget(), tmp_path)
+    kept = tmp_path / "kernel.log"
+    assert (kept.read_text() if kept.exists() else "") == ("BUG\n" if flags and not code else "")
+    assert warnings == (["the log of the kernel's Oops could not be read: no"] if code else [])

@@ -376,7 +376,7 @@ def _oops(trial: _Trial) -> Iterator[_Reason]:
             text = "the kernel has had an Oops since it booted, and is not reliable until it is rebooted"
             yield _Reason(text, is_invalid=False)
         elif int(flags.last) & OOPSED:
-            yield _Reason("the kernel had an Oops: see its log", is_invalid=True)
+            yield _Reason("the kernel had an Oops: see the trial's raw/kernel.log", is_invalid=True)
 
 
 def _throttling(trial: _Trial) -> Iterator[_Reason]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import __version__, knobs, workloads
 from headrace.agent import Agent, Journal
-from headrace.analysis.disturbance import killed_for_memory
+from headrace.analysis.disturbance import OOPSED, killed_for_memory
 from headrace.design import Design
 from headrace.errors import (
     ConnectionLost,
@@ -47,6 +47,10 @@ SAMPLES_FILE = "samples.jsonl.zst"
 SAMPLER_END_S = 45.0
 #: The configuration of host, volume and server during the trial, which rules need in addition to samples.
 FACTS_FILE = "facts.json"
+#: In the trial's raw files, if the kernel has had an Oops since it booted.
+KERNEL_LOG_FILE = "kernel.log"
+#: Prints the kernel's log if it has.
+LOG_OF_OOPS = f"flags=$(cat /proc/sys/kernel/tainted) && [ $((flags & {OOPSED})) -ne 0 ] || exit 0; dmesg"
 
 #: Errors that are an observation of the treatment. Anything else stops the experiment.
 OBSERVATIONS = (ServerStartFailed, WorkloadFailed, TreatmentFailed, Refused)
@@ -406,6 +410,7 @@ class _Steps:
                     self.warnings.append(f"the sampler ended with {exit_code}: {await process.error_text()}")
                 await lab.target.get(output, self._draft.raw / SAMPLES_FILE)
                 await lab.target.run(["rm", "-f", output])
+                self.warnings.extend(await _keep_kernel_log(lab.target, self._draft.raw))
             except (TimeoutError, FileNotFoundError) as error:
                 # The measurement is valid without them; the analysis reports that the host's state is unknown.
                 self.warnings.append(f"the host's samples are lost: {error}")
@@ -413,6 +418,16 @@ class _Steps:
 
 async def _death_of(server: PrivateServer) -> ServerDied:
     return ServerDied(f"the server died during the trial: {await server.last_words()}")
+
+
+async def _keep_kernel_log(target: Target, raw: Path) -> list[str]:
+    """What the kernel has logged, if it has had an Oops: a reboot takes its log away. Returns what went wrong."""
+    said = await target.run(["sh", "-c", LOG_OF_OOPS], check=False)
+    if said.exit_code != 0:
+        return [f"the log of the kernel's Oops could not be read: {said.error_text.strip()}"]
+    if said.stdout:
+        await asyncio.to_thread((raw / KERNEL_LOG_FILE).write_bytes, said.stdout)
+    return []
 
 
 def _killed(raw: Path) -> str:
