@@ -294,6 +294,29 @@ def test_a_restart_that_comes_late_restarts_nothing(
     assert journal.asked == ["extend"]
 
 
+@pytest.mark.parametrize("state", ["ONLINE", "RECOVERING", "UNREACHABLE"])
+def test_a_member_is_not_changed_while_another_one_of_its_group_is_away(
+    book: Book, monkeypatch: pytest.MonkeyPatch, state: str
+) -> None:
+    """The other one need not be part of the plan."""
+    members = [
+        {"host": f"db{n}", "port": 3306, "state": each, "role": "SECONDARY", "is_own": n == 1, "id": str(n)}
+        for n, each in ((1, "ONLINE"), (2, state))
+    ]
+
+    async def facts(login: Any) -> Facts:
+        settings = {"variables": {}, "replication": [{"lag_s": 0}], "group": {"members": members}}
+        return Facts("", {"server_settings": settings})
+
+    site = site_of(book, monkeypatch, Journal())
+    site.agent = SimpleNamespace(facts=facts)  # type: ignore[assignment]
+    if state == "ONLINE":
+        asyncio.run(site.check())
+        return
+    with pytest.raises(TargetError, match=f"of its group db2:3306 is {state}"):
+        asyncio.run(site.check())
+
+
 @pytest.mark.parametrize(
     ("before", "said"),
     [

@@ -250,6 +250,9 @@ class Site:
         limit = self.book.plan.rules.limits.lag_s
         if math.isinf(lag):
             raise TargetError("its replication does not run", place=self.member.name)
+        if away := members_away(facts):
+            # Without this one the group might have no majority.
+            raise TargetError(f"of its group {', '.join(away)}", place=self.member.name)
         if lag > limit:
             raise TargetError(f"it lags {lag:.0f} s (limit {limit:g} s)", place=self.member.name)
 
@@ -278,6 +281,16 @@ def lag_of(facts: Facts) -> float:
     channels = (facts.data.get("server_settings") or {}).get("replication") or ()
     lags = [channel.get("lag_s") for channel in channels]
     return max((float("inf") if lag is None else float(lag) for lag in lags), default=0.0)
+
+
+def members_away(facts: Facts) -> list[str]:
+    """Other members of its MySQL group that are not online, also those that are no part of the plan."""
+    members = ((facts.data.get("server_settings") or {}).get("group") or {}).get("members") or ()
+    return [
+        f"{each['host']}:{each['port']} is {each['state']}"
+        for each in members
+        if not each["is_own"] and each["state"] != "ONLINE"
+    ]
 
 
 @contextlib.asynccontextmanager
