@@ -54,8 +54,8 @@ pub fn read(host: &Folder, mounts: &[Mount], devices: &[BlockDevice]) -> Vec<Fil
     let names = device_names(devices);
     let holds_data = |mount: &&Mount| {
         let has_storage = !mount.device.starts_with("0:") || WITHOUT_DEVICE.contains(&mount.kind.as_str());
-        // cgroup v1 keeps its hierarchies in a tmpfs.
-        has_storage && !mount.mount_point.starts_with("/sys/")
+        // cgroup v1 keeps its hierarchies in a tmpfs, and `ip netns` mounts this folder on itself.
+        has_storage && !mount.mount_point.starts_with("/sys/") && mount.mount_point != "/run/netns"
     };
     mounts.iter().filter(holds_data).map(|mount| file_system(host, mount, &names)).collect()
 }
@@ -95,4 +95,27 @@ fn device_names(devices: &[BlockDevice]) -> HashMap<String, &str> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read;
+    use crate::facts::files::Files;
+    use crate::mountinfo;
+
+    #[test]
+    fn what_holds_no_data_is_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let files = Files::open(Some(root.path())).unwrap();
+        let mounts = mountinfo::parse(
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+             24 22 0:5 / /proc rw - proc proc rw\n\
+             25 22 0:22 / /run rw - tmpfs tmpfs rw\n\
+             26 22 0:23 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n\
+             99 25 0:22 /netns /run/netns rw - tmpfs tmpfs rw\n\
+             98 99 0:4 net:[4026532281] /run/netns/db1 rw - nsfs nsfs rw\n",
+        );
+        let found = read(&files.root(), &mounts, &[]);
+        assert_eq!(found.iter().map(|each| each.mount_point.as_str()).collect::<Vec<_>>(), ["/", "/run"]);
+    }
 }
