@@ -43,6 +43,15 @@ def test_what_is_no_address(tmp_path: Path, address: str) -> None:
     assert serve(tmp_path, "--listen", address).returncode == 3
 
 
+def test_a_history_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    """As one of another user, or on a read-only file system: it ended with a stack of Python's calls."""
+    (tmp_path / "history" / "lock").mkdir(parents=True)
+    answer = serve(tmp_path, "--listen", "127.0.0.1:0")
+    assert answer.returncode == 9, answer.stderr
+    assert "history/lock: cannot be written: Is a directory" in answer.stderr
+    assert "Traceback" not in answer.stderr
+
+
 def test_a_user_is_added_and_removed(tmp_path: Path) -> None:
     typed = f"{PASSWORD}\n"
     answer = serve(tmp_path, "--add-user", "ann", "--role", "operator", typed=typed)

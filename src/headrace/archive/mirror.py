@@ -240,7 +240,7 @@ def _file_system(address: str, *, is_s3: bool, has_query: bool) -> tuple[fs.File
     is aborted, if a kill leaves it so."""
     found: tuple[fs.FileSystem, str]
     if is_s3:
-        # PyArrow before 18 does not know this.
+        # PyArrow before 21 does not know this.
         with contextlib.suppress(pa.ArrowInvalid):
             found = fs.FileSystem.from_uri(f"{address}{'&' if has_query else '?'}allow_delayed_open=true")
             return found
