@@ -56,8 +56,9 @@ ALONE = {
 LONG = (
     "test_volumes_md", "test_install", "test_tutorials", "test_ssh", "test_server", "test_kernels", "test_cluster",
     "test_runner", "test_vm", "test_ssh_commands", "test_rollout", "test_drive_plans", "test_ray", "test_reboots",
-    "test_crash_points", "test_loops", "test_fleet", "test_rollout_restart", "test_planted_rules",
-    "test_conformance", "test_sweep", "test_tune", "test_history", "test_archive_weeks", "test_digests",
+    "test_crash_points", "test_loops", "test_fleet", "test_rollout_restart", "test_rollout_lost",
+    "test_rollout_group", "test_planted_rules", "test_conformance", "test_sweep", "test_tune", "test_history",
+    "test_archive_weeks", "test_digests",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}
