@@ -148,6 +148,19 @@ def test_swaps_find_what_filling_one_host_after_the_other_does_not() -> None:
     assert found.is_proven
 
 
+@pytest.mark.parametrize("price", [0.01, 1.0, 1e6])
+def test_the_best_mix_of_two_kinds_is_known_to_be_the_best(price: float) -> None:
+    """Of too many databases for the exact solver. Its bound, a millionth below, left it unproven, and the search
+    went on."""
+    need = np.full((60, 1), 0.5)
+    kinds = (Kind("small", np.ones(1), 60 * price), Kind("large", np.full(1, 2.0), 100 * price))
+    names = tuple(f"db{i}" for i in range(60))
+    problem = Problem(names, need, need * 0, ((),) * 60, kinds, np.zeros(1, dtype=np.int64), survives=False)
+    found = merge.solve(problem, Clock(30.0))
+    assert found.placement.price == pytest.approx(1500 * price)
+    assert (found.is_proven, found.gap, found.solver) == (True, 0, "greedy")
+
+
 def test_a_group_without_a_host_left_is_no_attempt() -> None:
     """Three replicas on three hosts: without one of them nothing can be swapped."""
     need = np.full((3, 1), 0.01)
