@@ -7,6 +7,7 @@ import os
 import sys
 
 from headrace import __version__
+from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"headrace {__version__}\n")
         return
+    interrupts.remember()
     names = {name for words in COMMANDS.values() for name in words}
     # Shell completion needs the options of every command.
     completes = "_HEADRACE_COMPLETE" in os.environ

@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from headrace import __version__, extras
+from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS
 from headrace.errors import DiskFull, HeadraceError, TargetError, no_room
 
@@ -295,6 +296,8 @@ def run_until_signal(
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)
+        if interrupts.was_pressed():
+            stop()
         try:
             return await task
         except asyncio.CancelledError:
