@@ -77,6 +77,10 @@ def cells_of(
                 raise PlanError(
                     f"no column {name!r}; there are: {', '.join(there) or 'none'}", place=str(path)
                 )
+        for name in there:
+            # Python would take the last of them.
+            if there.count(name) > 1 and (name in needed or name in numbers):
+                raise PlanError(f"column {name!r} is there {there.count(name)} times", place=str(path))
         for cells in reader:
             place = f"{path}:{reader.line_num}"
             if None in cells or None in cells.values():
