@@ -1,7 +1,7 @@
 """Ctrl-C before a command handles it itself.
 
-It raises KeyboardInterrupt in the middle of any import, and an extension module may swallow that (pydantic-core does,
-while it builds a model): the command would go on as if nothing had been pressed. So it is remembered.
+It raises KeyboardInterrupt in the middle of any import, and an extension module may swallow that (pydantic-core
+does, while it builds a model): the command would go on as if nothing had been pressed. So it is remembered.
 """
 
 from __future__ import annotations
