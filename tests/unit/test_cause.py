@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from headrace.analysis import users
 from headrace.analysis.resources import Verdict
+from headrace.analysis.window import Window
 from headrace.rules import all_rules, judge
 from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
 from tests.rules.binlog_cases import SLOW_COMMITS
@@ -243,6 +246,22 @@ def test_waiters_for_numbers_stand_before_what_their_inserts_fill() -> None:
 def test_many_programs_of_one_unit_are_one_neighbour() -> None:
     found = verdict(rates={**FULL, **CROWD}, gauges=OF_THE_CROWD)
     assert found.causes[0] == "HOST01@ci.service"
+
+
+def test_processes_are_summed_by_control_group_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not again for each finding: of many processes that takes longer than most rules."""
+    others = {"process.utime_ticks.501/aaa": 250.0, "process.utime_ticks.502/zzz": 300.0}
+    evidence = unwell(rates={**FULL, **others})
+    calls: list[Callable[[str, str], str]] = []
+    count = users._by
+
+    def counted(window: Window, key: Callable[[str, str], str]) -> list[users.Program]:
+        calls.append(key)
+        return count(window, key)
+
+    monkeypatch.setattr(users, "_by", counted)
+    conclude(evidence, judge(evidence, all_rules()))
+    assert len([key for key in calls if "\n" in key("1", "name")]) == 1
 
 
 def test_a_join_is_named_by_its_condition() -> None:

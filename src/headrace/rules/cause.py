@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
-from headrace.analysis.users import SERVERS, groups
+from headrace.analysis.users import SERVERS
 from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Finding, Judgement, Severity
 
@@ -169,7 +169,7 @@ def _servers(evidence: Evidence) -> float:
 def _cpus(evidence: Evidence, finding: Finding) -> float:
     """What the program or the control group that a finding names uses."""
     of_programs = {program.name: program.cpus for program in evidence.programs}
-    of_groups = {group.name: group.cpus for group in groups(evidence.window)}
+    of_groups = {group.name: group.cpus for group in evidence.control_groups}
     return max(of_programs.get(finding.hit.subject, 0.0), of_groups.get(finding.hit.subject, 0.0))
 
 

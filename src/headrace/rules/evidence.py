@@ -14,7 +14,7 @@ from headrace.activity import Activity, StatementClass, cut
 from headrace.analysis import resources
 from headrace.analysis.devices import Device, devices
 from headrace.analysis.resources import Core, ResourceUsage, Verdict
-from headrace.analysis.users import Program, programs
+from headrace.analysis.users import Group, Program, groups, programs
 from headrace.analysis.window import Gauge, Window
 from headrace.facts import HostFacts
 from headrace.knobs.knob import Versions
@@ -85,6 +85,11 @@ class Evidence:
         if "disk" not in self.window.samplers():
             raise NotEnough("block devices were not sampled")
         return {device.name: device for device in devices(self.window)}
+
+    @cached_property
+    def control_groups(self) -> list[Group]:
+        """Every control group that a process was seen in, by CPU time."""
+        return groups(self.window)
 
     @cached_property
     def programs(self) -> list[Program]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.resources import PRESSURE_HIGH, Level
-from headrace.analysis.users import OURS, TICKS_PER_SECOND, Group, Program, groups
+from headrace.analysis.users import OURS, TICKS_PER_SECOND, Group, Program
 from headrace.rules.block import reads_buffered
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -69,7 +69,7 @@ def _where(program: Program) -> str:
 
 def _crowds(evidence: Evidence, named: set[str]) -> Iterator[Group]:
     """Control groups without a server and without a program that is named: many small ones together."""
-    for group in groups(evidence.window):
+    for group in evidence.control_groups:
         if not group.has_server and named.isdisjoint(group.programs):
             yield group
 
