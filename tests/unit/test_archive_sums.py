@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from headrace.archive import questions, rollup
 from headrace.archive import sums as kept
 from headrace.archive.files import DAY_S, WEEK_S, Archive
-from headrace.archive.reader import Range, Reader
+from headrace.archive.reader import Range, Reader, _Kept
 from headrace.archive.rollup import Keep
 from headrace.archive.sums import Sums
 from headrace.archive.tables import TABLES
@@ -76,6 +79,56 @@ def test_a_restart_reads_the_sums(weeks: Archive, monkeypatch: pytest.MonkeyPatc
     assert totals(reader, span_of(1, 23)) == right(1, 23)
     assert questions.percentiles(reader, ["db1"], SPAN, SLOW, ["b"], 0.5) == {}
     assert questions.class_totals(reader, ["db2"], SPAN, SLOW) == []
+
+
+def test_what_two_ask_for_at_the_same_time_is_added_up_once(
+    weeks: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a browser and what is read before someone asks: both took twice as long, of a list that takes seconds."""
+    reader, ask = Reader(weeks), Reader._ask
+
+    def totals(of: Reader) -> Any:
+        return questions.class_totals(of, ["db1"], span_of(0, DAYS), SLOW)
+
+    asked: list[str] = []
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def slow(self: Reader, table: str, *more: Any) -> Any:
+        asked.append(table)
+        has_begun.set()
+        may_end.wait(60)
+        return ask(self, table, *more)
+
+    monkeypatch.setattr(Reader, "_ask", slow)
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(totals, reader) for _ in range(2)]
+        has_begun.wait(60)
+        wait(answers, timeout=0.5)
+        may_end.set()
+        first, second = (each.result(60) for each in answers)
+    assert first == second
+    together = len(asked)
+    asked.clear()
+    assert totals(Reader(weeks)) == first
+    assert together == len(asked)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_what_could_not_be_added_up_is_tried_again_by_who_waited(times: int) -> None:
+    kept, made = _Kept(), []
+
+    def make() -> pa.Table:
+        made.append(1)
+        if len(made) <= times:
+            raise OSError("gone")
+        return pa.table({"a": [1]})
+
+    for _ in range(times):
+        with pytest.raises(OSError, match="gone"):
+            kept.table("a", make)
+    assert kept.table("a", make).num_rows == 1
+    assert kept.table("a", make).num_rows == 1
+    assert len(made) == times + 1
 
 
 def test_the_days_of_a_week_are_not_its_first_day(weeks: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

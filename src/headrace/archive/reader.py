@@ -78,22 +78,35 @@ class _Kept:
 
     def __init__(self) -> None:
         self._tables: OrderedDict[Hashable, pa.Table] = OrderedDict()
+        self._making: dict[Hashable, threading.Event] = {}
         self._bytes = 0
         self._lock = threading.Lock()
 
     def table(self, key: Hashable, make: Callable[[], pa.Table]) -> pa.Table:
-        with self._lock:
-            if key in self._tables:
-                self._tables.move_to_end(key)
-                return self._tables[key]
-        rows = make()
-        with self._lock:
-            if key not in self._tables:
+        """The kept one, or a new one. Who asks for what is being made waits for it: to make it twice at the same
+        time would take both of them longer."""
+        while True:
+            with self._lock:
+                if key in self._tables:
+                    self._tables.move_to_end(key)
+                    return self._tables[key]
+                made = self._making.get(key)
+                if made is None:
+                    made = self._making[key] = threading.Event()
+                    break
+            made.wait()
+        try:
+            rows = make()
+            with self._lock:
                 self._tables[key] = rows
                 self._bytes += rows.nbytes
-            while self._bytes > MOST_KEPT_BYTES:
-                self._bytes -= self._tables.popitem(last=False)[1].nbytes
-        return rows
+                while self._bytes > MOST_KEPT_BYTES:
+                    self._bytes -= self._tables.popitem(last=False)[1].nbytes
+            return rows
+        finally:
+            with self._lock:
+                del self._making[key]
+            made.set()
 
 
 def _file_rows(file: File, schema: pa.Schema, host: str) -> pa.Table:
