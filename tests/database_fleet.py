@@ -95,6 +95,7 @@ class Databases:
     hosts: Fleet
     inventory: Path
     ports: dict[str, int] = field(default_factory=dict)
+    vendor: Vendor = MARIADB
 
     @property
     def toml(self) -> str:
@@ -144,7 +145,7 @@ def databases(
     program = vendor.program()
     data = made_once(f"fleet-{vendor.kind}", lambda fresh: _install(vendor, program, fresh))
     with fleet(folder, []) as hosts:
-        found = Databases(hosts, folder / "inventory.json")
+        found = Databases(hosts, folder / "inventory.json", vendor=vendor)
         for number, name in enumerate(names, start=1):
             place = places[name] if places else None
             host = hosts.add(name, place)
