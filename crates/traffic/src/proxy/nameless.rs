@@ -12,7 +12,7 @@ use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 
 /// Where systemd's list of user ids has "do not use": no distribution, directory service or container has names here.
-/// Source: systemd, docs/UIDS-GIDS.md.
+/// Source: systemd, "Users, Groups, UIDs and GIDs on systemd Systems".
 const NAMELESS: u32 = 0xFFFF_FFF0;
 
 /// From now on the calling thread is nobody. Its real user stays: only the effective one is what a peer sees.
