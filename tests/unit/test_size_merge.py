@@ -150,8 +150,7 @@ def test_swaps_find_what_filling_one_host_after_the_other_does_not() -> None:
 
 @pytest.mark.parametrize("price", [0.01, 1.0, 1e6])
 def test_the_best_mix_of_two_kinds_is_known_to_be_the_best(price: float) -> None:
-    """Of too many databases for the exact solver. Its bound, a millionth below, left it unproven, and the search
-    went on."""
+    """Too many databases for the exact solver: the search must stop at a plan that meets the bound."""
     need = np.full((60, 1), 0.5)
     kinds = (Kind("small", np.ones(1), 60 * price), Kind("large", np.full(1, 2.0), 100 * price))
     names = tuple(f"db{i}" for i in range(60))

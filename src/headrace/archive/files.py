@@ -199,9 +199,14 @@ class Archive:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Be the only writer. Raises Busy."""
-        self.create()
-        with open(self.root / "lock", "a", opener=lambda path, flags: os.open(path, flags, 0o640)) as lock:
+        """Be the only writer. Raises Busy, and StoreError or DiskFull if it cannot be written."""
+        path = self.root / "lock"
+        try:
+            self.create()
+            lock = open(path, "a", opener=lambda name, flags: os.open(name, flags, 0o640))  # noqa: SIM115
+        except OSError as error:
+            raise write_error(error, path) from error
+        with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:

@@ -13,7 +13,7 @@ _pressed: list[int] = []
 
 
 def remember() -> None:
-    """From now on. A handler that somebody has set, or that Ctrl-C is ignored (nohup), stays so."""
+    """Remember Ctrl-C from now on, unless it already has a handler or is ignored (nohup)."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -161,23 +159,10 @@ def serve(
         # Better now than when the page is asked for.
         catalogue.read(storage.catalogue)
     hosts = _hosts(fleet, login)
-    with _held(archive):
+    with archive.held():
         mirror = _mirror(archive, storage.mirror) if storage.mirror else None
         site = _site(archive, hosts, users, auth, experiments, storage, listen, mirror)
         _run(site, listen, doors)
-
-
-@contextlib.contextmanager
-def _held(archive: Archive) -> Iterator[None]:
-    """Be the only writer. Raises Busy, and StoreError if it is another user's or on a read-only file system."""
-    from headrace.errors import write_error
-
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(archive.held())
-        except OSError as error:
-            raise write_error(error, archive.root / "lock") from error
-        yield
 
 
 def _mirror(archive: Archive, address: str) -> Mirror:

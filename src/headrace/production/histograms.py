@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from headrace.errors import DiskFull, StoreError, no_room
+from headrace.errors import StoreError, write_error
 from headrace.production.series import ALL, OTHERS, Observed, Row, Series, of_rows
 from headrace.whole import open_safely
 
@@ -79,9 +79,7 @@ def append(path: Path, line: str) -> None:
             file.truncate(_end_of_lines(file))
             file.write(line.encode())
     except OSError as error:
-        if no_room(error):
-            raise DiskFull("no space left", place=str(path)) from error
-        raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error
+        raise write_error(error, path) from error
 
 
 def _end_of_lines(file: BinaryIO) -> int:

@@ -302,8 +302,10 @@ impl Asked<'_> {
     }
 
     fn group(&mut self, connection: &mut Connection, name: &str) -> Option<Group> {
-        let is_none = name.is_empty();
-        self.quietly(connection, |connection| if is_none { None } else { group::read(connection, name).ok() })
+        if name.is_empty() {
+            return None;
+        }
+        self.quietly(connection, |connection| group::read(connection, name).ok())
     }
 
     fn performance_schema(

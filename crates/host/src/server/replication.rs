@@ -70,7 +70,7 @@ pub fn channels(
     if let Some(name) = group.as_deref().filter(|name| !name.is_empty()) {
         // An account that may not read performance_schema still sees the other channels.
         if let Ok(found) = group::read(connection, name) {
-            // One of these is shown only while a member is brought up to date, and stands still otherwise.
+            // The recovery channel counts only while a member catches up.
             channels.retain(|channel| !channel.channel.starts_with("group_replication_"));
             channels.extend(Channel::of_group(&found));
         }
@@ -185,7 +185,7 @@ fn sample(session: &mut Session, values: &mut Values) -> Result<(), Trouble> {
     let found = channels(&mut session.connection, &mut understood.replication, &mut understood.group)?;
     write(&found, values);
     if understood.group.as_ref().is_some_and(|name| !name.is_empty()) {
-        // Those who count a server's queries subtract ours: of a member of a group a sample takes two.
+        // Whoever counts a server's queries subtracts ours: a sample of a group member makes two.
         values.single("statements", 2);
     }
     Ok(())

@@ -11,7 +11,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 
-/// Where systemd's list of user ids has "do not use": no distribution, directory service or container has names here.
+/// In a range that systemd reserves as never to be used, so no distribution or directory service has a name for it.
 /// Source: systemd, "Users, Groups, UIDs and GIDs on systemd Systems".
 const NAMELESS: u32 = 0xFFFF_FFF0;
 
@@ -29,7 +29,7 @@ pub fn check(socket: &Path) -> anyhow::Result<()> {
         AgentError::Unreachable(format!("the server's socket {}: {error}", socket.display()))
     })?;
     let path = socket.to_owned();
-    // In a thread of its own, since it could not come back without a privilege.
+    // In its own thread: this one must stay who it is.
     let trial = std::thread::spawn(move || -> Result<(), AgentError> {
         take().map_err(|error| {
             AgentError::Refused(format!(
