@@ -285,6 +285,9 @@ def unwell(
     values = {"rate": dict(RATES), "gauge": dict(GAUGES)}
     values["rate"].update(rates or {})
     values["gauge"].update(gauges or {})
+    if any(key.startswith("processlist.") for key in gauges or ()):
+        # Every look says how many serve clients.
+        values["gauge"].setdefault("processlist.serving.", 1.0)
     for key in series or ():
         values["rate"].pop(key, None)
         values["gauge"].pop(key, None)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+import functools
+import importlib
+import json
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 
+from headrace.analysis.window import Window
 from headrace.model import Facts
-from headrace.rules import all_rules, judge
+from headrace.rules import AREAS, all_rules, judge
 from headrace.rules.evidence import Evidence
+from tests.rules.case import Case
 from tests.rules.hosts import GAUGES, RATES, healthy
 
 SAMPLERS = sorted({key.partition(".")[0] for key in (*RATES, *GAUGES)} | {"mysql_status"})
@@ -43,6 +49,8 @@ def test_a_part_of_the_facts_that_is_null(key: str, has_server: bool) -> None:
 
 #: What names a thing: without it the agent tells nothing of the thing.
 NAMES = {"name", "mount_point", "pid", "program", "irq", "node", "vendor", "version", "engine"}
+#: Nor without these.
+NEVER_NULL = {*NAMES, "options", "super_options", "changed", "rows"}
 
 
 def test_every_single_fact_that_is_null() -> None:
@@ -68,3 +76,74 @@ def test_nothing_at_all() -> None:
     judgement = judge(healthy(without=every, has_server=False, gauges={"agent.missed.": 0.0}), all_rules())
     assert not judgement.findings
     assert judgement.blind
+
+
+class Noted(dict[Any, Any]):
+    """Remembers which of its keys were looked up, and which in the dictionaries within."""
+
+    def __init__(self, content: Mapping[Any, Any], asked: set[tuple[Any, ...]], *at: str | int) -> None:
+        super().__init__({key: noted(value, asked, *at, key) for key, value in content.items()})
+        self.asked, self.at = asked, at
+
+    def __getitem__(self, key: Any) -> Any:
+        self.asked.add((*self.at, key))
+        return super().__getitem__(key)
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        self.asked.add((*self.at, key))
+        return super().get(key, default)
+
+
+def noted(content: Any, asked: set[tuple[Any, ...]], *at: str | int) -> Any:
+    if isinstance(content, dict):
+        return Noted(content, asked, *at)
+    if isinstance(content, list):
+        return [noted(value, asked, *at, number) for number, value in enumerate(content)]
+    return content
+
+
+def changed(evidence: Evidence, raw: Mapping[str, Any], window: Window | None = None) -> Evidence:
+    found = Evidence(Facts("0" * 16, raw), window or evidence.window, activity=evidence.activity)
+    found.limits, found.alone_ms = evidence.limits, evidence.alone_ms
+    return found
+
+
+def lacking(evidence: Evidence, metric: tuple[str, str], label: str | None) -> Evidence:
+    """The same evidence without one label of a metric; without the metric if that is None."""
+    window = copy.copy(evidence.window)
+    index = dict(window._index)
+    left = {name: number for name, number in index.pop(metric).items() if label is not None and name != label}
+    window._index = {**index, metric: left} if left else index
+    window._samplers = frozenset(name for name, _ in window._index)
+    return changed(evidence, evidence.raw, window)
+
+
+FIRING = [
+    case
+    for area in AREAS
+    for case in importlib.import_module(f"tests.rules.{area}_cases").CASES
+    if case.subjects
+]
+
+
+@pytest.mark.parametrize("case", FIRING, ids=lambda case: f"{case.rule}-{case.name.replace(' ', '-')}")
+def test_each_thing_that_a_rule_reads_where_it_fires(case: Case) -> None:
+    """The agent leaves out what it cannot read, and a label of which there is none."""
+    evidence = case.host()
+    [own] = [rule for rule in all_rules() if rule.code == case.rule]
+    asked: set[tuple[Any, ...]] = set()
+    evidence.window._index = Noted(evidence.window._index, set())
+    list(own.check(evidence))
+    for (metric,) in evidence.window._index.asked & {(key,) for key in evidence.window._index}:
+        for label in (None, *evidence.window._index[metric]):
+            judge(lacking(evidence, metric, label), [own])
+    raw = json.loads(json.dumps(dict(evidence.raw)))
+    list(own.check(changed(evidence, Noted(raw, asked))))
+    for path in asked:
+        *folders, last = path
+        place = functools.reduce(lambda place, part: place[part], folders, raw)
+        if last not in place or last in NEVER_NULL or "variables" in path:
+            continue
+        kept, place[last] = place[last], None
+        judge(changed(evidence, raw), [own])
+        place[last] = kept

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.model import Vendor
 from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.locks import looks
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Logins per second above which their cost shows: each takes several round trips and about 0.1 ms of CPU.
@@ -93,11 +94,7 @@ def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
     if "processlist" not in evidence.window.samplers():
         raise NotEnough("the process list was not sampled")
     waiting = evidence.window.values("processlist", "states", NAMELESS)
-    samples = max(
-        len(evidence.window.values("processlist", "threads", command))
-        for command in evidence.window.labels("processlist", "threads")
-    )
-    mean = float(waiting.sum()) / max(samples, 1)
+    mean = float(waiting.sum()) / looks(evidence)
     is_long = evidence.vendor is Vendor.MARIADB or mean >= LONG_LOGIN_S * _logins(evidence)
     if mean < LOGGING_IN or not is_long:
         return
@@ -269,8 +266,6 @@ def _starting(evidence: Evidence, logins: list[str]) -> float:
         command: evidence.window.values("processlist", "threads", command)
         for command in evidence.window.labels("processlist", "threads")
     }
-    # A command without threads is not written, so the mean is over all samples of the sampler.
-    samples = max(len(values) for values in listed.values())
     known = sum(float(values.sum()) for command, values in listed.items() if command not in NO_CONNECTIONS)
     # The session that samples is connected, and not in its own list.
-    return evidence.gauge("mysql_status", "threads_connected").mean - 1 - known / samples
+    return evidence.gauge("mysql_status", "threads_connected").mean - 1 - known / looks(evidence)

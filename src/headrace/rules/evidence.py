@@ -302,8 +302,10 @@ class Evidence:
         return found
 
 
-def size(size_bytes: float) -> str:
+def size(size_bytes: float | None) -> str:
     """``134217728`` -> ``128 MiB``."""
+    if size_bytes is None:
+        return "an unknown size"
     for unit, name in ((1 << 40, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
         if size_bytes >= unit:
             shown = size_bytes / unit

@@ -80,7 +80,7 @@ def _online(evidence: Evidence) -> list[int]:
 
 
 def _busy(evidence: Evidence, name: str) -> float:
-    return next(core.busy for core in evidence.cores if core.name == name)
+    return next((core.busy for core in evidence.cores if core.name == name), 0.0)
 
 
 def _version(text: str | None) -> tuple[int, ...] | None:

@@ -64,20 +64,19 @@ def latch_counts(evidence: Evidence) -> dict[str, float]:
     return dict(sorted(counts.items(), key=lambda pair: -pair[1]))
 
 
+def looks(evidence: Evidence) -> int:
+    """How often the list of threads was sampled, at least 1. A mean is over all of them, because a state or a
+    command without threads is not written; how many threads serve clients always is.
+    """
+    return max(len(evidence.window.values("processlist", "serving")), 1)
+
+
 def states(evidence: Evidence) -> dict[str, float]:
     """Mean number of threads in each state over the window; sleeping threads have no state."""
     found: dict[str, float] = {}
     for state in evidence.window.labels("processlist", "states"):
         values = evidence.window.values("processlist", "states", state)
-        # A state without threads is not written, so the mean is over all samples of the sampler.
-        total = max(
-            (
-                len(evidence.window.values("processlist", "threads", c))
-                for c in evidence.window.labels("processlist", "threads")
-            ),
-            default=len(values),
-        )
-        found[state] = float(values.sum()) / max(total, len(values), 1)
+        found[state] = float(values.sum()) / looks(evidence)
     return dict(sorted(found.items(), key=lambda pair: -pair[1]))
 
 

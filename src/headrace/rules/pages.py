@@ -112,7 +112,10 @@ def pool_on_one_node(evidence: Evidence) -> Iterator[Match]:
     pool = evidence.number("innodb_buffer_pool_size")
     if len(nodes) < 2:
         return
-    smallest = min(float(node["memory_total_bytes"]) for node in nodes)
+    sizes = [node["memory_total_bytes"] for node in nodes if node.get("memory_total_bytes")]
+    if len(sizes) < len(nodes):
+        raise NotEnough("the host does not report the memory of each NUMA node")
+    smallest = float(min(sizes))
     policy = str((evidence.process or {}).get("numa_policy") or "default")
     has_own = evidence.has_variable("innodb_numa_interleave")
     is_interleaved = policy.startswith("interleave") or (has_own and evidence.is_on("innodb_numa_interleave"))

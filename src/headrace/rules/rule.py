@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from headrace.errors import TargetError
 from headrace.knobs import Cost, find, weakens_durability
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
@@ -179,7 +180,7 @@ def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
             continue
         try:
             hits = list(each.check(evidence))
-        except NotEnough as error:
+        except (NotEnough, TargetError) as error:  # of facts that it cannot do without
             blind.append(NotEvaluated(each, str(error)))
             continue
         findings += [Finding(each, hit) for hit in hits]
