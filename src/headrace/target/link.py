@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from asyncssh.encryption import get_default_encryption_algs
 
 from headrace.errors import ConnectionLost, HeadraceError, PlanError, TargetError
 
@@ -70,12 +71,14 @@ class Hop:
         if _UNSAFE_HOST.search(self.host) or _UNSAFE_USER.search(self.user or ""):
             raise NotLetIn("not a host's name, or not a user's", place=self.name[:200])
         try:
-            await self._refuse_unchecked(self.host, self.port, self.user, bool(self.options["known_hosts"]))
+            found = await self._refuse_unchecked(
+                self.host, self.port, self.user, bool(self.options["known_hosts"])
+            )
             return await asyncssh.connect(
                 self.host,
                 username=self.user or (),
                 port=self.port or (),
-                **{**self.options, **more},
+                **{**self.options, **more, "encryption_algs": _ciphers(found)},
                 connect_timeout=CONNECT_TIMEOUT_S,
                 login_timeout=CONNECT_TIMEOUT_S,
                 keepalive_interval=KEEPALIVE_S,
@@ -86,9 +89,9 @@ class Hop:
 
     async def _refuse_unchecked(
         self, host: str, port: int | None, user: str | None, is_named: bool = False
-    ) -> None:
-        """asyncssh takes ``UserKnownHostsFile none`` for "trust any key"; ssh takes it for "no key is known"."""
-        found = await asyncssh.SSHClientConnectionOptions.construct(
+    ) -> asyncssh.SSHClientConnectionOptions:
+        """What ``~/.ssh/config`` says of a host. asyncssh takes ``UserKnownHostsFile none`` for "trust any key"; ssh takes it for "no key is known"."""
+        found: asyncssh.SSHClientConnectionOptions = await asyncssh.SSHClientConnectionOptions.construct(
             config=(), host=host, port=port or (), username=user or (), client_keys=None, agent_path=None
         )
         if found.known_hosts is None and not is_named:
@@ -99,6 +102,7 @@ class Hop:
             )
         for hop in jumps(found.tunnel if isinstance(found.tunnel, str) else "", self.options):
             await self._refuse_unchecked(hop.host, hop.port, hop.user)
+        return found
 
     def _error(self, error: Exception) -> TargetError:
         port = f"-p {self.port} " if self.port else ""
@@ -139,6 +143,16 @@ class Hop:
                 hint="connect once with ssh and compare the fingerprint it shows with the host's own",
             )
         return TargetError(f"no common cryptographic algorithm: {error}", place=self.name)
+
+
+def _ciphers(found: asyncssh.SSHClientConnectionOptions) -> list[str]:
+    """As in ``~/.ssh/config``, else asyncssh's own, AES-GCM first: there a packet takes a sixth of the CPU that it
+    takes with ChaCha20, and a fleet's streams are many small packets.
+    """
+    own = [name.decode() for name in found.encryption_algs]
+    if list(found.encryption_algs) != get_default_encryption_algs():
+        return own
+    return sorted(own, key=lambda name: not name.endswith("-gcm@openssh.com"))
 
 
 def jumps(text: str, options: Mapping[str, Any]) -> list[Hop]:

@@ -90,6 +90,33 @@ class TestSsh(RunsCommands):
         assert list(place.iterdir()) == []
 
 
+class TestSshCiphers:
+    """AES-GCM costs a sixth of what ChaCha20 does; who chose for himself has what he chose."""
+
+    @pytest.mark.parametrize(
+        ("line", "cipher"),
+        [
+            ("", "aes256-gcm@openssh.com"),
+            ("Ciphers chacha20-poly1305@openssh.com,aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"),
+            ("Ciphers -aes*", "chacha20-poly1305@openssh.com"),
+        ],
+    )
+    async def test_the_cipher(
+        self, server: sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, cipher: str
+    ) -> None:
+        (tmp_path / ".ssh").mkdir()
+        (tmp_path / ".ssh" / "config").write_text(f"Host *\n {line}\n")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        target = server.target()
+        await target.connect()
+        try:
+            connection = target._link._connection
+            assert connection is not None
+            assert connection.get_extra_info("recv_cipher") == cipher
+        finally:
+            await target.close()
+
+
 class TestSshRefusals:
     async def test_an_unknown_host_key(self, server: sshd.Sshd, tmp_path: Path) -> None:
         (tmp_path / "known_hosts").write_text("")
