@@ -22,7 +22,7 @@ use super::foreign::Foreign;
 use super::journal::{Journal, Open, ServerStart, VariableValue};
 use super::survival;
 use super::variables::{self, Server};
-use host::server::replication;
+use host::server::{galera, replication};
 use mysql::ServerArguments;
 
 /// Held while one of the owner's commands runs, also by the controller's.
@@ -175,11 +175,15 @@ impl Pending<'_> {
         }
     }
 
-    /// The largest lag of its channels; infinite where replication does not run.
+    /// The largest lag of its channels; infinite where replication does not run, or a node of a Galera cluster is not
+    /// in step with it.
     fn lag_s(&self) -> anyhow::Result<f64> {
         let options = self.login.options(variables::STATEMENT)?.context("no login")?;
         let mut connection = mysql::Connection::open(&options)?;
         let channels = replication::channels(&mut connection, &mut 0, &mut None)?;
+        if galera::read(&mut connection)?.is_some_and(|node| !node.is_synced) {
+            return Ok(f64::INFINITY);
+        }
         let lags = channels.iter().map(|channel| channel.lag_s.map_or(f64::INFINITY, |s| s as f64));
         Ok(lags.fold(0.0, f64::max))
     }

@@ -58,6 +58,7 @@ CHANGES_BY_ITSELF = frozenset(
         "server_settings.replicas",
         "server_settings.replica_addresses",
         "server_settings.group",
+        "server_settings.galera",
         # A setting that was changed and changed back.
         "server_settings.set_since_start",
         "server_settings.pid",

@@ -15,6 +15,7 @@ use super::origins;
 use super::processes::Server;
 use super::redact;
 use super::stale::{self, Stale};
+use crate::server::galera::{self, Node};
 use crate::server::group::{self, Group};
 use crate::server::query::rows;
 use crate::server::replication::{self, Channel, Replica};
@@ -81,6 +82,8 @@ pub struct Settings {
     replica_addresses: Option<Vec<String>>,
     /// MySQL's group replication; null without it, or without the privilege.
     group: Option<Group>,
+    /// Galera; null on a server that is no node.
+    galera: Option<Node>,
     performance_schema: Option<PerformanceSchema>,
     /// The server's process on this host; null if it is elsewhere or unknown.
     pid: Option<u32>,
@@ -144,6 +147,7 @@ pub fn read(
         replicas: asked.quietly(&mut connection, replication::replicas),
         replica_addresses: asked.quietly(&mut connection, replication::replica_addresses),
         group: asked.group(&mut connection, &text("group_replication_group_name")),
+        galera: asked.quietly(&mut connection, |connection| galera::read(connection).ok().flatten()),
         performance_schema: asked.performance_schema(&mut connection, &text("performance_schema")),
         // Last and most expensive: if time runs out here, everything else is known.
         engines: None,

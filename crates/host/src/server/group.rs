@@ -12,10 +12,11 @@ pub const APPLIER: &str = "group_replication_applier";
 /// A server without the plugin has no such variable, and one that was never meant to be a member has no name in it.
 const NAME: &str = "SHOW GLOBAL VARIABLES LIKE 'group_replication_group_name'";
 /// The lag is the age of the oldest transaction that is being applied, by the clock of the member that committed it,
-/// or by the time that it is being applied here: clocks of a group may differ.
+/// or by the time that it is being applied here: clocks of a group may differ. A member that was not started yet has
+/// no id in MySQL 8.0.
 const MEMBERS: &str = "\
     SELECT MEMBER_ID, MEMBER_HOST, MEMBER_PORT, MEMBER_STATE, MEMBER_ROLE, \
-    MEMBER_ID = @@GLOBAL.server_uuid AS IS_OWN, \
+    MEMBER_ID IN (@@GLOBAL.server_uuid, '') AS IS_OWN, \
     (SELECT SERVICE_STATE FROM performance_schema.replication_applier_status \
      WHERE CHANNEL_NAME = 'group_replication_applier') AS APPLIER_STATE, \
     (SELECT MAX(GREATEST(\

@@ -1,6 +1,7 @@
 //! What a live server reports: one file per statement, and samplers of its counters.
 
 pub mod explain;
+pub mod galera;
 pub mod group;
 pub mod histograms;
 mod innodb_cmp;
