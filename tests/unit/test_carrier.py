@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from headrace.analysis.guards import Window
 from headrace.analysis.judge import Outcome
 from headrace.cli.rollout import rollout_app
-from headrace.errors import PlanError, Refused, TargetError
+from headrace.errors import DiskFull, PlanError, Refused, TargetError
 from headrace.model import Facts
 from headrace.report import rollout as report
 from headrace.staged import carrier, hands, pairs
@@ -50,6 +50,9 @@ class World:
     has_tripped: bool = False
     dies_with_it: bool = False
     unreachable: set[str] = field(default_factory=set)
+    #: Hosts whose SSH answers and whose server does not, and those with a full disk.
+    down: set[str] = field(default_factory=set)
+    full: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     idle: set[str] = field(default_factory=set)
     foreign: set[str] = field(default_factory=set)
@@ -122,6 +125,8 @@ class Modelled:
         change = f"{self.book.plan.id}-{len(self.book.events)}"
         self.book.note("applying", host=self.member.name, change=change)
         self.world.must_live()
+        if self.member.name in self.world.full:
+            raise DiskFull("No space left on device", place=self.member.name)
         others = [m.name for m in self.book.plan.members.values() if m.group == self.member.group]
         assert not any(self.world.open.get(name) for name in others), "two of one group at a time"
         self.world.open.setdefault(self.member.name, set()).add(change)
@@ -175,15 +180,32 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         for change in reversed(changes):
             await Modelled(world, book, member).undo(change)
 
-    async def lag_there(book: Book, member: Member) -> float:
-        return 0.0
-
     monkeypatch.setattr(Book, "note", note)
     monkeypatch.setattr(hands, "visit", visit)
     monkeypatch.setattr(hands, "restore", restore)
-    monkeypatch.setattr(hands, "lag_there", lag_there)
+    ask(world, monkeypatch)
     monkeypatch.setattr(carrier, "PAUSE_S", 0.0)
     return world
+
+
+def ask(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is only asked of hosts."""
+
+    async def behind_there(book: Book, member: Member) -> str:
+        if member.name in world.unreachable:
+            raise TargetError("no route", place=member.name)
+        return ""
+
+    async def must_answer(book: Book, member: Member) -> None:
+        if member.name in world.down:
+            raise TargetError("its server does not answer", place=member.name)
+
+    async def is_reached(book: Book, member: Member) -> bool:
+        return member.name not in world.unreachable
+
+    monkeypatch.setattr(hands, "must_answer", must_answer)
+    monkeypatch.setattr(hands, "is_reached", is_reached)
+    monkeypatch.setattr(hands, "behind_there", behind_there)
 
 
 def carrier_stages() -> Any:
@@ -397,6 +419,43 @@ def test_a_host_that_answers_is_not_given_up(world: World) -> None:
     assert "br1" in book.state.kept
     with pytest.raises(PlanError, match="no such host"):
         give_up(book, "nobody")
+
+
+def test_a_host_whose_server_only_is_down_is_given_up_by_force(world: World) -> None:
+    """With SSH its journal can be asked, and its server may be back in a minute."""
+    book = go(Book.make(world.plan))
+    world.down = {"br1"}
+    with pytest.raises(Refused, match=r"its SSH answers.*its server does not answer") as refused:
+        give_up(book, "br1")
+    assert f"give-up {book.plan.id} br1 --force" in (refused.value.hint or "")
+    assert "br1" in book.state.kept
+    done = CliRunner().invoke(rollout_app, ["give-up", book.plan.id, "br1", "--by", "ann", "--force"])
+    assert done.exit_code == 0, done.output
+    assert Book.open(book.plan.id).state.host("br1") == "given up"
+    done = CliRunner().invoke(rollout_app, ["give-up", book.plan.id, "br2", "--force"])
+    assert isinstance(done.exception, Refused)
+    assert "br2" in Book.open(book.plan.id).state.kept
+
+
+def test_a_host_with_a_full_disk_is_asked_once(world: World) -> None:
+    world.full = {"br1"}
+    book = go(Book.make(world.plan))
+    assert "br1: No space left on device" in book.state.paused
+    assert sum(each["kind"] == "applying" and each["host"] == "br1" for each in book.events) == 1
+    assert world.on == REPLICAS - {"br1"}
+
+
+@pytest.mark.parametrize("is_gone", [False, True], ids=["away", "given up"])
+def test_no_member_of_a_cluster_is_changed_while_another_one_is_away(world: World, is_gone: bool) -> None:
+    """Of other groups a replica that is away is not waited for; one that a person gave up never is."""
+    hosts = [replace(each, cluster="group a", cluster_size=4) for each in topology("a", 3)]
+    world.plan = make(SETTINGS, [*hosts, *topology("b", 2)], world.plan.rules, 1)
+    world.unreachable = {"ar3", "br2"}
+    book = Book.make(world.plan)
+    if is_gone:
+        give_up(book, "ar3")
+    go(book)
+    assert world.on == ({"ar1", "ar2", "br1"} if is_gone else set())
 
 
 def test_an_inconclusive_stage_is_not_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -614,7 +673,7 @@ async def test_logins_have_the_limits_too(world: World, monkeypatch: pytest.Monk
     hosts = [through(each, "gate") for each in topology("a", 12)]
     plan = make(SETTINGS, hosts, world.plan.rules, 1, fan_out=(64, 3))
     book = Book(Path("/nonexistent"), plan)
-    await asyncio.gather(*(hands.lag_there(book, member) for member in plan.members.values()))
+    await asyncio.gather(*(hands.behind_there(book, member) for member in plan.members.values()))
     assert most == 3
 
 

@@ -329,9 +329,18 @@ def rollout_give_up(
     plan_id: PlanId,
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host that does not come back.")],
     by: Annotated[str, typer.Option("--by", metavar="NAME", help="Who gives it up [this account].")] = "",
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Also a host whose SSH answers, if it cannot be restored: its server does not come back, for "
+            "example.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Continue, or end, a rollout without a host that is lost for good. A host that answers is not given up."""
+    """Continue, or end, a rollout without a host that is lost for good. A host that can be restored is not given
+    up, and one whose SSH answers only with --force."""
     from headrace.staged.book import Book
     from headrace.staged.pairs import carrier_of
 
@@ -339,7 +348,7 @@ def rollout_give_up(
 
     async def work() -> None:
         with book.hold():
-            await carrier_of(book, tell).give_up(host, by or getpass.getuser())
+            await carrier_of(book, tell).give_up(host, by or getpass.getuser(), force=force)
 
     run_until_signal(work, stopping="stopping ...", stopped="stopped; nothing was given up")
     _show(book, as_json)

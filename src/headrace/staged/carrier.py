@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 from headrace.analysis.guards import LEAST_QUERIES, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome
-from headrace.errors import HeadraceError, PlanError, Refused
+from headrace.errors import DiskFull, HeadraceError, PlanError, Refused
 from headrace.fleet.runner import Turns, within_descriptors
 from headrace.staged import hands
 from headrace.staged.book import Book
@@ -120,9 +120,9 @@ class Carrier:
         self.book.note("aborting", why=why)
         await self.take_back()
 
-    async def give_up(self, name: str, by: str) -> None:
+    async def give_up(self, name: str, by: str, *, force: bool = False) -> None:
         """Go on without a host that does not come back: one on which that fails which `go` or `abort` would do.
-        Raises Refused if it does not fail.
+        ``force``: also one whose SSH answers. Raises Refused for others.
         """
         if name not in self.plan.members:
             raise PlanError("no such host in this rollout", place=name)
@@ -130,7 +130,10 @@ class Carrier:
         undone = changes if state.aborting else state.open.get(name, ())
         try:
             await hands.restore(self.book, self.plan.members[name], list(undone), self.site)
+            await hands.must_answer(self.book, self.plan.members[name])
         except HeadraceError as error:
+            if not force and await hands.is_reached(self.book, self.plan.members[name]):
+                raise self._is_there(name, error) from error
             self.book.note("given_up", host=name, by=by, why=error.message, changes=changes)
             if changes:
                 self.tell(
@@ -144,6 +147,16 @@ class Carrier:
                 place=name,
                 hint=f"headrace rollout status {self.plan.id}",
             )
+
+    def _is_there(self, name: str, error: HeadraceError) -> Refused:
+        """Its server may be back in a minute, and its journal can be asked: it is not lost for good."""
+        own, verb = self.plan.id, "abort" if self.book.state.aborting else "go"
+        return Refused(
+            f"its SSH answers, so it is not given up; what fails there: {error.message}",
+            place=name,
+            hint=f"fix that, then: headrace rollout {verb} {own}; if its server does not come back: "
+            f"headrace rollout give-up {own} {name} --force",
+        )
 
     def _changes(self, name: str) -> list[str]:
         """What stands on a host, or may, the oldest first."""
@@ -344,6 +357,10 @@ class Carrier:
             except Moved as error:
                 self._aside(member, error.message)
                 return
+            except DiskFull as error:
+                # It stays full until somebody has made room.
+                self._aside(member, error.message)
+                return
             except HeadraceError as error:
                 self.tell(f"{member.name}: {error}")
                 self.book.note("lost", host=member.name, why=error.message)
@@ -366,27 +383,31 @@ class Carrier:
         peers = [
             each
             for each in self.plan.members.values()
-            if each.group == member.group and each.name != member.name and each.role is Role.REPLICA
+            if each.group == member.group
+            and each.name != member.name
+            and (each.role is Role.REPLICA or each.cluster)
+            and each.name not in self.book.state.gone
         ]
-        limit = self.plan.rules.limits.lag_s
 
         async def one(peer: Member) -> None:
             asked = self._peers.get(peer.name)
             if asked is not None and time.monotonic() - asked < PEERS_S:
                 return
-            lag = await self._lag_of_peer(peer)
-            if lag > limit:
-                what = "does not replicate" if math.isinf(lag) else f"lags {lag:.0f} s"
-                raise HeadraceError(f"{peer.name} of the same group {what}", place=member.name)
+            try:
+                why = await hands.behind_there(self.book, peer)
+            except HeadraceError as error:
+                why = "" if self._may_be_away(peer) else f"cannot be asked: {error.message}"
+            if why:
+                raise HeadraceError(f"{peer.name} of the same group {why}", place=member.name)
             self._peers[peer.name] = time.monotonic()
 
         await asyncio.gather(*(one(peer) for peer in peers))
 
-    async def _lag_of_peer(self, peer: Member) -> float:
-        try:
-            return await hands.lag_there(self.book, peer)
-        except HeadraceError:
-            return 0.0  # one that is away serves nobody, and lags for reasons of its own
+    def _may_be_away(self, peer: Member) -> bool:
+        """A replica that is away serves nobody, and lags for reasons of its own. A cluster may need each of its
+        members for a majority.
+        """
+        return not peer.cluster
 
     def _usual(self, site: Site) -> list[Window]:
         return self.book.state.usual.setdefault(site.member.name, [])

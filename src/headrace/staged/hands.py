@@ -18,14 +18,15 @@ from headrace import rollout
 from headrace.agent import Agent
 from headrace.agent.journal import Undone
 from headrace.analysis.guards import Window, tripped
-from headrace.errors import NotReady, TargetError
+from headrace.errors import HeadraceError, NotReady, TargetError
 from headrace.facts import HostFacts
 from headrace.fleet.values import means_the_same
 from headrace.hunt import usual_login
 from headrace.model import Facts, ServerLogin
 from headrace.staged.book import Book
 from headrace.staged.look import LASTING
-from headrace.staged.plan import Member, Role, identity_of, role_of
+from headrace.staged.plan import GALERA, Member, Role, identity_of, role_of
+from headrace.staged.standing import members_away, sources_of, why_behind
 from headrace.staged.watch import Follower, Restarted, follow
 from headrace.target import open_target, to_the_end
 
@@ -79,6 +80,11 @@ class Site:
                 why = self.follower.problem or "the samples stopped"
                 raise TargetError(
                     f"no sample for {self.follower.silent_s:.0f} s: {why}", place=self.member.name
+                )
+            if self.follower.is_donor:
+                # Another node joins, or a backup runs: neither says anything of the change.
+                raise TargetError(
+                    "its node is a donor of its cluster, or desynchronised", place=self.member.name
                 )
             if change:
                 recent = max(start_ns, self.follower.last_ns - round(stretch_s * 1e9))
@@ -218,6 +224,12 @@ class Site:
 
     async def as_planned(self) -> Facts:
         """Raises Moved if it is another server, or has another role, than the plan says."""
+        facts = await self.same_server()
+        self.role_must_fit(facts)
+        return facts
+
+    async def same_server(self) -> Facts:
+        """Raises Moved if it is another server than the plan says."""
         facts = await self.agent.facts(self.login)
         if not facts.data.get("server_settings"):
             raise TargetError("its server does not answer", place=self.member.name)
@@ -227,11 +239,14 @@ class Site:
                 f"another server answers there: it was {self.member.identity} and is {identity}",
                 place=self.member.name,
             )
+        return facts
+
+    def role_must_fit(self, facts: Facts) -> None:
+        """Raises Moved if it has another one than the plan says."""
         role = role_of(facts.data)
         # A source whose replicas are all away for a moment is still one.
         if role is not self.member.role and not (self.member.role is Role.SOURCE and role is Role.ALONE):
             raise Moved(f"it was a {self.member.role} and is a {role} now", place=self.member.name)
-        return facts
 
     async def must_be_ours(self) -> None:
         """Raises TargetError if another command has changes open there."""
@@ -246,15 +261,19 @@ class Site:
         await self.must_be_ours()
         facts = await self.as_planned()
         self.sources = sources_of(facts)
-        lag = lag_of(facts)
-        limit = self.book.plan.rules.limits.lag_s
-        if math.isinf(lag):
-            raise TargetError("its replication does not run", place=self.member.name)
-        if away := members_away(facts):
+        if why := why_behind(facts, self.book.plan.rules.limits.lag_s):
+            raise TargetError(f"it {why}", place=self.member.name)
+        if away := self.others_away(facts):
             # Without this one the group might have no majority.
-            raise TargetError(f"of its group {', '.join(away)}", place=self.member.name)
-        if lag > limit:
-            raise TargetError(f"it lags {lag:.0f} s (limit {limit:g} s)", place=self.member.name)
+            raise TargetError(f"of its group {away}", place=self.member.name)
+
+    def others_away(self, facts: Facts) -> str:
+        """Who of its group or cluster is away; one that a person gave up is not waited for."""
+        plan, own = self.book.plan, self.member
+        gone = sum(
+            name != own.name and plan.members[name].cluster == own.cluster for name in self.book.state.gone
+        )
+        return ", ".join(members_away(facts, own.cluster_size - gone))
 
 
 def all_undone(name: str, undone: Sequence[Undone]) -> None:
@@ -264,41 +283,12 @@ def all_undone(name: str, undone: Sequence[Undone]) -> None:
         raise TargetError(f"not undone: {'; '.join(failed)}", place=name)
 
 
-def sources_of(facts: Facts) -> frozenset[tuple[str, str]]:
-    """Names and ids of the servers that it replicates from."""
-    channels = (facts.data.get("server_settings") or {}).get("replication") or ()
-    return frozenset(
-        (
-            str(each.get("source_host") or ""),
-            str(each.get("source_uuid") or each.get("source_server_id") or ""),
-        )
-        for each in channels
-    )
-
-
-def lag_of(facts: Facts) -> float:
-    """The largest lag of its channels, s; infinite where replication does not run."""
-    channels = (facts.data.get("server_settings") or {}).get("replication") or ()
-    lags = [channel.get("lag_s") for channel in channels]
-    return max((float("inf") if lag is None else float(lag) for lag in lags), default=0.0)
-
-
-def members_away(facts: Facts) -> list[str]:
-    """Other members of its MySQL group that are not online, also those that are no part of the plan."""
-    members = ((facts.data.get("server_settings") or {}).get("group") or {}).get("members") or ()
-    return [
-        f"{each['host']}:{each['port']} is {each['state']}"
-        for each in members
-        if not each["is_own"] and each["state"] != "ONLINE"
-    ]
-
-
 @contextlib.asynccontextmanager
 async def visit(book: Book, member: Member, kind: type[Site] = Site) -> AsyncIterator[Site]:
     """A connected host, with a first sample of its server. Nothing of ours is left open there."""
     async with _connected(book, member) as (agent, login):
         timing = book.plan.rules.timing
-        async with follow(agent, login, timing.sample_s) as follower:
+        async with follow(agent, login, timing.sample_s, is_node=_is_node(member)) as follower:
             site = kind(book, member, agent, login, follower)
             await site.undo_open()
             end = time.monotonic() + READY_S
@@ -331,17 +321,45 @@ async def _connected(book: Book, member: Member) -> AsyncIterator[tuple[Agent, S
         await asyncio.wait({closing}, timeout=CLOSE_S)
 
 
+def _is_node(member: Member) -> bool:
+    return member.cluster.startswith(GALERA)
+
+
 async def restore(book: Book, member: Member, changes: Sequence[str], kind: type[Site] = Site) -> None:
     """Undo these changes, the latest first, and what a killed controller has left."""
     async with (
         _connected(book, member) as (agent, login),
-        follow(agent, login, book.plan.rules.timing.sample_s) as follower,
+        follow(agent, login, book.plan.rules.timing.sample_s, is_node=_is_node(member)) as follower,
     ):
         site = kind(book, member, agent, login, follower)
         await site.undo_all(changes)
         await site.undo_open()
 
 
-async def lag_there(book: Book, member: Member) -> float:
+async def must_answer(book: Book, member: Member) -> None:
+    """Raises TargetError if its server does not."""
     async with _connected(book, member) as (agent, login):
-        return lag_of(await agent.facts(login))
+        if not (await agent.facts(login)).data.get("server_settings"):
+            raise TargetError("its server does not answer", place=member.name)
+
+
+async def is_reached(book: Book, member: Member) -> bool:
+    """Whether its SSH answers, whatever its server does."""
+    target = open_target(replace(member.host.spec, reconnect_s=0.0))
+    try:
+        async with book.logins.of(member.host.spec), asyncio.timeout(READY_S):
+            await target.connect()
+    except (TimeoutError, HeadraceError):
+        return False
+    finally:
+        await asyncio.wait({asyncio.ensure_future(to_the_end(target.close()))}, timeout=CLOSE_S)
+    return True
+
+
+async def behind_there(book: Book, member: Member) -> str:
+    """Why this host does not keep up; empty if it does."""
+    async with _connected(book, member) as (agent, login):
+        facts = await agent.facts(login)
+        if member.cluster and not facts.data.get("server_settings"):
+            raise TargetError("its server does not answer", place=member.name)
+        return why_behind(facts, book.plan.rules.limits.lag_s)

@@ -112,6 +112,7 @@ def seen(host: Host, answer: Mapping[str, Any]) -> Seen:
         bool(answer.get("restarts")),
         str(answer.get("server_id") or ""),
         str(answer.get("cluster") or ""),
+        int(answer.get("cluster_size") or 0),
     )
 
 

@@ -31,9 +31,9 @@ class PairCarrier(Carrier):
             groups.setdefault(self.plan.members[name].group, []).append(name)
         return list(groups.values())
 
-    async def _lag_of_peer(self, peer: Member) -> float:
+    def _may_be_away(self, peer: Member) -> bool:
         # One that cannot be asked may be down, and then this one must not leave, too.
-        return await hands.lag_there(self.book, peer)
+        return False
 
     async def _applied(self, site: Site) -> str:
         """Immediately before it leaves: the checks are as old as the blocks before."""

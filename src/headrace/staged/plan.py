@@ -17,6 +17,7 @@ from headrace.fleet.ranges import expand
 from headrace.fleet.topology import links
 from headrace.model import ServerLogin, Value
 from headrace.staged.rules import RestartRule, Rules, StageRule
+from headrace.staged.standing import cluster_size
 from headrace.target import TargetSpec
 
 FORMAT = 1
@@ -24,6 +25,10 @@ ID_LENGTH = 12
 MOST_NAMED = 5
 #: Why a host is left out that needs no change.
 HAS_IT = "it already has these values"
+
+
+#: How the clusters of Galera are called.
+GALERA = "galera "
 
 
 class Role(StrEnum):
@@ -53,6 +58,8 @@ class Seen:
     server_id: str = ""
     #: The cluster that it is a member of; empty without one. See ``cluster_of``.
     cluster: str = ""
+    #: Its members by this one's account.
+    cluster_size: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,9 @@ class Member:
     login: Mapping[str, Any]
     #: The server's own id; empty where it has none that lasts.
     identity: str = ""
+    #: The group or cluster that it is a member of, and how many members that had; empty and 0 without one.
+    cluster: str = ""
+    cluster_size: int = 0
 
     @property
     def host(self) -> Host:
@@ -217,9 +227,9 @@ class Plan:
 
 
 def _member_json(member: Member) -> dict[str, Any]:
-    found = asdict(member)
-    # A plan that was made before there were identities keeps its id.
-    return found if member.identity else {name: each for name, each in found.items() if name != "identity"}
+    # A plan that was made before there were these keeps its id.
+    later = {"identity", "cluster", "cluster_size"}
+    return {name: each for name, each in asdict(member).items() if each or name not in later}
 
 
 def _fan_out(content: Any) -> tuple[int, int]:
@@ -269,7 +279,7 @@ def cluster_of(facts: Mapping[str, Any]) -> str:
     if group := variables.get("group_replication_group_name"):
         return f"group {group}"
     is_galera = str(variables.get("wsrep_on") or "").upper() in ("ON", "1")
-    return f"galera {variables.get('wsrep_cluster_name')}" if is_galera else ""
+    return f"{GALERA}{variables.get('wsrep_cluster_name')}" if is_galera else ""
 
 
 def identity_of(facts: Mapping[str, Any]) -> str:
@@ -290,6 +300,7 @@ def seen_of(host: Host, facts: Mapping[str, Any], per_s: float, now: Mapping[str
         "hostname": str(facts.get("hostname") or ""),
         "server_id": identity_of(facts),
         "cluster": cluster_of(facts),
+        "cluster_size": cluster_size(facts),
         "login": asdict(host.login),
     }
 
@@ -322,6 +333,8 @@ def make(
             asdict(each.host.spec),
             asdict(each.host.login),
             each.server_id,
+            each.cluster,
+            each.cluster_size,
         )
         for each in seen
     }

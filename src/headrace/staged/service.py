@@ -24,9 +24,11 @@ from headrace.fleet.values import means_the_same
 from headrace.knobs.change import text_of
 from headrace.staged.book import lock_of
 from headrace.staged.command import run_alone
-from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, all_undone, lag_of
+from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, all_undone
 from headrace.staged.look import LASTING
+from headrace.staged.plan import Role, role_of
 from headrace.staged.rules import RestartRule
+from headrace.staged.standing import why_behind
 from headrace.staged.watch import CountersReset
 from headrace.target import Target, to_the_end
 from headrace.target.local import LocalTarget
@@ -181,15 +183,20 @@ class RestartSite(Site):
         if needs_restart:
             if name not in state.out:
                 await self._must_have_its_role()
+                await self._others_must_be_there()
                 await self._leave()
             await self._restart_with_the_old()
         if name in state.out:
             await self._enter()
 
     async def _must_have_its_role(self) -> None:
-        """A server that somebody has promoted meanwhile takes writes: it is not drained and restarted unasked."""
+        """A server that somebody has promoted meanwhile takes writes: it is not drained and restarted unasked. The
+        primary of a group has become a secondary by its own restart, which may be restarted again.
+        """
         try:
-            await self.as_planned()
+            facts = await self.same_server()
+            if role_of(facts.data) is not Role.REPLICA:
+                self.role_must_fit(facts)
         except Moved as error:
             raise TargetError(
                 f"{error.message}: its option file is restored, but its server is not restarted",
@@ -198,6 +205,25 @@ class RestartSite(Site):
             ) from error
         except HeadraceError:
             pass  # it is down, and serves nobody
+
+    async def _others_must_be_there(self) -> None:
+        """Never two of a group away. One that was restarted before this one may still recover."""
+        away = ""
+
+        async def are_there() -> bool | None:
+            nonlocal away
+            try:
+                away = self.others_away(await self.agent.facts(self.login))
+            except HeadraceError:
+                away = ""  # it is down itself
+            return not away or None
+
+        if not await _until(are_there, self.rule.start_s):
+            raise TargetError(
+                f"of its group {away}: its option file is restored, but its server is not restarted",
+                place=self.member.name,
+                hint="the same command continues once they are there",
+            )
 
     # -- the steps ----------------------------------------------------------------------------------------------
 
@@ -344,8 +370,8 @@ class RestartSite(Site):
             is_old = before is not None and HostFacts(found).server_pid == before
             if is_old:
                 return None
-            why = f"its replication lags more than {limit:g} s, or has stopped"
-            return HostFacts(found) if lag_of(found) <= limit else None
+            why = f"it {behind}" if (behind := why_behind(found, limit)) else ""
+            return None if why else HostFacts(found)
 
         found = await _until(facts, self.rule.start_s)
         if found is None and is_old:

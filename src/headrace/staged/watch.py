@@ -36,6 +36,8 @@ ERRORS = (
 STEP_NS = 10**9
 #: Replication of a server that goes on answering is unknown after this, or after so many samples.
 STALE_S, STALE_SAMPLES = 10.0, 3
+#: A node's ``wsrep_local_state``.
+DONOR, SYNCED = 2, 4
 #: Readings that are kept: of a day, one a second.
 MOST = 90_000
 
@@ -72,12 +74,17 @@ class Follower:
     heard_at: float = field(default_factory=time.monotonic)
     lag_s: float | None = None
     broken: str = ""
+    #: Why a node of a Galera cluster is not in step with it.
+    node_broken: str = ""
     problem: str = ""
     is_refused: bool = False
     #: Questions to the server so far: a sample is one, unless it says how many.
     asked: int = 0
     #: From one sample to the next.
     every_s: float = 1.0
+    #: Whether it is a node of a Galera cluster, which has no threads of replication but a state.
+    is_node: bool = False
+    is_donor: bool = False
     #: The host's time of the last record, ours when it came, and what to add to the host's.
     _last_ns: tuple[int, int] | None = None
     _offset_ns: int = 0
@@ -109,6 +116,8 @@ class Follower:
             self.serving.append((t_ns, _number(values, "serving")))
         elif record.get("sampler") == "mysql_status" and values:
             self.problem, self.is_refused = "", False
+            if self.is_node:
+                self._node(values)
             self.heard_at = time.monotonic()
             self.readings.append(
                 Reading(
@@ -121,6 +130,19 @@ class Follower:
                     self.asked,
                 )
             )
+
+    def _node(self, values: Mapping[str, Any]) -> None:
+        state, is_primary = (
+            _number(values, "wsrep_local_state"),
+            bool(_number(values, "wsrep_cluster_status")),
+        )
+        self.is_donor = is_primary and state == DONOR
+        words = (
+            "it is not synced with its cluster"
+            if is_primary
+            else "it is in no primary component of its cluster"
+        )
+        self.node_broken = "" if is_primary and state in (DONOR, SYNCED) else words
 
     def _steady(self, t_ns: int) -> int:
         """The host's time, without steps of its clock: a block would look an hour long, and the server slow. A
@@ -154,7 +176,7 @@ class Follower:
         """The lag, and why replication stands. A lag that is not asked any more would pass whatever happens."""
         stale_ns = max(STALE_S, STALE_SAMPLES * self.every_s) * 1e9
         if self._replicated_ns is None or self.last_ns - self._replicated_ns <= stale_ns:
-            return self.lag_s, self.broken
+            return self.lag_s, self.broken or self.node_broken
         age_s = (self.last_ns - self._replicated_ns) / 1e9
         why = self._replication_problem or "no sample of it came"
         return None, f"its replication is unknown for {age_s:.0f} s: {why}"
@@ -218,12 +240,14 @@ def _number(values: Mapping[str, Any], name: str) -> float:
 
 
 @contextlib.asynccontextmanager
-async def follow(agent: Agent, login: ServerLogin, sample_s: float) -> AsyncIterator[Follower]:
-    """Follow a server for the length of the context."""
+async def follow(
+    agent: Agent, login: ServerLogin, sample_s: float, *, is_node: bool = False
+) -> AsyncIterator[Follower]:
+    """Follow a server for the length of the context. ``is_node``: of a Galera cluster."""
     every = f"{round(sample_s * 1000)}ms"
     # Also of a server that the change made slow: without samples nothing is judged.
     words = ["--interval", every, "--every-tick", "--samplers", SAMPLERS, *login.argv]
-    follower = Follower(every_s=sample_s)
+    follower = Follower(every_s=sample_s, is_node=is_node)
     async with agent.samples(*words) as lines:
         reading = asyncio.create_task(follower.read(lines))
         try:
