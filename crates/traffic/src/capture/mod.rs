@@ -1,7 +1,12 @@
 //! Live capture on an interface, or on all: the kernel filters and stamps, we put together what it hands over.
 //!
+//! One thread does nothing but empty the kernel's ring into a bounded backlog and look at the limits; the caller's
+//! reads from there. So an event that takes long, or a slow disk, costs no packets while the backlog has room.
+//!
 //! The interface is never made promiscuous: packets for other hosts are not this host's workload.
 
+mod backlog;
+mod buffer;
 mod filter;
 mod limits;
 mod ring;
@@ -18,8 +23,9 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 pub use self::limits::{Ended, Limits};
 
+use self::backlog::Backlog;
 use self::limits::{Costs, Watch};
-use self::ring::Ring;
+use self::ring::{BLOCK_BYTES, Ring};
 use super::coverage::Coverage;
 use super::guard::{self, Pulse};
 use super::packets::{PacketOptions, Packets, network};
@@ -39,8 +45,12 @@ pub struct CaptureOptions {
     /// Ends when this many bytes of packets were seen.
     pub max_bytes: Option<u64>,
     pub limits: Limits,
-    /// Memory for packets that wait for us, in bytes; the kernel locks it.
+    /// Memory for packets that wait for us, in bytes; the kernel locks it. A burst at the speed of memory fills
+    /// the default in some 30 ms: that long may a busy host leave us without a core.
     pub ring_bytes: usize,
+    /// Memory for packets that wait to be read, in bytes, beside the ring; only bursts take it. The default has
+    /// room for the largest request that is kept, while the one before it is worked on.
+    pub backlog_bytes: usize,
     /// Advances with every packet.
     pub pulse: Arc<Pulse>,
 }
@@ -54,6 +64,7 @@ impl Default for CaptureOptions {
             max_bytes: None,
             limits: Limits::default(),
             ring_bytes: 32 << 20,
+            backlog_bytes: 96 << 20,
             pulse: Arc::default(),
         }
     }
@@ -86,41 +97,95 @@ pub fn capture(
 
 fn read(options: &CaptureOptions, stop: &StopSignal, streams: &mut impl Streams) -> anyhow::Result<Captured> {
     let name = options.interface.as_deref().unwrap_or("all interfaces");
+    let backlog = Backlog::new(options.backlog_bytes);
+    let mut packets = Packets::new(name, &options.packets, streams);
+    let (bytes, filled) = std::thread::scope(|scope| {
+        let filling = scope.spawn(|| {
+            let _closing = AtEnd(|| backlog.close());
+            fill(name, options, stop, &backlog)
+        });
+        let abandoning = AtEnd(|| backlog.abandon());
+        let bytes = take_packets(options, &backlog, &mut packets);
+        drop(abandoning);
+        let filled = filling.join();
+        (bytes, filled.unwrap_or_else(|_| Err(anyhow::anyhow!("the reader of the ring panicked"))))
+    });
+    let Filled { ended, dropped } = filled?;
+    let bytes = bytes?;
+    let mut coverage = packets.finish()?;
+    coverage.bytes = bytes;
+    coverage.dropped_packets = dropped;
+    let ended = if options.max_bytes.is_some_and(|most| bytes >= most) { Ended::Size } else { ended };
+    Ok(Captured { coverage, ended })
+}
+
+/// Reads what comes through the backlog, until its end or as much as was asked for: how many bytes of packets.
+fn take_packets(
+    options: &CaptureOptions,
+    backlog: &Backlog,
+    packets: &mut Packets<'_, impl Streams>,
+) -> anyhow::Result<u64> {
+    let (mut bytes, mut item) = (0_u64, 0);
+    while options.max_bytes.is_none_or(|most| bytes < most)
+        && let Some(block) = backlog.next()
+    {
+        ring::packets(block.bytes(), |packet| {
+            item += 1;
+            options.pulse.beat();
+            let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
+            let offset = bytes;
+            bytes += packet.data.len() as u64;
+            packets.parsed(packet.time_ns, &parsed, offset, item)
+        })?;
+        backlog.recycle(block);
+    }
+    Ok(bytes)
+}
+
+/// Tells the other thread, also after a panic.
+struct AtEnd<F: Fn()>(F);
+
+impl<F: Fn()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// Why no more packets come, and how many found no room in the ring.
+struct Filled {
+    ended: Ended,
+    dropped: u64,
+}
+
+/// Empties the ring into the backlog until the capture ends.
+fn fill(
+    name: &str,
+    options: &CaptureOptions,
+    stop: &StopSignal,
+    backlog: &Backlog,
+) -> anyhow::Result<Filled> {
     let mut filter = filter::filter(&options.packets)
         .ok_or_else(|| AgentError::Input("too many ports and addresses to filter for".to_owned()))?;
     let mut ring = Ring::open(index(options.interface.as_deref())?, &mut filter, options.ring_bytes)
         .with_context(|| format!("capture on {name}"))?;
-    let mut packets = Packets::new(name, &options.packets, streams);
-    let (mut dropped, mut arrived, mut bytes, mut item) = (0, 0, 0_u64, 0);
+    let (mut dropped, mut arrived) = (0, 0);
     let begun = Instant::now();
     let cpu = cpu_time();
     let mut watch = Watch::new(options.limits, Costs::default());
     let mut looked: Option<Instant> = None;
+    let mut is_behind = false;
     let ended = loop {
-        let is_stopped = wait(&ring, stop, LOOK)?;
-        // Also after the end was asked for: what the ring has belongs to it. One lap and no more, so that a flood
-        // cannot keep us from looking at what it costs.
-        for _ in 0..ring.blocks() {
-            let is_full = options.max_bytes.is_some_and(|most| bytes >= most);
-            let has_more = !is_full
-                && ring.next_block(|packet| {
-                    item += 1;
-                    options.pulse.beat();
-                    let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
-                    let offset = bytes;
-                    bytes += packet.data.len() as u64;
-                    packets.parsed(packet.time_ns, &parsed, offset, item)
-                })?;
-            if !has_more {
-                break;
-            }
-        }
+        let is_stopped = if is_behind {
+            backlog.wait_for_room(BLOCK_BYTES, LOOK);
+            stop.is_set()
+        } else {
+            wait(&ring, stop, LOOK)?
+        };
+        // Also after the end was asked for: what the ring has belongs to it.
+        is_behind = !empty(&mut ring, backlog, Duration::ZERO)?;
         let elapsed = begun.elapsed();
-        if is_stopped {
+        if is_stopped || backlog.is_abandoned() {
             break Ended::Asked;
-        }
-        if options.max_bytes.is_some_and(|most| bytes >= most) {
-            break Ended::Size;
         }
         if options.duration.is_some_and(|duration| elapsed >= duration) {
             break Ended::Duration;
@@ -137,17 +202,40 @@ fn read(options: &CaptureOptions, stop: &StopSignal, streams: &mut impl Streams)
             (arrived, dropped) = (arrived + more, dropped + lost);
             let cpu = cpu_time().saturating_sub(cpu);
             let available_bytes = available_bytes();
+            backlog.limit(room(options, available_bytes, backlog.waiting_bytes()));
             let costs = Costs { elapsed, cpu, packets: arrived, dropped, available_bytes };
             if let Some(ended) = watch.check(costs) {
                 break ended;
             }
         }
     };
+    if is_behind {
+        empty(&mut ring, backlog, Duration::MAX)?;
+    }
     let (_, lost) = ring.statistics().unwrap_or_default();
-    let mut coverage = packets.finish()?;
-    coverage.bytes = bytes;
-    coverage.dropped_packets = dropped + lost;
-    Ok(Captured { coverage, ended })
+    Ok(Filled { ended, dropped: dropped + lost })
+}
+
+/// Copies what the ring has, waiting up to `most` for the room of each block; false where there was none. One lap
+/// and no more, so that a flood cannot keep us from looking at what it costs.
+fn empty(ring: &mut Ring, backlog: &Backlog, most: Duration) -> anyhow::Result<bool> {
+    for _ in 0..ring.blocks() {
+        if !backlog.wait_for_room(BLOCK_BYTES, most) {
+            return Ok(false);
+        }
+        if !ring.next_block(|block| backlog.push(block)).context("no memory for packets that wait")? {
+            break;
+        }
+    }
+    Ok(true)
+}
+
+/// How much may wait to be read, in bytes: so much that the host keeps the memory that must stay available.
+fn room(options: &CaptureOptions, available_bytes: Option<u64>, waiting_bytes: usize) -> usize {
+    let Some(available_bytes) = available_bytes else { return options.backlog_bytes };
+    let free_bytes = available_bytes.saturating_sub(options.limits.min_available_bytes);
+    let most = waiting_bytes.saturating_add(usize::try_from(free_bytes).unwrap_or(usize::MAX));
+    most.min(options.backlog_bytes)
 }
 
 /// What the guard can see of a capture that does not look at its limits any more.

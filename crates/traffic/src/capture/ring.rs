@@ -1,4 +1,4 @@
-//! A packet socket and its ring (TPACKET_V3): blocks of packets that the kernel fills and we read where they lie.
+//! A packet socket and its ring (TPACKET_V3): blocks of packets, which the kernel fills in their order.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -11,7 +11,7 @@ use base::error::AgentError;
 
 const NEEDS_CAPABILITY: &str = "capturing packets needs the capability CAP_NET_RAW (root, or `setcap cap_net_raw+ep` on headrace-agent); without \
      it, use `headrace-agent proxy` or the server's slow log";
-const BLOCK_BYTES: usize = 1 << 20;
+pub const BLOCK_BYTES: usize = 1 << 20;
 /// How long a block that is not full waits for more, in ms: the less, the more often we wake.
 const RETIRE_MS: u32 = 100;
 
@@ -19,6 +19,7 @@ const RETIRE_MS: u32 = 100;
 const BLOCK_STATUS: usize = 8;
 const BLOCK_PACKETS: usize = 12;
 const BLOCK_FIRST: usize = 16;
+const BLOCK_LENGTH: usize = 20;
 const NEXT: usize = 0;
 const SECONDS: usize = 4;
 const NANOSECONDS: usize = 8;
@@ -120,8 +121,9 @@ impl Ring {
         self.blocks
     }
 
-    /// Hands on the packets of the next full block and gives it back; false if there is none.
-    pub fn next_block<E>(&mut self, mut take: impl FnMut(Packet<'_>) -> Result<(), E>) -> Result<bool, E> {
+    /// Hands on the used part of the next full block and gives the block back; false if there is none. The kernel
+    /// passes no block that is still with us, so `take` must be quick.
+    pub fn next_block(&mut self, take: impl FnOnce(&[u8]) -> io::Result<()>) -> io::Result<bool> {
         // SAFETY: `at` is below `blocks`, and blocks are aligned to pages.
         let block = unsafe { self.memory.add(self.at * BLOCK_BYTES) };
         // SAFETY: both sides change the status atomically only; it is aligned, as the kernel lays it out.
@@ -129,23 +131,15 @@ impl Ring {
         if status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return Ok(false);
         }
-        let mut result = Ok(());
-        {
+        let taken = {
             // SAFETY: the block is ours until its status says otherwise, which is after this slice is gone.
             let bytes = unsafe { std::slice::from_raw_parts(block.as_ptr(), BLOCK_BYTES) };
-            let mut at = word(bytes, BLOCK_FIRST) as usize;
-            for _ in 0..word(bytes, BLOCK_PACKETS) {
-                let Some(frame) = bytes.get(at..) else { break };
-                result = packet(frame).map_or(Ok(()), &mut take);
-                if result.is_err() {
-                    break;
-                }
-                at += word(frame, NEXT) as usize;
-            }
-        }
+            let length = (word(bytes, BLOCK_LENGTH) as usize).min(BLOCK_BYTES);
+            take(&bytes[..length])
+        };
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.at = (self.at + 1) % self.blocks;
-        result.map(|()| true)
+        taken.map(|()| true)
     }
 
     /// Packets that came for us since the last call, and those of them that found no room.
@@ -187,6 +181,17 @@ impl Drop for Ring {
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word))
+}
+
+/// Hands on the packets of a block.
+pub fn packets<E>(block: &[u8], mut take: impl FnMut(Packet<'_>) -> Result<(), E>) -> Result<(), E> {
+    let mut at = word(block, BLOCK_FIRST) as usize;
+    for _ in 0..word(block, BLOCK_PACKETS) {
+        let Some(frame) = block.get(at..) else { break };
+        packet(frame).map_or(Ok(()), &mut take)?;
+        at += word(frame, NEXT) as usize;
+    }
+    Ok(())
 }
 
 fn packet(frame: &[u8]) -> Option<Packet<'_>> {

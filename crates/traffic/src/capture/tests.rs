@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -329,7 +330,7 @@ fn ends_by_itself() {
 
 #[test]
 fn lost_packets_are_counted() {
-    // A ring of two blocks cannot take 12 MB that is not read.
+    // A ring of two blocks cannot take 12 MB that is not read, and neither can the backlog behind it.
     if !may_capture() {
         return;
     }
@@ -339,6 +340,7 @@ fn lost_packets_are_counted() {
         CaptureOptions { interface: Some("lo".to_owned()), packets, ..CaptureOptions::default() };
     options.limits = Limits { max_cpu_share: 100.0, max_drop_share: 1.0, min_available_bytes: 0 };
     options.ring_bytes = 1;
+    options.backlog_bytes = 1;
     struct Slow(u64);
     impl Streams for Slow {
         fn opened(&mut self, _: u64, _: &Opened) -> anyhow::Result<()> {
@@ -371,6 +373,89 @@ fn lost_packets_are_counted() {
     let (captured, missing) = capturing.join().unwrap();
     assert!(captured.coverage.dropped_packets > 0);
     assert_eq!(captured.coverage.gap_bytes, missing);
+}
+
+/// A decoder that is busy with the first bytes of a connection until it is told.
+struct Busy {
+    probe: u16,
+    session: Option<u64>,
+    free: Receiver<()>,
+    bytes: usize,
+    is_closed: Arc<AtomicBool>,
+}
+
+impl Streams for Busy {
+    fn opened(&mut self, _: u64, opened: &Opened) -> anyhow::Result<()> {
+        if opened.server.port() != self.probe {
+            self.session = Some(opened.session);
+        }
+        Ok(())
+    }
+
+    fn bytes(&mut self, _: u64, session: u64, _: Side, bytes: &[u8]) -> anyhow::Result<()> {
+        if self.session == Some(session) {
+            if self.bytes == 0 {
+                self.free.recv().unwrap();
+            }
+            self.bytes += bytes.len();
+        }
+        Ok(())
+    }
+
+    fn gap(&mut self, _: u64, _: u64, _: Side, _: Option<u64>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn closed(&mut self, _: u64, session: u64) -> anyhow::Result<()> {
+        self.is_closed.fetch_or(self.session == Some(session), Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_busy_decoder_costs_no_packets() {
+    const MIB: usize = 1 << 20;
+    // More than the ring has room for.
+    const SENT: usize = 48 * MIB;
+    if !may_capture() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (probe, packets) = Probe::beside(&listener);
+    let limits = Limits { max_cpu_share: 100.0, max_drop_share: 1.0, min_available_bytes: 0 };
+    let interface = Some("lo".to_owned());
+    let options = CaptureOptions { interface, packets, limits, ..CaptureOptions::default() };
+    let (stop, writer) = StopSignal::pair();
+    let (pulse, (freed, free)) = (options.pulse.clone(), channel());
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let mut busy = Busy {
+        probe: probe.0.local_addr().unwrap().port(),
+        session: None,
+        free,
+        bytes: 0,
+        is_closed: is_closed.clone(),
+    };
+    let capturing = thread::spawn(move || (capture(&options, &stop, &mut busy).unwrap(), busy.bytes));
+    probe.wait(&pulse, || capturing.is_finished());
+    let server =
+        thread::spawn(move || std::io::copy(&mut listener.accept().unwrap().0, &mut std::io::sink()));
+    let mut client = TcpStream::connect(address).unwrap();
+    for _ in 0..SENT / MIB {
+        client.write_all(&vec![b'x'; MIB]).unwrap();
+        // Slow enough for a thread that has a core to itself only now and then.
+        thread::sleep(Duration::from_millis(5));
+    }
+    drop(client);
+    assert_eq!(server.join().unwrap().unwrap(), SENT as u64);
+    freed.send(()).unwrap();
+    let begun = Instant::now();
+    while !is_closed.load(Ordering::Relaxed) && begun.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(writer);
+    let (captured, bytes) = capturing.join().unwrap();
+    assert_eq!((captured.coverage.dropped_packets, captured.coverage.gaps, bytes), (0, 0, SENT));
 }
 
 #[test]
