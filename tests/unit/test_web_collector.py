@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import gc
 import json
+import platform
 import subprocess
 import sys
 import time
@@ -31,6 +32,7 @@ from headrace.size import used
 from headrace.target import TargetSpec
 from headrace.web import bounds, minute, slow_log
 from headrace.web.collector import Collector, journal_changes, journal_rows
+from headrace.web.lean import ARENAS
 from tests.history import SLOW, query
 from tests.rules.hosts import unwell
 from tests.rules.network_cases import ONE_HOT_CORE
@@ -218,6 +220,33 @@ def test_arrow_does_not_import_pandas() -> None:
         "assert 'pandas' not in sys.modules; import pandas; pandas.Series([1])"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+#: Eight threads that hold memory at the same time; then the C library tells its arenas as XML.
+ARENAS_OF_THREADS = """
+import ctypes, threading
+from headrace.web.lean import few_arenas
+few_arenas()
+libc, together = ctypes.CDLL(None), threading.Barrier(8)
+
+def work():
+    for _ in range(100):
+        libc.malloc(10_000)
+    together.wait()
+
+threads = [threading.Thread(target=work) for _ in range(8)]
+[thread.start() for thread in threads], [thread.join() for thread in threads]
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc has arenas")
+def test_threads_share_memory() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ARENAS_OF_THREADS], check=True, capture_output=True, text=True
+    )
+    assert done.stdout.count("<heap nr=") == ARENAS
 
 
 async def test_a_minutes_window_is_not_kept(tmp_path: Path) -> None:

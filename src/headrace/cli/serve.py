@@ -139,9 +139,10 @@ def serve(
     from headrace.archive.files import Archive
     from headrace.snapshot import state_path
     from headrace.web.auth import Auth, read
-    from headrace.web.lean import without_pandas
+    from headrace.web.lean import few_arenas, without_pandas
     from headrace.web.users import Users
 
+    few_arenas()
     without_pandas()
     archive = Archive(storage.data or state_path("history"))
     archive.create()

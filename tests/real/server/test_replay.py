@@ -399,7 +399,8 @@ def test_a_duration_ends_it(fresh: Server, folder: Path, tmp_path: Path) -> None
     said = [note(1 + n % 3, n * 0.1, n) for n in range(600)]
     recording = record(slow_log(tmp_path / "slow.log", said), tmp_path / "r.rec")
     played = play(login(fresh, folder), recording, "--warmup", "500ms", "--duration", "1s")
-    assert played.length_s == pytest.approx(1.0, abs=0.3)
+    # What is under way is waited for; the recording has a minute.
+    assert 1.0 <= played.length_s < 30
     assert played.end["invalid"] == [] or all("late" in reason for reason in played.end["invalid"])
     assert seen_count(fresh) == pytest.approx(15, abs=3)
 
