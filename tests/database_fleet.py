@@ -25,7 +25,7 @@ from tests.servers import find_server, free_port
 from tests.shared import made_once
 
 PROGRAMS = ("unshare", "mariadbd", "mariadb-install-db")
-READY_S = 60.0
+READY_S = 180.0
 #: Each host has its own mounted there, if it has one.
 DROP_IN = "/etc/mysql/conf.d"
 #: Explicit where the server would derive it from another setting.
@@ -134,11 +134,13 @@ def databases(
     groups: Sequence[Sequence[str]] = (),
     places: Mapping[str, Namespace] | None = None,
     vendor: Vendor = MARIADB,
+    copied: bool = False,
 ) -> Iterator[Databases]:
     """The first is the source of all others; ``options``, ``sysctls`` and ``mounts`` are planted, by host.
 
     With ``drop_in`` each server also reads a folder of option files of its own. With ``groups`` the first of each
-    is the source of the others in it. ``places`` are networks of the hosts' own.
+    is the source of the others in it. ``places`` are networks of the hosts' own; with ``copied`` the
+    servers may copy their data from each other.
     """
     groups = groups or [names]
     sources = [group[0] for group in groups]
@@ -153,6 +155,9 @@ def databases(
             found.ports[name] = port = next(port for port in iter(free_port, 0) if port not in taken)
             disk = hosts.own_disk(host)
             shutil.copytree(data, disk / "mysql")
+            if copied:
+                # By a daemon of rsync, which is nobody.
+                subprocess.run(["chown", "-R", "nobody", disk / "mysql"], check=True)
             own = {"server_id": str(number), "port": str(port), **OPTIONS, **vendor.options}
             own |= options.get(name, {})
             # Not /tmp: a server that starts removes what another has there of temporary tables.

@@ -25,9 +25,9 @@ rm -f {disk}/drained
 """
 RESTART = """#!/bin/sh
 echo restart >>{disk}/service.log
-mariadb-admin --no-defaults --user=root --socket={disk}/s shutdown
+kill $(cat {disk}/mysql/*.pid)
 while [ -e {disk}/s ]; do sleep 0.05; done
-setsid mariadbd --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s >>{disk}/error.log 2>&1 &
+setsid {program} --defaults-file={disk}/my.cnf --datadir={disk}/mysql --socket={disk}/s >>{disk}/error.log 2>&1 &
 server=$!
 while kill -0 $server; do
   mariadb-admin --no-defaults --user=root --socket={disk}/s ping && exit 0
@@ -41,17 +41,21 @@ def put_scripts(found: Databases, name: str) -> None:
     """``drain``, ``return`` and ``restart`` on the host's own disk; each call is a line of its ``service.log``."""
     disk = found.hosts.own_disk(found.host(name))
     for verb, text in (("drain", DRAIN), ("return", RETURN), ("restart", RESTART)):
-        (disk / verb).write_text(text.format(disk=found.hosts.disk))
+        (disk / verb).write_text(text.format(disk=found.hosts.disk, program=found.vendor.program()))
         (disk / verb).chmod(0o755)
 
 
 class Clients:
-    """Of one host; they leave when it is drained, as behind a load balancer. ``errors``: what else they saw."""
+    """Of one host; they leave when it is drained, as behind a load balancer. ``errors``: what else they saw.
+    ``sql``: another statement than MariaDB's own, for servers that take no writes.
+    """
 
-    def __init__(self, found: Databases, name: str, threads: int = 4, sleep_s: float = 0.005) -> None:
+    def __init__(
+        self, found: Databases, name: str, threads: int = 4, sleep_s: float = 0.005, sql: str = ""
+    ) -> None:
         disk = found.hosts.own_disk(found.host(name))
         self.socket, self.drained = disk / "s", disk / "drained"
-        self.insert = INSERT.format(sleep_s=sleep_s)
+        self.sql = sql or INSERT.format(sleep_s=sleep_s)
         self.errors: list[str] = []
         self.is_over = threading.Event()
         self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(threads)]
@@ -71,7 +75,7 @@ class Clients:
                     connection.cursor() as cursor,
                 ):
                     while not self.drained.exists() and not self.is_over.is_set():
-                        cursor.execute(self.insert)
+                        cursor.execute(self.sql)
                         connection.commit()
             except pymysql.Error as error:
                 self.errors.append(str(error))

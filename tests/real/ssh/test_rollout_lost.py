@@ -188,6 +188,26 @@ def test_an_abort_names_the_host_that_is_away_and_ends_without_it_once_it_is_giv
     assert any(kept in path.read_text(errors="replace") for path in journal.rglob("*") if path.is_file())
 
 
+def test_a_host_whose_server_only_is_down_is_given_up_by_force(lab: Lab, rollouts: Rollouts) -> None:
+    plan = rollouts.plan(SETTING)
+    rollouts.run("go", plan, code=15)
+    server = process_of(lab, "db2", b"mariadbd\0--defaults-file")
+    os.kill(server, signal.SIGSTOP)
+    try:
+        words = failed(rollouts, "give-up", plan, "db2")
+        assert "its SSH answers, so it is not given up" in words
+        assert f"headrace rollout give-up {plan} db2 --force" in words
+        assert rollouts.status(plan)["hosts"]["db2"] == "changed"
+        _, err = said(rollouts, "give-up", plan, "db2", "--force", "--by", "Ann Lee")
+        assert "db2: may still have" in err
+        assert rollouts.status(plan)["hosts"]["db2"] == "given up"
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert "it answers" in failed(rollouts, "give-up", plan, "db1", "--force")
+    rollouts.run("abort", plan)
+    assert rollouts.status(plan)["is_aborted"]
+
+
 def failed(rollouts: Rollouts, verb: str, *arguments: str) -> str:
     """What a command that must fail says."""
     process = rollouts.start(verb, *arguments)
@@ -242,18 +262,23 @@ def test_two_controllers_never_change_one_host(lab: Lab, rollouts: Rollouts, tmp
 
 def daemon(lab: Lab, name: str) -> int:
     """The sshd of a host that waits for logins."""
+    return process_of(lab, name, b"sshd", b"sshd_config")
+
+
+def process_of(lab: Lab, name: str, *parts: bytes) -> int:
+    """The last process of a host with these parts in its command line; what it has started is not looked at."""
     process = lab.found.host(name).process
     assert process is not None
-    below, listening = [process.pid], 0
+    below, found = [process.pid], 0
     while below:
         pid = below.pop()
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         for child in map(int, children):
             words = Path(f"/proc/{child}/cmdline").read_bytes()
-            listening = child if b"sshd" in words and b"sshd_config" in words else listening
-            below += [] if listening == child else [child]
-    assert listening
-    return listening
+            found = child if all(part in words for part in parts) else found
+            below += [] if found == child else [child]
+    assert found
+    return found
 
 
 @contextlib.contextmanager
@@ -285,6 +310,8 @@ def test_a_full_disk_is_said_and_a_change_is_undone_on_it(lab: Lab, rollouts: Ro
         process.communicate()
         until(lambda: not is_new(lab, "db2"), pause_s=0.1)
         rollouts.run("go", plan, code=15)
+        # It is full until somebody has made room: the first failure sets the host aside.
+        assert (count(rollouts, plan, "lost"), count(rollouts, plan, "aside")) == (0, 1)
         assert "no space" in rollouts.status(plan)["state"].lower()
         assert holds(lab.found, "innodb_io_capacity", OLD, NAMES)
     rollouts.run("abort", plan)
