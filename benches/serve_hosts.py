@@ -3,9 +3,9 @@
     python benches/serve_hosts.py [HOSTS MINUTES]
 
 Each host is this one under another name, with streams, looks and facts of its own, and all have the same MariaDB.
-They are followed over SSH, as a fleet is, and then without. What their agents and sshd cost is not counted: it is
-spent on the hosts. A machine on which many processes come and go has more series per host than others, and so takes
-more memory.
+They are followed over SSH, as a fleet is, and then without. What their agents and sshd cost is not counted: it
+is spent on the hosts. A machine on which many processes come and go has more series per host than others, and so
+takes more memory.
 """
 
 from __future__ import annotations

@@ -90,7 +90,10 @@ class Hop:
     async def _refuse_unchecked(
         self, host: str, port: int | None, user: str | None, is_named: bool = False
     ) -> asyncssh.SSHClientConnectionOptions:
-        """What ``~/.ssh/config`` says of a host. asyncssh takes ``UserKnownHostsFile none`` for "trust any key"; ssh takes it for "no key is known"."""
+        """What ``~/.ssh/config`` says of a host.
+
+        asyncssh takes ``UserKnownHostsFile none`` for "trust any key"; ssh takes it for "no key is known".
+        """
         found: asyncssh.SSHClientConnectionOptions = await asyncssh.SSHClientConnectionOptions.construct(
             config=(), host=host, port=port or (), username=user or (), client_keys=None, agent_path=None
         )
