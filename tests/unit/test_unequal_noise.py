@@ -16,13 +16,33 @@ def most(rate: float, studies: int) -> float:
     return rate + 3 * math.sqrt(rate * (1 - rate) / studies)
 
 
-@pytest.mark.parametrize("blocks", [3, 5])
+@pytest.mark.parametrize("blocks", [3, 4, 5])
 @pytest.mark.parametrize("noisy", [0, 1])
 def test_intervals_of_factors_hold_if_one_treatment_is_five_times_noisier(noisy: int, blocks: int) -> None:
     """The agreement of four variances said that one 25 times as large was like the others: 7 to 9% missed."""
     found = unequal.judge(np.random.default_rng(3), noisy, 4000, blocks, ALPHA)
     assert found.factors / 4000 <= most(ALPHA, 4000)
     assert found.covered / found.intervals >= 0.93
+
+
+@pytest.mark.parametrize("blocks", [3, 5])
+def test_a_noisy_candidates_own_interval_covers_the_truth(blocks: int) -> None:
+    """Of eight treatments, where there is an interval."""
+    rng, covered, intervals = np.random.default_rng(22), 0, 0
+    shape = (500, 9 * blocks)
+    codes = np.tile(np.concatenate([[0], np.arange(8)]), blocks)
+    places = np.repeat(np.arange(blocks), 9)
+    spread = np.where(codes == 1, 0.75, 0.15)
+    for _ in range(8):
+        is_hit = noises.in_blocks(rng, noises.bursts(rng, 1 / 3, *shape))
+        lost = np.where(is_hit, rng.uniform(0.1, 0.4, shape), rng.uniform(0, 0.005, shape))
+        y = rng.normal(0, 1, shape) * spread + np.log1p(-lost)
+        found = estimate.fit(y, lost, np.ones(shape, dtype=bool), codes, places)
+        own = found.contrasts(np.eye(8)[1:2] - np.eye(8)[0])
+        half_width = own.half_width(ALPHA / 2)
+        intervals += int(np.isfinite(half_width).sum())
+        covered += int((np.abs(own.estimate) <= half_width).sum())
+    assert 0.925 <= covered / intervals <= 0.97
 
 
 @pytest.mark.slow

@@ -6,10 +6,11 @@ variance is the treatment's own. Every measured trial takes part. Without distur
 baseline twice in each block give Student's paired test.
 
 - **Variances.** A treatment's own variance is estimated without bias whatever the others are (MINQUE). It is then
-  drawn towards the common one as far as the treatments' variances agree: upwards always, downwards only as far as
-  it is like the others' (``MOST_UNLIKE``), because a noisy treatment would look certain. Degrees of freedom are
-  Satterthwaite's for the least favourable treatment's variance (``DOUBTED``), plus those that the agreement lends:
-  at most as many as the blocks allow, and none to a treatment that is noisier than the others.
+  drawn towards the common one as far as the treatments' variances agree: upwards always, downwards only in part
+  (``DOWNWARDS``) and as far as it is like the others' (``MOST_UNLIKE``), because a noisy treatment would look
+  certain. Degrees of freedom are Satterthwaite's for the least favourable treatment's variance (``DOUBTED``), plus
+  those that the agreement lends: at most as many as the blocks allow, and none to a treatment that is noisier than
+  the others. Each treatment borrows its own, and Satterthwaite's formula adds them up.
 - **Disturbance.** One slope of a kind for all treatments is estimated with everything else, so its uncertainty
   is part of each interval. A treatment's own slope may differ from it: by ``SLOPE_SPREAD``, or more if all
   treatments show more, or this one. That widens intervals, and makes a disturbed trial weigh less the quieter the
@@ -80,17 +81,23 @@ MIN_TO_BORROW = 4
 #: stalls that happened to miss one treatment would make it look certain.
 MANY_BLOCKS = 10
 
-#: The agreement lends at most this many times the contrast's own degrees of freedom, and less with few blocks.
-MOST_LENT = 3.0
+#: The agreement lends at most this many times a treatment's own degrees of freedom: nothing with two blocks, and
+#: so much more with each further block.
+MOST_LENT, LENT_PER_BLOCK = 6.0, 3.0
 
 #: A treatment whose variance is this many times the others' borrows nothing: few variances seem to agree by chance
 #: even if one is 25 times as large, and its interval would miss twice as often as it may. Up to the others'
-#: variance it borrows in full, in between in proportion.
-MOST_UNLIKE = 4.0
+#: variance it borrows in full, in between in proportion. The fewer the blocks, the more often a large variance
+#: seems small, so the limit is lower with three blocks and rises with each further one.
+MOST_UNLIKE, UNLIKE_AT_3_BLOCKS, UNLIKE_PER_BLOCK = 4.0, 1.5, 1.25
+
+#: So much of the way down to the common variance is believed. Degrees of freedom decide how wide joint intervals
+#: are, which hold anyway if one of many comparisons is noisy; its own interval depends on its variance.
+DOWNWARDS = 0.5
 
 #: A variance that dominates a contrast has few degrees of freedom, and dominates least where it is estimated too
 #: low. So degrees of freedom are those that are left if any one of the variances were this many times as large.
-DOUBTED = 2.0
+DOUBTED = 1.5
 
 #: A treatment's variance is known only with at least this much of a residual.
 _MIN_RESIDUAL = 0.2
@@ -176,9 +183,8 @@ class Fit:
         most = np.maximum(own.total, 1.0)[:, None]
         degrees = np.clip(degrees, 1.0, most)
         if self.treatments >= MIN_TO_BORROW:
-            lent = np.minimum(own.prior[:, None], own.lend * degrees) * _alike(shares, plain, own)
             doubted = np.clip(_doubted(shares, plain, precision, own), 1.0, degrees)
-            degrees = np.minimum(doubted + lent, most)
+            degrees = np.minimum(doubted + _lent(shares, degrees, own), most)
         # What is left of a disturbance if the treatment's slope is not the common one.
         for kind in range(self._x.shape[2]):
             rest = (rows * self._x[:, None, :, kind]) @ indicator
@@ -215,11 +221,17 @@ class _Variances:
     lend: float
 
 
-def _alike(shares: Floats, plain: Floats, own: _Variances) -> Floats:
-    """How much of a contrast's variance is from treatments that vary as the others do."""
-    from_alike = shares @ (own.columns[:, :, 2] * own.alike)[:, :, None]
+def _lent(shares: Floats, degrees: Floats, own: _Variances) -> Floats:
+    """The degrees of freedom that a contrast borrows, if each treatment borrows as far as it is like the others.
+
+    Satterthwaite's degrees of freedom weigh treatments by the squares of their parts of the variance. So a noisy
+    treatment decides what may be lent to a contrast of many, as the effect of a factor is.
+    """
+    most = 1 + np.minimum(own.prior[:, None] / degrees, own.lend)[:, :, None] * own.alike[:, None, :]
+    squares = (shares * own.columns[:, None, :, 2]) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.nan_to_num(from_alike[:, :, 0] / plain, nan=1.0))
+        times = squares.sum(axis=2) / (squares / most).sum(axis=2)
+    return np.asarray(degrees * (np.nan_to_num(times, nan=1.0) - 1))
 
 
 def _doubted(shares: Floats, plain: Floats, precision: Floats, own: _Variances) -> Floats:
@@ -395,13 +407,15 @@ def _variances(y: Floats, residual: Floats, indicator: Floats, blocks: int) -> _
     )
     prior = np.minimum(prior, total)[:, None]
     drawn = (prior * common + degrees * own) / np.maximum(prior + degrees, 1e-12)
-    lend = min(MOST_LENT, max(blocks - 2.0, 0.0))
+    lend = min(MOST_LENT, LENT_PER_BLOCK * max(blocks - 2, 0))
     drawn = np.where((prior > 0) & (lend > 0), drawn, 0.0)
     others = _others(own, degrees)
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.nan_to_num(own / others, nan=1.0)
-    alike = np.clip((MOST_UNLIKE - ratio) / (MOST_UNLIKE - 1), 0.0, 1.0)
-    taken = alike * np.where(drawn > 0, np.maximum(own - drawn, 0.0), 0.0)
+        ratio = np.minimum(np.nan_to_num(own / others, nan=1.0), MOST_UNLIKE)
+    unlike = min(MOST_UNLIKE, UNLIKE_AT_3_BLOCKS + UNLIKE_PER_BLOCK * max(blocks - 3, 0))
+    alike = np.clip((unlike - ratio) / (unlike - 1), 0.0, 1.0)
+    downwards = np.clip((MOST_UNLIKE - ratio) / (MOST_UNLIKE - 1), 0.0, 1.0) * DOWNWARDS
+    taken = downwards * np.where(drawn > 0, np.maximum(own - drawn, 0.0), 0.0)
     if indicator.shape[1] < MIN_TO_BORROW and blocks >= MANY_BLOCKS:
         drawn = np.maximum(drawn, common)
     columns = np.stack([unbiased - taken, _LEAST_OWN * crude - taken, own, drawn], axis=2)
