@@ -9,6 +9,8 @@ SWALLOWED = """
 import asyncio, os, signal
 from headrace.cli import interrupts, shell
 
+# The tests may have been started with it ignored, as nohup does.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupts.remember()
 try:
     os.kill(os.getpid(), signal.SIGINT)

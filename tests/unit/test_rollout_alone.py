@@ -177,6 +177,19 @@ def test_a_kept_change_that_the_journal_does_not_know_costs_no_restart(
     assert book.state.host("ar1") == "changed"
 
 
+def test_a_kept_change_whose_file_is_back_is_continued_with_the_restart(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first command had to leave the restart to a person, and the host's journal has forgotten the change."""
+    restarted(book, is_out=False)
+    book.note("kept", host="ar1", change=CHANGE)
+    book.note("file_restored", host="ar1", change=CHANGE)
+    site = site_of(book, monkeypatch, Journal())
+    asyncio.run(site.undo_all([CHANGE]))
+    assert site.did == ["leave", "restart", "enter"]
+    assert book.state.host("ar1") == "as before"
+
+
 def knowing(site: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> Any:
     """A site whose server has this value now."""
 

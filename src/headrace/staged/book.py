@@ -44,6 +44,8 @@ class State:
     out: set[str] = field(default_factory=set)
     #: Changes with which the server was, or may have been, restarted.
     restarted: set[str] = field(default_factory=set)
+    #: Changes that are out of the option file, while the server may still have them: its restart had to wait.
+    files_restored: set[str] = field(default_factory=set)
     #: By host, the buffer pool before its first restart: pages of data, misses per query.
     warmth: dict[str, tuple[float, float]] = field(default_factory=dict)
     attempts: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -134,6 +136,9 @@ class State:
     def _take_restarting(self, event: dict[str, Any]) -> None:
         if event["change"]:
             self.restarted.add(event["change"])
+
+    def _take_file_restored(self, event: dict[str, Any]) -> None:
+        self.files_restored.add(event["change"])
 
     def _take_applying(self, event: dict[str, Any]) -> None:
         self.open.setdefault(event["host"], []).append(event["change"])

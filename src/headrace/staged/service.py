@@ -134,10 +134,15 @@ class RestartSite(Site):
             for change in reversed(changes)
             if await self._when_free(partial(self._take_back, change, lease_s))
         ]
-        for change in set(changes) - set(found):
+        state = self.book.state
+        for change in found:
+            if state.kept.get(self.member.name) == change:
+                # The host forgets it with that. A restart that has to wait is for the next command.
+                self.book.note("file_restored", host=self.member.name, change=change)
+        for change in set(changes) - state.files_restored - set(found):
             # Before the server is drained for nothing.
             await self._must_not_be_kept(change)
-        restarted = [change for change in changes if change in self.book.state.restarted]
+        restarted = [change for change in changes if change in state.restarted]
         # What the host's journal does not know any more, the host has undone, with its server.
         is_left = any(change in found for change in restarted) or (
             bool(restarted) and not await self._is_old()

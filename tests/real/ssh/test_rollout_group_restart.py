@@ -159,6 +159,14 @@ def test_one_member_at_a_time_and_the_primary_after_an_approval(
     assert {name for name, state in hosts.items() if state != "as before"} == {primary}
     assert values(found) == {**dict.fromkeys(NAMES, OLD), primary: NEW}
     assert {value(found, name, STATE) for name in NAMES} == {"ONLINE"}
+    # Given back by a person, who also continues: the option file is the old one already.
+    found.sql(
+        primary, f"SELECT group_replication_set_as_primary('{value(found, 'db1', 'SELECT @@server_uuid')}')"
+    )
+    rollouts.run("abort", plan)
+    assert rollouts.status(plan)["is_aborted"]
+    assert values(found) == dict.fromkeys(NAMES, OLD)
+    assert {value(found, name, STATE) for name in NAMES} == {"ONLINE"}
     assert watch.together == set()
     assert watch.early == set()
     assert [each.errors for each in clients] == [[], []]
