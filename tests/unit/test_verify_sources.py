@@ -419,7 +419,7 @@ def test_a_control_that_a_rollout_changed_meanwhile_is_left_out_and_named(
         tmp_path,
         monkeypatch,
         ("db4", AT_S + 1800.0, None),
-        # Changed long before the window, it is the same throughout, and a good control.
+        # Changed long before the window, a host is the same throughout: a good control.
         ("db3", AT_S - 10 * 86_400.0, None),
         ("db1", AT_S - 2400.0, AT_S - 1800.0),
     )

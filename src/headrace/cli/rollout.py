@@ -333,8 +333,8 @@ def rollout_give_up(
         bool,
         typer.Option(
             "--force",
-            help="Also a host whose SSH answers, if it cannot be restored: its server does not come back, for "
-            "example.",
+            help="Also give up a host whose SSH answers but that cannot be restored, for example because its "
+            "server does not start.",
         ),
     ] = False,
     as_json: Json = False,

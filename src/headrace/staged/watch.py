@@ -82,7 +82,7 @@ class Follower:
     asked: int = 0
     #: From one sample to the next.
     every_s: float = 1.0
-    #: Whether it is a node of a Galera cluster, which has no threads of replication but a state.
+    #: Whether it is a Galera node: it has a state instead of replication threads.
     is_node: bool = False
     is_donor: bool = False
     #: The host's time of the last record, ours when it came, and what to add to the host's.

@@ -122,6 +122,14 @@ def test_the_nodes_are_one_group_and_are_changed_one_after_the_other(
     assert holds(found, "innodb_io_capacity", OLD, NAMES)
 
 
+def approved(rollouts: Rollouts) -> str:
+    """A plan whose only stage, which has sources, is approved."""
+    plan = rollouts.plan(SETTING)
+    rollouts.run("go", plan, code=15)
+    rollouts.run("approve", plan, "--stage", "nodes", "--by", "Ann Lee")
+    return plan
+
+
 def cut_off(found: Databases, name: str, is_cut: bool) -> None:
     """From the other nodes; SSH and its clients still reach it."""
     # Not ``sql``: a node that is cut off refuses its COMMIT.
@@ -136,9 +144,7 @@ def test_no_node_is_changed_while_one_is_a_donor_or_outside_the_primary_componen
     found: Databases, tmp_path: Path
 ) -> None:
     rollouts = Rollouts(found, tmp_path, stages=STAGES)
-    plan = rollouts.plan(SETTING)
-    rollouts.run("go", plan, code=15)
-    rollouts.run("approve", plan, "--stage", "nodes", "--by", "Ann Lee")
+    plan = approved(rollouts)
 
     def waits(words: str) -> None:
         rollouts.run("go", plan, code=15)
@@ -168,9 +174,7 @@ def test_a_node_that_becomes_a_donor_in_a_block_costs_that_block_and_is_no_harm(
     found: Databases, tmp_path: Path
 ) -> None:
     rollouts = Rollouts(found, tmp_path, stages=STAGES)
-    plan = rollouts.plan(SETTING)
-    rollouts.run("go", plan, code=15)
-    rollouts.run("approve", plan, "--stage", "nodes", "--by", "Ann Lee")
+    plan = approved(rollouts)
     process = rollouts.start("go", plan)
     until(lambda: value(found, "db1", "SELECT @@global.innodb_io_capacity") == NEW, process)
     found.sql("db1", "SET GLOBAL wsrep_desync = 1")

@@ -119,7 +119,7 @@ fn read(options: &CaptureOptions, stop: &StopSignal, streams: &mut impl Streams)
     Ok(Captured { coverage, ended })
 }
 
-/// Reads what comes through the backlog, until its end or as much as was asked for: how many bytes of packets.
+/// Reads the backlog until it ends or enough was captured. Returns the bytes of packets.
 fn take_packets(
     options: &CaptureOptions,
     backlog: &Backlog,
@@ -230,7 +230,7 @@ fn empty(ring: &mut Ring, backlog: &Backlog, most: Duration) -> anyhow::Result<b
     Ok(true)
 }
 
-/// How much may wait to be read, in bytes: so much that the host keeps the memory that must stay available.
+/// How many bytes may wait without taking memory that must stay available on the host.
 fn room(options: &CaptureOptions, available_bytes: Option<u64>, waiting_bytes: usize) -> usize {
     let Some(available_bytes) = available_bytes else { return options.backlog_bytes };
     let free_bytes = available_bytes.saturating_sub(options.limits.min_available_bytes);
