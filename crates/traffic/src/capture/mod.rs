@@ -29,7 +29,7 @@ use self::ring::{BLOCK_BYTES, Ring};
 use super::coverage::Coverage;
 use super::guard::{self, Pulse};
 use super::packets::{PacketOptions, Packets, network};
-use super::stream::Streams;
+use super::stream::{Opened, Side, Streams};
 use base::error::AgentError;
 use base::stop::StopSignal;
 
@@ -98,7 +98,8 @@ pub fn capture(
 fn read(options: &CaptureOptions, stop: &StopSignal, streams: &mut impl Streams) -> anyhow::Result<Captured> {
     let name = options.interface.as_deref().unwrap_or("all interfaces");
     let backlog = Backlog::new(options.backlog_bytes);
-    let mut packets = Packets::new(name, &options.packets, streams);
+    let mut streams = Beating { streams, pulse: &options.pulse };
+    let mut packets = Packets::new(name, &options.packets, &mut streams);
     let (bytes, filled) = std::thread::scope(|scope| {
         let filling = scope.spawn(|| {
             let _closing = AtEnd(|| backlog.close());
@@ -107,7 +108,7 @@ fn read(options: &CaptureOptions, stop: &StopSignal, streams: &mut impl Streams)
         let abandoning = AtEnd(|| backlog.abandon());
         let bytes = take_packets(options, &backlog, &mut packets);
         drop(abandoning);
-        let filled = filling.join();
+        let filled = options.pulse.wait(|| filling.join());
         (bytes, filled.unwrap_or_else(|_| Err(anyhow::anyhow!("the reader of the ring panicked"))))
     });
     let Filled { ended, dropped } = filled?;
@@ -127,7 +128,7 @@ fn take_packets(
 ) -> anyhow::Result<u64> {
     let (mut bytes, mut item) = (0_u64, 0);
     while options.max_bytes.is_none_or(|most| bytes < most)
-        && let Some(block) = backlog.next()
+        && let Some(block) = options.pulse.wait(|| backlog.next())
     {
         ring::packets(block.bytes(), |packet| {
             item += 1;
@@ -140,6 +141,34 @@ fn take_packets(
         backlog.recycle(block);
     }
     Ok(bytes)
+}
+
+/// Shows that the work goes on, also where one packet, or the end, releases many pieces that were held back.
+struct Beating<'s, S> {
+    streams: &'s mut S,
+    pulse: &'s Pulse,
+}
+
+impl<S: Streams> Streams for Beating<'_, S> {
+    fn opened(&mut self, time_ns: u64, opened: &Opened) -> anyhow::Result<()> {
+        self.pulse.beat();
+        self.streams.opened(time_ns, opened)
+    }
+
+    fn bytes(&mut self, time_ns: u64, session: u64, from: Side, bytes: &[u8]) -> anyhow::Result<()> {
+        self.pulse.beat();
+        self.streams.bytes(time_ns, session, from, bytes)
+    }
+
+    fn gap(&mut self, time_ns: u64, session: u64, from: Side, bytes: Option<u64>) -> anyhow::Result<()> {
+        self.pulse.beat();
+        self.streams.gap(time_ns, session, from, bytes)
+    }
+
+    fn closed(&mut self, time_ns: u64, session: u64) -> anyhow::Result<()> {
+        self.pulse.beat();
+        self.streams.closed(time_ns, session)
+    }
 }
 
 /// Tells the other thread, also after a panic.

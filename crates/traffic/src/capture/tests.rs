@@ -458,6 +458,58 @@ fn a_busy_decoder_costs_no_packets() {
     assert_eq!((captured.coverage.dropped_packets, captured.coverage.gaps, bytes), (0, 0, SENT));
 }
 
+/// A decoder that takes its time at the end of each connection.
+struct Thorough {
+    opened: Arc<AtomicUsize>,
+    closed: usize,
+}
+
+impl Streams for Thorough {
+    fn opened(&mut self, _: u64, _: &Opened) -> anyhow::Result<()> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn bytes(&mut self, _: u64, _: u64, _: Side, _: &[u8]) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn gap(&mut self, _: u64, _: u64, _: Side, _: Option<u64>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    fn closed(&mut self, _: u64, _: u64) -> anyhow::Result<()> {
+        thread::sleep(Duration::from_millis(300));
+        self.closed += 1;
+        Ok(())
+    }
+}
+
+#[test]
+fn a_long_end_is_waited_for() {
+    const CLIENTS: usize = 8;
+    if !may_capture() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let packets = PacketOptions { ports: vec![address.port()], ..PacketOptions::default() };
+    let limits = Limits { max_cpu_share: 100.0, min_available_bytes: 0, ..Limits::default() };
+    let interface = Some("lo".to_owned());
+    let options = CaptureOptions { interface, packets, limits, ..CaptureOptions::default() };
+    let (stop, writer) = StopSignal::pair();
+    let opened = Arc::new(AtomicUsize::new(0));
+    let mut thorough = Thorough { opened: opened.clone(), closed: 0 };
+    let capturing = thread::spawn(move || capture(&options, &stop, &mut thorough).map(|_| thorough.closed));
+    let mut clients = Vec::new();
+    while opened.load(Ordering::Relaxed) < CLIENTS && !capturing.is_finished() {
+        clients.push(TcpStream::connect(address).unwrap());
+        thread::sleep(Duration::from_millis(50));
+    }
+    drop(writer);
+    assert!(capturing.join().unwrap().unwrap() >= CLIENTS);
+}
+
 #[test]
 fn interface_that_is_not_there() {
     for name in ["nowhere0", "", "..", "../../etc"] {
