@@ -143,9 +143,9 @@ def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Ra
 
 def _unequal(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[Rate]:
     for who, noisy in unequal.WHO.items():
-        for blocks in (3, 5):
-            found = unequal.judge(rng, noisy, studies, blocks, alpha)
-            what = f"2 factors, {blocks} blocks, {who}"
+        for blocks, is_random in ((3, False), (4, False), (4, True), (5, False), (5, True)):
+            found = unequal.judge(rng, noisy, studies, blocks, alpha, is_random=is_random)
+            what = f"2 factors, {blocks} blocks, {who}{', reacting differently' if is_random else ''}"
             yield Rate(f"effects: {what}, any misses", studies, found.factors, alpha)
             yield Rate(
                 f"intervals: {what}, the truth is covered", found.intervals, found.covered, alpha, COVERED

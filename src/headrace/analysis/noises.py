@@ -106,12 +106,17 @@ class Reactions(NamedTuple):
     device: Floats
 
 
+def unlike(rng: np.random.Generator, studies: int, treatments: int) -> Floats:
+    """How many times as much each treatment reacts to what others take, where all react differently."""
+    return np.exp(rng.normal(0, 0.5, (studies, treatments)))
+
+
 def reactions(rng: np.random.Generator, model: Model, studies: int) -> Reactions:
     shape = (studies, CANDIDATES + 1)
     cpu, device = np.ones(shape), np.full(shape, DEVICE_COST)
     if model.is_random:
-        cpu *= np.exp(rng.normal(0, 0.5, shape))
-        device *= np.exp(rng.normal(0, 0.5, shape))
+        cpu *= unlike(rng, *shape)
+        device *= unlike(rng, *shape)
     for treatment, slope in model.slopes.items():
         cpu[:, treatment] = slope
     return Reactions(cpu, device)
@@ -203,7 +208,8 @@ def _judged(drawn: Drawn, alpha: float) -> NDArray[np.int64]:
     to_baseline = np.eye(CANDIDATES + 1)[1:] - np.eye(CANDIDATES + 1)[0]
     verdicts = found.contrasts(to_baseline)
     half = np.nan_to_num(verdicts.half_width(alpha / CANDIDATES / 2), nan=np.inf)
-    single = np.nan_to_num(verdicts.half_width(alpha / 2), nan=np.inf)
+    single = verdicts.half_width(alpha / 2)
+    is_there = np.isfinite(single)
     value = np.nan_to_num(verdicts.estimate)
     margin = math.log1p(MARGIN)
     is_equal = (value - half >= -margin) & (value + half <= margin)
@@ -216,8 +222,8 @@ def _judged(drawn: Drawn, alpha: float) -> NDArray[np.int64]:
             beaten.any(axis=1).sum(),
             # The response is additive in logs: a true gain shifts the estimate.
             (value + math.log(GAIN) > half)[:, NAMED - 1].sum(),
-            (np.abs(value) <= single).sum(),
-            value.size,
+            (is_there & (np.abs(value) <= single)).sum(),
+            is_there.sum(),
         ]
     )
 

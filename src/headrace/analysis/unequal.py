@@ -20,6 +20,7 @@ from headrace.analysis.noises import (
     MARGIN,
     bursts,
     in_blocks,
+    unlike,
 )
 
 if TYPE_CHECKING:
@@ -68,7 +69,10 @@ class Drawn(NamedTuple):
         )
 
 
-def draw(rng: np.random.Generator, noisy: int | None, studies: int, blocks: int) -> Drawn:
+def draw(
+    rng: np.random.Generator, noisy: int | None, studies: int, blocks: int, *, is_random: bool = False
+) -> Drawn:
+    """``is_random``: each treatment reacts differently to what others take."""
     codes = np.tile(np.array([0, 0, 1, 2, 3]), blocks)
     places = np.repeat(np.arange(blocks), PER_BLOCK)
     spread = np.full(TREATMENTS, BETWEEN_TRIALS)
@@ -78,28 +82,42 @@ def draw(rng: np.random.Generator, noisy: int | None, studies: int, blocks: int)
     is_hit = in_blocks(rng, bursts(rng, DISTURBED, *shape), PER_BLOCK)
     lost = np.where(is_hit, rng.uniform(0.1, 0.4, shape), rng.uniform(0, 0.005, shape))
     drift = rng.normal(0, BETWEEN_BLOCKS, (studies, blocks))[:, places]
-    return Drawn(rng.normal(0, 1, shape) * spread[codes] + drift + np.log1p(-lost), lost, codes, places)
+    slopes = unlike(rng, studies, TREATMENTS)[:, codes] if is_random else 1.0
+    y = rng.normal(0, 1, shape) * spread[codes] + drift + slopes * np.log1p(-lost)
+    return Drawn(y, lost, codes, places)
 
 
 class Counts(NamedTuple):
-    """Of all studies: any joint interval of a factor misses; single intervals that cover the truth, of so many."""
+    """Of all studies: any joint interval of a factor misses; single intervals that cover the truth, of as many as
+    there are.
+    """
 
     factors: int
     covered: int
     intervals: int
 
 
-def judge(rng: np.random.Generator, noisy: int | None, studies: int, blocks: int, alpha: float) -> Counts:
+def judge(
+    rng: np.random.Generator,
+    noisy: int | None,
+    studies: int,
+    blocks: int,
+    alpha: float,
+    *,
+    is_random: bool = False,
+) -> Counts:
     total = np.zeros(3, dtype=np.int64)
     for start in range(0, studies, _AT_ONCE):
-        found = draw(rng, noisy, min(_AT_ONCE, studies - start), blocks).fit(blocks)
+        drawn = draw(rng, noisy, min(_AT_ONCE, studies - start), blocks, is_random=is_random)
+        found = drawn.fit(blocks)
         of_factors = found.contrasts(FACTORS)
         joint = np.nan_to_num(of_factors.half_width(alpha / len(FACTORS) / 2), nan=np.inf)
         single = found.contrasts(_TO_BASELINE)
-        half = np.nan_to_num(single.half_width(alpha / 2), nan=np.inf)
-        is_covered = np.abs(np.nan_to_num(single.estimate)) <= half
+        half = single.half_width(alpha / 2)
+        is_there = np.isfinite(half)
+        is_covered = is_there & (np.abs(single.estimate) <= half)
         missed = (np.abs(np.nan_to_num(of_factors.estimate)) > joint).any(axis=1)
-        total += [missed.sum(), is_covered.sum(), is_covered.size]
+        total += [missed.sum(), is_covered.sum(), is_there.sum()]
     return Counts(*map(int, total))
 
 
