@@ -5,7 +5,7 @@ BIN := .venv/bin
 # The second runs even if the first failed. tests/conftest.py says which files begin.
 TOGETHER := scripts/tests -n 4 --dist loadfile --no-loadscope-reorder
 # The journal's code on a model of a machine: runs by seed, and every crash point.
-SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --package headrace-settings --lib simulation --
+SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --workspace --lib simulation --
 export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE
