@@ -70,22 +70,25 @@ class Hop:
         """Raises TargetError with the reason and what to check."""
         if _UNSAFE_HOST.search(self.host) or _UNSAFE_USER.search(self.user or ""):
             raise NotLetIn("not a host's name, or not a user's", place=self.name[:200])
+        within_s = CONNECT_TIMEOUT_S
         try:
             found = await self._refuse_unchecked(
                 self.host, self.port, self.user, bool(self.options["known_hosts"])
             )
+            within_s = found.connect_timeout or within_s
+            interval_s, count = _keepalive(found)
             return await asyncssh.connect(
                 self.host,
                 username=self.user or (),
                 port=self.port or (),
                 **{**self.options, **more, "encryption_algs": _ciphers(found)},
-                connect_timeout=CONNECT_TIMEOUT_S,
-                login_timeout=CONNECT_TIMEOUT_S,
-                keepalive_interval=KEEPALIVE_S,
-                keepalive_count_max=KEEPALIVE_COUNT,
+                connect_timeout=within_s,
+                login_timeout=within_s,
+                keepalive_interval=interval_s,
+                keepalive_count_max=count,
             )
         except (OSError, asyncssh.Error, ValueError) as error:
-            raise self._error(error) from error
+            raise self._error(error, within_s) from error
 
     async def _refuse_unchecked(
         self, host: str, port: int | None, user: str | None, is_named: bool = False
@@ -107,7 +110,7 @@ class Hop:
             await self._refuse_unchecked(hop.host, hop.port, hop.user)
         return found
 
-    def _error(self, error: Exception) -> TargetError:
+    def _error(self, error: Exception, within_s: float) -> TargetError:
         port = f"-p {self.port} " if self.port else ""
         user = f"{self.user}@" if self.user else ""
         try_it = f"`ssh {port}{user}{self.host} true` must work without a prompt"
@@ -118,7 +121,7 @@ class Hop:
         if isinstance(error, FileNotFoundError):
             return TargetError("no such file", place=error.filename)
         if isinstance(error, TimeoutError):
-            message = f"no answer within {CONNECT_TIMEOUT_S:g} s"
+            message = f"no answer within {within_s:g} s"
         else:
             message = f"cannot connect: {getattr(error, 'strerror', None) or error}"
         return TargetError(message, place=self.name, hint=f"is the host up and sshd listening? {try_it}")
@@ -156,6 +159,16 @@ def _ciphers(found: asyncssh.SSHClientConnectionOptions) -> list[str]:
     if list(found.encryption_algs) != get_default_encryption_algs():
         return own
     return sorted(own, key=lambda name: not name.endswith("-gcm@openssh.com"))
+
+
+def _keepalive(found: asyncssh.SSHClientConnectionOptions) -> tuple[float, int]:
+    """Seconds between questions, and how many may stay without an answer: as in ``~/.ssh/config`` if that notices
+    a dead link earlier. Later would be after commands have timed out.
+    """
+    interval_s, count = float(found.keepalive_interval), int(found.keepalive_count_max)
+    if 0 < interval_s * (count + 1) < KEEPALIVE_S * (KEEPALIVE_COUNT + 1):
+        return interval_s, count
+    return KEEPALIVE_S, KEEPALIVE_COUNT
 
 
 def jumps(text: str, options: Mapping[str, Any]) -> list[Hop]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import PlanError, Refused, TargetError
-from headrace.target import Target, TargetSpec, open_target
+from headrace.target import Target, TargetSpec, link, open_target
 from headrace.target.fixture import FixtureTarget
 from headrace.target.local import LocalTarget
 from headrace.target.ssh import SshTarget
@@ -104,15 +105,65 @@ class TestSshCiphers:
     async def test_the_cipher(
         self, server: sshd.Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, cipher: str
     ) -> None:
-        (tmp_path / ".ssh").mkdir()
-        (tmp_path / ".ssh" / "config").write_text(f"Host *\n {line}\n")
-        monkeypatch.setenv("HOME", str(tmp_path))
+        configure(tmp_path, monkeypatch, line)
         target = server.target()
         await target.connect()
         try:
             connection = target._link._connection
             assert connection is not None
             assert connection.get_extra_info("recv_cipher") == cipher
+        finally:
+            await target.close()
+
+
+def configure(home: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
+    """What this user's ``~/.ssh/config`` says of every host."""
+    (home / ".ssh").mkdir()
+    (home / ".ssh" / "config").write_text("\n ".join(["Host *", *lines]) + "\n")
+    monkeypatch.setenv("HOME", str(home))
+
+
+class TestSshPatience:
+    """Who expects a host sooner says so where ssh is told, too."""
+
+    @pytest.fixture
+    def silent(self) -> Iterator[int]:
+        """The port of a host that takes connections and says nothing."""
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            yield listening.getsockname()[1]
+
+    async def test_a_host_that_does_not_answer_the_call(
+        self, server: sshd.Sshd, silent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        configure(tmp_path, monkeypatch, "ConnectTimeout 1")
+        target = SshTarget("127.0.0.1", port=silent, keys=[server.key], known_hosts=server.known_hosts)
+        with pytest.raises(TargetError, match="no answer within 1 s"):
+            await target.connect()
+
+    @pytest.mark.parametrize(
+        ("lines", "expected"),
+        [
+            ((), (link.KEEPALIVE_S, link.KEEPALIVE_COUNT)),
+            (("ServerAliveInterval 2", "ServerAliveCountMax 1"), (2, 1)),
+            (("ServerAliveInterval 60",), (link.KEEPALIVE_S, link.KEEPALIVE_COUNT)),
+        ],
+        ids=["default", "earlier", "later"],
+    )
+    async def test_a_link_that_falls_silent(
+        self,
+        server: sshd.Sshd,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        lines: tuple[str, ...],
+        expected: tuple[float, int],
+    ) -> None:
+        configure(tmp_path, monkeypatch, *lines)
+        target = server.target()
+        await target.connect()
+        try:
+            connection = target._link._connection
+            assert connection is not None
+            assert (connection._keepalive_interval, connection._keepalive_count_max) == expected
         finally:
             await target.close()
 
