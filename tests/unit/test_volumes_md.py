@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -321,7 +322,13 @@ class Host:
             self.log.append(" ".join(argv))
         if program == "mdadm":
             return self.mdadm
+        if program == "lsblk" and argv[-1] not in self._devices:
+            return Completed(tuple(argv), 32, b"", b"not a block device")
         return Completed(tuple(argv), 0, self._answer(program, argv).encode(), b"")
+
+    @property
+    def _devices(self) -> list[str]:
+        return [disk["path"] for disk in self.disks.values() if disk["size"]]
 
     def _answer(self, program: str, argv: Sequence[str]) -> str:
         if program == "readlink":
@@ -404,6 +411,21 @@ async def test_assumed_clean_is_said_to_mdadm_and_a_stripe_has_neither_sync_nor_
     assert "--bitmap" not in machine.log[2]
 
 
+async def test_the_devices_are_looked_at_together() -> None:
+    """A host may be far away, and each device takes several commands."""
+    machine, site = host()
+    run, all_asked = machine.run, asyncio.Barrier(4)
+
+    async def together(argv: Sequence[str], **options: Any) -> Completed:
+        if argv[0] in ("readlink", "lsblk", "wipefs"):
+            await asyncio.wait_for(all_asked.wait(), 60)
+        return await run(argv, **options)
+
+    machine.run = together  # type: ignore[method-assign]
+    device = await DEVICES["md"].attach(site, array())
+    assert device.members == ("/dev/vda", "/dev/vdb", "/dev/vdc", "/dev/vdd")
+
+
 async def test_one_device_that_is_not_free_and_none_is_touched() -> None:
     for change, kind, message in (
         ({"lsblk": {"mountpoints": ["/srv"]}}, Refused, "is in use: /srv"),
@@ -413,6 +435,7 @@ async def test_one_device_that_is_not_free_and_none_is_touched() -> None:
             r"has something on it: md7 \(raid1\)",
         ),
         ({"path": "/dev/vda"}, Refused, "/dev/vda is listed under two names"),
+        ({"size": 0}, Refused, "/dev/vdd is not a block device"),
     ):
         machine, site = host()
         last = {**machine.disks[DISKS[3]], **change}

@@ -329,7 +329,8 @@ class Link:
                 await self._give_up()
                 return problem
             now = time.monotonic()
-            if now - began > self._seconds:
+            left_s = self._seconds - (now - began)
+            if left_s <= 0:
                 return NotRestored(
                     f"the connection was lost and could not be restored within {self._patience}: "
                     f"{problem.message}",
@@ -338,9 +339,9 @@ class Link:
                 )
             if now - told > TELL_EVERY_S:
                 told = now
-                left = (self._seconds - (now - began)) / 60
-                self._tell(f"{self.name}: no connection yet ({problem.message}); {left:.0f} min left")
-            await asyncio.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
+                self._tell(f"{self.name}: no connection yet ({problem.message}); {left_s / 60:.0f} min left")
+            # The last attempt is when the time is over, not a whole pause later.
+            await asyncio.sleep(min(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], left_s))
             attempt += 1
 
     async def _attempt(self) -> HeadraceError | None:

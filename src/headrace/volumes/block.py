@@ -48,12 +48,13 @@ class Free:
 async def must_be_free(site: Site, spec: DeviceSpec) -> Free:
     """The device as it is now. Raises Refused unless nothing on the host uses it and it carries no signature."""
     path = (await site.run(["readlink", "--canonicalize", spec.id])).text.strip()
-    if not await site.target.exists(spec.id):
-        raise Refused("there is no such device", place=spec.id)
     columns = "NAME,TYPE,MOUNTPOINTS,RO,SIZE"
     answer = await site.run(["lsblk", "--json", "--bytes", "--output", columns, path], check=False)
     if answer.exit_code != 0:
-        raise Refused(f"{path} is not a block device", place=spec.id)
+        is_there = await site.target.exists(spec.id)
+        raise Refused(
+            f"{path} is not a block device" if is_there else "there is no such device", place=spec.id
+        )
     device: dict[str, Any] = json.loads(answer.text)["blockdevices"][0]
     mounts = ", ".join(point for point in device["mountpoints"] if point)
     children = ", ".join(f"{child['name']} ({child['type']})" for child in device.get("children", ()))

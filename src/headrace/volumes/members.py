@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
 from headrace.errors import NotReady, PlanError, Refused
-from headrace.volumes.block import BLOCK, must_be_free
+from headrace.volumes.block import BLOCK, Free, must_be_free
 from headrace.volumes.device import DeviceSpec, Raid, Site, size_text
 from headrace.volumes.loop import LOOP
 
@@ -87,7 +88,7 @@ async def take(site: Site, parents: Sequence[DeviceSpec], marks: Sequence[str]) 
     before anything was changed unless every one is free.
     """
     real = [(parent, mark) for parent, mark in zip(parents, marks, strict=True) if parent.kind == "block"]
-    free = [await must_be_free(site, parent) for parent, _ in real]
+    free = await _all_free(site, [parent for parent, _ in real])
     paths = [device.path for device in free]
     for (parent, _), path in zip(real, paths, strict=True):
         if paths.count(path) > 1:
@@ -106,6 +107,16 @@ async def take(site: Site, parents: Sequence[DeviceSpec], marks: Sequence[str]) 
         own = replace(site, name=f"{site.name}-{number}")
         loops.append((await LOOP.attach(own, parent)).path)
     return (*paths, *loops)
+
+
+async def _all_free(site: Site, parents: Sequence[DeviceSpec]) -> list[Free]:
+    """All at once: each takes several commands, and a host may be far away. Raises the first one's error."""
+    looks = (must_be_free(site, parent) for parent in parents)
+    found = await asyncio.gather(*looks, return_exceptions=True)
+    for error in found:
+        if isinstance(error, BaseException):
+            raise error
+    return [one for one in found if isinstance(one, Free)]
 
 
 async def require_driver(site: Site, trace: str, module: str) -> None:
