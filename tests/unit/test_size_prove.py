@@ -47,6 +47,7 @@ CPU = Resource.CPU
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("HEADRACE_DISTURBED", raising=False)
 
 
 def block(idle: float = 0.1, a: float = 0.6, b: float = 0.9, p99_s: float = 0.002) -> Alone:
@@ -286,6 +287,18 @@ def test_a_play_that_other_work_spoiled_is_repeated_and_one_that_stays_so_is_sai
     assert [names for names, _ in plays.log].count(("a", "b")) == 6
     assert proof.holds
     assert "its p99 includes that" in proof.notes[0]
+
+
+def test_a_late_driver_is_no_reason_to_play_again_where_disturbed_trials_are_kept(
+    plays: Plays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_DISTURBED", "keep")
+    late, behind = {"a": f"{prove.OWN_DELAY}: p99 3.1 ms"}, {"b": "sent too late"}
+    plays.spoiled = {("a",): [late] * 3, ("b",): [behind, {}, {}, {}], ("a", "b"): [late] * 3}
+    proof = plays.run(blocks=3)
+    counts = [[names for names, _ in plays.log].count(names) for names in (("a",), ("b",), ("a", "b"))]
+    assert counts == [3, 4, 3]
+    assert "in 6 plays: its p99 includes that" in proof.notes[0]
 
 
 def test_no_play_goes_on_where_one_has_failed() -> None:

@@ -47,7 +47,7 @@ class Table(BaseModel):
 Disturbed = Literal["invalid", "keep"]
 
 
-def _disturbed() -> Any:
+def disturbed_here() -> Any:
     """This machine's default, if a plan does not set it."""
     value = os.environ.get("HEADRACE_DISTURBED") or "invalid"
     if value not in get_args(Disturbed):
@@ -65,7 +65,7 @@ class TargetTable(Table):
     address: str = "local"
     scratch: str = "/var/tmp/headrace"
     #: Defaults to HEADRACE_DISTURBED, because it depends on the machine.
-    disturbed: Disturbed = Field(default_factory=_disturbed)
+    disturbed: Disturbed = Field(default_factory=disturbed_here)
     identity_file: str | None = None
     known_hosts: str | None = None
     #: SSH: root by sudo, jump hosts, agent forwarding, how long a lost connection is retried.

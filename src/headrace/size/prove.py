@@ -23,6 +23,7 @@ from headrace.analysis.intervals import Interval, arithmetic
 from headrace.errors import NothingMeasured, PlanError, WorkloadFailed
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
+from headrace.plan.tables import disturbed_here
 from headrace.replayed import Replayed
 from headrace.rollout import new_id
 from headrace.samples import Samples
@@ -211,10 +212,13 @@ class Player:
         return blocks
 
     async def settled(self, names: Sequence[str], copies: int) -> Played:
-        """A play that is valid, or as invalid as all of several: other work on the machine may spoil one."""
+        """A play that is valid, or as invalid as all of several: other work on the machine may spoil one. Where
+        HEADRACE_DISTURBED keeps what that spoils, a late driver is no reason to play again.
+        """
+        is_kept = disturbed_here() == "keep"
         played = await self.play(names, copies)
         for _ in range(RETRIES):
-            if not played.invalid and not played.own_delay:
+            if not played.invalid and (is_kept or not played.own_delay):
                 break
             self.done -= 1
             played = await self.play(names, copies)
