@@ -437,6 +437,27 @@ def test_a_host_whose_server_only_is_down_is_given_up_by_force(world: World) -> 
     assert "br2" in Book.open(book.plan.id).state.kept
 
 
+def test_whether_its_ssh_answers_is_asked_while_it_is_restored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other would take twice as long as a connection may."""
+    book = go(Book.make(world.plan))
+    is_asked = asyncio.Event()
+
+    async def is_reached(book: Book, member: Member) -> bool:
+        is_asked.set()
+        return False
+
+    async def restore(book: Book, member: Member, changes: Sequence[str], kind: type[Site]) -> None:
+        await asyncio.wait_for(is_asked.wait(), 60)
+        raise TargetError("no answer", place=member.name)
+
+    monkeypatch.setattr(hands, "is_reached", is_reached)
+    monkeypatch.setattr(hands, "restore", restore)
+    give_up(book, "br1")
+    assert book.state.host("br1") == "given up"
+
+
 def test_a_host_with_a_full_disk_is_asked_once(world: World) -> None:
     world.full = {"br1"}
     book = go(Book.make(world.plan))

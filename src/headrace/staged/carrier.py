@@ -126,13 +126,15 @@ class Carrier:
         """
         if name not in self.plan.members:
             raise PlanError("no such host in this rollout", place=name)
-        state, changes = self.book.state, self._changes(name)
+        state, changes, member = self.book.state, self._changes(name), self.plan.members[name]
         undone = changes if state.aborting else state.open.get(name, ())
+        # Meanwhile: a host that is away takes as long as a connection may, each time.
+        reached = asyncio.ensure_future(hands.is_reached(self.book, member))
         try:
-            await hands.restore(self.book, self.plan.members[name], list(undone), self.site)
-            await hands.must_answer(self.book, self.plan.members[name])
+            await hands.restore(self.book, member, list(undone), self.site)
+            await hands.must_answer(self.book, member)
         except HeadraceError as error:
-            if not force and await hands.is_reached(self.book, self.plan.members[name]):
+            if not force and await reached:
                 raise self._is_there(name, error) from error
             self.book.note("given_up", host=name, by=by, why=error.message, changes=changes)
             if changes:
@@ -147,6 +149,9 @@ class Carrier:
                 place=name,
                 hint=f"headrace rollout status {self.plan.id}",
             )
+        finally:
+            reached.cancel()
+            await asyncio.wait([reached])
 
     def _is_there(self, name: str, error: HeadraceError) -> Refused:
         """Its server may be back in a minute, and its journal can be asked: it is not lost for good."""
