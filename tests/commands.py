@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,12 +15,17 @@ from headrace.cli import main
 from tests.folders import ROOT
 
 
-def headrace(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """What ``headrace ARGUMENTS`` answers: its exit code, and what it wrote, to no terminal."""
+def headrace(
+    *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What ``headrace ARGUMENTS`` answers: its exit code, and what it wrote, to no terminal. ``env``: variables in
+    addition to our own.
+    """
     out, err = io.StringIO(), io.StringIO()
     code: object = 0
     with (
         mock.patch.object(sys, "argv", ["headrace", *arguments]),
+        mock.patch.dict(os.environ, env or {}),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
         contextlib.chdir(cwd),

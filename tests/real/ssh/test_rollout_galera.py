@@ -12,7 +12,7 @@ import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.real.ssh.test_rollout import Rollouts, count, events, holds, value
-from tests.real.ssh.test_rollout_group import changed, load
+from tests.real.ssh.test_rollout_group import approve, changed, load, status
 from tests.servers import free_port
 from tests.waiting import until
 
@@ -92,27 +92,57 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
             yield running
 
 
-def status(found: Databases, name: str, variable: str) -> str:
+def wsrep(found: Databases, name: str, variable: str) -> str:
     sql = f"SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'wsrep_{variable}'"
     return value(found, name, sql)
 
 
 def is_synced(found: Databases, name: str) -> bool:
-    return (status(found, name, "local_state"), status(found, name, "cluster_size")) == ("4", "3")
+    return (wsrep(found, name, "local_state"), wsrep(found, name, "cluster_size")) == ("4", "3")
 
 
-def test_the_nodes_are_one_group_and_are_changed_one_after_the_other(
+def cut_off(found: Databases, name: str, is_cut: bool) -> None:
+    """From the other nodes; SSH and its clients still reach it."""
+    # Not ``sql``: a node that is cut off refuses its COMMIT.
+    value(found, name, f"SET GLOBAL wsrep_provider_options = 'gmcast.isolate={int(is_cut)}'")
+    if is_cut:
+        until(lambda: wsrep(found, name, "cluster_status") == "non-Primary", pause_s=0.2)
+    else:
+        until(lambda: all(is_synced(found, each) for each in NAMES), pause_s=0.2)
+
+
+@contextlib.contextmanager
+def donor(found: Databases, name: str) -> Iterator[None]:
+    """A node is one for as long."""
+    found.sql(name, "SET GLOBAL wsrep_desync = 1")
+    try:
+        yield
+    finally:
+        found.sql(name, "SET GLOBAL wsrep_desync = 0")
+
+
+def test_one_node_after_the_other_is_changed_and_none_while_one_is_a_donor_or_outside_the_primary_component(
     found: Databases, tmp_path: Path
 ) -> None:
     rollouts = Rollouts(found, tmp_path, stages=STAGES)
     plan = rollouts.plan(SETTING)
-    members = rollouts.status(plan)["plan"]["members"]
+    rollouts.run("go", plan, code=15)
+    first = status(rollouts, plan)
+    members = first["plan"]["members"]
     assert {each["group"] for each in members.values()} == {"db1"}
     assert {(each["cluster"], each["cluster_size"]) for each in members.values()} == {("galera shop", 3)}
-    rollouts.run("go", plan, code=15)
-    assert "nodes needs an approval" in rollouts.status(plan)["state"]
-    rollouts.run("approve", plan, "--stage", "nodes", "--by", "Ann Lee")
-    rollouts.run("go", plan)
+    assert "nodes needs an approval" in first["state"]
+    approve(rollouts, plan, "nodes")
+
+    with donor(found, "db3"):
+        waits(rollouts, plan, "is not synced with its cluster (Donor/Desynced)")
+    cut_off(found, "db3", True)
+    try:
+        waits(rollouts, plan, "is in no primary component of its cluster (non-Primary)")
+    finally:
+        cut_off(found, "db3", False)
+
+    costs_a_block_and_is_no_harm(rollouts, plan)
     assert holds(found, "innodb_io_capacity", NEW, NAMES)
     steps = changed(rollouts, plan)
     assert [is_on for _, is_on in steps] == [True, False] * (len(steps) // 2)
@@ -122,69 +152,24 @@ def test_the_nodes_are_one_group_and_are_changed_one_after_the_other(
     assert holds(found, "innodb_io_capacity", OLD, NAMES)
 
 
-def approved(rollouts: Rollouts) -> str:
-    """A plan whose only stage, which has sources, is approved."""
-    plan = rollouts.plan(SETTING)
+def waits(rollouts: Rollouts, plan: str, words: str) -> None:
+    """No node is changed because of db3."""
     rollouts.run("go", plan, code=15)
-    rollouts.run("approve", plan, "--stage", "nodes", "--by", "Ann Lee")
-    return plan
+    state = status(rollouts, plan)["state"]
+    for name in NAMES[:2]:
+        assert f"{name}: db3 of the same group {words}" in state
+    assert f"db3: it {words}" in state
+    assert count(rollouts, plan, "applying") == 0
 
 
-def cut_off(found: Databases, name: str, is_cut: bool) -> None:
-    """From the other nodes; SSH and its clients still reach it."""
-    # Not ``sql``: a node that is cut off refuses its COMMIT.
-    value(found, name, f"SET GLOBAL wsrep_provider_options = 'gmcast.isolate={int(is_cut)}'")
-    if is_cut:
-        until(lambda: status(found, name, "cluster_status") == "non-Primary", pause_s=0.2)
-    else:
-        until(lambda: all(is_synced(found, each) for each in NAMES), pause_s=0.2)
-
-
-def test_no_node_is_changed_while_one_is_a_donor_or_outside_the_primary_component(
-    found: Databases, tmp_path: Path
-) -> None:
-    rollouts = Rollouts(found, tmp_path, stages=STAGES)
-    plan = approved(rollouts)
-
-    def waits(words: str) -> None:
-        rollouts.run("go", plan, code=15)
-        state = rollouts.status(plan)["state"]
-        for name in NAMES[:2]:
-            assert f"{name}: db3 of the same group {words}" in state
-        assert f"db3: it {words}" in state
-        assert count(rollouts, plan, "applying") == 0
-
-    found.sql("db3", "SET GLOBAL wsrep_desync = 1")
-    try:
-        waits("is not synced with its cluster (Donor/Desynced)")
-    finally:
-        found.sql("db3", "SET GLOBAL wsrep_desync = 0")
-    cut_off(found, "db3", True)
-    try:
-        waits("is in no primary component of its cluster (non-Primary)")
-    finally:
-        cut_off(found, "db3", False)
-    rollouts.run("go", plan)
-    assert holds(found, "innodb_io_capacity", NEW, NAMES)
-    rollouts.run("abort", plan)
-    assert holds(found, "innodb_io_capacity", OLD, NAMES)
-
-
-def test_a_node_that_becomes_a_donor_in_a_block_costs_that_block_and_is_no_harm(
-    found: Databases, tmp_path: Path
-) -> None:
-    rollouts = Rollouts(found, tmp_path, stages=STAGES)
-    plan = approved(rollouts)
+def costs_a_block_and_is_no_harm(rollouts: Rollouts, plan: str) -> None:
+    """A node becomes a donor while it has the change; all of them have it in the end."""
+    found, before = rollouts.found, count(rollouts, plan, "lost")
     process = rollouts.start("go", plan)
     until(lambda: value(found, "db1", "SELECT @@global.innodb_io_capacity") == NEW, process)
-    found.sql("db1", "SET GLOBAL wsrep_desync = 1")
-    try:
-        until(lambda: count(rollouts, plan, "lost") > 0, process)
-        assert "donor" in next(each["why"] for each in events(rollouts, plan) if each["kind"] == "lost")
-    finally:
-        found.sql("db1", "SET GLOBAL wsrep_desync = 0")
+    with donor(found, "db1"):
+        until(lambda: count(rollouts, plan, "lost") > before, process)
+    lost = [each["why"] for each in events(rollouts, plan) if each["kind"] == "lost"]
+    assert "donor" in lost[before]
     out, err = process.communicate(timeout=240)
     assert process.returncode == 0, (out, err)
-    assert holds(found, "innodb_io_capacity", NEW, NAMES)
-    rollouts.run("abort", plan)
-    assert holds(found, "innodb_io_capacity", OLD, NAMES)
