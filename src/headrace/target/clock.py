@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError, NotReady
@@ -18,6 +19,8 @@ from headrace.target.interface import Process, Target, to_the_end
 #: most are late.
 READINGS, MOST_READINGS = 8, 64
 GOOD_NS = 5_000_000
+#: Or until so many took at most this many times as long as the fastest: then the host is that far away.
+ALIKE, HOW_MUCH_ALIKE = 8, 1.5
 END_S = 10.0
 
 
@@ -40,12 +43,10 @@ OURS = Clock(0, 0)
 async def read_clock(target: Target) -> Clock:
     """Compare a target's clock with the controller's. Raises NotReady if it cannot be read."""
     process = await target.spawn(["sh", "-c", "while read -r _; do date +%s%N; done"])
-    best = Clock(0, 2**62)
+    readings: list[Clock] = []
     try:
         lines = process.lines()
-        for number in range(MOST_READINGS):
-            if number >= READINGS and best.error_ns <= GOOD_NS:
-                break
+        while len(readings) < MOST_READINGS and not _are_enough(readings):
             before_ns = time.time_ns()
             await process.write(b"\n")
             line = await anext(lines, "")
@@ -53,11 +54,19 @@ async def read_clock(target: Target) -> Clock:
             if not line.isdigit():
                 raise NotReady(f"its clock cannot be read: {line!r}", place=target.name)
             middle_ns = (before_ns + after_ns) // 2
-            reading = Clock(int(line) - middle_ns, (after_ns - before_ns) // 2)
-            best = min(best, reading, key=lambda clock: clock.error_ns)
+            readings.append(Clock(int(line) - middle_ns, (after_ns - before_ns) // 2))
     finally:
         await to_the_end(_end(process))
-    return best
+    return min(readings, key=lambda clock: clock.error_ns)
+
+
+def _are_enough(readings: Sequence[Clock]) -> bool:
+    """Whether more would hardly be more accurate."""
+    if len(readings) < READINGS:
+        return False
+    best_ns = min(reading.error_ns for reading in readings)
+    alike = sum(reading.error_ns <= best_ns * HOW_MUCH_ALIKE for reading in readings)
+    return best_ns <= GOOD_NS or alike >= ALIKE
 
 
 async def _end(process: Process) -> None:
