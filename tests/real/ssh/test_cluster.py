@@ -39,10 +39,10 @@ device = "directory"
 [factors.twin]
 levels.one = {{}}
 levels.two = {{}}
-levels.three = {{}}
 """
 
-BLOCKS, IN_EACH = 6, 4
+#: More blocks than machines, so that one that comes back finds work; and in each the baseline twice.
+BLOCKS, IN_EACH = 5, 3
 TRIALS = BLOCKS * IN_EACH
 
 
