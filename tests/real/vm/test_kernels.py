@@ -39,7 +39,7 @@ blocks = 1
 seed = 2
 [workload]
 kind = "fio"
-seconds = 3
+seconds = 1
 rw = "randread"
 size = "8M"
 ioengine = "psync"
