@@ -48,6 +48,15 @@ hosts = "db2"
 name = "sources"
 take = "sources"
 """
+#: The same without a verdict, where that is not what is asked: a host that counts as idle is only watched.
+WATCHED = STAGES.replace("[judge]", "[judge]\nidle_per_s = 1e9")
+#: Of ``~/.ssh/config``. A host that is cut off until it takes the change back (5 s) keeps its connection.
+IMPATIENT = """
+Host *
+  ConnectTimeout 5
+  ServerAliveInterval 3
+  ServerAliveCountMax 2
+"""
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,20 @@ def rollouts(lab: Lab, tmp_path: Path) -> Iterator[Rollouts]:
         lab.found.sql(name, f"SET GLOBAL innodb_io_capacity = {OLD}")
 
 
+@pytest.fixture
+def watched(lab: Lab, rollouts: Rollouts, tmp_path: Path) -> Rollouts:
+    (tmp_path / "watched").mkdir()
+    return Rollouts(lab.found, tmp_path / "watched", stages=WATCHED)
+
+
+def impatient(rollouts: Rollouts) -> None:
+    """From here on its controller waits shorter for a host that is away."""
+    config = rollouts.stages.parent / ".ssh" / "config"
+    config.parent.mkdir()
+    config.write_text(IMPATIENT)
+    rollouts.env["HOME"] = str(config.parent.parent)
+
+
 def is_new(lab: Lab, name: str) -> bool:
     return value(lab.found, name, "SELECT @@global.innodb_io_capacity") == NEW
 
@@ -100,7 +123,7 @@ def carried_on(rollouts: Rollouts, plan: str, process: subprocess.Popen[str]) ->
     assert process.returncode in (0, 15), err
     assert "Traceback" not in err
     if "needs an approval" in rollouts.status(plan)["state"]:
-        rollouts.run("approve", plan, "--stage", "sources", "--by", "Ann Lee")
+        rollouts.approve(plan, "sources")
     return rollouts.start("go", plan)
 
 
@@ -114,6 +137,7 @@ def test_cut_off_in_every_stage_the_host_returns_by_itself_and_go_ends_where_it_
 ) -> None:
     """In a block, until it is noticed; and while it is watched, for so short that the connection lives on."""
     plan = rollouts.plan(SETTING)
+    impatient(rollouts)
     process = rollouts.start("go", plan)
     pairs = 0
     for name, stage, is_watched in (
@@ -158,6 +182,7 @@ def test_a_host_that_is_lost_with_the_change_is_given_up_and_has_lost_the_change
     lab.places["db2"].cut()
     process.kill()
     process.communicate()
+    impatient(rollouts)
     rollouts.run("go", plan, code=15)
     assert f"headrace rollout give-up {plan} db2" in rollouts.status(plan)["state"]
     rollouts.run("give-up", plan, "db2", "--by", "Ann Lee")
@@ -170,17 +195,18 @@ def test_a_host_that_is_lost_with_the_change_is_given_up_and_has_lost_the_change
 
 
 def test_an_abort_names_the_host_that_is_away_and_ends_without_it_once_it_is_given_up(
-    lab: Lab, rollouts: Rollouts
+    lab: Lab, watched: Rollouts
 ) -> None:
-    plan = rollouts.plan(SETTING)
-    rollouts.run("go", plan, code=15)
-    assert rollouts.status(plan)["hosts"] == {"db1": "as before", "db2": "changed", "db3": "as before"}
+    plan = watched.plan(SETTING)
+    watched.run("go", plan, code=15)
+    assert watched.status(plan)["hosts"] == {"db1": "as before", "db2": "changed", "db3": "as before"}
     lab.places["db2"].cut()
-    assert "not restored: db2 (changed)" in failed(rollouts, "abort", plan)
-    out, err = said(rollouts, "give-up", plan, "db2", "--by", "Ann Lee")
+    impatient(watched)
+    assert "not restored: db2 (changed)" in failed(watched, "abort", plan)
+    out, err = said(watched, "give-up", plan, "db2", "--by", "Ann Lee")
     (kept,) = re.findall(r"db2: may still have (\S+): if it returns", err)
     assert "given up" in out
-    assert rollouts.status(plan)["is_aborted"]
+    assert watched.status(plan)["is_aborted"]
     # A change that was kept has no deadline: the host's own journal knows it.
     lab.places["db2"].join()
     assert is_new(lab, "db2")
@@ -188,24 +214,24 @@ def test_an_abort_names_the_host_that_is_away_and_ends_without_it_once_it_is_giv
     assert any(kept in path.read_text(errors="replace") for path in journal.rglob("*") if path.is_file())
 
 
-def test_a_host_whose_server_only_is_down_is_given_up_by_force(lab: Lab, rollouts: Rollouts) -> None:
-    plan = rollouts.plan(SETTING)
-    rollouts.run("go", plan, code=15)
+def test_a_host_whose_server_only_is_down_is_given_up_by_force(lab: Lab, watched: Rollouts) -> None:
+    plan = watched.plan(SETTING)
+    watched.run("go", plan, code=15)
     server = process_of(lab, "db2", b"mariadbd\0--defaults-file")
     os.kill(server, signal.SIGSTOP)
     try:
-        words = failed(rollouts, "give-up", plan, "db2")
+        words = failed(watched, "give-up", plan, "db2")
         assert "its SSH answers, so it is not given up" in words
         assert f"headrace rollout give-up {plan} db2 --force" in words
-        assert rollouts.status(plan)["hosts"]["db2"] == "changed"
-        _, err = said(rollouts, "give-up", plan, "db2", "--force", "--by", "Ann Lee")
+        assert watched.status(plan)["hosts"]["db2"] == "changed"
+        _, err = said(watched, "give-up", plan, "db2", "--force", "--by", "Ann Lee")
         assert "db2: may still have" in err
-        assert rollouts.status(plan)["hosts"]["db2"] == "given up"
+        assert watched.status(plan)["hosts"]["db2"] == "given up"
     finally:
         os.kill(server, signal.SIGCONT)
-    assert "it answers" in failed(rollouts, "give-up", plan, "db1", "--force")
-    rollouts.run("abort", plan)
-    assert rollouts.status(plan)["is_aborted"]
+    assert "it answers" in failed(watched, "give-up", plan, "db1", "--force")
+    watched.run("abort", plan)
+    assert watched.status(plan)["is_aborted"]
 
 
 def failed(rollouts: Rollouts, verb: str, *arguments: str) -> str:
@@ -245,11 +271,10 @@ def test_a_replica_that_somebody_else_promotes_meanwhile_is_left_alone(lab: Lab,
 def test_two_controllers_never_change_one_host(lab: Lab, rollouts: Rollouts, tmp_path: Path) -> None:
     """They share no lock: the second one finds the first one's change in the host's journal."""
     (tmp_path / "other").mkdir()
-    other = Rollouts(lab.found, tmp_path / "other", stages=STAGES.replace("soak_s = 2", "soak_s = 600"))
+    other = Rollouts(lab.found, tmp_path / "other", stages=WATCHED.replace("soak_s = 2", "soak_s = 600"))
     first = other.plan("server.innodb_io_capacity=400")
     plan = rollouts.plan(SETTING)
     process = other.start("go", first)
-    until(lambda: bool(other.status(first)["stages"]["first"]["verdict"]), process, pause_s=0.2)
     until(lambda: value(lab.found, "db2", "SELECT @@global.innodb_io_capacity") == "400", process)
     rollouts.run("go", plan, code=15)
     assert f"db2: changes of apply/{first}" in rollouts.status(plan)["state"]
@@ -318,11 +343,11 @@ def test_a_full_disk_is_said_and_a_change_is_undone_on_it(lab: Lab, rollouts: Ro
 
 
 def test_a_host_with_another_key_is_not_touched_until_it_has_its_own_again(
-    lab: Lab, rollouts: Rollouts
+    lab: Lab, watched: Rollouts
 ) -> None:
-    plan = rollouts.plan(SETTING)
-    process = rollouts.start("go", plan)
-    until(lambda: has_it(lab, rollouts, plan, "db2"), process)
+    plan = watched.plan(SETTING)
+    process = watched.start("go", plan)
+    until(lambda: has_it(lab, watched, plan, "db2"), process)
     process.kill()
     process.communicate()
     folder = lab.found.host("db2").config.parent
@@ -330,16 +355,16 @@ def test_a_host_with_another_key_is_not_touched_until_it_has_its_own_again(
     own = key.read_bytes()
     try:
         rekey(lab, key, sshd.make_key(folder / "other_key").read_bytes())
-        rollouts.run("go", plan, code=15)
-        state = rollouts.status(plan)["state"]
+        watched.run("go", plan, code=15)
+        state = watched.status(plan)["state"]
         assert "db2 may still be changed, and cannot be asked" in state
         assert "key" in state.partition("asked:")[2].partition(";")[0]
         until(lambda: not is_new(lab, "db2"), pause_s=0.1)
     finally:
         rekey(lab, key, own)
-    rollouts.run("go", plan, code=15)
-    assert "needs an approval" in rollouts.status(plan)["state"]
-    rollouts.run("abort", plan)
+    watched.run("go", plan, code=15)
+    assert "needs an approval" in watched.status(plan)["state"]
+    watched.run("abort", plan)
     assert holds(lab.found, "innodb_io_capacity", OLD, NAMES)
 
 
@@ -371,7 +396,7 @@ def test_a_controller_whose_clock_is_off_measures_the_same_and_an_approval_expir
         rollouts.env["PYTHONPATH"] = str(own)
 
     ahead(600)
-    plan = rollouts.plan(SETTING)
+    plan = rollouts.plan(SETTING, is_here=False)
     rollouts.run("go", plan, code=15)
     status = rollouts.status(plan)
     assert status["stages"]["first"]["passed"], status

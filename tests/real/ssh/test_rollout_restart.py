@@ -27,7 +27,7 @@ wash_s = 0.2
 sample_s = 0.1
 [judge]
 alpha = 0.02
-looks = [10, 20, 40]
+looks = [5, 10, 20, 40]
 margin = 0.3
 [limits]
 times = 50
@@ -41,7 +41,7 @@ start_s = 40
 warm_s = 30
 warm = 0.8
 block_s = 0.7
-before = 10
+before = 5
 equal = ["db[2-3]"]
 [[stage]]
 name = "both"
@@ -83,10 +83,12 @@ def clients(found: Databases, tmp_path: Path) -> Iterator[list[Clients]]:
 def rollouts_of(
     found: Databases, state: Path, *, host_restarts: bool = False, is_beside: bool = False
 ) -> Rollouts:
-    stages = STAGES.replace("before = 10", "before = 3\nhost_restarts = true") if host_restarts else STAGES
+    stages = STAGES
     if is_beside:
         # Other tests take the CPU, and a server with fewer than 50 queries a block is idle.
-        stages = stages.replace("block_s = 0.7", "block_s = 1.2")
+        stages = stages.replace("block_s = 0.7", "block_s = 1.2").replace("before = 5", "before = 3")
+    if host_restarts:
+        stages = stages.replace("before =", "host_restarts = true\nbefore =")
     return Rollouts(found, state, stages=stages.replace("DISK", str(found.hosts.disk)))
 
 
