@@ -232,7 +232,7 @@ def test_an_experiment_without_trials_is_nothing_measured(tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
-    simulated = headrace("audit", "--studies", "200", "--json")
+    simulated = headrace("audit", "--studies", "100", "--json")
     assert simulated.returncode == 0, simulated.stderr
     rates = json.loads(simulated.stdout)["rates"]
     assert {rate["what"].partition(":")[0] for rate in rates} == {
