@@ -92,12 +92,14 @@ class Home:
             said, _ = process.communicate(typed)
         assert process.returncode == 0, (words, said)
 
-    def serve(self) -> None:
-        """Until the first minute is kept. Somebody was refused meanwhile."""
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[None]:
+        """``serve`` until the first minute is kept, after the block. Somebody was refused meanwhile."""
         history = self.folder / ".local/state/headrace/history"
         at = f"127.0.0.1:{free_port()}"
         with self.start("serve", "--listen", at) as process:
             try:
+                yield
                 until(lambda: next(history.rglob("*.parquet"), None), process, pause_s=0.2)
                 foreign = {"Origin": "https://elsewhere.example"}
                 login = urllib.request.Request(f"http://{at}/login", data=b"name=ann", headers=foreign)
@@ -120,9 +122,8 @@ class Home:
         return {path: mode for path, mode in found.items() if path not in ("state", "made")}
 
 
-def test_the_modes_are_those_of_the_table(server: Server, tmp_path: Path) -> None:
-    home = Home(tmp_path, server)
-    log = f"{server.folder}/slow.log"
+def run_each(home: Home, log: str) -> None:
+    """Every command that keeps something, but `serve`."""
     home.done("apply", "server.max_connections=321")
     home.done("rollback", "--last", asks=False)
     home.done("hunt", "--seconds", "2")
@@ -130,9 +131,15 @@ def test_the_modes_are_those_of_the_table(server: Server, tmp_path: Path) -> Non
     home.done("rollout", "plan", "server.max_connections=300", "-f", "fleet.txt")
     home.done("record", log, "--output", "made/a.rec", asks=False)
     home.done("digest", log, "--save", "made/digest.parquet", "--html", "made/digest.html", asks=False)
+
+
+def test_the_modes_are_those_of_the_table(server: Server, tmp_path: Path) -> None:
+    home = Home(tmp_path, server)
+    log = f"{server.folder}/slow.log"
     password = "a long password\n"
     home.done("serve", "--add-user", "ann", "--role", "viewer", asks=False, typed=2 * password)
-    home.serve()
+    with home.serving():
+        run_each(home, log)
     rules = [rule for _, rules in KEPT.values() for rule in rules]
     used = set()
     for path, mode in home.kept().items():
