@@ -54,11 +54,13 @@ ALONE = {
 
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
-    "test_volumes_md", "test_install", "test_tutorials", "test_ssh", "test_server", "test_kernels", "test_cluster",
-    "test_runner", "test_vm", "test_ssh_commands", "test_rollout", "test_drive_plans", "test_ray", "test_reboots",
-    "test_crash_points", "test_loops", "test_fleet", "test_rollout_restart", "test_rollout_lost",
-    "test_rollout_group", "test_planted_rules", "test_conformance", "test_sweep", "test_tune", "test_history",
-    "test_archive_weeks", "test_digests",
+    "test_rollout_lost", "test_volumes_md", "test_tutorials", "test_ssh", "test_cluster", "test_ray",
+    "test_conformance", "test_kernels", "test_rollout_group_restart", "test_size_prove", "test_rollout_restart",
+    "test_rollout_galera", "test_rollout_group", "test_drive_plans", "test_install", "test_server", "test_runner",
+    "test_vm", "test_ssh_commands", "test_rollout", "test_reboots", "test_matrix", "test_duet", "test_sweep",
+    "test_crash_points", "test_proof_after_kill", "test_readme", "test_round_trip", "test_rules", "test_tune",
+    "test_kept_files", "test_many_tables", "test_serve", "test_docs_site", "test_loops", "test_fleet",
+    "test_planted_rules", "test_history", "test_archive_weeks", "test_digests",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}
