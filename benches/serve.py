@@ -302,7 +302,10 @@ def measure(archive: Archive, folder: Path) -> None:
         before, began = cpu_s(server.process.pid), time.monotonic()
         time.sleep(65)
         share = (cpu_s(server.process.pid) - before) / (time.monotonic() - began)
-        print(f"CPU of the server while it collects this host and nobody looks: {100 * share:.1f}% of a core")
+        print(
+            f"CPU of the server in its first minutes while nobody looks: {100 * share:.1f}% of a core, and the history "
+            "is rolled up and its long lists are read, as every 10 minutes"
+        )
 
 
 def forget(archive: Archive) -> None:
