@@ -303,8 +303,8 @@ def measure(archive: Archive, folder: Path) -> None:
         time.sleep(65)
         share = (cpu_s(server.process.pid) - before) / (time.monotonic() - began)
         print(
-            f"CPU of the server in its first minutes while nobody looks: {100 * share:.1f}% of a core, and the history "
-            "is rolled up and its long lists are read, as every 10 minutes"
+            f"CPU of the server in its first minutes while nobody looks: {100 * share:.1f}% of a core; "
+            "as every 10 minutes, the history is rolled up and its long lists are read"
         )
 
 
