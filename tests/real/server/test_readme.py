@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from tests.folders import ROOT
+from tests.servers import open_folder
 
 
 def readme_commands() -> list[list[str]]:
@@ -26,8 +27,14 @@ def readme_plan() -> str:
 
 
 def test_the_readmes_commands_work(tmp_path: Path) -> None:
-    plan = readme_plan()
-    # The README's own plan, only shorter.
+    with open_folder() as scratch:
+        # The README's own plan, only shorter, and not in the folder that another test's experiment may use.
+        plan = f'{shortened(readme_plan())}\n[target]\nscratch = "{scratch}"\n'
+        (tmp_path / "pool.toml").write_text(plan)
+        must_work(tmp_path)
+
+
+def shortened(plan: str) -> str:
     for old, new in (
         ("blocks = 5", "blocks = 2"),
         ("seconds = 10", "seconds = 2"),
@@ -35,8 +42,10 @@ def test_the_readmes_commands_work(tmp_path: Path) -> None:
     ):
         assert old in plan
         plan = plan.replace(old, new)
-    plan = plan.replace("400_000", "2_000").replace("tables = 4", "tables = 1")
-    (tmp_path / "pool.toml").write_text(plan)
+    return plan.replace("400_000", "2_000").replace("tables = 4", "tables = 1")
+
+
+def must_work(folder: Path) -> None:
     commands = readme_commands()
     assert len(commands) >= 8
     shipped = {path.stem for path in (ROOT / "src/headrace/examples").glob("*.toml")}
@@ -51,7 +60,7 @@ def test_the_readmes_commands_work(tmp_path: Path) -> None:
             [str(Path(sys.executable).with_name("headrace")), *command[1:]],
             capture_output=True,
             text=True,
-            cwd=tmp_path,
+            cwd=folder,
             timeout=300,
             check=False,
         )
