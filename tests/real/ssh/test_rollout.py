@@ -141,8 +141,7 @@ class Rollouts:
 
     def here(self, verb: str, *arguments: str) -> str:
         """In this process: most of the time of a short command is the start of another one."""
-        with mock.patch.dict(os.environ, self.env):
-            done = headrace("rollout", verb, *arguments)
+        done = headrace("rollout", verb, *arguments, env=self.env)
         assert done.returncode == 0, (done.stdout, done.stderr)
         return done.stdout
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.real.ssh.test_rollout import Rollouts, count, events, holds, value
-from tests.real.ssh.test_rollout_group import approve, changed, load, status
+from tests.real.ssh.test_rollout_group import changed, load
 from tests.servers import free_port
 from tests.waiting import until
 
@@ -127,12 +127,12 @@ def test_one_node_after_the_other_is_changed_and_none_while_one_is_a_donor_or_ou
     rollouts = Rollouts(found, tmp_path, stages=STAGES)
     plan = rollouts.plan(SETTING)
     rollouts.run("go", plan, code=15)
-    first = status(rollouts, plan)
+    first = rollouts.status(plan)
     members = first["plan"]["members"]
     assert {each["group"] for each in members.values()} == {"db1"}
     assert {(each["cluster"], each["cluster_size"]) for each in members.values()} == {("galera shop", 3)}
     assert "nodes needs an approval" in first["state"]
-    approve(rollouts, plan, "nodes")
+    rollouts.approve(plan, "nodes")
 
     with donor(found, "db3"):
         waits(rollouts, plan, "is not synced with its cluster (Donor/Desynced)")
@@ -155,7 +155,7 @@ def test_one_node_after_the_other_is_changed_and_none_while_one_is_a_donor_or_ou
 def waits(rollouts: Rollouts, plan: str, words: str) -> None:
     """No node is changed because of db3."""
     rollouts.run("go", plan, code=15)
-    state = status(rollouts, plan)["state"]
+    state = rollouts.status(plan)["state"]
     for name in NAMES[:2]:
         assert f"{name}: db3 of the same group {words}" in state
     assert f"db3: it {words}" in state

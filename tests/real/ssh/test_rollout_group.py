@@ -5,14 +5,12 @@ changes meanwhile.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.commands import headrace
 from tests.database_fleet import MYSQL, PROGRAMS, Databases, databases
 from tests.loads import load_by
 from tests.real.ssh.test_rollout import Rollouts, count, events, holds, value, variable
@@ -113,22 +111,6 @@ def load(found: Databases, name: str) -> contextlib.AbstractContextManager[None]
     return load_by(str(found.hosts.own_disk(found.host(name)) / "s"), spec)
 
 
-def asked(rollouts: Rollouts, verb: str, plan: str, *options: str) -> str:
-    """What a command that asks no host answers, in this process: most of its time is the start of another one."""
-    done = headrace("rollout", verb, plan, *options, env=rollouts.env)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def status(rollouts: Rollouts, plan: str) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(asked(rollouts, "status", plan, "--json"))
-    return content
-
-
-def approve(rollouts: Rollouts, plan: str, stage: str) -> None:
-    asked(rollouts, "approve", plan, "--stage", stage, "--by", "Ann Lee")
-
-
 def changed(rollouts: Rollouts, plan: str) -> list[tuple[str, bool]]:
     """In the order of the log: a host that gets the change, or gives it back or keeps it."""
     kinds = {"applying": True, "undone": False, "kept": False}
@@ -140,7 +122,7 @@ def test_secondaries_are_changed_one_after_the_other_and_none_while_one_is_away_
 ) -> None:
     rollouts = Rollouts(found, tmp_path, stages=STAGES)
     plan = rollouts.plan("server.innodb_io_capacity=300")
-    members: dict[str, Any] = status(rollouts, plan)["plan"]["members"]
+    members: dict[str, Any] = rollouts.status(plan)["plan"]["members"]
     assert {name: each["role"] for name, each in members.items()} == {
         "db1": "source", "db2": "replica", "db3": "replica",
     }  # fmt: skip
@@ -150,7 +132,7 @@ def test_secondaries_are_changed_one_after_the_other_and_none_while_one_is_away_
     leaves_one_alone_that_becomes_the_primary(rollouts, plan)
 
     rollouts.run("go", plan, code=15)
-    assert "sources needs an approval" in status(rollouts, plan)["state"]
+    assert "sources needs an approval" in rollouts.status(plan)["state"]
     assert variable(found, "innodb_io_capacity") == {"db1": "200", "db2": "300", "db3": "300"}
     steps = changed(rollouts, plan)
     # Whoever gets the change gives it back or keeps it before the next one gets it.
@@ -166,7 +148,7 @@ def waits_for_one_that_has_left(rollouts: Rollouts, plan: str) -> None:
     found.sql("db3", "STOP GROUP_REPLICATION")
     try:
         rollouts.run("go", plan, code=15)
-        state = status(rollouts, plan)["state"]
+        state = rollouts.status(plan)["state"]
         assert "db3: it does not replicate" in state or "db3 of the same group does not replicate" in state
         assert holds(found, "innodb_io_capacity", "200", NAMES)
     finally:
@@ -181,7 +163,7 @@ def leaves_one_alone_that_becomes_the_primary(rollouts: Rollouts, plan: str) -> 
     make_primary(found, "db1", "db2")
     try:
         process.communicate(timeout=240)
-        after = status(rollouts, plan)
+        after = rollouts.status(plan)
         assert process.returncode == 15, after
         assert "db2: it was a replica and is a source now" in after["state"]
         assert holds(found, "innodb_io_capacity", "200", ["db1", "db2"])

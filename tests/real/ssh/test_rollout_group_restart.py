@@ -16,7 +16,7 @@ import pytest
 
 from tests.database_fleet import PROGRAMS, Databases
 from tests.real.ssh.test_rollout import Rollouts, events, value
-from tests.real.ssh.test_rollout_group import NAMES, ROLE, STATE, approve, group, make_primary, status
+from tests.real.ssh.test_rollout_group import NAMES, ROLE, STATE, group, make_primary
 from tests.service import Clients, put_scripts
 
 pytestmark = pytest.mark.needs("root", *PROGRAMS)
@@ -164,19 +164,19 @@ def test_one_member_at_a_time_and_the_primary_after_an_approval(
 ) -> None:
     rollouts = Rollouts(found, tmp_path, stages=STAGES.replace("DISK", str(found.hosts.disk)))
     plan = rollouts.plan(f"{SETTING}={NEW}")
-    first, second = status(rollouts, plan)["plan"]["stages"]
+    first, second = rollouts.status(plan)["plan"]["stages"]
     assert [set(pair) for pair in first["pairs"]] == [set(SERVING)]
     assert second["hosts"] == ["db1"]
 
     rollouts.run("go", plan, code=15)
-    assert "sources needs an approval" in status(rollouts, plan)["state"]
+    assert "sources needs an approval" in rollouts.status(plan)["state"]
     assert values(found) == {"db1": OLD, "db2": NEW, "db3": NEW}
     done = restarts(rollouts, plan)
     assert set(done) == set(SERVING)
     assert watch.left == set(SERVING)
     assert roles(found) == {"db1": "PRIMARY", "db2": "SECONDARY", "db3": "SECONDARY"}
 
-    approve(rollouts, plan, "sources")
+    rollouts.approve(plan, "sources")
     rollouts.run("go", plan)
     assert values(found) == dict.fromkeys(NAMES, NEW)
     assert set(restarts(rollouts, plan)[len(done) :]) == {"db1"}
@@ -184,14 +184,14 @@ def test_one_member_at_a_time_and_the_primary_after_an_approval(
     (primary,) = [name for name, role in roles(found).items() if role == "PRIMARY"]
     assert primary != "db1"
     rollouts.run("abort", plan, code=6)
-    hosts = status(rollouts, plan)["hosts"]
+    hosts = rollouts.status(plan)["hosts"]
     assert {name for name, state in hosts.items() if state != "as before"} == {primary}
     assert values(found) == {**dict.fromkeys(NAMES, OLD), primary: NEW}
     assert {value(found, name, STATE) for name in NAMES} == {"ONLINE"}
     # Given back by a person, who also continues: the option file is the old one already.
     make_primary(found, primary, "db1")
     rollouts.run("abort", plan)
-    assert status(rollouts, plan)["is_aborted"]
+    assert rollouts.status(plan)["is_aborted"]
     assert values(found) == dict.fromkeys(NAMES, OLD)
     assert {value(found, name, STATE) for name in NAMES} == {"ONLINE"}
     assert watch.together == set()
