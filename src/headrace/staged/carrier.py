@@ -128,7 +128,7 @@ class Carrier:
             raise PlanError("no such host in this rollout", place=name)
         state, changes, member = self.book.state, self._changes(name), self.plan.members[name]
         undone = changes if state.aborting else state.open.get(name, ())
-        # Meanwhile: a host that is away takes as long as a connection may, each time.
+        # At the same time: if the host is away, each attempt takes the whole limit of a connection.
         reached = asyncio.ensure_future(hands.is_reached(self.book, member))
         try:
             await hands.restore(self.book, member, list(undone), self.site)

@@ -163,7 +163,7 @@ def _ciphers(found: asyncssh.SSHClientConnectionOptions) -> list[str]:
 
 def _keepalive(found: asyncssh.SSHClientConnectionOptions) -> tuple[float, int]:
     """Seconds between questions, and how many may stay without an answer: as in ``~/.ssh/config`` if that notices
-    a dead link earlier. Later would be after commands have timed out.
+    a dead link earlier. If it did so later, commands would have timed out by then.
     """
     interval_s, count = float(found.keepalive_interval), int(found.keepalive_count_max)
     if 0 < interval_s * (count + 1) < KEEPALIVE_S * (KEEPALIVE_COUNT + 1):

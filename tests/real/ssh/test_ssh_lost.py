@@ -199,7 +199,7 @@ async def test_whoever_holds_something_comes_first(far: Far) -> None:
 
 
 async def test_it_is_given_up_in_the_end(far: Far, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of the attempts that nobody answers: those that are answered may take their time on a busy machine.
+    # Only for attempts that nobody answers: one that is answered may take longer on a busy machine.
     monkeypatch.setattr(link, "CONNECT_TIMEOUT_S", 3.0)
     monkeypatch.setattr(link, "PATIENCE_S", 0.5)
     process = await far.target.spawn(["sleep", "300"], stdout_path=str(place / "out"))

@@ -124,7 +124,7 @@ def configure(home: Path, monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:
 
 
 class TestSshPatience:
-    """Who expects a host sooner says so where ssh is told, too."""
+    """A user who wants to give up sooner says so in ``~/.ssh/config``."""
 
     @pytest.fixture
     def silent(self) -> Iterator[int]:
