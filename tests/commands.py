@@ -18,8 +18,8 @@ from tests.folders import ROOT
 def headrace(
     *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What ``headrace ARGUMENTS`` answers: its exit code, and what it wrote, to no terminal. ``env``: variables in
-    addition to our own.
+    """Runs ``headrace ARGUMENTS`` in this process, not on a terminal. Returns its exit code and its output.
+    ``env``: variables in addition to our own.
     """
     out, err = io.StringIO(), io.StringIO()
     code: object = 0

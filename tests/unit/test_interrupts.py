@@ -9,7 +9,7 @@ SWALLOWED = """
 import asyncio, os, signal
 from headrace.cli import interrupts, shell
 
-# The tests may have been started with it ignored, as nohup does.
+# nohup starts the tests with it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 interrupts.remember()
 try:

@@ -412,7 +412,7 @@ async def test_assumed_clean_is_said_to_mdadm_and_a_stripe_has_neither_sync_nor_
 
 
 async def test_the_devices_are_looked_at_together() -> None:
-    """A host may be far away, and each device takes several commands."""
+    """Each device takes several commands, and each command a round trip."""
     machine, site = host()
     run, all_asked = machine.run, asyncio.Barrier(4)
 

@@ -28,7 +28,7 @@ impl Pulse {
         self.beats.load(Relaxed)
     }
 
-    /// Waits for more work: while it does so, nobody is stuck.
+    /// Waits for more work, which does not count as being stuck.
     pub fn wait<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.is_waiting.store(true, Relaxed);
         let waited = wait();
@@ -37,13 +37,13 @@ impl Pulse {
     }
 }
 
-/// Work that was asked to end: the beats that were last seen, when we last looked, and for how long it has not moved.
+/// Work that was asked to end: its beats at the last look, when that was, and how long there was no progress.
 #[derive(Debug, Default)]
 pub struct Ending(Option<(u64, Instant, Duration)>);
 
 impl Ending {
-    /// Whether the work, asked to end before the first call, has not moved for too long. Time in which this was not
-    /// called does not count beyond two ticks: the whole process may have been stopped.
+    /// Whether the work, asked to end before the first call, has made no progress for too long. Between two calls at
+    /// most two ticks count: the whole process may have been stopped.
     pub fn is_stuck(&mut self, pulse: &Pulse) -> bool {
         let (beats, now) = (pulse.beats(), Instant::now());
         let still = match self.0 {
@@ -79,7 +79,7 @@ pub fn watch<Reason: Display>(
 
 /// Ends the process, because the thread that would clean up is stuck.
 fn end(reason: &impl Display) -> ! {
-    // Not by a macro, which would write to what a test has captured, and that ends with the process.
+    // Not eprintln: a test captures that, and what it captured ends with the process.
     let _ = writeln!(
         std::io::stderr(),
         "headrace-agent: {reason}, and the decoder did not end: what it had not written yet is lost; please report \

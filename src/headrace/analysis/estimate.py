@@ -91,8 +91,8 @@ MOST_LENT, LENT_PER_BLOCK = 6.0, 3.0
 #: seems small, so the limit is lower with three blocks and rises with each further one.
 MOST_UNLIKE, UNLIKE_AT_3_BLOCKS, UNLIKE_PER_BLOCK = 4.0, 1.5, 1.25
 
-#: So much of the way down to the common variance is believed. Degrees of freedom decide how wide joint intervals
-#: are, which hold anyway if one of many comparisons is noisy; its own interval depends on its variance.
+#: The share of the way down to the common variance that is taken. Degrees of freedom decide how wide joint
+#: intervals are, which hold anyway if one of many comparisons is noisy; its own interval depends on its variance.
 DOWNWARDS = 0.5
 
 #: A variance that dominates a contrast has few degrees of freedom, and dominates least where it is estimated too
@@ -222,7 +222,7 @@ class _Variances:
 
 
 def _lent(shares: Floats, degrees: Floats, own: _Variances) -> Floats:
-    """The degrees of freedom that a contrast borrows, if each treatment borrows as far as it is like the others.
+    """Degrees of freedom that a contrast borrows: each treatment borrows as far as it is like the others.
 
     Satterthwaite's degrees of freedom weigh treatments by the squares of their parts of the variance. So a noisy
     treatment decides what may be lent to a contrast of many, as the effect of a factor is.

@@ -19,7 +19,7 @@ from headrace.target.interface import Process, Target, to_the_end
 #: most are late.
 READINGS, MOST_READINGS = 8, 64
 GOOD_NS = 5_000_000
-#: Or until so many took at most this many times as long as the fastest: then the host is that far away.
+#: Or until this many took at most this many times as long as the fastest: then it is the distance.
 ALIKE, HOW_MUCH_ALIKE = 8, 1.5
 END_S = 10.0
 

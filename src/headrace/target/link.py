@@ -340,7 +340,7 @@ class Link:
             if now - told > TELL_EVERY_S:
                 told = now
                 self._tell(f"{self.name}: no connection yet ({problem.message}); {left_s / 60:.0f} min left")
-            # The last attempt is when the time is over, not a whole pause later.
+            # The last attempt is made when time runs out, not a full pause later.
             await asyncio.sleep(min(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], left_s))
             attempt += 1
 

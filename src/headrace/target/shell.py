@@ -147,7 +147,7 @@ class Channel(asyncssh.SSHClientSession[bytes]):
         self._loop = asyncio.get_running_loop()
         self.pid: asyncio.Future[int] = self._loop.create_future()
         self.exit_code: asyncio.Future[int] = self._loop.create_future()
-        # Nobody may wait for it, as where the connection breaks before the pid is known.
+        # Perhaps nobody waits for it: the connection may break before the pid is known.
         self.exit_code.add_done_callback(lambda code: code.cancelled() or code.exception())
         self.marker = marker
         self.parent = 0

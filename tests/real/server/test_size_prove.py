@@ -24,7 +24,7 @@ from tests.servers import Server, mariadb
 
 T = TypeVar("T")
 
-#: Of a recording: a second of warm-up and the least that a play may count.
+#: Seconds of a recording: one of warm-up, and the fewest that a play may count.
 SECONDS, SESSIONS, ROWS = 6, 4, 5000
 RATES = {"shop": 300, "blog": 60}
 

@@ -147,7 +147,7 @@ class Rollouts:
 
     def plan(self, *settings: str, is_here: bool = True) -> str:
         run = self.here if is_here else self.run
-        # A second of its load tells a server that serves from one that is idle.
+        # One second of load is enough to tell a busy server from an idle one.
         with mock.patch.object(look, "LOAD_S", 1):
             out = run("plan", *settings, "--fleet", self.found.toml, "--stages", str(self.stages), "--json")
         return str(json.loads(out)["id"])

@@ -12,7 +12,7 @@ import pytest
 
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.real.ssh.test_rollout import Rollouts, count, events, holds, value
-from tests.real.ssh.test_rollout_group import changed, load
+from tests.real.ssh.test_rollout_group import RULES, changed, load
 from tests.servers import free_port
 from tests.waiting import until
 
@@ -25,24 +25,14 @@ pytestmark = [
 
 NAMES = ["db1", "db2", "db3"]
 SETTING, OLD, NEW = "server.innodb_io_capacity=300", "200", "300"
-STAGES = """
-[timing]
-block_s = 1
-wash_s = 0.3
-soak_s = 1
-lease_s = 5
-sample_s = 0.1
-[judge]
-alpha = 0.005
-looks = [4, 8, 16, 24]
-margin = 1
-[limits]
-times = 50
-fewer = {fewer}
+STAGES = (
+    RULES
+    + """
 [[stage]]
 name = "nodes"
 take = "sources"
 """
+)
 
 
 def clustered(ports: Mapping[str, tuple[int, int, int]]) -> dict[str, dict[str, str]]:

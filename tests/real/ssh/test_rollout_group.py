@@ -25,7 +25,8 @@ STATE = (
     "SELECT MEMBER_STATE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid"
 )
 ROLE = STATE.replace("MEMBER_STATE", "MEMBER_ROLE")
-STAGES = """
+#: Short blocks and a wide margin: these rollouts pass unless something goes wrong.
+RULES = """
 [timing]
 block_s = 1
 wash_s = 0.3
@@ -39,6 +40,10 @@ margin = 1
 [limits]
 times = 50
 fewer = {fewer}
+"""
+STAGES = (
+    RULES
+    + """
 [[stage]]
 name = "replicas"
 take = "replicas"
@@ -46,6 +51,7 @@ take = "replicas"
 name = "sources"
 take = "sources"
 """
+)
 
 
 def grouped(program: Path, ports: Mapping[str, int]) -> dict[str, dict[str, str]]:

@@ -76,7 +76,7 @@ class Watch:
 
     def __init__(self, found: Databases) -> None:
         self.found = found
-        #: Kept open: to connect takes a busy machine longer than to ask.
+        #: Kept open: on a busy machine it takes longer to connect than to ask.
         self.connections: dict[str, pymysql.Connection[Any]] = {}
         self.together: set[tuple[str, ...]] = set()
         self.early: set[str] = set()

@@ -20,27 +20,16 @@ from tests import sshd
 from tests.database_fleet import MARIADB, PROGRAMS, Databases, databases
 from tests.networks import Namespace, networks
 from tests.real.ssh.test_rollout import Rollouts, count, events, holds, value, variable
-from tests.real.ssh.test_rollout_group import load
+from tests.real.ssh.test_rollout_group import RULES, load
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("root", "ip", *PROGRAMS)
 
 NAMES = ["db1", "db2", "db3"]
 SETTING, NEW, OLD = "server.innodb_io_capacity=300", "300", "200"
-STAGES = """
-[timing]
-block_s = 1
-wash_s = 0.3
-soak_s = 2
-lease_s = 5
-sample_s = 0.1
-[judge]
-alpha = 0.005
-looks = [4, 8, 16, 24]
-margin = 1
-[limits]
-times = 50
-fewer = {fewer}
+STAGES = (
+    RULES.replace("soak_s = 1", "soak_s = 2")
+    + """
 [[stage]]
 name = "first"
 hosts = "db2"
@@ -48,6 +37,7 @@ hosts = "db2"
 name = "sources"
 take = "sources"
 """
+)
 #: The same without a verdict, where that is not what is asked: a host that counts as idle is only watched.
 WATCHED = STAGES.replace("[judge]", "[judge]\nidle_per_s = 1e9")
 #: Of ``~/.ssh/config``. A host that is cut off until it takes the change back (5 s) keeps its connection.

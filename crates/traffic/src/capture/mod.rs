@@ -143,7 +143,7 @@ fn take_packets(
     Ok(bytes)
 }
 
-/// Shows that the work goes on, also where one packet, or the end, releases many pieces that were held back.
+/// Beats for each piece: one packet, or the end, may release many that were held back.
 struct Beating<'s, S> {
     streams: &'s mut S,
     pulse: &'s Pulse,
