@@ -210,7 +210,6 @@ fn fill(
         } else {
             wait(&ring, stop, LOOK)?
         };
-        // Also after the end was asked for: what the ring has belongs to it.
         is_behind = !empty(&mut ring, backlog, Duration::ZERO)?;
         let elapsed = begun.elapsed();
         if is_stopped || backlog.is_abandoned() {
@@ -238,7 +237,10 @@ fn fill(
             }
         }
     };
-    if is_behind {
+    if !backlog.is_abandoned() {
+        // What the ring has by now belongs to it, the block that is not full, too.
+        ring.shut()?;
+        std::thread::sleep(ring::ALL_HANDED_OVER);
         empty(&mut ring, backlog, Duration::MAX)?;
     }
     let (_, lost) = ring.statistics().unwrap_or_default();

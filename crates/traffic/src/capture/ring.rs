@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 
@@ -14,6 +15,10 @@ const NEEDS_CAPABILITY: &str = "capturing packets needs the capability CAP_NET_R
 pub const BLOCK_BYTES: usize = 1 << 20;
 /// How long a block that is not full waits for more, in ms: the less, the more often we wake.
 const RETIRE_MS: u32 = 100;
+/// After this time the kernel has handed over every packet: a block is seen twice before it is retired.
+pub const ALL_HANDED_OVER: Duration = Duration::from_millis(250);
+/// A filter that keeps nothing: BPF_RET | BPF_K with a length of 0.
+const NOTHING: libc::sock_filter = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
 
 // Places in the kernel's tpacket_block_desc, tpacket3_hdr and the sockaddr_ll behind it.
 const BLOCK_STATUS: usize = 8;
@@ -57,6 +62,12 @@ fn set<T>(socket: &OwnedFd, level: libc::c_int, name: libc::c_int, value: &T) ->
     Ok(())
 }
 
+fn attach(socket: &OwnedFd, filter: &mut [libc::sock_filter]) -> anyhow::Result<()> {
+    let len = u16::try_from(filter.len()).context("a filter too long")?;
+    let program = libc::sock_fprog { len, filter: filter.as_mut_ptr() };
+    set(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).context("cannot set the filter")
+}
+
 impl Ring {
     /// `interface` is its index, 0 for all.
     pub fn open(interface: u32, filter: &mut [libc::sock_filter], bytes: usize) -> anyhow::Result<Self> {
@@ -71,11 +82,7 @@ impl Ring {
                     }
                     _ => anyhow::Error::new(error).context("cannot open a packet socket"),
                 })?;
-        let program = libc::sock_fprog {
-            len: u16::try_from(filter.len()).context("a filter too long")?,
-            filter: filter.as_mut_ptr(),
-        };
-        set(&socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program).context("cannot set the filter")?;
+        attach(&socket, filter)?;
         set(&socket, libc::SOL_PACKET, libc::PACKET_VERSION, &libc::tpacket_versions::TPACKET_V3)
             .context("this kernel has no TPACKET_V3 (before 3.2)")?;
         let blocks = bytes.div_ceil(BLOCK_BYTES).max(2);
@@ -115,6 +122,11 @@ impl Ring {
         check(unsafe { libc::bind(self.socket.as_raw_fd(), std::ptr::from_ref(&address).cast(), length) })
             .context("cannot capture there")?;
         Ok(())
+    }
+
+    /// From now on no packet comes in; what the ring has is still handed over.
+    pub fn shut(&self) -> anyhow::Result<()> {
+        attach(&self.socket, &mut [NOTHING])
     }
 
     pub fn blocks(&self) -> usize {

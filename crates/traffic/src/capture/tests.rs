@@ -458,6 +458,30 @@ fn a_busy_decoder_costs_no_packets() {
     assert_eq!((captured.coverage.dropped_packets, captured.coverage.gaps, bytes), (0, 0, SENT));
 }
 
+#[test]
+fn packets_right_before_the_end_belong_to_it() {
+    if !may_capture() {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (probe, packets) = Probe::beside(&listener);
+    let limits = Limits { max_cpu_share: 100.0, min_available_bytes: 0, ..Limits::default() };
+    let interface = Some("lo".to_owned());
+    let options = CaptureOptions { interface, packets, limits, ..CaptureOptions::default() };
+    let (stop, writer) = StopSignal::pair();
+    let pulse = options.pulse.clone();
+    let mut said = Said { probe: probe.0.local_addr().unwrap().port(), ..Said::default() };
+    let capturing = thread::spawn(move || capture(&options, &stop, &mut said).map(|_| said));
+    probe.wait(&pulse, || capturing.is_finished());
+    let truth = talk(listener, 50);
+    drop(writer);
+    let said = capturing.join().unwrap().unwrap();
+    assert_eq!(said.clients.len(), truth.len());
+    for (session, client) in &said.clients {
+        assert!(said.bytes[&(*session, Side::Server)] == truth[client].1);
+    }
+}
+
 /// A decoder that takes its time at the end of each connection.
 struct Thorough {
     opened: Arc<AtomicUsize>,
