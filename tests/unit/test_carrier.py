@@ -55,6 +55,8 @@ class World:
     full: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     idle: set[str] = field(default_factory=set)
+    #: Whose samples stop after a tenth of a block, as often as it says.
+    mute: dict[str, int] = field(default_factory=dict)
     foreign: set[str] = field(default_factory=set)
     is_dead: bool = False
     notes: int = 0
@@ -102,6 +104,9 @@ class Modelled:
             raise TrippedLimit("it trips")
         slow = 10.0 if world.stays_slow and world.has_tripped and name == world.trips else 1.0
         world.blocks += 1
+        if world.mute.get(name):
+            world.mute[name] -= 1
+            return Window(seconds / 10, 0.0, 0.0)
         if name in world.idle:
             return Window(seconds, 0.0, 0.0)
         # No two blocks are alike.
@@ -508,6 +513,22 @@ def test_idle_hosts_are_changed_after_the_verdict_of_those_that_serve(world: Wor
     assert "idle, only watched: ar2, ar3" in book.state.verdicts["replicas"]["reason"]
     kinds = [event["kind"] for event in book.events if event.get("host") == "ar2"]
     assert kinds == ["before", "idle", "applying", "kept"]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 4])
+def test_a_block_with_too_few_samples_is_lost_not_idle(world: World, blocks: int) -> None:
+    """Which block it is depends on the lot: before, with the change, without it."""
+    world.mute = {"ar1": blocks}
+    book = go(Book.make(world.plan))
+    lost = [event["why"] for event in book.events if event["kind"] == "lost"]
+    assert lost, book.events
+    assert all("too few samples" in why for why in lost)
+    assert not book.state.idle
+    if blocks < carrier.MOST_FAILURES:
+        assert book.state.is_finished, book.state.paused
+        assert "ar1" in world.on
+    else:
+        assert "ar1: too few samples" in book.state.paused
 
 
 def test_a_stage_without_any_query_waits_for_queries_or_a_person(world: World) -> None:

@@ -419,8 +419,21 @@ class Carrier:
 
     async def _before(self, site: Site) -> None:
         """The limits need a past of this host."""
-        window = await site.watch(self.plan.block_s, [])
+        window = await self._measured(site, self.plan.block_s)
         self.book.note("before", host=site.member.name, off=asdict(window))
+
+    async def _measured(
+        self, site: Site, seconds: float, usual: Sequence[Window] = (), change: str = ""
+    ) -> Window:
+        """A block, or a soak. Raises HeadraceError if samples of less than half of it came: what a server did that
+        was not seen is neither idle nor well.
+        """
+        window = await site.watch(seconds, usual, change)
+        if window.seconds < seconds / 2:
+            raise HeadraceError(
+                f"too few samples: of {window.seconds:.3g} s in {seconds:.3g} s", place=site.member.name
+            )
+        return window
 
     def _why_idle(self, window: Window) -> str:
         """Why there is nothing to compare, by a block without the change; empty if there is."""
@@ -453,7 +466,7 @@ class Carrier:
                 found[True] = await self._block_with(site)
             else:
                 await site.watch(timing.wash_s, [])
-                found[False] = await site.watch(timing.block_s, [])
+                found[False] = await self._measured(site, timing.block_s)
         # A change that another command made in a block, or a failover, is not what is compared.
         await site.must_be_ours()
         await site.must_be_the_same()
@@ -469,7 +482,7 @@ class Carrier:
         try:
             async with self._on_trial(site, change):
                 await site.watch(timing.wash_s, self._usual(site), change)
-                window = await site.watch(timing.block_s, self._usual(site), change)
+                window = await self._measured(site, timing.block_s, self._usual(site), change)
             # One that is not undone must not be measured as the block without it.
             await site.undo(change)
         finally:
@@ -518,10 +531,7 @@ class Carrier:
 
     async def _soak(self, site: Site, change: str) -> None:
         """Watch it with the change, and keep that."""
-        soak_s = self.plan.rules.timing.soak_s
-        window = await site.watch(soak_s, self._usual(site), change)
-        if window.seconds < soak_s / 2:
-            raise HeadraceError("too few samples to keep it", place=site.member.name)
+        await self._measured(site, self.plan.rules.timing.soak_s, self._usual(site), change)
         await site.keep(change)
         self.tell(f"{site.member.name}: kept")
 
@@ -535,7 +545,7 @@ class Carrier:
             await site.undo(change)
             await site.warm()
             await site.watch(timing.wash_s, [])
-            after = await site.watch(self.plan.block_s, [])
+            after = await self._measured(site, self.plan.block_s)
             # A failover stops replication for a moment, and moves queries, which is not the change's doing.
             await site.must_be_the_same()
         except Moved:

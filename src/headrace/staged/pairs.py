@@ -108,7 +108,8 @@ class PairCarrier(Carrier):
         """One block of both hosts; troubles of the partner, or before the change, are not the change's."""
         names, limits = (site.member.name, other.member.name), self.plan.rules.limits.limits
         first, second = await both(
-            site.watch(self.plan.block_s, self._usual(site), change), other.watch(self.plan.block_s, [])
+            self._measured(site, self.plan.block_s, self._usual(site), change),
+            self._measured(other, self.plan.block_s),
         )
         if why := tripped(second, self._usual(other), limits):
             raise Moved(f"its partner {names[1]} has problems of its own: {why}", place=names[0])
