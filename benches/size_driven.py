@@ -32,7 +32,7 @@ from headrace.agent import Agent
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
 from headrace.size.model import Resource
-from headrace.size.prove import Asked, Player
+from headrace.size.prove import Asked, Player, block_of
 from headrace.target.local import LocalTarget
 
 MINUTES = 22
@@ -110,7 +110,7 @@ class Driving(Player):
         assert self.server is not None
         load = name.split(",")[0]
         path = self.folder / f"{load}.json"
-        path.write_text(json.dumps(spec(load, self.rates[name])))
+        path.write_text(json.dumps(spec(load, self.rates[name] * self.asked.speed)))
         async with self.agent.lines("drive", "run", str(path), *login(self.server, load)) as lines:
             async for line in lines:
                 add(line)
@@ -130,13 +130,14 @@ async def _play(folder: Path, server: Server) -> dict[str, list[Found]]:
         )  # fmt: skip
         await _set_rates(player, cores)
         blocks = await player.alone()
+        busy = await player.busy([block_of(plays) for plays in blocks], cores)
         found: dict[str, list[Found]] = {}
         for size in SIZES:
             found[size] = []
             for pair in itertools.combinations(LOADS, 2):
                 names_of_size = [f"{load}, {size}" for load in pair]
                 found[size] += await joint(
-                    player, blocks, dict(zip(names_of_size, names_of_size, strict=True)), cores
+                    player, blocks, dict(zip(names_of_size, names_of_size, strict=True)), cores, busy
                 )
         return found
     finally:

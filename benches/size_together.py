@@ -25,7 +25,16 @@ from tests.servers import Server, mariadb, open_folder
 from headrace.agent import Agent
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
-from headrace.size.foresee import HOST, P99, THROUGHPUT, Allowances, Prediction, foresee, is_inside
+from headrace.size.foresee import (
+    HOST,
+    P99,
+    THROUGHPUT,
+    Allowances,
+    Busy,
+    Prediction,
+    foresee,
+    is_inside,
+)
 from headrace.size.model import Resource
 from headrace.size.prove import MAX_LAG, Asked, Played, Player, block_of, measured
 from headrace.target.local import LocalTarget
@@ -94,23 +103,29 @@ async def _play(server: Server, paths: dict[str, str]) -> list[Found]:
         login = ServerLogin(socket=server.socket, user="root")
         cores = float(HostFacts(await agent.facts(login)).cpu_count)
         asked = Asked(tuple(paths.values()), BLOCKS, SECONDS, WARMUP_S, options=("--max-lag", MAX_LAG))
-        player = Player(target, agent, login, asked, SECONDS, lambda what, left_s: None)
+        lasts_s = SECONDS + WARMUP_S
+        player = Player(target, agent, login, asked, SECONDS, lambda what, left_s: None, lasts_s=lasts_s)
         blocks = await player.alone()
+        busy = await player.busy([block_of(plays) for plays in blocks], cores)
         pairs = random.Random(5).sample(list(itertools.combinations(paths, 2)), PAIRS)
         found = []
         for pair in pairs:
-            found += await joint(player, blocks, {paths[name]: name for name in pair}, cores)
+            found += await joint(player, blocks, {paths[name]: name for name in pair}, cores, busy)
         return found
     finally:
         await target.close()
 
 
 async def joint(
-    player: Player, blocks: list[dict[str, Played]], pair: Mapping[str, str], cores: float
+    player: Player,
+    blocks: list[dict[str, Played]],
+    pair: Mapping[str, str],
+    cores: float,
+    busy: Mapping[str, Busy],
 ) -> list[Found]:
     """Predicted from the plays alone, then played at once. ``pair``: what is played -> its name."""
     alone = [block_of({name: plays[name] for name in (HOST, *pair)}) for plays in blocks]
-    foreseen = foresee(alone, 1, cores, Allowances({}))
+    foreseen = foresee(alone, 1, cores, Allowances({}), busy)
     plays = [await player.settled(list(pair), 1) for _ in range(player.asked.blocks)]
     found = [(" + ".join(pair.values()), each, measured(each, plays).estimate) for each in foreseen]
     for each in found:

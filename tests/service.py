@@ -13,7 +13,9 @@ from tests.database_fleet import Databases
 TABLE = "CREATE TABLE own (id INT AUTO_INCREMENT PRIMARY KEY, c INT)"
 #: In mode 1 of innodb_autoinc_lock_mode such a statement locks the table's counter from its first row to its end:
 #: one at a time. In mode 2 all of them run at a time.
-INSERT = "INSERT INTO own (c) SELECT SLEEP(IF(seq = 1, 0, {sleep_s})) FROM seq_1_to_2"
+INSERT = (
+    "INSERT INTO own (c) SELECT SLEEP(IF(n = 1, 0, {sleep_s})) FROM (SELECT 1 AS n UNION ALL SELECT 2) AS two"
+)
 DRAIN = """#!/bin/sh
 echo drain >>{disk}/service.log
 [ ! -e {disk}/stuck ] || exit 3
@@ -47,7 +49,7 @@ def put_scripts(found: Databases, name: str) -> None:
 
 class Clients:
     """Of one host; they leave when it is drained, as behind a load balancer. ``errors``: what else they saw.
-    ``sql``: another statement than MariaDB's own, for servers that take no writes.
+    ``sql``: another statement, for servers that take no writes.
     """
 
     def __init__(

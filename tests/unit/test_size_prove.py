@@ -33,6 +33,7 @@ from headrace.size.foresee import (
     TIME_ERROR,
     Allowances,
     Alone,
+    Busy,
     Prediction,
     foresee,
     is_inside,
@@ -89,6 +90,26 @@ def test_what_does_not_fit_is_served_late_and_its_time_has_no_bound() -> None:
     assert (math.isinf(p99.estimate), p99.high) == (True, None)
     assert not is_inside(p99, 0.001)
     assert is_inside(p99, 1000)
+
+
+def test_what_a_statement_costs_on_a_busy_host_counts_where_it_is_busy() -> None:
+    """Alone they use 0.3 and 0.45 of two cores; on a full host a's statements cost half."""
+    busy = {"a": Busy(0.00025, 1.0)}
+    cpu = of(foresee([block(), block()], 1, 2, busy=busy), HOST, CPU)
+    used = cpu.interval.estimate
+    # At that use a's cost is as far between 0.5 and 0.25 ms as the use between 0.3 and 1.
+    weight = (used / 2 - 0.3) / (1 - 0.3)
+    assert used == pytest.approx(0.1 + 1000 * (0.0005 - weight * 0.00025) + 0.8)
+    assert cpu.naive == pytest.approx(1.5)
+    full = foresee([block(), block()], 2, 2, busy=busy)
+    # 0.1 idle, 0.25 and 0.8 a copy: 2.2 of two cores.
+    assert of(full, "a", THROUGHPUT).interval.estimate == pytest.approx(2000 * 0.97 * 2 / 2.2)
+
+
+@pytest.mark.parametrize("cpu_s", [0.0, 0.0001, 0.002])
+def test_a_cost_that_was_not_seen_on_a_busier_host_is_not_used(cpu_s: float) -> None:
+    alike = foresee([block(), block()], 1, 2)
+    assert foresee([block(), block()], 1, 2, busy={"a": Busy(cpu_s, 0.3), "b": Busy(cpu_s, 0.45)}) == alike
 
 
 def test_what_nobody_plans_with_and_what_was_not_sampled_is_left_out() -> None:
@@ -211,9 +232,12 @@ class Plays:
     """Of a modelled host, which plays what it is asked to. ``log``: what, and how many predictions were kept."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, infos: dict[str, dict[str, Any]]) -> None:
+        self.infos = infos
         self.log: list[tuple[tuple[str, ...], int]] = []
         self.spoiled: dict[tuple[str, ...], list[dict[str, str]]] = {}
         self.fails = False
+        #: Speed and length of those that were played faster.
+        self.fast: list[tuple[float, float]] = []
         self.p99_s: float | None = 0.003
 
         async def install(target: Any) -> FakeAgent:
@@ -228,11 +252,16 @@ class Plays:
                 raise WorkloadFailed("the server is gone")
             answers = self.spoiled.get(tuple(names)) or [{}]
             spoiled = answers.pop(0)
-            cpu = 0.1 + sum({"a": 0.5, "b": 0.9}[name] for name in names) * copies
+            costs = {"a": 0.5, "b": 0.9}
+            cpu, per_s = 0.1 + sum(costs[name] for name in names) * copies, 100.0 * copies
+            if player.asked.speed > 1:
+                # Too fast for the host, on which a statement costs half.
+                self.fast.append((player.asked.speed, player.seconds))
+                cpu, per_s = 4.0, 3.9 / (costs[names[0]] / 100 / 2)
             return Played(
                 {CPU: cpu},
                 {} if self.p99_s is None else dict.fromkeys(names, self.p99_s),
-                dict.fromkeys(names, 100.0 * copies),
+                dict.fromkeys(names, per_s),
                 dict.fromkeys(names, 0),
                 {name: why for name, why in spoiled.items() if not why.startswith(prove.OWN_DELAY)},
                 {name: why for name, why in spoiled.items() if why.startswith(prove.OWN_DELAY)},
@@ -251,7 +280,7 @@ class Plays:
 @pytest.fixture
 def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
     blog = {**INFO, "databases": {"names": [{"name": "blog"}]}}
-    return Plays(monkeypatch, {"a": INFO, "b": blog})
+    return Plays(monkeypatch, {"a": dict(INFO), "b": blog})
 
 
 def test_predictions_are_written_before_the_first_joint_play(plays: Plays) -> None:
@@ -269,6 +298,28 @@ def test_predictions_are_written_before_the_first_joint_play(plays: Plays) -> No
     assert page.verdicts[0] == "They fit: all statements in time; 1.50 of 4 cores busy."
     json.dumps(page.data["headline"])
     assert render(page)
+
+
+def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
+    plays: Plays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for info in plays.infos.values():
+        monkeypatch.setitem(info, "last_end_ns", 130 * 10**9)
+    proof = plays.run(copies=2, options=("--read-only",), seconds=20.0)
+    # 130 s are over in 10.8 where they are played 12 times as fast, of which 5 are the warm-up.
+    assert [speed for speed, _ in plays.fast] == pytest.approx([1.5 * 4 / 0.5, 1.5 * 4 / 0.9])
+    assert [seconds for _, seconds in plays.fast] == [5.0, 14.0]
+    assert [names for names, _ in plays.log].count(("a",)) == 4
+    cpu = next(each for each in proof.outcomes if each.prediction.quantity == CPU)
+    assert 0.1 + 1.4 < cpu.prediction.interval.estimate < 0.1 + 2.8
+    assert "a: with 100% of the CPUs in use a statement takes 50% of the CPU time" in proof.notes[0]
+    # Not where they leave it time to spare, nor where a recording is over too soon.
+    plays.fast.clear()
+    plays.run(seconds=20.0)
+    for info in plays.infos.values():
+        monkeypatch.setitem(info, "last_end_ns", 60 * 10**9)
+    plays.run(copies=2, options=("--read-only",), seconds=20.0)
+    assert plays.fast == []
 
 
 def test_what_was_predicted_stays_if_the_joint_play_never_ends(plays: Plays) -> None:

@@ -1,7 +1,9 @@
 """What databases will do together on one host, from what each did alone there. docs: explanation/sizing.md.
 
-Use adds up above what the idle host uses. A response time grows with the CPU that is taken: service takes as long
-as alone, waiting follows a queue with as many servers as the host has cores.
+Use adds up above what the idle host uses. CPU does so only on a host with time to spare: a busy one wakes fewer
+threads for a statement, and commits share writes. What a statement costs there is measured; for a use in between
+the cost lies in between. A response time grows with the CPU that is taken: service takes as long as alone, waiting
+follows a queue with as many servers as the host has cores.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from types import MappingProxyType
 
 from headrace.analysis.intervals import Interval, arithmetic, t_quantile
 from headrace.size.capacity import waiting
@@ -42,6 +45,8 @@ OFFERED_ERROR = 0.02
 ENOUGH = 10
 #: Above this the queue has no length that could be predicted.
 FULL = 0.97
+#: Halvings of an interval, until it is a number.
+HALVINGS = 60
 #: How much of the queue's wait really comes, as for assumed knees: half to twice.
 SLACK = (0.5, 2.0)
 
@@ -56,6 +61,16 @@ class Alone:
     used: Mapping[str, Mapping[str, float]]
     p99_s: Mapping[str, float]
     per_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Busy:
+    """What a statement of one database costs while the host has no time to spare: ``cpu_s``, at ``share`` of all
+    CPUs.
+    """
+
+    cpu_s: float
+    share: float
 
 
 @dataclass(frozen=True)
@@ -91,15 +106,19 @@ class Allowances:
 
 
 def foresee(
-    blocks: Sequence[Alone], copies: int, cores: float, allowances: Allowances = Allowances({})
+    blocks: Sequence[Alone],
+    copies: int,
+    cores: float,
+    allowances: Allowances = Allowances({}),
+    busy: Mapping[str, Busy] = MappingProxyType({}),
 ) -> list[Prediction]:
-    """The predictions for all databases at once, ``copies`` of the sessions of each."""
-    cpu = [_sum(block, Resource.CPU, copies) for block in blocks]
+    """The predictions for all databases at once, ``copies`` of the sessions of each. With ``busy`` costs."""
+    cpu = [_cpu(block, copies, cores, busy) for block in blocks]
     found = []
     for resource in ADDING:
         if not all(resource in used for block in blocks for used in (block.idle, *block.used.values())):
             continue
-        sums = [_sum(block, resource, copies) for block in blocks]
+        sums = cpu if resource is Resource.CPU else [summed(block, resource, copies) for block in blocks]
         naive = fmean(
             [copies * math.fsum(used[resource] for used in block.used.values()) for block in blocks]
         )
@@ -121,9 +140,36 @@ def foresee(
     return found
 
 
-def _sum(block: Alone, resource: Resource, copies: int) -> float:
+def summed(block: Alone, resource: Resource, copies: int) -> float:
     idle = block.idle[resource]
     return idle + copies * math.fsum(max(used[resource] - idle, 0.0) for used in block.used.values())
+
+
+def _cpu(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -> float:
+    """The cores that all want, at the costs of a host of which they use as many."""
+    idle = block.idle[Resource.CPU]
+
+    def wanted(cores_used: float) -> float:
+        total = idle
+        for name, used in block.used.items():
+            own = max(used[Resource.CPU] - idle, 0.0)
+            there, alone = busy.get(name), used[Resource.CPU] / cores
+            if there and there.share > alone:
+                weight = min(max((cores_used / cores - alone) / (there.share - alone), 0.0), 1.0)
+                own += weight * (block.per_s[name] * there.cpu_s - own)
+            total += copies * own
+        return total
+
+    # The use at which they want just what is used: between nothing and each at its dearest.
+    low, high = (
+        0.0,
+        summed(block, Resource.CPU, copies)
+        + copies * math.fsum(block.per_s[name] * busy[name].cpu_s for name in block.used if name in busy),
+    )
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if wanted(middle) > middle else (low, middle)
+    return high
 
 
 def _response(

@@ -1,7 +1,8 @@
 """`headrace size prove`: recordings played alone and together on one server, and the prediction between.
 
-Each block plays every recording alone and leaves the host idle once, in random order. From that the joint run is
-predicted, and the predictions are written before anything is played together.
+Each block plays every recording alone and leaves the host idle once, in random order. If they will leave the host
+little time to spare, each is also played once too fast for it. From that the joint run is predicted, and the
+predictions are written before anything is played together.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import math
 import random
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,7 @@ from headrace.replayed import Replayed
 from headrace.rollout import new_id
 from headrace.samples import Samples
 from headrace.size import predictions
-from headrace.size.foresee import ADDING, HOST, P99, THROUGHPUT, Alone, Prediction, foresee
+from headrace.size.foresee import ADDING, HOST, P99, THROUGHPUT, Alone, Busy, Prediction, foresee, summed
 from headrace.size.model import Resource
 from headrace.size.used import OverTime, Part, of_process, used
 from headrace.target import Target
@@ -41,6 +43,10 @@ RETRIES = 1
 OWN_DELAY = "the driver was late"
 #: Statements this late are not served at the pace at which they come.
 MAX_LAG = "1s"
+#: Where all together use more of the CPUs than this, what a statement costs on a busy host is measured.
+BUSY = 0.5
+#: Times what fills the host, by what a statement costs alone: on a busy host it costs less.
+TOO_FAST = 1.5
 Listener = Callable[[str, float], None]
 
 
@@ -110,12 +116,13 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     allowances = predictions.allowances(predictions.every())
     agent = await Agent.install(target)
     facts = HostFacts(await agent.facts(login))
-    seconds = await _check(target, asked)
-    player = Player(target, agent, login, asked, seconds, listen, pid=facts.server_pid)
+    seconds, lasts_s = await _check(target, asked)
+    player = Player(target, agent, login, asked, seconds, listen, pid=facts.server_pid, lasts_s=lasts_s)
     alone = await player.alone()
     proof_id = new_id()
     blocks = [block_of(plays) for plays in alone]
-    foreseen = foresee(blocks, asked.copies, float(facts.cpu_count), allowances)
+    busy = await player.busy(blocks, float(facts.cpu_count))
+    foreseen = foresee(blocks, asked.copies, float(facts.cpu_count), allowances, busy)
     plan = [f"{asked.copies} x {name}" for name in asked.recordings]
     predictions.keep(proof_id, time.time(), target.name, plan, foreseen)
     together = [await player.settled(asked.recordings, asked.copies) for _ in range(asked.blocks)]
@@ -125,12 +132,12 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     slow, unknown = _against(asked, together)
     return Proof(
         proof_id, target.name, asked, float(facts.cpu_count), seconds, alone, together, outcomes, late, slow,
-        unknown, _notes(asked, alone, together),
+        unknown, [*_notes(asked, alone, together), *_of_busy(blocks, busy)],
     )  # fmt: skip
 
 
-async def _check(target: Target, asked: Asked) -> float:
-    """The length of a play."""
+async def _check(target: Target, asked: Asked) -> tuple[float, float]:
+    """The length of a play, and that of the shortest recording as it is played."""
     if asked.copies > 1 and not {"--read-only", "--scale-writes"} & set(asked.options):
         raise PlanError(
             "copies of a session write to the same rows, and wait for each other",
@@ -148,7 +155,7 @@ async def _check(target: Target, asked: Asked) -> float:
                     place=name,
                     hint="--read-only plays what only reads",
                 )
-    return length_s(asked, infos)
+    return length_s(asked, infos), lasts_s(asked, infos)
 
 
 async def infos_of(target: Target, asked: Asked) -> dict[str, dict[str, Any]]:
@@ -161,11 +168,15 @@ async def infos_of(target: Target, asked: Asked) -> dict[str, dict[str, Any]]:
     return infos
 
 
+def lasts_s(asked: Asked, infos: Mapping[str, Mapping[str, Any]]) -> float:
+    """The shortest recording at the speed that is asked."""
+    shortest_ns = min(float(info["last_end_ns"] - info["first_start_ns"]) for info in infos.values())
+    return shortest_ns / 1e9 / asked.speed
+
+
 def length_s(asked: Asked, infos: Mapping[str, Mapping[str, Any]]) -> float:
     """Of a play: as asked, or as the shortest recording allows. Raises PlanError."""
-    shortest = min(
-        (info["last_end_ns"] - info["first_start_ns"]) / 1e9 / asked.speed for info in infos.values()
-    )
+    shortest = lasts_s(asked, infos)
     seconds = asked.seconds or math.floor(shortest - asked.warmup_s)
     if seconds < LEAST_S or seconds + asked.warmup_s > shortest + 1:
         raise PlanError(
@@ -194,6 +205,8 @@ class Player:
     names: Mapping[str, str] = field(default_factory=dict)
     #: The server's process, if it is on the target.
     pid: int | None = None
+    #: The shortest recording; faster it ends sooner.
+    lasts_s: float = math.inf
     done: int = 0
 
     async def alone(self) -> list[dict[str, Played]]:
@@ -210,6 +223,28 @@ class Player:
                     raise WorkloadFailed(f"cannot be played even alone: {why}", place=name)
             blocks.append(found)
         return blocks
+
+    async def busy(self, blocks: Sequence[Alone], cores: float) -> dict[str, Busy]:
+        """What a statement of each costs on a busy host, if all together make it one. Without those that end too
+        soon if played so fast, and those that cannot fill the host.
+        """
+        together = fmean(summed(block, Resource.CPU, self.asked.copies) for block in blocks)
+        if together < BUSY * cores:
+            return {}
+        found = {}
+        idle = fmean(block.idle[Resource.CPU] for block in blocks)
+        for name in self.asked.recordings:
+            own = fmean(block.used[name][Resource.CPU] for block in blocks) - idle
+            times = TOO_FAST * cores / max(own, idle, 0.01)
+            seconds = min(self.seconds, math.floor(self.lasts_s / times - self.asked.warmup_s))
+            if times <= 1 or seconds < LEAST_S:
+                continue
+            quick = replace(self, asked=replace(self.asked, speed=self.asked.speed * times), seconds=seconds)
+            played = await quick.play([name], 1)
+            if (per_s := played.per_s[name]) > 0:
+                used = played.used[Resource.CPU]
+                found[name] = Busy(max(used - idle, 0.0) / per_s, used / cores)
+        return found
 
     async def settled(self, names: Sequence[str], copies: int) -> Played:
         """A play that is valid, or as invalid as all of several: other work on the machine may spoil one. Where
@@ -370,6 +405,20 @@ def _against(asked: Asked, together: Sequence[Played]) -> tuple[list[str], list[
         elif asked.objective_s is not None and math.fsum(p99_s) / len(p99_s) > asked.objective_s:
             slow.append(name)
     return slow, unknown
+
+
+def _of_busy(blocks: Sequence[Alone], busy: Mapping[str, Busy]) -> list[str]:
+    said = []
+    for name, there in busy.items():
+        alone = [
+            (each.used[name][Resource.CPU] - each.idle[Resource.CPU]) / each.per_s[name] for each in blocks
+        ]
+        if (usual := fmean(alone)) > 0:
+            said.append(
+                f"{name}: with {there.share:.0%} of the CPUs in use a statement takes {there.cpu_s / usual:.0%} "
+                "of the CPU time that it takes alone"
+            )
+    return said
 
 
 def _notes(asked: Asked, alone: Sequence[Mapping[str, Played]], together: Sequence[Played]) -> list[str]:
