@@ -25,6 +25,7 @@ from typing import Protocol
 
 import numpy as np
 
+from headrace.analysis.intervals import TOO_WIDE, USELESS
 from headrace.analysis.looks import FIRST, nominal_level
 
 #: What is judged: server time per query decides a promotion, both may show harm.
@@ -281,11 +282,13 @@ def shown(bound: Bound, metric: str) -> str:
     estimate, low, high = bound.ratio(metric)
     if not math.isfinite(bound.low) or not math.isfinite(bound.high):
         return f"{more(estimate)} (too few for an interval)"
+    if bound.high - bound.low > math.log(USELESS):
+        return f"{more(estimate)} (interval {TOO_WIDE})"
     return f"{more(estimate)} ({more(low)} to {more(high)})"
 
 
 def more(ratio: float) -> str:
-    """``+18.0%``, or ``2,529 times``."""
+    """``+18.0%``, or ``12 times``."""
     return f"{ratio - 1:+.1%}" if ratio < MANY_TIMES else f"{ratio:,.0f} times"
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.analysis.intervals import Interval, geometric
+from headrace.analysis.intervals import USELESS, Interval, geometric
 from headrace.analysis.judge import Bound
 
 
@@ -20,7 +20,7 @@ class Agreement(StrEnum):
     OVERLAP = "the intervals overlap, but production's does not contain the lab's estimate"
     BETTER = "the intervals do not overlap: production is better than the lab said"
     WORSE = "the intervals do not overlap: production is worse than the lab said"
-    UNKNOWN = "an interval is missing, so the two cannot be compared"
+    UNKNOWN = "an interval is missing or too wide, so the two cannot be compared"
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Prediction:
     @property
     def agreement(self) -> Agreement:
         lab, production = self.lab, self.production
-        ends = (lab.low, lab.high, production.low, production.high)
-        if not all(map(math.isfinite, ends)):
+        widths = [each.high - each.low for each in (lab, production)]
+        if not max(widths) <= math.log(USELESS):
             return Agreement.UNKNOWN
         if production.low <= lab.estimate <= production.high:
             return Agreement.CONTAINED

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from headrace.analysis.intervals import TOO_WIDE, USELESS
 from headrace.analysis.judge import Bound, more, shown
 from headrace.analysis.prediction import Agreement, Prediction, Record, record
 from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Table
@@ -57,7 +58,12 @@ def _main(known: Expected) -> Mapping[str, Said]:
 
 
 def _said(name: str, said: Said) -> str:
-    span = "" if said.low is None or said.high is None else f" ({more(said.low)} to {more(said.high)})"
+    if said.low is None or said.high is None:
+        span = ""
+    elif said.high > USELESS * said.low:
+        span = f" (interval {TOO_WIDE})"
+    else:
+        span = f" ({more(said.low)} to {more(said.high)})"
     return f"{name} {more(said.ratio)}{span}, {said.verdict}"
 
 

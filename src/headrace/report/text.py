@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Callable
 
+from headrace.analysis.intervals import TOO_WIDE, USELESS
 from headrace.analysis.result import Interval, Verdict
 
 #: A function that formats a number.
@@ -81,16 +82,13 @@ CHIP = {
     Verdict.NOT_ENOUGH_DATA: "unsure",
 }
 
-#: An interval whose ends differ by more than this says nothing that its width does not.
-USELESS = 100
-
 
 def between(interval: Interval, form: Form = ratio) -> str:
     """``1.021 – 1.044``; a dash where no interval is possible, and words where it says nothing (two blocks)."""
     if interval.low is None or interval.high is None:
         return "–"
     if interval.low > 0 and interval.high > USELESS * interval.low:
-        return "too wide to say"
+        return TOO_WIDE
     return f"{form(interval.low)} – {form(interval.high)}"
 
 
