@@ -91,6 +91,8 @@ def spec(name: str, rate: float) -> dict[str, Any]:
     return {
         "workload": LOADS[name][0],
         "connections": CONNECTIONS,
+        # One thread alone does not keep up with the largest rate of memcached.
+        "threads": 2,
         "seconds": SECONDS,
         "warmup_s": WARMUP_S,
         "pacing": {"kind": "open", "arrivals": "poisson", "rate_ops_s": rate},
