@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ print("ended", flush=True)
 sys.stdin.readline()
 """
 GROUPS = Path("/sys/fs/cgroup/cpu")
-#: Most that may be missed in 20 demos, as a share.
+#: Of the demos, at least.
 PROVEN = 0.9
 LIMIT_S = 15 * 60
 
@@ -130,7 +130,7 @@ def _asked() -> Any:
     return parser.parse_args()
 
 
-def _once(folder: Path, seed: int, is_quiet: bool, run: Any) -> dict[str, Any]:
+def _once(folder: Path, seed: int, is_quiet: bool, run: Callable[[Path, int], None]) -> dict[str, Any]:
     """What a run found; of one that is done already, what it found then."""
     kept = folder.with_suffix(".json")
     if not kept.exists():

@@ -39,7 +39,7 @@ class Prediction:
     def agreement(self) -> Agreement:
         lab, production = self.lab, self.production
         widths = [each.high - each.low for each in (lab, production)]
-        if not max(widths) <= math.log(USELESS):
+        if not all(width <= math.log(USELESS) for width in widths):
             return Agreement.UNKNOWN
         if production.low <= lab.estimate <= production.high:
             return Agreement.CONTAINED
