@@ -313,6 +313,12 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
     cpu = next(each for each in proof.outcomes if each.prediction.quantity == CPU)
     assert 0.1 + 1.4 < cpu.prediction.interval.estimate < 0.1 + 2.8
     assert "a: with 100% of the CPUs in use a statement takes 50% of the CPU time" in proof.notes[0]
+    # One that never ends, such as the driver's loads, is played as long as alone.
+    plays.fast.clear()
+    nothing: Any = None
+    endless = Player(nothing, nothing, ServerLogin(), Asked(("a",)), 20.0, lambda what, left_s: None)
+    assert asyncio.run(endless.busy([block()], 2)).keys() == {"a"}
+    assert [seconds for _, seconds in plays.fast] == [20.0]
     # Not where they leave it time to spare, nor where a recording is over too soon.
     plays.fast.clear()
     plays.run(seconds=20.0)

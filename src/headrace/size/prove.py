@@ -236,7 +236,8 @@ class Player:
         for name in self.asked.recordings:
             own = fmean(block.used[name][Resource.CPU] for block in blocks) - idle
             times = TOO_FAST * cores / max(own, idle, 0.01)
-            seconds = min(self.seconds, math.floor(self.lasts_s / times - self.asked.warmup_s))
+            left_s = self.lasts_s / times - self.asked.warmup_s
+            seconds = self.seconds if left_s >= self.seconds else math.floor(left_s)
             if times <= 1 or seconds < LEAST_S:
                 continue
             quick = replace(self, asked=replace(self.asked, speed=self.asked.speed * times), seconds=seconds)
