@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -190,13 +190,16 @@ def helps(fleet: Fleet, results: Results, options: argparse.Namespace) -> Rollou
     )
     before = len(results.rows)
     is_over = threading.Event()
-    cutting = threading.Thread(target=cut, args=(rollout, plan, results, options, is_over), daemon=True)
+    wanted = [(stage, moment) for stage, moment in CUTS if stage in options.cut_in]
+    cutting = threading.Thread(
+        target=cut, args=(rollout, plan, results, options, wanted, is_over), daemon=True
+    )
     cutting.start()
-    code = rollout.finish(PATIENCE_S + len(CUTS) * options.cut_s)
+    code = rollout.finish(PATIENCE_S + len(wanted) * options.cut_s)
     is_over.set()
     cutting.join(options.cut_s + 60)
     cuts = len(results.rows) - before
-    results.add("cuts", f"{len(CUTS)}", f"{cuts}", cuts == len(CUTS))
+    results.add("cuts", f"{len(wanted)}", f"{cuts}", cuts == len(wanted))
     values = fleet.values(CACHE)
     promoted = sum(value == LARGE for value in values.values())
     results.add(
@@ -224,11 +227,12 @@ def cut(
     plan: Mapping[str, Any],
     results: Results,
     options: argparse.Namespace,
+    cuts: Sequence[tuple[str, str]],
     is_over: threading.Event,
 ) -> None:
-    """Once in every stage: the host must take the change back by itself within its lease."""
+    """Once in each of these stages: the host must take the change back by itself within its lease."""
     hosts = {stage["name"]: set(stage["hosts"]) for stage in plan["stages"]}
-    for stage, moment in CUTS:
+    for stage, moment in cuts:
         if not wait_for_event(rollout, hosts[stage], stage if moment == "soak" else "", is_over):
             return
         name = rollout.events("applying")[-1]["host"]
@@ -463,6 +467,10 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "--cut-s", type=float, default=600.0, help="how long the way to a host is cut, in every stage"
+    )
+    stages_of_cuts = [stage for stage, _ in CUTS]
+    parser.add_argument(
+        "--cut-in", nargs="*", choices=stages_of_cuts, default=stages_of_cuts, help="these stages"
     )
     parser.add_argument("--kills", type=int, default=50, help="of the controller, at random moments")
     parser.add_argument("--server", choices=VENDORS, default="mariadb")
