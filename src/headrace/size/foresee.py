@@ -1,9 +1,9 @@
 """What databases will do together on one host, from what each did alone there. docs: explanation/sizing.md.
 
-Use adds up above what the idle host uses. CPU does so only on a host with time to spare: a busy one wakes fewer
-threads for a statement, and commits share writes. What a statement costs there is measured; for a use in between
-the cost lies in between. A response time grows with the CPU that is taken: service takes as long as alone, waiting
-follows a queue with as many servers as the host has cores.
+Use adds up above what the idle host uses. If that is more CPU than there is, statements cost less: a full host
+wakes fewer threads for each, and commits share writes. What they cost there is measured, and decides how much is
+served. A response time grows with the CPU that is taken: service takes as long as alone, waiting follows a queue
+with as many servers as the host has cores.
 """
 
 from __future__ import annotations
@@ -45,8 +45,6 @@ OFFERED_ERROR = 0.02
 ENOUGH = 10
 #: Above this the queue has no length that could be predicted.
 FULL = 0.97
-#: Halvings of an interval, until it is a number.
-HALVINGS = 60
 #: How much of the queue's wait really comes, as for assumed knees: half to twice.
 SLACK = (0.5, 2.0)
 
@@ -65,9 +63,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Busy:
-    """What a statement of one database costs while the host has no time to spare: ``cpu_s``, at ``share`` of all
-    CPUs.
-    """
+    """What a statement of one database costs on a full host: ``cpu_s``, at ``share`` of all CPUs."""
 
     cpu_s: float
     share: float
@@ -113,12 +109,16 @@ def foresee(
     busy: Mapping[str, Busy] = MappingProxyType({}),
 ) -> list[Prediction]:
     """The predictions for all databases at once, ``copies`` of the sessions of each. With ``busy`` costs."""
-    cpu = [_cpu(block, copies, cores, busy) for block in blocks]
+    cpu = [summed(block, Resource.CPU, copies) for block in blocks]
+    wanted = [
+        _wanted(block, copies, cores, busy) if each > FULL * cores else each
+        for block, each in zip(blocks, cpu, strict=True)
+    ]
     found = []
     for resource in ADDING:
         if not all(resource in used for block in blocks for used in (block.idle, *block.used.values())):
             continue
-        sums = cpu if resource is Resource.CPU else [summed(block, resource, copies) for block in blocks]
+        sums = wanted if resource is Resource.CPU else [summed(block, resource, copies) for block in blocks]
         naive = fmean(
             [copies * math.fsum(used[resource] for used in block.used.values()) for block in blocks]
         )
@@ -127,12 +127,12 @@ def foresee(
         most = cores if resource is Resource.CPU else math.inf
         found.append(Prediction(HOST, resource, _within(sums, allowances.of(resource), most), naive))
     # What does not fit is served later, or never.
-    served = [min(1.0, FULL * cores / each) for each in cpu]
+    served = [min(1.0, FULL * cores / each) for each in wanted]
     for name in blocks[0].per_s:
         per_s = [copies * block.per_s[name] * share for block, share in zip(blocks, served, strict=True)]
         naive = copies * fmean([block.per_s[name] for block in blocks])
         offered = max(copies * block.per_s[name] for block in blocks)
-        allowance = allowances.of(THROUGHPUT) if min(served) < 1 else OFFERED_ERROR
+        allowance = allowances.of(THROUGHPUT) if max(cpu) > FULL * cores else OFFERED_ERROR
         interval = _within(per_s, allowance, (1 + OFFERED_ERROR) * offered)
         found.append(Prediction(name, THROUGHPUT, interval, naive))
         if all(name in block.p99_s for block in blocks):
@@ -145,31 +145,17 @@ def summed(block: Alone, resource: Resource, copies: int) -> float:
     return idle + copies * math.fsum(max(used[resource] - idle, 0.0) for used in block.used.values())
 
 
-def _cpu(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -> float:
-    """The cores that all want, at the costs of a host of which they use as many."""
+def _wanted(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -> float:
+    """The cores that all want on a full host. They fill it: their costs fall only while it is full."""
     idle = block.idle[Resource.CPU]
-
-    def wanted(cores_used: float) -> float:
-        total = idle
-        for name, used in block.used.items():
-            own = max(used[Resource.CPU] - idle, 0.0)
-            there, alone = busy.get(name), used[Resource.CPU] / cores
-            if there and there.share > alone:
-                weight = min(max((cores_used / cores - alone) / (there.share - alone), 0.0), 1.0)
-                own += weight * (block.per_s[name] * there.cpu_s - own)
-            total += copies * own
-        return total
-
-    # The use at which they want just what is used: between nothing and each at its dearest.
-    low, high = (
-        0.0,
-        summed(block, Resource.CPU, copies)
-        + copies * math.fsum(block.per_s[name] * busy[name].cpu_s for name in block.used if name in busy),
-    )
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if wanted(middle) > middle else (low, middle)
-    return high
+    total = idle
+    for name, used in block.used.items():
+        own = max(used[Resource.CPU] - idle, 0.0)
+        there = busy.get(name)
+        if there and there.share > used[Resource.CPU] / cores:
+            own = block.per_s[name] * there.cpu_s
+        total += copies * own
+    return max(total, FULL * cores)
 
 
 def _response(

@@ -1,7 +1,7 @@
 """`headrace size prove`: recordings played alone and together on one server, and the prediction between.
 
-Each block plays every recording alone and leaves the host idle once, in random order. If they will leave the host
-little time to spare, each is also played once too fast for it. From that the joint run is predicted, and the
+Each block plays every recording alone and leaves the host idle once, in random order. If their sum is more CPU
+than there is, each is also played once too fast for the host. From that the joint run is predicted, and the
 predictions are written before anything is played together.
 """
 
@@ -30,7 +30,18 @@ from headrace.replayed import Replayed
 from headrace.rollout import new_id
 from headrace.samples import Samples
 from headrace.size import predictions
-from headrace.size.foresee import ADDING, HOST, P99, THROUGHPUT, Alone, Busy, Prediction, foresee, summed
+from headrace.size.foresee import (
+    ADDING,
+    FULL,
+    HOST,
+    P99,
+    THROUGHPUT,
+    Alone,
+    Busy,
+    Prediction,
+    foresee,
+    summed,
+)
 from headrace.size.model import Resource
 from headrace.size.used import OverTime, Part, of_process, used
 from headrace.target import Target
@@ -43,9 +54,7 @@ RETRIES = 1
 OWN_DELAY = "the driver was late"
 #: Statements this late are not served at the pace at which they come.
 MAX_LAG = "1s"
-#: Where all together use more of the CPUs than this, what a statement costs on a busy host is measured.
-BUSY = 0.5
-#: Times what fills the host, by what a statement costs alone: on a busy host it costs less.
+#: Times what fills the host, by what a statement costs alone: on a full host it costs less.
 TOO_FAST = 1.5
 Listener = Callable[[str, float], None]
 
@@ -225,11 +234,11 @@ class Player:
         return blocks
 
     async def busy(self, blocks: Sequence[Alone], cores: float) -> dict[str, Busy]:
-        """What a statement of each costs on a busy host, if all together make it one. Without those that end too
-        soon if played so fast, and those that cannot fill the host.
+        """What a statement of each costs on a full host, if all together fill it. Without those that end too soon
+        if played so fast.
         """
         together = fmean(summed(block, Resource.CPU, self.asked.copies) for block in blocks)
-        if together < BUSY * cores:
+        if together <= FULL * cores:
             return {}
         found = {}
         idle = fmean(block.idle[Resource.CPU] for block in blocks)
