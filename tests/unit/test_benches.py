@@ -13,7 +13,16 @@ import pytest
 
 BENCHES = Path(__file__).parents[2] / "benches"
 #: They take arguments, or longer than all others together.
-BY_THEMSELVES = {"agents", "advice", "planted", "boot_loaders", "serve_killed", "fleet8", "__main__"}
+BY_THEMSELVES = {
+    "agents",
+    "advice",
+    "planted",
+    "boot_loaders",
+    "serve_killed",
+    "disturbed",
+    "fleet8",
+    "__main__",
+}
 
 #: Starts a process in a session of its own, as a bench starts its servers, and a file where benches put theirs.
 STARTS = """
