@@ -19,7 +19,7 @@ from headrace.agent import Agent
 from headrace.analysis.intervals import Interval
 from headrace.cli.shell import app
 from headrace.digests.classes import Number, QueryClass
-from headrace.errors import PlanError, StoreError, WorkloadFailed
+from headrace.errors import NothingMeasured, PlanError, StoreError, WorkloadFailed
 from headrace.model import Facts, ServerLogin
 from headrace.report.size.measure import page_of as measured_page
 from headrace.report.size.prove import calibration_page, page_of
@@ -316,19 +316,36 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
     # 4.3 of 4 cores by their sum, 2.2 at half the cost.
     assert cpu.prediction.interval.estimate == pytest.approx(0.97 * 4)
     assert "a: with 100% of the CPUs in use a statement takes 50% of the CPU time" in proof.notes[0]
-    # One that never ends, such as the driver's loads, is played as long as alone.
+    # An endless load, such as the driver's, is played for as long as alone.
     plays.fast.clear()
     nothing: Any = None
     endless = Player(nothing, nothing, ServerLogin(), Asked(("a",)), 20.0, lambda what, left_s: None)
     assert asyncio.run(endless.busy([block(a=2.5)], 2)).keys() == {"a"}
     assert [seconds for _, seconds in plays.fast] == [20.0]
-    # Not where they leave it time to spare, nor where a recording is over too soon.
+    # Not if the host has time to spare, nor if a recording ends too soon.
     plays.fast.clear()
     plays.run(copies=2, options=("--read-only",), seconds=20.0)
     for info in plays.infos.values():
         monkeypatch.setitem(info, "last_end_ns", 60 * 10**9)
     plays.run(copies=3, options=("--read-only",), seconds=20.0)
     assert plays.fast == []
+
+
+def test_a_fast_play_that_measured_nothing_costs_only_itself(
+    plays: Plays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(plays.infos["a"], "last_end_ns", 130 * 10**9)
+    monkeypatch.setitem(plays.infos["b"], "last_end_ns", 130 * 10**9)
+    play = Player.play
+
+    async def short(player: Player, names: list[str], copies: int) -> Played:
+        if player.asked.speed > 1 and names == ["a"]:
+            raise NothingMeasured("the recordings were played together for only 1.0 s")
+        return await play(player, names, copies)
+
+    monkeypatch.setattr(Player, "play", short)
+    proof = plays.run(copies=3, options=("--read-only",), seconds=20.0)
+    assert [note[:2] for note in proof.notes if "of the CPUs in use" in note] == ["b:"]
 
 
 def test_what_was_predicted_stays_if_the_joint_play_never_ends(plays: Plays) -> None:

@@ -17,7 +17,7 @@ ByBlock = Mapping[int, float]
 #: (Cohen 1988, Statistical Power Analysis, sec. 2.4).
 POWER = 0.8
 
-#: An interval whose ends differ by more than this factor says nothing that these words do not, as with two blocks.
+#: An interval whose ends differ by more than this factor is of no use, as with two blocks: these words replace it.
 USELESS, TOO_WIDE = 100.0, "too wide to say"
 
 #: A plan allows no more blocks than this; a question that needs more is reported as not estimable.

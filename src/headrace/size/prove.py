@@ -250,7 +250,10 @@ class Player:
             if times <= 1 or seconds < LEAST_S:
                 continue
             quick = replace(self, asked=replace(self.asked, speed=self.asked.speed * times), seconds=seconds)
-            played = await quick.play([name], 1)
+            try:
+                played = await quick.play([name], 1)
+            except NothingMeasured:
+                continue  # it ended sooner than its length said
             if (per_s := played.per_s[name]) > 0:
                 used = played.used[Resource.CPU]
                 found[name] = Busy(max(used - idle, 0.0) / per_s, used / cores)
@@ -420,10 +423,10 @@ def _against(asked: Asked, together: Sequence[Played]) -> tuple[list[str], list[
 def _of_busy(blocks: Sequence[Alone], busy: Mapping[str, Busy]) -> list[str]:
     said = []
     for name, there in busy.items():
-        alone = [
-            (each.used[name][Resource.CPU] - each.idle[Resource.CPU]) / each.per_s[name] for each in blocks
-        ]
-        if (usual := fmean(alone)) > 0:
+        cpu = math.fsum(each.used[name][Resource.CPU] - each.idle[Resource.CPU] for each in blocks)
+        statements = math.fsum(each.per_s[name] for each in blocks)
+        if cpu > 0 and statements > 0:
+            usual = cpu / statements
             said.append(
                 f"{name}: with {there.share:.0%} of the CPUs in use a statement takes {there.cpu_s / usual:.0%} "
                 "of the CPU time that it takes alone"
