@@ -132,7 +132,7 @@ async def _play(folder: Path, server: Server) -> dict[str, list[Found]]:
         )  # fmt: skip
         await _set_rates(player, cores)
         blocks = await player.alone()
-        busy = await player.busy([block_of(plays) for plays in blocks], cores)
+        busy, _ = await player.busy([block_of(plays) for plays in blocks], cores)
         found: dict[str, list[Found]] = {}
         for size in SIZES:
             found[size] = []

@@ -106,7 +106,7 @@ async def _play(server: Server, paths: dict[str, str]) -> list[Found]:
         lasts_s = SECONDS + WARMUP_S
         player = Player(target, agent, login, asked, SECONDS, lambda what, left_s: None, lasts_s=lasts_s)
         blocks = await player.alone()
-        busy = await player.busy([block_of(plays) for plays in blocks], cores)
+        busy, _ = await player.busy([block_of(plays) for plays in blocks], cores)
         pairs = random.Random(5).sample(list(itertools.combinations(paths, 2)), PAIRS)
         found = []
         for pair in pairs:

@@ -240,6 +240,7 @@ class Plays:
         self.fails = False
         #: Speed and length of those that were played faster.
         self.fast: list[tuple[float, float]] = []
+        self.copies_of_fast: list[int] = []
         self.p99_s: float | None = 0.003
 
         async def install(target: Any) -> FakeAgent:
@@ -259,6 +260,7 @@ class Plays:
             if player.asked.speed > 1:
                 # Too fast for the host, on which a statement costs half.
                 self.fast.append((player.asked.speed, player.seconds))
+                self.copies_of_fast.append(copies)
                 cpu, per_s = 4.0, 3.9 / (costs[names[0]] / 100 / 2)
             return Played(
                 {CPU: cpu},
@@ -306,11 +308,12 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
     plays: Plays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for info in plays.infos.values():
-        monkeypatch.setitem(info, "last_end_ns", 130 * 10**9)
+        monkeypatch.setitem(info, "last_end_ns", 50 * 10**9)
     proof = plays.run(copies=3, options=("--read-only",), seconds=20.0)
-    # 130 s are over in 10.8 where they are played 12 times as fast, of which 5 are the warm-up.
-    assert [speed for speed, _ in plays.fast] == pytest.approx([1.5 * 4 / 0.5, 1.5 * 4 / 0.9])
-    assert [seconds for _, seconds in plays.fast] == [5.0, 14.0]
+    # 50 s are over in 12.5 where three copies are played 4 times as fast, of which 5 are the warm-up.
+    assert [speed for speed, _ in plays.fast] == pytest.approx([1.5 * 4 / (3 * 0.5), 1.5 * 4 / (3 * 0.9)])
+    assert [seconds for _, seconds in plays.fast] == [7.0, 17.0]
+    assert plays.copies_of_fast == [3, 3]
     assert [names for names, _ in plays.log].count(("a",)) == 4
     cpu = next(each for each in proof.outcomes if each.prediction.quantity == CPU)
     # 4.3 of 4 cores by their sum, 2.2 at half the cost.
@@ -320,22 +323,39 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
     plays.fast.clear()
     nothing: Any = None
     endless = Player(nothing, nothing, ServerLogin(), Asked(("a",)), 20.0, lambda what, left_s: None)
-    assert asyncio.run(endless.busy([block(a=2.5)], 2)).keys() == {"a"}
+    found, too_short_s = asyncio.run(endless.busy([block(a=2.5)], 2))
+    assert (list(found), too_short_s) == (["a"], {})
     assert [seconds for _, seconds in plays.fast] == [20.0]
-    # Not if the host has time to spare, nor if a recording ends too soon.
+    # Not if the host has time to spare.
     plays.fast.clear()
     plays.run(copies=2, options=("--read-only",), seconds=20.0)
-    for info in plays.infos.values():
-        monkeypatch.setitem(info, "last_end_ns", 60 * 10**9)
-    plays.run(copies=3, options=("--read-only",), seconds=20.0)
     assert plays.fast == []
+
+
+def test_a_recording_that_is_too_short_to_fill_the_host_is_named_with_the_length_it_needs(
+    plays: Plays,
+) -> None:
+    proof = plays.run(copies=3, options=("--read-only",), seconds=20.0)
+    # Of 30 s four times as fast 7.5 are left, of which 5 are the warm-up; b's 2.2 times as fast leave 8.5.
+    assert [speed for speed, _ in plays.fast] == pytest.approx([1.5 * 4 / (3 * 0.9)])
+    (said,) = [note for note in proof.notes if "too short" in note]
+    assert said.startswith("a: ")
+    assert "for which it needs about 40 s" in said
+
+
+def test_copies_that_fill_the_host_by_themselves_are_not_played_faster(plays: Plays) -> None:
+    proof = plays.run(copies=15, options=("--read-only",), seconds=20.0)
+    assert plays.fast == []
+    # Three blocks alone, and once with all copies.
+    assert [names for names, _ in plays.log].count(("a",)) == 4
+    assert not any("too short" in note for note in proof.notes)
 
 
 def test_a_fast_play_that_measured_nothing_costs_only_itself(
     plays: Plays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(plays.infos["a"], "last_end_ns", 130 * 10**9)
-    monkeypatch.setitem(plays.infos["b"], "last_end_ns", 130 * 10**9)
+    monkeypatch.setitem(plays.infos["a"], "last_end_ns", 50 * 10**9)
+    monkeypatch.setitem(plays.infos["b"], "last_end_ns", 50 * 10**9)
     play = Player.play
 
     async def short(player: Player, names: list[str], copies: int) -> Played:
@@ -346,6 +366,7 @@ def test_a_fast_play_that_measured_nothing_costs_only_itself(
     monkeypatch.setattr(Player, "play", short)
     proof = plays.run(copies=3, options=("--read-only",), seconds=20.0)
     assert [note[:2] for note in proof.notes if "of the CPUs in use" in note] == ["b:"]
+    assert [note[:2] for note in proof.notes if "too short" in note] == ["a:"]
 
 
 def test_what_was_predicted_stays_if_the_joint_play_never_ends(plays: Plays) -> None:

@@ -130,7 +130,7 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     alone = await player.alone()
     proof_id = new_id()
     blocks = [block_of(plays) for plays in alone]
-    busy = await player.busy(blocks, float(facts.cpu_count))
+    busy, too_short_s = await player.busy(blocks, float(facts.cpu_count))
     foreseen = foresee(blocks, asked.copies, float(facts.cpu_count), allowances, busy)
     plan = [f"{asked.copies} x {name}" for name in asked.recordings]
     predictions.keep(proof_id, time.time(), target.name, plan, foreseen)
@@ -141,7 +141,7 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     slow, unknown = _against(asked, together)
     return Proof(
         proof_id, target.name, asked, float(facts.cpu_count), seconds, alone, together, outcomes, late, slow,
-        unknown, [*_notes(asked, alone, together), *_of_busy(blocks, busy)],
+        unknown, [*_notes(asked, alone, together), *_of_busy(blocks, busy), *_of_too_short(too_short_s)],
     )  # fmt: skip
 
 
@@ -233,31 +233,35 @@ class Player:
             blocks.append(found)
         return blocks
 
-    async def busy(self, blocks: Sequence[Alone], cores: float) -> dict[str, Busy]:
-        """What a statement of each costs on a full host, if all together fill it. Without those that end too soon
-        if played so fast.
+    async def busy(self, blocks: Sequence[Alone], cores: float) -> tuple[dict[str, Busy], dict[str, float]]:
+        """What a statement of each costs on a full host, if all together fill it: as many copies as in the joint
+        play, fast enough. And those that end too soon if played so fast, with the length (s) that they would need.
         """
-        together = fmean(summed(block, Resource.CPU, self.asked.copies) for block in blocks)
+        copies = self.asked.copies
+        together = fmean(summed(block, Resource.CPU, copies) for block in blocks)
         if together <= FULL * cores:
-            return {}
-        found = {}
+            return {}, {}
+        found, too_short_s = {}, {}
         idle = fmean(block.idle[Resource.CPU] for block in blocks)
         for name in self.asked.recordings:
             own = fmean(block.used[name][Resource.CPU] for block in blocks) - idle
-            times = TOO_FAST * cores / max(own, idle, 0.01)
+            times = max(1.0, TOO_FAST * cores / (copies * max(own, idle, 0.01)))
             left_s = self.lasts_s / times - self.asked.warmup_s
             seconds = self.seconds if left_s >= self.seconds else math.floor(left_s)
-            if times <= 1 or seconds < LEAST_S:
+            least_s = (LEAST_S + self.asked.warmup_s) * times * self.asked.speed
+            if seconds < LEAST_S:
+                too_short_s[name] = least_s
                 continue
             quick = replace(self, asked=replace(self.asked, speed=self.asked.speed * times), seconds=seconds)
             try:
-                played = await quick.play([name], 1)
+                played = await quick.play([name], copies)
             except NothingMeasured:
-                continue  # it ended sooner than its length said
+                too_short_s[name] = least_s  # it ended sooner than its length said
+                continue
             if (per_s := played.per_s[name]) > 0:
                 used = played.used[Resource.CPU]
                 found[name] = Busy(max(used - idle, 0.0) / per_s, used / cores)
-        return found
+        return found, too_short_s
 
     async def settled(self, names: Sequence[str], copies: int) -> Played:
         """A play that is valid, or as invalid as all of several: other work on the machine may spoil one. Where
@@ -432,6 +436,14 @@ def _of_busy(blocks: Sequence[Alone], busy: Mapping[str, Busy]) -> list[str]:
                 "of the CPU time that it takes alone"
             )
     return said
+
+
+def _of_too_short(too_short_s: Mapping[str, float]) -> list[str]:
+    return [
+        f"{name}: too short to be played fast enough to fill this host, for which it needs about {seconds:.0f} s: a "
+        "statement is taken to cost as much on a full host as alone, so more may be served than predicted"
+        for name, seconds in too_short_s.items()
+    ]
 
 
 def _notes(asked: Asked, alone: Sequence[Mapping[str, Played]], together: Sequence[Played]) -> list[str]:
