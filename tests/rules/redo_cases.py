@@ -151,6 +151,40 @@ CASES = [
         ("",),
         ("the checkpoint age is 5.92 MiB, 99% of its limit of 5.95 MiB",),
     ),
+    Case(
+        "REDO02",
+        "MySQL flushes ahead from 92% of where statements wait, not before",
+        lambda: unwell(vendor="mysql", status={"innodb_redo_log_logical_size": 6.1 * GIB}),
+        ("",),
+        ("90% of its limit of 6.75 GiB",),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "REDO02",
+        "and so it does there",
+        lambda: unwell(vendor="mysql", status={"innodb_redo_log_logical_size": 6.3 * GIB}),
+        ("",),
+        ("93% of its limit of 6.75 GiB",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REDO02",
+        "MariaDB flushes ahead from seven eighths on",
+        lambda: unwell(
+            status={"innodb_checkpoint_age": 6.4 * GIB, "innodb_checkpoint_max_age": 7.2 * GIB},
+        ),
+        ("",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REDO02",
+        "a little below, it is only close",
+        lambda: unwell(
+            status={"innodb_checkpoint_age": 6.2 * GIB, "innodb_checkpoint_max_age": 7.2 * GIB},
+        ),
+        ("",),
+        severity=Severity.ADVICE,
+    ),
     Case("REDO02", "young", lambda: unwell(vendor="mysql")),
     Case("REDO02", "young in MariaDB", unwell),
     Case(

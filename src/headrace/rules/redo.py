@@ -22,8 +22,11 @@ SHORT_ROUND = 10.0
 WRITES = ("com_insert", "com_insert_select", "com_update", "com_update_multi", "com_delete", "com_delete_multi",
           "com_replace", "com_replace_select", "com_load")  # fmt: skip
 MANY = 100.0
-#: Above this share of the limit flushing is forced; at the limit statements wait.
-FULL = 0.80
+#: Above this share of the limit the log is nearly full: the next peak may force flushing.
+NEARLY_FULL = 0.80
+#: Of the age at which statements wait (MariaDB) or of the space for statements (MySQL): from here on pages are
+#: flushed ahead at whatever rate it takes.
+FORCED = 7 / 8
 #: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
 LARGEST = 64 * GIB
 #: Times the buffer pool: a larger log saves next to no writes of pages.
@@ -150,12 +153,25 @@ def _free_check_bytes(evidence: Evidence) -> float:
     log's writer keeps 5% for itself, and threads within a mini-transaction another 5% and four pages each
     (storage/innobase/log/log0files_capacity.cc, log0chkp.cc). Measured on 8.0.31: 5.92 of 8 MiB.
     """
-    capacity = capacity_bytes(evidence)
-    file = capacity / REDO_FILES
-    usable = (REDO_FILES - 2) * file - (REDO_FILES - 1) * REDO_HEADER - REDO_UNUSED - 0.1 * file
-    soft = 0.95 * usable
     threads = evidence.number("innodb_thread_concurrency") + REDO_THREADS
-    return 0.95 * soft - 4 * evidence.number("innodb_page_size") * threads
+    return 0.95 * _soft_bytes(evidence) - 4 * evidence.number("innodb_page_size") * threads
+
+
+def _soft_bytes(evidence: Evidence) -> float:
+    """What MySQL's statements may fill of the redo log from 8.0.30 on."""
+    file = capacity_bytes(evidence) / REDO_FILES
+    usable = (REDO_FILES - 2) * file - (REDO_FILES - 1) * REDO_HEADER - REDO_UNUSED - 0.1 * file
+    return 0.95 * usable
+
+
+def _forced(evidence: Evidence, most: float) -> float:
+    """The checkpoint age from which on pages are flushed ahead for the sake of the log.
+
+    max_modified_age_async in MariaDB (storage/innobase/log/log0log.cc, mtr0mtr.cc) and in MySQL until 8.0.29,
+    adaptive_flush_min_age from 8.0.30 on (storage/innobase/log/log0files_capacity.cc). Below it
+    innodb_io_capacity_max holds.
+    """
+    return min(FORCED * (_soft_bytes(evidence) if by_capacity(evidence) else most), most)
 
 
 @rule(
@@ -204,13 +220,14 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
     "equivalent.",
 )
 def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
-    """The redo log is nearly full: flushing is aggressive, and soon statements wait.
+    """The redo log is nearly full: pages are flushed ahead, and soon statements wait.
 
     When the checkpoint age reaches the size of the log, every statement that writes has to wait for pages to be
-    flushed. A larger log or earlier flushing prevents that.
+    flushed. A larger log or earlier flushing prevents that. From seven eighths on, the server flushes at any rate
+    for the sake of the log; a little below, the log is only close to that.
     """
     age, most = checkpoint_age(evidence)
-    if most <= 0 or age < FULL * most:
+    if most <= 0 or age < NEARLY_FULL * most:
         return
     earlier = sizes.io_capacity(evidence)
     yield Match(
@@ -226,6 +243,7 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
             _larger(evidence, "a larger log"),
             *((Remedy(earlier, label="earlier flushing"),) if earlier else ()),
         ),
+        None if age >= _forced(evidence, most) else Severity.ADVICE,
     )
 
 

@@ -440,8 +440,8 @@ def _of_busy(blocks: Sequence[Alone], busy: Mapping[str, Busy]) -> list[str]:
 
 def _of_too_short(too_short_s: Mapping[str, float]) -> list[str]:
     return [
-        f"{name}: too short to be played fast enough to fill this host, for which it needs about {seconds:.0f} s: a "
-        "statement is taken to cost as much on a full host as alone, so more may be served than predicted"
+        f"{name}: too short to be played fast enough to fill this host, for which it needs about {seconds:.0f} s: "
+        "a statement is taken to cost as much on a full host as alone, so more may be served than predicted"
         for name, seconds in too_short_s.items()
     ]
 
