@@ -92,10 +92,38 @@ def test_what_does_not_fit_is_served_late_and_its_time_has_no_bound() -> None:
     assert is_inside(p99, 1000)
 
 
+def test_what_a_statement_costs_and_takes_on_a_host_as_busy_counts() -> None:
+    """a and b use 0.5 and 0.8 cores above the idle 0.1; on a host that is 70% busy a costs a fifth more, and its
+    p99 is 5 ms."""
+    blocks = [block(), block()]
+    found = foresee(blocks, 1, 2, busy={"a": Busy(0.0006, 0.7, 0.005)})
+    assert of(found, HOST, CPU).interval.estimate == pytest.approx(0.1 + 0.6 + 0.8)
+    # 1.5 of 2 cores are 75%, and a was seen at 70%: what is left of the way is a queue's.
+    p99_s = of(found, "a", P99).interval
+    assert 0.005 < p99_s.estimate < 1.2 * 0.005
+    assert p99_s.low is not None
+    assert p99_s.high is not None
+    assert p99_s.low < p99_s.estimate < p99_s.high
+    # Nothing was seen of b.
+    plain = foresee(blocks, 1, 2)
+    assert of(found, "b", P99).interval.estimate > of(plain, "b", P99).interval.estimate
+    assert of(found, "b", P99).interval.estimate < 0.005
+    # No p99 without statements enough, on a full host, or on one less busy than it was alone.
+    for there in (Busy(0.0006, 0.7), Busy(0.0006, 0.98, 0.005), Busy(0.0006, 0.2, 0.005)):
+        assert of(foresee(blocks, 1, 2, busy={"a": there}), "a", P99).interval.estimate < 0.0045
+
+
+def test_costs_on_a_busy_host_may_fill_it() -> None:
+    """The plain sum is 1.4 of two cores, and what they cost at 70% is 2.1."""
+    found = foresee([block(), block()], 1, 2, busy={"a": Busy(0.0012, 0.7, 0.005)})
+    assert of(found, HOST, CPU).interval.estimate == 2
+    assert of(found, "a", THROUGHPUT).interval.estimate == pytest.approx(1000 * 0.97 * 2 / 2.1)
+    assert math.isinf(of(found, "a", P99).interval.estimate)
+
+
 def test_what_a_statement_costs_on_a_full_host_counts_where_they_fill_it() -> None:
     """Alone they use 0.3 and 0.45 of two cores; on a full host a's statements cost half."""
     busy = {"a": Busy(0.00025, 1.0)}
-    assert foresee([block(), block()], 1, 2, busy=busy) == foresee([block(), block()], 1, 2)
     # 0.1 idle, 0.25 and 0.8 a copy: 2.2 of two cores, not 2.7.
     full = foresee([block(), block()], 2, 2, busy=busy)
     assert of(full, "a", THROUGHPUT).interval.estimate == pytest.approx(2000 * 0.97 * 2 / 2.2)
@@ -257,14 +285,18 @@ class Plays:
             spoiled = answers.pop(0)
             costs = {"a": 0.5, "b": 0.9}
             cpu, per_s = 0.1 + sum(costs[name] for name in names) * copies, 100.0 * copies
-            if player.asked.speed > 1:
-                # Too fast for the host, on which a statement costs half.
-                self.fast.append((player.asked.speed, player.seconds))
+            p99_s = self.p99_s
+            if (speed := player.asked.speed) > 1:
+                self.fast.append((speed, player.seconds))
                 self.copies_of_fast.append(copies)
-                cpu, per_s = 4.0, 3.9 / (costs[names[0]] / 100 / 2)
+                cpu, per_s = 0.1 + costs[names[0]] * copies * speed, per_s * speed
+                p99_s = p99_s and 3 * p99_s
+                if cpu > 4:
+                    # Too fast for the host, on which a statement costs half.
+                    cpu, per_s = 4.0, 3.9 / (costs[names[0]] / 100 / 2)
             return Played(
                 {CPU: cpu},
-                {} if self.p99_s is None else dict.fromkeys(names, self.p99_s),
+                {} if p99_s is None else dict.fromkeys(names, p99_s),
                 dict.fromkeys(names, per_s),
                 dict.fromkeys(names, 0),
                 {name: why for name, why in spoiled.items() if not why.startswith(prove.OWN_DELAY)},
@@ -289,9 +321,10 @@ def plays(monkeypatch: pytest.MonkeyPatch) -> Plays:
 
 def test_predictions_are_written_before_the_first_joint_play(plays: Plays) -> None:
     proof = plays.run(blocks=3)
-    alone, together = plays.log[:9], plays.log[9:]
+    alone, faster, together = plays.log[:9], plays.log[9:11], plays.log[11:]
     assert sorted(names for names, _ in alone) == sorted([(), ("a",), ("b",)] * 3)
-    assert {number for _, number in alone} == {0}
+    assert [names for names, _ in faster] == [("a",), ("b",)]
+    assert {number for _, number in (*alone, *faster)} == {0}
     assert [names for names, _ in together] == [("a", "b")] * 3
     assert {number for _, number in together} == {5}
     assert proof.holds
@@ -326,10 +359,32 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
     found, too_short_s = asyncio.run(endless.busy([block(a=2.5)], 2))
     assert (list(found), too_short_s) == (["a"], {})
     assert [seconds for _, seconds in plays.fast] == [20.0]
-    # Not if the host has time to spare.
-    plays.fast.clear()
-    plays.run(copies=2, options=("--read-only",), seconds=20.0)
-    assert plays.fast == []
+
+
+def test_each_is_played_alone_so_fast_that_the_host_is_as_busy_as_with_all(plays: Plays) -> None:
+    """Together 1.5 of 4 cores, of which 0.1 are the idle host's: a has 0.5 of 1.4, b has 0.9."""
+    proof = plays.run(seconds=5.0, warmup_s=1.0)
+    assert [speed for speed, _ in plays.fast] == pytest.approx([1.4 / 0.5, 1.4 / 0.9])
+    assert [seconds for _, seconds in plays.fast] == [5.0, 5.0]
+    p99 = next(each.prediction for each in proof.outcomes if each.prediction.quantity == P99)
+    # Three times as long on a host as busy; nothing is left for the queue to add.
+    assert p99.interval.estimate == pytest.approx(0.009)
+
+
+def test_nearly_all_of_the_load_alone_is_as_busy(plays: Plays) -> None:
+    nothing: Any = None
+    player = Player(nothing, nothing, ServerLogin(), Asked(("a", "b")), 20.0, lambda what, left_s: None)
+    found, too_short_s = asyncio.run(player.busy([block(a=1.2, b=0.15)], 4))
+    assert (list(found), too_short_s) == (["b"], {})
+
+
+def test_a_late_fast_play_tells_costs_but_no_times(plays: Plays) -> None:
+    plays.spoiled = {("a",): [{}, {}, {}, {"a": "sent too late"}]}
+    proof = plays.run(seconds=5.0, warmup_s=1.0)
+    p99_s = {each.prediction.what: each.prediction.interval.estimate for each in proof.outcomes
+             if each.prediction.quantity == P99}  # fmt: skip
+    assert p99_s["a"] < 0.004
+    assert p99_s["b"] == pytest.approx(0.009)
 
 
 def test_a_recording_that_is_too_short_to_fill_the_host_is_named_with_the_length_it_needs(
@@ -341,6 +396,10 @@ def test_a_recording_that_is_too_short_to_fill_the_host_is_named_with_the_length
     (said,) = [note for note in proof.notes if "too short" in note]
     assert said.startswith("a: ")
     assert "for which it needs about 40 s" in said
+    # On a host that they do not fill, too: of 30 s a has 10.7 where it is played 2.8 times as fast.
+    proof = plays.run(seconds=20.0, warmup_s=8.0)
+    (said,) = [note for note in proof.notes if "too short" in note]
+    assert said.startswith("a: ")
 
 
 def test_copies_that_fill_the_host_by_themselves_are_not_played_faster(plays: Plays) -> None:
@@ -381,7 +440,8 @@ def test_a_play_that_other_work_spoiled_is_repeated_and_one_that_stays_so_is_sai
     late = {"a": f"{prove.OWN_DELAY}: p99 3.1 ms"}
     plays.spoiled = {("a",): [late, {}], ("a", "b"): [late] * 6}
     proof = plays.run(blocks=3)
-    assert [names for names, _ in plays.log].count(("a",)) == 4
+    # Three alone, one of them twice, and one faster.
+    assert [names for names, _ in plays.log].count(("a",)) == 5
     assert [names for names, _ in plays.log].count(("a", "b")) == 6
     assert proof.holds
     assert "its p99 includes that" in proof.notes[0]
@@ -395,7 +455,8 @@ def test_a_late_driver_is_no_reason_to_play_again_where_disturbed_trials_are_kep
     plays.spoiled = {("a",): [late] * 3, ("b",): [behind, {}, {}, {}], ("a", "b"): [late] * 3}
     proof = plays.run(blocks=3)
     counts = [[names for names, _ in plays.log].count(names) for names in (("a",), ("b",), ("a", "b"))]
-    assert counts == [3, 4, 3]
+    # With one faster.
+    assert counts == [3 + 1, 4 + 1, 3]
     assert "in 6 plays: its p99 includes that" in proof.notes[0]
 
 

@@ -1,9 +1,9 @@
 """What databases will do together on one host, from what each did alone there. docs: explanation/sizing.md.
 
-Use adds up above what the idle host uses. If that is more CPU than there is, statements cost less: a full host
-wakes fewer threads for each, and commits share writes. What they cost there is measured, and decides how much is
-served. A response time grows with the CPU that is taken: service takes as long as alone, waiting follows a queue
-with as many servers as the host has cores.
+Use adds up above what the idle host uses. On a busier host a statement costs other CPU time and takes longer, so
+each database is also played alone so fast that the host is as busy as with all of them, and what it shows there
+counts. If all want more CPU than there is, that decides how much is served. Where it was not played so, statements
+cost what they cost alone, and waiting follows a queue with as many servers as the host has cores.
 """
 
 from __future__ import annotations
@@ -63,10 +63,13 @@ class Alone:
 
 @dataclass(frozen=True)
 class Busy:
-    """What a statement of one database costs on a full host: ``cpu_s``, at ``share`` of all CPUs."""
+    """One database alone on a host that it keeps as busy as all of them will: ``cpu_s`` is what a statement costs
+    there, ``share`` what is used of all CPUs, and ``p99_s`` is None with too few statements.
+    """
 
     cpu_s: float
     share: float
+    p99_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,10 @@ def foresee(
     allowances: Allowances = Allowances({}),
     busy: Mapping[str, Busy] = MappingProxyType({}),
 ) -> list[Prediction]:
-    """The predictions for all databases at once, ``copies`` of the sessions of each. With ``busy`` costs."""
-    cpu = [summed(block, Resource.CPU, copies) for block in blocks]
-    wanted = [
-        _wanted(block, copies, cores, busy) if each > FULL * cores else each
-        for block, each in zip(blocks, cpu, strict=True)
-    ]
+    """The predictions for all databases at once, ``copies`` of the sessions of each."""
+    wanted = [_wanted(block, copies, cores, busy) for block in blocks]
+    # No queue has a length where either of them says that it grows.
+    cpu = [max(summed(block, Resource.CPU, copies), each) for block, each in zip(blocks, wanted, strict=True)]
     found = []
     for resource in ADDING:
         if not all(resource in used for block in blocks for used in (block.idle, *block.used.values())):
@@ -136,7 +137,7 @@ def foresee(
         interval = _within(per_s, allowance, (1 + OFFERED_ERROR) * offered)
         found.append(Prediction(name, THROUGHPUT, interval, naive))
         if all(name in block.p99_s for block in blocks):
-            found.append(_response(name, blocks, cpu, cores, allowances.of(P99)))
+            found.append(_response(name, blocks, cpu, cores, allowances.of(P99), busy.get(name)))
     return found
 
 
@@ -146,7 +147,7 @@ def summed(block: Alone, resource: Resource, copies: int) -> float:
 
 
 def _wanted(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -> float:
-    """The cores that all want on a full host. They fill it: their costs fall only while it is full."""
+    """The cores that all want. If they fill the host they keep it full: what they cost there holds only there."""
     idle = block.idle[Resource.CPU]
     total = idle
     for name, used in block.used.items():
@@ -155,20 +156,28 @@ def _wanted(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -
         if there and there.share > used[Resource.CPU] / cores:
             own = block.per_s[name] * there.cpu_s
         total += copies * own
-    return max(total, FULL * cores)
+    is_full = summed(block, Resource.CPU, copies) > FULL * cores
+    return max(total, FULL * cores) if is_full else total
 
 
 def _response(
-    name: str, blocks: Sequence[Alone], cpu: Sequence[float], cores: float, allowance: float
+    name: str,
+    blocks: Sequence[Alone],
+    cpu: Sequence[float],
+    cores: float,
+    allowance: float,
+    there: Busy | None,
 ) -> Prediction:
     def at(slack: float) -> Interval | None:
         found = []
         for block, together in zip(blocks, cpu, strict=True):
-            alone = block.used[name][Resource.CPU] / cores
-            if together / cores > FULL or alone > FULL:
+            share, p99_s = block.used[name][Resource.CPU] / cores, block.p99_s[name]
+            if there and there.p99_s is not None and share < there.share <= FULL:
+                share, p99_s = there.share, there.p99_s
+            if together / cores > FULL or share > FULL:
                 return None
-            grows = (1 + slack * waiting(together / cores, cores)) / (1 + slack * waiting(alone, cores))
-            found.append(block.p99_s[name] * max(grows, 1.0))
+            grows = (1 + slack * waiting(together / cores, cores)) / (1 + slack * waiting(share, cores))
+            found.append(max(p99_s * grows, block.p99_s[name]))
         return _within(found, allowance)
 
     naive = fmean([block.p99_s[name] for block in blocks])
@@ -177,7 +186,8 @@ def _response(
         # It grows as long as it lasts.
         least = fmean([block.p99_s[name] for block in blocks])
         return Prediction(name, P99, Interval(math.inf, least, None), naive)
-    return Prediction(name, P99, Interval(middle.estimate, low.low, high.high), naive)
+    ends = [each for one in (middle, low, high) for each in (one.low, one.high) if each is not None]
+    return Prediction(name, P99, Interval(middle.estimate, min(ends), max(ends)), naive)
 
 
 def _within(values: Sequence[float], allowance: float, most: float = math.inf) -> Interval:

@@ -1,8 +1,8 @@
 """`headrace size prove`: recordings played alone and together on one server, and the prediction between.
 
-Each block plays every recording alone and leaves the host idle once, in random order. If their sum is more CPU
-than there is, each is also played once too fast for the host. From that the joint run is predicted, and the
-predictions are written before anything is played together.
+Each block plays every recording alone and leaves the host idle once, in random order. Then each is played alone
+once more, so fast that the host is as busy as with all of them, or full. From that the joint run is predicted, and
+the predictions are written before anything is played together.
 """
 
 from __future__ import annotations
@@ -56,6 +56,8 @@ OWN_DELAY = "the driver was late"
 MAX_LAG = "1s"
 #: Times what fills the host, by what a statement costs alone: on a full host it costs less.
 TOO_FAST = 1.5
+#: A recording that is nearly all of the load is as busy alone.
+HARDLY_FASTER = 1.1
 Listener = Callable[[str, float], None]
 
 
@@ -234,18 +236,21 @@ class Player:
         return blocks
 
     async def busy(self, blocks: Sequence[Alone], cores: float) -> tuple[dict[str, Busy], dict[str, float]]:
-        """What a statement of each costs on a full host, if all together fill it: as many copies as in the joint
-        play, fast enough. And those that end too soon if played so fast, with the length (s) that they would need.
+        """Each alone on a host that it keeps as busy as all together would, or full if they fill it: as many
+        copies as in the joint play, faster. And those that end too soon if played so fast, with the length (s)
+        that they would need.
         """
         copies = self.asked.copies
-        together = fmean(summed(block, Resource.CPU, copies) for block in blocks)
-        if together <= FULL * cores:
-            return {}, {}
-        found, too_short_s = {}, {}
         idle = fmean(block.idle[Resource.CPU] for block in blocks)
+        together = fmean(summed(block, Resource.CPU, copies) for block in blocks)
+        is_full = together > FULL * cores
+        wanted = TOO_FAST * cores if is_full else together - idle
+        found, too_short_s = {}, {}
         for name in self.asked.recordings:
             own = fmean(block.used[name][Resource.CPU] for block in blocks) - idle
-            times = max(1.0, TOO_FAST * cores / (copies * max(own, idle, 0.01)))
+            times = max(1.0, wanted / (copies * max(own, idle, 0.01)))
+            if times < HARDLY_FASTER and not is_full:
+                continue
             left_s = self.lasts_s / times - self.asked.warmup_s
             seconds = self.seconds if left_s >= self.seconds else math.floor(left_s)
             least_s = (LEAST_S + self.asked.warmup_s) * times * self.asked.speed
@@ -260,7 +265,8 @@ class Player:
                 continue
             if (per_s := played.per_s[name]) > 0:
                 used = played.used[Resource.CPU]
-                found[name] = Busy(max(used - idle, 0.0) / per_s, used / cores)
+                p99_s = None if name in played.invalid else played.p99_s.get(name)
+                found[name] = Busy(max(used - idle, 0.0) / per_s, used / cores, p99_s)
         return found, too_short_s
 
     async def settled(self, names: Sequence[str], copies: int) -> Played:
@@ -440,8 +446,8 @@ def _of_busy(blocks: Sequence[Alone], busy: Mapping[str, Busy]) -> list[str]:
 
 def _of_too_short(too_short_s: Mapping[str, float]) -> list[str]:
     return [
-        f"{name}: too short to be played fast enough to fill this host, for which it needs about {seconds:.0f} s: "
-        "a statement is taken to cost as much on a full host as alone, so more may be served than predicted"
+        f"{name}: too short to be played so fast that the host is as busy as with all of them, for which it needs "
+        f"about {seconds:.0f} s: its statements are taken to cost what they cost alone, and to wait in a queue"
         for name, seconds in too_short_s.items()
     ]
 
