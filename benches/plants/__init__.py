@@ -380,7 +380,8 @@ PLANTS = (
         WRITES,
         beside=global_lock,
         adviser="read lock|global lock",
-        also=("LOCK01", "STMT04"),
+        # It closes all tables, too.
+        also=("LOCK01", "STMT04", "SESS20"),
         has_remedy=False,
     ),
     Plant(

@@ -12,6 +12,12 @@ from tests.rules.statements_cases import EVEN, HEAVY
 
 OLD = {"table": "shop.lines", "rows": 131_072, "changed": 131_071}
 OLDER = {"table": "shop.log", "rows": 900_000, "changed": 2_000_000}
+FORGOTTEN = {
+    "table": "shop.lines",
+    "rows": 100,
+    "changed": 0,
+    "bytes": {"described": 32 << 10, "used": 11 << 20},
+}
 JOINED = Activity(
     10,
     digests=(Digest(f"{HEAVY}ffff", "SELECT ... FROM `items` JOIN `lines` ...", "shop", ("items", "Lines")),),
@@ -92,6 +98,18 @@ CASES = [
         lambda: unwell(facts=stale(OLD), status_rates={"handler_read_rnd_next": 2e6}),
         ("shop.lines",),
         severity=Severity.ADVICE,
+    ),
+    Case(
+        "STMT07",
+        "only the file shows it, after a restart",
+        lambda: unwell(facts=stale(FORGOTTEN), rates=HEAVY_READS, activity=JOINED),
+        ("shop.lines",),
+        (
+            "the statistics of shop.lines describe 100 rows in 32 KiB, but 11 MiB of its file are in use; SELECT",
+            "unknown",
+        ),
+        steps=("ANALYZE TABLE shop.lines", "ALTER TABLE shop.lines STATS_AUTO_RECALC=DEFAULT"),
+        severity=Severity.COST,
     ),
     Case("STMT07", "none is old", lambda: unwell(facts=stale())),
     Case(

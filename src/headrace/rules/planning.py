@@ -9,7 +9,7 @@ from typing import Any
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules import statements
-from headrace.rules.evidence import Evidence, NotEnough, number, share
+from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.locks import states
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -73,7 +73,7 @@ def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
     The optimiser chooses indexes and the order of a join by them. InnoDB calculates them when a tenth of a table
     has changed, unless innodb_stats_auto_recalc is off, or the table was created with STATS_AUTO_RECALC=0. A
     table that was analysed when it was small then gets plans for a small table. The changes are counted since
-    the table was opened, so a server that was restarted has forgotten the earlier ones.
+    the table was opened: after a restart, only a file much larger than its statistics describe shows earlier ones.
     """
     tables = evidence.settings.get("stale_statistics")
     if tables is None:
@@ -88,13 +88,12 @@ def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
     is_global = not evidence.is_on("innodb_stats_auto_recalc")
     yield Match(
         name,
-        f"{worst['changed']:,} rows of {name}, which has {worst['rows']:,}, have changed since its statistics "
-        "were calculated"
+        _stale(worst)
         + (f"; so have those of {more} other table{'s' if more > 1 else ''}" if more else "")
         + (f"; {statement} reads many rows." if statement else "."),
         (
-            number("rows", f"{worst['rows']:,}"),
-            number("changed since", f"{worst['changed']:,}"),
+            number("rows, as the statistics have it" if worst.get("bytes") else "rows", f"{worst['rows']:,}"),
+            number("changed since", "unknown" if worst.get("bytes") else f"{worst['changed']:,}"),
             number("innodb_stats_auto_recalc", evidence.variable("innodb_stats_auto_recalc")),
             number("tables with old statistics", len(tables)),
         ),
@@ -112,6 +111,18 @@ def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
         else Severity.ADVICE
         if statements.mostly_scanned(evidence)
         else Severity.HOUSEKEEPING,
+    )
+
+
+def _stale(table: Mapping[str, Any]) -> str:
+    if bytes_ := table.get("bytes"):
+        return (
+            f"the statistics of {table['table']} describe {table['rows']:,} rows in {size(bytes_['described'])}, "
+            f"but {size(bytes_['used'])} of its file are in use"
+        )
+    return (
+        f"{table['changed']:,} rows of {table['table']}, which has {table['rows']:,}, have changed since its "
+        "statistics were calculated"
     )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -153,6 +154,37 @@ def test_facts_have_whole_values_and_where_they_come_from(kind: str, server: Ser
     assert settings["persisted"] == ({"max_connections": "77"} if is_mysql else None)
     assert settings["replicas"] == []
     assert settings["replica_addresses"] == []
+
+
+def test_statistics_older_than_their_rows_are_named_after_a_restart_too(server: Server, folder: Path) -> None:
+    """The server counts changes until it closes the table. Then only the file shows what statistics do not say."""
+    for table in ("grown", "kept"):
+        server.sql(
+            f"CREATE TABLE shop.{table} (id INT AUTO_INCREMENT PRIMARY KEY, k INT, KEY (k)) "
+            "STATS_PERSISTENT=1 STATS_AUTO_RECALC=0",
+            f"INSERT INTO shop.{table} (k) SELECT 1 FROM information_schema.COLUMNS LIMIT 100",
+            f"ANALYZE TABLE shop.{table}",
+        )
+
+    def stale() -> dict[str, dict[str, Any]]:
+        settings = json.loads(agent("facts", *login(server, folder)).stdout)["server_settings"]
+        return {each["table"]: each for each in settings["stale_statistics"]}
+
+    try:
+        server.sql(*["INSERT INTO shop.grown (k) SELECT k + id FROM shop.grown"] * 12)
+        before = stale()
+        assert list(before) == ["shop.grown"]
+        assert before["shop.grown"]["changed"] > 400_000
+        server.restart()
+        server.sql("SELECT COUNT(*) FROM shop.grown", "SELECT COUNT(*) FROM shop.kept")
+        after = stale()
+        assert list(after) == ["shop.grown"]
+        assert (after["shop.grown"]["rows"], after["shop.grown"]["changed"]) == (100, 0)
+        assert after["shop.grown"]["bytes"]["used"] > 100 * after["shop.grown"]["bytes"]["described"]
+        server.sql("ANALYZE TABLE shop.grown")
+        assert stale() == {}
+    finally:
+        server.sql("DROP TABLE shop.grown, shop.kept")
 
 
 def test_hunt(kind: str, server: Server, folder: Path) -> None:

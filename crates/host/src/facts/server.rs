@@ -406,8 +406,12 @@ impl Asked<'_> {
 
     fn stale_statistics(&mut self, connection: &mut Connection, is_old: bool) -> Option<Vec<Stale>> {
         let sql = stale::sql(connection.is_mariadb() || is_old);
-        let rows = self.ask(connection, "age of InnoDB's statistics", "PROCESS", &sql)?;
-        Some(stale::tables(rows))
+        let changed = self.ask(connection, "age of InnoDB's statistics", "PROCESS", &sql)?;
+        // The table of statistics is the server's own, which few accounts may read.
+        let sql = stale::sql_of_files(connection.is_mariadb());
+        let has_files = (connection.is_mariadb() || !is_old) && !self.is_lost;
+        let files = if has_files { rows(connection, &sql).unwrap_or_default() } else { Vec::new() };
+        Some(stale::tables(changed, files))
     }
 
     /// In MySQL 8 it holds only the undo logs of temporary tables; each session's tables have their own file.
