@@ -25,7 +25,7 @@ MANY = 100.0
 #: Above this share of the limit the log is nearly full: the next peak may force flushing.
 NEARLY_FULL = 0.80
 #: Of the age at which statements wait (MariaDB) or of the space for statements (MySQL): from here on pages are
-#: flushed ahead at whatever rate it takes.
+#: flushed ahead as fast as innodb_io_capacity_max allows, and near the end regardless of it.
 FORCED = 7 / 8
 #: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
 LARGEST = 64 * GIB
@@ -168,8 +168,7 @@ def _forced(evidence: Evidence, most: float) -> float:
     """The checkpoint age from which on pages are flushed ahead for the sake of the log.
 
     max_modified_age_async in MariaDB (storage/innobase/log/log0log.cc, mtr0mtr.cc) and in MySQL until 8.0.29,
-    adaptive_flush_min_age from 8.0.30 on (storage/innobase/log/log0files_capacity.cc). Below it
-    innodb_io_capacity_max holds.
+    adaptive_flush_min_age from 8.0.30 on (storage/innobase/log/log0files_capacity.cc).
     """
     return min(FORCED * (_soft_bytes(evidence) if by_capacity(evidence) else most), most)
 
@@ -223,8 +222,8 @@ def checkpoint_near_end(evidence: Evidence) -> Iterator[Match]:
     """The redo log is nearly full: pages are flushed ahead, and soon statements wait.
 
     When the checkpoint age reaches the size of the log, every statement that writes has to wait for pages to be
-    flushed. A larger log or earlier flushing prevents that. From seven eighths on, the server flushes at any rate
-    for the sake of the log; a little below, the log is only close to that.
+    flushed. A larger log or earlier flushing prevents that. From seven eighths on, the server flushes ahead as
+    fast as innodb_io_capacity_max allows, and near the end regardless of it; before, the log is only nearly full.
     """
     age, most = checkpoint_age(evidence)
     if most <= 0 or age < NEARLY_FULL * most:
