@@ -113,6 +113,14 @@ def test_what_a_statement_costs_and_takes_on_a_host_as_busy_counts() -> None:
         assert of(foresee(blocks, 1, 2, busy={"a": there}), "a", P99).interval.estimate < 0.0045
 
 
+def test_a_lower_cost_counts_only_on_a_full_host() -> None:
+    """Calls of a faster play come faster, and cost less for that alone."""
+    cheap = {"a": Busy(0.0003, 0.7, 0.005)}
+    found, plain = (foresee([block(), block()], 1, 2, busy=busy) for busy in (cheap, {}))
+    assert of(found, HOST, CPU) == of(plain, HOST, CPU)
+    assert of(found, "a", P99).interval.estimate > 0.005
+
+
 def test_costs_on_a_busy_host_may_fill_it() -> None:
     """The plain sum is 1.4 of two cores, and what they cost at 70% is 2.1."""
     found = foresee([block(), block()], 1, 2, busy={"a": Busy(0.0012, 0.7, 0.005)})

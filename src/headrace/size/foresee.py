@@ -1,6 +1,6 @@
 """What databases will do together on one host, from what each did alone there. docs: explanation/sizing.md.
 
-Use adds up above what the idle host uses. On a busier host a statement costs other CPU time and takes longer, so
+Use adds up above what the idle host uses. On a busier host a statement costs more CPU time and takes longer, so
 each database is also played alone so fast that the host is as busy as with all of them, and what it shows there
 counts. If all want more CPU than there is, that decides how much is served. Where it was not played so, statements
 cost what they cost alone, and waiting follows a queue with as many servers as the host has cores.
@@ -147,16 +147,19 @@ def summed(block: Alone, resource: Resource, copies: int) -> float:
 
 
 def _wanted(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -> float:
-    """The cores that all want. If they fill the host they keep it full: what they cost there holds only there."""
+    """The cores that all want. Where they fill the host, what they cost on a full host, which keeps it full. Where
+    they do not, a lower cost does not count: calls of a faster play cost less also because they come faster.
+    """
     idle = block.idle[Resource.CPU]
+    is_full = summed(block, Resource.CPU, copies) > FULL * cores
     total = idle
     for name, used in block.used.items():
         own = max(used[Resource.CPU] - idle, 0.0)
         there = busy.get(name)
         if there and there.share > used[Resource.CPU] / cores:
-            own = block.per_s[name] * there.cpu_s
+            busier = block.per_s[name] * there.cpu_s
+            own = busier if is_full else max(own, busier)
         total += copies * own
-    is_full = summed(block, Resource.CPU, copies) > FULL * cores
     return max(total, FULL * cores) if is_full else total
 
 
