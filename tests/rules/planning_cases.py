@@ -106,7 +106,6 @@ CASES = [
         ("shop.lines",),
         (
             "the statistics of shop.lines describe 100 rows in 32 KiB, but 11 MiB of its file are in use; SELECT",
-            "unknown",
         ),
         steps=("ANALYZE TABLE shop.lines", "ALTER TABLE shop.lines STATS_AUTO_RECALC=DEFAULT"),
         severity=Severity.COST,
