@@ -21,6 +21,7 @@ from headrace.cli.shell import app
 from headrace.digests.classes import Number, QueryClass
 from headrace.errors import NothingMeasured, PlanError, StoreError, WorkloadFailed
 from headrace.model import Facts, ServerLogin
+from headrace.report.parts import Table
 from headrace.report.size.measure import page_of as measured_page
 from headrace.report.size.prove import calibration_page, page_of
 from headrace.report.terminal import render
@@ -359,7 +360,17 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
     cpu = next(each for each in proof.outcomes if each.prediction.quantity == CPU)
     # 4.3 of 4 cores by their sum, 2.2 at half the cost.
     assert cpu.prediction.interval.estimate == pytest.approx(0.97 * 4)
-    assert "a: with 100% of the CPUs in use a statement takes 50% of the CPU time" in proof.notes[0]
+    assert proof.busy["a"].cpu_s == pytest.approx(0.5 / 100 / 2)
+    page = page_of(proof)
+    shown = render(page)
+    assert page.data["busy"] == proof.busy
+    assert json.dumps(page.data["headline"])
+    (busy,) = [section for section in page.sections if section.id == "busy"]
+    assert isinstance(busy.parts, list)
+    (table,) = busy.parts
+    assert isinstance(table, Table)
+    assert table.rows[0] == ["a", "15%", "100%", "5,000 us", "2,500 us", "3.00 ms", "9.00 ms"]
+    assert shown
     # An endless load, such as the driver's, is played for as long as alone.
     plays.fast.clear()
     nothing: Any = None
@@ -432,7 +443,7 @@ def test_a_fast_play_that_measured_nothing_costs_only_itself(
 
     monkeypatch.setattr(Player, "play", short)
     proof = plays.run(copies=3, options=("--read-only",), seconds=20.0)
-    assert [note[:2] for note in proof.notes if "of the CPUs in use" in note] == ["b:"]
+    assert list(proof.busy) == ["b"]
     assert [note[:2] for note in proof.notes if "too short" in note] == ["a:"]
 
 

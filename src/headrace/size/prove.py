@@ -100,7 +100,7 @@ class Outcome:
 @dataclass(frozen=True)
 class Proof:
     """``late``: recording -> why its joint play is invalid; ``slow``: those above the objective; ``unknown``:
-    those with too few statements to say so.
+    those with too few statements to say so; ``busy``: recording -> its faster play alone.
     """
 
     id: str
@@ -115,6 +115,7 @@ class Proof:
     slow: Sequence[str] = ()
     unknown: Sequence[str] = ()
     notes: Sequence[str] = ()
+    busy: Mapping[str, Busy] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -143,7 +144,7 @@ async def prove(target: Target, asked: Asked, login: ServerLogin, listen: Listen
     slow, unknown = _against(asked, together)
     return Proof(
         proof_id, target.name, asked, float(facts.cpu_count), seconds, alone, together, outcomes, late, slow,
-        unknown, [*_notes(asked, alone, together), *_of_busy(blocks, busy), *_of_too_short(too_short_s)],
+        unknown, [*_notes(asked, alone, together), *_of_too_short(too_short_s)], busy,
     )  # fmt: skip
 
 
@@ -430,20 +431,6 @@ def _against(asked: Asked, together: Sequence[Played]) -> tuple[list[str], list[
     return slow, unknown
 
 
-def _of_busy(blocks: Sequence[Alone], busy: Mapping[str, Busy]) -> list[str]:
-    said = []
-    for name, there in busy.items():
-        cpu = math.fsum(each.used[name][Resource.CPU] - each.idle[Resource.CPU] for each in blocks)
-        statements = math.fsum(each.per_s[name] for each in blocks)
-        if cpu > 0 and statements > 0:
-            usual = cpu / statements
-            said.append(
-                f"{name}: with {there.share:.0%} of the CPUs in use a statement takes {there.cpu_s / usual:.0%} "
-                "of the CPU time that it takes alone"
-            )
-    return said
-
-
 def _of_too_short(too_short_s: Mapping[str, float]) -> list[str]:
     return [
         f"{name}: too short to be played so fast that the host is as busy as with all of them, for which it needs "
@@ -467,7 +454,7 @@ def _notes(asked: Asked, alone: Sequence[Mapping[str, Played]], together: Sequen
     for name in asked.recordings:
         if delayed := [play.own_delay[name] for play in (*plays, *together) if name in play.own_delay]:
             notes.append(
-                f"{name}: {delayed[-1]}, in {len(delayed)} plays: its p99 includes that. Other work on the host?"
+                f"{name}: {delayed[-1]}, in {len(delayed)} plays: its p99 includes that. Look for other work"
             )
     if asked.blocks < 3:
         notes.append(f"{asked.blocks} blocks: intervals over so few say little")

@@ -2,7 +2,7 @@
 
 ``--json``: format, headline, id, host, cores, seconds, holds, late {recording: why}, slow[], unknown[],
 outcomes[] (prediction with what, quantity, interval, naive; measured), alone[] (block: {recording or "": used,
-p99_s, per_s, errors}), together[].
+p99_s, per_s, errors}), busy{recording: cpu_s, share, p99_s}, together[].
 
 The page of `headrace size predictions`: how many predictions came true.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import PurePosixPath
+from statistics import fmean
 
 from headrace.analysis.intervals import Interval
 from headrace.report import text
@@ -40,6 +41,7 @@ def page_of(proof: Proof) -> Page:
                 brief=[_table(proof)],
             ),
             Section("alone", "Alone", "What did each do alone?", [_alone(proof)]),
+            *([_as_busy(proof)] if proof.busy else []),
             _method(),
         ],
         footer="headrace size predictions shows how many came true so far",
@@ -56,6 +58,7 @@ def page_of(proof: Proof) -> Page:
             "unknown": proof.unknown,
             "outcomes": proof.outcomes,
             "alone": proof.alone,
+            "busy": proof.busy,
             "together": proof.together,
         },
     )  # fmt: skip
@@ -193,6 +196,40 @@ def _alone(proof: Proof) -> Table:
     return Table(columns, rows)
 
 
+def _as_busy(proof: Proof) -> Section:
+    rows: list[Cells] = []
+    named = _names(proof.asked.recordings)
+    idle = fmean(block[HOST].used[Resource.CPU] for block in proof.alone)
+    for which, there in proof.busy.items():
+        plays = [block[which] for block in proof.alone]
+        used = fmean(play.used[Resource.CPU] for play in plays)
+        per_s = fmean(play.per_s[which] for play in plays)
+        p99_s = [play.p99_s[which] for play in plays if which in play.p99_s]
+        rows.append(
+            [
+                named[which],
+                f"{used / proof.cores:.0%}",
+                f"{there.share:.0%}",
+                _per_statement(max(used - idle, 0.0) / per_s if per_s else None),
+                _per_statement(there.cpu_s),
+                _amount(P99, fmean(p99_s) if p99_s else None),
+                _amount(P99, there.p99_s),
+            ]
+        )
+    columns = [
+        Column("what", "wrap"), Column("CPUs in use", "n"), Column("faster", "n"),
+        Column("CPU time a statement", "n"), Column("faster", "n"), Column("p99", "n"), Column("faster", "n"),
+    ]  # fmt: skip
+    return Section(
+        "busy", "As busy", "What does each do alone on a host as busy as with all?", [Table(columns, rows)],
+        "Each was played faster, once. A p99 that came late, or of too few statements, does not count.",
+    )  # fmt: skip
+
+
+def _per_statement(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{seconds * 1e6:,.0f} us"
+
+
 def _quantity(quantity: str) -> str:
     return {P99: "p99", THROUGHPUT: "statements/s"}.get(quantity) or name(quantity)
 
@@ -228,9 +265,10 @@ def _share(value: float | None) -> str:
 def _method() -> Section:
     lines: list[tuple[str, str]] = [
         ("Blocks", "Each plays every recording alone and leaves the host idle once, in random order."),
-        ("Use", "What each adds to the idle host is added up. The plain sum counts the idle host each time."),
-        ("p99", "Alone, times how much longer a request takes at the joint use of the CPU than at its own "
-                "(M/M/c, Sakasegawa 1977)."),
+        ("Use", "What each adds to the idle host is added up. CPU time is that of the faster play, where that is "
+                "more or they fill the host. The plain sum counts the idle host each time."),
+        ("p99", "Of the faster play, times how much longer a request takes at the joint use of the CPU than at "
+                "that one's (M/M/c, Sakasegawa 1977). Without a faster play: of the plays alone."),
         ("Interval", "t over blocks, and the error of the model: after ten outcomes the past one."),
         ("Driver", "The replay runs on the host and uses its CPU alone and together alike."),
     ]  # fmt: skip
