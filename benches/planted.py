@@ -319,7 +319,7 @@ def require_advisers() -> None:
 def advised(server: Server) -> dict[str, str]:
     """What the advisers recommend, line by line."""
     address = ("--host", "127.0.0.1", "--port", str(server.port), "--forcemem", str(memory_mb()))
-    # Without its guesses at passwords: 600 logins, a minute, and nothing about performance.
+    # Skips its password guesses: 600 logins take a minute and say nothing about performance.
     login = ("--user", "adviser", "--pass", "throwaway", "--skippassword")
     tuner = output("perl", "-", *address, *login, "--nocolor", "--noinfo", program=mysqltuner())
     _, _, recommended = tuner.partition("-------- Recommendations")

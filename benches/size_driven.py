@@ -1,7 +1,7 @@
 """TPC-C beside read-only transactions and memcached on one host: predicted from each alone, and measured.
 
 The driver plays each load alone at a constant rate, then every two at once, at three sizes: the two together take
-about 40%, 70% and 130% of the CPUs. Between, each of the two is played alone so fast that it takes as much. The
+about 40%, 70% and 130% of the CPUs. Before that, each of the two is played alone fast enough to take as much. The
 last size does not fit, and `headrace size prove` predicts what is left of the throughput; of response times it
 predicts only that they grow as long as it lasts. The peer is the plain sum, and what each did alone. Driver and
 servers share the machine, so other work on it must be light. Targets where it fits: the median error of throughput

@@ -1,9 +1,9 @@
 """`headrace size prove` over pairs of workloads: use, throughput and p99 together, predicted from each alone.
 
-Six recordings of different kinds are played alone on a real server, and in pairs: each alone at the speed at which
-it takes as much CPU as the pair, then both. The peer is the plain sum: of CPU what each used alone, of p99 what
-each had alone. Driver and server share the machine, so other work on it must
-be light. Targets: the median error of throughput at most 15%, of p99 30%, and 90% of the intervals hold.
+Six recordings of different kinds are played alone on a real server. For each pair, both are also played alone fast
+enough to use as much CPU as the two together; then they are played at once. The peer is the plain sum: of CPU what
+each used alone, of p99 what each had alone. Driver and server share the machine, so keep other work on it light.
+Targets: the median error of throughput at most 15%, of p99 30%, and 90% of the intervals hold.
 """
 
 from __future__ import annotations

@@ -109,13 +109,13 @@ def test_what_a_statement_costs_and_takes_on_a_host_as_busy_counts() -> None:
     plain = foresee(blocks, 1, 2)
     assert of(found, "b", P99).interval.estimate > of(plain, "b", P99).interval.estimate
     assert of(found, "b", P99).interval.estimate < 0.005
-    # No p99 without statements enough, on a full host, or on one less busy than it was alone.
+    # These do not count: too few statements, a full host, and one less busy than with a alone.
     for there in (Busy(0.0006, 0.7), Busy(0.0006, 0.98, 0.005), Busy(0.0006, 0.2, 0.005)):
         assert of(foresee(blocks, 1, 2, busy={"a": there}), "a", P99).interval.estimate < 0.0045
 
 
 def test_a_lower_cost_counts_only_on_a_full_host() -> None:
-    """Calls of a faster play come faster, and cost less for that alone."""
+    """A faster play makes calls cheaper just because they arrive faster."""
     cheap = {"a": Busy(0.0003, 0.7, 0.005)}
     found, plain = (foresee([block(), block()], 1, 2, busy=busy) for busy in (cheap, {}))
     assert of(found, HOST, CPU) == of(plain, HOST, CPU)
@@ -381,7 +381,7 @@ def test_what_a_statement_costs_on_a_full_host_is_measured_if_they_fill_it(
 
 
 def test_each_is_played_alone_so_fast_that_the_host_is_as_busy_as_with_all(plays: Plays) -> None:
-    """Together 1.5 of 4 cores, of which 0.1 are the idle host's: a has 0.5 of 1.4, b has 0.9."""
+    """Together they use 1.5 of 4 cores: the idle host 0.1, a 0.5 and b 0.9."""
     proof = plays.run(seconds=5.0, warmup_s=1.0)
     assert [speed for speed, _ in plays.fast] == pytest.approx([1.4 / 0.5, 1.4 / 0.9])
     assert [seconds for _, seconds in plays.fast] == [5.0, 5.0]
@@ -415,7 +415,7 @@ def test_a_recording_that_is_too_short_to_fill_the_host_is_named_with_the_length
     (said,) = [note for note in proof.notes if "too short" in note]
     assert said.startswith("a: ")
     assert "for which it needs about 40 s" in said
-    # On a host that they do not fill, too: of 30 s a has 10.7 where it is played 2.8 times as fast.
+    # The same on a host that is not full: at 2.8 times the speed, a's 30 s last 10.7.
     proof = plays.run(seconds=20.0, warmup_s=8.0)
     (said,) = [note for note in proof.notes if "too short" in note]
     assert said.startswith("a: ")

@@ -24,8 +24,8 @@ WRITES = ("com_insert", "com_insert_select", "com_update", "com_update_multi", "
 MANY = 100.0
 #: Above this share of the limit the log is nearly full: the next peak may force flushing.
 NEARLY_FULL = 0.80
-#: Of the age at which statements wait (MariaDB) or of the space for statements (MySQL): from here on pages are
-#: flushed ahead as fast as innodb_io_capacity_max allows, and near the end regardless of it.
+#: The share of the age at which statements wait (MariaDB), or of the space for statements (MySQL), above which
+#: pages are flushed ahead: as fast as innodb_io_capacity_max allows, and near the end regardless of it.
 FORCED = 7 / 8
 #: Recovery reads the redo log: a larger one makes a crash cost minutes, so that is left to a person.
 LARGEST = 64 * GIB
@@ -158,14 +158,14 @@ def _free_check_bytes(evidence: Evidence) -> float:
 
 
 def _soft_bytes(evidence: Evidence) -> float:
-    """What MySQL's statements may fill of the redo log from 8.0.30 on."""
+    """The part of MySQL's redo log that statements may fill, from 8.0.30 on."""
     file = capacity_bytes(evidence) / REDO_FILES
     usable = (REDO_FILES - 2) * file - (REDO_FILES - 1) * REDO_HEADER - REDO_UNUSED - 0.1 * file
     return 0.95 * usable
 
 
 def _forced(evidence: Evidence, most: float) -> float:
-    """The checkpoint age from which on pages are flushed ahead for the sake of the log.
+    """The checkpoint age above which pages are flushed ahead to free the log.
 
     max_modified_age_async in MariaDB (storage/innobase/log/log0log.cc, mtr0mtr.cc) and in MySQL until 8.0.29,
     adaptive_flush_min_age from 8.0.30 on (storage/innobase/log/log0files_capacity.cc).

@@ -113,7 +113,7 @@ def foresee(
 ) -> list[Prediction]:
     """The predictions for all databases at once, ``copies`` of the sessions of each."""
     wanted = [_wanted(block, copies, cores, busy) for block in blocks]
-    # No queue has a length where either of them says that it grows.
+    # If either is more than the CPUs, the queue grows, and p99 has no estimate.
     cpu = [max(summed(block, Resource.CPU, copies), each) for block, each in zip(blocks, wanted, strict=True)]
     found = []
     for resource in ADDING:
@@ -147,8 +147,8 @@ def summed(block: Alone, resource: Resource, copies: int) -> float:
 
 
 def _wanted(block: Alone, copies: int, cores: float, busy: Mapping[str, Busy]) -> float:
-    """The cores that all want. Where they fill the host, what they cost on a full host, which keeps it full. Where
-    they do not, a lower cost does not count: calls of a faster play cost less also because they come faster.
+    """The cores that all of them want. If they fill the host, they cost what they cost on a full host, and keep it
+    full. If not, only a higher cost counts: a faster play makes calls cheaper just because they arrive faster.
     """
     idle = block.idle[Resource.CPU]
     is_full = summed(block, Resource.CPU, copies) > FULL * cores

@@ -10,8 +10,8 @@ use serde::Serialize;
 /// Below this many changes a plan is rarely worth a word.
 const CHANGES: u64 = 10_000;
 const MOST: usize = 20;
-/// Of the bytes that statistics describe: so many times as many are in use, and so many more. The server keeps a few
-/// free extents of 1 MiB back.
+/// How far the bytes in use must exceed those that the statistics describe. The server counts a few free extents of
+/// 1 MiB, which it keeps in reserve, as used.
 const TIMES: u64 = 4;
 const MORE_BYTES: u64 = 8 << 20;
 

@@ -41,7 +41,7 @@ def page_of(proof: Proof) -> Page:
                 brief=[_table(proof)],
             ),
             Section("alone", "Alone", "What did each do alone?", [_alone(proof)]),
-            *([_as_busy(proof)] if proof.busy else []),
+            _as_busy(proof),
             _method(),
         ],
         footer="headrace size predictions shows how many came true so far",
@@ -221,8 +221,9 @@ def _as_busy(proof: Proof) -> Section:
         Column("CPU time a statement", "n"), Column("faster", "n"), Column("p99", "n"), Column("faster", "n"),
     ]  # fmt: skip
     return Section(
-        "busy", "As busy", "What does each do alone on a host as busy as with all?", [Table(columns, rows)],
-        "Each was played faster, once. A p99 that came late, or of too few statements, does not count.",
+        "busy", "As busy", "What does each do alone on a host as busy as with all?",
+        [Table(columns, rows)] if rows else [],
+        "Each was played faster, once. A p99 with late statements, or with too few of them, does not count.",
     )  # fmt: skip
 
 
