@@ -261,3 +261,32 @@ except shell.typer.Exit as end:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.lstrip("\n") == said
+
+
+def test_a_second_ctrl_c_tells_how_to_leave_a_host_that_is_never_restored() -> None:
+    code = """
+import asyncio
+from headrace.cli import shell
+async def work():
+    try:
+        print("there", flush=True)
+        await asyncio.sleep(60)
+    finally:
+        print("restoring", flush=True)
+        await asyncio.sleep(60)
+shell.run_trials(work)
+"""
+    argv = [sys.executable, "-c", code]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for said in ("there\n", "restoring\n"):
+            assert process.stdout.readline() == said
+            process.send_signal(signal.SIGINT)
+        assert [process.stderr.readline() for _ in range(3)] == [
+            "\n",
+            "stopping: restoring the host first ...\n",
+            "stopping: restoring the host first ... if it never ends: "
+            f"kill -9 {process.pid}, then headrace rollback\n",
+        ]
+        process.kill()

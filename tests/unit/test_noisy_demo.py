@@ -113,6 +113,15 @@ def test_what_its_settings_gain_is_proven(analysis: Analysis) -> None:
         assert effect.ratio.low == pytest.approx(lows[effect.treatment], abs=0.001)
 
 
+def test_the_headline_is_about_what_was_asked(tmp_path: Path) -> None:
+    made = folder(tmp_path / "demo")
+    asked = ExperimentFolder(made.path, replace(made.design, asked=("ALL",)))
+    assert analyse_experiment(asked).headline.startswith("ALL has 1.68x the throughput of STOCK ")
+    # There is no verdict for KERNEL: the headline has one.
+    asked = ExperimentFolder(made.path, replace(made.design, asked=("KERNEL",)))
+    assert analyse_experiment(asked).headline.startswith("MYSQL has 1.71x the throughput of STOCK ")
+
+
 def test_the_headline_and_the_choice_say_the_same(analysis: Analysis) -> None:
     assert analysis.headline == (
         "MYSQL has 1.71x the throughput of STOCK (95% interval 1.25 to 2.33); two runs of the baseline differ by "

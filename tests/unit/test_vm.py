@@ -331,6 +331,19 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+def test_an_emulated_machine_keeps_to_a_cpu_that_others_do_not_keep_to(
+    other: subprocess.Popen[bytes],
+) -> None:
+    cpus = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(other.pid, cpus[-1:])
+    ticks, boot_id = processes.identity(other.pid)
+    place_of(record(pid=other.pid, start_ticks=ticks, boot_id=boot_id))
+    assert machine._own_cpu() == cpus[-2 if len(cpus) > 1 else -1]
+    # One that may use all CPUs, as under KVM, keeps nobody away.
+    os.sched_setaffinity(other.pid, cpus)
+    assert machine._own_cpu() == cpus[-1]
+
+
 def test_a_record_survives_and_a_damaged_one_is_none(tmp_path: Path) -> None:
     made = record(os.getpid())
     place = place_of(made)

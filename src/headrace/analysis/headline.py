@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from headrace.analysis.estimate import KINDS
 from headrace.analysis.result import Analysis, Effect, NoiseFloor, Verdict
@@ -25,15 +25,17 @@ def of_experiment(
     failed: Mapping[str, tuple[int, int]],
     invalid: Sequence[str] = (),
     again: str = "",
+    asked: Collection[str] = (),
 ) -> str:
-    """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials.
+    """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials;
+    ``asked`` are the treatments that the experiment is about (empty: all).
 
     ``invalid`` are the reasons of the invalid trials, and ``again`` is the command that measures them again.
     ``failed`` maps a treatment to (failed trials, trials): the remaining trials of a treatment that often fails
     are its good ones, so the conclusion must mention it.
     """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
-    parts = [_conclusion(analysis, names, baselines), *_adjusted(analysis)]
+    parts = [_conclusion(analysis, names, baselines, asked), *_adjusted(analysis)]
     if failed:
         listed = ", ".join(f"{name} in {n} of {total}" for name, (n, total) in failed.items())
         parts.append(f"Failed: {listed} trials.")
@@ -123,14 +125,16 @@ def _adjusted(analysis: Analysis) -> Iterable[str]:
             )
 
 
-def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str]) -> str:
+def _conclusion(
+    analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str], asked: Collection[str]
+) -> str:
     effects = [e for e in analysis.effects if e.response == THROUGHPUT]
     if not analysis.summaries:
         return "Nothing can be concluded: there is no valid trial."
     if not effects:
         return "Nothing can be compared: no block has valid trials of both a treatment and its baseline."
     noise = _noise([n for n in analysis.noise if n.response == THROUGHPUT])
-    best = {condition: best_proven(effects, condition) for condition in baselines}
+    best = {condition: best_proven(effects, condition, asked) for condition in baselines}
     if not any(best.values()):
         return _nothing_better(analysis, effects, names) + noise
     level = f"{1 - analysis.alpha:.0%}"
@@ -150,10 +154,10 @@ def _conclusion(analysis: Analysis, names: Mapping[str, str], baselines: Mapping
     return f"Most throughput, with {level} intervals: {'; '.join(texts)}{noise}"
 
 
-def best_proven(effects: Iterable[Effect], condition: str) -> Effect | None:
-    """The proven treatment with the largest gain in throughput."""
+def best_proven(effects: Iterable[Effect], condition: str, asked: Collection[str] = ()) -> Effect | None:
+    """The proven treatment with the largest gain in throughput; of those asked about, if one of them is proven."""
     better = [e for e in effects if e.condition == condition and e.verdict is Verdict.BETTER]
-    return max(better, key=lambda e: e.ratio.estimate, default=None)
+    return max(better, key=lambda e: (e.treatment in asked, e.ratio.estimate), default=None)
 
 
 def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mapping[str, str]) -> str:

@@ -110,6 +110,7 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         failed=failures(records),
         invalid=[r.reason or "no reason was recorded" for r in records if r.state is TrialState.INVALID],
         again=shlex.join(["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path), "--retry"]),
+        asked=design.asked,
     )
     early = f"No verdict yet: the first look is after block {design.blocks}. " if last == 0 else ""
     return replace(analysis, headline=f"{early}{_left_out(design, effects)} {text}".strip())

@@ -279,20 +279,29 @@ def run_until_signal(
 ) -> T:
     """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is as it was.
 
-    Further signals while restoring are ignored: leaving the host half restored would be worse.
+    Further signals while restoring are ignored: leaving the host half restored would be worse. But a disk that no
+    longer answers may never let it end, so they are told the way out.
     """
 
     import asyncio
+    import os
     import signal
 
     async def supervised() -> T:
         task = asyncio.ensure_future(work())
         loop = asyncio.get_running_loop()
+        way_out = f"kill -9 {os.getpid()}"
+        if stopping == RESTORING:
+            way_out += ", then headrace rollback"
 
         def stop() -> None:
             if not task.cancelling():
                 stderr().print(f"\n{stopping}", style="yellow")
                 task.cancel()
+            else:
+                stderr().print(
+                    f"{stopping} if it never ends: {way_out}", style="yellow", soft_wrap=True, highlight=False
+                )
 
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop)

@@ -14,6 +14,7 @@ import shutil
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -320,6 +321,8 @@ async def _start_qemu(
     address = GUEST_ADDRESS if record.namespace else ""
     boot = qemu.Boot(record.spec, kernel, place, record.port, record.accel, record.machine_id, address)
     argv = qemu.argv(boot)
+    if record.accel == "tcg":
+        argv = ["taskset", "-c", str(_own_cpu()), *argv]
     if record.namespace:
         tap = Path(__file__).with_name("tap.py")
         argv = [sys.executable, str(tap), record.namespace, INTERFACE, str(record.spec.nic_queues), *argv]
@@ -336,6 +339,20 @@ async def _start_qemu(
     except ProcessLookupError:
         start_ticks, boot_id = 0, ""  # it ended immediately; the wait for its console reports why
     return replace(record, pid=process.pid, start_ticks=start_ticks, boot_id=boot_id)
+
+
+def _own_cpu() -> int:
+    """The CPU for an emulated machine: one that the fewest others are kept to.
+
+    See ``qemu.argv``: all threads of such a QEMU must share one CPU.
+    """
+    others = Counter[int]()
+    for status in state.statuses():
+        if status.record is not None and status.record.alive:
+            with contextlib.suppress(OSError):
+                cpus = os.sched_getaffinity(status.record.pid)
+                others.update(cpus if len(cpus) == 1 else ())
+    return min(os.sched_getaffinity(0), key=lambda cpu: (others[cpu], -cpu))
 
 
 class _PortTaken(Exception):

@@ -96,9 +96,10 @@ def _found(view: View, effect: Effect) -> list[Setting]:
 
 
 def winners(view: View) -> list[Effect]:
-    """For each condition the treatment with the largest proven gain in throughput."""
+    """For each condition the treatment that the headline names."""
     effects = [e for e in view.analysis.effects if e.response == THROUGHPUT]
-    best = (best_proven(effects, condition) for condition in dict.fromkeys(e.condition for e in effects))
+    conditions = dict.fromkeys(e.condition for e in effects)
+    best = (best_proven(effects, condition, view.design.asked) for condition in conditions)
     return [effect for effect in best if effect]
 
 
