@@ -327,6 +327,22 @@ def reader(label: str, *, read_mb: float, written_mb: float = 0.0, rss_bytes: fl
 SERVER = process("50/mariadbd", cores=0.9) | reader("50/mariadbd", read_mb=600, written_mb=400)
 
 
+@pytest.mark.parametrize("parent", ["70/sshd", "70/sshd-session", "70/sudo", "70/headrace"])
+def test_what_a_child_did_before_the_window_is_nobodys(parent: str) -> None:
+    """The warm-up has just ended: its bytes are its parent's now, 600 MB of each."""
+    # A file system's own writes are 200 MB more than those of processes.
+    warmed = (
+        SERVER
+        | reader(parent, read_mb=600, written_mb=600)
+        | disk("sda", busy=0.8, read_mb=600, written_mb=600)
+    )
+    assert judge(warmed, adaptive=False).lost_device_share == 0
+    # Neither does it hide what others do.
+    others = warmed | reader("60/tar", read_mb=900, written_mb=100)
+    busy = others | disk("sda", busy=0.8, read_mb=1500, written_mb=500)
+    assert judge(busy, adaptive=False).lost_device_share == pytest.approx(0.39, abs=0.01)
+
+
 def test_a_backup_takes_the_device_and_hardly_a_cpu() -> None:
     backup = SERVER | reader("60/tar", read_mb=900, written_mb=100)
     busy = backup | disk("sda", busy=0.8, read_mb=1500, written_mb=500)

@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use rustix::io::Errno;
 
 use super::busy::put;
+use super::tools;
 
 /// Of the `put` that asks a busy array again, and of the kernel, which takes a stopped one away by itself.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -130,14 +130,7 @@ pub fn unmap(root: &Path, name: &str) -> anyhow::Result<()> {
     if !is_mapped(root, name)? {
         return Ok(());
     }
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("dmsetup")
-        .args(["remove", "--retry", "--", name])
-        // Debian keeps it where only root's own shell looks.
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .env("LC_ALL", "C")
-        .output()
-        .context("dmsetup (package dmsetup)")?;
+    let output = tools::output("dmsetup", "dmsetup", &["remove", "--retry", "--", name])?;
     let problem = String::from_utf8_lossy(&output.stderr);
     anyhow::ensure!(output.status.success() || !is_mapped(root, name)?, "{name}: {}", problem.trim());
     remove_nodes(root, name);

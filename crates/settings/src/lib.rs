@@ -29,6 +29,7 @@ mod signature;
 mod stopped;
 mod supervisor;
 mod survival;
+mod tools;
 mod undo;
 mod variables;
 mod watcher;

@@ -4,12 +4,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::Context;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
+use super::tools;
 use base::error::AgentError;
 
 struct Signature {
@@ -125,17 +125,9 @@ fn signatures(device: &Path) -> anyhow::Result<Vec<Signature>> {
 }
 
 fn wipefs(arguments: &[&str], device: &Path) -> anyhow::Result<String> {
-    let path = std::env::var("PATH").unwrap_or_default();
-    let output = Command::new("wipefs")
-        .args(arguments)
-        .arg("--")
-        .arg(device)
-        // Debian keeps it where only root's own shell looks.
-        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
-        .env("LC_ALL", "C")
-        .output()
-        .context("wipefs (package util-linux)")?;
+    let name = device.to_str().with_context(|| format!("{}: not UTF-8", device.display()))?;
+    let output = tools::output("util-linux", "wipefs", &[arguments, &["--", name]].concat())?;
     let problem = String::from_utf8_lossy(&output.stderr);
-    anyhow::ensure!(output.status.success(), "wipefs {}: {}", device.display(), problem.trim());
+    anyhow::ensure!(output.status.success(), "wipefs {name}: {}", problem.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -217,6 +217,8 @@ def _difference(own: Sequence[Conditional]) -> float:
 def _groups(study: Study) -> Iterator[str]:
     found = choice.groups(study.cells, is_higher_better=study.is_higher_better)
     usual = max(found, key=lambda group: len(group.cells))
+    if len(usual.cells) == 1:
+        return  # each is by itself: none is apart from the rest
     for group in found:
         if group is usual:
             continue

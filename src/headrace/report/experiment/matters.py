@@ -26,6 +26,9 @@ from headrace.report.parts import (
     When,
 )
 
+#: Missing treatments named in a line.
+MOST_NAMED = 6
+
 SEE = (
     "Each factor separately and in pairs, averaged over all treatments of a condition: an effect is a ratio "
     "that uses every trial. The bars show how much of the variation a factor explains; if the lines of two "
@@ -68,11 +71,10 @@ def notes(study: Study) -> list[str]:
     ]
     if study.effects.missing and study.aliasing:
         found.append("Because treatments are missing, more is confounded than the design states.")
-    if study.effects.missing:
-        names = ", ".join(
-            study.names.get(tuple(c.values()), " ".join(c.values())) for c in study.effects.missing[:6]
-        )
-        found.append(f"{len(study.effects.missing)} treatments have no valid trial yet: {names}.")
+    if missing := [study.names.get(tuple(c.values()), " ".join(c.values())) for c in study.effects.missing]:
+        more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+        have = "treatment has" if len(missing) == 1 else "treatments have"
+        found.append(f"{len(missing)} {have} no valid trial yet: {', '.join(missing[:MOST_NAMED])}{more}.")
     return found
 
 
