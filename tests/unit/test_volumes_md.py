@@ -125,6 +125,37 @@ def test_the_number_of_devices_can_be_a_factor() -> None:
     assert {treatment.settings["volume.raid_devices"] for treatment in made} == {2, 4}
 
 
+ONE = """
+name = "one"
+[design]
+kind = "factorial"
+baseline = {{ filesystem = "xfs" }}
+blocks = 2
+[workload]
+kind = "fio"
+seconds = 1
+[volume]
+device = "block"
+devices = {devices}
+[factors.filesystem]
+knob = "volume.filesystem"
+levels = ["xfs", "ext4"]
+"""
+
+
+def test_a_block_volume_is_the_one_disk_that_is_listed() -> None:
+    made = design.build(plan.parse(ONE.format(devices=json.dumps(DISKS[:1])), "one.toml"), place="one.toml")
+    assert [(each.device.kind, each.device.id) for each in specs(made)] == [("block", DISKS[0])] * 2
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_block_volume_of_another_number_of_disks_is_refused_before_anything_runs(count: int) -> None:
+    text = ONE.format(devices=json.dumps(DISKS[:count]))
+    with pytest.raises(PlanError, match=f"must list one disk, and lists {count}, in xfs") as error:
+        design.build(plan.parse(text, "one.toml"), place="one.toml")
+    assert error.value.hint == 'volume.device = "/dev/disk/by-id/..." names the one that is meant'
+
+
 CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
 
 

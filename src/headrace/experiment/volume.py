@@ -35,6 +35,8 @@ def spec_of(table: VolumeTable, treatment: Treatment) -> VolumeSpec:
                 f"{identity} is not listed in volume.devices: its content would be lost",
                 hint=f'if you want this: [volume] devices = ["{identity}"]',
             )
+    elif kind == "block":
+        identity = _only_disk(table)
     raid = {name: own.pop(name) for name in _RAID if name in own}
     filesystem = str(own.pop("filesystem", "btrfs" if kind == "btrfs-raid" else "xfs"))
     filesystem_size = str(own.pop("filesystem_size", "0"))
@@ -61,13 +63,23 @@ def check(plan: Plan, treatment: Treatment) -> None:
     """Raise PlanError, before anything runs, for devices that cannot be combined as the treatment requires."""
     kind = str(treatment.settings.get("volume.device", plan.volume.device))
     has_raid = any(f"volume.{name}" in treatment.settings for name in _RAID)
-    if kind not in volumes.MADE_OF_OTHERS and not has_raid:
+    if kind not in (*volumes.MADE_OF_OTHERS, "block") and not has_raid:
         return
     try:
         volumes.check(spec_of(plan.volume, treatment))
     except PlanError as error:
         hint = error.hint or _way_out(plan, treatment, error.message)
         raise PlanError(f"{error.message}, in {treatment.name}", hint=hint) from error
+
+
+def _only_disk(table: VolumeTable) -> str:
+    """The disk of a volume that is one disk, and does not say which."""
+    if len(table.devices) != 1:
+        raise PlanError(
+            f"volume.device = block: [volume] devices must list one disk, and lists {len(table.devices)}",
+            hint='volume.device = "/dev/disk/by-id/..." names the one that is meant',
+        )
+    return table.devices[0]
 
 
 def _of_others(table: VolumeTable, kind: str, raid: Mapping[str, Value]) -> DeviceSpec:
