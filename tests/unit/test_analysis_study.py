@@ -182,6 +182,18 @@ def test_a_treatment_that_often_fails_is_named_beside_its_good_days(tmp_path: Pa
     assert analysis.headline.endswith(" Failed: ALL in 2 of 5 trials.")
 
 
+def test_a_factor_may_be_proven_where_no_treatment_is(tmp_path: Path) -> None:
+    """One block of a ladder: a treatment has no interval, but each factor is in half of the trials."""
+    analysis = analyse_experiment(make(tmp_path / "x", Shape(blocks=1, sampled=False)))
+    assert analysis.headline == (
+        "No treatment is proven faster than STOCK: 7 undecided, because an interval needs at least 2 complete "
+        "blocks. Over all treatments, MYSQL makes a proven difference."
+    )
+    equals = dict.fromkeys(LADDER, 1.0)
+    analysis = analyse_experiment(make(tmp_path / "y", Shape(blocks=1, sampled=False, effects=equals)))
+    assert analysis.headline.endswith("because an interval needs at least 2 complete blocks.")
+
+
 @pytest.mark.parametrize("done", [0, 1, 4, 5, 13])
 def test_an_experiment_that_still_runs(tmp_path: Path, done: int) -> None:
     analysis = analyse_experiment(make(tmp_path / "x", replace(SMALL, unfinished=20 - done)))

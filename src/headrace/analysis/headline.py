@@ -136,7 +136,8 @@ def _conclusion(
     noise = _noise([n for n in analysis.noise if n.response == THROUGHPUT])
     best = {condition: best_proven(effects, condition, asked) for condition in baselines}
     if not any(best.values()):
-        return _nothing_better(analysis, effects, names) + noise
+        factors = "" if max(e.blocks for e in effects) > 1 else _factors(analysis)
+        return _nothing_better(analysis, effects, names) + noise + factors
     level = f"{1 - analysis.alpha:.0%}"
     if len(best) == 1:
         (effect,) = (e for e in best.values() if e is not None)
@@ -182,6 +183,28 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
             f"about {most.blocks_needed} blocks in total would settle it"
         )
     return text
+
+
+def _factors(analysis: Analysis) -> str:
+    """Which factors make a difference over all treatments of one block, of which none has an interval.
+
+    With repeats the F test alarms too often if one treatment varies far more than the others, and there treatments
+    have intervals that allow for it.
+    """
+    studies = [study for study in analysis.studies if study.response == THROUGHPUT]
+    found = Counter(
+        term.name
+        for study in studies
+        for term in study.effects.terms
+        # Of all conditions together.
+        if len(term.term) == 1 and term.p_holm is not None and term.p_holm < study.alpha / len(studies)
+    )
+    if not found:
+        return ""
+    where = f" (in {{}} of {len(studies)} conditions)" if len(studies) > 1 else ""
+    listed = " and ".join(f"{name}{where.format(count)}" for name, count in found.most_common())
+    verb = "makes" if len(found) == 1 else "make"
+    return f" Over all treatments, {listed} {verb} a proven difference."
 
 
 def _tail(analysis: Analysis, best: Effect) -> str:
