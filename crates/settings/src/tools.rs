@@ -1,4 +1,4 @@
-//! Programs of others that look at a device, or take one away.
+//! Programs that work on a device, such as `wipefs`, and hang if it does.
 
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::Context;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// A device that no longer answers stops its program for good, even from being killed: the rest must be undone anyway.
+/// A program that is stuck on a dead device cannot even be killed, but the rest must still be undone.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What it printed, however it ended. Fails if it is not there, or does not end.
+/// Its output and exit status. Fails if the program is missing or does not end.
 pub fn output(package: &str, program: &str, arguments: &[&str]) -> anyhow::Result<Output> {
     output_within(LIMIT, package, program, arguments)
 }
@@ -33,7 +33,7 @@ fn output_within(
         .stderr(Stdio::piped())
         .spawn()
         .with_context(|| format!("{program} (package {package})"))?;
-    // Not its number: if it ends just then, that may be another's.
+    // Its number may belong to another process by the time it is killed.
     let handle = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
     let (sender, receiver) = channel();
     thread::spawn(move || sender.send(child.wait_with_output()));

@@ -113,9 +113,8 @@ OOPSED = 1 << 7
 #: the agent is named after its content: agent.py.
 OWN_PROGRAMS = re.compile(r"headrace|headrace-agent|agent-[0-9a-f]{9}|fio|sysbench")
 
-#: Programs that hardly read and write themselves. But the kernel adds all that a child has read and written to its
-#: parent's counters when it ends (wait_task_zombie), and our warm-up ends just before the window. A child's own
-#: counters count it while it runs.
+#: Programs that do hardly any I/O of their own. When a child ends, the kernel adds all its bytes to its parent's
+#: counters (wait_task_zombie), and our warm-up ends just before the window. A running child has its own counters.
 REAPERS = re.compile(r"headrace|sshd(-session)?|sudo")
 
 #: Servers: the busiest one is assumed to be the server under test, any other is foreign.

@@ -186,17 +186,17 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
 
 
 def _factors(analysis: Analysis) -> str:
-    """Which factors make a difference over all treatments of one block, of which none has an interval.
+    """The factors that matter over all treatments of a single block, where no treatment has an interval.
 
-    With repeats the F test alarms too often if one treatment varies far more than the others, and there treatments
-    have intervals that allow for it.
+    With repeats, the F test gives too many false alarms if one treatment varies far more than the others. But then
+    treatments have intervals, which allow for that.
     """
     studies = [study for study in analysis.studies if study.response == THROUGHPUT]
     found = Counter(
         term.name
         for study in studies
         for term in study.effects.terms
-        # Of all conditions together.
+        # Alpha is for all conditions together.
         if len(term.term) == 1 and term.p_holm is not None and term.p_holm < study.alpha / len(studies)
     )
     if not found:

@@ -279,8 +279,8 @@ def run_until_signal(
 ) -> T:
     """Run, and on Ctrl-C or SIGTERM cancel once and wait until the host is as it was.
 
-    Further signals while restoring are ignored: leaving the host half restored would be worse. But a disk that no
-    longer answers may never let it end, so they are told the way out.
+    Further signals while restoring are ignored: leaving the host half restored would be worse. A dead disk can
+    block it for good, so a further signal prints the way out.
     """
 
     import asyncio

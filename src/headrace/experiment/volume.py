@@ -73,7 +73,7 @@ def check(plan: Plan, treatment: Treatment) -> None:
 
 
 def _only_disk(table: VolumeTable) -> str:
-    """The disk of a volume that is one disk, and does not say which."""
+    """The disk of a ``block`` volume: the only one that is listed."""
     if len(table.devices) != 1:
         raise PlanError(
             f"volume.device = block: [volume] devices must list one disk, and lists {len(table.devices)}",

@@ -342,9 +342,9 @@ async def _start_qemu(
 
 
 def _own_cpu() -> int:
-    """The CPU for an emulated machine: one that the fewest others are kept to.
+    """The CPU for an emulated machine: the one with the fewest other machines pinned to it.
 
-    See ``qemu.argv``: all threads of such a QEMU must share one CPU.
+    All threads of such a QEMU must share one CPU: see ``qemu.argv``.
     """
     others = Counter[int]()
     for status in state.statuses():

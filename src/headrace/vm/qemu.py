@@ -95,10 +95,9 @@ def argv(boot: Boot) -> list[str]:
     else:
         # With a thread per CPU one may run the breakpoint that another writes while the kernel patches itself
         # (static keys): "Oops: int3", a panic, seen on a busy host.
-        # With one thread for all, the guest's memory barriers are left out, but the threads of its devices are
-        # others: on another CPU they may miss a request that it has just queued, which then hangs for good (a
-        # virtio disk has no time limit). So the whole of QEMU is kept on one CPU, whose stores and loads stay in
-        # order for all that run there: ``machine._own_cpu``.
+        # With a single thread QEMU leaves out the guest's memory barriers. Its devices still have threads of their
+        # own: on another CPU one may miss a request that was just queued, and a virtio disk waits for it for ever.
+        # On one CPU, all threads see stores in order, so QEMU is pinned to one: ``machine._own_cpu``.
         words += ["-accel", f"tcg,thread=single,tb-size={TCG_CODE_MIB}", "-cpu", "max"]
     words += ["-smp", str(spec.cpus), "-m", f"{spec.memory_bytes >> 20}M"]
     words += ["-serial", f"file:{escaped(boot.folder / 'console.log')}", "-monitor", "none"]
