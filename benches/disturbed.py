@@ -7,7 +7,7 @@ nothing, eight configurations as the demo's, on the same kind of server with a s
 
     python benches/disturbed.py [--demos 20] [--equals 20] [--seed 1] [--folder DIR] [--quiet]
 
-A demo takes 6 to 15 minutes, a run of equals about 4. Results are kept in the folder, and a second call with it
+A demo takes 6 to 15 minutes, a run of equals about 2. Results are kept in the folder, and a second call with it
 continues. As root. Targets: ALL is proven better in at least 18 of 20 demos, each within 15 minutes; no treatment
 is proven better or worse in 20 runs of equals.
 """
@@ -64,7 +64,7 @@ scratch = "{scratch}"
 [design]
 kind = "cumulative"
 baseline = "STOCK"
-blocks = 4
+blocks = 3
 seed = {seed}
 [design.rungs]
 STOCK = []
@@ -77,7 +77,7 @@ C = ["c"]
 ALL = ["a", "b", "c"]
 [workload]
 kind = "sysbench-oltp"
-seconds = 3
+seconds = 2
 warmup_s = 1
 script = "oltp_read_only"
 tables = 1

@@ -117,6 +117,18 @@ def test_a_process_that_reads_the_entry_point_again_does_not_run_the_command_aga
         assert subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT).stdout == said
 
 
+def test_as_a_module_it_has_the_installed_commands_name() -> None:
+    script = """
+import contextlib, pathlib, runpy, sys
+sys.argv = ["headrace", "--version"]
+with contextlib.suppress(SystemExit):
+    runpy.run_module("headrace", run_name="__main__")
+print(pathlib.Path("/proc/self/comm").read_text())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split()[-1] == "headrace"
+
+
 def test_the_table_of_commands_has_each_command_at_its_module() -> None:
     cli.load()
     there: dict[str, set[str]] = {}

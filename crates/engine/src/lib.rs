@@ -11,6 +11,7 @@ pub mod recorder;
 mod schedule;
 pub mod stopping;
 pub mod usage;
+mod weight;
 
 pub use engine::dynamic::WorkSource;
 pub use engine::{Engine, EngineConfig, Outcome};

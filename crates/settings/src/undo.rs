@@ -1,4 +1,4 @@
-//! Recording what a caller is about to do, and undoing it: newest first, each step safe to repeat.
+//! Recording what a caller is about to do, and undoing it: newest first, each step safe to repeat, what may hang last.
 
 use std::path::{Path, PathBuf};
 
@@ -155,8 +155,7 @@ pub fn rollback_those(
 ) -> anyhow::Result<Vec<Undone>> {
     let mut entries: Vec<Open> = journal.content.open.iter().filter(|e| is_chosen(e)).cloned().collect();
     entries.reverse();
-    // Processes first, out of turn: they keep mounts busy, and a `mount` still under way would win over us.
-    entries.sort_by_key(|entry| !matches!(entry.undo, Undo::Process { .. }));
+    entries.sort_by_key(|entry| turn(&entry.undo));
     let holder = journal.holder_pid()?;
     // What is undone in part can no longer be confirmed. Where the disk is full this cannot be noted.
     let pending: Vec<u64> = entries.iter().filter(|e| e.deadline.is_some()).map(|e| e.id).collect();
@@ -207,6 +206,17 @@ pub fn rollback_those(
     }
     journal.tidy()?;
     Ok(undone)
+}
+
+/// Entries of a lower turn are undone before all of a higher one.
+fn turn(undo: &Undo) -> u8 {
+    match undo {
+        // They keep mounts busy, and a `mount` still under way would win over us.
+        Undo::Process { .. } => 0,
+        Undo::Setting { .. } | Undo::Variable { .. } | Undo::File { .. } | Undo::Restart { .. } => 1,
+        // On a dead disk the kernel may never return from these. By then the host has its settings back.
+        _ => 2,
+    }
 }
 
 fn kind(undo: &Undo) -> &'static str {
@@ -411,6 +421,26 @@ mod tests {
             assert_eq!(undone.iter().filter(|each| each.done).count(), if theirs == "9" { 0 } else { 2 });
             assert_eq!(fs::read_to_string(top.join("sys/x")).unwrap().trim(), left);
         }
+    }
+
+    #[test]
+    fn settings_are_back_before_a_device_is_touched() {
+        let (_keep, mut journal, top) = journal();
+        fs::create_dir(top.join("sys")).unwrap();
+        fs::write(top.join("sys/x"), "2").unwrap();
+        let restore = json!([{"path": "/sys/x", "value": "1"}]);
+        let setting = serde_json::from_value(json!({"kind": "setting", "restore": restore})).unwrap();
+        journal.add_change("a", None, "2", false, setting).unwrap();
+        let scratch = top.join("scratch");
+        let requests = vec![
+            json!({"kind": "scratch", "path": scratch}),
+            json!({"kind": "remove", "path": scratch.join("file")}),
+            json!({"kind": "mount", "path": scratch.join("volume")}),
+        ];
+        record(&mut journal, "a", requests).unwrap();
+        let undone = rollback(&mut journal, Some("a"), &KernelFiles::new(&top), Foreigners::Keep).unwrap();
+        assert_eq!(undone.iter().map(|each| each.kind).collect::<Vec<_>>(), ["setting", "mount", "remove"]);
+        assert!(undone.iter().all(|each| each.done));
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::client::{CANNOT_CONNECT, Client, Failure, NO_ANSWER};
 use crate::net::Happened;
 use crate::recorder::{Recorder, Second, Times};
 use crate::schedule::Schedule;
+use crate::weight::take_weight;
 use base::clock::now_ns;
 
 /// How often deadlines, the end of a second and the stop flag are checked.
@@ -83,6 +84,7 @@ impl<C: Client> Engine<'_, C> {
     ) -> Outcome {
         // The default slack ends a wait up to 50 us late. If the kernel refuses less, it stays.
         let _ = set_current_timer_slack(NonZeroU64::new(1));
+        take_weight(self.slots.len());
         self.schedule = schedule;
         self.recorder = Recorder::new(self.config.operations + 1, schedule);
         self.pauses.push(Reverse((schedule.start_ns, usize::MAX, 0)));

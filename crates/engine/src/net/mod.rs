@@ -1,12 +1,12 @@
-//! The sockets of a thread, and what happens on them: by io_uring if the kernel has and permits it, otherwise by
-//! epoll.
+//! The sockets of a thread, and what happens on them: by io_uring if the kernel has and permits it, otherwise, and for
+//! a few connections, by epoll.
 //!
-//! Measured on one thread in a closed loop of prepared point selects over loopback TCP, Linux 6.18, in interleaved
-//! rounds: io_uring spends a fifth to a quarter less CPU per operation than epoll with 8 connections, and a third less
-//! with 2,000 (`make bench` repeats it with `HEADRACE_IO`). One system call submits every request and takes every
-//! reply of a round, where epoll needs two for each and one more. Sends by a system call of their own, or as soon as
-//! the server has a CPU without a request, took more CPU or more calls, without more throughput. Multishot receives
-//! with shared buffers gained nothing more.
+//! Measured in a closed loop of prepared point selects over loopback TCP, Linux 6.18, in interleaved rounds (`make bench`
+//! repeats it with `HEADRACE_IO`): with 8 connections io_uring spends 0.94 of epoll's CPU per operation, with 2,000 as
+//! much, with two or three an eighth more. One system call submits every request and takes every reply of a round, where
+//! epoll needs two for each and one more. Sends by a system call of their own, or as soon as the server has a CPU without
+//! a request, took more CPU or more calls, without more throughput. Multishot receives with shared buffers gained nothing
+//! more.
 
 mod address;
 mod epoll;
@@ -21,6 +21,9 @@ pub use self::epoll::send_now;
 pub use self::happened::Happened;
 use self::uring::UringNet;
 use base::error::AgentError;
+
+/// Up to so many, a round has hardly more than one request and one reply, and epoll needs less for these.
+const FEW: usize = 3;
 
 /// The connections of one thread, each under its client's place.
 pub enum Net {
@@ -37,6 +40,7 @@ impl Net {
             Ok(other) => {
                 Err(AgentError::Input(format!("HEADRACE_IO={other}: there are epoll and uring")).into())
             }
+            Err(_) if (1..=FEW).contains(&clients) => Ok(Net::Epoll(EpollNet::open(clients)?)),
             // An old kernel lacks it, and a container or an administrator may forbid it.
             Err(_) => match UringNet::open(clients) {
                 Ok(net) => Ok(Net::Uring(Box::new(net))),

@@ -60,7 +60,8 @@ pub fn succeeds(command: &mut Command) -> bool {
             Ok(Some(status)) => return status.success(),
             _ => {
                 let _ = child.kill();
-                let _ = child.wait();
+                // One that is stuck in the kernel does not even end then.
+                std::thread::spawn(move || child.wait());
                 return false;
             }
         }
