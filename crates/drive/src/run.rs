@@ -97,7 +97,10 @@ pub fn run<C: Client, M: Fn(usize) -> C + Sync>(
 
 /// How many threads drive so many clients.
 pub fn thread_count(spec: &Spec, clients: usize) -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    thread_count_of(spec, clients, std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+}
+
+fn thread_count_of(spec: &Spec, clients: usize, cores: usize) -> usize {
     let wanted = match spec.threads {
         // In an open loop every free client must be there for each arrival.
         0 if clients <= FEW_CLIENTS && matches!(spec.pacing, Pacing::Closed { .. }) => cores,
@@ -253,4 +256,21 @@ fn ask_for_start(stop: &AtomicBool) -> anyhow::Result<u64> {
     let start: Start = serde_json::from_str(&line)
         .map_err(|error| AgentError::Input(format!("the start on standard input: {error}")))?;
     Ok(start.start_at_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_by_clients_and_cores() {
+        let threads = |pacing: &str, clients, cores| {
+            let text = format!(r#"{{"workload": {{"kind": "oltp"}}, "connections": 1, "pacing": {pacing}}}"#);
+            thread_count_of(&serde_json::from_str(&text).unwrap(), clients, cores)
+        };
+        let closed = |clients, cores| threads(r#"{"kind": "closed"}"#, clients, cores);
+        assert_eq!([1, 2, 6, 7, 32, 33, 1000].map(|clients| closed(clients, 4)), [1, 2, 4, 1, 1, 2, 4]);
+        assert_eq!([1, 2, 6, 33].map(|clients| closed(clients, 1)), [1, 1, 1, 1]);
+        assert_eq!(threads(r#"{"kind": "open", "rate_ops_s": 10}"#, 6, 4), 1);
+    }
 }
