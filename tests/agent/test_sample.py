@@ -343,8 +343,9 @@ def test_a_server_that_stands_still_makes_gaps_in_its_own_samples_only(
         times = [record["t_ns"] / 1e9 for record in samples[name] if record["ok"]]
         return float(max(b - a for a, b in itertools.pairwise(times)))
 
+    # One that waited for the server would have a sample at most. A busy machine may delay the others.
     for name in ("cpu", "disk", "process", "agent"):
-        assert gap_s(name) < 2, name
+        assert sum(stopped_ns < record["t_ns"] < continued_ns for record in samples[name]) >= 5, name
     for name in names:
         assert gap_s(name) > 5, name
     failed = [record for record in samples["mysql_status"] if not record["ok"]]

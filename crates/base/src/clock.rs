@@ -22,15 +22,21 @@ pub fn process_cpu_ns() -> u64 {
 /// time of day in between must not bend the trial's own times.
 pub fn epoch_offset_ns() -> i64 {
     // The smaller of two readings around it: we may be interrupted between the clocks.
-    (0..5)
-        .map(|_| {
-            let before = now_ns();
-            let epoch = read(ClockId::Realtime);
-            let after = now_ns();
-            (after - before, epoch as i64 - (before + (after - before) / 2) as i64)
-        })
-        .min()
-        .map_or(0, |(_, offset)| offset)
+    (0..5).map(|_| offset()).min().map_or(0, |(_, offset)| offset)
+}
+
+/// The same, for times whose day may be adjusted meanwhile. None if reading the clocks took longer.
+pub fn epoch_offset_within(limit_ns: u64) -> Option<i64> {
+    let (took_ns, offset_ns) = offset();
+    (took_ns <= limit_ns).then_some(offset_ns)
+}
+
+/// How long it took to read both clocks, and their offset.
+fn offset() -> (u64, i64) {
+    let before = now_ns();
+    let epoch = read(ClockId::Realtime);
+    let took_ns = now_ns() - before;
+    (took_ns, epoch as i64 - (before + took_ns / 2) as i64)
 }
 
 fn read(clock: ClockId) -> u64 {

@@ -89,7 +89,7 @@ impl<'a, C: Client> Engine<'a, C> {
         let recorder = Recorder::new(config.operations + 1, schedule);
         let slots: Vec<_> = slots.collect();
         Ok(Self {
-            net: Net::open(slots.len())?,
+            net: Net::open(slots.len(), config.arrivals.is_some())?,
             slots,
             pauses: BinaryHeap::new(),
             free: VecDeque::new(),

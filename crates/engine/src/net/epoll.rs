@@ -1,6 +1,6 @@
 //! Level-triggered epoll with its own timer: epoll_wait only takes whole milliseconds.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 
 use rustix::buffer::spare_capacity;
@@ -14,6 +14,7 @@ use rustix::time::{
 
 use super::address::Address;
 use super::happened::Happened;
+use super::stamps::{Stamps, ask};
 use base::clock::now_ns;
 
 const EVENTS_AT_ONCE: usize = 512;
@@ -33,6 +34,9 @@ pub struct EpollNet {
     longest_unseen_ns: u64,
     buffer: Vec<u8>,
     received: usize,
+    /// None: the kernel is not asked when a reply arrived.
+    stamps: Option<Stamps>,
+    stamped_ns: Option<u64>,
 }
 
 struct Socket {
@@ -44,7 +48,7 @@ struct Socket {
 }
 
 impl EpollNet {
-    pub fn open(clients: usize) -> io::Result<Self> {
+    pub fn open(clients: usize, is_stamped: bool) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -60,6 +64,8 @@ impl EpollNet {
             longest_unseen_ns: 0,
             buffer: vec![0; RECEIVE_BUFFER],
             received: 0,
+            stamps: is_stamped.then(Stamps::new),
+            stamped_ns: None,
         })
     }
 
@@ -69,6 +75,9 @@ impl EpollNet {
 
     pub fn connect(&mut self, place: usize, address: &Address) -> io::Result<()> {
         let fd = address.connect()?;
+        if self.stamps.is_some() {
+            ask(&fd);
+        }
         epoll::add(&self.epoll, &fd, EventData::new_u64(place as u64), EventFlags::OUT)?;
         self.sockets[place] =
             Some(Socket { fd, is_connecting: true, unsent: Vec::new(), waits_to_write: true });
@@ -99,6 +108,11 @@ impl EpollNet {
         self.longest_unseen_ns
     }
 
+    /// When the last received bytes had arrived, by the kernel's stamp.
+    pub fn stamped_ns(&self) -> Option<u64> {
+        self.stamped_ns
+    }
+
     pub fn wait(&mut self, until_ns: u64) {
         if until_ns != self.timer_ns {
             self.timer_ns = until_ns;
@@ -117,6 +131,9 @@ impl EpollNet {
             Err(error) => unreachable!("epoll_wait on an epoll of our own: {error}"),
         }
         self.came_ns = now_ns();
+        if let Some(stamps) = &mut self.stamps {
+            stamps.follow();
+        }
     }
 
     pub fn pop(&mut self) -> Option<(usize, Happened)> {
@@ -163,14 +180,22 @@ impl EpollNet {
             return Ok(None);
         }
         let Some(socket) = &self.sockets[place] else { return Ok(None) };
-        match recv(&socket.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+        let received = match &self.stamps {
+            Some(stamps) => stamps.receive(&socket.fd, &mut self.buffer),
+            None => match recv(&socket.fd, &mut self.buffer[..], RecvFlags::DONTWAIT) {
+                Ok((count, _)) => Ok((count, None)),
+                Err(error) => Err(error.into()),
+            },
+        };
+        match received {
             Ok((0, _)) => Ok(Some(Happened::Closed)),
-            Ok((count, _)) => {
+            Ok((count, stamped_ns)) => {
                 self.received = count;
+                self.stamped_ns = stamped_ns;
                 Ok(Some(Happened::Received))
             }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(error) => Err(error.into()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 

@@ -11,6 +11,7 @@
 mod address;
 mod epoll;
 mod happened;
+mod stamps;
 mod uring;
 
 use std::io;
@@ -32,19 +33,22 @@ pub enum Net {
 }
 
 impl Net {
-    /// For this many clients. `HEADRACE_IO` may demand `epoll` or `uring`.
-    pub fn open(clients: usize) -> anyhow::Result<Self> {
+    /// For this many clients; `is_stamped`: with the kernel's stamp of each reply, over epoll only. `HEADRACE_IO` may
+    /// demand `epoll` or `uring`.
+    pub fn open(clients: usize, is_stamped: bool) -> anyhow::Result<Self> {
         match std::env::var("HEADRACE_IO").as_deref() {
-            Ok("epoll") => Ok(Net::Epoll(EpollNet::open(clients)?)),
+            Ok("epoll") => Ok(Net::Epoll(EpollNet::open(clients, is_stamped)?)),
             Ok("uring") => Ok(Net::Uring(Box::new(UringNet::open(clients)?))),
             Ok(other) => {
                 Err(AgentError::Input(format!("HEADRACE_IO={other}: there are epoll and uring")).into())
             }
-            Err(_) if (1..=FEW).contains(&clients) => Ok(Net::Epoll(EpollNet::open(clients)?)),
+            Err(_) if is_stamped || (1..=FEW).contains(&clients) => {
+                Ok(Net::Epoll(EpollNet::open(clients, is_stamped)?))
+            }
             // An old kernel lacks it, and a container or an administrator may forbid it.
             Err(_) => match UringNet::open(clients) {
                 Ok(net) => Ok(Net::Uring(Box::new(net))),
-                Err(_) => Ok(Net::Epoll(EpollNet::open(clients)?)),
+                Err(_) => Ok(Net::Epoll(EpollNet::open(clients, is_stamped)?)),
             },
         }
     }
@@ -102,6 +106,19 @@ impl Net {
         }
     }
 
+    /// When the bytes of the last `Received` had arrived: by the kernel's stamp, or else `came_ns`.
+    pub fn arrived_ns(&self) -> u64 {
+        match self {
+            Net::Epoll(net) => net.stamped_ns().unwrap_or(net.came_ns()),
+            Net::Uring(net) => net.came_ns(),
+        }
+    }
+
+    /// Whether the last `Received` has the kernel's stamp.
+    pub fn is_stamped(&self) -> bool {
+        matches!(self, Net::Epoll(net) if net.stamped_ns().is_some())
+    }
+
     /// How long before `came_ns` it may have arrived, while the driver was busy with earlier events. 0 if it waited.
     pub fn longest_unseen_ns(&self) -> u64 {
         match self {
@@ -150,15 +167,16 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread;
+    use std::time::Duration;
 
     const SECOND: u64 = 1_000_000_000;
     const CLIENTS: usize = 40;
 
     /// Both, where the kernel has both; a kernel without io_uring cannot try it.
     fn nets() -> Vec<Net> {
-        let epoll = Net::Epoll(EpollNet::open(CLIENTS).unwrap());
+        let epoll = |is_stamped| Net::Epoll(EpollNet::open(CLIENTS, is_stamped).unwrap());
         let uring = UringNet::open(CLIENTS).map(|net| Net::Uring(Box::new(net)));
-        [Ok(epoll), uring].into_iter().flatten().collect()
+        [Ok(epoll(false)), Ok(epoll(true)), uring].into_iter().flatten().collect()
     }
 
     /// A server on loopback that plays `play` on each connection.
@@ -266,6 +284,28 @@ mod tests {
                 assert!(received, "it returned with nothing but its own send");
             }
         }
+    }
+
+    #[test]
+    fn a_reply_that_waited_has_the_time_of_its_arrival() {
+        let address = serve(echo);
+        let mut net = Net::Epoll(EpollNet::open(1, true).unwrap());
+        net.connect(0, &address).unwrap();
+        until(&mut net, |_, _, happened| matches!(happened, Happened::Connected));
+        // The kernel begins to stamp some time after it was first asked.
+        for _ in 0..20 {
+            let sent_ns = now_ns();
+            net.send(0, &[1]).unwrap();
+            thread::sleep(Duration::from_millis(300));
+            until(&mut net, |_, _, happened| matches!(happened, Happened::Received));
+            if net.is_stamped() {
+                assert!(net.arrived_ns() >= sent_ns);
+                assert!(net.arrived_ns() + 10_000_000 < net.came_ns(), "the time at which it was read");
+                return;
+            }
+            assert_eq!(net.arrived_ns(), net.came_ns());
+        }
+        panic!("no reply was stamped");
     }
 
     #[test]
