@@ -25,7 +25,7 @@ pub fn epoch_offset_ns() -> i64 {
     (0..5).map(|_| offset()).min().map_or(0, |(_, offset)| offset)
 }
 
-/// The same, for times whose day may be adjusted meanwhile. None if reading the clocks took longer.
+/// The same by one reading, to follow a time of day that is adjusted. None if the reading took longer.
 pub fn epoch_offset_within(limit_ns: u64) -> Option<i64> {
     let (took_ns, offset_ns) = offset();
     (took_ns <= limit_ns).then_some(offset_ns)

@@ -1,4 +1,4 @@
-//! Recording what a caller is about to do, and undoing it: newest first, each step safe to repeat, what may hang last.
+//! Recording what a caller is about to do, and undoing it: newest first, but what may hang last; each step is safe to repeat.
 
 use std::path::{Path, PathBuf};
 

@@ -23,7 +23,7 @@ pub use self::happened::Happened;
 use self::uring::UringNet;
 use base::error::AgentError;
 
-/// Up to so many, a round has hardly more than one request and one reply, and epoll needs less for these.
+/// With this many or fewer, a round is hardly more than one request and one reply, and epoll takes less CPU for these.
 const FEW: usize = 3;
 
 /// The connections of one thread, each under its client's place.

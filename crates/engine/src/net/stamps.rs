@@ -1,5 +1,5 @@
-//! When the kernel received a reply, by its own stamp (SO_TIMESTAMPNS, socket(7)). A driver whose core was idle, or had
-//! other work, sees the reply later, which is not the server's doing.
+//! When the kernel received a reply, by its own stamp (SO_TIMESTAMPNS, socket(7)). A driver whose core was idle or busy with
+//! other work sees the reply later, and that delay is not the server's.
 
 use std::io;
 use std::mem::{size_of, size_of_val, zeroed};
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use base::clock::{epoch_offset_ns, epoch_offset_within};
 
-/// A reading of both clocks that takes longer was interrupted; the last one still holds.
+/// If reading both clocks takes longer, it was interrupted, and the last offset still holds.
 const CLOSE_NS: u64 = 1_000;
 
 /// Translates stamps, which are times of day, to the driver's clock.
@@ -20,7 +20,7 @@ impl Stamps {
         Self { offset_ns: epoch_offset_ns() }
     }
 
-    /// Follows a time of day that is adjusted.
+    /// Reads the clocks again: the time of day may be adjusted.
     pub fn follow(&mut self) {
         self.offset_ns = epoch_offset_within(CLOSE_NS).unwrap_or(self.offset_ns);
     }
