@@ -174,7 +174,9 @@ def compare(server: Server, connections: int, rate_ops_s: int) -> None:
     load = f"{rate_ops_s}/s" if rate_ops_s else "closed loop"
     print(f"  {connections:2} connections, {load:11} {count:6} operations: {'; '.join(figures)}")
     unseen_ns = run.end["unseen"]["p99_ns"]
-    unseen = "no reply was unseen" if unseen_ns is None else f"unseen p99 {unseen_ns / 1e3:.0f} us"
+    unseen = (
+        "every reply has the kernel's time" if unseen_ns is None else f"unseen p99 {unseen_ns / 1e3:.0f} us"
+    )
     waited = run.end["waited_for_cpu"]
     print(f"     {unseen}; waited for a core {waited:.0%} of the time")
 

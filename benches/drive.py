@@ -68,9 +68,9 @@ def compare(server: Server, connections: int, target: float, memory_target_mb: f
     """CPU a point select and throughput, ours and sysbench's, in turns."""
     ours, theirs = [], []
     for number in range(ROUNDS):
-        costs = in_turns(server, connections, number)
-        ours.append(costs[drive])
-        theirs.append(costs[sysbench])
+        both = in_turns(server, connections, number)
+        ours.append(both[drive])
+        theirs.append(both[sysbench])
     print(f"{connections} connections, closed loop:")
     for name, costs in (("headrace-agent drive", ours), ("sysbench", theirs)):
         print(

@@ -6,7 +6,7 @@ from pathlib import Path
 from headrace.cli import main
 
 if __name__ == "__main__":
-    # The name that the installed command has: in `ps`, and where headrace's own I/O is told from other programs'.
+    # As the installed command: for `ps`, and so that our I/O is not taken for another program's.
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text("headrace")
     main()

@@ -262,7 +262,7 @@ def test_without_a_reader_it_ends_also_where_only_a_server_is_sampled() -> None:
 def test_a_leased_one_ends_by_itself_whether_it_has_nothing_to_write_or_no_room(
     more: tuple[str, ...], is_silent: bool
 ) -> None:
-    # Longer than a busy machine may delay a line of ours, and the lines last longer than it.
+    # A busy machine may delay a line by a second; all lines together take longer than the lease.
     lease = "3s" if is_silent else "60s"
     argv = [agent_path(), "sample", "--lease", lease, *more]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -344,7 +344,7 @@ def test_a_server_that_stands_still_makes_gaps_in_its_own_samples_only(
         times = [record["t_ns"] / 1e9 for record in samples[name] if record["ok"]]
         return float(max(b - a for a, b in itertools.pairwise(times)))
 
-    # One that waited for the server would have a sample at most. A busy machine may delay the others.
+    # A sampler that waits for the server has at most one sample in this time; a busy machine only delays some.
     for name in ("cpu", "disk", "process", "agent"):
         assert sum(stopped_ns < record["t_ns"] < continued_ns for record in samples[name]) >= 5, name
     for name in names:

@@ -183,7 +183,7 @@ def test_a_treatment_that_often_fails_is_named_beside_its_good_days(tmp_path: Pa
 
 
 def test_a_factor_may_be_proven_where_no_treatment_is(tmp_path: Path) -> None:
-    """One block of a ladder: a treatment has no interval, but each factor is in half of the trials."""
+    """One block of a ladder: no treatment has an interval, but half of the trials have each factor."""
     analysis = analyse_experiment(make(tmp_path / "x", Shape(blocks=1, sampled=False)))
     assert analysis.headline == (
         "No treatment is proven faster than STOCK: 7 undecided, because an interval needs at least 2 complete "

@@ -25,7 +25,7 @@ pub fn epoch_offset_ns() -> i64 {
     (0..5).map(|_| offset()).min().map_or(0, |(_, offset)| offset)
 }
 
-/// The same by one reading, to follow a time of day that is adjusted. None if the reading took longer.
+/// The same from a single reading, cheap enough to repeat. None if it took longer than the limit.
 pub fn epoch_offset_within(limit_ns: u64) -> Option<i64> {
     let (took_ns, offset_ns) = offset();
     (took_ns <= limit_ns).then_some(offset_ns)

@@ -35,8 +35,8 @@ const STOP_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Clients per thread before another thread is worth its cost: one thread drives about 100,000 point selects per
 /// second, which 32 clients rarely reach.
 const CLIENTS_A_THREAD: usize = 32;
-/// Up to this many clients in a closed loop, each core gets a thread: a single one comes late to replies from other cores,
-/// and the server idles. Measured on 2 cores: 1.9 times the point selects with 2 clients, 1.1 times with 6, no more with 8.
+/// A closed loop with at most this many clients gets a thread on each core: with a single thread, the other cores wait for
+/// it. Measured on 2 cores: 1.9 times the point selects with 2 clients, 1.1 times with 6, no more with 8.
 const FEW_CLIENTS: usize = 6;
 
 /// Messages from a thread to the one that writes.
@@ -102,7 +102,7 @@ pub fn thread_count(spec: &Spec, clients: usize) -> usize {
 
 fn thread_count_of(spec: &Spec, clients: usize, cores: usize) -> usize {
     let wanted = match spec.threads {
-        // Not in an open loop: an arrival may take any free client of its thread, but none of another thread's.
+        // Not in an open loop: a thread's arrivals cannot use the free clients of another.
         0 if clients <= FEW_CLIENTS && matches!(spec.pacing, Pacing::Closed { .. }) => cores,
         0 => clients.div_ceil(CLIENTS_A_THREAD).min(cores),
         threads => threads,

@@ -4,19 +4,19 @@ use rustix::process::{getpriority_process, setpriority_process};
 
 const HIGHEST: i32 = -10;
 
-/// A thread that acts for many clients competes with as many threads of the server, and the scheduler gives each the same
-/// share. The thread then runs too rarely, and the server waits for requests; a program with a thread for each client
-/// would have as many shares as the server. So it asks for more, by its nice value, unless it was given one.
+/// Gives the calling thread a larger share by its nice value, unless it was started with one.
 ///
-/// This needs CAP_SYS_NICE; without it nothing changes.
+/// A thread that acts for many clients competes with as many threads of the server, and the scheduler gives each the same
+/// share. The driver then runs too rarely, and the server waits for requests. Needs CAP_SYS_NICE; without it nothing
+/// changes.
 pub fn take_weight(clients: usize) {
     if getpriority_process(None) == Ok(0) {
         let _ = setpriority_process(None, nice(clients));
     }
 }
 
-/// Each step is worth a quarter more. The share grows more slowly than the number of clients: a thread that runs at once for
-/// each reply handles one where it could have handled several.
+/// Each step is worth a quarter more. The share grows more slowly than the number of clients: a thread that runs as soon as
+/// one reply is there cannot handle several at once.
 fn nice(clients: usize) -> i32 {
     (2 - 2 * clients.max(1).ilog2().cast_signed()).clamp(HIGHEST, 0)
 }

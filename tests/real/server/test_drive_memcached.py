@@ -414,7 +414,7 @@ def test_no_memcached(answer: bytes) -> None:
                     connection, _ = listener.accept()
                 except OSError:
                     return
-                # The driver may leave without having read the answer's end.
+                # The driver may close before it has read all of the answer.
                 with connection, suppress(ConnectionResetError):
                     connection.recv(100)
                     connection.sendall(answer)

@@ -107,8 +107,7 @@ impl<C: Client> Engine<'_, C> {
             self.end_seconds(self.net.came_ns(), &mut over);
             let mut replies = 0;
             while let Some((place, happened)) = self.net.pop() {
-                let is_timed = self.net.is_stamped();
-                replies += u32::from(matches!(happened, Happened::Received) && !is_timed);
+                replies += u32::from(matches!(happened, Happened::Received) && !self.net.is_stamped());
                 self.react(place, happened).expect("a lost connection is made anew");
             }
             self.recorder.unseen(self.net.longest_unseen_ns(), replies);

@@ -55,9 +55,8 @@ impl<C: Client> Engine<'_, C> {
 
     fn receive(&mut self, place: usize) -> Result<(), Failure> {
         // Not the current time: the driver's work on replies of the same batch is not the server's.
-        let now = self.net.arrived_ns();
         let slot = &mut self.slots[place];
-        let now = now.max(slot.since_ns);
+        let now = self.net.arrived_ns().max(slot.since_ns);
         self.out.clear();
         let progress = match &mut slot.tls {
             None => slot.client.receive(self.net.bytes(), &mut self.out, &mut slot.random),

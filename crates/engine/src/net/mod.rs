@@ -23,7 +23,7 @@ pub use self::happened::Happened;
 use self::uring::UringNet;
 use base::error::AgentError;
 
-/// With this many or fewer, a round is hardly more than one request and one reply, and epoll takes less CPU for these.
+/// With this many connections or fewer, a round is hardly more than one request and one reply, and epoll is cheaper.
 const FEW: usize = 3;
 
 /// The connections of one thread, each under its client's place.

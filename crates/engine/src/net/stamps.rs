@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use base::clock::{epoch_offset_ns, epoch_offset_within};
 
-/// If reading both clocks takes longer, it was interrupted, and the last offset still holds.
+/// A reading of both clocks that takes longer was interrupted: the previous offset is kept.
 const CLOSE_NS: u64 = 1_000;
 
 /// Translates stamps, which are times of day, to the driver's clock.
@@ -20,7 +20,7 @@ impl Stamps {
         Self { offset_ns: epoch_offset_ns() }
     }
 
-    /// Reads the clocks again: the time of day may be adjusted.
+    /// Reads the offset again, because the time of day may have been adjusted.
     pub fn follow(&mut self) {
         self.offset_ns = epoch_offset_within(CLOSE_NS).unwrap_or(self.offset_ns);
     }
@@ -53,7 +53,7 @@ impl Stamps {
     }
 }
 
-/// Asks the kernel to stamp what this socket receives. Where it refuses there are no stamps.
+/// Asks the kernel to stamp what this socket receives. If it refuses, there are no stamps.
 pub fn ask(socket: &OwnedFd) {
     let on: libc::c_int = 1;
     // SAFETY: the option is an int, which outlives the call.
