@@ -15,6 +15,7 @@ from headrace.analysis.factors import questions_of, studies_of
 from headrace.analysis.result import Verdict
 from headrace.analysis.trials import TrialResponse
 from headrace.model import Role, Treatment
+from headrace.report.effects import choices
 from tests import published
 
 WRITES, READS = published.random_writes(), published.random_reads()
@@ -198,6 +199,26 @@ def test_a_front_member_is_called_beaten_in_at_most_alpha_of_all_studies() -> No
         assert front.beaten is not None
         wrong += bool({"0", "1"} & set(front.beaten))
     assert wrong <= 200 * 0.05 + 3 * math.sqrt(200 * 0.05 * 0.95)
+
+
+def test_a_share_of_the_best_that_says_nothing_is_not_told() -> None:
+    """Two blocks: it was "at least 4.2e-26% of the best"."""
+    treatments = [Treatment(name, {}, {}, "") for name in ("A", "B")]
+    speeds = {"A": (100.0, 260.0), "B": (120.0, 90.0)}
+    trials = [
+        TrialResponse(10 * block + again, block, name, Role.CANDIDATE, speed * (1 + again / 3))
+        for name, own in speeds.items()
+        for block, speed in enumerate(own, 1)
+        for again in range(2 if name == "A" else 1)
+    ]
+    found = decide(of_trials(treatments, trials, {"": "A"}), comparisons=1)
+    (best,) = (b for b in found.bests if b.question.response == "throughput")
+    assert best.leader.kept is not None
+    assert best.leader.kept.low is not None
+    assert best.leader.kept.low < 0.01
+    said = choices.sentences(found)[0]
+    assert "A leads; B may be better." in said
+    assert "at least" not in said
 
 
 @pytest.mark.parametrize("seed", range(40))

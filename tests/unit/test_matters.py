@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,11 +14,12 @@ import pytest
 
 from headrace import plan as plans
 from headrace import report
-from headrace.analysis import matters
+from headrace.analysis import matters, whole
 from headrace.analysis.effects import Effects, Observation, analyse
 from headrace.analysis.factors import Study
 from headrace.analysis.intervals import POWER
 from headrace.analysis.study import analyse_experiment
+from headrace.analysis.trials import TrialResponse
 from headrace.design import Design
 from headrace.experiment import design as designs
 from headrace.model import Facts
@@ -169,10 +171,58 @@ def test_the_page_has_its_section_in_a_browser(name: str, width: int, request: p
             "[...document.querySelectorAll('#matters > div:not([hidden]) .plot')].filter(p => p.closest("
             "'[hidden]') === null).map(p => p.querySelectorAll('.main-svg').length)"
         )
-        # Shares; what sticks out of the noise; the interaction, or the contrasts of a screening.
-        assert len(drawn) == 3
+        # Shares; the factorial's interaction, or the screening's contrasts and what sticks out of the noise.
+        assert len(drawn) == {"factorial": 2, "screened": 3}[name]
         assert all(drawn)
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+#: Of each chart of the result that has row names: those beside or above its rows.
+ROW_NAMES = """[...document.querySelectorAll('#result .plot')].filter(p => p.offsetWidth).map(p =>
+    [...p.querySelectorAll('.ytick text, .annotation-text')].map(t => t.textContent))"""
+
+
+@pytest.mark.needs("chromium")
+def test_on_a_narrow_page_each_configuration_can_be_told_from_the_others(tmp_path: Path) -> None:
+    """Names that are too long beside their row were cut in the middle, where these differ."""
+    factors = {
+        "innodb_io_capacity": [100_000_000, 200_000_000],
+        "innodb_lru_scan_depth": [4_000_000, 8_000_000],
+        "table_open_cache": [500_000, 1_000_000],
+    }
+    design = build(plan_text(f'kind = "factorial"\nblocks = 2\nbaseline = {baseline(factors)}', factors))
+    folder = experiment(tmp_path / "e", design, lambda _: 1.0)
+    page = report.write(report.of(folder), folder)
+    with browser.page() as tab:
+        tab.look(400)
+        tab.open(page)
+        tab.scroll_through()
+        charts = tab.evaluate(ROW_NAMES)
+        assert len(charts) == 2
+        for names in charts:
+            assert len(names) == len(set(names)) == 8
+        # Nothing of the table is out of sight, and each number has its label.
+        assert tab.evaluate("Math.max(...[...document.querySelectorAll('#table .stacked td')].map(e => "
+                            "e.getBoundingClientRect().right)) <= innerWidth")  # fmt: skip
+        labels = tab.evaluate("[...document.querySelector('#table .stacked tbody tr:last-child').cells].map("
+                              "e => e.dataset.label)")  # fmt: skip
+        assert labels[1:4] == ["operations/s", "throughput ratio", "interval"]
+        assert tab.evaluate("document.querySelectorAll('#result .xerror').length") > 0
+
+
+@pytest.mark.needs("chromium")
+def test_no_interval_is_drawn_where_there_is_none(tmp_path: Path) -> None:
+    """One of width 0 was, which looks like certainty."""
+    folder = experiment(tmp_path / "e", build(screening(5, 'resolution = "III"\nblocks = 1')), lambda _: 1.0)
+    page = report.write(report.of(folder), folder)
+    with browser.page() as tab:
+        tab.open(page)
+        tab.scroll_through()
+        assert (
+            tab.evaluate("document.querySelectorAll('#result .bars .point, #result .scatter .point').length")
+            > 0
+        )
+        assert tab.evaluate("document.querySelectorAll('#result .xerror').length") == 0
 
 
 # --- Simulations: the error that a verdict rests on ---
@@ -271,6 +321,54 @@ def test_lenth_raises_few_false_alarms() -> None:
         alarms += max(map(abs, logs)) > margin
     assert alarms / 4000 <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 4000)
     assert matters.lenth_margin([0.1] * 4) is None
+
+
+def test_one_noisy_treatment_makes_no_factor_matter() -> None:
+    """F tests of factors with three levels said so in 12% of such experiments."""
+    design = build(plan_text(f'kind = "factorial"\nblocks = 4\nbaseline = {baseline(POOL)}', POOL))
+    generator = random.Random(3)
+    spread = {t.name: 0.05 for t in design.treatments}
+    spread[design.treatments[-1].name] *= 5
+    alarms, most = {"ours": 0, "F": 0}, 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    for _ in range(200):
+        trials = [
+            TrialResponse(
+                t.number, t.block, t.treatment, t.role, math.exp(generator.gauss(5, spread[t.treatment]))
+            )
+            for t in design.trials
+        ]
+        study = matters.studies(design.treatments, trials, kind="factorial")[0]
+        alarms["ours"] += any((t.p_holm or 0) < 0.05 for t in study.effects.terms)
+        seen = [
+            Observation(t.levels, statistics.fmean(math.log(r.throughput_ops_s) for r in own), block)
+            for t in design.treatments
+            for block in range(1, 5)
+            if (own := [r for r in trials if (r.treatment, r.block) == (t.name, block)])
+        ]
+        alarms["F"] += any((t.p_holm or 0) < 0.05 for t in analyse(seen).terms)
+    assert alarms["ours"] / 200 <= most < alarms["F"] / 200
+
+
+def test_the_p_value_of_a_factor_is_that_of_its_most_deviant_level(factorial: ExperimentFolder) -> None:
+    """Two levels deviate by as much, so theirs is the p value of one against the other."""
+    effects = study_of(factorial, "throughput", "threads=4").effects
+    assert effects.has_own_variances
+    (contrast,) = (c for c in effects.contrasts if c.term == ("table_open_cache",))
+    two = next(t for t in effects.terms if t.term == ("table_open_cache",))
+    assert two.p is not None
+    assert two.p < 0.001
+    assert contrast.ratio.low is not None
+    assert contrast.ratio.low > 1
+    assert 1 <= two.error_degrees < effects.error_degrees + 30
+    levels = {"a": ("1", "2", "3"), "b": ("x", "y")}
+    cells = [{"a": a, "b": b} for a in levels["a"] for b in levels["b"]]
+    means = np.log([[2, 3], [2, 3], [4, 6]]).ravel()
+    # Level 3 of a is 2 log(2) / 3 above the mean, the others half as much below; b adds the same everywhere.
+    assert whole.deviations(("a",), levels, cells) @ means / 2 == pytest.approx(
+        np.array([-1, -1, 2]) * math.log(2) / 3
+    )
+    assert whole.deviations(("b",), levels, cells) @ means / 3 == pytest.approx([-math.log(1.5) / 2])
+    assert whole.deviations(("a", "b"), levels, cells) @ means == pytest.approx([0, 0, 0])
 
 
 def found_share(design: Design, gain: float, factor: str, studies: int) -> float:

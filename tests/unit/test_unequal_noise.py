@@ -25,6 +25,13 @@ def test_intervals_of_factors_hold_if_one_treatment_is_five_times_noisier(noisy:
     assert found.covered / found.intervals >= 0.93
 
 
+@pytest.mark.parametrize("blocks", [2, 3, 5])
+@pytest.mark.parametrize("noisy", [0, 1])
+def test_no_factor_matters_because_one_treatment_is_five_times_noisier(noisy: int, blocks: int) -> None:
+    alarms = unequal.matter(np.random.default_rng(4), noisy, 4000, blocks, ALPHA)
+    assert alarms / 4000 <= most(ALPHA, 4000)
+
+
 @pytest.mark.parametrize("blocks", [3, 5])
 def test_a_noisy_candidates_own_interval_covers_the_truth(blocks: int) -> None:
     """Of eight treatments, where there is an interval."""

@@ -150,6 +150,11 @@ def _unequal(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[R
             yield Rate(
                 f"intervals: {what}, the truth is covered", found.intervals, found.covered, alpha, COVERED
             )
+        for blocks in (3, 5):
+            alarms = unequal.matter(rng, noisy, studies, blocks, alpha)
+            yield Rate(
+                f"effects: 3 and 4 levels, {blocks} blocks, {who}, any matters", studies, alarms, alpha
+            )
         alarms = unequal.until_decided(rng, noisy, studies, alpha)
         yield Rate(f"until decided: 3 to {unequal.LAST_LOOK} blocks, {who}", studies, alarms, alpha)
 

@@ -61,7 +61,8 @@ class TermEffect:
 
     ``share`` of the sum of squares around the mean (type II terms of an unbalanced table need not add up to 1);
     ``p`` is None without an error term, and ``p_holm`` is adjusted for the number of terms. ``error_degrees`` are
-    the degrees of freedom of its error term.
+    the degrees of freedom of its error term. With ``has_own_variances``, ``p`` is that of the level, or
+    combination of levels, that stands out most, times their number; ``error_degrees`` are its own, rounded down.
     """
 
     term: Term
@@ -155,7 +156,7 @@ class Effects:
     units. ``strata`` are those of hard factors, outermost first. ``unknown`` are levels that cannot be compared
     with the first level of their factor, ``same`` the terms that are others by another name. ``singles`` are the
     degrees of freedom of all terms tested against trials and, if no cell was repeated (``is_single``), of the
-    residuals.
+    residuals. ``has_own_variances``: p values and intervals allow for treatments that vary more than others.
     """
 
     factors: Mapping[str, tuple[str, ...]]
@@ -173,6 +174,7 @@ class Effects:
     singles: tuple[Single, ...] = ()
     same: tuple[Same, ...] = ()
     is_single: bool = True
+    has_own_variances: bool = False
 
 
 def analyse(

@@ -188,8 +188,7 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
 def _factors(analysis: Analysis) -> str:
     """The factors that matter over all treatments of a single block, where no treatment has an interval.
 
-    With repeats, the F test gives too many false alarms if one treatment varies far more than the others. But then
-    treatments have intervals, which allow for that.
+    With repeats, treatments have intervals of their own.
     """
     studies = [study for study in analysis.studies if study.response == THROUGHPUT]
     found = Counter(

@@ -1,18 +1,21 @@
 """Small factorials on a disturbed machine, simulated, of which one treatment is far noisier: effects of factors
 over few blocks, and experiments that end when they are decided.
 
-Each has two factors of two levels, so four treatments, and the baseline twice in each block.
+Each has two factors, and the baseline twice in each block. Intervals are judged with two levels each, so four
+treatments; which factor matters with three and four levels, so twelve.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headrace.analysis import estimate
+from headrace.analysis import estimate, whole
+from headrace.analysis.effects import holm
 from headrace.analysis.looks import nominal_level
 from headrace.analysis.noises import (
     BETWEEN_BLOCKS,
@@ -28,7 +31,10 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-TREATMENTS, PER_BLOCK = 4, 5
+TREATMENTS = 4
+
+#: Two factors with more levels, of which neither matters.
+LEVELS: Mapping[str, Sequence[str]] = {"chunk": ("4K", "16K", "64K"), "depth": ("1", "2", "4", "8")}
 
 #: How many times as much the noisy treatment varies, and the share of trials that others disturb.
 NOISIER, DISTURBED = 5.0, 1 / 3
@@ -62,7 +68,7 @@ class Drawn(NamedTuple):
 
     def fit(self, blocks: int) -> estimate.Fit:
         """Of the first blocks."""
-        own = slice(0, blocks * PER_BLOCK)
+        own = self.places < blocks
         y = self.y[:, own]
         return estimate.fit(
             y, self.lost[:, own], np.ones(y.shape, dtype=bool), self.codes[own], self.places[own]
@@ -70,19 +76,25 @@ class Drawn(NamedTuple):
 
 
 def draw(
-    rng: np.random.Generator, noisy: int | None, studies: int, blocks: int, *, is_random: bool = False
+    rng: np.random.Generator,
+    noisy: int | None,
+    studies: int,
+    blocks: int,
+    *,
+    treatments: int = TREATMENTS,
+    is_random: bool = False,
 ) -> Drawn:
     """``is_random``: each treatment reacts differently to what others take."""
-    codes = np.tile(np.array([0, 0, 1, 2, 3]), blocks)
-    places = np.repeat(np.arange(blocks), PER_BLOCK)
-    spread = np.full(TREATMENTS, BETWEEN_TRIALS)
+    codes = np.tile([0, *range(treatments)], blocks)
+    places = np.repeat(np.arange(blocks), treatments + 1)
+    spread = np.full(treatments, BETWEEN_TRIALS)
     if noisy is not None:
         spread[noisy] *= NOISIER
     shape = (studies, len(codes))
-    is_hit = in_blocks(rng, bursts(rng, DISTURBED, *shape), PER_BLOCK)
+    is_hit = in_blocks(rng, bursts(rng, DISTURBED, *shape), treatments + 1)
     lost = np.where(is_hit, rng.uniform(0.1, 0.4, shape), rng.uniform(0, 0.005, shape))
     drift = rng.normal(0, BETWEEN_BLOCKS, (studies, blocks))[:, places]
-    slopes = unlike(rng, studies, TREATMENTS)[:, codes] if is_random else 1.0
+    slopes = unlike(rng, studies, treatments)[:, codes] if is_random else 1.0
     y = rng.normal(0, 1, shape) * spread[codes] + drift + slopes * np.log1p(-lost)
     return Drawn(y, lost, codes, places)
 
@@ -119,6 +131,20 @@ def judge(
         missed = (np.abs(np.nan_to_num(of_factors.estimate)) > joint).any(axis=1)
         total += [missed.sum(), is_covered.sum(), is_there.sum()]
     return Counts(*map(int, total))
+
+
+def matter(rng: np.random.Generator, noisy: int | None, studies: int, blocks: int, alpha: float) -> int:
+    """Studies in which a factor of ``LEVELS``, or their pair, is said to matter."""
+    cells = [dict(zip(LEVELS, levels, strict=True)) for levels in itertools.product(*LEVELS.values())]
+    terms = [*((name,) for name in LEVELS), tuple(LEVELS)]
+    weights = [whole.deviations(term, LEVELS, cells) for term in terms]
+    alarms = 0
+    for start in range(0, studies, _AT_ONCE):
+        size = min(_AT_ONCE, studies - start)
+        found = draw(rng, noisy, size, blocks, treatments=len(cells)).fit(blocks)
+        p = np.column_stack([whole.least(whole.p_values(found.contrasts(rows))) for rows in weights])
+        alarms += sum(min(holm(list(row))) < alpha for row in p)
+    return alarms
 
 
 def until_decided(rng: np.random.Generator, noisy: int | None, studies: int, alpha: float) -> int:

@@ -72,7 +72,7 @@ _NO_PICTURE = Markup("")
 class Cell:
     """``chip`` is better, worse, equivalent, unsure or another class; ``note`` a second, smaller line; ``look``
     the cell's class; ``style`` its rich style on a terminal if the chip does not imply it; ``label`` its name if a
-    narrow page has no head.
+    narrow page has no head; in a stacked table that is the column's by default.
     """
 
     text: Words
@@ -93,7 +93,8 @@ Cells = Sequence[str | Cell | None]
 class Table:
     """A None in a row continues the cell above.
 
-    ``is_cut``: a terminal cuts the last column to the remaining room.
+    ``is_cut``: a terminal cuts the last column to the remaining room. ``is_stacked``: on a narrow page a row's
+    cells are below its name, each with its label, so that none is out of sight; not for rows that continue others.
     """
 
     kind: ClassVar[str] = "table"
@@ -107,6 +108,7 @@ class Table:
     looks: Mapping[int, str] = field(default_factory=dict)
     look: str = ""
     is_cut: bool = False
+    is_stacked: bool = False
     #: Index of the column that names a row; -1 for none.
     named: int = 0
 

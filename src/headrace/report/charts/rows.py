@@ -100,7 +100,8 @@ def ladder(rows: Sequence[Row], x_title: str, top: float) -> Figure:
         "y": positions,
         "x": numbers(ends),
         "text": [f"  {text.count(i.estimate)}" for i in found],
-        "textposition": "middle right",
+        # Beside the interval; above its line, if that goes on.
+        "textposition": ["top center" if i.high and i.high > top else "middle right" for i in found],
         "textfont": {"color": "@{ink}"},
         "hoverinfo": "skip",
         "cliponaxis": False,

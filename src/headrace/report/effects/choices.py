@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.analysis.decision import Best, Certainty, Decision, Front, Robust
+from headrace.analysis.intervals import USELESS
 from headrace.analysis.result import Interval
 from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts
@@ -51,12 +52,12 @@ def _best_words(best: Best, margin: float) -> str:
             f"unknown.{out}"
         )
     needed = f" About {best.blocks_needed} blocks in total would settle it." if best.blocks_needed else ""
+    unknown = f"Not enough data to say which has the best {what}: {name} leads"
     if best.leader.kept is None or best.leader.kept.low is None:
-        return f"Not enough data to say which has the best {what}: {name} leads.{needed}{out}"
-    return (
-        f"Not enough data to say which has the best {what}: {name} leads, with at least "
-        f"{_percent(best.leader.kept.low)} of the best; {_names(best.rivals)} may be better.{needed}{out}"
-    )
+        return f"{unknown}.{needed}{out}"
+    is_useful = best.leader.kept.low * USELESS > 1
+    least = f", with at least {_percent(best.leader.kept.low)} of the best" if is_useful else ""
+    return f"{unknown}{least}; {_names(best.rivals)} may be better.{needed}{out}"
 
 
 def _front_words(front: Front) -> str:
@@ -254,9 +255,9 @@ def _robust_tables(robust: Robust) -> Iterator[Table]:
     columns += [(name, "n") for name in robust.questions]
     way = "" if robust.is_higher_better else " latency"
     title = f"Share of the best{way} that each keeps in every condition"
-    yield Table(columns, rows[:MOST_ROWS], title, marked=frozenset({0}))
+    yield Table(columns, rows[:MOST_ROWS], title, marked=frozenset({0}), is_stacked=True)
     if len(rows) > MOST_ROWS:
-        yield Table(columns, rows, f"All {len(rows)}", is_folded=True, marked=frozenset({0}))
+        yield Table(columns, rows, f"All {len(rows)}", is_folded=True, marked=frozenset({0}), is_stacked=True)
 
 
 def first_words(decision: Decision) -> Iterator[tuple[str, str]]:

@@ -65,10 +65,11 @@ def terms(study: Study) -> Table:
 
 
 def noise(study: Study) -> Chart | None:
-    """The half-normal plot, or bars if there are few effects; None if the noise is unknown, or if the cells are so
-    unbalanced that its points, each beyond those before it, would contradict the shares.
+    """The half-normal plot, or bars if there are few effects; None if the noise is unknown, if each treatment has
+    its own, or if the cells are so unbalanced that its points, each beyond those before it, would contradict the
+    shares.
     """
-    found = half_normal(study.effects, study.alpha)
+    found = None if study.effects.has_own_variances else half_normal(study.effects, study.alpha)
     if found is None or not _agrees(study.effects):
         return None
     source = {

@@ -108,6 +108,11 @@ def limits(study: Study) -> tuple[float, ...]:
 
 def error_words(effects: Effects) -> str:
     """What the intervals rest on."""
+    if effects.has_own_variances:
+        return (
+            "Each treatment has a variance of its own, as in the verdicts; repeats of a treatment vary by "
+            f"{100 * (effects.deviation or 0):.2g}% on average."
+        )
     once = (
         "Each cell was measured once" if effects.is_single else "The repeats of a cell do not differ at all"
     )

@@ -118,10 +118,10 @@ def _results(group: tables.Group, compared: Sequence[str]) -> Table:
             continue
         cells = [cell for response in compared for cell in _compared(group, row, response)]
         rows.append(
-            [name, with_interval(summary.throughput_ops_s), *cells, Cell(text.count(summary.errors)),
+            [name, with_interval(summary.throughput_ops_s, look="wide"), *cells, Cell(text.count(summary.errors)),
              Cell(str(len(summary.trials)))]
         )  # fmt: skip
-    return Table(columns, rows, marked=_marked(group.rows))
+    return Table(columns, rows, marked=_marked(group.rows), is_stacked=True)
 
 
 def _compared(group: tables.Group, row: tables.ResultRow, response: str) -> list[Cell]:
@@ -129,7 +129,7 @@ def _compared(group: tables.Group, row: tables.ResultRow, response: str) -> list
     if effect:
         needed = f"needs ~{effect.blocks_needed} blocks" if effect.blocks_needed else ""
         verdict = Cell(str(effect.verdict), text.CHIP[effect.verdict], needed)
-        ratio = Cell(text.ratio(effect.ratio.estimate), look="strong")
+        ratio = Cell(text.ratio(effect.ratio.estimate), look="strong", label=f"{response} ratio")
         return [
             ratio,
             Cell(text.between(effect.ratio)),
@@ -138,14 +138,14 @@ def _compared(group: tables.Group, row: tables.ResultRow, response: str) -> list
         ]
     noise = group.noise.get(response) if row.is_baseline else None
     if noise:
-        ratio = Cell(text.ratio(noise.ratio.estimate))
+        ratio = Cell(text.ratio(noise.ratio.estimate), label=f"{response} ratio")
         return [
             ratio,
             Cell(text.between(noise.ratio)),
             Cell("A/A", "same"),
             Cell(text.plus_minus(noise.floor)),
         ]
-    return [Cell("–")] * 4
+    return [Cell("–", label=f"{response} ratio"), *[Cell("–")] * 3]
 
 
 def _latencies(group: tables.Group) -> Table:
@@ -156,7 +156,7 @@ def _latencies(group: tables.Group) -> Table:
         if row.summary
     ]
     columns = [Column("configuration"), *(Column(p, "n") for p in LATENCIES)]
-    return Table(columns, cells, marked=_marked(rows))
+    return Table(columns, cells, marked=_marked(rows), is_stacked=True)
 
 
 def _kinds(view: View) -> Iterator[Part]:

@@ -12,6 +12,9 @@ from headrace.report import text
 from headrace.report.experiment.view import View
 from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Span, Table
 
+#: Comparisons that are not folded.
+MOST_SHOWN = 12
+
 SEE = (
     "Each comparison without a verdict, the total number of blocks that would probably settle it, and how "
     "long a study of that size would take at this pace."
@@ -39,7 +42,9 @@ def _parts(view: View) -> Iterator[Part]:
         Column("treatment"), Column("response"), Column("ratio", "n"), Column("blocks", "n"),
         Column("blocks needed", "n"), Column("would take", "n"),
     )  # fmt: skip
-    yield Table(columns, rows)
+    yield Table(columns, rows[:MOST_SHOWN], is_stacked=True)
+    if left := rows[MOST_SHOWN:]:
+        yield Table(columns, left, f"{len(left)} more", is_folded=True, is_stacked=True)
     yield from _command(view, max(e.blocks_needed or 0 for e in open_ones), block_s)
     if any(effect.blocks_needed is None for effect in open_ones):
         yield Sentence("A dash: too few blocks for an estimate.", "aside")

@@ -31,20 +31,61 @@
     delete trace.cells;
   }
 
+  // The library takes null for an error of 0 and draws its caps. An unknown interval is none.
+  function hideUnknown(trace) {
+    for (const bars of [trace.error_x, trace.error_y].filter(Boolean)) {
+      bars.array = bars.array.map((value) => value ?? NaN);
+      bars.arrayminus = bars.arrayminus.map((value) => value ?? NaN);
+    }
+  }
+
   // Long row names would leave no room for the chart on a narrow screen. "kernel=6.1 chunk=4K" gives up its keys first,
-  // which are the same for all; then the middle goes: what tells levels apart stands at both ends.
-  function fitRows(layout, width) {
-    const most = Math.max(10, Math.floor(width / 19));
+  // which are the same for all; then the middle goes: what tells levels apart stands at both ends. On a narrow screen,
+  // and where the ends of two names are alike, the names go above their rows instead.
+  function fitRows(figure, width) {
+    const { layout } = figure;
     const split = (name) => name.match(/&\w+;|./gsu) || [];
-    layout.yaxis.ticktext = layout.meta.rows.map((name) => {
-      if (split(name).length <= most) return name;
+    const cut = (name, most) => {
+      const characters = split(name);
+      if (characters.length <= most) return name;
+      return [...characters.slice(0, Math.ceil(most / 2) - 1), "…", ...characters.slice(-Math.floor(most / 2))].join("");
+    };
+    const fit = (names, most) => names.every((name) => split(name).length <= most);
+    const beside = Math.max(10, Math.floor(width / 19));
+    if (fit(layout.meta.rows, beside)) return;
+    const names = layout.meta.rows.map((name) => {
       const words = name.split(" ");
       const hasKeys = words.length > 1 && words.every((word) => word.includes("=") || /^[@(]/.test(word));
-      const bare = hasKeys ? words.map((word) => word.slice(word.indexOf("=") + 1)).join(" ") : name;
-      const characters = split(bare);
-      if (characters.length <= most) return bare;
-      return [...characters.slice(0, Math.ceil(most / 2) - 1), "…", ...characters.slice(-Math.floor(most / 2))].join("");
+      return hasKeys ? words.map((word) => word.slice(word.indexOf("=") + 1)).join(" ") : name;
     });
+    layout.yaxis.ticktext = names.map((name) => cut(name, beside));
+    const isUnique = new Set(layout.yaxis.ticktext).size === new Set(names).size;
+    if (fit(names, beside) || (isUnique && width >= 480)) return;
+    layout.height += 16 * names.length;
+    layout.yaxis.showticklabels = false;
+    figure.data.forEach((trace) => {
+      trace.y = trace.y.map((row) => row + 0.2);
+      if (trace.width) trace.width = 0.42;
+    });
+    const above = names.map((name, row) => ({
+      text: cut(name, Math.floor(width / 7)), x: 0, xref: "paper", xanchor: "left", y: row - 0.28, showarrow: false,
+    }));
+    layout.annotations = [...(layout.annotations || []), ...above];
+  }
+
+  // A long title of the x axis goes on below.
+  function wrapTitle(layout, width) {
+    const title = layout.xaxis && layout.xaxis.title;
+    const most = Math.floor(width / 7);
+    if (!title || !title.text || !layout.margin || title.text.length <= most || title.text.includes("<br>")) return;
+    const lines = [""];
+    for (const word of title.text.split(" ")) {
+      if (lines.at(-1) && lines.at(-1).length + word.length >= most) lines.push("");
+      lines.push(`${lines.pop()} ${word}`.trim());
+    }
+    title.text = lines.join("<br>");
+    layout.margin.b += 15 * (lines.length - 1);
+    layout.height += 15 * (lines.length - 1);
   }
 
   function axisDefaults(layout) {
@@ -73,8 +114,10 @@
     if (!window.Plotly || place.hidden || place.offsetWidth === 0) return;
     const figure = themed(JSON.parse(document.getElementById(place.dataset.figure).textContent));
     figure.data.filter((trace) => trace.cells).forEach(unpack);
+    figure.data.forEach(hideUnknown);
     const layout = figure.layout;
-    if (layout.meta && layout.meta.rows) fitRows(layout, place.offsetWidth);
+    if (layout.meta && layout.meta.rows) fitRows(figure, place.offsetWidth);
+    wrapTitle(layout, place.offsetWidth);
     axisDefaults(layout);
     layout.autosize = true;
     layout.paper_bgcolor = "rgba(0,0,0,0)";

@@ -207,7 +207,7 @@ def _table(view: View, race: Race, shown: Sequence[RaceStatus]) -> Table:
                 text.milliseconds(s.mean) if is_latency else text.count(s.mean),
                 text.ratio(s.to_leader.estimate if s.to_leader else None),
                 interval,
-                Cell("leads" if s.treatment == race.leader else outcome(s, race), chip),
+                Cell("leads" if s.treatment == race.leader else outcome(s, race), chip, look="wide"),
             )
         )
     columns = (
@@ -218,7 +218,7 @@ def _table(view: View, race: Race, shown: Sequence[RaceStatus]) -> Table:
         ("interval", "n"),
         ("", ""),
     )
-    return Table(columns, rows)
+    return Table(columns, rows, is_stacked=True)
 
 
 def _blocks_section(view: View) -> Section:
