@@ -182,5 +182,15 @@ def test_two_boots_of_one_kernel_are_one_configuration_and_two_command_lines_are
         data = {"kernel": {"command_line": line}, "sysctls": {"fs.file-max": file_max}}
         return without_what_changes_by_itself(data)
 
+    def device(number: str, scheduler: str, known: list[str]) -> object:
+        queue = {"scheduler": scheduler, "schedulers": known}
+        partition = {"name": "vda1", "device_number": number}
+        disk = {"name": "vda", "device_number": number, "queue": queue, "partitions": [partition]}
+        mount = {"mount_point": "/", "device_number": number, "block_device": "vda"}
+        return without_what_changes_by_itself({"block_devices": [disk], "file_systems": [mount]})
+
     assert stable("a", "97756", "quiet") == stable("b", "97731", "quiet")
+    # Devices are numbered as they are found; a scheduler is known once its module is loaded, as by a trial.
+    assert device("259:1", "none", ["none"]) == device("259:2", "none", ["none", "mq-deadline"])
+    assert device("259:1", "none", ["none"]) != device("259:1", "mq-deadline", ["none"])
     assert stable("a", "97756", "quiet") != stable("a", "97756", "mitigations=off")

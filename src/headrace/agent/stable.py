@@ -25,6 +25,14 @@ CHANGES_BY_ITSELF = frozenset(
         "memory.huge_pages.*.reserved_pages",
         "memory.huge_pages.*.surplus_pages",
         "numa_nodes.*.memory_free_bytes",
+        # Given in the order in which devices are found at boot.
+        "block_devices.*.device_number",
+        "block_devices.*.partitions.*.device_number",
+        "file_systems.*.device_number",
+        "cgroup.io.*.device_number",
+        "servers.*.cgroup.io.*.device_number",
+        # Those whose modules are loaded; naming one loads it.
+        "block_devices.*.queue.schedulers",
         "file_systems.*.free_bytes",
         "file_systems.*.available_bytes",
         "md_arrays.*.array_state",
