@@ -13,7 +13,7 @@ from headrace.analysis import aliasing, estimate
 from headrace.analysis.intervals import POWER, chance_beyond, t_quantile
 
 #: Studies that tell the estimator's error in a design. More treatments or trials than these tell nothing new.
-STUDIES, MOST_TREATMENTS, MOST_SIMULATED = 100, 8, 200
+STUDIES, MOST_TREATMENTS, MOST_SIMULATED = 200, 8, 200
 
 
 @dataclass(frozen=True)
@@ -50,26 +50,33 @@ def against_baseline(treatments: int, baselines: int, blocks: int, sd: float, al
     """
     level = alpha / max(treatments - baselines, 1)
     own = min(math.ceil(treatments / max(baselines, 1)), MOST_TREATMENTS)
-    error, degrees = _of_estimator(own, blocks)
-    effect = smallest(sd * error, degrees, level)
-    return Detectable("a treatment relative to the baseline", _ratio(effect), degrees, level)
+    what = "a treatment relative to the baseline"
+    if simulated := _of_estimator((-1.0, 1.0, *(0.0,) * (own - 2)), blocks, level):
+        return Detectable(what, _ratio(sd * simulated[0]), simulated[1], level)
+    effect = smallest(sd * math.sqrt(1.5 / blocks), blocks - 1, level)
+    return Detectable(what, _ratio(effect), blocks - 1, level)
 
 
 @cache
-def _of_estimator(treatments: int, blocks: int) -> tuple[float, int]:
-    """The standard error of a treatment relative to the baseline where trials have sd 1, and its degrees of
-    freedom: those of simulated studies.
+def _of_estimator(weights: tuple[float, ...], blocks: int, level: float) -> tuple[float, int] | None:
+    """The smallest effect that is detected where trials have sd 1 (infinite: none), and the median degrees of
+    freedom, by simulated studies. None for one block, and with too many trials to simulate.
+
+    ``weights`` is a contrast of all treatments, of which the first is the baseline.
     """
-    paired = (math.sqrt(1.5 / blocks), blocks - 1)
-    if blocks < 2 or treatments < 2 or (treatments + 1) * blocks > MOST_SIMULATED:
-        return paired
+    treatments = len(weights)
+    if blocks < 2 or (treatments + 1) * blocks > MOST_SIMULATED:
+        return None
     codes = np.tile(np.concatenate([[0], np.arange(treatments)]), blocks)
     places = np.repeat(np.arange(blocks), treatments + 1)
     y = np.random.default_rng(1).normal(0, 1, (STUDIES, len(codes)))
     found = estimate.fit(y, np.zeros(y.shape), np.ones(y.shape, dtype=bool), codes, places)
-    contrast = found.contrasts((np.eye(treatments)[1] - np.eye(treatments)[0])[None])
-    error, degrees = math.sqrt(np.nanmean(contrast.error**2)), float(np.nanmedian(contrast.degrees))
-    return (error, max(round(degrees), 1)) if error > 0 else paired
+    contrast = found.contrasts(np.array(weights)[None])
+    # An effect shows if it is larger than this, in either direction.
+    least = contrast.half_width(level / 2) + np.array([-1, 1]) * contrast.estimate
+    least = np.where(np.isfinite(least), least, math.inf)
+    effect = float(np.quantile(least, POWER, method="higher"))
+    return effect, max(round(float(np.nanmedian(contrast.degrees))), 1)
 
 
 def of_factors(
@@ -80,7 +87,8 @@ def of_factors(
     sd: float,
     alpha: float,
 ) -> list[Detectable]:
-    """Each factor's levels relative to its first, averaged over the others, as ``effects.analyse`` tests it.
+    """Each factor's levels relative to its first, averaged over the others, as ``effects.analyse`` tests it; in a
+    whole factorial as ``whole`` does.
 
     ``cells`` are the treatments of one condition, each once. For a factor with several levels, the least precise
     pair counts.
@@ -91,6 +99,7 @@ def of_factors(
     spread = np.linalg.pinv(model.T @ model)
     there = np.linalg.pinv(model) @ model
     level = alpha / sum(len(own) - 1 for own in levels.values())
+    is_whole = not hard and len(cells) == math.prod(len(own) for own in levels.values())
     found = []
     position = 1
     for name, own in levels.items():
@@ -104,8 +113,16 @@ def of_factors(
         position += len(own) - 1
         degrees = _degrees(cells, hard, name, blocks)
         effect = smallest(max(errors), degrees, level) if errors else None
+        if is_whole and (simulated := _of_estimator(_second(cells, name, own), blocks, level)):
+            effect, degrees = sd * simulated[0], simulated[1]
         found.append(Detectable(name, _ratio(effect), degrees, level, name in hard))
     return found
+
+
+def _second(cells: Sequence[Mapping[str, str]], name: str, levels: Sequence[str]) -> tuple[float, ...]:
+    """The mean of the factor's second level less that of its first, as a contrast of the cells."""
+    each = len(cells) / len(levels)
+    return tuple(((cell[name] == levels[1]) - (cell[name] == levels[0])) / each for cell in cells)
 
 
 def _degrees(cells: Sequence[Mapping[str, str]], hard: Sequence[str], name: str, blocks: int) -> int:
@@ -123,4 +140,4 @@ def _degrees(cells: Sequence[Mapping[str, str]], hard: Sequence[str], name: str,
 
 
 def _ratio(effect: float | None) -> float | None:
-    return math.exp(min(effect, 700.0)) if effect is not None else None
+    return math.exp(min(effect, 700.0)) if effect is not None and math.isfinite(effect) else None
