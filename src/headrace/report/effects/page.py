@@ -93,14 +93,14 @@ def _choice(decision: Decision) -> Section:
 
 def _keys(studies: Sequence[Study], decision: Decision) -> Iterator[Key]:
     for name, kept in choices.first_words(decision):
-        yield Key("Best overall", text.short(name, 40), kept, "better")
+        yield Key("Best overall", text.short(name), kept, "better")
     for study in studies[:4]:
         (cell, value), *_ = choice.ranked(study.cells, is_higher_better=study.is_higher_better)
         best = max(study.effects.terms, key=lambda t: t.share)
         yield Key(f"Best {study.title}", text.count(value), text.short(study.name(cell), 60), "better")
         yield Key(
             f"What matters most for {study.title}",
-            text.short(best.name, 40),
+            text.short(best.name),
             f"{100 * best.share:.0f}% of the variation",
         )
 

@@ -120,7 +120,7 @@ def _keys(view: View) -> Iterator[Key]:
         kind = "better" if race.is_decided and race.survivors else ""
         note = "decided" if race.is_decided else "not decided"
         yield Key(
-            f"Leader{where}", text.short(race.leader or "–", 40), f"{note} after {race.blocks} blocks", kind
+            f"Leader{where}", text.short(race.leader or "–"), f"{note} after {race.blocks} blocks", kind
         )
         started = len(race.standings)
         yield Key(
