@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,18 @@ import numpy as np
 import pytest
 
 from headrace import plan as plans
+from headrace import report
 from headrace.analysis import sequential
 from headrace.analysis.looks import nominal_level, spent
+from headrace.analysis.race import Race
 from headrace.analysis.result import Verdict
 from headrace.analysis.study import analyse_experiment
 from headrace.errors import HeadraceError, PlanError
 from headrace.experiment import extend as extending
 from headrace.experiment import runner
 from headrace.experiment.kinds import decided
+from headrace.experiment.kinds import race as races
+from headrace.report.parts import Page, Sentence, plain
 from headrace.store import ExperimentFolder
 from tests.fake_lab import Killed, by_name
 from tests.unit.test_loops import Bench
@@ -186,6 +191,46 @@ def test_blocks_of_a_switchback_are_added_again_and_again_and_each_is_measured_o
     assert bench.folder.design.extended == (8, 13)
     assert blocks_of(bench.folder) == 18
     assert bench.host.measured == [r.number for r in bench.folder.trials()]
+
+
+def test_an_undecided_race_names_the_command_that_goes_on_and_decides_nothing_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench("race", tmp_path, monkeypatch)
+    bench.host.speeds = by_name(**{"100": 700, "200": 1000, "400": 1040})
+    bench.host.noise = 0.03
+    bench.sound()
+    first, before = bench.trials(), race_of(bench)
+    assert (before.blocks, before.is_decided) == (6, False)
+    (gone,) = (s for s in before.standings if s.dropped_after)
+    for _ in range(8):
+        # A prediction: it may need another.
+        said = next(line for line in texts_of(report.of(bench.folder)) if "with the same promise: " in line)
+        words = shlex.split(said[said.index("headrace run") :])
+        assert words[2:5] == [f"{bench.output}/plan.toml", "-o", str(bench.output)]
+        bench.sound(*words[5:])
+        after = race_of(bench)
+        if after.is_decided:
+            break
+    assert after.is_decided
+    assert bench.trials()[: len(first)] == first
+    assert (
+        next(s for s in after.standings if s.treatment == gone.treatment).dropped_after == gone.dropped_after
+    )
+    cause = bench.run("--blocks", "+5").exception
+    assert isinstance(cause, PlanError)
+    assert "the race is decided, so more would change nothing" in cause.message
+    assert not any("--blocks +" in line for line in texts_of(report.of(bench.folder)))
+
+
+def race_of(bench: Bench) -> Race:
+    (race,) = races.progress_of(bench.folder).races.values()
+    return race
+
+
+def texts_of(page: Page) -> list[str]:
+    sections = [s.parts() if callable(s.parts) else s.parts for s in page.sections]
+    return [plain(part.words) for parts in sections for part in parts if isinstance(part, Sentence)]
 
 
 def test_blocks_are_not_added_to_another_plans_experiment(bench: Bench) -> None:

@@ -39,6 +39,9 @@ MOST_LENT = 1.5
 #: A treatment's own variance is corrected for noise of the others down to this share of what is there.
 LEAST_OWN = 0.35
 
+#: More blocks in total than this are not predicted.
+MOST_BLOCKS = 1000
+
 #: With fewer treatments, the agreement of their variances cannot be estimated: every pair has its own.
 MIN_TO_POOL = 4
 
@@ -136,6 +139,23 @@ class Judge:
         return _race(
             self._names, self._table, self._left, self._pooled, found.mean, half, self._margin, self._sign
         )
+
+
+def blocks_needed(race: Race, margin: float) -> int | None:
+    """About how many blocks in total would decide the race, if means and spreads stay as they are; None with fewer
+    than two blocks, and beyond ``MOST_BLOCKS``.
+    """
+    needed = 0.0
+    for standing in race.standings:
+        if standing.treatment not in race.survivors or standing.treatment == race.leader:
+            continue
+        found = standing.to_leader
+        if found is None or not found.low or not found.high:
+            return None
+        half = math.log(found.high / found.low) / 2
+        # Then it is worse with confidence, or no better than the leader by more than the margin.
+        needed = max(needed, race.blocks * (half / (abs(math.log(found.estimate)) + math.log1p(margin))) ** 2)
+    return math.ceil(needed) if race.blocks < needed <= MOST_BLOCKS else None
 
 
 def run_race(

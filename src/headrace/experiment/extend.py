@@ -25,6 +25,8 @@ def extend(file: PlanFile, path: Path, more: int) -> None:
                 "them as a whole",
                 place=str(path),
             )
+        if why := kind.why_no_longer(folder):
+            raise PlanError(f"--blocks: {why}, so more would change nothing", place=str(path))
         if old.target.addresses:
             raise PlanError("--blocks: an experiment on several machines has a fixed length", place=str(path))
         table = file.plan.design.model_copy(update={"blocks": old.blocks + more})

@@ -77,6 +77,11 @@ class Kind(ABC):
         """The folder with the trials still to run in its design, if that is decided during the run."""
         return folder
 
+    @classmethod
+    def why_no_longer(cls, folder: ExperimentFolder) -> str:
+        """Why more blocks would bring nothing; empty if they would."""
+        return ""
+
     @abstractmethod
     def next(self, records: Sequence[TrialRecord]) -> Ask:
         """The next step after these trials. Raises NothingMeasured if continuing makes no sense."""

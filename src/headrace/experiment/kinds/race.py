@@ -129,6 +129,8 @@ class Race(Kind):
 
     name = "race"
     page = "race"
+    #: What it promises holds for any number of blocks.
+    extends = True
 
     def __init__(self, folder: ExperimentFolder) -> None:
         super().__init__(folder)
@@ -162,6 +164,11 @@ class Race(Kind):
     @classmethod
     def as_decided(cls, folder: ExperimentFolder) -> ExperimentFolder:
         return with_trials(folder, progress_of(folder))
+
+    @classmethod
+    def why_no_longer(cls, folder: ExperimentFolder) -> str:
+        races = progress_of(folder).races.values()
+        return "the race is decided" if races and all(race.is_decided for race in races) else ""
 
     def next(self, records: Sequence[TrialRecord]) -> Ask:
         new = [r for r in records if r.number not in self._values]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from headrace.analysis.result import Effect, Verdict
 from headrace.design import Design
@@ -57,11 +58,15 @@ def _command(view: View, needed: int, block_s: float | None) -> Iterator[Part]:
     can_extend = of_design(design).extends and not design.target.addresses and 0 < more <= MOST_MORE
     if not (can_extend or design.until_decided):
         return
-    folder = view.folder.path
-    run = shlex.join(["headrace", "run", f"{folder}/plan.toml", "-o", str(folder)])
     took = f" (about {text.seconds(more * block_s)})" if block_s and more > 0 else ""
-    how = " --until-decided" if design.until_decided else f" --blocks +{more}"
-    yield Sentence([f"To measure them{took}: ", Span(run + how, "code")])
+    command = longer(view.folder.path, 0 if design.until_decided else more)
+    yield Sentence([f"To measure them{took}: ", Span(command, "code")])
+
+
+def longer(folder: Path, more: int) -> str:
+    """The command that adds blocks to the experiment in a folder; 0: until it is decided."""
+    run = shlex.join(["headrace", "run", f"{folder}/plan.toml", "-o", str(folder)])
+    return f"{run} --blocks +{more}" if more else f"{run} --until-decided"
 
 
 #: More blocks than this are no advice.

@@ -29,6 +29,7 @@ from headrace.report.parts import (
     Part,
     Section,
     Sentence,
+    Span,
     Table,
     method,
 )
@@ -88,6 +89,7 @@ def _notice(view: View) -> Notice:
         subject=view.folder.design.name,
         conclusion=Conclusion.DECIDED if is_decided else Conclusion.NOT_ENOUGH_DATA,
         headline=" ".join(view.headline(c, race) for c, race in races.items()) or "No block is complete yet.",
+        next=f"{view.more.command}\n" if view.more else "",
         link=str(view.folder.path / "report.html"),
     )
 
@@ -171,8 +173,22 @@ def _standing_section(view: View, i: int, condition: str, race: Race) -> Section
         "all looks, but the leader was selected from the same data, so the table's intervals do not hold jointly."
     )
     table = _table(view, race, shown)
+    parts = [chart, table, *(_more(view) if i == 0 else ())]
     brief: list[Part] = [*([Heading(condition)] if condition else []), table, Gap()]
-    return Section(f"race{i}", f"Result{where}", f"Which remain{where}?", [chart, table], words, brief)
+    return Section(f"race{i}", f"Result{where}", f"Which remain{where}?", parts, words, brief)
+
+
+def _more(view: View) -> list[Part]:
+    """The command that may decide it, and how long that takes."""
+    if not (more := view.more):
+        return []
+    took = f" (about {text.seconds(more.seconds)})" if more.seconds else ""
+    what = (
+        f"To decide it with about {more.blocks} more blocks"
+        if more.is_enough
+        else "To run as many blocks again"
+    )
+    return [Sentence([f"{what}{took}, with the same promise: ", Span(more.command, "code")])]
 
 
 def _row(standing: RaceStatus, race: Race) -> charts.Row:
@@ -227,7 +243,7 @@ def _blocks_section(view: View) -> Section:
         "whenever the race stops. The leader's mean is optimistically biased, because it was selected: measure it "
         "again against your current settings."
     )
-    brief: list[Part] = [Sentence(view.saved()), Sentence(promise)]
+    brief: list[Part] = [*_more(view), Sentence(view.saved()), Sentence(promise)]
     brief += [Sentence(f"Caution: {c}.", "attention") for c in tables.cautions(view.records)]
     if not view.progress.races:
         return Section("blocks", "", "", brief=brief)

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
+from typing import NamedTuple
 
-from headrace.analysis.race import Race
+from headrace.analysis.race import Race, blocks_needed
 from headrace.analysis.trials import THROUGHPUT
 from headrace.experiment.kinds import race as races
 from headrace.report import text
+from headrace.report.experiment import settle
 from headrace.store import ExperimentFolder
+
+
+class More(NamedTuple):
+    """Blocks that may decide the race; ``is_enough``: that probably do. ``seconds`` is how long they take."""
+
+    blocks: int
+    is_enough: bool
+    seconds: float
+    command: str
 
 
 class View:
@@ -40,6 +52,21 @@ class View:
         if self.progress.is_over:
             return f"Not decided{where} in {race.blocks} blocks: {race.leader} leads, {others}."
         return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
+
+    @property
+    def more(self) -> More | None:
+        """What to run if the race ended undecided: the blocks that it needs, or as many again."""
+        design = self.folder.design
+        left = [race for race in self.progress.races.values() if race.survivors and not race.is_decided]
+        if not self.progress.is_over or not left or design.target.addresses:
+            return None
+        needed = [blocks_needed(race, design.equivalence) for race in left]
+        most = max((n for n in needed if n is not None), default=0) - design.blocks
+        is_enough = None not in needed and 0 < most <= settle.MOST_MORE
+        blocks = most if is_enough else design.blocks
+        alive = {name for race in left for name in race.survivors}
+        seconds = blocks * self._seconds_of(alive)
+        return More(blocks, is_enough, seconds, settle.longer(self.folder.path, blocks))
 
     def saved(self) -> str:
         """What the race ran, compared with full studies of all treatments."""
@@ -76,10 +103,14 @@ class View:
 
     @property
     def _block_seconds(self) -> float:
-        """Duration of a block of all treatments, from their mean times."""
+        """Duration of a block of all treatments."""
+        return self._seconds_of({t.name for t in self.folder.design.treatments})
+
+    def _seconds_of(self, treatments: Set[str]) -> float:
+        """Duration of a block of these treatments, from their mean times."""
         own: dict[str, list[float]] = {}
         for r in self.records:
-            if r.duration_s is not None:
+            if r.duration_s is not None and r.treatment in treatments:
                 own.setdefault(r.treatment, []).append(r.duration_s)
         return sum(sum(times) / len(times) for times in own.values())
 
