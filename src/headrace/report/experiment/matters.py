@@ -111,10 +111,13 @@ def _study(study: Study, more: Sequence[str]) -> Iterator[Part]:
         charts.append(figures.pareto(study))
     if noise := figures.noise(study):
         charts.append(noise)
+    pairs = list(figures.interactions(study))
+    if len(charts) == len(pairs) == 1:
+        charts, pairs = [*charts, *pairs], []
     # Two per row are wide enough to read.
     for i in range(0, len(charts), 2):
         yield Row(charts[i : i + 2])
-    if pairs := list(figures.interactions(study)):
+    if pairs:
         yield Row(pairs)
     yield from (Note(line) for line in (*notes(study), *more))
     if confounded := effects.confounded(study):

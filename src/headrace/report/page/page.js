@@ -73,6 +73,15 @@
     layout.annotations = [...(layout.annotations || []), ...above];
   }
 
+  // Too many ratios beside each other are turned and cover the title. 1× stays.
+  function thinRatios(axis, width) {
+    const one = axis && axis.ticktext ? axis.ticktext.indexOf("1×") : -1;
+    if (one < 0 || axis.ticktext.length * 60 <= width) return;
+    const isKept = (_, i) => (i - one) % 2 === 0;
+    axis.tickvals = axis.tickvals.filter(isKept);
+    axis.ticktext = axis.ticktext.filter(isKept);
+  }
+
   // A long title of the x axis goes on below.
   function wrapTitle(layout, width) {
     const title = layout.xaxis && layout.xaxis.title;
@@ -117,6 +126,7 @@
     figure.data.forEach(hideUnknown);
     const layout = figure.layout;
     if (layout.meta && layout.meta.rows) fitRows(figure, place.offsetWidth);
+    thinRatios(layout.xaxis, place.offsetWidth);
     wrapTitle(layout, place.offsetWidth);
     axisDefaults(layout);
     layout.autosize = true;
