@@ -31,7 +31,7 @@ CHANGES_BY_ITSELF = frozenset(
         "file_systems.*.device_number",
         "cgroup.io.*.device_number",
         "servers.*.cgroup.io.*.device_number",
-        # Those whose modules are loaded; naming one loads it.
+        # Only those whose module is loaded: choosing another loads it.
         "block_devices.*.queue.schedulers",
         "file_systems.*.free_bytes",
         "file_systems.*.available_bytes",
