@@ -324,7 +324,7 @@ def test_lenth_raises_few_false_alarms() -> None:
 
 
 def test_one_noisy_treatment_makes_no_factor_matter() -> None:
-    """F tests of factors with three levels said so in 12% of such experiments."""
+    """An F test finds one that matters in 12% of such experiments."""
     design = build(plan_text(f'kind = "factorial"\nblocks = 4\nbaseline = {baseline(POOL)}', POOL))
     generator = random.Random(3)
     spread = {t.name: 0.05 for t in design.treatments}

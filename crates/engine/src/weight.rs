@@ -4,7 +4,7 @@ use rustix::process::{getpriority_process, setpriority_process};
 
 const HIGHEST: i32 = -10;
 
-/// Gives the calling thread a larger share by its nice value, unless it was started with one.
+/// Raises the calling thread's priority (its nice value), unless it was started with one.
 ///
 /// A thread that acts for many clients competes with as many threads of the server, and the scheduler gives each the same
 /// share. The driver then runs too rarely, and the server waits for requests. Needs CAP_SYS_NICE; without it nothing

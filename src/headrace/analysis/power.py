@@ -62,7 +62,7 @@ def _of_estimator(weights: tuple[float, ...], blocks: int, level: float) -> tupl
     """The smallest effect that is detected where trials have sd 1 (infinite: none), and the median degrees of
     freedom, by simulated studies. None for one block, and with too many trials to simulate.
 
-    ``weights`` is a contrast of all treatments, of which the first is the baseline.
+    ``weights`` is a contrast of all treatments, the baseline first.
     """
     treatments = len(weights)
     if blocks < 2 or (treatments + 1) * blocks > MOST_SIMULATED:

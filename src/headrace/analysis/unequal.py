@@ -1,8 +1,8 @@
 """Small factorials on a disturbed machine, simulated, of which one treatment is far noisier: effects of factors
 over few blocks, and experiments that end when they are decided.
 
-Each has two factors, and the baseline twice in each block. Intervals are judged with two levels each, so four
-treatments; which factor matters with three and four levels, so twelve.
+Each has two factors and runs the baseline twice in each block. For intervals the factors have two levels each
+(four treatments), for what matters three and four (twelve treatments).
 """
 
 from __future__ import annotations

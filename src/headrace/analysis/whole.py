@@ -105,18 +105,18 @@ def p_values(found: Contrasts) -> Floats:
 
 
 def least(p: Floats) -> Floats:
-    """The p value of several contrasts together, which are the last dimension: the least, times their number."""
+    """One p value for several contrasts (the last dimension): the smallest, times their number."""
     return np.asarray(np.minimum(np.nan_to_num(p, nan=1.0).min(axis=-1) * p.shape[-1], 1.0))
 
 
 def _tested(
     effect: TermEffect, effects: Effects, one: One, cells: Mapping[str, Mapping[str, str]]
 ) -> TermEffect:
-    """With the p value of the deviation that stands out most (Bonferroni).
+    """The effect with the p value of its most certain deviation (Bonferroni).
 
-    An F test supposes that all treatments vary alike. If one varies five times as much, an F test of a factor with
-    three or more levels finds an effect where there is none in up to 10% of experiments, and any of three terms in
-    up to 17%.
+    An F test assumes that all treatments vary alike. If one varies five times as much, it finds an effect of a
+    factor with three or more levels where there is none in up to 10% of experiments, and one of three terms in up
+    to 17%.
     """
     found = one.ratios(deviations(effect.term, effects.factors, [cells[name] for name in one.names]))
     p = p_values(found)

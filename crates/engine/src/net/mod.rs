@@ -23,7 +23,7 @@ pub use self::happened::Happened;
 use self::uring::UringNet;
 use base::error::AgentError;
 
-/// With this many connections or fewer, a round is hardly more than one request and one reply, and epoll is cheaper.
+/// With so few connections, a round rarely has more than one request and one reply, and epoll is cheaper.
 const FEW: usize = 3;
 
 /// The connections of one thread, each under its client's place.
@@ -106,7 +106,7 @@ impl Net {
         }
     }
 
-    /// When the bytes of the last `Received` had arrived: by the kernel's stamp, or else `came_ns`.
+    /// When the last `Received` bytes arrived: the kernel's stamp, or `came_ns` without one.
     pub fn arrived_ns(&self) -> u64 {
         match self {
             Net::Epoll(net) => net.stamped_ns().unwrap_or(net.came_ns()),

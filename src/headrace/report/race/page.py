@@ -82,14 +82,14 @@ def page_of(view: View) -> Page:
 
 
 def _notice(view: View) -> Notice:
-    races = view.progress.races
+    races, more = view.progress.races, view.more
     is_decided = bool(races) and all(race.is_decided and race.survivors for race in races.values())
     return Notice(
         kind="race",
         subject=view.folder.design.name,
         conclusion=Conclusion.DECIDED if is_decided else Conclusion.NOT_ENOUGH_DATA,
         headline=" ".join(view.headline(c, race) for c, race in races.items()) or "No block is complete yet.",
-        next=f"{view.more.command}\n" if view.more else "",
+        next=f"{more.command}\n" if more else "",
         link=str(view.folder.path / "report.html"),
     )
 
