@@ -57,12 +57,14 @@ wheel: setup docs ## dist/: a wheel per processor, for glibc and musl, and a sou
 	@$(BIN)/python scripts/wheels.py
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
-	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/unit/test_crash_points.py tests/real/vm/test_volumes_md.py tests/real/vm/test_round_trip_vm.py tests/real/vm/test_ordinary_user.py tests/real/server/test_round_trip.py
+	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/unit/test_crash_points.py tests/real/vm/test_volumes_md.py tests/real/vm/test_round_trip_vm.py tests/real/vm/test_ordinary_user.py tests/real/server/test_round_trip.py tests/real/server/test_option_matrix.py
 	HEADRACE_KILLS=1000 $(BIN)/pytest -s tests/real/server/test_kills.py tests/real/devices/test_run_killed.py tests/real/ssh/test_killed_commands.py
 	HEADRACE_KILLS=20 $(BIN)/pytest -s tests/real/vm/test_conformance.py
 	HEADRACE_CUTS=500 $(BIN)/pytest tests/real/devices/test_power_cut.py
 	PROPTEST_CASES=20000 cargo test --locked --quiet --package headrace-sql --test sql
 	HEADRACE_FUZZ=2000 $(BIN)/pytest tests/unit/test_hostile_files.py
+	HEADRACE_TRUST=10000 $(BIN)/pytest tests/agent/test_file_door.py
+	HEADRACE_TRUST=100 $(BIN)/pytest tests/real/server/test_persist_raced.py
 	$(BIN)/python benches/serve_killed.py 100
 	$(BIN)/python benches/fleet8.py
 	HEADRACE_SIMULATE=1000000 $(subst test ,test --release ,$(SIMULATE))

@@ -16,7 +16,8 @@ import typer
 from headrace import cli, knobs
 from headrace.cli.shell import app
 from headrace.errors import EXIT_CODES
-from headrace.knobs import Knob, devices, engine, host, machine, replication, server, session, volume
+from headrace.knobs import Knob, devices, engine, host, machine, replication, server, servers, session, volume
+from headrace.knobs.knob import ALLOCATOR
 from headrace.report.rules import scope
 from headrace.rules import Rule, all_rules
 
@@ -33,7 +34,7 @@ RULE_PAGES = {
     "buffer-pool": ("Buffer pool, flushing and read-ahead", ("POOL", "FLUSH", "READ")),
     "logs": ("Redo log and binary log", ("REDO", "BLOG")),
     "locks": ("Locks and transactions", ("LOCK",)),
-    "sessions": ("Sessions and statements", ("SESS", "STMT")),
+    "sessions": ("Sessions and statements", ("SESS", "WAIT", "STMT")),
     "replication": ("Replication", ("REPL",)),
     "limits": ("Limits, neighbours, statistics and obsolete settings", ("LIM", "HOST", "STAT", "NAME")),
 }
@@ -159,6 +160,7 @@ def rules(found: Sequence[Rule]) -> Iterator[tuple[str, str]]:
 
 
 def catalogue() -> Iterator[tuple[str, str]]:
+    lists = servers.lists()
     index = ["# Knobs", "", GENERATED, ""]
     index += [
         f"{len(knobs.CATALOGUE)} settings that headrace can read, change and restore. "
@@ -168,6 +170,12 @@ def catalogue() -> Iterator[tuple[str, str]]:
         "",
         "*Cost* is what a change needs: nothing (`dynamic`), a `restart` of the server, a `remount`, "
         "a `rebuild` of the volume, or a `reboot`.",
+        "",
+        f"Ranges, names, defaults and options come from the servers themselves: {', '.join(o.name for o in lists)}"
+        ". A value beyond the range of such a server is refused before it is set. Of other series (MySQL 5.7 and "
+        "8.4, MariaDB 10.6 and 11.4, Percona Server) the documents named in records say which variables exist: "
+        "their ranges are not known here, the nearest list is not taken for them, and a number beyond the range "
+        "of any listed server counts by the weakest that a server may make of it.",
         "",
     ]
     rows = ((f"[{title}]({page}.md)", str(len(module.KNOBS))) for page, (title, module) in KNOB_PAGES.items())
@@ -181,9 +189,40 @@ def catalogue() -> Iterator[tuple[str, str]]:
         yield (
             f"knobs/{page}.md",
             "\n".join(
-                [f"# Knobs: {title[0].lower() + title[1:]}", "", GENERATED, "", *table(head, rows), ""]
+                [
+                    f"# Knobs: {title[0].lower() + title[1:]}",
+                    "",
+                    GENERATED,
+                    "",
+                    *table(head, rows),
+                    "",
+                    *_ranges(module.KNOBS),
+                ]
             ),
         )
+
+
+def _ranges(found: Sequence[Knob]) -> list[str]:
+    """What each listed server says of these variables; empty if none is a server's."""
+    own = [knob for knob in found if knob.name.startswith("server.") and knob.name != ALLOCATOR]
+    if not own:
+        return []
+    lists = servers.lists()
+    rows = [
+        (f"`{knob.name}`", *(_there(knob.listed_on(each.vendor, each.version)) for each in lists))
+        for knob in own
+    ]
+    words = (
+        "Ranges, as these servers say. `r`: needs a restart; `d`: deprecated; empty: it has no such variable."
+    )
+    return ["## Ranges", "", words, "", *table(("knob", *(each.name for each in lists)), rows), ""]
+
+
+def _there(listed: servers.Listed | None) -> str:
+    if listed is None:
+        return ""
+    marks = [("r", not listed.is_dynamic), ("d", bool(listed.deprecated))]
+    return ", ".join([listed.range or listed.kind, *(mark for mark, holds in marks if holds)])
 
 
 def _knob(knob: Knob) -> tuple[str, ...]:

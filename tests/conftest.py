@@ -59,8 +59,8 @@ LONG = (
     "test_rollout_galera", "test_rollout_group", "test_drive_plans", "test_install", "test_server", "test_runner",
     "test_vm", "test_ssh_commands", "test_rollout", "test_reboots", "test_matrix", "test_duet", "test_sweep",
     "test_crash_points", "test_proof_after_kill", "test_readme", "test_round_trip", "test_rules", "test_tune",
-    "test_kept_files", "test_many_tables", "test_serve", "test_docs_site", "test_loops", "test_fleet",
-    "test_planted_rules", "test_history", "test_archive_weeks", "test_digests",
+    "test_kept_files", "test_option_matrix", "test_many_tables", "test_serve", "test_docs_site", "test_loops",
+    "test_fleet", "test_planted_rules", "test_history", "test_archive_weeks", "test_digests",
 )  # fmt: skip
 
 MISSING = {name for name, there in OTHER.items() if not there()}

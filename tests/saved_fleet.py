@@ -167,7 +167,7 @@ class Hosts:
         """Standard output and error, and the exit code; None: the connection breaks."""
         text = " ".join(argv)
         if "SSH_AUTH_SOCK" in text:
-            return b"0\nagent \n", b"", 0
+            return b"0\nagent \nsafe\n", b"", 0
         if "sha256sum" in text:
             machine = "aarch64" if way == "other processor" else "x86_64"
             state = "missing" if way in ("full disk", "other processor") else self.digest

@@ -1,19 +1,29 @@
 """What a server executed, and who waited for whose lock: looks at its process list, summed up as they come.
 
 Without performance_schema a server counts no statements by class. Its process list, looked at once a second,
-shows which classes run how often: the share of looks is the share of the time. Nothing here holds a value.
+shows which classes run how often: the share of looks is the share of the time. Prepared statements are in it, too,
+which MariaDB's digests leave out. Nothing here holds a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
+from ipaddress import ip_address
 from typing import Any
 
 #: Classes and locks kept: more would be those that were seen once.
 MOST = 200
 #: Texts of digests kept: the agent sends those of the busiest classes.
 MOST_DIGESTS = 10_000
+#: Sorts of sessions kept; of the others only the state, so that no session is lost from the sums.
+MOST_SORTS = 2_000
+#: Commands of threads that serve no client.
+NOT_SERVING = frozenset(
+    {"Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO", "Slave_SQL", "Slave_worker"}
+)
+#: MySQL shows some threads that replicate as queries, and all of them under this user.
+REPLICATES = "system user"
 #: Of the text of a class, in a sentence.
 SHOWN = 120
 
@@ -78,6 +88,23 @@ class LockWait:
 
 
 @dataclass(frozen=True)
+class SessionGroup:
+    """Sessions at work that were seen alike, summed over the looks. ``text``: the class of their statement;
+    ``host`` without its port; ``lock``: ``row`` or ``metadata`` if they waited for one, of ``table``, held by
+    ``holder`` (a connection, 0 if that changes or is not known)."""
+
+    text: str
+    command: str
+    state: str
+    user: str
+    host: str
+    lock: str
+    table: str
+    holder: int
+    sightings: int
+
+
+@dataclass(frozen=True)
 class Digest:
     """What performance_schema knows a class by, and its text without values."""
 
@@ -99,8 +126,12 @@ class Activity:
     error: str = ""
     #: Looks that the agent left out to spare the server.
     spared: int = 0
+    #: Sessions at work, by sightings.
+    sessions: tuple[SessionGroup, ...] = ()
+    #: The oldest transaction at the last look, if it had been open for long (``lock`` is ``open``).
+    oldest: LockWait | None = None
 
-    def threads(self, found: StatementClass | LockWait) -> float:
+    def threads(self, found: StatementClass | LockWait | SessionGroup) -> float:
         """How many threads were at it on average."""
         return found.sightings / self.looks if self.looks else 0.0
 
@@ -125,6 +156,8 @@ class Activity:
                 tuple(Digest(**_tuples(row)) for row in content["digests"]),
                 str(content["error"]),
                 int(content.get("spared", 0)),
+                tuple(SessionGroup(**row) for row in content.get("sessions", ())),
+                LockWait(**oldest) if (oldest := content.get("oldest")) else None,
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"its activity is damaged: {error!r}") from error
@@ -134,8 +167,21 @@ def _tuples(row: Mapping[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
+def without_port(host: str) -> str:
+    """Of a client: ``10.0.0.7:51234`` -> ``10.0.0.7``. An IPv6 address alone stays whole."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return host.rpartition(":")[0] or host
+    return host
+
+
 def cut(text: str, most: int = SHOWN) -> str:
     return text if len(text) <= most else f"{text[: most - 4].rstrip()} ..."
+
+
+#: The fields of a ``SessionGroup`` before its sightings.
+_Seen = tuple[str, str, str, str, str, str, str, int]
 
 
 @dataclass
@@ -157,6 +203,8 @@ class Looks:
         self._classes: dict[str, _Class] = {}
         self._waits: dict[tuple[Any, ...], tuple[dict[str, Any], int]] = {}
         self._digests: dict[str, Digest] = {}
+        self._sessions: dict[_Seen, int] = {}
+        self._oldest: LockWait | None = None
 
     def add(self, line: Mapping[str, Any]) -> None:
         self._spared += int(line.get("spared") or 0)
@@ -165,18 +213,44 @@ class Looks:
             return
         self._looks += 1
         rows = line.get("statements") or ()
-        waiters = {row.get("waiter") for row in rows if "lock" in row}
+        for row in rows:
+            if row.get("lock") == "open":
+                self._oldest = LockWait(**_values(row), sightings=1)
+        rows = [row for row in rows if row.get("lock") != "open"]
+        waits = {row.get("waiter"): row for row in rows if "lock" in row}
         for_rows = {row.get("waiter") for row in rows if row.get("lock") == "row"}
         for row in rows:
+            if "id" in row:
+                self._session(row, waits.get(row["id"]))
             if "digest" in row:
                 self._digest(row)
             elif "lock" in row:
                 # Rules name who has to end first: for a row that is nobody who waits for another.
                 if row["lock"] != "row" or row.get("holder") not in for_rows:
                     self._wait(row)
-            elif row.get("class") and row.get("id") not in waiters:
+            elif row.get("class") and row.get("id") not in waits:
                 # One that waits for a lock costs the server nothing: its wait is counted instead.
                 self._statement(row)
+
+    def _session(self, row: Mapping[str, Any], wait: Mapping[str, Any] | None) -> None:
+        command, user = str(row.get("command") or ""), str(row.get("user") or "")
+        if command in NOT_SERVING or user == REPLICATES:
+            return
+        state = str(row.get("state") or "")
+        lasts = wait is not None and float(wait.get("holder_open_s") or 0) >= 1
+        found: _Seen = (
+            str(row.get("class") or ""),
+            command,
+            state,
+            user,
+            without_port(str(row.get("host") or "")),
+            str(wait["lock"]) if wait else "",
+            str(wait.get("table") or "") if wait else "",
+            int(wait.get("holder") or 0) if wait and lasts else 0,
+        )
+        if found not in self._sessions and len(self._sessions) >= MOST_SORTS:
+            found = ("", command, state, "", "", found[5], "", 0)
+        self._sessions[found] = self._sessions.get(found, 0) + 1
 
     def _statement(self, row: Mapping[str, Any]) -> None:
         text = str(row["class"])
@@ -193,18 +267,7 @@ class Looks:
             found.rows = max(found.rows or 0.0, float(rows))
 
     def _wait(self, row: Mapping[str, Any]) -> None:
-        values: dict[str, Any] = {
-            "lock": str(row["lock"]),
-            "table": str(row.get("table") or ""),
-            "holder": int(row.get("holder") or 0),
-            "holder_user": str(row.get("holder_user") or ""),
-            "holder_host": str(row.get("holder_host") or ""),
-            "holder_class": str(row.get("holder_class") or ""),
-            "holder_open_s": float(row.get("holder_open_s") or 0),
-            "holder_idle_s": None if row.get("holder_idle_s") is None else float(row["holder_idle_s"]),
-            "waiter_class": str(row.get("waiter_class") or ""),
-            "is_certain": bool(row.get("is_certain")),
-        }
+        values = _values(row)
         # Of a hot row each transaction holds the lock for a moment: what matters is what they execute.
         lasting = values["holder"] if values["holder_open_s"] >= 1 or not values["is_certain"] else 0
         key = (
@@ -240,7 +303,28 @@ class Looks:
             tuple(self._digests.values()),
             self._error,
             self._spared,
+            tuple(
+                SessionGroup(*found, count)
+                for found, count in sorted(self._sessions.items(), key=lambda pair: -pair[1])
+            ),
+            self._oldest,
         )
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A line's lock as a ``LockWait`` has it, without its sightings."""
+    return {
+        "lock": str(row["lock"]),
+        "table": str(row.get("table") or ""),
+        "holder": int(row.get("holder") or 0),
+        "holder_user": str(row.get("holder_user") or ""),
+        "holder_host": str(row.get("holder_host") or ""),
+        "holder_class": str(row.get("holder_class") or ""),
+        "holder_open_s": float(row.get("holder_open_s") or 0),
+        "holder_idle_s": None if row.get("holder_idle_s") is None else float(row["holder_idle_s"]),
+        "waiter_class": str(row.get("waiter_class") or ""),
+        "is_certain": bool(row.get("is_certain")),
+    }
 
 
 def _tables(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -36,7 +36,15 @@ if TYPE_CHECKING:
 _OF_MACHINES = ("addresses", "equal", "allow_shared")
 
 #: Keys that older designs lack; ``minutes`` may also change during an experiment.
-_LATER = ("until_decided", "minutes", "asked", "extended", "blocks_per_start", "washout_s")
+_LATER = (
+    "until_decided",
+    "minutes",
+    "asked",
+    "extended",
+    "blocks_per_start",
+    "washout_s",
+    "blocks_per_session",
+)
 
 
 @dataclass(frozen=True)
@@ -86,6 +94,8 @@ class Design:
     #: count.
     blocks_per_start: int = 0
     washout_s: int = 0
+    #: The blocks that share one loading of the data; 0: all do.
+    blocks_per_session: int = 0
     #: How treatments were chosen and ordered, for the analysis; empty if irrelevant.
     resolution: str | None = None
     runs: int | None = None
@@ -138,6 +148,7 @@ class Design:
             "extended": list(self.extended),
             "blocks_per_start": self.blocks_per_start,
             "washout_s": self.washout_s,
+            "blocks_per_session": self.blocks_per_session,
             "resolution": self.resolution,
             "runs": self.runs,
             "interactions": [list(pair) for pair in self.interactions],
@@ -196,6 +207,10 @@ class Design:
         """
         first = max((blocks for blocks in self.extended if blocks < block), default=0)
         return block - (block - first - 1) % self.blocks_per_start
+
+    def session_of(self, block: int) -> int:
+        """The session of a block, from 1; blocks that are added later begin new ones."""
+        return (block - 1) // self.blocks_per_session + 1 if self.blocks_per_session else 1
 
     @property
     def share_of_one_machine(self) -> float:

@@ -57,6 +57,10 @@ class TargetError(HeadraceError):
     exit_code = 6
 
 
+class HostUnknown(TargetError):
+    """A fact or counter of a host that was not examined, or is not the server's, was asked for."""
+
+
 class ConnectionLost(TargetError):
     """The connection broke while the target was working; the outcome is unknown.
 
@@ -157,7 +161,7 @@ EXIT_CODES: dict[int, str] = {
     3: "a given plan, address or file is wrong",
     4: "this machine is not ready: something is missing",
     5: "refused: it could harm the host and was not explicitly allowed",
-    6: "a target cannot be reached, or a command on it failed",
+    6: "a target cannot be reached, or a command on it failed; `replay`: the server refused a login or a database",
     7: "a port, lock or directory is in use",
     8: "no space left on a disk",
     9: "an experiment directory is damaged or of another format",
@@ -167,7 +171,7 @@ EXIT_CODES: dict[int, str] = {
     13: "`watch`: the latest change is for the worse; `verify`, `compare`, `tell`, `rollout`: it is worse; "
     "`size merge`: it does not fit",
     14: "a replay or a load is invalid: it did not run as asked",
-    15: "`watch`, `verify`, `compare`, `tell`: the data allow no verdict; `rollout`: inconclusive, or "
-    "waiting",
+    15: "`watch`, `verify`, `compare`, `tell`: the data allow no verdict; `apply --judge`: not better; "
+    "`rollout`: inconclusive, or waiting",
     130: "stopped by Ctrl-C; the machine was restored",
 }

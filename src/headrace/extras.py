@@ -23,6 +23,7 @@ EXTRAS: Mapping[str, str] = {
     "torch": "gp",
     "ortools": "size",
     "ray": "cluster",
+    "python_calamine": "sheets",
     "yaml": "fleet",
     "apprise": "tell",
     "mcp": "mcp",

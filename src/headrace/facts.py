@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
-from headrace.errors import TargetError
+from headrace.errors import HostUnknown, TargetError
 from headrace.model import Facts, Vendor
 
 GIB = 1 << 30
@@ -14,14 +16,115 @@ GIB = 1 << 30
 X86_PAGE = 4096
 
 
+#: Keys of facts that do not describe a host.
+OF_SERVER = frozenset({"server_settings", "errors", "hostname", "only_sql", "given", "server_asked"})
+
+
+class OfServer(Mapping[str, Any]):
+    """Facts of which the host's may not be used. Raises HostUnknown for these."""
+
+    def __init__(self, data: Mapping[str, Any], why: str) -> None:
+        self._data, self._why = data, why
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in OF_SERVER:
+            raise HostUnknown(self._why)
+        return self._data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key in self._data if key in OF_SERVER)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Answer(StrEnum):
+    """Where a server that was asked runs."""
+
+    HERE = "here"
+    NAMESPACE = "namespace"  # on this host, in namespaces of its own
+    ELSEWHERE = "elsewhere"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class ServerPlace:
+    """Where a server that was asked runs, and how that is known.
+
+    ``asked``: its socket, or host and port. ``namespaces``: its own, as /proc/PID/ns names them.
+    ``answered_by``: the process of this host at the other end of the connection, if that is not the server.
+    ``evidence``: sentences, the strongest first. ``missing``: what would give an answer.
+    """
+
+    answer: Answer
+    asked: str = ""
+    pid: int | None = None
+    namespaces: tuple[str, ...] = ()
+    answered_by: str = ""
+    evidence: tuple[str, ...] = ()
+    missing: str = ""
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether it is one of the processes of the examined host."""
+        return self.answer in (Answer.HERE, Answer.NAMESPACE)
+
+    @property
+    def sentence(self) -> str:
+        """``The server at 127.0.0.1:3307 runs elsewhere: socat (pid 71) answers there.``"""
+        where = {
+            Answer.HERE: "runs on this host" + (f" (pid {self.pid})" if self.pid else ""),
+            Answer.NAMESPACE: f"runs on this host (pid {self.pid}) with its own {self._kinds}",
+            Answer.ELSEWHERE: "does not run on this host",
+            Answer.UNKNOWN: "is not known to run on this host",
+        }[self.answer]
+        why = self.evidence[0] if self.evidence else ""
+        if self.answered_by and not self.is_on_host:
+            why = f"{self.answered_by} answers there"
+        if self.missing:
+            why = "; ".join(filter(None, (why, f"what would tell: {self.missing}")))
+        place = f" at {self.asked}" if self.asked else ""
+        return f"The server{place} {where}{': ' if why else ''}{why}."
+
+    @property
+    def _kinds(self) -> str:
+        names = {"mnt": "mount", "net": "network", "pid": "PID", "uts": "UTS", "cgroup": "control group"}
+        kinds = [names.get(kind, kind) for kind in self.namespaces]
+        words = " and ".join(filter(None, (", ".join(kinds[:-1]), kinds[-1]))) if kinds else "own"
+        return f"{words} namespace{'s' * (len(kinds) > 1)}"
+
+
 class HostFacts:
-    """Look-ups in one snapshot. Values that the host does not have or report are None, never 0."""
+    """Look-ups in one snapshot. Values that the host does not have or report are None, never 0.
+
+    Raises HostUnknown for what only a host can tell, if the server alone was examined (``only_sql``).
+    """
 
     def __init__(self, facts: Facts) -> None:
-        self._data = facts.data
+        why = str(facts.data.get("only_sql") or "")
+        self._data: Mapping[str, Any] = OfServer(facts.data, why) if why else facts.data
+
+    @property
+    def only_sql(self) -> str:
+        """Why nothing is known of the server's host; empty if the host was examined."""
+        return str(self._data.get("only_sql") or "")
+
+    @property
+    def given_cpus(self) -> int | None:
+        """CPUs of the server's host, as whoever asked says."""
+        found = self._table("given").get("cpus")
+        return int(found) if found else None
+
+    @property
+    def given_memory_bytes(self) -> int | None:
+        """Memory of the server's host, as whoever asked says."""
+        found = self._table("given").get("memory_bytes")
+        return int(found) if found else None
 
     @property
     def hostname(self) -> str | None:
+        if self.only_sql:
+            return self.variable("hostname")
         return _text(self._data.get("hostname"))
 
     @property
@@ -49,15 +152,27 @@ class HostFacts:
     @property
     def cpu_count(self) -> int:
         """Logical CPUs that are online."""
-        return int(self._required("cpu", "online_count"))
+        return self.given_cpus or int(self._required("cpu", "online_count"))
 
     @property
     def numa_node_count(self) -> int | None:
         return len(self._rows("numa_nodes")) or None
 
     @property
+    def cpus_known(self) -> int:
+        """Logical CPUs that are online, 0 where a saved host does not tell."""
+        count = self._table("cpu").get("online_count")
+        return count if isinstance(count, int) else 0
+
+    @property
+    def size(self) -> str:
+        """``8 CPUs, kernel 6.1.0-18``, in words for what a saved host does not tell."""
+        count = f"{self.cpus_known} CPUs" if self.cpus_known else "CPUs unknown"
+        return f"{count}, kernel {self._table('kernel').get('release') or 'unknown'}"
+
+    @property
     def memory_bytes(self) -> int:
-        return int(self._required("memory", "total_bytes"))
+        return self.given_memory_bytes or int(self._required("memory", "total_bytes"))
 
     @property
     def page_bytes(self) -> int:
@@ -76,16 +191,52 @@ class HostFacts:
         return _text(self._table("sysctls").get(name))
 
     @property
+    def server_asked(self) -> str:
+        """The server that was asked, by its socket, or host and port; empty if none was, or in old facts."""
+        return str(self._data.get("server_asked") or "")
+
+    @property
+    def server_place(self) -> ServerPlace | None:
+        """Where the server runs that was asked; None if none was, or if the facts do not say."""
+        settings = self._table("server_settings")
+        found = settings.get("place")
+        asked = self.server_asked
+        if isinstance(found, Mapping) and found.get("answer") in list(Answer):
+            forwarder = found.get("answered_by") or {}
+            return ServerPlace(
+                Answer(found["answer"]),
+                asked,
+                self.server_pid,
+                tuple(map(str, found.get("namespaces") or ())),
+                f"{forwarder['program']} (pid {forwarder['pid']})" if forwarder else "",
+                tuple(map(str, found.get("evidence") or ())),
+                str(found.get("missing") or ""),
+            )
+        if asked and not settings:
+            return ServerPlace(Answer.UNKNOWN, asked, missing="a login")
+        # Older agents looked for its process, and did not say how.
+        if self.server_pid is not None:
+            return ServerPlace(Answer.HERE, asked, self.server_pid)
+        if settings and not self.only_sql and self._data.get("agent_version"):
+            return ServerPlace(Answer.UNKNOWN, asked, missing="facts of a newer agent")
+        return None
+
+    @property
     def server_process(self) -> Mapping[str, Any] | None:
-        """The queried server's process, if it runs on this host; without one, the only server's of databases."""
-        pid = self._table("server_settings").get("pid")
-        servers = self._rows("servers")
-        found = [server for server in servers if pid is not None and server.get("pid") == pid]
-        databases = [server for server in servers if server.get("program") in ("mysqld", "mariadbd")]
-        return found[0] if found else databases[0] if len(databases) == 1 else None
+        """The process of the server that was asked, if it runs here; if none was, the only database server's.
+
+        None also where it is not known to run here: another server's process is not its own.
+        """
+        place = self.server_place
+        if place is not None:
+            return next((s for s in self.servers if place.is_on_host and s.get("pid") == place.pid), None)
+        databases = [s for s in self.servers if s.get("program") in ("mysqld", "mariadbd")]
+        return databases[0] if len(databases) == 1 else None
 
     def has_group(self, folder: str) -> bool:
         """Whether the server is in this control group or below it; true also where that is not known."""
+        if self.only_sql:
+            return True
         own = ((self.server_process or {}).get("cgroup") or {}).get("folders")
         return not own or any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for path in own.values())
 
@@ -103,8 +254,41 @@ class HostFacts:
 
     def file_system_of(self, path: str) -> Mapping[str, Any] | None:
         """The mount of an absolute path: the longest mount point, and its latest mount."""
-        below = [fs for fs in self._rows("file_systems") if _lies_below(path, str(fs["mount_point"]))]
-        return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
+        return _mount_of(path, self._rows("file_systems"))
+
+    def server_file_system_of(self, path: str) -> Mapping[str, Any] | None:
+        """The mount of one of the server's own paths, as its process sees it; None if it does not run here.
+
+        A server with its own mounts (a container, PrivateTmp, chroot) has other files at the same path.
+        """
+        place = self.server_place
+        if place is not None and not place.is_on_host:
+            return None
+        own = (self.server_process or {}).get("file_systems")
+        return _mount_of(path, own) if own else self.file_system_of(path)
+
+    @property
+    def server_view(self) -> str:
+        """Whose paths the server's are: ``in the mount namespace of process 4711``; empty if this host's."""
+        process = self.server_process or {}
+        if process.get("root"):
+            return f"below {process['root']}, the root of process {process['pid']}"
+        own = "mnt" in (process.get("namespaces") or ())
+        return f"in the mount namespace of process {process['pid']}" if own else ""
+
+    def is_mount_of_host(self, mount: Mapping[str, Any]) -> bool:
+        """Whether this host has the same mount at the same place: most of a unit's with PrivateTmp= are."""
+        same = ("device_number", "root", "mount_point")
+        return any(all(fs.get(key) == mount.get(key) for key in same) for fs in self._rows("file_systems"))
+
+    def path_on_host(self, path: str) -> str:
+        """One of the server's paths as this host can open it: ``/proc/4711/root/var/lib/mysql``."""
+        return f"/proc/{(self.server_process or {}).get('pid')}/root{path}" if self.server_view else path
+
+    @property
+    def has_zfs(self) -> bool:
+        """Whether a file system of ZFS is mounted."""
+        return any(fs.get("kind") == "zfs" for fs in self._rows("file_systems"))
 
     @property
     def block_file_systems(self) -> list[Mapping[str, Any]]:
@@ -168,10 +352,33 @@ class HostFacts:
         return Vendor(self.server_vendor) if self.server_vendor else None
 
     @property
+    def privileges_missing(self) -> tuple[str, ...]:
+        """Of the account that queried the server: ``PROCESS``, ``SELECT ON *.*``, ..."""
+        return tuple(str(name) for name in self._table("server_settings").get("privileges_missing") or ())
+
+    @property
     def server_pid(self) -> int | None:
         """Of the server that was queried, if it runs on this host."""
         pid = self._table("server_settings").get("pid")
         return pid if isinstance(pid, int) else None
+
+    @property
+    def replicas(self) -> list[str] | None:
+        """Who replicates from the queried server, by name or address; None if that is unknown."""
+        settings = self._table("server_settings")
+        named = settings.get("replicas") or settings.get("replica_addresses")
+        if named is None:
+            return None
+        return sorted(str(each.get("host") if isinstance(each, dict) else each) for each in named)
+
+    @property
+    def server_identities(self) -> frozenset[str]:
+        """The names that a journal may have for the queried server: its own identity, or where it is."""
+        own = {self.variable(name) for name in ("server_uuid", "server_uid")} - {None, ""}
+        place = [self.variable(name) for name in ("hostname", "port", "datadir")]
+        if None not in place:
+            own.add(" ".join(str(word) for word in place))
+        return frozenset(str(name) for name in own)
 
     @property
     def server_allocator(self) -> str | None:
@@ -200,12 +407,19 @@ class HostFacts:
     def digest(self) -> Iterator[tuple[str, str]]:
         """A summary for people: a name and one line each."""
         yield "host", self.hostname or "unknown"
-        yield "system", f"{self.os_name or 'unknown'}, kernel {self.kernel_release}"
-        yield "processors", f"{self.cpu_count} x {self.cpu_model or 'unknown'}{self._topology()}"
-        yield (
-            "memory",
-            f"{self.memory_bytes / GIB:.1f} GiB, huge pages {self.transparent_huge_pages or 'unknown'}",
-        )
+        if self.only_sql:
+            yield "hardware", f"unknown: {self.only_sql}"
+            for name, value in (("CPUs", self.given_cpus), ("memory", self.given_memory_bytes)):
+                if value:
+                    yield f"{name} (given)", str(value) if name == "CPUs" else f"{value / GIB:.1f} GiB"
+            return
+        kernel = self._table("kernel").get("release") or "unknown"
+        yield "system", f"{self.os_name or 'unknown'}, kernel {kernel}"
+        count = self._table("cpu").get("online_count") or "unknown number of"
+        yield "processors", f"{count} x {self.cpu_model or 'unknown'}{self._topology()}"
+        total = self._table("memory").get("total_bytes")
+        size = "unknown" if total is None else f"{total / GIB:.1f} GiB"
+        yield "memory", f"{size}, huge pages {self.transparent_huge_pages or 'unknown'}"
         for device in self._rows("block_devices"):
             yield f"disk {device['name']}", _disk(device)
         for array in self._rows("md_arrays"):
@@ -286,7 +500,7 @@ def likeness(facts: Facts) -> dict[str, Any]:
         and not device["name"].startswith(("zram", "ram", "sr", "fd"))
     ]
     nics = [
-        f"{nic.get('driver')} {nic.get('speed_mbit_s') or '?'} Mbit/s"
+        f"{nic.get('driver')} {link_speed_mbit_s(nic) or '?'} Mbit/s"
         for nic in data.get("network_interfaces") or ()
         if nic.get("physical") and nic.get("operstate") == "up"
     ]
@@ -323,6 +537,11 @@ def _lies_below(path: str, mount_point: str) -> bool:
     return mount_point == "/" or path == mount_point or path.startswith(f"{mount_point}/")
 
 
+def _mount_of(path: str, mounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    below = [fs for fs in mounts if _lies_below(path, str(fs["mount_point"]))]
+    return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
+
+
 def _gib(size_bytes: int | None) -> str:
     return "size unknown" if size_bytes is None else f"{size_bytes / GIB:.1f} GiB"
 
@@ -345,10 +564,25 @@ def _array(array: Mapping[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
+#: How drivers write an unknown speed: 0, -1, and -1 in 16 and 32 bits without a sign (ethtool's SPEED_UNKNOWN).
+UNKNOWN_SPEEDS = frozenset({-1, 0, 2**16 - 1, 2**31 - 1, 2**32 - 1})
+#: What an interface carries above its own speed is still the error of two readings; more than that cannot be.
+MOST_OF_LINK = 1.1
+
+
+def link_speed_mbit_s(nic: Mapping[str, Any], carried_mbit_s: float = 0.0) -> int | None:
+    """The speed of an interface in Mbit/s; None if it does not report one, or one below what it carried: TUN and
+    some emulated cards report 10 Mbit/s whatever they carry."""
+    speed = nic.get("speed_mbit_s")
+    if isinstance(speed, bool) or not isinstance(speed, int) or speed <= 0 or speed in UNKNOWN_SPEEDS:
+        return None
+    return speed if carried_mbit_s <= MOST_OF_LINK * speed else None
+
+
 def _nic(nic: Mapping[str, Any]) -> str:
     parts = [nic.get("driver"), nic.get("operstate")]
-    if nic.get("speed_mbit_s"):
-        parts.append(f"{nic['speed_mbit_s']} Mbit/s")
+    if speed := link_speed_mbit_s(nic):
+        parts.append(f"{speed} Mbit/s")
     parts.append(f"{len(nic.get('rx_queues') or ())} receive queues")
     return ", ".join(part for part in parts if part)
 

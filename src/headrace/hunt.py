@@ -22,14 +22,14 @@ from headrace import __version__
 from headrace.activity import Activity, Looks
 from headrace.agent import Agent, stop
 from headrace.analysis.resources import Verdict
-from headrace.analysis.window import Window
-from headrace.errors import HeadraceError, NothingMeasured
+from headrace.analysis.window import SERVER_SAMPLERS, Window
+from headrace.errors import HeadraceError, NothingMeasured, NotReady, TargetError
 from headrace.facts import HostFacts
 from headrace.model import Facts, ServerLogin
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
-from headrace.rules.cause import causes_first, conclude
+from headrace.rules.cause import causes_first, conclude, is_full
 from headrace.samples import Samples, lines_of
-from headrace.snapshot import Snapshot
+from headrace.snapshot import Snapshot, is_saved, load
 from headrace.target import FOLDER_VARIABLE, Target, leased_folder, to_the_end
 
 DEFAULT_SECONDS = 60.0
@@ -46,10 +46,43 @@ FACTS_TRIES = 3
 MOST_STATEMENTS = 1000
 #: Sockets listed in a message.
 MOST_NAMED = 8
+#: Why a server among several is not queried.
+SEVERAL = "servers run on this host: choose one"
 #: Distributions' default sockets, tried if the server's own is unknown.
 USUAL_SOCKETS = ("/run/mysqld/mysqld.sock", "/var/lib/mysql/mysql.sock", "/tmp/mysql.sock")
 
 Listener = Callable[[float, float], None]
+#: Looks at the list of sessions where nothing but SQL is known.
+LOOK_S = 0.5
+#: The agent pauses where answers are slow. Those of a distant server are, whatever they cost it.
+UNPAUSED_LOOKS, UNPAUSED_SAMPLES = "--thorough", "--every-tick"
+
+
+@dataclass(frozen=True)
+class SqlOnly:
+    """A server of which only SQL is to be used, ``why``, and what whoever asks knows of its host."""
+
+    why: str = "only SQL was asked"
+    cpus: int | None = None
+    memory_bytes: int | None = None
+
+    def facts(self, found: Facts, asked: str = "") -> Facts:
+        """The server's part of facts that were collected from another host, marked as such; ``asked``: the name by
+        which the server was reached."""
+        settings = found.data.get("server_settings")
+        data: dict[str, Any] = {
+            "only_sql": self.why,
+            "server_asked": found.data.get("server_asked") or asked,
+            "given": {"cpus": self.cpus, "memory_bytes": self.memory_bytes},
+            "server_settings": {**settings, "pid": None, "place": None} if settings else None,
+            "errors": [each for each in found.data.get("errors") or () if not _is_path(each)],
+        }
+        return Facts(found.hash, data)
+
+
+def _is_path(error: Mapping[str, Any]) -> bool:
+    """Whether an error of facts is of the asking host's files, not of the server."""
+    return str(error.get("path") or "").startswith(("/proc/", "/sys/", "/etc/"))
 
 
 @dataclass(frozen=True)
@@ -79,12 +112,30 @@ def examine(snapshot: Snapshot) -> Hunt:
     return Hunt(snapshot, evidence, causes_first(judgement, conclude(evidence, judgement)))
 
 
+def saved(path: Path) -> Snapshot:
+    """A saved hunt, a trial of an experiment, or what people have of a host and its server (``dumps``).
+
+    Raises StoreError if it is none of these.
+    """
+    if is_saved(path):
+        return load(path)
+    from headrace import dumps
+
+    return dumps.load(path)
+
+
 def why_no_server(snapshot: Snapshot) -> str:
     """Why nothing is known of the host's server; empty if its settings are."""
     if snapshot.facts.data.get("server_settings"):
         return ""
     errors = snapshot.errors
     return errors.get("server") or errors.get("mysql_status") or "the server did not answer"
+
+
+def refusal(snapshot: Snapshot) -> str:
+    """Why a server that was asked was not examined; empty if it was, or if none was asked."""
+    is_examined = bool(snapshot.facts.data.get("server_settings"))
+    return "" if is_examined else snapshot.errors.get("mysql_status", "").partition("; tried again")[0]
 
 
 async def watch(
@@ -96,21 +147,33 @@ async def watch(
     alone_ms: Mapping[str, float] | None = None,
     profile: bool = False,
     thorough: bool = False,
+    host_only: bool = False,
+    sql_only: SqlOnly | None = None,
+    must_choose: bool = False,
     listen: Listener = lambda done_s, total_s: None,
 ) -> Snapshot:
-    """Samples a live host.
+    """Samples a live host, or with ``sql_only`` a server alone, as the target reaches it.
 
     ``listen`` gets the progress in seconds. With ``profile`` the stacks of its busiest server are also recorded
     for some seconds, which costs the host more than all samplers together. ``thorough`` lifts the agent's limits
-    on what it may cost the server. Without a ``login`` the host's only server is tried over its socket. Raises
-    NothingMeasured if no counter has two samples.
+    on what it may cost the server. Without a ``login`` the host's only server is tried over its socket, unless
+    ``host_only``. Raises NothingMeasured if no counter has two samples, TargetError if a server that is all there
+    is to examine does not let us in; with ``must_choose`` also NotReady, before anything is sampled, if several
+    servers run there and none is named.
     """
     agent = await Agent.install(target)
-    login, why_not = await usual_login(agent, login)
+    login, why_not = (None, "as asked (--host-only)") if host_only else await usual_login(agent, login)
+    if must_choose and SEVERAL in why_not:
+        raise NotReady(why_not, place=target.name, hint="or --host-only, to examine only the host")
+    # A server that is all there is to examine is asked first whether it lets us in.
+    known = await _of_server(sql_only, agent, login, thorough, why_not) if sql_only else None
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with leased_folder(target) as folder:
         more = ["--thorough"] if thorough else []
-        looking = asyncio.create_task(_look(agent, seconds, login, more))
+        looks, every_s = ([UNPAUSED_LOOKS], LOOK_S) if sql_only else (more, INTERVAL_S)
+        looking = asyncio.create_task(_look(agent, seconds, login, looks, every_s))
+        if sql_only:
+            more = [*more, UNPAUSED_SAMPLES, "--samplers", ",".join(SERVER_SAMPLERS)]
         try:
             samples = await _sample(agent, f"{folder}/samples.jsonl.zst", seconds, login, listen, more)
         except BaseException:
@@ -122,7 +185,7 @@ async def watch(
         stream = await target.read(samples)
         found = await asyncio.to_thread(Samples.read, stream)
         errors = await asyncio.to_thread(sampler_errors, stream)
-    facts = await _facts(agent, login, thorough)
+    facts = known or await _facts(agent, login, thorough)
     if why_not:
         errors["server"] = why_not
     stacks = await _profile(agent, facts, min(seconds, PROFILE_S), errors) if profile else ""
@@ -144,6 +207,29 @@ async def watch(
         dict(alone_ms or {}),
         activity,
     )
+
+
+async def _of_server(
+    sql_only: SqlOnly, agent: Agent, login: ServerLogin | None, thorough: bool, why_not: str
+) -> Facts:
+    """The facts of a server alone. Raises TargetError if it does not let us in."""
+    facts = await agent.facts(login, thorough=thorough)
+    if not facts.data.get("server_settings") and login and any(map(is_full, _refusals(facts))):
+        facts = await _facts(agent, login, thorough)
+    if facts.data.get("server_settings"):
+        return sql_only.facts(facts, login.host if login else "")
+    why = why_not or next(iter(_refusals(facts)), "the server did not answer")
+    hint = "name the server and its account: --mysql-host, --mysql-user, --mysql-password-file"
+    if is_full(why):
+        hint = (
+            "log in by a way that is kept free: the port of extra_port (MariaDB) or admin_port (MySQL), or an "
+            "account with CONNECTION ADMIN (SUPER)"
+        )
+    raise TargetError(f"the server was not examined: {why}", place=agent.target.name, hint=hint)
+
+
+def _refusals(facts: Facts) -> list[str]:
+    return [str(each.get("error")) for each in facts.data.get("errors") or () if not _is_path(each)]
 
 
 async def usual_login(agent: Agent, login: ServerLogin | None) -> tuple[ServerLogin | None, str]:
@@ -179,7 +265,7 @@ def _choice(servers: Sequence[Mapping[str, Any]]) -> str:
     if len(each) > MOST_NAMED:
         each = [*each[:MOST_NAMED], "..."]
     where = f" {', '.join(each)}" if each else " or --mysql-host"
-    return f"{len(servers)} servers run on this host: choose one with --mysql-socket{where}"
+    return f"{len(servers)} {SEVERAL} with --mysql-socket{where}"
 
 
 async def _sample(
@@ -224,7 +310,13 @@ async def _facts(agent: Agent, login: ServerLogin | None, thorough: bool) -> Fac
     return await agent.facts(login, thorough=thorough)
 
 
-async def _look(agent: Agent, seconds: float, login: ServerLogin | None, more: list[str]) -> Activity | None:
+async def _look(
+    agent: Agent,
+    seconds: float,
+    login: ServerLogin | None,
+    more: Sequence[str],
+    every_s: float,
+) -> Activity | None:
     """What the server executed and who waited for whose lock; None without a server."""
     if login is None or not login.is_named:
         return None
@@ -232,7 +324,7 @@ async def _look(agent: Agent, seconds: float, login: ServerLogin | None, more: l
     # Of a server whose connections are all taken there may be one left for an administrator: it is the sampler's.
     await asyncio.sleep(INTERVAL_S)
     seconds -= INTERVAL_S
-    options = ["--every", f"{round(INTERVAL_S * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
+    options = ["--every", f"{round(every_s * 1000)}ms", "--duration", f"{max(round(seconds), 2)}s"]
     options += more
     try:
         async with asyncio.timeout(seconds + ENDING_S):

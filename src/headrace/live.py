@@ -67,6 +67,8 @@ class Feed:
     find_login: Callable[[Agent, ServerLogin | None], Awaitable[tuple[ServerLogin | None, str]]] | None = None
     #: Why no server is asked; empty if one is.
     no_login: str = ""
+    #: Why the host's configuration is not known; empty if it is.
+    facts_problem: str = ""
     #: Whether the server is asked whatever that costs it.
     thorough: bool = False
     _activity: Activity | None = None
@@ -144,8 +146,10 @@ class Feed:
                 await to_the_end(target.close())
 
     async def _read_facts(self, agent: Agent) -> None:
-        with contextlib.suppress(HeadraceError):
-            self.facts = await agent.facts()
+        try:
+            self.facts, self.facts_problem = await agent.facts(), ""
+        except HeadraceError as error:
+            self.facts_problem = error.message
         if self.login is not None and self.login.is_named:
             with contextlib.suppress(HeadraceError):
                 self.facts = await agent.facts(self.login, thorough=self.thorough)

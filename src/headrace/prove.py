@@ -20,17 +20,19 @@ import tomli_w
 
 from headrace import knobs
 from headrace import plan as plans
+from headrace.agent import Agent
 from headrace.analysis.intervals import inverse
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment, failures
 from headrace.analysis.trials import RESPONSES, THROUGHPUT
-from headrace.errors import NothingMeasured, PlanError, Refused
+from headrace.errors import HeadraceError, NothingMeasured, PlanError, Refused
 from headrace.experiment import kinds
 from headrace.experiment import run as running
 from headrace.experiment.runner import Listener, Note
 from headrace.facts import HostFacts
-from headrace.knobs import Cost
+from headrace.knobs import Cost, switching
 from headrace.knobs.change import changes
+from headrace.knobs.losses import loss_of
 from headrace.model import ServerLogin, TrialState, Value
 from headrace.plan import AS_IS
 from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
@@ -83,7 +85,8 @@ class Step:
 class Proof:
     """``steps`` in the order they were tried; ``kept`` all settings that were proven; ``final`` the end against
     the start, None where nothing was kept; ``other`` the same of the other response; ``skipped`` are findings
-    that no experiment can test, and why; ``failed`` says how many trials of the end failed, if any.
+    that no experiment can test, and why; ``failed`` says how many trials of the end failed, if any;
+    ``cautions`` what the proof cannot show.
     """
 
     steps: tuple[Step, ...]
@@ -93,6 +96,7 @@ class Proof:
     skipped: tuple[tuple[str, str], ...]
     other: Effect | None = None
     failed: str = ""
+    cautions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -273,6 +277,9 @@ def live_options(finding: Finding, facts: HostFacts, allow_weaker: Iterable[str]
             for name, value in settings.items():
                 knob, _, instance = name.partition("@")
                 changes(knobs.find(knob), instance, value, facts)
+                variable = knob.removeprefix("server.")
+                if variable != knob and (loss := loss_of(variable, facts.variable(variable), value)):
+                    raise Refused(f"cannot be undone: {loss.reason}", place=name)
         except (Refused, PlanError) as error:
             reasons.append(f"{error.place}: {error.message}" if error.place else error.message)
             continue
@@ -288,10 +295,44 @@ def _no_promise(finding: Finding) -> str:
     return KEEPS_SAFE if finding.severity is Severity.RISK else NOTHING_TO_SHOW
 
 
-async def prove_live(bench: Bench, finding: Finding, options: Sequence[Settings]) -> Proof:
+async def prove_live(
+    bench: Bench, finding: Finding, options: Sequence[Settings], cautions: Sequence[str] = ()
+) -> Proof:
     """One finding on the running host; nothing is kept, whatever the verdict: that is `headrace apply`."""
     step, _ = await prove_finding(bench, finding, options, {}, 1)
-    return Proof((step,), {}, None, None, ())
+    return Proof((step,), {}, None, None, (), cautions=tuple(cautions))
+
+
+async def judge_settings(bench: Bench, settings: Mapping[str, Value], cautions: Sequence[str] = ()) -> Proof:
+    """Any settings on the running host, in turns with its own; those are back afterwards in any case."""
+    words = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    step, _ = await _put_to_test(bench, ("", words), "01-judged", [dict(settings)], {})
+    return Proof((step,), {}, None, None, (), cautions=tuple(cautions))
+
+
+async def cautions_of(
+    agent: Agent, login: ServerLogin, settings: Mapping[str, Value], facts: HostFacts
+) -> list[str]:
+    """What turns on a live server cannot show: existing connections keep the old value of some variables."""
+    vendor, version = facts.vendor, facts.server_version or ""
+    kept = [
+        name
+        for name in settings
+        if switching.is_of_sessions(knobs.find(name.partition("@")[0]), vendor, version)
+    ]
+    if not kept:
+        return []
+    words = ["sample", "--duration", "0s", "--samplers", "mysql_status", *login.argv]
+    try:
+        values = (await agent.answer(*words)).get("values") or {}
+    except HeadraceError:
+        values = {}
+    count = (values.get("threads_connected") or {}).get("")
+    many = "connections that exist" if count is None else f"{count:.0f} connections that exist"
+    return [
+        f"{', '.join(kept)}: {many} keep the old value until they reconnect, so only new ones are judged; with "
+        "pools that never reconnect, the verdict says nothing"
+    ]
 
 
 def bundle_name(treatment: str) -> str:
@@ -381,15 +422,20 @@ async def prove_finding(
     bench: Bench, finding: Finding, options: Sequence[Settings], current: Mapping[str, Value], number: int
 ) -> tuple[Step, ExperimentFolder | None]:
     """One experiment: as-is against each of the finding's remedies. A remedy counts when it is better."""
+    name = f"{number:02d}-{finding.rule.code}"
+    return await _put_to_test(bench, (finding.id, finding.rule.title), name, options, current)
+
+
+async def _put_to_test(
+    bench: Bench, told: tuple[str, str], name: str, options: Sequence[Settings], current: Mapping[str, Value]
+) -> tuple[Step, ExperimentFolder | None]:
+    """``told``: the finding and its title; the first is empty for what no rule suggested."""
     names = [REMEDY if not n else f"{REMEDY}-{n + 1}" for n in range(len(options))]
     treatments = dict(zip(names, options, strict=True))
-    name = f"{number:02d}-{finding.rule.code}"
     try:
         compared = await bench.compare(name, treatments, current)
     except (NothingMeasured, PlanError) as error:
-        step = Step(
-            finding.id, finding.rule.title, options[0], None, False, error.message, bench.folder / name
-        )
+        step = Step(*told, options[0], None, False, error.message, bench.folder / name)
         return step, None
     folder = compared.folder
     effects = {n: compared.effects[n] for n in names if n in compared.effects}
@@ -401,7 +447,7 @@ async def prove_finding(
     kept = effect is not None and effect.verdict is Verdict.BETTER and best in sound
     reason = ("" if best in sound else failed_in(failed[best])) if effect else _why_not(folder, best)
     other = compared.other.get(best)
-    step = Step(finding.id, finding.rule.title, treatments[best], effect, kept, reason, folder.path, other)
+    step = Step(*told, treatments[best], effect, kept, reason, folder.path, other)
     return step, folder
 
 

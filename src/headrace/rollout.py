@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace import knobs, persist
+from headrace import beyond, knobs, lost, persist
 from headrace.agent import Agent, Journal
 from headrace.agent.journal import Applied
 from headrace.errors import NotReady, PlanError, Refused
 from headrace.facts import HostFacts
 from headrace.knobs import Cost, Durability, Instance, Kind, Knob
-from headrace.knobs.change import text_of
+from headrace.knobs.change import refuse_managed, text_of
 from headrace.knobs.instance import managed
+from headrace.knobs.losses import loss_of
 from headrace.model import ServerLogin, Value
 from headrace.persist import Lasting
 
@@ -127,6 +128,8 @@ async def prepare(
     login: ServerLogin | None,
     *,
     allow_weaker: Sequence[str] = (),
+    allow_loss: Sequence[str] = (),
+    allow_beyond: Sequence[str] = (),
     lasting: str = "",
 ) -> Plan:
     """The plan for these settings on this host. ``lasting`` is empty, ``files`` or ``tuned``.
@@ -134,19 +137,29 @@ async def prepare(
     Raises PlanError for what does not fit the host or its server, Refused for what may not be done to it.
     """
     facts = HostFacts(await agent.facts(login))
-    steps = []
-    for name, value in settings.items():
-        knob, instance = _target_of(name, value, facts)
-        _must_be_allowed(name, knob, value, instance, facts, allow_weaker)
-        steps.append(await _step(agent, name, knob, instance, value, facts, persisted=bool(lasting)))
+    steps = await steps_of(agent, settings, facts, allow_weaker=allow_weaker, persisted=bool(lasting))
+    await must_be_harmless(agent, settings, facts, allow_loss, allow_beyond)
     files: dict[str, str] = {}
     if lasting:
         own = [Lasting(step.name, step.value, step.instance) for step in steps]
         for step in steps:
             if step.name.startswith("volume.mount_options"):
                 raise Refused("cannot be made permanent: write it into /etc/fstab", place=step.name)
-        files = await persist.files(agent.target, own, facts, tuned=lasting == "tuned")
+        files = await persist.files(agent, own, facts, tuned=lasting == "tuned")
+        await persist.must_be_writable(agent.target, files)
     return Plan(tuple(steps), files)
+
+
+async def steps_of(
+    agent: Agent, settings: Settings, facts: HostFacts, *, allow_weaker: Sequence[str], persisted: bool
+) -> list[Step]:
+    """Each setting as a step, checked against the host and its server. Raises as ``prepare`` does."""
+    steps = []
+    for name, value in settings.items():
+        knob, instance = _target_of(name, value, facts)
+        _must_be_allowed(name, knob, value, instance, facts, allow_weaker)
+        steps.append(await _step(agent, name, knob, instance, value, facts, persisted=persisted))
+    return steps
 
 
 def _target_of(name: str, value: Value, facts: HostFacts) -> tuple[Knob, Instance | None]:
@@ -178,16 +191,37 @@ def _must_be_allowed(
 ) -> None:
     if knob.never:
         raise Refused(knob.never, place=name)
+    refuse_managed(knob, value, facts)
     if instance and managed(instance, facts):
         raise Refused("the kernel manages this interrupt: it cannot be moved", place=name)
     allowed = {knob.name, name} & set(allow_weaker)
-    weaker = knobs.weakens_durability(knob.name, value)
+    vendor = facts.vendor if knob.name.startswith("server.") else None
+    weaker = knobs.weakens_durability(knob.name, value, vendor, facts.server_version or "")
     if knob.durability is Durability.UNKNOWN:
         weaker = weaker or "headrace has no record of it, so whether it reduces durability is unknown"
     if weaker and not allowed:
         raise Refused(weaker, place=name, hint=f"if that is what you want: --allow-weaker {knob.name}")
     if knob.name.startswith("server."):
         _must_fit_server(name, knob, value, facts)
+
+
+async def must_be_harmless(
+    agent: Agent, settings: Settings, facts: HostFacts, allow_loss: Sequence[str], allow_beyond: Sequence[str]
+) -> None:
+    """Raises Refused for what no rollback brings back, and for what the machine cannot have, unless allowed."""
+    vendor, version = facts.vendor, facts.server_version or ""
+    for name, value in settings.items():
+        knob = knobs.find(name.partition("@")[0])
+        variable = knob.variable_on(vendor, version) if knob.name.startswith("server.") else ""
+        loss = loss_of(variable, facts.variable(variable), value) if variable else None
+        if loss and not {knob.name, name} & set(allow_loss):
+            numbers = await lost.in_numbers(agent, loss, facts)
+            words = f"cannot be undone: {loss.reason}" + (f" ({numbers})" if numbers else "")
+            raise Refused(words, place=name, hint=f"if that is what you want: --allow-loss {knob.name}")
+    for name, why in (await beyond.why_not(agent, settings, facts)).items():
+        if name not in allow_beyond:
+            words = f"not on this machine: {why}"
+            raise Refused(words, place=name, hint=f"if that is what you want: --allow-beyond {name}")
 
 
 def _must_fit_server(name: str, knob: Knob, value: Value, facts: HostFacts) -> None:
@@ -198,8 +232,8 @@ def _must_fit_server(name: str, knob: Knob, value: Value, facts: HostFacts) -> N
         )
     if not knob.applies(vendor, version):
         raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=knob.formerly or None)
-    knob.check_on(vendor, value)
-    variable = name.removeprefix("server.")
+    knob.check_on(vendor, version, value)
+    variable = knob.variable_on(vendor, version)
     if variable != "allocator" and facts.variable(variable) is None:
         raise PlanError(f"this {vendor} {version} has no such variable", place=name)
 
@@ -219,10 +253,13 @@ async def _step(
         mount = name.partition("@")[2]
         return Step(name, knob, None, text, "", ({"mount": mount, "options": text},))
     if instance is None:
-        variable = name.removeprefix("server.")
+        vendor, version = facts.vendor, facts.server_version or ""
+        variable = knob.variable_on(vendor, version)
+        text = text_of(knob.on(vendor, version), value)
         before = (facts.server_allocator if variable == "allocator" else facts.variable(variable)) or ""
-        cost = knob.cost_on(facts.vendor, facts.server_version or "")
-        is_live = cost is Cost.DYNAMIC or knob.durability is Durability.UNKNOWN
+        cost = knob.cost_on(vendor, version, before, value)
+        is_listed = knob.listed_on(vendor, version) is not None
+        is_live = cost is Cost.DYNAMIC or (knob.durability is Durability.UNKNOWN and not is_listed)
         if is_live:
             return Step(name, knob, None, text, before, ({"variable": variable, "value": text},))
         if cost is Cost.REBUILD:

@@ -32,14 +32,39 @@ import zstandard
 from headrace.activity import Activity
 from headrace.errors import StoreError, write_error
 from headrace.model import Facts
+from headrace.received import OF_SNAPSHOT, BadContent, an_object, number, parsed
 from headrace.samples import Samples
-from headrace.whole import whole_file
+from headrace.whole import read_plain, whole_file
 
 FORMAT = 2
-#: Larger than any valid part: anything that claims more is not unpacked.
-MAX_PART_BYTES = 2 << 30
+#: Larger than any valid part: anything that claims more is not unpacked. What is packed well is checked by the
+#: parser, and columns of numbers become nothing larger.
+MAX_PART_BYTES = 512 << 20
 
 NO_SAMPLES = Samples.of(())
+#: How content of another shape shows.
+WRONG = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a snapshot was read from if no agent watched the host: ``read`` (what, where), what is ``missing``,
+    ``cautions`` about what was read, and what was ``unread`` with the reason."""
+
+    read: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> Origin:
+        """Raises one of ``WRONG`` if it is not what was written."""
+        missing, cautions, unread = (
+            tuple(str(text) for text in content[name]) for name in ("missing", "cautions", "unread")
+        )
+        return cls(
+            tuple((str(what), str(where)) for what, where in content["read"]), missing, cautions, unread
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +73,7 @@ class Snapshot:
 
     ``limits``: device -> measured operations per second; ``alone_ms``: device -> measured ms of a request without
     load. ``activity``: what the server executed, None if it was not asked. ``stacks``: folded stacks as the agent
-    writes them; empty without a profile.
+    writes them; empty without a profile. ``origin`` is that of a dump, None where the agent watched.
     """
 
     target: str
@@ -62,6 +87,7 @@ class Snapshot:
     headrace_version: str = ""
     alone_ms: Mapping[str, float] = field(default_factory=dict)
     activity: Activity | None = None
+    origin: Origin | None = None
 
 
 def last_path() -> Path:
@@ -119,7 +145,19 @@ def _without_tables(snapshot: Snapshot) -> Snapshot:
         "",
         snapshot.headrace_version,
         dict(snapshot.alone_ms),
+        origin=snapshot.origin,
     )
+
+
+def is_saved(path: Path) -> bool:
+    """Whether it is one of headrace's own, perhaps damaged: an archive, or the folder of a trial."""
+    if (path / "trial.json").exists() or path.suffix == ".hunt":
+        return True
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "snapshot.json" in archive.namelist()
+    except (OSError, zipfile.BadZipFile, *WRONG):
+        return False
 
 
 def load(path: Path) -> Snapshot:
@@ -143,28 +181,40 @@ def load(path: Path) -> Snapshot:
             folded = _part(archive, "stacks.folded").decode() if "stacks.folded" in archive.namelist() else ""
             seen = _json(archive, "activity.json") if "activity.json" in archive.namelist() else None
             activity = Activity.of_json(seen) if seen is not None else None
+            return _assembled(header, facts, samples, folded, activity)
     except FileNotFoundError as error:
         raise StoreError("no such file", place=str(path)) from error
     except IsADirectoryError as error:
         raise StoreError("a directory, not a snapshot", place=str(path)) from error
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError, zstandard.ZstdError) as error:
+    except (zipfile.BadZipFile, *WRONG, OSError, zstandard.ZstdError) as error:
         raise StoreError(
             f"not a headrace snapshot, or a damaged one: {error}",
             place=str(path),
             hint="headrace hunt --save FILE writes one",
         ) from error
+
+
+def _assembled(
+    header: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    samples: Samples,
+    folded: str,
+    activity: Activity | None,
+) -> Snapshot:
+    """Raises one of ``WRONG`` if a part has another shape."""
     return Snapshot(
         str(header.get("target", "")),
         str(header.get("started_at", "")),
-        float(header.get("seconds", 0.0)),
+        number(header.get("seconds", 0.0), least=0),
         Facts(_hash(facts), facts),
         samples,
-        header.get("errors") or {},
-        header.get("limits") or {},
+        {str(name): str(why) for name, why in (header.get("errors") or {}).items()},
+        {str(name): number(value) for name, value in (header.get("limits") or {}).items()},
         folded,
         str(header.get("headrace_version", "")),
-        header.get("alone_ms") or {},
+        {str(name): number(value) for name, value in (header.get("alone_ms") or {}).items()},
         activity,
+        Origin.of_json(origin) if (origin := header.get("origin")) else None,
     )
 
 
@@ -179,12 +229,12 @@ def of_trial(folder: Path) -> Snapshot:
     from headrace.arrow import SAMPLES, samples_of
 
     try:
-        record = json.loads((folder / "trial.json").read_text())
-        facts = json.loads((folder / "raw" / "facts.json").read_text())
+        record = an_object(read_plain(folder / "trial.json"), OF_SNAPSHOT)
+        facts = an_object(read_plain(folder / "raw" / "facts.json"), OF_SNAPSHOT)
+        start_ns, end_ns = (int(number(record[key], least=0)) for key in ("window_start_ns", "window_end_ns"))
         table = pq.read_table(folder / "samples.parquet").cast(SAMPLES)
-    except (OSError, ValueError) as error:
+    except (OSError, *WRONG) as error:
         raise StoreError(f"no trial that can be evaluated: {error}", place=str(folder)) from error
-    start_ns, end_ns = record["window_start_ns"], record["window_end_ns"]
     inside = pc.and_(pc.greater_equal(table["t_ns"], start_ns), pc.less_equal(table["t_ns"], end_ns))
     started = datetime.fromtimestamp(start_ns / 1e9, UTC).isoformat(timespec="seconds")
     seconds = (end_ns - start_ns) / 1e9
@@ -198,7 +248,7 @@ def of_trial(folder: Path) -> Snapshot:
 
 
 def _samples(archive: zipfile.ZipFile) -> Samples:
-    counters = json.loads(_part(archive, "counters.json"))
+    counters = parsed(_part(archive, "counters.json", OF_SNAPSHOT.size_bytes), OF_SNAPSHOT)
     names = [(str(sampler), str(metric), str(label)) for sampler, metric, label, _ in counters]
     counts = np.array([count for *_, count in counters], dtype=np.int64)
     t_ns = np.frombuffer(_unpacked(archive, "t_ns.zst"), dtype="<i8")
@@ -211,7 +261,7 @@ def _samples(archive: zipfile.ZipFile) -> Samples:
 def _unpacked(archive: zipfile.ZipFile, name: str) -> bytes:
     packed = _part(archive, name)
     if not 0 <= zstandard.frame_content_size(packed) <= MAX_PART_BYTES:
-        raise ValueError(f"{name} is larger than any snapshot")
+        raise BadContent(f"{name} is larger than any snapshot")
     return zstandard.ZstdDecompressor().decompress(packed)
 
 
@@ -220,13 +270,16 @@ def _hash(facts: Mapping[str, Any]) -> str:
 
 
 def _json(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
-    content = json.loads(_part(archive, name))
-    if not isinstance(content, dict):
-        raise ValueError(f"{name} is not an object")
-    return content
+    try:
+        return an_object(_part(archive, name, OF_SNAPSHOT.size_bytes), OF_SNAPSHOT)
+    except BadContent as error:
+        raise BadContent(f"{name}: {error}") from None
 
 
-def _part(archive: zipfile.ZipFile, name: str) -> bytes:
-    if archive.getinfo(name).file_size > MAX_PART_BYTES:
-        raise ValueError(f"{name} is larger than any snapshot")
-    return archive.read(name)
+def _part(archive: zipfile.ZipFile, name: str, most_bytes: int = MAX_PART_BYTES) -> bytes:
+    """What it claims is not believed: reading stops at the limit."""
+    with archive.open(name) as part:
+        found = part.read(most_bytes + 1)
+    if len(found) > most_bytes:
+        raise BadContent(f"{name} is too large: more than {most_bytes >> 20} MiB")
+    return found

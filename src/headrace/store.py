@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from headrace.design import Design
 from headrace.errors import Busy, StoreError, write_error
 from headrace.model import Facts, Role, TrialSpec, TrialState
-from headrace.whole import make_folder, sync, write_whole
+from headrace.received import OF_SNAPSHOT, BadContent, an_object, parsed
+from headrace.whole import make_folder, read_plain, replace_whole, sync
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,6 +38,9 @@ FORMAT_VERSION = 2
 #: fcntl.h and linux/fs.h, for renameat2(2).
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+
+#: A file of a trial that goes to another machine.
+MOST_PACKED_BYTES = 4 << 30
 
 #: The operation for a driver's reconnections: not work, so excluded from throughput and percentiles.
 RECONNECT = "connect"
@@ -172,7 +176,7 @@ class ExperimentFolder:
     def open(path: Path) -> ExperimentFolder:
         """Open an experiment for reading (and, by the runner, for adding trials)."""
         try:
-            content = json.loads((path / "design.json").read_text())
+            content = parsed(read_plain(path / "design.json"))
         except (FileNotFoundError, NotADirectoryError) as error:
             what = "it is a file" if path.is_file() else "it has no design.json"
             raise StoreError(
@@ -180,7 +184,7 @@ class ExperimentFolder:
                 place=str(path),
                 hint="use the directory that `headrace run` printed",
             ) from error
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        except (OSError, BadContent) as error:
             raise StoreError(f"design.json cannot be read: {error}", place=str(path)) from error
         written = content.pop("format", None) if isinstance(content, dict) else None
         if written != FORMAT_VERSION:
@@ -193,7 +197,10 @@ class ExperimentFolder:
         self.write_output("design.json", _design_text(design))
 
     def plan_text(self) -> str:
-        return (self.path / "plan.toml").read_text()
+        try:
+            return read_plain(self.path / "plan.toml").decode()
+        except (OSError, ValueError) as error:
+            raise StoreError(f"cannot be read: {error}", place=str(self.path / "plan.toml")) from error
 
     def trial_path(self, number: int) -> Path:
         return self.path / "trials" / f"{number:04d}"
@@ -246,7 +253,7 @@ class ExperimentFolder:
         files = [path for path in sorted(trial.rglob("*")) if path.is_file()]
         if record.facts_hash:
             files.append(self.path / "facts" / f"{record.facts_hash}.json")
-        return {str(path.relative_to(self.path)): path.read_bytes() for path in files}
+        return {str(path.relative_to(self.path)): read_plain(path, MOST_PACKED_BYTES) for path in files}
 
     def unpack_trial(self, number: int, files: Mapping[str, bytes]) -> None:
         """Store a trial from ``files_of``; it is complete on disk when this returns.
@@ -319,7 +326,7 @@ class ExperimentFolder:
         """The host's facts; raises StoreError if they are not in the folder or cannot be read."""
         path = self.path / "facts" / f"{facts_hash}.json"
         try:
-            return Facts(facts_hash, json.loads(path.read_text()))
+            return Facts(facts_hash, an_object(read_plain(path), OF_SNAPSHOT))
         except (OSError, ValueError) as error:
             raise StoreError(f"cannot be read: {error}", place=str(path)) from error
 
@@ -327,21 +334,20 @@ class ExperimentFolder:
         """Write a file of the folder (``report.html``, ``report.json``) atomically."""
         path = self.path / name
         try:
-            write_whole(path, content)
+            replace_whole(path, content)
         except OSError as error:
             raise write_error(error, path) from error
         return path
 
     def latency_rows(self, number: int) -> pa.Table:
         """The LATENCY of one trial, with dictionary-encoded strings. Raises StoreError if it cannot be read."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from headrace.trial_tables import check_table
+
         path = self.trial_path(number) / "latency.parquet"
-        try:
-            return pq.read_table(path, read_dictionary=["operation", "kind"])
-        except (OSError, pa.ArrowException) as error:
-            raise StoreError(f"a table cannot be read: {error}", place=str(path)) from error
+        check_table("latency", path)
+        return pq.read_table(path, read_dictionary=["operation", "kind"])
 
     def database(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection with the views ``intervals``, ``latency`` and ``samples`` over all trials.
@@ -350,12 +356,15 @@ class ExperimentFolder:
         and ``sampler`` are pushed down, so a query reads only the row groups it needs.
         """
         from headrace.arrow import INTERVALS, LATENCY, SAMPLES
+        from headrace.trial_tables import check_table
 
         connection = _engine(os.getpid()).cursor()
         for name, schema in (("intervals", INTERVALS), ("latency", LATENCY), ("samples", SAMPLES)):
-            files = sorted(str(p) for p in (self.path / "trials").glob(f"[0-9]*/{name}.parquet"))
+            files = sorted((self.path / "trials").glob(f"[0-9]*/{name}.parquet"))
+            for path in files:
+                check_table(name, path)
             if files:
-                connection.execute(_view_sql(name, files))
+                connection.execute(_view_sql(name, [str(path) for path in files]))
             else:
                 columns = ", ".join(f"NULL::{_SQL_TYPES[str(f.type)]} AS {f.name}" for f in schema)
                 connection.execute(
@@ -395,8 +404,7 @@ def _view_sql(name: str, files: list[str]) -> str:
 
 def _read_record(path: Path) -> TrialRecord:
     try:
-        content = json.loads(path.read_text())
-        record = TrialRecord(**content)
+        record = TrialRecord(**an_object(read_plain(path), OF_SNAPSHOT))
         return replace(record, role=Role(record.role), state=TrialState(record.state))
     except (OSError, ValueError, TypeError) as error:
         raise StoreError(

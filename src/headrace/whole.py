@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -37,6 +38,15 @@ def write_whole(path: Path, content: str, mode: int | None = None) -> None:
         return
     with whole_file(path, mode) as file:
         file.write(encoded)
+
+
+def replace_whole(path: Path, content: str, mode: int | None = None) -> None:
+    """The same for a result in a folder that others may have made: a link there is replaced, never followed.
+
+    Raises OSError.
+    """
+    with whole_file(path, mode) as file:
+        file.write(content.encode())
 
 
 @contextlib.contextmanager
@@ -92,6 +102,44 @@ def open_safely(path: Path, flags: int, mode: int = 0o600) -> int:
         finally:
             os.close(link)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+
+
+def new_file(path: str, mode: int = 0o666) -> int:
+    """A descriptor of a file that nobody else has open; what had its name is removed, never written to.
+
+    A device such as /dev/null is opened. Raises OSError.
+    """
+    if path.startswith("/dev/"):
+        return open_safely(Path(path), os.O_WRONLY)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+
+
+#: A file of somebody's folder that is read whole.
+MOST_READ_BYTES = 256 << 20
+
+
+@contextlib.contextmanager
+def plain_file(path: Path) -> Iterator[BinaryIO]:
+    """A plain file of a folder that others made, for reading. A pipe would never end, nor would a device.
+
+    Raises OSError, also for what is no plain file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is no plain file", str(path))
+        yield file
+
+
+def read_plain(path: Path, most_bytes: int = MOST_READ_BYTES) -> bytes:
+    """Its content. Raises OSError, also for what is larger than ``most_bytes``."""
+    with plain_file(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(errno.EFBIG, f"is larger than {most_bytes >> 20} MiB", str(path))
+    return content
 
 
 def _is_of_a_process(link: int) -> bool:

@@ -297,6 +297,19 @@ class RunsCommands(ReadsFiles):
         assert (out.read_text(), err.read_text()) == ("out\n", "err\n")
         assert [line async for line in process.lines()] == []
 
+    async def test_an_output_replaces_a_link_and_never_follows_it(self, target: Target, place: Path) -> None:
+        """As an account may have planted one in a folder that root writes to."""
+        (place / "victim").write_text("of the system")
+        for name, leads_to in (("out", "victim"), ("err", "/dev/full")):
+            (place / name).symlink_to(leads_to)
+        os.mkfifo(place / "pipe")
+        argv = ["sh", "-c", "echo out; echo err >&2"]
+        for out, err in (("out", "err"), ("pipe", "err")):
+            process = await target.spawn(argv, stdout_path=str(place / out), stderr_path=str(place / err))
+            assert await process.wait(10) == 0
+            assert ((place / out).read_text(), (place / err).read_text()) == ("out\n", "err\n")
+        assert (place / "victim").read_text() == "of the system"
+
     async def test_an_output_path_that_cannot_be_written(self, target: Target, place: Path) -> None:
         with pytest.raises(CommandFailed, match="cannot"):
             await target.spawn(["true"], stdout_path=str(place / "no" / "folder"))

@@ -258,6 +258,13 @@ CASES = [
     ),
     Case(
         "REPL12",
+        "joining, and its component unknown",
+        lambda: unwell(variables=NODE, status={"wsrep_ready": 0.0, "wsrep_cluster_size": 3.0}),
+        ("",),
+        ("the node is not ready; it sees 3 nodes.",),
+    ),
+    Case(
+        "REPL12",
         "together",
         lambda: unwell(variables=NODE, status={"wsrep_cluster_status": 1.0, "wsrep_ready": 1.0}),
     ),

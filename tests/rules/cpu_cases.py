@@ -95,6 +95,7 @@ CASES = [
     Case("CPU01", "no threads", lambda: unwell(without=["threads"]), missing="sampler threads"),
     Case("CPU02", "six in a hundred", lambda: unwell(rates=STOLEN), ("",), ("6% of CPU time",)),
     Case("CPU02", "none", unwell),
+    Case("CPU02", "little of what is used", lambda: unwell(rates=cores(user=80.0, idle=8.0, steal=3.0))),
     Case("CPU02", "no CPUs", lambda: unwell(without=["cpu"]), missing="CPUs were not sampled"),
     Case(
         "CPU03",

@@ -249,5 +249,13 @@ CASES = [
         lambda: unwell(vendor="mysql", variables={"innodb_doublewrite": "DETECT_AND_RECOVER"}),
     ),
     Case("FLUSH09", "both on", unwell),
+    Case(
+        "FLUSH09",
+        "ZFS never overwrites a page, if its records are large enough",
+        lambda: unwell(
+            facts={"file_systems./var/lib/mysql.kind": "zfs"}, variables={"innodb_doublewrite": "OFF"}
+        ),
+        missing="zfs get -Hp all",
+    ),
     Case("FLUSH09", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
 ]

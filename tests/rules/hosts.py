@@ -141,6 +141,9 @@ RATES: dict[str, float] = {
 }
 
 GAUGES: dict[str, float] = {
+    "objects.mounts.": 60.0,
+    "objects.groups_by_controller.memory": 150.0,
+    "sockstat.TCP.tw.": 40.0,
     "cpu.procs_running.": 2.0,
     "qdisc.disciplines.": 9.0,
     "tracing.buffers.": 1.0,

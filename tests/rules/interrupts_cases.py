@@ -18,6 +18,19 @@ XEN: dict[str, Any] = {"virtualization.hypervisor": "xen", "irqbalance": {"pid":
 DOUBLED = {"interrupts.count.151/cpu1": 0.0, "interrupts.count.151/cpu0": 800.0}
 MANAGED = {f"irqs.lines.{150 + n}.managed": True for n in range(CPUS)}
 
+#: Four busy queues, on the cores of node 0.
+FAST = {
+    **{f"interrupts.count.{150 + n}/cpu{n}": 4_000.0 for n in range(4)},
+    **{f"interrupts.count.{154 + n}/cpu{4 + n}": 0.0 for n in range(4)},
+}
+
+
+def on_node(node: int | None) -> dict[str, Any]:
+    """A host of two nodes, and the one that the card is attached to."""
+    nodes = [{"node": n, "cpus": list(range(4 * n, 4 * n + 4))} for n in range(2)]
+    return {"numa_nodes": nodes, "network_interfaces.enp1s0f0np0.numa_node": node}
+
+
 CASES = [
     Case(
         "IRQ01",
@@ -86,4 +99,22 @@ CASES = [
     Case("IRQ04", "one a core", unwell),
     Case("IRQ04", "managed", lambda: unwell(rates=DOUBLED, facts=MANAGED)),
     Case("IRQ04", "not sampled", lambda: unwell(without=["interrupts"]), missing="interrupts were not"),
+    Case(
+        "IRQ05",
+        "a card of the other node",
+        lambda: unwell(facts=on_node(1), rates=FAST),
+        ("enp1s0f0np0",),
+        ("100% of 16,000 interrupts/s of enp1s0f0np0 are handled away from its NUMA node 1",),
+        sets=({f"host.irq_affinity@{150 + n}": str(4 + n % 4) for n in range(4)},),
+    ),
+    Case("IRQ05", "its own node", lambda: unwell(facts=on_node(0), rates=FAST)),
+    Case("IRQ05", "few interrupts", lambda: unwell(facts=on_node(1))),
+    Case("IRQ05", "the firmware does not say", lambda: unwell(facts=on_node(None), rates=FAST)),
+    Case("IRQ05", "one node", lambda: unwell(rates=FAST)),
+    Case(
+        "IRQ05",
+        "not sampled",
+        lambda: unwell(facts=on_node(1), without=["interrupts"]),
+        missing="interrupts were not",
+    ),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
+ON_ZFS = {"file_systems./var/lib/mysql.kind": "zfs", "file_systems./var/lib/mysql.block_device": None}
+
 SWAPS: dict[str, float] = {"memory.SwapTotal.": 4.0 * GIB, "memory.SwapFree.": 3.0 * GIB}
 BY_RATIO = {
     "sysctls.vm.dirty_background_bytes": "0",
@@ -65,6 +67,20 @@ CASES = [
         ("available memory fell to 1 GiB of 62.7 GiB (1.6%)",),
     ),
     Case("MEM07", "enough", unwell),
+    Case(
+        "MEM07",
+        "ZFS's cache gives memory back",
+        lambda: unwell(
+            facts=ON_ZFS,
+            gauges={"memory.MemAvailable.": 1.0 * GIB, "zfs.size.": 40.0 * GIB, "zfs.c_min.": 2.0 * GIB},
+        ),
+    ),
+    Case(
+        "MEM07",
+        "ZFS's cache was not sampled",
+        lambda: unwell(facts=ON_ZFS, gauges={"memory.MemAvailable.": 1.0 * GIB}),
+        missing="ZFS's cache counts as used memory",
+    ),
     Case("MEM07", "not sampled", lambda: unwell(without=["memory"]), missing="how much memory it has"),
     Case(
         "MEM08",

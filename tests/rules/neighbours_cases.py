@@ -93,6 +93,23 @@ CASES = [
         steps=("another host", "set-property UNIT CPUWeight"),
     ),
     Case("HOST01", "room for both", lambda: unwell(rates=COMPILER)),
+    Case(
+        "HOST01",
+        "a server that never waited",
+        lambda: unwell(rates={**FULL, **COMPILER, "threads.runqueue_ns.1401/connection": 1e6}),
+    ),
+    Case(
+        "HOST01",
+        "a server without work",
+        lambda: unwell(
+            rates={
+                **FULL,
+                **COMPILER,
+                "process.utime_ticks.1322/mysqld": 0.3,
+                "process.stime_ticks.1322/mysqld": 0.1,
+            }
+        ),
+    ),
     Case("HOST01", "only the server", lambda: unwell(rates=FULL)),
     Case("HOST01", "not sampled", lambda: unwell(without=["process"]), missing="processes were not sampled"),
     Case(

@@ -59,6 +59,7 @@ CASES = [
             rates={
                 **ONE_HOT_CORE,
                 **{f"cpu.softirq.cpu{n}": 45.0 for n in range(CPUS)},
+                **{f"cpu.idle.cpu{n}": 30.0 for n in range(CPUS)},
                 **{f"softirqs.NET_RX.cpu{n}": 48_000.0 for n in range(CPUS)},
             }
         ),

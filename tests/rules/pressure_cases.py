@@ -32,15 +32,25 @@ PAUSED = {
     "vmstat.nr_dirty_background_threshold.": 2_048.0,
     "vmstat.nr_dirty_threshold.": 4_096.0,
 }
+UNUSED = (
+    "created_tmp_tables",
+    "sort_scan",
+    "sort_range",
+    "sort_rows",
+    "select_full_join",
+    "select_range_check",
+    "select_scan",
+)
+USED = dict.fromkeys(UNUSED, 20.0)
 WAITING = {"psi.some_total_us.io": 300_000.0}
 
 CASES = [
     Case(
         "MEM16",
         "forty statements",
-        lambda: unwell(variables=LARGE, status={"threads_running": 60.0}),
+        lambda: unwell(variables=LARGE, status={"threads_running": 60.0}, status_rates=USED),
         ("",),
-        ("the server may need", "buffer pool 46.5 GiB", "temporary tables"),
+        ("the server may need", "buffer pool 46.2 GiB", "temporary tables"),
     ),
     Case(
         "MEM16",
@@ -49,11 +59,66 @@ CASES = [
             vendor="mysql",
             variables={**LARGE, "tmp_table_size": str(GIB), "max_heap_table_size": str(GIB)},
             status={"threads_running": 60.0},
+            status_rates=USED,
         ),
         ("",),
         ("temporary tables 1 GiB",),
     ),
     Case("MEM16", "fits", unwell),
+    Case(
+        "MEM16",
+        "no temporary tables, and no statement that sorts",
+        lambda: unwell(
+            variables={
+                "tmp_table_size": str(GIB),
+                "max_heap_table_size": str(GIB),
+                "sort_buffer_size": str(GIB),
+            },
+            status={"threads_running": 64.0, **dict.fromkeys(UNUSED, 0.0)},
+            status_rates=dict.fromkeys(UNUSED, 0.0),
+        ),
+    ),
+    Case(
+        "MEM16",
+        "what is large is shrunk",
+        lambda: unwell(
+            variables={"tmp_table_size": str(GIB), "max_heap_table_size": str(GIB)},
+            status={"threads_running": 64.0},
+            status_rates=USED,
+        ),
+        ("",),
+        ("temporary tables 64 GiB",),
+        sets=({"server.tmp_table_size": 16 * MIB},),
+    ),
+    Case(
+        "MEM16",
+        "a pool in huge pages",
+        lambda: unwell(
+            facts={"servers.1322.rss_bytes": 2 * GIB, "servers.1322.huge_pages_bytes": 47 * GIB},
+            variables={"large_pages": "ON"},
+            gauges={"memory.MemAvailable.": 6.0 * GIB, "memory.Hugetlb.": 47.0 * GIB},
+        ),
+    ),
+    Case(
+        "MEM16",
+        "a key cache and a query cache that nothing fills",
+        lambda: unwell(
+            variables={"key_buffer_size": str(16 * GIB), "query_cache_size": str(16 * GIB)},
+            status={"key_blocks_used": 12.0, "key_read_requests": 0.0, "key_write_requests": 0.0},
+            status_rates={"key_read_requests": 0.0, "key_write_requests": 0.0},
+        ),
+    ),
+    Case(
+        "MEM16",
+        "a key cache that works",
+        lambda: unwell(
+            variables={"key_buffer_size": str(16 * GIB)},
+            status={"key_blocks_used": 12.0},
+            status_rates={"key_read_requests": 900.0},
+        ),
+        ("",),
+        ("buffer pool 46.2 GiB", "other shared buffers 16 GiB"),
+    ),
     Case(
         "MEM16",
         "no process",

@@ -48,6 +48,17 @@ def dm(number: int, name: str, uuid: str, *slaves: str) -> dict[str, Any]:
     }
 
 
+def layer(name: str, *slaves: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "virtual",
+        "queue": {},
+        "partitions": [],
+        "slaves": list(slaves),
+        "holders": [],
+    }
+
+
 def mapped(*rows: dict[str, Any]) -> dict[str, Any]:
     """The data on the first of these, which end on the disk."""
     return {
@@ -75,6 +86,11 @@ SNAPSHOT = mapped(
     dm(2, "vg-backup", f"{LVM}{'s' * 32}", "dm-1", "dm-3"),
     dm(3, "vg-backup-cow", f"{LVM}{'s' * 32}-cow", DISK),
 )
+
+PATHS = {
+    **mapped(dm(0, "mpatha", "mpath-3600508b4", "sda", "sdb")),
+}
+MIRROR = mapped({**layer("md0", "sda", "sdb"), "kind": "md"})
 
 CASES = [
     Case(
@@ -281,6 +297,40 @@ CASES = [
     ),
     Case("BLK17", "no layer", unwell),
     Case(
+        "BLK17",
+        "a replicated device that names no member",
+        lambda: unwell(
+            facts=mapped(layer("drbd0")),
+            rates={**WAITS, **served("drbd0", 400.0, 9.0), **served(DISK, 400.0, 0.05)},
+        ),
+        ("drbd0",),
+        (
+            "drbd0, a replicated device (DRBD), takes 9.0 ms per write, of which the slowest disk takes 0.05 ms",
+        ),
+        steps=("drbdadm status", "protocol C"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK17",
+        "an array that holds writes",
+        lambda: unwell(
+            facts=mapped({**layer("md7", DISK), "kind": "md"}),
+            rates={**served("md7", 400.0, 9.0), **served(DISK, 400.0, 0.1)},
+        ),
+        ("md7",),
+        ("md7, an array, takes 9.0 ms per write, of which the device beneath takes 0.1 ms",),
+    ),
+    Case(
+        "BLK17",
+        "a file as a device",
+        lambda: unwell(
+            facts=mapped({**layer("loop7"), "kind": "loop", "loop": {"backing_file": "/srv/data.img"}}),
+            rates={**served("loop7", 400.0, 9.0), **served("nvme0n1", 400.0, 0.1)},
+        ),
+        ("loop7",),
+        ("loop7, a file as a device (loop), takes 9.0 ms per write",),
+    ),
+    Case(
         "BLK18",
         "a backup's snapshot",
         lambda: unwell(
@@ -300,4 +350,105 @@ CASES = [
         lambda: unwell(facts=SNAPSHOT, rates={**served("dm-0", 900.0, 0.2), **served("dm-3", 1.0, 0.3)}),
     ),
     Case("BLK18", "no snapshot", lambda: unwell(facts=CRYPT, rates=served("dm-0", 900.0, 0.2))),
+    Case(
+        "BLK19",
+        "one path of two",
+        lambda: unwell(
+            facts=PATHS, rates={**WAITS, **served("sda", 200.0, 0.05), **served("sdb", 200.0, 17.9)}
+        ),
+        ("sdb",),
+        ("sdb, a path of mpatha, takes 17.9 ms per write; its other paths take at most 0.05 ms",),
+        steps=("multipath -ll mpatha", "multipathd fail path sdb"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK19",
+        "one member of a mirror",
+        lambda: unwell(facts=MIRROR, rates={**served("sda", 200.0, 0.2), **served("sdb", 200.0, 8.0)}),
+        ("sdb",),
+        ("sdb, a member of md0, takes 8.0 ms per write; its other members take at most 0.2 ms",),
+        steps=("smartctl -a /dev/sdb", "mdadm /dev/md0"),
+        severity=Severity.COST,
+    ),
+    Case(
+        "BLK19",
+        "both are slow",
+        lambda: unwell(
+            facts=PATHS, rates={**WAITS, **served("sda", 200.0, 9.0), **served("sdb", 200.0, 17.9)}
+        ),
+    ),
+    Case(
+        "BLK19",
+        "a path in reserve",
+        lambda: unwell(facts=PATHS, rates={**WAITS, **served("sda", 400.0, 0.1), **served("sdb", 0.5, 30.0)}),
+    ),
+    Case(
+        "BLK19",
+        "one path of an NVMe drive",
+        lambda: unwell(
+            rates={**WAITS, **served("nvme1c0n1", 200.0, 0.1), **served("nvme1c1n1", 200.0, 8.0)},
+        ),
+        ("nvme1c1n1",),
+        ("nvme1c1n1, a path of nvme1n1, takes 8.0 ms per write; its other paths take at most 0.1 ms",),
+        steps=("nvme list-subsys /dev/nvme1n1", "iopolicy"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK19",
+        "paths of an NVMe drive that are alike",
+        lambda: unwell(
+            rates={**WAITS, **served("nvme1c0n1", 200.0, 0.1), **served("nvme1c1n1", 150.0, 0.2)},
+        ),
+    ),
+    Case("BLK19", "no layer", unwell),
+    Case(
+        "BLK21",
+        "a volume over the network",
+        lambda: unwell(facts=mapped(layer("rbd0")), rates={**WAITS, **served("rbd0", 400.0, 9.0)}),
+        ("rbd0",),
+        ("rbd0 takes 9.0 ms per write, against 1 ms", "tasks wait for I/O 40% of the time"),
+        steps=("headrace ladder", "smartctl"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK21",
+        "as fast as usual",
+        lambda: unwell(facts=mapped(layer("rbd0")), rates={**WAITS, **served("rbd0", 400.0, 1.5)}),
+    ),
+    Case(
+        "BLK21",
+        "slow, and nobody waits",
+        lambda: unwell(facts=mapped(layer("rbd0")), rates=served("rbd0", 400.0, 9.0)),
+    ),
+    Case(
+        "BLK21",
+        "a queue explains it",
+        lambda: unwell(
+            facts=mapped(layer("rbd0")),
+            rates={**WAITS, **served("rbd0", 4_000.0, 9.0), "disk.weighted_io_ms.rbd0": 36_000.0},
+        ),
+    ),
+    Case(
+        "BLK21",
+        "a layer that has its own finding",
+        lambda: unwell(
+            facts=mapped(layer("drbd0")),
+            rates={**WAITS, **served("drbd0", 400.0, 9.0), **served(DISK, 400.0, 0.05)},
+        ),
+    ),
+    Case(
+        "BLK21",
+        "a path that has its own finding",
+        lambda: unwell(
+            facts=PATHS, rates={**WAITS, **served("sda", 200.0, 0.05), **served("sdb", 200.0, 17.9)}
+        ),
+    ),
+    Case(
+        "BLK21",
+        "a spindle seeks",
+        lambda: unwell(
+            facts={f"block_devices.{DISK}.driver": "sd", f"block_devices.{DISK}.rotational": True},
+            rates={**WAITS, **served(DISK, 60.0, 70.0)},
+        ),
+    ),
 ]

@@ -107,6 +107,23 @@ CASES = [
     Case("REPL04", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case("REPL05", "off", lambda: unwell(gauges=REPLICA), ("",), ("relay_log_recovery is off",)),
     Case("REPL05", "on", lambda: unwell(gauges=REPLICA, variables={"relay_log_recovery": "ON"})),
+    Case(
+        "REPL05",
+        "fetched again by GTID",
+        lambda: unwell(
+            gauges=REPLICA, facts={"server_settings.replication": [{"channel": "", "is_by_gtid": True}]}
+        ),
+    ),
+    Case(
+        "REPL05",
+        "one of two channels by file and position",
+        lambda: unwell(
+            gauges=REPLICA,
+            facts={"server_settings.replication": [{"channel": "", "is_by_gtid": True}, {"channel": "b"}]},
+        ),
+        ("",),
+        ("relay_log_recovery is off",),
+    ),
     Case("REPL05", "no replica", unwell),
     Case("REPL05", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(

@@ -322,8 +322,17 @@ CASES = [
         "480 of 500",
         lambda: unwell(status={"max_used_connections": 480.0}),
         ("",),
-        ("up to 480 of 500 connections",),
-        sets=({"server.max_connections": 750}, {}),
+        ("up to 480 of 500 connections were used since the server's start",),
+        sets=({}, {"server.max_connections": 750}),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "SESS08",
+        "480 of 500 now",
+        lambda: unwell(status={"max_used_connections": 480.0, "threads_connected": 478.0}),
+        ("",),
+        ("up to 480 of 500 connections", "0 were refused"),
+        severity=Severity.RISK,
     ),
     Case(
         "SESS08",
@@ -364,6 +373,13 @@ CASES = [
         steps=("error 1129: FLUSH HOSTS, and raise max_connect_errors from 1", "Find the clients"),
     ),
     Case("SESS09", "none", unwell),
+    Case(
+        "SESS09",
+        "failures that are no connections",
+        lambda: unwell(status_rates={"aborted_connects": 1.9, "connections": 0.1}),
+        ("",),
+        ("1.9 attempts to connect fail per second",),
+    ),
     Case("SESS09", "not sampled", lambda: unwell(without=["mysql_status"]), missing="aborted_connects was"),
     Case(
         "SESS10",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
-from tests.rules.hosts import unwell
+from tests.rules.hosts import healthy, unwell
 
 #: 60 KB an answer on kept connections.
 LARGE_ANSWERS = {"bytes_sent": 240e6}
@@ -233,4 +233,30 @@ CASES = [
     ),
     Case("TCP07", "as the kernel set them", lambda: unwell(status_rates=LARGE_ANSWERS, rates=SENT)),
     Case("TCP07", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "TCP08",
+        "no room for more",
+        lambda: unwell(
+            rates={"snmp.TcpExt.TCPTimeWaitOverflow.": 80.0},
+            gauges={"sockstat.TCP.tw.": 32_768.0},
+            facts={"sysctls": {**healthy().raw["sysctls"], "net.ipv4.tcp_max_tw_buckets": "32768"}},
+        ),
+        ("",),
+        ("32,768 closed connections are in TIME_WAIT, of 32768 that may be; 80/s more find no room",),
+        steps=("a pool in the application", "tcp_max_tw_buckets"),
+        severity=Severity.COST,
+    ),
+    Case(
+        "TCP08",
+        "nearly full",
+        lambda: unwell(
+            rates={"snmp.TcpExt.TCPTimeWaitOverflow.": 0.0},
+            gauges={"sockstat.TCP.tw.": 31_000.0},
+            facts={"sysctls": {**healthy().raw["sysctls"], "net.ipv4.tcp_max_tw_buckets": "32768"}},
+        ),
+        ("",),
+        severity=Severity.RISK,
+    ),
+    Case("TCP08", "a few", lambda: unwell(rates={"snmp.TcpExt.TCPTimeWaitOverflow.": 0.0})),
+    Case("TCP08", "not counted", lambda: unwell(without=["sockstat"]), missing="TIME_WAIT were not counted"),
 ]

@@ -93,3 +93,13 @@ def test_looks_that_were_left_out_are_counted() -> None:
     assert Activity.of_json(found.to_json()) == found
     old = {key: value for key, value in found.to_json().items() if key != "spared"}
     assert Activity.of_json(old).spared == 0
+
+
+def test_the_oldest_transaction_is_no_wait(tmp_path: Path) -> None:
+    row = {**WAIT, "lock": "open", "waiter": 0, "holder": 9, "holder_open_s": 78, "holder_user": "report"}
+    found = summed([{"statements": [SCAN]}, {"statements": [SCAN, row]}])
+    assert found.waits == ()
+    assert found.oldest is not None
+    assert (found.oldest.holder, found.oldest.holder_user, found.oldest.holder_open_s) == (9, "report", 78.0)
+    save(replace(saved(), activity=found), tmp_path / "a.hunt")
+    assert load(tmp_path / "a.hunt").activity == found

@@ -268,26 +268,49 @@ def test_trials_that_fall_into_one_bin_are_not_called_equal_beyond_the_bin() -> 
     assert math.log(high / low) == pytest.approx(2 * 2 * math.log(1 + 1 / 244) / 2, rel=0.3)
 
 
-@pytest.mark.parametrize(
-    ("logs", "is_equivalence"),
-    [([0.02, 0.10, 0.06, 0.02, 0.10], False), ([0.04, -0.04, 0.042, -0.042, 0.0], True)],
-)
-def test_blocks_needed_gives_the_power_it_promises(logs: list[float], is_equivalence: bool) -> None:
+@pytest.mark.parametrize(("effect", "deviation", "is_equivalence"), [(0.06, 0.04, False), (0.0, 0.042, True)])
+def test_blocks_to_settle_gives_the_power_it_promises(
+    effect: float, deviation: float, is_equivalence: bool
+) -> None:
     """Simulated, not by the formula: with that many blocks 80% of experiments settle, with fewer they do not."""
     rng = np.random.default_rng(6)
     alpha, margin = 0.05 / 3, math.log(1.03)
-    error = float(np.std(logs, ddof=1)) / math.sqrt(len(logs))
-    needed = intervals.blocks_needed(float(np.mean(logs)), error, len(logs) - 1, len(logs), alpha, 0.03)
+    needed = intervals.blocks_to_settle(effect, deviation, margin, alpha)
     assert needed is not None
 
     def settled(blocks: int) -> float:
-        draws = rng.normal(np.mean(logs), np.std(logs, ddof=1), (20_000, blocks))
+        draws = rng.normal(effect, deviation, (20_000, blocks))
         half = stats.t.ppf(1 - alpha / 2, blocks - 1) * draws.std(axis=1, ddof=1) / math.sqrt(blocks)
         center = np.abs(draws.mean(axis=1))
         return float(np.mean(center + half < margin if is_equivalence else center > half))
 
     assert settled(needed) > 0.79
     assert settled(needed - 1) < 0.81
+
+
+@pytest.mark.parametrize("true", [0.0, 0.1, 0.2, 0.4])
+def test_a_stated_number_of_blocks_settles_what_it_promises(true: float) -> None:
+    """Whatever is true: of the experiments that state a number, 80% settle with it; where nothing is there, hardly
+    any does state one.
+    """
+    rng = np.random.default_rng(7)
+    alpha, blocks, settled = 0.05, 5, []
+    for _ in range(2000):
+        first = rng.normal(true, 0.2, blocks)
+        error = float(first.std(ddof=1)) / math.sqrt(blocks)
+        critical = stats.t.ppf(1 - alpha / 2, blocks - 1)
+        if abs(first.mean()) > critical * error:
+            continue
+        needed = intervals.blocks_needed(float(first.mean()), error, blocks - 1, blocks, alpha, 0.03)
+        if needed:
+            assert blocks < needed.least <= needed.most <= intervals.MOST_ADVISED
+            every = rng.normal(true, 0.2, needed.most)
+            half = stats.t.ppf(1 - alpha / 2, needed.most - 1) * every.std(ddof=1) / math.sqrt(needed.most)
+            settled.append(bool(abs(every.mean()) > half))
+    if true == 0.0:
+        assert len(settled) / 2000 <= 0.12
+    elif len(settled) >= 100:
+        assert np.mean(settled) >= 0.8
 
 
 def test_blocks_needed_says_when_it_cannot_be_estimated() -> None:
@@ -300,5 +323,4 @@ def test_blocks_needed_says_when_it_cannot_be_estimated() -> None:
 def test_more_blocks_than_now() -> None:
     found = effect([101, 108, 103], [100, 100, 100])
     assert found.verdict is Verdict.NOT_ENOUGH_DATA
-    assert found.blocks_needed is not None
-    assert found.blocks_needed > 3
+    assert found.needed is None or found.needed.most > 3

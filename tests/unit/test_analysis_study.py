@@ -60,7 +60,8 @@ def test_the_ladder_is_found_again(tmp_path: Path) -> None:
     assert noise.ratio.high is not None
     assert noise.ratio.low <= 1 <= noise.ratio.high
     assert analysis.excluded == {}
-    assert analysis.headline.startswith("ALL has 3.")
+    assert analysis.headline.startswith("MYSQL makes it faster, whatever the rest: ")
+    assert " Best: ALL has 3." in analysis.headline
     assert "x the throughput of STOCK (95% interval 3." in analysis.headline
     assert "% lower; two runs of the baseline differ by up to " in analysis.headline
     assert analysis.headline.endswith("% here.")
@@ -140,12 +141,11 @@ def test_nothing_is_better_when_nothing_differs(tmp_path: Path) -> None:
     assert effect(analysis, "SLOW").verdict is Verdict.WORSE
     same = effect(analysis, "SAME")
     assert same.verdict is Verdict.NOT_ENOUGH_DATA
-    assert same.blocks_needed is not None
+    assert same.needed is not None
     assert analysis.headline.startswith("No treatment is proven faster than STOCK: 1 worse, 1 undecided")
-    assert (
-        f"about {same.blocks_needed} blocks in total would settle it; two runs of the baseline differ"
-        in analysis.headline
-    )
+    least, most = same.needed
+    assert f"; about {least} to {most} blocks in total would settle " in analysis.headline
+    assert analysis.headline.endswith(f"plan.toml -o {tmp_path / 'x'} --blocks +{most - 5}.")
 
 
 def test_equivalence_is_said(tmp_path: Path) -> None:
@@ -186,12 +186,14 @@ def test_a_factor_may_be_proven_where_no_treatment_is(tmp_path: Path) -> None:
     """One block of a ladder: no treatment has an interval, but half of the trials have each factor."""
     analysis = analyse_experiment(make(tmp_path / "x", Shape(blocks=1, sampled=False)))
     assert analysis.headline == (
-        "No treatment is proven faster than STOCK: 7 undecided, because an interval needs at least 2 complete "
-        "blocks. Over all treatments, MYSQL makes a proven difference."
+        "Over all treatments, MYSQL makes a proven difference. No treatment is proven faster than STOCK: 7 "
+        "undecided, because an interval needs at least 2 complete blocks. To measure two more: headrace run "
+        f"{tmp_path / 'x' / 'plan.toml'} -o {tmp_path / 'x'} --blocks +2."
     )
     equals = dict.fromkeys(LADDER, 1.0)
     analysis = analyse_experiment(make(tmp_path / "y", Shape(blocks=1, sampled=False, effects=equals)))
-    assert analysis.headline.endswith("because an interval needs at least 2 complete blocks.")
+    assert "because an interval needs at least 2 complete blocks." in analysis.headline
+    assert "Over all treatments" not in analysis.headline
 
 
 @pytest.mark.parametrize("done", [0, 1, 4, 5, 13])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -19,10 +20,11 @@ LAYERS = [
     {"web"},
     {"report"},
     {"staged"},
-    {"size"},
+    {"size", "printed"},
     {"tune", "hunt", "live", "prove", "rollout", "traffic", "replayed", "ladder"},
     {"fleet"},
-    {"persist", "rules"},
+    {"dumps"},
+    {"persist", "rules", "beyond", "lost"},
     {"experiment"},
     {"analysis"},
     {"workloads", "knobs", "volumes", "server"},
@@ -35,10 +37,11 @@ LAYERS = [
     {"agent"},
     {"vm"},
     {"target", "controller"},
-    {"arrow"},
+    {"trial_tables"},
+    {"arrow", "parquet"},
     {"samples", "buckets", "activity"},
     {"moved"},
-    {"model", "extras", "whole", "temporary", "toml"},
+    {"model", "encode", "extras", "whole", "temporary", "toml", "meant", "received"},
     {"errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
@@ -240,3 +243,104 @@ def test_toml_is_read_in_one_place() -> None:
         and "tomllib" in [getattr(node, "module", None), *(alias.name for alias in node.names)]
     }
     assert readers == {"toml.py"}
+
+
+#: Where a program is started on a host, file: function -> what ends it if this process is killed.
+SPAWNS = {
+    "agent/door.py: lines": "its lease, or the end of its input",
+    "agent/door.py: leased": "its lease",
+    "agent/door.py: spawn": "its callers are in this list",
+    "agent/door.py: start_sampler": "the owner's mark of its trial",
+    "agent/journal.py: _take": "the end of its input",
+    "hunt.py: _sample": "its --duration, and the lease of its folder",
+    "server/process.py: start": "the owner's mark of its trial",
+    "target/clock.py: read_clock": "the end of its input",
+    "traffic.py: record": "the lease of its folder",
+    "vm/image.py: _bootstrap": "the folder's mark, found by the next command",
+    "vm/machine.py: _start_qemu": "the machine's state, found by the next command",
+    "workloads/drive/clients.py: begun": "the owner's mark, and the length of the load",
+    "workloads/memcached.py: _start": "the owner's mark of its trial",
+    "workloads/observe.py: run": "its --duration, and the owner's mark of its trial",
+    "workloads/tool.py: run_measured": "the owner's mark, and the length of the load",
+}
+
+
+def test_every_program_that_is_started_on_a_host_ends_without_us() -> None:
+    """A new place where one is started says here what ends it: ``Agent.leased`` does, for whatever program."""
+    found = {
+        f"{path.relative_to(SOURCE)}: {function.name}"
+        for path in FILES
+        for function in ast.walk(tree_of(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "spawn"
+    }
+    assert found == set(SPAWNS)
+
+
+def test_a_shell_lets_nothing_go_but_what_watches_a_folder_or_keeps_an_exit_code() -> None:
+    """``setsid`` and ``nohup`` start what no pipe's end reaches."""
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        and re.search(r"(^|\s)(setsid|nohup|systemd-run)\s", node.value + " ") and "\n\n" not in node.value
+    }  # fmt: skip
+    # Of the machine's end: it powers off.
+    assert found == {"target/leased.py", "target/shell.py", "vm/machine.py"}
+
+
+#: Where JSON is read that this program, or a user's own tool, wrote here. What a host, a client or another person
+#: wrote is read by ``received``: this list only gets shorter.
+OWN_JSON = {
+    "agent/journal.py", "archive/elapsed.py", "archive/mirror.py", "design.py", "digests/classes.py",
+    "digests/history.py", "digests/lines.py", "encode.py", "experiment/kinds/search.py", "experiment/preflight.py",
+    "experiment/reboot.py", "digests/binary_log.py", "fleet/runs.py", "fleet/sources.py",
+    "foreign/run.py",
+    "hunt.py", "knobs/servers/__init__.py", "ladder.py",
+    "production/histograms.py", "production/prometheus.py", "received.py", "samples.py", "server/dataset.py",
+    "size/capacity.py", "size/catalogue.py", "size/predictions.py", "staged/book.py", "tell/saved.py",
+    "traffic.py", "vm/kernels.py", "vm/state.py", "vm/stock.py", "volumes/block.py", "web/reviews.py",
+    "web/site.py", "workloads/drive/check.py", "workloads/drive/lines.py", "workloads/fio.py",
+    "workloads/observe.py", "workloads/sysbench_oltp.py", "workloads/tpcc.py",
+}  # fmt: skip
+
+
+def test_json_of_others_is_read_in_one_place() -> None:
+    found = {
+        str(path.relative_to(SOURCE))
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute | ast.Name)
+        and ast.unparse(node) in ("json.loads", "json.load", "from_json")
+    }
+    assert found - OWN_JSON == set(), "read it with headrace.received"
+    assert OWN_JSON - found - {"encode.py", "design.py"} == set(), "gone: take it off the list"
+
+
+def test_option_files_are_read_through_the_agent() -> None:
+    """Their folders may belong to a server's account: a name may be a link, a pipe, another's file."""
+    for name in ("persist/options.py", "server/option_files.py", "server/sources.py", "server/next_start.py"):
+        for node in ast.walk(tree_of(SOURCE / name)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = ast.unparse(node.func)
+                assert called not in ("open", "target.get", "target.read", "Path.read_text"), (
+                    f"{name}:{node.lineno}: read it with the agent"
+                )
+
+
+def test_no_wall_clock_decides_what_is_deleted() -> None:
+    calls = [
+        f"{path.name}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith("trim")
+        and "time.time" in ast.unparse(node)
+    ]
+    assert not calls
+    in_rollup = [
+        node for node in ast.walk(tree_of(SOURCE / "archive" / "rollup.py")) if isinstance(node, ast.Call)
+    ]
+    assert "time.time" not in {ast.unparse(node.func) for node in in_rollup}

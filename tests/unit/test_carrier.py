@@ -239,6 +239,38 @@ def test_a_stage_without_any_query_waits_for_queries_or_a_person(world: World) -
     assert book.state.is_finished
 
 
+def test_a_host_that_was_idle_when_planned_and_serves_now_is_not_changed_unjudged(world: World) -> None:
+    first, *others = world.plan.stages
+    plan = replace(world.plan, stages=(replace(first, is_judged=False), *others))
+    book = go(Book.make(plan))
+    assert "ar1 serves" in book.state.paused
+    assert "--unjudged" in book.state.paused
+    assert world.on == set()
+    with book.hold():
+        book.approve("one", "ann", unjudged=True)
+    book = go(book)
+    assert book.state.is_finished, book.state.paused
+    assert "one" not in book.state.verdicts
+
+
+def test_pairs_that_do_not_count_say_why_and_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many queries, none of which is seen at work once a sample."""
+    told: list[str] = []
+    watch = Modelled.watch
+
+    async def unseen(self: Modelled, *words: Any, **more: Any) -> Window:
+        return replace(await watch(self, *words, **more), busy_s=0.0)
+
+    monkeypatch.setattr(Modelled, "watch", unseen)
+    book = Book.make(world.plan)
+    with book.hold():
+        asyncio.run(Carrier(book, told.append).go())
+    assert any("none of" in line and "sample_s" in line and "pairs do not count" in line for line in told)
+    assert "do not count" in book.state.paused
+    first = world.plan.question().looks[0]
+    assert len(book.state.pairs["one"]) == 4 * first
+
+
 def test_a_person_may_promote_a_stage_that_was_tried_and_has_no_verdict(world: World) -> None:
     world.idle = set(REPLICAS)
     book = Book.make(world.plan)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.activity import summed
 from headrace.analysis import users
 from headrace.analysis.resources import Verdict
 from headrace.analysis.window import Window
@@ -18,7 +19,7 @@ from tests.rules.flush_cases import BEHIND
 from tests.rules.hardware_cases import BOUND, DIGESTS, TWO
 from tests.rules.hardware_cases import FULL as OWN_WORK
 from tests.rules.hosts import unwell
-from tests.rules.locks_cases import BULK, FOR_NUMBERS
+from tests.rules.locks_cases import BULK, FOR_NUMBERS, WAIT
 from tests.rules.neighbours_cases import (
     COMPILER,
     CROWD,
@@ -30,7 +31,8 @@ from tests.rules.neighbours_cases import (
 )
 from tests.rules.pool_cases import SMALL
 from tests.rules.session_cases import JOIN, joins
-from tests.rules.statements_cases import SCAN, looked
+from tests.rules.statements_cases import EVEN, HEAVY, SCAN, looked
+from tests.rules.waits_cases import FORGOTTEN
 
 METADATA = {
     "processlist.states.Waiting for table metadata lock": 8.0,
@@ -275,3 +277,51 @@ def test_a_join_is_named_by_its_condition() -> None:
     )
     assert "SESS11" in found.causes
     assert "joins on a.customer = b.customer without an index 20 times per second" in found.sentence
+
+
+def test_a_transaction_whose_old_row_versions_cost_is_in_the_sentence() -> None:
+    """It was the third finding, and SQL had to find whose it is."""
+    oldest = {**WAIT, "lock": "open", "waiter": 0, "holder": 9, "holder_open_s": 95, "holder_user": "report"}
+    piles = {"innodb_history_list_length": 2_500.0}
+    known = summed([{"statements": [oldest]}])
+    many = verdict(
+        gauges=FORGOTTEN, status_rates=piles, status={"innodb_history_list_length": 150_000.0}, activity=known
+    )
+    assert many.causes[:1] == ("LOCK17",)
+    assert "connection 9 of report@" in many.sentence
+    assert "last statement:" in many.sentence
+    few = verdict(gauges=FORGOTTEN, status_rates={"innodb_history_list_length": 1_100.0}, activity=known)
+    assert "LOCK17" not in few.causes
+
+
+def ids(**changes: Any) -> list[str]:
+    evidence = unwell(**changes)
+    judgement = judge(evidence, all_rules())
+    return [finding.id for finding in causes_first(judgement, conclude(evidence, judgement)).findings]
+
+
+def test_one_statement_is_one_finding() -> None:
+    """Its time, the rows that it examines, and the rows that scans read were three."""
+    rows = {f"statements.rows_examined.{HEAVY}": 1e6, f"statements.rows_sent.{HEAVY}": 10.0}
+    busy = {**EVEN, **rows, f"statements.time_ns.{HEAVY}": 5e9}
+    scans = {"handler_read_rnd_next": 1e6, "select_scan": 50.0}
+    found = ids(rates=busy, status_rates=scans)
+    assert f"STMT02@{HEAVY}" in found
+    assert not {f"STMT01@{HEAVY}", "SESS12"} & set(found)
+    # Rows that others read are another matter.
+    assert "SESS12" in ids(rates=busy, status_rates={**scans, "handler_read_rnd_next": 9e6})
+
+
+def test_threads_that_wait_for_each_other_are_no_finding_beside_what_they_wait_for() -> None:
+    stuck = {"threads_running": 64.0}
+    assert "LOCK01" in ids(status=stuck)
+    found = ids(status=stuck, gauges=METADATA)
+    assert found[0] == "LOCK04"
+    assert "LOCK01" not in found
+
+
+def test_deadlocks_come_before_the_waits_that_they_make() -> None:
+    waits = {"innodb_row_lock_current_waits": 9.0}
+    dead = {"innodb_deadlocks": 165.0, "innodb_row_lock_waits": 400.0, "innodb_row_lock_time": 9_000.0}
+    found = verdict(status=waits, status_rates=dead)
+    assert found.causes[0] == "LOCK03"

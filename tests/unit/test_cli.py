@@ -152,7 +152,7 @@ def test_the_table_of_commands_has_each_command_at_its_module() -> None:
         (["runn"], 2, "No such command 'runn'. Did you mean 'run'?"),
         (["run"], 2, "PLAN"),
         (["run", "no-such.toml"], 3, "no such file"),
-        (["plan", "show", "pyproject.toml"], 3, "pyproject.toml: "),
+        (["plan", "show", "pyproject.toml"], 3, "pyproject.toml:1: "),
         (["report", "tests"], 9, "not an experiment directory"),
         (["report", "README.md"], 9, "it is a file"),
         (["compare", "tests", "src"], 9, "not an experiment directory"),
@@ -302,3 +302,14 @@ shell.run_trials(work)
             f"kill -9 {process.pid}, then headrace rollback\n",
         ]
         process.kill()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"), [(["report", "README.md", "--json"], 9), (["report", "--json", "--no-such"], 2)]
+)
+def test_an_error_under_json_is_an_object(arguments: list[str], code: int) -> None:
+    answer = headrace(*arguments)
+    assert answer.returncode == code
+    error = json.loads(answer.stdout)["error"]
+    assert error["exit_code"] == code
+    assert error["message"]

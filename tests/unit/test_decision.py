@@ -125,8 +125,7 @@ def test_a_clear_winner_is_sure_and_a_close_one_is_within_the_margin() -> None:
     assert best.leader.kept.low > 1 / 1.03
     (best,) = decide([noisy([0, -0.02, -0.01, -0.4], rng, 3)]).bests
     assert best.certainty is Certainty.NOT_ENOUGH_DATA
-    assert best.blocks_needed is not None
-    assert best.blocks_needed > 3
+    assert best.blocks_needed is None or best.blocks_needed.least > 3
 
 
 def test_the_robust_choice_loses_least_where_it_loses_most() -> None:

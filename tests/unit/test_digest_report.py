@@ -45,12 +45,47 @@ def printed(content: Iterable[Part], width: int = 120, *, colours: bool = False)
     return out.getvalue()
 
 
+def test_folding_is_suggested_where_most_classes_differ_in_nothing_else() -> None:
+    lines = [json.loads(line) for line in digests.lines([Event(START_NS, klass) for klass in range(5)])]
+    classes = [line for line in lines if line["type"] == "class"]
+    for count, is_suggested in ((0, False), (2, False), (3, True), (5, True)):
+        for line in classes[:count]:
+            line["folded_id"] = "f" * 16
+        found = open_digest(read_lines(map(json.dumps, lines), "test"))
+        assert found.alike_but_for_names == (count, 5)
+        assert ("--fold-names" in printed(brief(found, View()))) == is_suggested
+        assert ("--fold-names" in rendered(found, View())) == is_suggested
+        assert to_json(found, View())["classes_alike_but_for_names"] == count
+
+
 def brief(found: Digest, view: View) -> list[Part]:
     return [part for section in page_of(found, view).sections for part in section.brief]
 
 
 def rendered(found: Digest, view: View) -> str:
     return html.render(page_of(found, view))
+
+
+def test_much_time_beyond_the_limit_of_classes_is_said_first() -> None:
+    said = [
+        json.loads(line) for line in digests.lines([Event(START_NS, 0, 90 * MS), Event(START_NS, 1, 10 * MS)])
+    ]
+    last = len(said) - 2
+    said[last] |= {"id": None, "key": None, "fingerprint": None, "is_others": True, "sample": None}
+    said[0]["unlisted_most_ns"] = 4 * MS
+    for whole_ms, expected in (
+        (
+            100,
+            "10.0% of the response time (1 call) is of statements beyond the limit of this digest's; no class of",
+        ),
+        (300, ""),
+    ):
+        said[1]["response_sum_ns"] = whole_ms * MS
+        found = open_digest(read_lines(map(json.dumps, said), "test"))
+        first = printed(brief(found, View()), 300).lstrip().splitlines()[0]
+        assert ("beyond the limit of" in first) == bool(expected)
+        assert first.startswith(expected)
+        assert ("beyond the limit of this" in rendered(found, View())) == bool(expected)
 
 
 def hostile() -> Digest:
@@ -71,6 +106,8 @@ def lossy() -> Digest:
         "sessions": 50, "tls_sessions": 10, "midstream_sessions": 5, "packets": 9_000, "dropped_packets": 3,
         "gaps": 2, "gap_bytes": 1_234, "skipped_bytes": 5_000, "damaged": 30, "unknown_statements": 4,
         "unanswered": 2, "lost_events": 125, "sampled_events": 400, "represented_events": 4_000,
+        "throttled_events": 39, "throttled_ns": 913_010_000_000, "unread_times": 2,
+        "unread_accounts": 3,
         "places": [{"input": "a.pcap", "offset": 7, "item": n, "reason": "cut"} for n in range(20)],
     }  # fmt: skip
     return digest(digests.traffic(1, 500), Shape(inputs=["a.pcap"], coverage=coverage))
@@ -80,10 +117,12 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
     lines = printed(brief(lossy(), View())).splitlines()
     assert lines[0].startswith("a.pcap (db1) · strict fingerprints")
     assert lines[1].startswith("decoded: 500 events in 50 kB; 5 kB (10.0%) could not be")
-    told = "\n".join(lines[:18])
+    assert lines[2].startswith("throttled: 39 statements, 913 s, are not in this log")
+    told = "\n".join(lines[:22])
     for said in (
         "sessions: 50, readable 80.0%; 10 encrypted (TLS)", "5 began before the capture",
         "3 lost by the kernel",
+        "2 lines with # Time: could not be read", "3 lines with # User@Host: could not be read",
         "2 gaps in streams, 1.23 kB in gaps", "4 executions of statements prepared before", "damaged: 30",
         "at least 125 events (20.0%)", "400 events are of a log with log_slow_rate_limit",
         "a.pcap, item 0, byte 7: cut", "and 25 more",
@@ -94,11 +133,34 @@ def test_coverage_comes_first_and_says_what_was_lost() -> None:
     )
 
 
+def test_tunnels_balancers_and_other_protocols_are_named() -> None:
+    coverage = {
+        "sessions": 10, "packets": 90, "other_packets": 12, "one_sided_sessions": 1,
+        "foreign_sessions": {"HTTP": 1, "MySQL's X protocol": 2}, "proxied_sessions": {"PROXY v2": 4},
+        "tunnels": {"VXLAN (VNI 7)": 22}, "other_kinds": {"ESP": 10, "ARP": 2},
+    }  # fmt: skip
+    told = printed(brief(digest(digests.traffic(1, 500), Shape(coverage=coverage)), View()))
+    for said in (
+        "sessions: 10, readable 60.0%; not the classic MySQL protocol: 2 MySQL's X protocol, 1 HTTP",
+        "of 1 only one direction was captured", "announced by a balancer: 4 PROXY v2",
+        "in tunnels: 22 VXLAN (VNI 7)", "not of the servers: 10 ESP, 2 ARP",
+    ):  # fmt: skip
+        assert said in " ".join(told.split())
+
+
 def test_an_empty_result_says_why_in_the_first_line() -> None:
     for shape, why in (
         (Shape(coverage={"sessions": 7, "tls_sessions": 7}), "All 7 sessions are encrypted (TLS)"),
         (Shape(coverage={"events": 500}, filtered=500), "Nothing matches"),
         (Shape(coverage={"packets": 9, "other_packets": 9}), "None of the 9 packets"),
+        (
+            Shape(coverage={"packets": 9, "other_packets": 9, "other_kinds": {"ARP": 2, "ESP": 7}}),
+            "None of the 9 packets is one of a server on the ports that were read: 7 ESP, 2 ARP",
+        ),
+        (
+            Shape(coverage={"packets": 9, "sessions": 2, "foreign_sessions": {"HTTP": 2}}),
+            "No session of the classic MySQL protocol could be read; others: 2 HTTP",
+        ),
         (Shape(), "No event was found"),
     ):
         empty = digest([], shape)
@@ -373,14 +435,16 @@ def test_a_comparison_has_the_same_span() -> None:
 def test_one_of_anything_is_singular() -> None:
     one = Shape(coverage={
         "damaged": 1, "lost_events": 1, "gaps": 1, "unknown_statements": 1, "unanswered": 1, "packets": 9,
-        "sampled_events": 1, "represented_events": 5,
+        "sampled_events": 1, "represented_events": 5, "throttled_events": 1, "unterminated_events": 1,
+        "touched_lines": 1, "other_lines": 1,
     })  # fmt: skip
     events = [Event(START_NS + n * 9 * SECOND_NS + n, n // 2, MS) for n in range(3)]
     text = printed(brief(digest([events[0]], one), View()), 200) + printed(brief(digest(events), View()), 200)
     for said in (
         "1 call in 1 class", "decoded: 1 event in", "1 line, packet or frame was skipped", "1 gap in streams",
         "at least 1 event (", "1 execution of a statement prepared", "1 request without", "1 event is of a log",
-        "at most 1 call in",
+        "at most 1 call in", "1 statement is not in this log", "1 statement without its ;", "1 header line in",
+        "1 line of another log",
     ):  # fmt: skip
         assert said in text
     assert not re.search(r"\b1 (calls|classes|events|gaps|lines|requests|executions)\b", text)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from headrace.fleet.runner import Outcome, State
+from headrace.report.fleet import facts
 from tests.commands import headrace
 from tests.folders import ROOT
+from tests.unit.test_fleet_drift import answer
 
 HOSTS = ROOT / "tests" / "hosts"
 
@@ -63,3 +68,29 @@ def test_a_run_is_continued_and_another_question_is_refused(fleet: str, tmp_path
     answer = headrace("fleet", "status", "--fleet", fleet, "--run", str(run))
     assert answer.returncode == 9
     assert "answers to another question (facts" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {},
+        {"os": None},
+        {"memory": 7},
+        {"cpu": []},
+        {"servers": [1]},
+        {"block_devices": {"a": 1}},
+        [],
+        "x",
+        None,
+    ],
+)
+def test_a_host_whose_facts_lack_a_field_costs_the_others_nothing(broken: object) -> None:
+    good = answer(1)["facts"]
+    outcomes = [
+        Outcome("bad", State.OK, address="b", answer=broken),
+        Outcome("good", State.OK, address="g", answer=good),
+    ]
+    written = io.StringIO()
+    Console(width=200, file=written).print(facts.terminal(outcomes, {"bad": None, "good": None}))
+    assert "good" in written.getvalue()
+    assert "database" in written.getvalue()

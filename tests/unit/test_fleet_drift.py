@@ -19,13 +19,15 @@ from headrace.fleet import files
 from headrace.fleet.drift import Between, Collected, Drift
 from headrace.fleet.evidence import Evidence, _Tested, ranked
 from headrace.fleet.findings import Findings
-from headrace.fleet.values import is_own, means_the_same, plain_value
+from headrace.knobs.values import is_own, means_the_same, plain_value
 from headrace.model import Value
+from headrace.persist import last_word
 from headrace.report import terminal
 from headrace.report.fleet import drift as report
 from headrace.report.fleet import findings as findings_report
 from headrace.report.fleet.hosts import Roll
 from headrace.rules.rule import Severity
+from headrace.server import option_files
 from headrace.target.local import LocalTarget
 from headrace.tell import junit
 from tests import synthetic
@@ -237,8 +239,9 @@ def test_names_paths_and_addresses_belong_to_a_host() -> None:
 @pytest.fixture
 async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A host's /etc below a folder."""
-    monkeypatch.setattr(files, "SYSCTL_FOLDERS", tuple(f"{tmp_path}{each}" for each in files.SYSCTL_FOLDERS))
-    monkeypatch.setattr(files, "SYSCTL_CONF", f"{tmp_path}/etc/sysctl.conf")
+    folders = tuple(f"{tmp_path}{each}" for each in last_word.SYSCTL_FOLDERS)
+    monkeypatch.setattr(last_word, "SYSCTL_FOLDERS", folders)
+    monkeypatch.setattr(last_word, "SYSCTL_CONF", f"{tmp_path}/etc/sysctl.conf")
     script = files.SCRIPT
     for path in (
         "/etc/sysctl.d",
@@ -249,7 +252,7 @@ async def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         script = script.replace(f" {path}", f" {tmp_path}{path}")
     monkeypatch.setattr(files, "SCRIPT", script)
-    monkeypatch.setattr(files, "MAIN_FILES", ())
+    monkeypatch.setattr(option_files, "MAIN_FILES", ())
     return tmp_path
 
 

@@ -72,8 +72,12 @@ def test_a_level_that_came_and_went_is_two_changes() -> None:
     assert verdicts == {(Verdict.WORSE, Verdict.BETTER)}
 
 
-def test_a_long_series_is_searched_everywhere() -> None:
-    rng = np.random.default_rng(9)
+@pytest.mark.parametrize("seed", range(8, 28))
+def test_a_long_series_is_searched_everywhere(seed: int) -> None:
+    """A false second change stood up to 56 points behind the step in 2 of 10: the step was moved to its place
+    after the test, which had seen a few points at a wrong level.
+    """
+    rng = np.random.default_rng(seed)
     found = watch(measured(rng, [0.0] * 301 + [-0.2] * 100, trials=1))
     assert [abs(c.at - 301) <= 1 for c in found.changes] == [True]
 
@@ -82,16 +86,13 @@ def test_a_long_series_is_searched_everywhere() -> None:
 def test_a_step_is_found_where_it_is(ratio: float, is_independent: bool) -> None:
     """Where points may carry noise over, a step must be twice as large to stand out in 18 of them."""
     rng = np.random.default_rng(2)
-    places = []
+    right = 0
     for _ in range(40):
         points = measured(rng, [0.0] * 10 + [math.log(ratio)] * 8)
         found = watch(points, is_independent=is_independent)
-        assert found.latest is not None
-        places.append(found.changes[0].at)
-        change = found.changes[0].ratio
-        assert change.low is not None
-        assert change.high is not None
-    assert np.mean([abs(p - 10) <= 1 for p in places]) > 0.9
+        right += any(abs(c.at - 10) <= 1 for c in found.changes)
+        assert all(c.ratio.low is not None and c.ratio.high is not None for c in found.changes)
+    assert right / 40 > 0.9
 
 
 def test_two_steps_and_their_verdicts() -> None:
@@ -236,7 +237,8 @@ def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
     assert simulated.returncode == 0, simulated.stderr
     rates = json.loads(simulated.stdout)["rates"]
     assert {rate["what"].partition(":")[0] for rate in rates} == {
-        "run", "choice", "compare", "power", "intervals", "effects", "until decided", "race", "switchback", "watch"
+        "run", "choice", "compare", "power", "intervals", "effects", "factors", "power of a factor", "race",
+        "until decided", "switchback", "watch"
     }  # fmt: skip
     assert all(rate["holds"] for rate in rates)
     folder = make(tmp_path / "e", Shape(blocks=8)).path
@@ -290,3 +292,68 @@ def test_an_audit_of_pairs_counts_what_their_intervals_say() -> None:
     found = audit.of_pairs("throughput", pairs(ratios))
     assert found is not None
     assert (found.alarms, found.studies) == (wrong, 64)
+
+
+def stepped(
+    rng: np.random.Generator, length: int, steps: dict[int, float], noise: float = 0.02
+) -> list[Point]:
+    """Levels that change by these ratios, with independent noise."""
+    values = rng.normal(0, noise, length)
+    for at, ratio in steps.items():
+        values[at:] += math.log(ratio)
+    return [Point(f"v{i}", (float(value),)) for i, value in enumerate(values)]
+
+
+def test_three_steps_are_three_changes() -> None:
+    """Each hid in a test of one or two changes of the whole series: "No change" in 20 of 30."""
+    right = 0
+    for seed in range(4):
+        points = stepped(np.random.default_rng(seed), 120, {25: 0.92, 60: 1.12, 100: 0.9})
+        at = [c.at for c in watch(points).changes]
+        right += len(at) == 3 and all(abs(a - b) <= 2 for a, b in zip(at, (25, 60, 100), strict=True))
+    assert right >= 3
+
+
+@pytest.mark.parametrize("away", [-6, -1, 1])
+def test_an_outlier_is_named_and_does_not_take_the_place_of_a_step(away: int) -> None:
+    right = 0
+    for seed in range(4):
+        points = stepped(np.random.default_rng(seed), 60, {30: 0.9})
+        wild = points[30 + away]
+        points[30 + away] = Point(wild.name, (wild.log - 0.5,))
+        found = watch(points)
+        right += any(abs(c.at - 30) <= 2 for c in found.changes)
+        assert [each.at for each in found.outliers] == [30 + away]
+        assert found.outliers[0].ratio < 0.8
+    assert right == 4
+
+
+def test_one_outlier_is_no_change() -> None:
+    alarms = 0
+    for seed in range(10):
+        points = stepped(np.random.default_rng(seed), 40, {})
+        points[20] = Point("wild", (0.4,))
+        found = watch(points)
+        alarms += bool(found.changes)
+        assert [each.name for each in found.outliers] == ["wild"]
+    assert alarms <= 3
+
+
+def test_a_step_is_seen_after_three_points() -> None:
+    seen = 0
+    for seed in range(10):
+        found = watch(stepped(np.random.default_rng(seed), 40, {37: 0.9}))
+        seen += any(abs(c.at - 37) <= 2 for c in found.changes)
+    assert seen >= 8
+
+
+def test_a_report_says_outliers(tmp_path: Path) -> None:
+    points = stepped(np.random.default_rng(1), 20, {})
+    points = [Point(p.name, (p.log + 7,)) for p in points]
+    points[9] = Point("v9", (6.0,))
+    file = csv_of(tmp_path / "t.csv", points)
+    found = headrace("watch", str(file), "--response", "tps")
+    assert (found.returncode, "No change in 20 points" in found.stdout) == (0, True)
+    assert "An outlier, no change: v9" in " ".join(found.stdout.split())
+    content = json.loads(headrace("watch", str(file), "--response", "tps", "--json").stdout)
+    assert [each["name"] for each in content["outliers"]] == ["v9"]

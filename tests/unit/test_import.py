@@ -55,76 +55,6 @@ def test_the_command_prints_a_table_and_json() -> None:
     assert latency["ranks"][0]["value"] == pytest.approx(0.14)
 
 
-FIO = {
-    "fio version": "fio-3.33",
-    "jobs": [
-        {
-            "read": {
-                "total_ios": 10,
-                "iops": 100.0,
-                "bw": 2048,
-                "clat_ns": {"percentile": {"99.000000": 2e6}},
-            },
-            "write": {"total_ios": 0},
-        },
-        {
-            "read": {
-                "total_ios": 10,
-                "iops": 50.0,
-                "bw": 1024,
-                "clat_ns": {"percentile": {"99.000000": 3e6}},
-            },
-            "write": {"total_ios": 0},
-        },
-    ],
-}
-
-SYSBENCH = """
-SQL statistics:
-    transactions:                        5000   (499.50 per sec.)
-    queries:                             100000 (9990.00 per sec.)
-Latency (ms):
-         min:                                    1.00
-         avg:                                    2.00
-         max:                                   30.00
-         95th percentile:                        4.25
-"""
-
-BENCHBASE = {
-    "Throughput (requests/second)": 123.5,
-    "Latency Distribution": {"99th Percentile Latency (microseconds)": 4500},
-}
-
-SLAP = """Benchmark
-\tAverage number of seconds to run all queries: 0.316 seconds
-\tMinimum number of seconds to run all queries: 0.129 seconds
-\tMaximum number of seconds to run all queries: 0.684 seconds
-\tNumber of clients running queries: 4
-"""
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        (json.dumps(FIO), {"read_iops": 150.0, "read_mib_s": 3.0, "read_p99_ms": 3.0}),
-        ("fio: a warning\n" + json.dumps(FIO), {"read_iops": 150.0, "read_mib_s": 3.0, "read_p99_ms": 3.0}),
-        (
-            SYSBENCH,
-            {"transactions_s": 499.5, "queries_s": 9990.0, "mean_ms": 2.0, "max_ms": 30.0, "p95_ms": 4.25},
-        ),
-        ("Vuser 1:TEST RESULT : System achieved 12 NOPM from 28 MySQL TPM\n", {"nopm": 12.0, "tpm": 28.0}),
-        (json.dumps(BENCHBASE), {"requests_s": 123.5, "p99_ms": 4.5}),
-        (SLAP, {"runs_s": 1 / 0.316, "mean_ms": 316.0, "min_ms": 129.0, "max_ms": 684.0}),
-    ],
-)  # fmt: skip
-def test_what_a_benchmark_printed(tmp_path: Path, content: str, expected: dict[str, float]) -> None:
-    file = tmp_path / "xfs-16.out"
-    file.write_text(content)
-    (row,) = foreign.read_outputs([file], "{filesystem}-{threads}.out")
-    assert row.levels == {"filesystem": "xfs", "threads": "16"}
-    assert row.responses == pytest.approx(expected)
-
-
 def test_real_outputs_of_fio_and_sysbench(tmp_path: Path) -> None:
     for size in ("4k", "16k"):
         for engine in ("psync", "sync"):
@@ -151,7 +81,7 @@ def test_real_outputs_of_fio_and_sysbench(tmp_path: Path) -> None:
         done = subprocess.run([*argv, step], cwd=tmp_path, capture_output=True, text=True, check=True)
     file = tmp_path / "a.log"
     file.write_text(done.stdout)
-    (row,) = foreign.read_outputs([file], "{x}.log")
+    (row,) = foreign.read_outputs([file], "{x}.log").rows
     assert row.responses["reads_s"] > 0
     assert row.responses["read_mib_s"] > 0
 
@@ -161,8 +91,8 @@ def test_real_outputs_of_fio_and_sysbench(tmp_path: Path) -> None:
     [
         ("a,b\n", "the table has no rows"),
         ("a,c\nx,1\n", "no column 'b'; there are: a, c"),
-        ("a,b\nx,0\n", "b = '0': must be a positive number"),
-        ("a,b\nx,1\ny,nan\n", "b = 'nan'"),
+        ("a,b\nx,-1\n", "b = '-1': must be a positive number"),
+        ("a,b\nx,1\ny,inf\n", "b = 'inf'"),
         ("a,b\nx,1,2\n", "2 columns in the header, not in this line"),
         ("a,b\nx,1\nx,2\n", "two levels"),
         ("a,b\n,1\nx,2\n", "no 'a' here"),
@@ -174,6 +104,14 @@ def test_bad_tables(tmp_path: Path, table: str, said: str) -> None:
     done = headrace("import", str(file), "--factor", "a", "--response", "b")
     assert done.returncode == 3
     assert said in done.stderr.replace("\n", " ")
+
+
+def test_one_factor_is_not_compared_in_cells_of_nothing(tmp_path: Path) -> None:
+    """It said "in 0 of 1 cells, but not in:  (0.90)"."""
+    table = write(tmp_path / "t.csv", "fs,tps\nxfs,1000\nxfs,1010\next4,900\next4,905\n")
+    said = imported(table, "fs")["studies"][0]["sentences"]
+    assert "xfs is 1.11 times as good as ext4" in said[0]
+    assert not any("cells" in sentence for sentence in said)
 
 
 def test_bad_names(tmp_path: Path) -> None:

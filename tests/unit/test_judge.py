@@ -39,7 +39,7 @@ def noisy(mean: float, count: int, spread: float = 0.02, seed: int = 1) -> list[
 
 def test_no_data_never_passes() -> None:
     nothing = [Pair("db1", Block(None, None), Block(1e-3, 1000.0))]
-    assert judge(QUESTION, Switchback(nothing * 35), ["db1"]).outcome is Outcome.CONTINUE
+    assert judge(QUESTION, Switchback(nothing * 23), ["db1"]).outcome is Outcome.CONTINUE
     judged = judge(QUESTION, Switchback(nothing * 36), ["db1"])
     assert judged.outcome is Outcome.INCONCLUSIVE
     assert "0 of 36 pairs had data" in judged.reason

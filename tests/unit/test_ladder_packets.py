@@ -103,7 +103,7 @@ def test_size_takes_the_lowest_limit_as_the_host_is_set() -> None:
              for s in steps_of(a_round(size, most), 0, "")]  # fmt: skip
     steps += steps_of(a_round((64, 1000), 500), 0, "2")
     page = page_of("local", steps)
-    content = json.loads(json.dumps(jsonform.render(page), default=str))
+    content = json.loads(json.dumps(jsonform.render(page), allow_nan=False))
     terminal.render(page)
     known = capacity.known("db1", {Resource.CPU: 2.0}, ladder=content)
     assert known.capacity.limit[Resource.PACKETS].estimate == pytest.approx(1800)

@@ -182,7 +182,7 @@ def full_page(**more: Any) -> Any:
 
 def test_prediction_and_measurement_are_in_all_three_forms() -> None:
     page = full_page()
-    content = json.loads(json.dumps(jsonform.render(page), allow_nan=False, default=str))
+    content = json.loads(json.dumps(jsonform.render(page), allow_nan=False))
     assert [each["size"] for each in content["steering"]] == [[64, 100], [64, 1000]]
     first = content["steering"][0]
     assert first["predicted"]["low"] < first["predicted"]["estimate"] <= first["predicted"]["high"]

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import prove
 from headrace.cli import prove as commands
+from headrace.hunt import examine
 from headrace.model import Facts
 from headrace.moved import Difference, differences, moved, unlike
 from headrace.snapshot import save
@@ -125,3 +126,22 @@ def test_a_live_proof_has_its_budget_and_no_latency(tmp_path: Path, monkeypatch:
 )
 def test_of_switches_those_that_differ_are_shown(then: str, now: str, shown: tuple[str, str]) -> None:
     assert unlike(then, now) == shown
+
+
+def test_where_nothing_can_be_proved_no_plan_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ran an example plan on a private server, without a word."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(prove, "prove_all", lambda *_, **__: pytest.fail("a plan was run"))
+    facts = {"block_devices.nvme1n1.queue.scheduler": "bfq"}
+    found = saved(facts=facts, status_rates={"select_full_join": 500.0, "questions": 1e3})
+    save(found, tmp_path / "headrace" / "last.hunt")
+    for words in (["BLK01@nvme1n1"], ["POOL01"], ["--auto"]):
+        done = headrace("prove", *words)
+        assert (done.returncode, "on which workload?" in done.stderr) == (2, True), done.stderr
+    unknown = headrace("prove", "STMT99", "--plan", "stock-to-all")
+    assert (unknown.returncode, "no rule is called STMT99" in unknown.stderr) == (3, True), unknown.stderr
+    by_hand = next(f for f in examine(found).judgement.findings if not f.proof and f.hit.remedies)
+    done = headrace("prove", by_hand.id)
+    assert (done.returncode, "nothing to prove" in done.stderr) == (5, True), done.stderr
+    assert not (tmp_path / "experiments").exists()

@@ -1,105 +1,94 @@
-"""What a setting's file says, and whether the host and its server would still read it last."""
+"""What a file of ours says, and whether it would have the last word: in files, units, profiles, rules."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import knobs, persist
-from headrace.errors import NotReady, Refused
+from headrace.cli.changes import _what
+from headrace.errors import NotReady, Refused, TargetError
 from headrace.facts import HostFacts
-from headrace.model import Facts
+from headrace.model import Facts, Vendor
+from headrace.persist.boot import boot_files
+from headrace.persist.derived import derived
+from headrace.persist.units import unit_file
+from headrace.received import BadContent
+from headrace.server.option_files import Copies, persisted
+from headrace.target.local import LocalTarget
 
-INCLUDES = {
-    "/etc/mysql/my.cnf": "[client-server]\n"
-    "!includedir /etc/mysql/conf.d/\n!includedir /etc/mysql/mariadb.conf.d/\n",
-    "/etc/mysql/conf.d/mysql.cnf": "",
-    "/etc/mysql/mariadb.conf.d/50-server.cnf": "",
-}
-CNF = "/etc/mysql/mariadb.conf.d/zz-headrace.cnf"
 QUEUE = "/sys/block/sda/queue/scheduler"
+REQUESTS = "/sys/block/sda/queue/nr_requests"
 RPS = "/sys/class/net/eth0/queues/rx-0/rps_cpus"
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+HEADER = persist.HEADER
 
 
-class Etc:
-    """A target of which only some files exist."""
-
-    def __init__(self, files: dict[str, str]) -> None:
-        self.files = files
-
-    async def exists(self, path: str) -> bool:
-        return any(name == path or name.startswith(f"{path}/") for name in self.files)
-
-    async def read(self, path: str) -> bytes:
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return self.files[path].encode()
+def host(**more: Any) -> HostFacts:
+    return HostFacts(Facts("0" * 16, {"server_settings": None, "servers": [], **more}))
 
 
-def host(vendor: str | None = "mariadb", *arguments: str, **more: Any) -> HostFacts:
-    server = {"vendor": vendor, "version": "8.0.31", "pid": 7, "variables": {"datadir": "/var/lib/mysql/"}}
-    return HostFacts(
-        Facts(
-            "0" * 16,
-            {
-                "server_settings": server if vendor else None,
-                "servers": [{"pid": 7, "program": "mysqld", "command_line": ["mysqld", *arguments]}],
-                **more,
-            },
-        )
-    )
+def copies(files: Mapping[str, str]) -> Copies:
+    return Copies({path: text.encode() for path, text in files.items()})
 
 
 def lasting(name: str, text: str, instance: str = "", *paths: str) -> persist.Lasting:
     knob = knobs.find(name)
-    found = knobs.Instance(knob, instance, paths or (knob.location,)) if knob.location else None
-    return persist.Lasting(f"{name}@{instance}" if instance else name, text, found)
+    return persist.Lasting(
+        f"{name}@{instance}" if instance else name,
+        text,
+        knobs.Instance(knob, instance, paths or (knob.location,)),
+    )
 
 
 def files(
-    etc: Etc, settings: list[persist.Lasting], facts: HostFacts, *, tuned: bool = False
+    there: Mapping[str, str], *settings: persist.Lasting, facts: HostFacts | None = None, tuned: bool = False
 ) -> dict[str, str]:
-    return asyncio.run(persist.files(etc, settings, facts, tuned=tuned))  # type: ignore[arg-type]
+    return boot_files(copies(there), settings, facts or host(), tuned=tuned)
 
 
 def test_what_lasts_is_in_files_of_our_own() -> None:
-    etc = Etc(
-        {
-            **INCLUDES,
-            persist.SYSCTL: "# comment\nvm.swappiness = 60\nvm.dirty_ratio = 5\n",
-            "/lib/systemd/system/mariadb.service": "",
-            "/etc/tuned/active_profile": "",
-        }
-    )
+    etc = {
+        persist.SYSCTL: f"{HEADER}# comment\nvm.swappiness = 60\nvm.overcommit_memory = 2\n",
+        "/etc/tuned/active_profile": "throughput-performance\n",
+    }
     settings = [
         lasting("host.vm.swappiness", "1"),
         lasting("host.thp", "never"),
         lasting("volume.scheduler", "none", "sda", QUEUE),
         lasting("host.rps_cpus", "f", "eth0", RPS),
-        lasting("server.innodb_purge_threads", "8"),
-        lasting("server.open_files_limit", "65535"),
     ]
-    found = files(etc, settings, host())
-    assert "vm.swappiness = 1\nvm.dirty_ratio = 5\n" in found[persist.SYSCTL]
-    assert found[persist.TMPFILES].endswith("w /sys/kernel/mm/transparent_hugepage/enabled - - - - never\n")
+    found = files(etc, *settings)
+    assert found[persist.SYSCTL].endswith("vm.overcommit_memory = 2\nvm.swappiness = 1\n")
+    assert found[persist.TMPFILES].endswith(f"w {THP} - - - - never\n")
     assert 'SUBSYSTEM=="block", KERNEL=="sda", ATTR{queue/scheduler}="none"' in found[persist.UDEV]
     assert 'SUBSYSTEM=="net", KERNEL=="eth0", ATTR{queues/rx-0/rps_cpus}="f"' in found[persist.UDEV]
-    assert found[CNF].endswith("[mysqld]\ninnodb_purge_threads = 8\nopen_files_limit = 65535\n")
-    assert found["/etc/systemd/system/mariadb.service.d/headrace.conf"].endswith(
-        "[Service]\nLimitNOFILE=65535\n"
-    )
-    assert files(Etc({**etc.files, **found}), settings, host()) == found
+    assert files({**etc, **found}, *settings) == found
 
-    [(path, text)] = files(etc, settings[:3], host(None), tuned=True).items()
+    with pytest.raises(Refused, match=r"99-zz-headrace\.conf:3 decides it at boot"):
+        files(etc, settings[0], tuned=True)
+    del etc[persist.SYSCTL]
+    [(path, text)] = files(etc, *settings[:3], tuned=True).items()
     assert path == "/etc/tuned/headrace-mysql/tuned.conf"
+    assert "\ninclude=throughput-performance\n" in text
     assert "[sysctl]\nvm.swappiness=1\n" in text
     assert f"{QUEUE}=none\n" in text
+    again = files(
+        {**etc, path: text, "/etc/tuned/active_profile": "headrace-mysql\n"}, settings[1], tuned=True
+    )
+    assert "\ninclude=throughput-performance\n" in again[path]
+    assert f"{QUEUE}=none\n" in again[path]
     irq = lasting("host.irq_affinity", "0", "24", "/proc/irq/24/smp_affinity_list")
     with pytest.raises(Refused, match="interrupt numbers change with a boot"):
-        files(etc, [irq], host(None))
+        files(etc, irq)
+    with pytest.raises(NotReady, match="TuneD is not installed"):
+        files({}, settings[0], tuned=True)
 
 
 def test_our_sysctls_are_applied_after_those_of_the_administrator() -> None:
@@ -108,69 +97,262 @@ def test_our_sysctls_are_applied_after_those_of_the_administrator() -> None:
     assert sorted(names)[-1] == names[-1]
 
 
+LINK = {"/etc/sysctl.d/99-sysctl.conf": "vm.swappiness = 60\n", "/etc/sysctl.conf": "vm.swappiness = 60\n"}
+
+
+@pytest.mark.parametrize(
+    ("there", "wins"),
+    [
+        ({"/etc/sysctl.d/10-a.conf": "vm.swappiness = 33\n"}, ""),
+        ({"/etc/sysctl.d/99-zzz-site.conf": "# x\nvm/swappiness=33\n"}, "/etc/sysctl.d/99-zzz-site.conf:2"),
+        ({"/usr/lib/sysctl.d/99-zzz.conf": "-vm.swappiness = 33\n"}, "/usr/lib/sysctl.d/99-zzz.conf:1"),
+        ({"/usr/lib/sysctl.d/99-zzz.conf": "vm.swappiness = 33\n", "/etc/sysctl.d/99-zzz.conf": "\n"}, ""),
+        ({"/etc/sysctl.conf": "vm.swappiness = 60\n"}, "/etc/sysctl.conf:1"),
+        (LINK, ""),
+        ({"/etc/sysctl.d/99-zzz-site.conf": "vm.dirty_bytes = 33\n"}, ""),
+    ],
+)
+def test_a_later_sysctl_file_is_named(there: dict[str, str], wins: str) -> None:
+    setting = lasting("host.vm.swappiness", "7")
+    if not wins:
+        assert "vm.swappiness = 7\n" in files(there, setting)[persist.SYSCTL]
+        return
+    with pytest.raises(Refused, match=f"{wins} decides it at boot") as refused:
+        files(there, setting)
+    assert "change or remove that line" in str(refused.value.hint)
+
+
+def test_one_of_a_pair_takes_the_other_out_of_the_file() -> None:
+    there: dict[str, str] = {}
+    for name, value in (("dirty_ratio", "21"), ("dirty_bytes", "500000000"), ("dirty_ratio", "22")):
+        there |= files(there, lasting(f"host.vm.{name}", value))
+    assert there[persist.SYSCTL] == f"{HEADER}vm.dirty_ratio = 22\n"
+    with pytest.raises(Refused, match=r"99-zzz\.conf:1 decides it"):
+        files({"/etc/sysctl.d/99-zzz.conf": "vm.dirty_bytes = 1\n"}, lasting("host.vm.dirty_ratio", "9"))
+
+
+def test_the_scheduler_stands_before_the_number_of_its_requests() -> None:
+    there: dict[str, str] = {}
+    for name, value, path in (
+        ("nr_requests", "64", REQUESTS),
+        ("scheduler", "kyber", QUEUE),
+        ("nr_requests", "96", REQUESTS),
+    ):
+        there |= files(there, lasting(f"volume.{name}", value, "sda", path))
+    rules = [line.rpartition("ATTR")[2] for line in there[persist.UDEV].splitlines()[1:]]
+    assert rules == ['{queue/scheduler}="kyber"', '{queue/nr_requests}="96"']
+    both = [
+        lasting("volume.nr_requests", "8", "sda", REQUESTS),
+        lasting("volume.scheduler", "none", "sda", QUEUE),
+    ]
+    rules = [line.rpartition("ATTR")[2] for line in files(there, *both)[persist.UDEV].splitlines()[1:]]
+    assert rules == ['{queue/scheduler}="none"', '{queue/nr_requests}="8"']
+    alone = files(there, lasting("volume.scheduler", "bfq", "sda", QUEUE))[persist.UDEV]
+    assert "nr_requests" not in alone, "the running one is the new scheduler's own"
+
+
+@pytest.mark.parametrize(
+    ("rule", "wins"),
+    [
+        ('ACTION=="add", SUBSYSTEM=="block", KERNEL=="sd[a-z]", ATTR{queue/scheduler}="bfq"\n', True),
+        ('SUBSYSTEM=="block", ATTR{queue/scheduler} = "bfq"\n', True),
+        ('SUBSYSTEM=="block", KERNEL=="nvme*", ATTR{queue/scheduler}="bfq"\n', False),
+        ('SUBSYSTEM=="block", ATTR{queue/scheduler}=="bfq", RUN+="x"\n', False),
+        ('# ATTR{queue/scheduler}="bfq"\n', False),
+    ],
+)
+def test_a_later_rule_is_named(rule: str, wins: bool) -> None:
+    setting = lasting("volume.scheduler", "none", "sda", QUEUE)
+    files({"/usr/lib/udev/rules.d/60-block.rules": rule}, setting)
+    later = {"/etc/udev/rules.d/99-zzz.rules": rule}
+    if not wins:
+        files(later, setting)
+        return
+    with pytest.raises(Refused, match=r"99-zzz\.rules:1 decides it"):
+        files(later, setting)
+
+
+def test_what_tuned_sets_after_the_boot_is_named() -> None:
+    profile = {
+        "/etc/tuned/active_profile": "db\n",
+        "/etc/tuned/db/tuned.conf": "[main]\ninclude=base\n",
+        "/usr/lib/tuned/base/tuned.conf": "[disk]\nelevator=bfq\n[vm]\ntransparent_hugepages=always\n"
+        "[sysctl]\nvm.swappiness=10\n",
+    }
+    for setting, line in (
+        (lasting("volume.scheduler", "none", "sda", QUEUE), 2),
+        (lasting("host.thp", "never"), 4),
+    ):
+        with pytest.raises(Refused, match=f"/usr/lib/tuned/base/tuned.conf:{line} decides it"):
+            files(profile, setting)
+        assert files(profile, setting, tuned=True)
+    swappiness = lasting("host.vm.swappiness", "1")
+    assert files(profile, swappiness), "TuneD sets the system's sysctls again after its own"
+    with pytest.raises(Refused, match=r"base/tuned\.conf:6 decides it"):
+        files({**profile, "/etc/tuned/tuned-main.conf": "reapply_sysctl = 0\n"}, swappiness)
+
+
+def test_of_two_tmpfiles_lines_the_first_counts() -> None:
+    setting = lasting("host.thp", "never")
+    for name, wins in (("a.conf", True), ("zz.conf", False)):
+        there = {f"/etc/tmpfiles.d/{name}": f"w {THP} - - - - always\n"}
+        if wins:
+            with pytest.raises(Refused, match=r"a\.conf:1 decides it"):
+                files(there, setting)
+        else:
+            assert files(there, setting)
+
+
 def test_a_device_is_known_by_what_stays_after_a_boot() -> None:
     facts = host(
         block_devices=[{"name": "sda", "stable_ids": ["ata-ST4000_Z1", "wwn-0x5000c500a"]}],
         network_interfaces=[{"name": "eth0", "pci_address": "0000:3b:00.0"}],
     )
-    settings = [
-        lasting("volume.scheduler", "none", "sda", QUEUE),
-        lasting("host.rps_cpus", "f", "eth0", RPS),
-    ]
-    found = files(Etc({}), settings, facts)[persist.UDEV]
+    settings = [lasting("volume.scheduler", "none", "sda", QUEUE), lasting("host.rps_cpus", "f", "eth0", RPS)]
+    found = files({}, *settings, facts=facts)[persist.UDEV]
     assert 'SYMLINK=="disk/by-id/wwn-0x5000c500a", ATTR{queue/scheduler}="none"' in found
     assert 'KERNELS=="0000:3b:00.0", ATTR{queues/rx-0/rps_cpus}="f"' in found
     assert "KERNEL==" not in found
-    again = [lasting("volume.scheduler", "mq-deadline", "sda", QUEUE)]
-    after = files(Etc({persist.UDEV: found}), again, facts)[persist.UDEV]
+    again = lasting("volume.scheduler", "mq-deadline", "sda", QUEUE)
+    after = files({persist.UDEV: found}, again, facts=facts)[persist.UDEV]
     assert after.count("queue/scheduler") == 1
     assert 'ATTR{queue/scheduler}="mq-deadline"' in after
     assert "rps_cpus" in after
 
 
-SETTING = [lasting("server.innodb_io_capacity", "2000")]
+UNIT = "mariadb.service"
+FOLDER = f"/etc/systemd/system/{UNIT}.d"
+LIMIT = {"LimitNOFILE": "LimitNOFILE=40000"}
+PRELOAD = {"LD_PRELOAD": 'Environment="LD_PRELOAD=/l.so"'}
 
 
-def test_a_folder_that_no_option_file_includes_is_not_read() -> None:
-    bare = {name: text for name, text in INCLUDES.items() if name != "/etc/mysql/my.cnf"}
-    with pytest.raises(NotReady, match="option files include none of"):
-        files(Etc({**bare, "/etc/my.cnf": "[mysqld]\nport = 3306\n"}), SETTING, host())
-    for argument in ("--no-defaults", "--defaults-file=/srv/my.cnf"):
-        with pytest.raises(NotReady, match="option files include none of"):
-            files(Etc({**INCLUDES, "/srv/my.cnf": "[mysqld]\n"}), SETTING, host("mariadb", argument))
-    included = {
-        **INCLUDES,
-        "/srv/my.cnf": "!include /srv/more.cnf\n",
-        "/srv/more.cnf": "!includedir /etc/mysql/conf.d",
+@pytest.mark.parametrize(
+    ("there", "lines", "wins"),
+    [
+        ({f"{FOLDER}/override.conf": "[Service]\nLimitNOFILE=16384\n"}, LIMIT, ""),
+        ({f"{FOLDER}/zzz.conf": "[Service]\n# x\nLimitNOFILE=16384\n"}, LIMIT, f"{FOLDER}/zzz.conf:3"),
+        ({"/run/systemd/system/mariadb.service.d/zzz.conf": "LimitNOFILE=1\n"}, LIMIT, "zzz.conf:1"),
+        ({"/etc/systemd/system/service.d/zzz.conf": "[Service]\nLimitNOFILE=1\n"}, LIMIT, "zzz.conf:2"),
+        ({f"{FOLDER}/override.conf": "[Service]\nEnvironment=LD_PRELOAD=/x.so\n"}, PRELOAD, ""),
+        (
+            {
+                f"{FOLDER}/override.conf": "[Service]\nEnvironmentFile=-/etc/default/mariadb\n",
+                "/etc/default/mariadb": "A=1\nLD_PRELOAD=/x.so\n",
+            },
+            PRELOAD,
+            "/etc/default/mariadb:2",
+        ),
+        ({f"/lib/systemd/system/{UNIT}": "[Service]\nUnsetEnvironment=LD_PRELOAD\n"}, PRELOAD, f"{UNIT}:2"),
+    ],
+)
+def test_our_drop_in_is_the_last_word_of_a_unit(
+    there: dict[str, str], lines: dict[str, str], wins: str
+) -> None:
+    if wins:
+        with pytest.raises(Refused, match=f"{wins} decides"):
+            unit_file(copies(there), UNIT, lines)
+        return
+    path, content = unit_file(copies(there), UNIT, lines)
+    assert path == f"{FOLDER}/zz-headrace.conf"
+    assert content == f"{HEADER}[Service]\n{next(iter(lines.values()))}\n"
+    more = unit_file(copies({**there, path: content}), UNIT, {"LimitNOFILE": "LimitNOFILE=5"})[1]
+    assert more.count("\n") == (3 if "LimitNOFILE" in lines else 4)
+
+
+SHADOW = "root:$6$salt$hash:19000:0:99999:7:::\nmysql:!:19000::::::\n"
+
+
+@pytest.mark.parametrize("content", [SHADOW, "# comment\nvm.x = 1\n", "\n\0"])
+def test_nothing_of_a_file_that_we_did_not_write_is_copied(content: str) -> None:
+    """Its lines fit, and the server's account may have put any file under our name."""
+    with pytest.raises(Refused, match="headrace did not write it"):
+        files({persist.SYSCTL: content}, lasting("host.vm.swappiness", "1"))
+
+
+def test_a_pipe_or_a_device_is_refused_at_once(tmp_path: Path) -> None:
+    """As a server's account may put one in the place of its mysqld-auto.cnf."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    for name, what in (("pipe", "a pipe"), ("zero", "a device")):
+        with pytest.raises(TargetError, match=what):
+            asyncio.run(LocalTarget().read(str(tmp_path / name)))
+
+
+async def test_a_folder_that_cannot_be_written_is_known_before(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/var")
+    await persist.must_be_writable(LocalTarget(), [f"{tmp_path}/new.d/headrace.conf"])
+    with pytest.raises(Refused, match="is a link to /var"):
+        await persist.must_be_writable(LocalTarget(), [f"{tmp_path}/link/headrace.conf"])
+    with pytest.raises(Refused, match="cannot be written"):
+        await persist.must_be_writable(LocalTarget(), ["/proc/sys/headrace.conf"])
+
+
+@pytest.mark.parametrize("content", ["[" * 5000, "{", '{"a": NaN}', "[" + "[]," * 3_000_000 + "[]]", "\0"])
+def test_a_persisted_file_that_cannot_be_read_is_not_taken_for_an_empty_one(content: str) -> None:
+    with pytest.raises(BadContent):
+        persisted(content.encode())
+
+
+def test_what_set_persist_holds_is_read_in_each_form() -> None:
+    old = {"Version": 1, "mysql_server": {"max_connections": {"Value": "9"}, "sort_buffer_size": "7"}}
+    new = {
+        "Version": 2,
+        "mysql_static_variables": {"back_log": {"Value": "80", "Metadata": {"Timestamp": 1}}},
     }
-    found = files(Etc(included), SETTING, host("mariadb", "--defaults-file=/srv/my.cnf"))
-    assert list(found) == ["/etc/mysql/conf.d/zz-headrace.cnf"]
+    assert persisted(json.dumps(old).encode()) == {"max_connections": "9", "sort_buffer_size": "7"}
+    assert persisted(json.dumps(new).encode()) == {"back_log": "80"}
 
 
-def test_a_variable_that_a_later_line_sets_is_refused() -> None:
-    main = INCLUDES["/etc/mysql/my.cnf"]
-    for group, is_refused in (("mysqld", True), ("mariadb-10.11", True), ("client", False)):
-        etc = Etc({**INCLUDES, "/etc/mysql/my.cnf": f"{main}[{group}]\nloose-innodb-io-capacity = 200\n"})
-        if is_refused:
-            with pytest.raises(Refused, match="cnf sets it after"):
-                files(etc, SETTING, host())
-        else:
-            assert list(files(etc, SETTING, host())) == [CNF]
-    earlier = Etc({**INCLUDES, "/etc/mysql/my.cnf": f"[mysqld]\ninnodb_io_capacity = 200\n{main}"})
-    assert list(files(earlier, SETTING, host())) == [CNF]
+VM = "/proc/sys/vm"
 
 
-def test_a_variable_that_set_persist_holds_is_refused() -> None:
-    kept = {"Version": 2, "mysql_dynamic_variables": {"innodb_io_capacity": {"Value": "300"}}}
-    etc = Etc(
-        {
-            "/etc/mysql/my.cnf": "!includedir /etc/mysql/conf.d/\n",
-            "/etc/mysql/conf.d/a.cnf": "",
-            "/var/lib/mysql/mysqld-auto.cnf": json.dumps(kept),
-        }
-    )
-    with pytest.raises(Refused, match="SET PERSIST holds it") as refused:
-        files(etc, SETTING, host("mysql"))
-    assert refused.value.hint == "RESET PERSIST innodb_io_capacity"
-    other = [lasting("server.innodb_io_capacity_max", "4000")]
-    assert list(files(etc, other, host("mysql"))) == ["/etc/mysql/conf.d/zz-headrace.cnf"]
+@pytest.mark.parametrize(
+    ("pair", "values", "wrote", "shown"),
+    [
+        (("dirty_ratio", "dirty_bytes"), ("21", "0"), "500000000", "dirty_bytes: 0 -> 500000000"),
+        (("dirty_ratio", "dirty_bytes"), ("20", "0"), "21", "dirty_ratio: 20 -> 21"),
+        (("dirty_bytes", "dirty_ratio"), ("500000000", "0"), "22", "dirty_ratio: 0 -> 22"),
+        (("overcommit_ratio", "overcommit_kbytes"), ("50", "0"), "80", "overcommit_ratio: 50 -> 80"),
+        (("overcommit_ratio", "overcommit_kbytes"), ("50", "0"), "4096", "overcommit_kbytes: 50 -> 4096"),
+    ],
+)
+def test_of_a_coupled_pair_the_journal_names_the_one_that_was_set(
+    pair: tuple[str, str], values: tuple[str, str], wrote: str, shown: str
+) -> None:
+    restore = [{"path": f"{VM}/{name}", "value": value} for name, value in zip(pair, values, strict=True)]
+    said = _what({"kind": "setting", "wrote": wrote, "restore": restore})
+    name, _, rest = shown.partition(":")
+    if name == "overcommit_kbytes":
+        # Both are possible, so both are named.
+        assert said == f"{VM}/overcommit_ratio or overcommit_kbytes: 50 -> 4096"
+    else:
+        assert said == f"{VM}/{name}:{rest}"
+
+
+@pytest.mark.parametrize(
+    ("variable", "wanted", "values", "says"),
+    [
+        ("lower_case_table_names", "1", {}, "when the data directory is made"),
+        ("gtid_mode", "ON", {"enforce_gtid_consistency": "OFF"}, "needs enforce_gtid_consistency"),
+        ("gtid_mode", "ON", {"enforce_gtid_consistency": "ON"}, ""),
+        ("innodb_buffer_pool_instances", "8", {"innodb_buffer_pool_size": "134217728"}, "makes it 1"),
+        ("innodb_buffer_pool_instances", "8", {"innodb_buffer_pool_size": "2147483648"}, ""),
+        ("innodb_page_cleaners", "8", {"innodb_buffer_pool_size": "134217728"}, "makes it 1"),
+        (
+            "innodb_page_cleaners",
+            "8",
+            {"innodb_buffer_pool_size": "2147483648", "innodb_buffer_pool_instances": "8"},
+            "",
+        ),
+        ("innodb_open_files", "9", {"open_files_limit": "5000"}, "less than 10"),
+        ("innodb_open_files", "5001", {"open_files_limit": "5000"}, "may open (5000)"),
+        ("innodb_open_files", "5000", {"open_files_limit": "5000"}, ""),
+        ("innodb_buffer_pool_chunk_size", "268435456", {"innodb_buffer_pool_size": "134217728"}, "134217728"),
+    ],
+)
+def test_what_a_start_makes_of_it_where_the_binary_cannot_know(
+    variable: str, wanted: str, values: dict[str, str], says: str
+) -> None:
+    said = derived(variable, wanted, values, Vendor.MYSQL, ())
+    assert says in said
+    assert bool(said) == bool(says)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -159,10 +160,10 @@ def test_the_hash_changes_with_anything_that_is_measured() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("seconds = 5", "seconds = -1", ["workload.seconds = -1", "greater than 0"]),
+        ("seconds = 5", "seconds = -1", ["workload.seconds = -1", "above 0"]),
         ("seconds = 5", "", ["workload.seconds", "required"]),
-        ("seconds = 5", "secs = 5", ["workload.seconds", "required", "is it 'secs' that was meant?"]),
-        ("blocks = 3", 'blocks = "many"', ["design.blocks = 'many'", "integer"]),
+        ("seconds = 5", "secs = 5", ["workload.seconds", "required", "hint: seconds = 5"]),
+        ("blocks = 3", 'blocks = "many"', ["design.blocks = 'many'", "whole number"]),
         ("blocks = 3", "block = 3", ["design.block = 3", "no such key"]),
         ('kind = "cumulative"', 'kind = "leader"', ["design.kind = 'leader'", "factorial", "cumulative"]),
         ('MYSQL = ["mysql"]', 'MYSQL = ["mysqll"]', ["design.rungs.MYSQL", "'mysqll'", "mysql, je"]),
@@ -172,7 +173,7 @@ def test_the_hash_changes_with_anything_that_is_measured() -> None:
         ("seconds = 5", "seconds = 5\nthread = 8", ["thread", "threads"]),
         ("[bundles.je]", '[bundles.je]\n"server.innodb_flush_log_at_trx_commit" = 2', ["reduces durability"]),
         ("[bundles.je]", '[bundles.je]\n"server.innodb_buffer_pool_size" = "2G"', ["set twice", "1G", "2G"]),
-        ("[workload]", "[workload", ["not valid TOML"]),
+        ("[workload]", "[workload", ["a ] is missing"]),
         ("[bundles.je]", '[bundles.je]\n"workload.table_size" = 5', ["workload.table_size", "data set"]),
         (
             "[bundles.je]",
@@ -186,7 +187,7 @@ def test_an_error_names_file_key_value_and_what_was_allowed(old: str, new: str, 
     with pytest.raises(PlanError) as caught:
         build(LADDER.replace(old, new))
     text = str(caught.value)
-    assert text.startswith("t.toml: ")
+    assert re.match(r"t\.toml(:\d+)?: ", text)
     for part in said:
         assert part in text
 

@@ -17,7 +17,7 @@ import pytest
 
 from headrace import plan as plans
 from headrace import prove
-from headrace.analysis.intervals import Interval
+from headrace.analysis.intervals import Interval, span
 from headrace.analysis.result import Verdict
 from headrace.errors import PlanError
 from headrace.experiment import kinds
@@ -426,7 +426,8 @@ async def test_a_step_without_a_verdict_says_how_many_blocks_and_the_command(
     wanted = f"headrace prove --plan p FFF01 --blocks {effect.blocks_needed}"
     assert views.to_json(found, "throughput", "headrace prove --plan p")["settle"] == wanted
     assert wanted in shown(found, "headrace prove --plan p")
-    assert f"about {effect.blocks_needed} blocks would settle it" in shown(found, "")
+    assert effect.needed is not None
+    assert f"about {span(effect.needed)} blocks would settle it" in shown(found, "")
 
 
 def shown(found: prove.Proof, command: str) -> str:

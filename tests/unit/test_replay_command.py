@@ -222,3 +222,86 @@ def test_statements_that_are_not_sent_are_said_once() -> None:
     assert [line for line in said.splitlines() if line.startswith("left out")] == [
         "left out: 5 statements with incomplete text"
     ]
+
+
+GONE = {
+    "code": 1146,
+    "message": "Table 'shop.t' doesn't exist",
+    "count": 70,
+    "hint": "restore the data first",
+}
+OTHERS = {**GONE, "message": "Table 'shop.u' doesn't exist", "count": 50}
+NO_DATABASE = {
+    "code": 1046,
+    "message": "No database selected",
+    "count": 9,
+    "hint": "give --mysql-database NAME",
+}
+
+
+def of_class(count: int, *failures: dict[str, Any], fingerprint: str = "select 1") -> dict[str, Any]:
+    named = {"class": "c", "fingerprint": fingerprint}
+    return {
+        "kind": "class",
+        **named,
+        "count": count,
+        "failures": list(failures),
+        "recorded": NO_TIMES,
+        "service": NO_TIMES,
+    }
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (
+            [of_class(70, GONE), of_class(50, OTHERS)],
+            "all 120 statements failed: 1146 Table 'shop.t' doesn't exist (and 1 message like it); restore",
+        ),
+        (
+            [of_class(9, NO_DATABASE, fingerprint="insert into t"), of_class(5)],
+            "all 9 statements of insert into t failed: 1046 No database selected; give --mysql-database NAME",
+        ),
+        (
+            [of_class(9, NO_DATABASE), of_class(70, GONE), of_class(50, OTHERS)],
+            "all 120 statements of 2 classes failed: 1146 Table 'shop.t' doesn't exist (and 1 message like it)",
+        ),
+        # A statement whose preparation fails is never executed.
+        ([of_class(0, GONE)], "all 70 statements failed: 1146"),
+        # Some only.
+        ([of_class(71, GONE)], "0 statements in 1.0 s"),
+    ],
+)  # fmt: skip
+def test_what_always_fails_comes_first(lines: list[dict[str, Any]], first: str) -> None:
+    said = printed(report.terminal(ended(*lines)), width=300)
+    assert said.startswith(first), said
+
+
+def test_what_the_server_refused_comes_first_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = (
+        "Unknown database 'x\x1b[31m' (server error 1049): the server refused user app, so the replay ended"
+    )
+    errors = [
+        {"operation": "connect", "code": 1049, "message": "Unknown database 'x'", "count": 3},
+        *({"operation": "select", "code": code, "message": "no", "count": code} for code in range(10, 15)),
+    ]
+    refused = {"code": 1049, "message": "Unknown database 'x'", "user": "app", "database": "x", "hint": None}
+    late = ["7 sessions lost their connection"]
+    replayed = ended(refused=refused, invalid=[words, *late], errors=errors)
+    said = printed(report.terminal(replayed), width=300)
+    assert said.startswith("Unknown database 'x\\x1b[31m' (server error 1049)"), said
+    assert said.count("so the replay ended") == 1
+    assert "invalid: 7 sessions" in said
+    assert "error 14 no: 14 times in select" in said
+    assert "and 1 other error: --json lists them" in said
+    monkeypatch.setattr(replay, "_play", lambda *_: (replayed, replayed))
+    for words_more in ([], ["--json"]):
+        done = CliRunner().invoke(app, ["replay", "x.rec", *words_more])
+        assert done.exit_code == 6, done.output
+        assert "Unknown database" in done.output
+
+
+def test_who_cannot_connect_is_told_why_first() -> None:
+    errors = [{"operation": "connect", "code": 1040, "message": "Too many connections", "count": 12}]
+    said = printed(report.terminal(ended(invalid=["3 statements were due"], errors=errors)), width=300)
+    assert said.startswith("sessions could not connect, 12 times: 1040 Too many connections\n"), said

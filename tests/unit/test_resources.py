@@ -264,7 +264,7 @@ def test_what_was_not_sampled_is_unknown_never_fine() -> None:
     evidence = unwell(without=["disk", "network"])
     assert use(evidence, "block").level is Level.UNKNOWN
     assert use(evidence, "network").level is Level.UNKNOWN
-    assert "Unknown: block, network." in evidence.verdict.sentence
+    assert "Not known: how busy block, network are." in evidence.verdict.sentence
     assert unwell(without=["cpu"]).verdict.sentence == (
         "The bottleneck of this host is unknown: its CPUs were not sampled."
     )
@@ -277,12 +277,80 @@ def test_an_interface_without_a_speed_is_unknown_never_fine() -> None:
     nic = use(evidence, "network", NIC)
     assert (nic.level, nic.utilisation) == (Level.UNKNOWN, None)
     assert nic.traps == ("the interface does not report its speed",)
-    assert f"Unknown: network {NIC}." in evidence.verdict.sentence
+    assert f"Not known: how busy network {NIC} is." in evidence.verdict.sentence
 
 
 def test_an_interface_that_came_after_the_facts_is_unknown() -> None:
-    rates = {f"network.{way}_{what}.eth9": 1e5 for way in ("rx", "tx") for what in ("bytes", "packets")}
+    rates = {f"network.{way}_{what}.eth9": 1e6 for way in ("rx", "tx") for what in ("bytes", "packets")}
     assert use(unwell(rates=rates), "network", "eth9").level is Level.UNKNOWN
+
+
+@pytest.mark.parametrize("speed", [0, -1, 65_535, 2_147_483_647, 4_294_967_295, True, "Unknown!", 10.0])
+def test_an_unknown_speed_is_unknown_however_it_is_written(speed: object) -> None:
+    evidence = unwell(facts={f"network_interfaces.{NIC}.speed_mbit_s": speed})
+    assert use(evidence, "network", NIC).level is Level.UNKNOWN
+    assert "Mbit/s" not in use(evidence, "network", NIC).limit
+    assert evidence.verdict.sentence.startswith(
+        "Nothing that could be measured limits this host: the CPUs are 82%"
+    )
+
+
+@pytest.mark.parametrize("speed", [1, 10])
+def test_an_interface_that_carries_more_than_its_speed_has_another(speed: int) -> None:
+    """TUN reports 10 Mbit/s whatever it carries; here 64."""
+    evidence = unwell(facts={f"network_interfaces.{NIC}.speed_mbit_s": speed})
+    nic = use(evidence, "network", NIC)
+    assert (nic.level, nic.utilisation) == (Level.UNKNOWN, None)
+    assert nic.traps == (f"it reports {speed} Mbit/s and carried more: its speed is not known",)
+
+
+WAITED = {"psi.some_total_us.io": 900_000.0}
+
+
+def test_a_device_that_explains_the_waits_is_named_whatever_its_queue() -> None:
+    slow = disk(reads=100.0, writes=400.0, read_ms=10.0, write_ms=3_600.0, weighted_io_ms=3_610.0)
+    assert "90% of the time: nvme1n1 does 500 operations/s, 3.6 in flight, 7.22 ms each" in (
+        unwell(rates={**WAITED, **slow}).verdict.sentence
+    )
+
+
+def test_a_device_that_cannot_explain_the_waits_is_not_blamed() -> None:
+    """The data's own device is one that the kernel does not count."""
+    fast = disk(reads=100.0, writes=400.0, read_ms=10.0, write_ms=20.0, weighted_io_ms=30.0)
+    silent = {
+        "name": "drbd0",
+        "kind": "virtual",
+        "size_bytes": GIB,
+        "queue": {},
+        "slaves": [],
+        "partitions": [],
+    }
+    facts = {
+        "block_devices": [*healthy().raw["block_devices"], silent],
+        "file_systems./var/lib/mysql.block_device": "drbd0",
+    }
+    sentence = unwell(facts=facts, rates={**WAITED, **fast}).verdict.sentence
+    assert "no counted device explains it: nvme1n1 does 500 operations/s, 0.03 in flight" in sentence
+    assert "drbd0 is not counted" in sentence
+    assert "one request at a time" not in sentence
+
+
+def test_a_few_bytes_fit_any_interface() -> None:
+    quiet = {f"network.{way}_bytes.{NIC}": 200.0 for way in ("rx", "tx")}
+    evidence = unwell(facts={f"network_interfaces.{NIC}.speed_mbit_s": None}, rates=quiet)
+    assert use(evidence, "network", NIC).level is Level.FINE
+    assert evidence.verdict.sentence.startswith("Nothing limits this host")
+
+
+def test_the_cache_of_zfs_is_available_memory() -> None:
+    on_zfs = {"file_systems./var/lib/mysql.kind": "zfs", "file_systems./var/lib/mysql.block_device": None}
+    little = {"memory.MemAvailable.": 2.0 * GIB}
+    unsampled = use(unwell(facts=on_zfs, gauges=little), "memory")
+    assert (unsampled.level, unsampled.utilisation) == (Level.UNKNOWN, None)
+    cache = {"zfs.size.": 40.0 * GIB, "zfs.c_min.": 2.0 * GIB}
+    sampled = use(unwell(facts=on_zfs, gauges={**little, **cache}), "memory")
+    assert sampled.level is Level.FINE
+    assert sampled.numbers["available_bytes"] == 40 * GIB
 
 
 def test_loopback_and_bridges_have_no_speed_to_know() -> None:

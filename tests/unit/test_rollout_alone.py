@@ -436,7 +436,7 @@ def test_the_dry_command_states_its_rates_and_what_it_does_not_cover(
 
     monkeypatch.setattr(hands, "visit", visit)
     runner = CliRunner()
-    shown = runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8"])
+    shown = runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8"], env={"COLUMNS": "160"})
     words = " ".join(shown.output.split())
     assert "20 blocks of 1 pairs of hosts, shifted and swapped" in words, shown.output
     assert "Nothing was restarted: the effects of a restart itself" in words
@@ -471,7 +471,7 @@ class Answering(Follower):
     last_ns = 0
     silent_s = 0.0
 
-    def since(self, start_ns: int) -> Window:
+    def since(self, t_ns: int, *, through_resets: bool = False) -> Window:
         return window(np.zeros(10))
 
 

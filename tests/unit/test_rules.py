@@ -10,6 +10,7 @@ from headrace import knobs
 from headrace.rules import AREAS, all_rules, judge
 from headrace.rules.evidence import NotEnough
 from headrace.rules.rule import Confidence, Rule, Severity
+from tests.json_numbers import is_number
 from tests.rules.case import Case
 from tests.rules.hosts import healthy
 from tests.rules.well import COUNT, well
@@ -43,6 +44,15 @@ def test_case(case: Case) -> None:
         steps = steps.partition(part)[2]
     for hit in hits:
         assert hit.evidence, "a finding without numbers"
+        as_text = [
+            each
+            for each in hit.evidence
+            # A version is a text.
+            if each.exact is None
+            and is_number(each.value)
+            and each.what not in ("gone since", "deprecated since")
+        ]
+        assert not as_text, "give `number` the number and its format: programs get text otherwise"
         assert hit.remedies, "a finding without a remedy"
         for remedy in hit.remedies:
             assert remedy.settings or remedy.steps

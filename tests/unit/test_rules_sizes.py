@@ -46,6 +46,7 @@ SICK: dict[str, dict[str, Any]] = {
             "innodb_buffer_pool_size": str(20 * GIB),
         },
         "status": {"threads_running": 60.0},
+        "status_rates": {"sort_scan": 20.0},
         "facts": {
             "servers": [
                 {"pid": 1322, "program": "mysqld", "rss_bytes": 20 * GIB},

@@ -13,6 +13,7 @@ from headrace.server.allocator import mapped_allocators
 from headrace.server.dataset import Manifest, checksum_of
 from headrace.server.error_log import MAX_LINES, excerpt, explanation
 from headrace.server.program import parse_defaults
+from headrace.server.sources import included
 from headrace.server.spec import render_options
 
 
@@ -189,3 +190,9 @@ def test_a_manifest_is_read_back_and_damage_is_noticed() -> None:
 
 def test_a_data_set_of_another_layout_is_another() -> None:
     assert spec(innodb_page_size="4k", max_connections=5).layout == {"innodb_page_size": "4k"}
+
+
+def test_the_last_line_of_a_file_without_an_end_is_looked_for_in_both_spellings() -> None:
+    """A server takes its last letter for the end of the line, so it includes another file than the line says."""
+    assert included(b"!include /etc/more.cnfx") == ["/etc/more.cnfx", "/etc/more.cnf"]
+    assert included(b"!include /etc/more.cnf\n") == ["/etc/more.cnf"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from headrace.analysis.intervals import Interval
+from headrace.encode import json_text
 from headrace.errors import PlanError
 from headrace.report.size.merge import page_of
 from headrace.size import catalogue, cost, table
@@ -247,7 +248,7 @@ def test_a_search_that_is_stopped_still_ends_with_a_plan(tmp_path: Path) -> None
     ("line", "said"),
     [
         ("db1,2026-03-02T00:00Z,cpu,many", "demands.csv:3: column value: 'many'"),
-        ("db1,2026-03-02T00:00Z,cpu,1_000", "demands.csv:3: column value: '1_000'"),
+        ("db1,2026-03-02T00:00Z,cpu,1_00", "demands.csv:3: column value: '1_00'"),
         ("db1,2026-03-02T00:00Z,cpu,-3", "demands.csv:3: column value: -3 is negative"),
         ("db1,2026-03-02T00:00Z,cpu,1e300", "demands.csv:3: column value: 1e+300 is more than any host has"),
         ("db1,2026-03-02T00:00Z,cpu,nan", "demands.csv:3: column value: nan"),
@@ -587,7 +588,7 @@ def test_a_plan_without_some_databases_is_not_said_to_be_nearly_the_best(tmp_pat
     found = planned(tmp_path, together=True, count="1")
     assert found.unplaced
     assert found.solution.gap is None
-    content = json.loads(json.dumps(page_of(found).data, default=str))
+    content = json.loads(json_text(page_of(found).data))
     assert content["gap"] is None
     assert content["bound"] is None
     assert "best plan" not in page_of(found).lead

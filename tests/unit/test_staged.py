@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -405,6 +409,62 @@ def test_a_reset_that_the_last_reading_has_made_up_for_is_seen(
     with pytest.raises(CountersReset) as raised:
         follower.since(0)
     assert type(raised.value) is kind
+
+
+def test_a_reset_is_one_whichever_counter_shows_it_and_hides_no_errors() -> None:
+    """A monitor's FLUSH STATUS: some counters begin again, and others, in the sum, make up for them."""
+    follower = Follower()
+    for t_s, clients, connects in ((1, 500, 7), (2, 520, 7), (3, 0, 700), (4, 30, 700)):
+        follower.take(status(t_s, 1000 * t_s, aborted_clients=clients, aborted_connects=connects))
+    with pytest.raises(CountersReset) as raised:
+        follower.since(0)
+    assert type(raised.value) is CountersReset
+    assert follower.since(0, through_resets=True).errors == 20 + 693 + 30
+    follower.take(status(5, 5000, aborted_clients=30))
+    with pytest.raises(CountersReset):
+        follower.since(4 * 10**9)
+    follower.take(status(6, 100, uptime=1))
+    with pytest.raises(Restarted):
+        follower.since(0, through_resets=True)
+
+
+NO_COUNTERS: list[Any] = [math.nan, math.inf, -1, "7", "nan", None, [], 2**70]
+NO_RECORDS: list[dict[str, Any]] = [
+    *({"values": each} for each in (7, {"questions": 7})),
+    *({"t_ns": each} for each in (None, "x", math.nan, -1)),
+    *({"values": {"questions": {"": each}, "uptime": {"": 1}}} for each in NO_COUNTERS),
+    *({"values": {"aborted_clients": {"": each}, "uptime": {"": 1}}} for each in NO_COUNTERS),
+    {"sampler": "replication", "values": {"lag_s": {"": math.nan}}},
+    {"sampler": "replication", "values": {"lag_s": {"": "7"}}},
+    {"sampler": "processlist", "values": {"serving": {"": []}}},
+]
+
+
+@pytest.mark.parametrize("record", NO_RECORDS)
+def test_what_cannot_be_is_no_data_and_does_not_end_the_watch(record: dict[str, Any]) -> None:
+    follower = Follower()
+
+    async def lines() -> AsyncIterator[dict[str, Any]]:
+        yield status(1, 100)
+        yield {**status(2, 200), **record}
+        assert "cannot be read" in follower.problem
+        assert len(follower.readings) == 1
+        yield status(3, 300)
+        assert follower.problem == ""
+
+    asyncio.run(follower.read(lines()))
+    assert follower.problem == "the sampler ended"
+    assert len(follower.readings) == 2
+
+
+@pytest.mark.parametrize("field", ["seconds", "queries", "busy_s", "errors", "lag_s", "sightings"])
+def test_no_number_passes_no_limit(field: str) -> None:
+    good = Window(60.0, 60_000.0, 60.0, 0.0, 0.0, "", 60.0)
+    assert tripped(good, [good], Limits()) == ""
+    bad = replace(good, **{field: math.nan})  # type: ignore[arg-type]
+    assert tripped(bad, [good], Limits()) == "what it counted is no number"
+    slow = replace(good, busy_s=6000.0)
+    assert tripped(slow, [bad, good], Limits()) == tripped(slow, [good], Limits()) != ""
 
 
 @pytest.mark.parametrize("step_s", [-3600, 3600])

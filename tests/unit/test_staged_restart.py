@@ -24,7 +24,7 @@ from headrace.staged import rules
 from headrace.staged.book import Book
 from headrace.staged.command import SCRIPT, run_alone
 from headrace.staged.plan import Plan, Role, Seen, make
-from headrace.staged.service import RestartSite
+from headrace.staged.service import NotUp, RestartSite
 from headrace.staged.watch import Follower
 from headrace.target.local import LocalTarget
 from tests.unit.test_staged import seen, status, topology
@@ -323,3 +323,29 @@ def site_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, values: list[str]) 
     site = Restarts(book, book.plan.members["ar1"], nobody, nobody, Follower())
     site.values = iter(values)
     return site
+
+
+@pytest.mark.parametrize(
+    ("asked", "has", "is_so"),
+    [
+        ("1G", "67108864", False),
+        ("64M", "67108864", True),
+        ("1000001", "999424", True),
+        ("2M", "1048576", False),
+    ],
+)
+def test_another_value_after_the_restart_is_harm_and_never_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, has: str, is_so: bool
+) -> None:
+    site = site_of(tmp_path, monkeypatch, [])
+    name = "server.innodb_sort_buffer_size"
+    hosts = [dataclasses.replace(each, now={name: "1"}) for each in equal(*topology("a", 2))]
+    plan = make({name: asked}, hosts, rules.load(tmp_path / "stages.toml"), 1)
+    site.book, site.member = Book.make(plan), plan.members["ar1"]
+    facts = HostFacts(Facts("", {"server_settings": {"variables": {"innodb_sort_buffer_size": has}}}))
+    site._must_differ(facts)
+    if is_so:
+        site._must_be_as_asked(facts)
+        return
+    with pytest.raises(NotUp, match=rf"innodb_sort_buffer_size = {has}, not \d+: its start changed it"):
+        site._must_be_as_asked(facts)

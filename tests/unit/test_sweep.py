@@ -79,8 +79,8 @@ def test_levels_are_what_the_table_says(table: str, loads: list[int]) -> None:
         ("max = 1", "sweep: must be 2 to 200 levels"),
         ("max = 100000000\nstep = 1", "sweep: must be 2 to 200 levels"),
         ("start = 8\nmax = 64\nstep = 4", "from 60 to 64 even perfect scaling brings only 6.7% more"),
-        ("max = 64\ngain = 2", "sweep.gain = 2: must be less than 1"),
-        ("max = 64\npasses = 0", "sweep.passes = 0: must be greater than or equal to 1"),
+        ("max = 64\ngain = 2", "sweep.gain = 2: must be below 1"),
+        ("max = 64\npasses = 0", "sweep.passes = 0: must be at least 1"),
         ("max = 64\nlevel = [1]", "sweep.level = [1]: no such key"),
         ('max = 64\nobjective = ["p98=10ms"]', "objective = 'p98=10ms': must be a percentile (p50, p90, "),
         ('max = 64\nobjective = ["p99=10"]', "objective = 'p99=10': must be"),
@@ -94,7 +94,7 @@ def test_an_error_names_the_key_the_value_and_what_is_allowed(table: str, said: 
         table = f'knob = "workload.threads"\n{table}'
     with pytest.raises(PlanError) as error:
         design(table)
-    assert error.value.place == "sweep.toml"
+    assert (error.value.place or "").startswith("sweep.toml")
     assert said in error.value.message
     assert "design" not in error.value.message
 

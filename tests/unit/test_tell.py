@@ -9,6 +9,7 @@ import hmac
 import io
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -24,10 +25,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
 from headrace.analysis.result import Interval, Verdict
+from headrace.encode import plain
 from headrace.errors import PlanError, StoreError, TargetError
-from headrace.report import jsonform
 from headrace.report.notice import Conclusion, Notice, Told
-from headrace.tell import http, junit, markdown, metrics, picture
+from headrace.tell import http, junit, markdown, metrics, picture, words
 from headrace.tell.places import Place, places_of, tell
 from headrace.tell.saved import notice_of
 from tests.commands import headrace
@@ -126,10 +127,10 @@ def test_the_same_evidence_has_the_same_id() -> None:
 
 
 def test_a_notice_survives_its_json() -> None:
-    content = json.loads(json.dumps({"notice": jsonform.plain(NOTICE)}, allow_nan=False))
+    content = json.loads(json.dumps({"notice": plain(NOTICE)}, allow_nan=False))
     found = Notice.from_json(content, "x")
     assert math.isnan(found.effects[1].ratio.estimate)
-    assert jsonform.plain(found) == jsonform.plain(NOTICE)
+    assert plain(found) == plain(NOTICE)
 
 
 @pytest.mark.parametrize(
@@ -396,3 +397,27 @@ def test_what_is_no_report_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "r.json").write_text(content)
     found = headrace("tell", str(tmp_path / "r.json"), "--to", "markdown:-")
     assert (found.returncode, "Traceback" in found.stderr) == (9, False)
+
+
+def test_a_name_calls_nobody_in_a_chat() -> None:
+    called = "@channel <!here> <@U1> @everyone root@db1"
+    bad = replace(NOTICE, id="\x1b[2J@here", subject=called, headline=called)
+    said = f"{words.title(bad)}\n{words.plain(bad)}"
+    assert not re.search(r"(^|\s)@\w|@here|<[!@]", said)
+    assert "root@db1" in said
+    assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "<https://x.example|report>",
+        "<MAILTO:a@x.example|me>",
+        "[report](https://x.example)",
+        "![i](http://x)",
+    ],
+)
+def test_a_name_is_no_link_that_shows_other_words(name: str) -> None:
+    said = words.plain(replace(NOTICE, subject=name, headline=name, next=f"headrace apply {name}"))
+    assert not re.search(r"<[a-zA-Z]+:|\]\(", said)
+    assert "report: " in words.plain(replace(NOTICE, headline=name, link="https://own.example/r"))

@@ -99,6 +99,9 @@ async def test_a_load_without_its_server_is_not_the_drivers_fault(
         async def last_words(self) -> str:
             return "it was killed by SIGKILL"
 
+        async def save_error_log(self, _: Path) -> None:
+            pass
+
         async def stop(self, **_: Any) -> None:
             pass
 

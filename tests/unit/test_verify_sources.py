@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import foreign
 from headrace.analysis.panel import Window
 from headrace.analysis.result import Verdict
 from headrace.analysis.verify import Question as Judged
@@ -29,6 +28,7 @@ from headrace.digests import table as tables
 from headrace.digests.files import load_all
 from headrace.errors import PlanError, StoreError, TargetError
 from headrace.fleet.host import Host
+from headrace.foreign import table as foreign_table
 from headrace.production import Observed, table
 from headrace.production.gather import gather
 from headrace.production.prometheus import Question, read
@@ -263,7 +263,7 @@ def test_files_that_leave_empty_buckets_out_share_their_bounds(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no column"),
+        ("", "the file is empty"),
         ("time,seconds,count\n", "no rows"),
         ("time,count\n1,2\n", "no column 'seconds'"),
         ("time,seconds,count\nyesterday,60,1\n", "a.csv:2"),
@@ -314,8 +314,8 @@ def test_a_spreadsheet_s_csv_is_read_as_import_reads_it(tmp_path: Path) -> None:
 
 def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_paths = Counter[Path]()
-    known = foreign._decoded
-    monkeypatch.setattr(foreign, "_decoded", lambda path: read_paths.update([path]) or known(path))
+    known = foreign_table.decoded
+    monkeypatch.setattr(foreign_table, "decoded", lambda path: read_paths.update([path]) or known(path))
     for name, at in (("a", 0), ("b", 120)):
         (tmp_path / f"{name}.csv").write_text(f"time,seconds,count\n{at},60,3\n")
     gather([], [str(tmp_path / "a.csv")], [str(tmp_path / "b.csv")], None, None)

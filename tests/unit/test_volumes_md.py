@@ -167,7 +167,7 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
         (
             {"base": '"volume.raid_chunk" = "2K"'},
             "volume.raid_chunk = '2K': must be a size",
-            "one device holds",
+            "4096",
         ),
         ({"base": '"volume.raid_bitmap" = "big"'}, "must be none or internal", ""),
         ({"base": '"volume.initial_sync" = "later"'}, "must be assume-clean or wait", ""),

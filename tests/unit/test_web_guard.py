@@ -189,6 +189,40 @@ def test_guessing_has_to_wait(found: Site, client: TestClient) -> None:
     assert int(right.headers["retry-after"]) >= 1
 
 
+def test_guesses_from_elsewhere_keep_nobody_out(found: Site) -> None:
+    page = web.application(found, frozenset())
+    with (
+        TestClient(page, base_url="http://localhost", client=("192.0.2.1", 1)) as guesser,
+        TestClient(page, base_url="http://localhost", client=("192.0.2.2", 1)) as owner,
+    ):
+        for i in range(sessions.FREE_TRIES + 2):
+            last = guesser.post("/login", data={"name": "viewer", "password": f"wrong {i}"})
+        assert last.status_code == 429
+        right = owner.post("/login", data={"name": "viewer", "password": PASSWORD}, follow_redirects=False)
+        assert right.status_code == 303
+
+
+def test_a_login_that_cannot_be_noted_is_none(found: Site, client: TestClient) -> None:
+    """As when the disk is full."""
+    found.audit.path.unlink(missing_ok=True)
+    found.audit.path.symlink_to("/dev/full")
+    answer = client.post("/login", data={"name": "viewer", "password": PASSWORD}, follow_redirects=False)
+    assert answer.status_code == 503
+    assert "set-cookie" not in answer.headers
+    found.audit.path.unlink()
+    assert client.post("/login", data={"name": "viewer", "password": PASSWORD}).status_code == 303
+
+
+def test_a_question_to_a_server_that_cannot_be_noted_is_not_asked(found: Site, client: TestClient) -> None:
+    """As when the disk is full."""
+    token = log_in(client, Role.OPERATOR)
+    found.audit.path.unlink()
+    found.audit.path.symlink_to("/dev/full")
+    for path in ("/query/plan", "/query/tables"):
+        asked = client.post(path, headers={"x-csrf-token": token}, data={"host": "db1"})
+        assert (asked.status_code, "audit log" in asked.text) == (503, True), path
+
+
 def test_logins_and_refusals_are_in_the_audit_log(found: Site, client: TestClient) -> None:
     client.post("/login", data={"name": f"nobody{XSS}\n{{}}", "password": "x"})
     token = log_in(client, Role.VIEWER)

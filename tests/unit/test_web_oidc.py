@@ -109,6 +109,15 @@ class TestTheWholeWay:
         assert (line["who"], line["ok"]) == ("ann", True)
         assert "user-1" in line["about"]
 
+    def test_a_login_that_cannot_be_noted_is_none(self, found: Site, client: TestClient) -> None:
+        """As when the disk is full."""
+        found.audit.path.unlink(missing_ok=True)
+        found.audit.path.symlink_to("/dev/full")
+        assert log_in(client).status_code == 503
+        assert "ann (operator)" not in client.get("/").text
+        found.audit.path.unlink()
+        assert log_in(client).status_code == 303
+
     def test_cookies_are_not_for_scripts_and_no_secret_is_in_them(self, client: TestClient) -> None:
         start = client.get("/login/oidc")
         asked = parse_qs(urlsplit(start.headers["location"]).query)

@@ -77,6 +77,18 @@ class TestANamedProxy:
             ("ann", "refused proxy user", False),
         ]
 
+    def test_a_login_that_cannot_be_noted_is_none(self, tmp_path: Path) -> None:
+        """As when the disk is full."""
+        found = site(tmp_path, auth=settings(tmp_path))
+        found.sessions.users.put("ann", Role.OPERATOR, None)
+        found.audit.path.symlink_to("/dev/full")
+        with connected(found) as client:
+            for _ in range(2):
+                assert client.get("/", headers=named("ann")).status_code == 503
+            found.audit.path.unlink()
+            assert client.get("/", headers=named("ann")).status_code == 200
+        assert [(line["who"], line["ok"]) for line in audit(found)] == [("ann", True)]
+
     def test_only_the_proxy_can_log_out(self, tmp_path: Path) -> None:
         found = site(tmp_path, auth=settings(tmp_path))
         found.sessions.users.put("ann", Role.OPERATOR, None)

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from headrace.staged.book import Book
 from headrace.staged.plan import make
 from headrace.staged.rules import Rules, StageRule
-from headrace.web import app, rollouts
+from headrace.web import app, rollouts, sessions
 from headrace.web.site import Site
 from headrace.web.users import Role
 from tests.history import PASSWORD, site
@@ -82,7 +82,7 @@ def test_the_lab_is_shown_next_to_production(client: TestClient, book: Book) -> 
 
 def test_an_approver_approves_the_plan_that_was_shown(client: TestClient, book: Book, found: Site) -> None:
     token = log_in(client, Role.APPROVER)
-    form = {"plan": book.plan.id, "stage": "replicas", "token": token}
+    form = {"plan": book.plan.id, "stage": "replicas", "token": token, "password": PASSWORD}
     assert f'name="plan" value="{book.plan.id}"' in client.get("/rollout", params={"id": book.plan.id}).text
     assert client.post("/rollout/approve", data={**form, "token": "forged"}).status_code == 403
     for wrong in ({"plan": "0" * 12}, {"plan": book.plan.id[:11]}, {"stage": "sources"}, {"stage": "none"}):
@@ -97,6 +97,76 @@ def test_an_approver_approves_the_plan_that_was_shown(client: TestClient, book: 
     assert approval["until"] > time.time()
     lines = [json.loads(line) for line in found.audit.path.read_text().splitlines()]
     assert [line["ok"] for line in lines if line["action"] == "rollout approve"] == [False] * 5 + [True]
+
+
+def test_what_cannot_be_noted_is_not_approved(client: TestClient, book: Book, found: Site) -> None:
+    """As when the disk is full; but a change is taken back all the same."""
+    token = log_in(client, Role.APPROVER)
+    found.audit.path.unlink(missing_ok=True)
+    found.audit.path.symlink_to("/dev/full")
+    form = {"plan": book.plan.id, "stage": "replicas", "token": token, "password": PASSWORD}
+    assert "audit log cannot be written" in client.post("/rollout/approve", data=form).text
+    assert not again(book).state.approvals
+    answer = client.post("/rollout/abort", data={"plan": book.plan.id, "token": token})
+    assert "audit log" not in answer.text
+    found.audit.path.unlink()
+    client.post("/rollout/approve", data=form)
+    lines = [json.loads(line) for line in found.audit.path.read_text().splitlines()]
+    assert [line["action"] for line in lines] == ["rollout approve asked", "rollout approve"]
+
+
+def test_guesses_from_elsewhere_keep_no_approver_from_approving(book: Book, found: Site) -> None:
+    page = app.application(found)
+    with (
+        TestClient(page, base_url="http://localhost", client=("192.0.2.1", 1)) as guesser,
+        TestClient(page, base_url="http://localhost", client=("192.0.2.2", 1)) as owner,
+    ):
+        form = {"plan": book.plan.id, "stage": "replicas"}
+        token = log_in(guesser, Role.APPROVER)
+        for i in range(sessions.FREE_TRIES + 2):
+            last = guesser.post("/rollout/approve", data={**form, "token": token, "password": f"wrong {i}"})
+        assert "too many wrong passwords" in last.text
+        token = log_in(owner, Role.APPROVER)
+        owner.post("/rollout/approve", data={**form, "token": token, "password": PASSWORD})
+    assert again(book).state.approvals["replicas"]["by"] == "approver"
+
+
+def test_a_cookie_that_another_program_of_the_host_received_approves_nothing(
+    client: TestClient, book: Book, found: Site
+) -> None:
+    """Without TLS it goes to every port of 127.0.0.1, and a page shows its token to whoever has it."""
+    token = log_in(client, Role.APPROVER)
+    page = client.get("/rollout", params={"id": book.plan.id}).text
+    assert 'type="password" name="password"' in page
+    form = {"plan": book.plan.id, "stage": "replicas", "token": token}
+    for wrong in ({}, {"password": ""}, {"password": "guess"}, {"password": PASSWORD + "x"}):
+        answer = client.post("/rollout/approve", data={**form, **wrong})
+        assert "the password is wrong" in answer.text
+    for _ in range(3):
+        answer = client.post("/rollout/approve", data={**form, "password": "guess"})
+    assert "too many wrong passwords" in answer.text
+    assert "too many" in client.post("/rollout/approve", data={**form, "password": PASSWORD}).text
+    assert not again(book).state.approvals
+
+
+def test_with_tls_the_browser_binds_the_session_to_this_host(tmp_path: Path, book: Book) -> None:
+    found = site(tmp_path)
+    found.is_secure = True
+    with TestClient(app.application(found), base_url="https://localhost") as client:
+        answer = client.post(
+            "/login", data={"name": "approver", "password": PASSWORD}, follow_redirects=False
+        )
+        cookie = answer.headers["set-cookie"]
+        assert cookie.startswith("__Host-headrace=")
+        assert "Secure" in cookie
+        assert "Path=/;" in cookie
+        assert "domain" not in cookie.lower()
+        page = client.get("/rollout", params={"id": book.plan.id}).text
+        assert 'name="password"' not in page
+        value = client.cookies["__Host-headrace"]
+        client.cookies.clear()
+        plain = client.get("/", headers={"cookie": f"headrace={value}"}, follow_redirects=False)
+        assert plain.status_code == 303
 
 
 @pytest.mark.parametrize(

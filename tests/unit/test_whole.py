@@ -22,7 +22,7 @@ from headrace.production import histograms
 from headrace.report.notice import Conclusion, Notice
 from headrace.snapshot import NO_SAMPLES, Snapshot, save
 from headrace.tell import markdown
-from headrace.whole import make_folder, write_whole
+from headrace.whole import make_folder, replace_whole, write_whole
 from tests.synthetic import Shape, make
 
 #: Writes until it is told to stop; says so when the draft has been begun.
@@ -241,3 +241,13 @@ def test_the_name_of_a_folder_is_synced_if_its_maker_was_killed_before(
     for _ in range(2):
         make_folder(tmp_path / "a" / "b")
     assert synced == [tmp_path, tmp_path / "a"], "once"
+
+
+def test_a_result_replaces_a_link_and_never_follows_it(tmp_path: Path) -> None:
+    """Of a colleague's archive: after it is unpacked the link is one's own."""
+    (tmp_path / "mine").write_text("precious")
+    (tmp_path / "report.html").symlink_to(tmp_path / "mine")
+    replace_whole(tmp_path / "report.html", "page")
+    assert (tmp_path / "mine").read_text() == "precious"
+    assert not (tmp_path / "report.html").is_symlink()
+    assert (tmp_path / "report.html").read_text() == "page"

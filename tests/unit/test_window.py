@@ -118,3 +118,111 @@ def test_ticks_that_iowait_gives_back_are_not_hours_of_it() -> None:
     assert not series.rate.any()
     (core,) = cores(found)
     assert core.busy == pytest.approx(0.96)
+
+
+def times(name: str, **states: list[float]) -> list[Row]:
+    """A CPU's states in ticks, one sample per second."""
+    return [
+        (float(second), "cpu", state, name, value)
+        for state, values in states.items()
+        for second, value in enumerate(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("what", "idle", "steal"),
+    [
+        ("went offline and came back", [8e6, 8e6 + 60, 5.0, 65.0, 125.0], [0.0] * 5),
+        ("was suspended for hours", [100.0, 160.0, 9e6, 9e6 + 60, 9e6 + 120], [0.0] * 5),
+    ],
+)
+def test_times_of_a_cpu_that_cannot_be_are_a_gap(what: str, idle: list[float], steal: list[float]) -> None:
+    found = window(times("cpu0", user=[40.0 * n for n in range(5)], idle=idle, steal=steal))
+    assert found.jumps == {"cpu0": 1}, what
+    (core,) = cores(found)
+    assert (round(core.busy, 2), core.steal) == (0.4, 0.0)
+    series = found.series("cpu", "user", "cpu0")
+    assert series is not None
+    assert series.rate.tolist() == [40.0, 40.0, 40.0]
+    assert series.t_s.tolist() == [1.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("what", "steal", "wrong"),
+    [
+        ("below zero, without its sign", [9.0, 9.0, 2.0**64 - 9, 2.0**64 - 9, 2.0**64], 1),
+        ("more than all time in every interval", [0.0, 500.0, 1000.0, 1500.0, 2000.0], 4),
+    ],
+)
+def test_stolen_time_that_cannot_be_is_left_out_alone(what: str, steal: list[float], wrong: int) -> None:
+    """The other states are all the time that passed: they are right, and the host is not unknown for it."""
+    idle = [100.0, 160.0, 220.0, 280.0, 340.0]
+    found = window(times("cpu0", user=[40.0 * n for n in range(5)], idle=idle, steal=steal))
+    assert (found.wrong_steal, found.jumps) == ({"cpu0": wrong}, {}), what
+    (core,) = cores(found)
+    assert (round(core.busy, 2), core.steal) == (0.4, 0.0)
+    series = found.series("cpu", "user", "cpu0")
+    assert series is not None
+    assert series.rate.tolist() == [40.0] * 4
+
+
+def paused(cpus: int, hours: float, advanced: float) -> list[Row]:
+    """Eight seconds of two CPUs and a disk, with a pause after the fourth in which ``advanced`` ticks passed."""
+    rows: list[Row] = []
+    for second in range(9):
+        at = second + (3600.0 * hours if second > 4 else 0.0)
+        more = advanced if second > 4 else 0.0
+        for number in range(cpus):
+            rows.append((at, "cpu", "user", f"cpu{number}", 40.0 * second))
+            rows.append((at, "cpu", "idle", f"cpu{number}", 60.0 * second + more))
+        rows.append((at, "disk", "reads", "sda", 100.0 * second))
+    return rows
+
+
+def test_the_hours_of_a_suspended_host_are_no_time_of_its_counters() -> None:
+    found = window(paused(2, hours=1.0, advanced=0.0))
+    assert found.rate("disk", "reads", "sda") == pytest.approx(100.0)
+    assert found.seconds == pytest.approx(7.0)
+    assert found.paused_s == pytest.approx(3601.0)
+    assert found.jumps == {}
+
+
+def test_an_hour_that_only_the_sampler_missed_is_time() -> None:
+    found = window(paused(2, hours=1.0, advanced=360_000.0))
+    assert found.paused_s == 0.0
+    assert found.rate("disk", "reads", "sda") == pytest.approx(800.0 / 3608.0)
+
+
+def test_a_cpu_whose_only_interval_cannot_be_is_unknown() -> None:
+    found = window(times("cpu0", user=[0.0, 40.0], idle=[8e6, 0.0]))
+    assert cores(found) == []
+    assert found.rate("cpu", "user", "cpu0") is None
+
+
+def test_a_number_below_zero_printed_without_its_sign_is_no_growth() -> None:
+    rows = [
+        (float(n), "disk", "io_ms", "sda", value) for n, value in enumerate([0.0, 10.0, 2.0**64 - 5, 30.0])
+    ]
+    assert (window(rows).growth("disk", "io_ms", "sda") or 0.0) <= 40.0
+
+
+PATHS = ("nvme1c0n1", "nvme1c1n1")
+
+
+def reads(name: str, each_s: float) -> list[Row]:
+    return [(float(second), "disk", "reads", name, each_s * second) for second in range(4)]
+
+
+def test_paths_are_counted_as_their_drive() -> None:
+    both = window([*reads(PATHS[0], 10.0), *reads(PATHS[1], 30.0), *reads("nvme0n1", 5.0)])
+    assert both.rates("disk", "reads") == {"nvme0n1": 5.0, "nvme1n1": 40.0}
+    assert both.rates("path", "reads") == {PATHS[0]: 10.0, PATHS[1]: 30.0}
+    # A kernel that lists the drive and counts its paths only.
+    assert window([*reads("nvme1n1", 0.0), *reads(PATHS[1], 30.0)]).rates("disk", "reads") == {
+        "nvme1n1": 30.0
+    }
+
+
+def test_paths_are_left_out_where_the_drive_is_counted() -> None:
+    found = window([*reads("nvme1n1", 40.0), *reads(PATHS[0], 10.0), *reads(PATHS[1], 30.0)])
+    assert found.rates("disk", "reads") == {"nvme1n1": 40.0}

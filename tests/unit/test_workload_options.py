@@ -40,7 +40,7 @@ def parameter(given: Any) -> dict[str, Any]:
         (
             "oltp",
             piece(until=1),
-            "workload.profile[0].until = 1: must be one of seconds, from_ops_s, to_ops_s",
+            "workload.profile[0].until = 1: no such key; there are seconds, from_ops_s, to_ops_s",
         ),
         ("oltp", piece(from_ops_s=0, to_ops_s=0), "no operation would ever start"),
         ("oltp", {**piece(), "rate": 5}, "workload.profile: already sets the rate"),
@@ -53,12 +53,12 @@ def parameter(given: Any) -> dict[str, Any]:
         ("oltp", {"clients": ["local"] * 2}, "workload.connections = 1: fewer than the 2 clients"),
         ("tpcc", {"times": "specification", "rate": 5}, 'workload.times = "specification": determines when'),
         ("sql", {}, "workload.operations: a list of at least one table is required"),
-        ("sql", {"operation": [READ]}, "did you mean operations?"),
+        ("sql", {"operation": [READ]}, "operations = "),
         ("sql", {"operations": [READ, READ]}, "workload.operations: two have the name 'read'"),
         ("sql", operation(name="connect"), "workload.operations[0].name: 'connect' is the name"),
         ("sql", operation(name="a;b"), "workload.operations[0].name = 'a;b': must be a name of letters"),
         ("sql", operation(weight=0), "workload.operations[0].weight = 0: must be a number, above 0"),
-        ("sql", operation(wieght=1), "did you mean weight?"),
+        ("sql", operation(wieght=1), "weight = 1"),
         (
             "sql",
             operation(statements=[]),

@@ -54,6 +54,10 @@ enum Command {
     /// The journal of changes: hold the lock, apply, record, roll back, show
     #[command(subcommand)]
     Journal(settings::JournalCommand),
+    /// Run a program that ends when standard input does, or brings nothing for as long as its lease
+    Leased(settings::leased::LeasedArguments),
+    /// Print a plain file of a folder where others may write, as JSON; refuse links, pipes, devices
+    File(settings::plain::FileArguments),
     /// Sum up traffic by query class, as JSON lines or as a table
     Digest(Box<traffic::digest::command::DigestArguments>),
     /// Print what a file of traffic holds, one JSON line an event
@@ -84,6 +88,8 @@ fn main() -> std::process::ExitCode {
         Command::Recording(command) => traffic::recording::commands::run(&command),
         Command::Proxy(arguments) => traffic::proxy::run(&arguments),
         Command::Journal(command) => settings::run(&command),
+        Command::Leased(arguments) => settings::leased::run(&arguments),
+        Command::File(arguments) => settings::plain::run(&arguments),
         Command::Digest(arguments) => traffic::digest::command::run(&arguments),
         Command::Events(arguments) => traffic::events::run(&arguments),
         Command::Buckets => histogram::print_buckets(std::io::stdin().lock(), std::io::stdout().lock()),

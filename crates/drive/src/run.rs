@@ -190,6 +190,7 @@ fn conduct<M>(
             Pacing::Closed { .. } => CLOSED,
             Pacing::Open { .. } => "open",
         },
+        has_faster_warmup: load.spec.has_faster_warmup(),
         needs,
         doubts: &[],
     };

@@ -199,7 +199,34 @@ impl Spec {
             _ => Err("pacing: an open loop needs either rate_ops_s or a profile".to_owned()),
         }
     }
+
+    /// Whether the schedule of an open loop has clearly more operations a second in the warm-up than in the window.
+    pub fn has_faster_warmup(&self) -> bool {
+        let Ok(Some(pieces)) = self.pieces() else { return false };
+        let before = due_until(&pieces, self.warmup_s);
+        let within = due_until(&pieces, self.warmup_s + self.seconds) - before;
+        before * self.seconds > FASTER * within * self.warmup_s
+    }
 }
+
+/// Operations that are due in so many seconds of a profile, which begins again when it ends.
+fn due_until(pieces: &[Piece], length_s: f64) -> f64 {
+    let whole = |piece: &Piece| (piece.from_ops_s + piece.to_ops_s) / 2.0 * piece.seconds;
+    let round_s: f64 = pieces.iter().map(|piece| piece.seconds).sum();
+    let rounds = (length_s / round_s).floor();
+    let mut left_s = length_s - rounds * round_s;
+    let mut due = rounds * pieces.iter().map(whole).sum::<f64>();
+    for piece in pieces {
+        let part_s = piece.seconds.min(left_s);
+        let rise = (piece.to_ops_s - piece.from_ops_s) * part_s / piece.seconds;
+        due += (piece.from_ops_s + rise / 2.0) * part_s;
+        left_s -= part_s;
+    }
+    due
+}
+
+/// A rate that is higher by less is no other rate.
+const FASTER: f64 = 1.05;
 
 fn one() -> usize {
     1
@@ -242,6 +269,27 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn a_warm_up_is_compared_with_the_window_by_what_is_due() {
+        let is_faster = |warmup_s: f64, pacing: &str| {
+            let text = format!(
+                r#"{{"workload": {{"kind": "oltp"}}, "connections": 4, "warmup_s": {warmup_s}, "seconds": 4,
+                    "pacing": {pacing}}}"#
+            );
+            serde_json::from_str::<Spec>(&text).unwrap().has_faster_warmup()
+        };
+        let fall = r#"{"kind": "open", "profile": [{"seconds": 3, "from_ops_s": 800, "to_ops_s": 800},
+            {"seconds": 4, "from_ops_s": 100, "to_ops_s": 100}]}"#;
+        assert!(is_faster(3.0, fall));
+        assert!(!is_faster(0.0, fall));
+        // The window begins with a second of the higher rate, and the profile comes again.
+        assert!(!is_faster(7.0, &fall.replace("\"seconds\": 4", "\"seconds\": 0.1")));
+        let rise = r#"{"kind": "open", "profile": [{"seconds": 7, "from_ops_s": 0, "to_ops_s": 700}]}"#;
+        assert!(!is_faster(3.0, rise));
+        assert!(!is_faster(3.0, r#"{"kind": "open", "rate_ops_s": 100}"#));
+        assert!(!is_faster(3.0, r#"{"kind": "closed"}"#));
     }
 
     #[test]

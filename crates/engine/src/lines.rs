@@ -33,6 +33,9 @@ const LARGEST_SHARED_NS: u64 = 1_000_000;
 const LEAST_BUSY_SHARE: f64 = 0.5;
 /// Above it the driver waited for a core for much of the time, which adds to the latencies.
 const WARN_WAITED_SHARE: f64 = 0.2;
+/// Of the window's operations, those that a faster warm-up left over: a higher percentile, or most of them, is theirs.
+const WARN_LEFT_SHARE: f64 = 0.01;
+const LARGEST_LEFT_SHARE: f64 = 0.1;
 const CONNECT: &str = "connect";
 const INTERVAL: &str = "interval";
 const DRAIN: &str = "drain";
@@ -47,6 +50,8 @@ pub struct Title<'a> {
     /// How many connections there are at first.
     pub connections: usize,
     pub pacing: &'static str,
+    /// More operations a second are due in the warm-up than in the window.
+    pub has_faster_warmup: bool,
     /// What the schedule needs of this machine's cores, where that was looked at.
     pub needs: Option<Needs>,
     /// What may fail for lack of something, in sentences.
@@ -263,6 +268,10 @@ impl<'a> Lines<'a> {
         let waited = self.largest_share(|used| used.waited_ns);
         let unfinished: u64 = self.ends.iter().map(|end| end.unfinished).sum();
         let mut judged = self.own_delay(&lateness, &unseen, busiest, waited).judge();
+        let left_over = self.ends.iter().map(|end| end.whole.left_over).sum();
+        if self.title.has_faster_warmup {
+            judged.warm_up(left_over, self.response.count());
+        }
         if was_stopped {
             judged.invalid.push("stopped before its end".to_owned());
         }
@@ -288,6 +297,7 @@ impl<'a> Lines<'a> {
             "errors": errors,
             "connections_lost": self.ends.iter().map(|end| end.connections_lost).sum::<u64>(),
             "unfinished": unfinished,
+            "left_over": left_over,
             "invalid": judged.invalid,
             "warnings": judged.warnings,
         });
@@ -405,6 +415,22 @@ struct Judged {
     warnings: Vec<String>,
 }
 
+impl Judged {
+    /// Operations that were due in the warm-up and sent in the window, and all that succeeded in the window.
+    fn warm_up(&mut self, left_over: u64, operations: u64) {
+        let share = left_over as f64 / operations.max(left_over).max(1) as f64;
+        if share < WARN_LEFT_SHARE {
+            return;
+        }
+        let list = if share < LARGEST_LEFT_SHARE { &mut self.warnings } else { &mut self.invalid };
+        list.push(format!(
+            "{left_over} operations, {:.0}% of the window's, were due in the warm-up, at its higher rate, and still \
+             waiting when the window began: their wait is in its latencies; give the warm-up the window's rate",
+            share * 100.0
+        ));
+    }
+}
+
 impl OwnDelay {
     fn judge(&self) -> Judged {
         let mut judged = Judged::default();
@@ -502,6 +528,19 @@ mod tests {
         let closed = OwnDelay { pacing: CLOSED, unseen_p99_ns: 5_000 * US, ..own.clone() };
         assert_eq!(counts(&closed.judge()), (0, 1));
         assert_eq!(counts(&OwnDelay { unseen_p99_ns: 1_100 * US, ..own }.judge()), (1, 0));
+    }
+
+    #[test]
+    fn what_a_faster_warm_up_left_over_is_said_and_must_not_decide() {
+        let left_over = |count| {
+            let mut judged = Judged::default();
+            judged.warm_up(count, 1000);
+            counts(&judged)
+        };
+        assert_eq!(
+            [0, 9, 10, 99, 100, 2000].map(left_over),
+            [(0, 0), (0, 0), (0, 1), (0, 1), (1, 0), (1, 0)]
+        );
     }
 
     #[test]

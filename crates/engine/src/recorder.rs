@@ -75,6 +75,8 @@ pub struct Whole {
     pub lateness: Sparse,
     pub unseen: Sparse,
     pub lag: Sparse,
+    /// Operations that were due before the window and could only be sent in it.
+    pub left_over: u64,
 }
 
 /// The recorder of one thread.
@@ -91,6 +93,7 @@ pub struct Recorder {
     unseen: Histogram,
     /// Delay against an assigned schedule, whatever its cause.
     lag: Histogram,
+    left_over: u64,
     last_end_ns: u64,
 }
 
@@ -108,6 +111,7 @@ impl Recorder {
             lateness: Histogram::default(),
             unseen: Histogram::default(),
             lag: Histogram::default(),
+            left_over: 0,
             last_end_ns: 0,
         }
     }
@@ -146,6 +150,13 @@ impl Recorder {
         counts.row.bytes += bytes;
         counts.response.record(times.ended_ns.saturating_sub(times.intended_ns));
         counts.service.record(times.ended_ns.saturating_sub(times.sent_ns));
+        self.over(times);
+    }
+
+    #[inline]
+    fn over(&mut self, times: Times) {
+        let window = self.window_start_ns;
+        self.left_over += u64::from(times.intended_ns < window && times.sent_ns >= window);
         self.last_end_ns = times.ended_ns;
     }
 
@@ -164,7 +175,7 @@ impl Recorder {
     /// An operation that failed, after `error` has counted why.
     pub fn failed(&mut self, operation: usize, times: Times) {
         self.operations[operation].failed.record(times.ended_ns.saturating_sub(times.intended_ns));
-        self.last_end_ns = times.ended_ns;
+        self.over(times);
     }
 
     /// A client that reconnected, or an attempt that failed, under the number after the last operation.
@@ -217,6 +228,7 @@ impl Recorder {
             lateness: self.lateness.take(),
             unseen: self.unseen.take(),
             lag: self.lag.take(),
+            left_over: self.left_over,
         }
     }
 }

@@ -9,14 +9,17 @@ mod block;
 pub(crate) mod cgroup;
 mod counters;
 mod cpu;
+mod datasets;
 pub(crate) mod files;
 mod filesystems;
 mod irqs;
 mod md;
 mod memory;
+mod namespaces;
 mod network;
 mod offloads;
 mod origins;
+mod place;
 mod platform;
 mod pretty;
 mod processes;
@@ -89,6 +92,10 @@ struct Facts {
     /// The limits of this agent, and so of what it starts.
     cgroup: Option<cgroup::Limits>,
     servers: Vec<processes::Server>,
+    /// Of the ZFS datasets that are mounted; null without one.
+    zfs: Option<datasets::Datasets>,
+    /// The server that was asked, whether it answered or not: its socket, or host and port.
+    server_asked: Option<String>,
     /// The configuration that the named server reports.
     server_settings: Option<server::Settings>,
     errors: Vec<ReadError>,
@@ -127,7 +134,10 @@ fn read(files: Files, server: Option<&Options>, is_thorough: bool) -> anyhow::Re
     let network_interfaces = network::read(host, files.is_live());
     let nics: Vec<&str> = network_interfaces.iter().map(|interface| interface.name.as_str()).collect();
     let irqs = irqs::read(host, &irq_owners(&block_devices, &network_interfaces), &nics);
-    let running = processes::read(host, &hierarchies, files.is_live());
+    let mut running = processes::read(host, &hierarchies, files.is_live());
+    if files.is_live() {
+        running.servers.iter_mut().for_each(|server| server.look_into(host, &block_devices));
+    }
     let facts = Facts {
         format: FORMAT,
         agent_version: env!("CARGO_PKG_VERSION"),
@@ -153,6 +163,8 @@ fn read(files: Files, server: Option<&Options>, is_thorough: bool) -> anyhow::Re
         tracing: tracing::read(host, &mounts),
         cgroup: own_cgroup(host, &hierarchies),
         servers: running.servers,
+        zfs: datasets::read(host, &mounts, files.is_live()),
+        server_asked: server.map(|server| server.endpoint.to_string()),
         server_settings: None,
         errors: Vec::new(),
     };

@@ -38,6 +38,7 @@ const FILES: &[&str] = &[
     "proc/net/snmp",
     "proc/net/netstat",
     "proc/net/sockstat",
+    "proc/spl/kstat/zfs/arcstats",
     "proc/sys/kernel/tainted",
     "proc/self/mountinfo",
     "proc/self/cgroup",

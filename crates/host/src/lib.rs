@@ -1,9 +1,11 @@
 //! Reads a host: one parser per file of /proc or /sys. Parsers take text; the root path is a parameter.
 
+pub mod allowance;
 pub mod cgroup;
 pub mod cpuinfo;
 pub mod cpulist;
 pub mod diskstats;
+pub mod ebs;
 pub mod facts;
 pub mod filesystems;
 #[cfg(fuzzing)]
@@ -16,6 +18,7 @@ pub mod meminfo;
 pub mod mountinfo;
 pub mod netdev;
 mod netlink;
+pub mod objects;
 pub mod packets;
 pub mod powercap;
 pub mod process;
@@ -36,6 +39,7 @@ pub mod thermal;
 pub mod threads;
 pub mod tracing;
 pub mod vmstat;
+pub mod zfs;
 
 use self::sample::sampler::Kind;
 
@@ -65,6 +69,10 @@ const HOST_SAMPLERS: &[&Kind] = &[
     &listen::LISTEN,
     &qdisc::QDISC,
     &tracing::TRACING,
+    &zfs::ZFS,
+    &allowance::ALLOWANCE,
+    &ebs::EBS,
+    &objects::OBJECTS,
 ];
 
 /// Every sampler: those of the host, of a server, and the agent's own cost.

@@ -1,7 +1,7 @@
 //! The blocking client on one socket.
 
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 use mysql_common::constants::CapabilityFlags;
@@ -218,6 +218,12 @@ impl Connection {
         let Socket::Unix(stream) = self.wire.socket() else { return None };
         let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
         u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
+    /// Our end of a TCP connection and the other, as this host's kernel knows them.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
+        let Socket::Tcp(stream) = self.wire.socket() else { return None };
+        Some((stream.local_addr().ok()?, stream.peer_addr().ok()?))
     }
 
     /// An error that the server reports ends an answer as well as its last packet does.

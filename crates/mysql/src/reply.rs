@@ -145,7 +145,8 @@ impl ReplyState {
         if first == ERROR && self.stage != Stage::Text {
             return self.take_error(payload);
         }
-        let is_eof = first == END && length == EOF_LENGTH;
+        // MySQL 4.1 ends columns with the first byte alone.
+        let is_eof = first == END && matches!(length, 1 | EOF_LENGTH);
         self.stage = match self.stage {
             Stage::Idle | Stage::MaybeEnd => return Err(Error::Malformed("an unexpected packet")),
             Stage::First => return self.take_first(first, payload, length, dialect),
@@ -243,6 +244,10 @@ impl ReplyState {
     }
 
     fn take_eof(&mut self, payload: &[u8]) -> Result<u16, Error> {
+        if payload.len() == 1 {
+            self.status = 0;
+            return Ok(0);
+        }
         let mut reader = Reader { payload, at: 1 };
         let warnings = u16::from_le_bytes(reader.array()?);
         // The EOF behind the columns counts the same warnings as the one behind the rows.

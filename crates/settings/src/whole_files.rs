@@ -2,6 +2,7 @@
 //!
 //! Only files of our own (`headrace` is in their name), in the folders where a host's administrator puts such files.
 
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,8 +11,8 @@ use anyhow::Context;
 
 use super::foreign::Foreign;
 use super::journal::sync_folder;
-use super::world;
 use super::world::fs::{self, File, OpenOptions, OpenOptionsExt};
+use super::world::{self, Held};
 use base::error::AgentError;
 
 const LONGEST_BYTES: usize = 64 << 10;
@@ -30,12 +31,8 @@ const PLACES: &[(&str, &str)] = &[
 
 /// The content now; None where there is no such file.
 pub fn read(root: &Path, path: &Path) -> anyhow::Result<Option<String>> {
-    let place = real(root, path)?;
-    match fs::read_to_string(&place) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| path.display().to_string()),
-    }
+    let Some(folder) = held(root, path)? else { return Ok(None) };
+    folder.read(&name_of(path)).map_err(|error| explained(path, error))
 }
 
 /// The folders that must be made for it, the outermost first.
@@ -59,16 +56,26 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
     if content.len() > LONGEST_BYTES || content.contains('\0') {
         return Err(AgentError::Input(format!("{}: too long, or no text", path.display())).into());
     }
+    if !is_allowed(path) {
+        return Err(not_ours(path));
+    }
     for folder in missing_folders(root, path)? {
-        let place = below(root, &folder);
+        let above = folder.parent().unwrap_or(Path::new("/"));
+        // Held until the folder is made: its path leads nowhere afterwards.
+        let held = world::hold_folder(root, above).map_err(|error| explained(&folder, error))?;
+        let above = held.path();
+        let place = above.join(name_of(&folder));
         fs::create_dir(&place).with_context(|| folder.display().to_string())?;
         // Whatever the umask: a server reads its options as another user.
         world::open_to_readers(&place).with_context(|| folder.display().to_string())?;
-        sync_folder(place.parent().unwrap_or(root))?;
+        sync_folder(&above)?;
     }
-    let target = real(root, path)?;
-    let folder = target.parent().unwrap_or(Path::new("/"));
-    let draft = folder.join(".headrace.part");
+    let Some(folder) = held(root, path)? else {
+        return Err(io::Error::from(ErrorKind::NotFound)).with_context(|| path.display().to_string());
+    };
+    // What is there now is read once more: a pipe or somebody's file is refused, although it would be replaced.
+    folder.read(&name_of(path)).map_err(|error| explained(path, error))?;
+    let (target, draft) = (folder.path().join(name_of(path)), folder.path().join(".headrace.part"));
     let written = (|| {
         let mut file = new_file(&draft)?;
         world::dress(&file, &target)?;
@@ -81,7 +88,7 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
         let _ = fs::remove_file(&draft);
         return Err(error).with_context(|| path.display().to_string());
     }
-    sync_folder(folder)?;
+    sync_folder(&folder.path())?;
     announce(root, path);
     Ok(())
 }
@@ -90,6 +97,8 @@ pub fn write(root: &Path, path: &Path, content: &str) -> anyhow::Result<()> {
 /// planted where others may write: root would write to what it leads to, or wait for its reader.
 fn new_file(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
+        // An empty folder is no more than a name; one with content is somebody's.
+        Err(error) if error.kind() == ErrorKind::IsADirectory => fs::remove_dir(path)?,
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -111,12 +120,15 @@ pub fn restore(root: &Path, path: &Path, content: Option<&str>, made: &[PathBuf]
     let is_there = read(root, path)?.as_deref() == content;
     match content {
         Some(text) if !is_there => write(root, path, text)?,
-        None if !is_there => match fs::remove_file(real(root, path)?) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(error).with_context(|| path.display().to_string());
+        None if !is_there => {
+            let folder = held(root, path)?;
+            match folder.map(|folder| fs::remove_file(folder.path().join(name_of(path)))) {
+                Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
+                    return Err(error).with_context(|| path.display().to_string());
+                }
+                _ => {}
             }
-            _ => {}
-        },
+        }
         _ => {}
     }
     // Also if it existed: its writer or remover may have been killed before this. Else a power cut brings the
@@ -143,26 +155,32 @@ fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-/// The real place of an allowed path: no link may lead elsewhere.
-fn real(root: &Path, path: &Path) -> anyhow::Result<PathBuf> {
-    let refused = |why: &str| AgentError::Refused(format!("{}: {why}", path.display()));
+/// The folder of an allowed path, held so that no link leads elsewhere, now or later; None where there is none.
+fn held(root: &Path, path: &Path) -> anyhow::Result<Option<Held>> {
     if !is_allowed(path) {
-        return Err(refused("not a file that headrace may write").into());
+        return Err(not_ours(path));
     }
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let place = below(root, folder);
-    let true_root = fs::canonicalize(root).with_context(|| root.display().to_string())?;
-    match fs::canonicalize(&place) {
-        Ok(real) if real == below(&true_root, folder) => {}
-        Ok(_) => return Err(refused("a symbolic link leads elsewhere").into()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(error).with_context(|| folder.display().to_string()),
+    match world::hold_folder(root, path.parent().unwrap_or(Path::new("/"))) {
+        Ok(folder) => Ok(Some(folder)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(explained(path, error)),
     }
-    let file = place.join(path.file_name().unwrap_or_default());
-    if fs::symlink_metadata(&file).is_ok_and(|m| !m.is_file()) {
-        return Err(refused("is no plain file").into());
+}
+
+fn not_ours(path: &Path) -> anyhow::Error {
+    AgentError::Refused(format!("{}: not a file that headrace may write", path.display())).into()
+}
+
+/// What is no plain file is refused for what it is.
+fn explained(path: &Path, error: io::Error) -> anyhow::Error {
+    if error.kind() == ErrorKind::PermissionDenied || error.kind() == ErrorKind::IsADirectory {
+        return AgentError::Refused(format!("{}: {error}", path.display())).into();
     }
-    Ok(file)
+    anyhow::Error::from(error).context(path.display().to_string())
+}
+
+fn name_of(path: &Path) -> OsString {
+    path.file_name().unwrap_or_default().to_owned()
 }
 
 fn is_allowed(path: &Path) -> bool {

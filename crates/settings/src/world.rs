@@ -10,12 +10,12 @@ mod real;
 
 #[cfg(not(test))]
 pub use real::{
-    Connection, can_reconfigure, dress, fs, lock, open_to_readers, reconfigure, remount, since_boot,
-    since_epoch, sleep, start, succeeds, warn,
+    Connection, Held, can_reconfigure, dress, fs, hold_folder, lock, open_to_readers, reconfigure, remount,
+    since_boot, since_epoch, sleep, start, succeeds, warn,
 };
 
 #[cfg(test)]
 pub use model::{
-    Connection, can_reconfigure, dress, fs, lock, open_to_readers, reconfigure, remount, since_boot,
-    since_epoch, sleep, start, succeeds, warn,
+    Connection, Held, can_reconfigure, dress, fs, hold_folder, lock, open_to_readers, reconfigure, remount,
+    since_boot, since_epoch, sleep, start, succeeds, warn,
 };

@@ -55,7 +55,7 @@ fn fingerprints(criterion: &mut Criterion) {
             group.bench_function(what, |bencher| {
                 bencher.iter(|| {
                     for text in &statements {
-                        fingerprint(mode, black_box(text.as_bytes()), &mut out);
+                        fingerprint(mode, black_box(text.as_bytes()), false, &mut out);
                         black_box(&out);
                     }
                 });

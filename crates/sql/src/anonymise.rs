@@ -14,33 +14,55 @@
 //! (LIKE 'a%' fits nothing), lengths of numbers show sizes.
 
 use super::comments::without_comments;
+use super::inner;
 use super::kept::Statement;
-use super::lexer::{Kind, Lexer};
+use super::kill::Dynamic;
+use super::lexer::Kind;
 use super::literals::{digits_of_bits, put_number, quoted};
+use super::names::Named;
 use super::order::Scheme;
-use super::readings::{Agreed, Tokens};
+use super::readings::Tokens;
 
-/// Replaces what `out` holds by `text` with pseudonyms.
-pub fn anonymise(text: &[u8], scheme: &Scheme, out: &mut Vec<u8>) {
-    let mut lexer = Lexer::new(text);
-    tokens(text, &mut lexer, scheme, out);
-    if lexer.doubtful_at().is_some()
-        && let Some(mut agreed) = Agreed::new(text)
-    {
-        tokens(text, &mut agreed, scheme, out);
+/// A statement in a string of a statement may have one itself; deeper ones are data.
+const DEEPEST: usize = 3;
+
+/// Replaces what `out` holds by `text` with pseudonyms. `is_cut` says that the text may end before its statement does.
+pub fn anonymise(text: &[u8], is_cut: bool, scheme: &Scheme, out: &mut Vec<u8>) {
+    out.clear();
+    statement(text, is_cut, scheme, 0, out);
+}
+
+/// Replaces what `out` holds by the pseudonym that `name` has as a string: of a user or a host, quoted or not.
+pub fn anonymise_name(name: &[u8], scheme: &Scheme, out: &mut Vec<u8>) {
+    let mut string = Vec::with_capacity(name.len() + 2);
+    string.push(b'\'');
+    for &byte in name {
+        if byte == b'\'' || byte == b'\\' {
+            string.push(b'\\');
+        }
+        string.push(byte);
+    }
+    string.push(b'\'');
+    quoted(scheme, &mut string, 0);
+    out.clear();
+    let mut bytes = string[1..string.len() - 1].iter();
+    while let Some(&byte) = bytes.next() {
+        out.push(if byte == b'\\' { bytes.next().copied().unwrap_or(byte) } else { byte });
+    }
+    // In order a number may have one digit more.
+    let is_longer_number =
+        scheme.order.numbers && out.iter().all(|byte| byte.is_ascii_digit() || b"-.".contains(byte));
+    if out.len() != name.len() && !is_longer_number {
+        out.clear();
+        out.resize(name.len(), b'x');
     }
 }
 
-/// Replaces what `out` holds by the pseudonym of one string with its quotes, in which a backslash escapes.
-pub fn anonymise_string(string: &[u8], scheme: &Scheme, out: &mut Vec<u8>) {
-    out.clear();
-    out.extend_from_slice(string);
-    quoted(scheme, out, 0);
-}
-
-fn tokens(text: &[u8], tokens: &mut impl Tokens, scheme: &Scheme, out: &mut Vec<u8>) {
-    out.clear();
+/// Appends a text with pseudonyms; `depth` is how many strings it is in.
+fn statement(text: &[u8], is_cut: bool, scheme: &Scheme, depth: usize, out: &mut Vec<u8>) {
+    let mut tokens = Named::new(text, is_cut);
     let mut statement = Statement::default();
+    let mut dynamic = Dynamic::default();
     let mut behind = 0;
     let mut is_behind_minus = false;
     while let Some(token) = tokens.next() {
@@ -50,12 +72,15 @@ fn tokens(text: &[u8], tokens: &mut impl Tokens, scheme: &Scheme, out: &mut Vec<
         let part = &text[token.start..token.end];
         let is_kept = statement.keeps(text, token);
         let is_negative = std::mem::replace(&mut is_behind_minus, part == b"-");
-        if token.kind == Kind::Disputed {
-            out.push(b'?');
-            continue;
+        let is_statement = dynamic.is_behind && token.kind == Kind::String && depth < DEEPEST;
+        dynamic.take(text, token);
+        match token.kind {
+            Kind::Disputed => out.push(b'?'),
+            Kind::Account => account(part, scheme, out),
+            Kind::String if is_statement => in_string(part, scheme, depth, out),
+            _ => out.extend_from_slice(part),
         }
-        out.extend_from_slice(part);
-        if is_kept {
+        if is_kept || is_statement {
             continue;
         }
         let end = out.len();
@@ -69,6 +94,26 @@ fn tokens(text: &[u8], tokens: &mut impl Tokens, scheme: &Scheme, out: &mut Vec<
     without_comments(&text[behind..], out);
 }
 
+/// A user, a host or a role: in its own quotes, or in backticks where it had none, because it might be a keyword.
+fn account(part: &[u8], scheme: &Scheme, out: &mut Vec<u8>) {
+    let mut name = Vec::new();
+    anonymise_name(&inner::content(part), scheme, &mut name);
+    let quote = part.first().copied().filter(|byte| b"'\"`".contains(byte)).unwrap_or(b'`');
+    inner::put_quoted(quote, &name, out);
+}
+
+/// The statement in a string, in the same quotes.
+fn in_string(part: &[u8], scheme: &Scheme, depth: usize, out: &mut Vec<u8>) {
+    let Some(quote) = inner::quote(part) else {
+        out.extend_from_slice(part);
+        let start = out.len() - part.len();
+        return quoted(scheme, out, start);
+    };
+    let mut text = Vec::new();
+    statement(&inner::content(part), false, scheme, depth + 1, &mut text);
+    inner::put_quoted(quote, &text, out);
+}
+
 #[cfg(test)]
 mod tests {
     use super::anonymise;
@@ -78,7 +123,7 @@ mod tests {
 
     fn under(scheme: &Scheme, text: &str) -> String {
         let mut out = Vec::new();
-        anonymise(text.as_bytes(), scheme, &mut out);
+        anonymise(text.as_bytes(), false, scheme, &mut out);
         String::from_utf8(out).unwrap()
     }
 
@@ -234,6 +279,10 @@ mod tests {
             "select a from t where b > now() - interval 7 day and c < d + interval -3 hour",
             "select a + interval '1 12' day_hour, date_sub(a, interval 90 second)",
             "select a from t where b > '0000-00-00 00:00:00.000000'",
+            "alter user `%` add 2 factor identified with 'caching_sha2_password' password history 5 account lock",
+            "create or replace user `%` identified via 'ed25519' with max_user_connections 70 password expire interval 90 day",
+            "grant usage on *.* to `%` with max_queries_per_hour 500",
+            "change master to master_port = 3307, master_log_pos = 41414141",
         ] {
             assert_eq!(anonymous(text), text);
         }
@@ -249,6 +298,17 @@ mod tests {
             "select char(41414141), time(41414141), cast(41414141 as char(3))",
             "set @a = (select b from t where c = 41414141)",
             "set session a = (select b from t where c = 41414141)",
+            "set global server_audit_incl_users = 'bob41414141'",
+            "set @@global.init_connect = 'insert into t values (41414141)'",
+            "set sql_mode = '', report_host = \"db41414141\", mandatory_roles='r41414141'",
+            "select user from t where a = 41414141",
+            "create or replace view user as select 41414141",
+            "create temporary table user (a int default 41414141)",
+            "alter table user add check (a > 41414141)",
+            "set password = password('41414141')",
+            "set password for a = '41414141'",
+            "create user a identified with 'p' by '41414141'",
+            "create user a identified via 'p' using '41414141' comment '41414141'",
         ] {
             assert!(!anonymous(text).contains("41414141"), "{}", anonymous(text));
         }
@@ -387,7 +447,7 @@ mod tests {
         ) {
             let order = Order { numbers, dates };
             let mut out = Vec::new();
-            anonymise(&text, &Scheme { key: [1; 32], order }, &mut out);
+            anonymise(&text, true, &Scheme { key: [1; 32], order }, &mut out);
             let quoted = format!("'{word}'");
             let hidden = literal(&quoted);
             prop_assert_eq!(hidden.len(), quoted.len());

@@ -12,6 +12,9 @@ pub struct FingerprintArguments {
     /// Whose classes
     #[arg(long, value_enum, default_value_t)]
     mode: Mode,
+    /// Digits and hashes in the names of tables and databases are values
+    #[arg(long)]
+    fold_names: bool,
     /// Statements end with a NUL instead of a newline
     #[arg(short = '0', long)]
     null: bool,
@@ -23,7 +26,11 @@ pub struct FingerprintArguments {
 /// When standard input or output fails.
 pub fn run(arguments: &FingerprintArguments) -> anyhow::Result<()> {
     let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    classes(io::stdin().lock(), output, arguments.mode, if arguments.null { 0 } else { b'\n' })
+    let mode = match arguments.mode {
+        Mode::Strict if arguments.fold_names => Mode::Folded,
+        mode => mode,
+    };
+    classes(io::stdin().lock(), output, mode, if arguments.null { 0 } else { b'\n' })
 }
 
 fn classes(mut input: impl BufRead, mut output: impl Write, mode: Mode, end: u8) -> anyhow::Result<()> {
@@ -32,7 +39,7 @@ fn classes(mut input: impl BufRead, mut output: impl Write, mode: Mode, end: u8)
         if statement.last() == Some(&end) {
             statement.pop();
         }
-        fingerprint(mode, &statement, &mut found);
+        fingerprint(mode, &statement, false, &mut found);
         let tables: Vec<Value> = tables(&statement).iter().map(|table| text(table)).collect();
         let line = json!({
             "id": class_id(mode, &found),

@@ -45,6 +45,8 @@ const PLACE_DIGITS: usize = 4;
 #[derive(Debug, Default)]
 pub struct Statement {
     has_begun: bool,
+    /// So far it is CREATE, CREATE OR, CREATE OR REPLACE, or the first word of a statement that may be about accounts.
+    may_be_of_accounts: bool,
     is_set: bool,
     definition: Option<Definition>,
     is_limit: bool,
@@ -53,6 +55,13 @@ pub struct Statement {
     /// It may have a sign, or be in quotes: INTERVAL '1 12' DAY_HOUR.
     is_interval: bool,
     is_user_variable: bool,
+    /// The setting at hand names accounts, hosts or statements.
+    is_of_people: bool,
+    /// Of accounts or replication: its numbers are limits, times, ports and positions.
+    is_of_accounts: bool,
+    /// Behind IDENTIFIED; behind its WITH or VIA a plugin is named, in quotes or not.
+    is_identified: bool,
+    is_plugin: bool,
     /// A function whose numbers are no data is before its parenthesis.
     takes_none: bool,
     /// Parentheses open since its own.
@@ -77,9 +86,15 @@ impl Statement {
         let is_any = |names: &[&str]| names.iter().any(|name| is(name));
         let is_type = std::mem::replace(&mut self.is_behind_as, is("as")) && is_any(TYPES);
         self.takes_none = self.open == 0 && (is_type || is_any(NO_DATA));
+        self.is_plugin = self.is_identified && is_any(&["with", "via"]);
+        self.is_identified = is("identified");
+        self.follow_account_words(word);
+        self.is_of_people |= self.is_set && names_people(word);
         if !self.has_begun {
             self.has_begun = true;
             self.is_set = is("set");
+            self.is_of_accounts = is_any(&["grant", "revoke", "change"]);
+            self.may_be_of_accounts = is_any(&["create", "alter", "drop", "rename", "set"]);
             self.definition = (is("create") || is("alter")).then(Definition::default);
         } else if self.is_set && is("for") {
             // SET STATEMENT ... FOR another statement.
@@ -93,6 +108,16 @@ impl Statement {
         self.is_interval = is("interval");
     }
 
+    /// CREATE USER and its like, and SET PASSWORD, which is no setting.
+    fn follow_account_words(&mut self, word: &[u8]) {
+        let is_any = |names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+        if std::mem::take(&mut self.may_be_of_accounts) {
+            self.is_of_accounts = is_any(&["user", "role", "password", "default"]);
+            self.is_set &= !self.is_of_accounts;
+            self.may_be_of_accounts = self.definition.is_some() && is_any(&["or", "replace"]);
+        }
+    }
+
     /// Whether a token is not data.
     pub fn keeps(&mut self, text: &[u8], token: Token) -> bool {
         let part = &text[token.start..token.end];
@@ -101,26 +126,39 @@ impl Statement {
         self.follow_parentheses(token.kind);
         match token.kind {
             Kind::Word => self.follow_word(part),
-            Kind::Variable => self.is_user_variable = !part.starts_with(b"@@"),
+            Kind::Variable => {
+                self.is_user_variable = !part.starts_with(b"@@");
+                self.is_of_people |= names_people(part);
+            }
             Kind::Semicolon => *self = Self::default(),
             // It may contain the end of the statement: treat everything from here on as data.
             Kind::Disputed => *self = Self { has_begun: true, ..Self::default() },
             Kind::Comma if self.is_limit && self.is_pair => {}
             Kind::Placeholder if self.is_limit => {}
             Kind::Sign if self.is_interval => {}
-            Kind::String if self.is_interval => return true,
+            Kind::String if self.is_interval || std::mem::take(&mut self.is_plugin) => return true,
+            Kind::Number if self.is_of_accounts => return true,
             Kind::Comma => {
                 self.is_user_variable = false;
+                self.is_of_people = false;
                 (self.is_limit, self.is_interval) = (false, false);
             }
             Kind::Number if self.is_limit || is_form || is_place || self.open > 0 => return true,
             Kind::Number | Kind::Bits | Kind::String | Kind::Unterminated => {
-                return self.is_set && !self.is_user_variable;
+                return self.is_set && !self.is_user_variable && !self.is_of_people;
             }
             _ => (self.is_limit, self.is_interval) = (false, false),
         }
         false
     }
+}
+
+/// Whether a setting's value names accounts, hosts, roles or statements: `server_audit_incl_users`, `init_connect`.
+fn names_people(setting: &[u8]) -> bool {
+    const PARTS: &[&[u8]] =
+        &[b"user", b"host", b"role", b"address", b"network", b"auth", b"init_", b"report_"];
+    let setting = setting.to_ascii_lowercase();
+    PARTS.iter().any(|part| memchr::memmem::find(&setting, part).is_some())
 }
 
 /// A list of ORDER BY or GROUP BY.

@@ -231,16 +231,16 @@ impl Whole {
 
 /// PREPARE name FROM, and EXECUTE IMMEDIATE.
 #[derive(Default)]
-struct Dynamic {
+pub struct Dynamic {
     words: [Option<Token>; 2],
     /// There is one of them.
     is_any: bool,
     /// The token before was the last word of one.
-    is_behind: bool,
+    pub is_behind: bool,
 }
 
 impl Dynamic {
-    fn take(&mut self, text: &[u8], token: Token) {
+    pub fn take(&mut self, text: &[u8], token: Token) {
         let is = |token: Option<Token>, name: &str| {
             token.is_some_and(|token| {
                 token.kind == Kind::Word && text[token.start..token.end].eq_ignore_ascii_case(name.as_bytes())

@@ -1,7 +1,7 @@
 //! MySQL's and MariaDB's lexical rules over bytes, without allocation. Every input has tokens; none makes it fail.
 //!
 //! What the text alone cannot tell is decided so that a literal is never taken for a name:
-//! - `"..."` is a string, though under ANSI_QUOTES it is a name.
+//! - `"..."` is a string, though under ANSI_QUOTES it is a name, where nothing shows which (`readings`).
 //! - A backslash escapes, though under NO_BACKSLASH_ESCAPES it does not, nor as the second byte of a character in GBK,
 //!   SJIS or Big5. `doubtful_at` says where that mattered first; `readings` has what the other readings make of it.
 //! - What executable comments hold is code, whatever version they ask for.
@@ -15,7 +15,7 @@ use super::classes::{CLASSES, Class, IN_WORD};
 pub enum Kind {
     /// Keyword or plain name; after a dot also one that begins with a digit.
     Word,
-    /// A name in backticks.
+    /// A name in backticks, or in double quotes where they quote names.
     Quoted,
     /// In quotes, with a prefix (`N`, `x`, `b`) or without, or between dollar tags (MySQL 9).
     String,
@@ -43,6 +43,10 @@ pub enum Kind {
     Operator,
     /// A string or quoted name that the text ends in.
     Unterminated,
+    /// Not from a lexer: a user, a host or a role, quoted or not.
+    Account,
+    /// Not from a lexer: the name of a savepoint or of a prepared statement.
+    Label,
     /// Not from a lexer: text of which readings make different tokens, and so a value for all that is known.
     Disputed,
     /// A backslash outside strings: no statement has one, so a string before it may have ended elsewhere.
@@ -55,7 +59,14 @@ impl Kind {
     pub fn is_literal(self) -> bool {
         matches!(
             self,
-            Kind::String | Kind::Number | Kind::Bits | Kind::Null | Kind::Unterminated | Kind::Disputed
+            Kind::String
+                | Kind::Number
+                | Kind::Bits
+                | Kind::Null
+                | Kind::Unterminated
+                | Kind::Account
+                | Kind::Label
+                | Kind::Disputed
         )
     }
 }
@@ -90,6 +101,8 @@ pub struct Lexer<'a> {
     /// Where a word begins for certain, digit or not: right behind such a dot.
     word_at: usize,
     reading: Reading,
+    /// `"..."` is a name.
+    has_quoted_names: bool,
     /// Where the first string begins whose end another reading may see elsewhere.
     doubtful_at: Option<usize>,
 }
@@ -104,6 +117,7 @@ impl<'a> Lexer<'a> {
             name_end: usize::MAX,
             word_at: usize::MAX,
             reading: Reading::Usual,
+            has_quoted_names: false,
             doubtful_at: None,
         }
     }
@@ -111,6 +125,12 @@ impl<'a> Lexer<'a> {
     #[must_use]
     pub fn with_reading(text: &'a [u8], reading: Reading) -> Self {
         Self { reading, ..Self::new(text) }
+    }
+
+    /// The same where `"..."` is a name, as under ANSI_QUOTES.
+    #[must_use]
+    pub fn with_quoted_names(self) -> Self {
+        Self { has_quoted_names: true, ..self }
     }
 
     /// Whether what comes next is in an executable comment.
@@ -271,6 +291,9 @@ impl<'a> Lexer<'a> {
     #[inline]
     fn string(&mut self, start: usize, quote: usize) -> Option<Token> {
         let mark = self.text[quote];
+        if self.has_quoted_names && mark == b'"' && start == quote {
+            return self.quoted_name(start);
+        }
         let mut at = quote + 1;
         while let Some(length) = memchr2(mark, b'\\', &self.text[at.min(self.text.len())..]) {
             at += length;
@@ -285,6 +308,20 @@ impl<'a> Lexer<'a> {
             } else {
                 return self.token(Kind::String, start, at + 1);
             }
+        }
+        self.token(Kind::Unterminated, start, self.text.len())
+    }
+
+    /// A name in `"..."`, in which a backslash is a letter.
+    #[cold]
+    fn quoted_name(&mut self, start: usize) -> Option<Token> {
+        let mut at = start + 1;
+        while let Some(length) = memchr(b'"', &self.text[at..]) {
+            at += length + 1;
+            if self.byte(at) != b'"' {
+                return self.name(Kind::Quoted, start, at);
+            }
+            at += 1;
         }
         self.token(Kind::Unterminated, start, self.text.len())
     }
@@ -465,135 +502,4 @@ fn goes_on(word: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Kind, Lexer, Reading};
-
-    fn kinds(text: &str) -> Vec<(Kind, &str)> {
-        let mut lexer = Lexer::new(text.as_bytes());
-        let mut tokens = Vec::new();
-        while let Some(token) = lexer.next() {
-            tokens.push((token.kind, &text[token.start..token.end]));
-        }
-        tokens
-    }
-
-    fn one(text: &str) -> Kind {
-        let tokens = kinds(text);
-        assert_eq!(tokens.len(), 1, "{text}: {tokens:?}");
-        assert_eq!(tokens[0].1, text);
-        tokens[0].0
-    }
-
-    #[test]
-    fn strings_of_every_form() {
-        for text in [
-            "'it''s'",
-            r"'it\'s'",
-            r"'\\'",
-            r#""say ""hi""""#,
-            "''",
-            "'😀'",
-            "x'00ff'",
-            "X'4D'",
-            "b'01'",
-            "N'é'",
-            "n'a'",
-            "$$ a 'b' $$",
-            "$js$ let a = '$$'; $js$",
-            "'--'",
-            "'/*'",
-            "'a\0b'",
-        ] {
-            assert_eq!(one(text), Kind::String, "{text}");
-        }
-        for text in ["'open", r"'open\'", "\"", "`open", "`a``", "x'1", "$$open", "$a$ open $b$"] {
-            assert_eq!(one(text), Kind::Unterminated, "{text}");
-        }
-    }
-
-    #[test]
-    fn numbers_and_names_that_look_like_them() {
-        for text in ["0", "10", "1.5", "1.", ".5", "1e5", "1E+5", "1.5e-7", ".5e3"] {
-            assert_eq!(one(text), Kind::Number, "{text}");
-        }
-        for text in ["1_000_000", "1__", "1e", "12E"] {
-            assert_eq!(one(text), Kind::Number, "{text}");
-        }
-        for text in ["4111OR", "4111or", "12ELSE"] {
-            let tokens = kinds(text);
-            assert_eq!((tokens[0].0, tokens[1].0), (Kind::Number, Kind::Word), "{text}");
-        }
-        for text in ["0xDEADbeef", "0b0101", "0x41AND", "0b12"] {
-            assert_eq!(one(text), Kind::Bits, "{text}");
-        }
-        for text in ["1abc", "2fa_codes", "0xg", "0b2", "1em", "été", "$x", "_utf8mb4"] {
-            assert_eq!(one(text), Kind::Word, "{text}");
-        }
-        assert_eq!(
-            kinds("t.1e5 .5"),
-            [(Kind::Word, "t"), (Kind::Dot, "."), (Kind::Word, "1e5"), (Kind::Number, ".5")]
-        );
-        assert_eq!(kinds("t.2024_01"), [(Kind::Word, "t"), (Kind::Dot, "."), (Kind::Word, "2024_01")]);
-    }
-
-    #[test]
-    fn comments_are_passed_and_executable_ones_are_code() {
-        for text in
-            ["a/* ; */b", "a -- ' \nb", "a#`\nb", "/**/a/***/b/* open", "a b --", "a/*+ hint('x') */b"]
-        {
-            assert_eq!(kinds(text), [(Kind::Word, "a"), (Kind::Word, "b")], "{text}");
-        }
-        for text in ["a/*!50001 b*/", "a/*!b */", "/*M!100100 a*/ b", "a/*!999999b*/", "a /*! b /* c */ */"] {
-            assert_eq!(kinds(text), [(Kind::Word, "a"), (Kind::Word, "b")], "{text}");
-        }
-        assert_eq!(kinds("1--1").len(), 4);
-        assert_eq!(kinds("a */ b").len(), 4);
-    }
-
-    #[test]
-    fn variables_and_operators() {
-        for text in ["@a", "@a.b$c", "@@x", "@@global.max_connections"] {
-            assert_eq!(one(text), Kind::Variable, "{text}");
-        }
-        assert_eq!(kinds("@'a'")[0].0, Kind::At);
-        for text in ["<=>", "->>", "->", ":=", "||", "&&", "<>", "!=", "<<", ">>", "<=", ">=", "=", "%", "/"]
-        {
-            assert_eq!(one(text), Kind::Operator, "{text}");
-        }
-        assert_eq!(one("\\N"), Kind::Null);
-        assert_eq!(one("\\"), Kind::Stray);
-        assert_eq!(kinds("?+)")[0].0, Kind::List);
-        assert_eq!(kinds("?+1")[0].0, Kind::Placeholder);
-    }
-
-    #[test]
-    fn where_escapes_matter_is_known() {
-        for (text, at) in [
-            (br"a 'b\\' 'c\'d' 'e\''".as_slice(), Some(8)),
-            (br"a 'b\n' `c`", None),
-            (b"a '\xBF\\' b'", Some(2)),
-            (b"a '\xBF\\\\' b'", Some(2)),
-        ] {
-            let mut lexer = Lexer::new(text);
-            while lexer.next().is_some() {}
-            assert_eq!(lexer.doubtful_at(), at, "{}", String::from_utf8_lossy(text));
-        }
-    }
-
-    #[test]
-    fn the_second_byte_of_a_pair_is_no_escape() {
-        let end = |text: &[u8], reading| Lexer::with_reading(text, reading).next().map(|token| token.end);
-        // The backslash belongs to the character, or the character before it is whole.
-        assert_eq!(end(b"'\xBF\\' b'", Reading::Pairs), Some(4));
-        assert_eq!(end(b"'\xBF\xBF\\' b'", Reading::Pairs), Some(8));
-        assert_eq!(end(b"'\xBF\\' b'", Reading::Usual), Some(7));
-        assert_eq!(end(b"'\xBF\\\\' b'", Reading::Pairs), Some(8));
-        for (text, is_name) in
-            [(b"`\x81`".as_slice(), false), (b"`\x81\x81`", true), ("`日`".as_bytes(), true)]
-        {
-            let kind = Lexer::new(text).next().map(|token| token.kind);
-            assert_eq!(kind == Some(Kind::Quoted), is_name, "{}", String::from_utf8_lossy(text));
-        }
-        assert_eq!(end(b"'b\\' c'", Reading::NoEscapes), Some(4));
-    }
-}
+mod tests;

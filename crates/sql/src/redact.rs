@@ -3,9 +3,11 @@
 //! Taken out are the strings and hex values
 //! - behind IDENTIFIED (BY, AS, WITH ... BY, VIA ... USING, REPLACE), up to the next account or option;
 //! - of SET PASSWORD, and behind any name with `passw`, `passphrase`, `secret`, `auth_string`, `authentication_string` or
-//!   `sst_auth` in it (MASTER_PASSWORD, SOURCE_PASSWORD, OPTIONS (PASSWORD ...), columns and variables called so);
+//!   `sst_auth` in it (MASTER_PASSWORD, SOURCE_PASSWORD, OPTIONS (PASSWORD ...), columns and variables called so), or with `pass`
+//!   or `pwd` at its end;
 //! - in the places of such columns in VALUES and SELECT of an INSERT or REPLACE that lists its columns;
-//! - in calls of functions that encrypt, decrypt or make passwords, whatever the argument;
+//! - in calls of functions that encrypt, decrypt or make passwords, and of the procedures by which clouds set up a replica,
+//!   whatever the argument;
 //! - that are hashes of passwords by their look, or, in statements that are not about rows, addresses with a password or
 //!   SQL that is about passwords itself.
 //!
@@ -16,6 +18,7 @@
 use memchr::memmem;
 
 use super::comments::without_comments;
+use super::finder::has_quoted_names;
 use super::lexer::{Kind, Lexer, Token};
 use super::places::Places;
 use super::readings;
@@ -25,7 +28,11 @@ const HIDDEN: &[u8] = b"'***'";
 
 /// Replaces what `out` holds by `text` without its passwords; true if there were any.
 pub fn redact(text: &[u8], out: &mut Vec<u8>) -> bool {
-    let usual = redact_reading(Lexer::new(text), text, out);
+    let mut lexer = Lexer::new(text);
+    if memchr::memchr(b'"', text).is_some() && has_quoted_names(lexer, text) {
+        lexer = lexer.with_quoted_names();
+    }
+    let usual = redact_reading(lexer, text, out);
     let Some(doubt) = usual.doubtful_at else { return usual.is_secret };
     let mut ignored = Vec::new();
     let others = readings::others(text);
@@ -130,7 +137,13 @@ impl Search {
             Kind::Word => self.word(part, last_is_set),
             Kind::Quoted | Kind::Variable => self.name(part),
             Kind::String | Kind::Bits | Kind::Unterminated => {
-                return has_its_place || self.armed_for_value() || self.looks_secret(part);
+                if has_its_place || self.armed_for_value() || self.looks_secret(part) {
+                    return true;
+                }
+                if part[0] == b'"' {
+                    // Under ANSI_QUOTES it is a name.
+                    self.name(part);
+                }
             }
             Kind::Operator => match self.armed {
                 Armed::Name => self.armed = Armed::Value,
@@ -292,6 +305,9 @@ const fn parts_with(place: usize) -> [u8; 256] {
 
 /// Names of passwords, and of functions whose arguments are keys or passwords.
 fn is_secret_name(name: &[u8]) -> bool {
+    if has_secret_end(name) {
+        return true;
+    }
     if name.len() < 6 {
         return false;
     }
@@ -299,8 +315,27 @@ fn is_secret_name(name: &[u8]) -> bool {
         FIRST[usize::from(pair[0])] & SECOND[usize::from(pair[1])] != 0
             && PARTS.iter().any(|part| starts(&name[at..], part))
     });
-    is_part || is_any(name, &["encode", "decode", "keyring_key_store", "create_asymmetric_priv_key", "kdf"])
+    is_part
+        || CLOUDS.iter().any(|cloud| starts(name, cloud))
+        || is_any(name, &["encode", "decode", "keyring_key_store", "create_asymmetric_priv_key", "kdf"])
 }
+
+/// `pwd`, `user_pass`; not `bypass`.
+fn has_secret_end(name: &[u8]) -> bool {
+    let name = match name {
+        [b'`' | b'"', inner @ .., b'`' | b'"'] => inner,
+        name => name,
+    };
+    ["pwd", "pass"].iter().any(|end| {
+        let Some(at) = name.len().checked_sub(end.len()) else { return false };
+        starts(&name[at..], end) && (at == 0 || matches!(name[at - 1], b'_' | b'@' | b'.'))
+    })
+}
+
+/// How the names of procedures begin that take an account of another server, with its password: of Amazon RDS, Azure and Google
+/// Cloud SQL.
+const CLOUDS: &[&str] =
+    &["rds_set_external_", "rds_import_binlog_ssl", "az_replication_change_", "setupexternalsource"];
 
 fn starts(text: &[u8], with: &str) -> bool {
     text.get(..with.len()).is_some_and(|start| start.eq_ignore_ascii_case(with.as_bytes()))
@@ -344,6 +379,14 @@ mod tests {
             "SELECT * FROM u WHERE password = sha2(concat('hunter2', salt), 256) and x = 1",
             "SELECT * FROM u WHERE name='a' AND `password`='hunter2'",
             "SELECT * FROM u WHERE u.password IN ('hunter2', 'hunter2')",
+            "SELECT * FROM u WHERE name='a' AND `user_pass` = 'hunter2' AND 1",
+            "INSERT INTO wp_users (user_login, user_pass) VALUES ('bob', 'hunter2')",
+            "UPDATE u SET Pwd='hunter2' WHERE id = 1",
+            "CALL mysql.rds_set_external_master ('h', 3306, 'u', 'hunter2', 'f', 120, 0)",
+            "call mysql.rds_set_external_source_with_auto_position('h',3306,'u','hunter2',0)",
+            "CALL mysql.rds_import_binlog_ssl_material('{\"ssl_key\":\"hunter2\"}')",
+            "CALL mysql.az_replication_change_master('h', 'u', 'hunter2', 3306, 'f', 4, '')",
+            "CALL mysql.setupExternalSourceAutoPosition('h', 3306, 'u', 'hunter2', '', '', '')",
             "INSERT INTO users (name, password) VALUES ('bob','hunter2')",
             "insert into d.users (`password`, name) values ('hunter2', 'bob'), (concat('hunter2', 'x'), 'eve')",
             "replace users partition (p0) (name, u.password) value row('bob', 'hunter2')",
@@ -353,6 +396,9 @@ mod tests {
             "insert into users (name, password) values ('bob', 'hunter2",
             r"insert into users (path, password) values ('C:\', 'hunter2')",
             "create trigger t before insert on a for each row begin insert into u (a, passwd) values (1, 'hunter2'); end",
+            "SELECT * FROM u WHERE \"password\" = 'hunter2'",
+            "INSERT INTO \"users\" (\"name\", \"password\") VALUES ('bob','hunter2')",
+            "update \"u\" set \"passwd\" = 'hunter2', a = 'b'",
             "UPDATE mysql.user SET authentication_string = 'hunter2' WHERE user='x'",
             "SET @app_password := 'hunter2'",
             "SET GLOBAL wsrep_sst_auth = 'root:hunter2'",
@@ -384,9 +430,11 @@ mod tests {
             "insert into t values ('a', 'b'), (x'41', 'password')",
             "insert into t (a, b) values ('a', 'b') on duplicate key update b = 'c'",
             "select replace(a, 'b', 'c'), insert('a', 1, 2, 'b') from t",
+            "select a from t where b = \"password\" and c in (\"secret\", 'd')",
             "CREATE USER a PASSWORD EXPIRE INTERVAL 90 DAY COMMENT 'hello'",
             "update u set password_changed = now(), name = 'bob'",
             "set names 'utf8mb4'",
+            "select bypass from t where bypass = 'x' and compass='y' and passes = 'z'",
             "create table t (password varchar(255) not null, b varchar(10) default 'x')",
         ] {
             assert_eq!(redacted(text), (text.to_owned(), false), "{text}");

@@ -12,8 +12,10 @@
 
 use memchr::memmem;
 
+use super::finder::has_quoted_names;
 use super::lexer::{Kind, Lexer, Token};
-use super::readings::{Agreed, Tokens};
+use super::names::{Named, may_have_names};
+use super::readings::Tokens;
 use super::words::{comes_before_operand, comes_before_parenthesis, ends_with_values, lower_onto};
 
 /// Deeper parentheses are kept as they are; their lists are not looked at.
@@ -22,8 +24,9 @@ const DEPTH: usize = 16;
 /// a million different elements cost no more than others.
 const SEARCHED: usize = 1024;
 
-/// Replaces what `out` holds by the fingerprint of `text`.
-pub fn fingerprint(text: &[u8], out: &mut Vec<u8>) {
+/// Replaces what `out` holds by the fingerprint of `text`. `is_cut` says that the text may end before its statement does.
+/// True for a text of one reading, without names that are values by their place: what is in its literals changes nothing.
+pub fn fingerprint(text: &[u8], is_cut: bool, out: &mut Vec<u8>) -> bool {
     out.clear();
     // No server takes statements over 1 GiB: positions fit 32 bits.
     let text = &text[..text.len().min(1 << 30)];
@@ -33,22 +36,34 @@ pub fn fingerprint(text: &[u8], out: &mut Vec<u8>) {
         writer.token(token, &mut lexer);
     }
     writer.finish();
-    if lexer.doubtful_at().is_some()
-        && let Some(tokens) = Agreed::new(text)
-    {
-        out.clear();
-        agreed(text, tokens, out);
+    let has_doubt = lexer.doubtful_at().is_some() || writer.may_have_names;
+    let is_close = has_doubt || writer.may_have_quoted_names && has_quoted_names(Lexer::new(text), text);
+    if is_close {
+        closely(text, is_cut, out);
     }
+    !is_close
 }
 
-/// The fingerprint of what all readings of a text agree on. What they do not is a value, and may be anything.
+/// The fingerprint of a text that has names by their place, or several readings: of what all of these agree on. What they
+/// do not is a value, and may be anything.
 #[cold]
-fn agreed(text: &[u8], mut tokens: Agreed<'_>, out: &mut Vec<u8>) {
+fn closely(text: &[u8], is_cut: bool, out: &mut Vec<u8>) {
+    out.clear();
+    let mut tokens = Named::new(text, is_cut);
     let mut writer = Writer::new(text, out);
     while let Some(token) = tokens.next() {
         writer.token(token, &mut tokens);
     }
     writer.finish();
+}
+
+/// Whether a backtick behind a byte of a name may be taken for the second half of a character, as in GBK and Shift-JIS: no
+/// double quote can be. Then the name would end elsewhere than it does.
+#[cold]
+fn would_swallow_backtick(name: &[u8], text: &[u8]) -> bool {
+    let is_before = |at: usize| name.get(at + 1).is_none_or(|next| *next == b'`');
+    let is_open = name.iter().enumerate().any(|(at, byte)| !byte.is_ascii() && is_before(at));
+    is_open && std::str::from_utf8(text).is_err()
 }
 
 /// What was written last.
@@ -120,6 +135,9 @@ struct Writer<'a> {
     /// Where the last two statements begin.
     statement_before: usize,
     statement: usize,
+    /// A statement may have names that are values by their place; `"..."` may be a name.
+    may_have_names: bool,
+    may_have_quoted_names: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -143,6 +161,8 @@ impl<'a> Writer<'a> {
             row_closed: false,
             statement_before: 0,
             statement: 0,
+            may_have_names: false,
+            may_have_quoted_names: false,
         }
     }
 
@@ -150,8 +170,15 @@ impl<'a> Writer<'a> {
     fn token(&mut self, token: Token, tokens: &mut impl Tokens) {
         match token.kind {
             Kind::Word => self.word(token),
-            Kind::String
-            | Kind::Unterminated
+            Kind::String => {
+                if self.text[token.start] == b'"' {
+                    self.double_quotes(token);
+                }
+                self.literal();
+            }
+            Kind::Unterminated
+            | Kind::Account
+            | Kind::Label
             | Kind::Disputed
             | Kind::Number
             | Kind::Bits
@@ -249,6 +276,9 @@ impl<'a> Writer<'a> {
             }
             _ => {}
         }
+        if matches!(self.last, Last::Start | Last::Semicolon) {
+            self.may_have_names |= may_have_names(&self.out[start..], &self.text[token.end..]);
+        }
         let is_introducer = self.out.get(start) == Some(&b'_') && self.last != Last::Dot;
         // Introducers in a row go together, so that nothing is left of them.
         if !(is_introducer && self.last == Last::Word && self.out[self.word] == b'_') {
@@ -277,11 +307,53 @@ impl<'a> Writer<'a> {
 
     #[inline(always)]
     fn quoted(&mut self, token: Token) {
+        if self.text[token.start] == b'"' {
+            return self.double_quoted(token);
+        }
         if self.last != Last::At {
             self.space();
         }
         self.out.extend_from_slice(&self.text[token.start..token.end]);
         self.last = Last::Name;
+    }
+
+    /// A name in double quotes, as if it were in backticks. No column is in VALUES and in lists of IN: there it is a value.
+    #[cold]
+    fn double_quoted(&mut self, token: Token) {
+        let is_element = matches!(self.last, Last::Open | Last::Comma) && self.inside() != Inside::Other;
+        let name = &self.text[token.start + 1..token.end - 1];
+        if is_element || would_swallow_backtick(name, self.text) {
+            return self.literal();
+        }
+        if self.last != Last::At {
+            self.space();
+        }
+        self.out.push(b'`');
+        let mut bytes = name.iter();
+        while let Some(&byte) = bytes.next() {
+            self.out.push(byte);
+            match byte {
+                b'`' => self.out.push(byte),
+                b'"' => drop(bytes.next()),
+                _ => {}
+            }
+        }
+        self.out.push(b'`');
+        self.last = Last::Name;
+    }
+
+    /// Notes whether `"..."`, taken for a string, may be a name.
+    fn double_quotes(&mut self, token: Token) {
+        const BEFORE_VALUES: &[&[u8]] = &[
+            b"like", b"and", b"or", b"between", b"then", b"else", b"when", b"as", b"select", b"by",
+            b"comment",
+        ];
+        self.may_have_quoted_names |= match self.last {
+            Last::Dot => true,
+            Last::Open | Last::Comma => self.inside() == Inside::Other,
+            Last::Word => !BEFORE_VALUES.contains(&&self.out[self.word..]),
+            _ => self.text.get(token.end) == Some(&b'.'),
+        };
     }
 
     /// A value: with what belongs to it, it becomes a `?`.

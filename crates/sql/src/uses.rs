@@ -2,8 +2,8 @@
 
 use memchr::{memchr, memchr2_iter};
 
+use super::finder::bare;
 use super::lexer::{Kind, Lexer, Token};
-use super::tables::bare;
 
 /// The default database behind a text, which may have several statements; None where no USE is among them.
 #[must_use]

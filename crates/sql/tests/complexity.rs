@@ -9,12 +9,12 @@ use sql::{Mode, Scheme, anonymise, fingerprint, is_read_only, redact, tables, us
 type Reader = fn(&[u8], &mut Vec<u8>);
 
 const READERS: &[(&str, Reader)] = &[
-    ("strict", |text, out| fingerprint(Mode::Strict, text, out)),
-    ("pt", |text, out| fingerprint(Mode::Pt, text, out)),
+    ("strict", |text, out| fingerprint(Mode::Strict, text, false, out)),
+    ("pt", |text, out| fingerprint(Mode::Pt, text, false, out)),
     ("redact", |text, out| {
         redact(text, out);
     }),
-    ("anonymise", |text, out| anonymise(text, &Scheme::default(), out)),
+    ("anonymise", |text, out| anonymise(text, false, &Scheme::default(), out)),
     ("tables", |text, _| {
         let _ = tables(text);
     }),
@@ -76,6 +76,10 @@ const PARTS: &[&str] = &[
     "),",
     "call a(",
     "identified by ",
+    "begin grant ",
+    "grant a to \"b\"@c, ",
+    "create definer=a@b ",
+    "from \"a\".\"b\", ",
     "password ",
     "password='\\'",
     "0x",

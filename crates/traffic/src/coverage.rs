@@ -1,9 +1,59 @@
 //! What a source could see and what it could not: every report of traffic begins with this.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// How many places of damage are kept with their reason; all are counted.
 const KEPT_PLACES: usize = 20;
+
+/// How many different names are kept apart; their number may be a stranger's choice.
+const KEPT_NAMES: usize = 100;
+const OTHER_NAMES: &str = "others";
+
+/// Counts by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Named(BTreeMap<String, u64>);
+
+impl Named {
+    pub fn add(&mut self, name: &str, count: u64) {
+        if let Some(known) = self.0.get_mut(name) {
+            *known += count;
+        } else if count > 0 {
+            let name = if self.0.len() < KEPT_NAMES { name } else { OTHER_NAMES };
+            *self.0.entry(name.to_owned()).or_default() += count;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Named) {
+        other.0.iter().for_each(|(name, count)| self.add(name, *count));
+    }
+
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    #[must_use]
+    pub fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// The names that are kept apart, with their counts.
+    pub fn names(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(name, count)| (name.as_str(), *count)).filter(|(name, _)| *name != OTHER_NAMES)
+    }
+
+    /// `22 ESP, 3 ARP`: the largest first.
+    #[must_use]
+    pub fn listed(&self) -> String {
+        let mut all: Vec<_> = self.0.iter().collect();
+        all.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), name.as_str()));
+        let listed: Vec<_> = all.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        listed.join(", ")
+    }
+}
 
 /// Counts of what was read and what was missed. All counts add, so that parts merge exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +73,20 @@ pub struct Coverage {
     /// many of all these stand for.
     pub sampled_events: u64,
     pub represented_events: u64,
+    /// Statements that the server left out of its slow log and only counted (log_throttle_queries_not_using_indexes), and
+    /// their response time, as far as it says. No event is made of them.
+    pub throttled_events: u64,
+    pub throttled_ns: u64,
+    /// Of logs that people or programs changed since: header lines that are not as a server writes them, statements without
+    /// their `;`, events whose time or account cannot be read, lines of other logs between events. All but the last were
+    /// read.
+    pub touched_lines: u64,
+    pub unterminated_events: u64,
+    pub unread_times: u64,
+    pub unread_accounts: u64,
+    pub other_lines: u64,
+    /// Of the events, those that a server summed up itself: nothing is known of a single one.
+    pub summarised_events: u64,
     /// The first of them, and notes on whole inputs.
     pub places: Vec<Place>,
     /// Sessions seen; of these, encrypted ones and ones that began before the capture did.
@@ -31,11 +95,20 @@ pub struct Coverage {
     pub midstream_sessions: u64,
     /// Replicas that fetch the binary log: recognised, and left alone from there on.
     pub replication_sessions: u64,
+    /// Sessions of which only one direction was captured, so that no request could be matched with its answer.
+    pub one_sided_sessions: u64,
+    /// Sessions that a balancer announced with a header of the PROXY protocol, by its kind. Those whose header names a
+    /// client have that client's address.
+    pub proxied_sessions: Named,
+    /// Sessions that are not MySQL's classic protocol, by what they speak instead.
+    pub foreign_sessions: Named,
     /// Executions of statements whose prepare was not seen, or what they bind could not be told behind a gap.
     pub unknown_statements: u64,
     /// Requests whose answer was never seen whole.
     pub unanswered: u64,
+    /// Packets in all, and those of them that are TCP of the servers.
     pub packets: u64,
+    pub server_packets: u64,
     /// Packets that the kernel or the capture says it lost.
     pub dropped_packets: u64,
     /// Packets cut by the snap length.
@@ -44,8 +117,11 @@ pub struct Coverage {
     /// Holes in TCP streams that nothing filled, and their bytes where the sequence numbers tell.
     pub gaps: u64,
     pub gap_bytes: u64,
-    /// Packets that are no TCP of the servers looked for.
+    /// Packets that are no TCP of the servers looked for, and what they are.
     pub other_packets: u64,
+    pub other_kinds: Named,
+    /// Packets that came in a tunnel, by that.
+    pub tunnels: Named,
 }
 
 /// One place in the input and what is wrong there.
@@ -74,11 +150,43 @@ impl Coverage {
         }
     }
 
+    /// Counts statements that a server left out of its log. What it says of them may be anything: sums do not overflow.
+    pub fn throttled(&mut self, events: u64, took_ns: Option<u64>) {
+        self.throttled_events = self.throttled_events.saturating_add(events);
+        self.throttled_ns = self.throttled_ns.saturating_add(took_ns.unwrap_or(0));
+    }
+
     /// Keeps what is to be known of an input and is no damage, if there is room.
     pub fn note(&mut self, input: &str, reason: impl Into<String>) {
         if self.keeps_places() {
             self.places.push(Place { input: input.to_owned(), offset: 0, item: 0, reason: reason.into() });
         }
+    }
+
+    /// Why there is nothing at all, where packets came and none of them could be read: that must not look like an idle
+    /// server.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<String> {
+        if self.packets == 0 || self.events > 0 {
+            return None;
+        }
+        if self.server_packets == 0 {
+            let mut kinds = self.other_kinds.clone();
+            kinds.add("cut inside their headers", self.cut_packets);
+            kinds.add("damaged", self.damaged);
+            let hint = self.places.iter().find(|place| place.item == 0 && place.reason.contains("--port"));
+            let hint = hint.map_or(String::new(), |place| format!("; {}", place.reason));
+            return Some(format!(
+                "none of the {} packets is one of a server on the ports that were read: {}{hint}",
+                self.packets,
+                kinds.listed()
+            ));
+        }
+        let mut why = self.foreign_sessions.clone();
+        why.add("encrypted (TLS)", self.tls_sessions);
+        why.add("of which only one direction was captured", self.one_sided_sessions);
+        let is_all = self.sessions > 0 && why.total() >= self.sessions;
+        is_all.then(|| format!("none of the {} sessions could be read: {}", self.sessions, why.listed()))
     }
 
     /// Adds the counts of another part of the same traffic.
@@ -90,20 +198,33 @@ impl Coverage {
         self.lost_events += other.lost_events;
         self.sampled_events += other.sampled_events;
         self.represented_events += other.represented_events;
+        self.throttled(other.throttled_events, Some(other.throttled_ns));
+        self.touched_lines += other.touched_lines;
+        self.unterminated_events += other.unterminated_events;
+        self.unread_times += other.unread_times;
+        self.unread_accounts += other.unread_accounts;
+        self.other_lines += other.other_lines;
+        self.summarised_events += other.summarised_events;
         self.places.extend(other.places.iter().cloned());
         self.places.truncate(KEPT_PLACES);
         self.sessions += other.sessions;
         self.tls_sessions += other.tls_sessions;
         self.midstream_sessions += other.midstream_sessions;
         self.replication_sessions += other.replication_sessions;
+        self.one_sided_sessions += other.one_sided_sessions;
+        self.proxied_sessions.merge(&other.proxied_sessions);
+        self.foreign_sessions.merge(&other.foreign_sessions);
         self.unknown_statements += other.unknown_statements;
         self.unanswered += other.unanswered;
         self.packets += other.packets;
+        self.server_packets += other.server_packets;
         self.dropped_packets += other.dropped_packets;
         self.cut_packets += other.cut_packets;
         self.retransmitted_packets += other.retransmitted_packets;
         self.gaps += other.gaps;
         self.gap_bytes += other.gap_bytes;
         self.other_packets += other.other_packets;
+        self.other_kinds.merge(&other.other_kinds);
+        self.tunnels.merge(&other.tunnels);
     }
 }

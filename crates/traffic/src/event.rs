@@ -2,7 +2,9 @@
 //!
 //! An event borrows everything from its source's buffers: millions a second pass, and most are only counted.
 
+use super::binlog::transaction::{Log, Transaction};
 use super::measures::Measures;
+use base::error::AgentError;
 
 /// What a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,6 +34,9 @@ pub enum Command {
     /// The session's state is forgotten, its login is not.
     ResetConnection,
     Ping,
+    /// Rows of a table were changed, as a binary log in row format has it; `text` is the class: a kind of change and a
+    /// table.
+    Rows,
     /// Any other command of the protocol, by its byte.
     Other(u8),
 }
@@ -96,6 +101,9 @@ pub struct Event<'a> {
     /// It happened before what was cut out of a recording, and is there only so that a replay can bring the
     /// session into its state. Never counted.
     pub is_state: bool,
+    /// The server opened its log just before, because it started or was asked to (FLUSH LOGS). Only who reads a log from
+    /// its beginning to its end is told so.
+    pub is_log_reopened: bool,
 }
 
 impl Event<'_> {
@@ -121,8 +129,33 @@ impl Event<'_> {
             measures: Measures::default(),
             checksum: None,
             is_state: false,
+            is_log_reopened: false,
         }
     }
+}
+
+/// What a server summed up of many calls itself: of no single one anything is known. What is not known is `None`.
+#[derive(Clone, Debug)]
+pub struct Summary<'a> {
+    /// The statement, its literals replaced by the server; `None` for all statements that found no room in its table.
+    pub text: Option<&'a [u8]>,
+    /// Tells apart statements of which `text` is only the beginning; empty if it is whole.
+    pub cut_id: &'a [u8],
+    /// One of the calls with its values, the moment that it was seen (0 if unknown), how long it took.
+    pub sample: Option<(&'a [u8], u64, Option<u64>)>,
+    pub database: &'a [u8],
+    pub count: u64,
+    pub failed: Option<u64>,
+    pub sum_ns: u64,
+    pub min_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+    /// The 95th, 99th and 99.9th percentile, as the server has them.
+    pub quantiles_ns: [Option<u64>; 3],
+    /// Sums over the calls.
+    pub measures: Measures,
+    /// When the statement was first and last seen; 0 if unknown.
+    pub first_ns: u64,
+    pub last_ns: u64,
 }
 
 /// Takes events, in the order of their ends within a session.
@@ -130,6 +163,33 @@ pub trait Sink {
     /// # Errors
     /// What stops the reading for good: a disk that is full, a reader that left.
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()>;
+
+    /// Takes what a server summed up. Only a digest can: nothing else is made of sums.
+    ///
+    /// # Errors
+    /// What stops the reading for good, or why this cannot be made of a summary.
+    fn summary(&mut self, _: &Summary<'_>) -> anyhow::Result<()> {
+        let reason = "this is a server's summary of its statements, which has no single call: it can be digested as a whole \
+                      (without --every), but neither printed as events nor recorded or replayed; take a slow log \
+                      or a capture for that";
+        Err(AgentError::Named(reason.to_owned()).into())
+    }
+
+    /// A transaction of a binary log: its events came before it.
+    ///
+    /// # Errors
+    /// As above.
+    fn transaction(&mut self, _transaction: &Transaction<'_>) -> anyhow::Result<()> {
+        Ok(())
+    }
+
+    /// A binary log has ended, or a piece of one.
+    ///
+    /// # Errors
+    /// As above.
+    fn log(&mut self, _log: &Log) -> anyhow::Result<()> {
+        Ok(())
+    }
 }
 
 impl<F: FnMut(&Event<'_>) -> anyhow::Result<()>> Sink for F {

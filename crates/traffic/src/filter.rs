@@ -1,6 +1,7 @@
 //! Which events are wanted: by time and by what they are. One small grammar for digests and recordings.
 
 use std::collections::HashMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -45,6 +46,17 @@ impl Selection {
         self.filters.iter().all(|filter| filter.accepts(event))
     }
 
+    /// What of it only single calls can answer, if anything: a server's summary has none.
+    #[must_use]
+    pub fn needs_calls(&self) -> Option<&str> {
+        use Field::{Class, Command, Database, ReadOnly, Table, Text};
+        if self.since_ns.is_some() || self.until_ns.is_some() {
+            return Some("--since and --until");
+        }
+        let is_of_statement = |field| matches!(field, Class | Table | Database | Text | Command | ReadOnly);
+        self.filters.iter().find(|filter| !is_of_statement(filter.field)).map(|filter| filter.source.as_str())
+    }
+
     /// As it was given.
     #[must_use]
     pub fn text(&self) -> String {
@@ -62,7 +74,7 @@ impl Selection {
                 return true;
             }
             let decide = |fingerprint: &mut Vec<u8>| {
-                sql::fingerprint(Mode::Strict, event.text, fingerprint);
+                sql::fingerprint(Mode::Strict, event.text, event.is_cut, fingerprint);
                 let tables = sql::tables(event.text).join(&b","[..]);
                 self.accepts_class(&sql::class_id(Mode::Strict, fingerprint), &tables)
             };
@@ -185,6 +197,9 @@ impl std::str::FromStr for Filter {
             ("=", Operator::Is),
             ("~", Operator::Contains),
         ];
+        if source.contains("$event") {
+            return Err(format!("this is pt-query-digest's Perl; {}", usage()));
+        }
         let found =
             operators.iter().filter_map(|(sign, operator)| Some((source.find(sign)?, *sign, *operator)));
         let (place, sign, operator) = found.min_by_key(|(place, ..)| *place).ok_or_else(usage)?;
@@ -288,6 +303,21 @@ fn reads_only(event: &Event<'_>) -> bool {
     }
 }
 
+/// The same, or how long ago: `1h` is an hour before now.
+pub fn parse_moment_or_ago(text: &str) -> Result<u64, String> {
+    let is_ago = text.ends_with(|last: char| last.is_ascii_lowercase());
+    if !is_ago {
+        return parse_moment(text)
+            .map_err(|usage| format!("{usage}, or how long ago it was, such as 90s, 1h or 7d"));
+    }
+    let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
+    let ago_ns = match text.strip_suffix('d').map(str::parse::<u32>) {
+        Some(Ok(days)) => u128::from(days) * 86_400_000_000_000,
+        _ => parse_duration(text)?.as_nanos(),
+    };
+    Ok(u64::try_from(now_ns.saturating_sub(ago_ns)).unwrap_or(u64::MAX))
+}
+
 /// A moment in ns since 1970, of seconds since 1970 or of UTC as `2026-11-21`, `2026-11-21T09:30` or with `:SS` and `Z`.
 pub fn parse_moment(text: &str) -> Result<u64, String> {
     let usage = || "give UTC such as 2026-11-21T09:30:00Z, or seconds since 1970".to_owned();
@@ -324,7 +354,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Filter, Selection, parse_moment};
+    use super::{Filter, Selection, parse_moment, parse_moment_or_ago};
     use crate::event::{Command, Event, Outcome};
     use crate::measures::Measure;
 
@@ -337,6 +367,18 @@ mod tests {
         for text in ["", "now", "2026-13-01", "2026-01-01T24:00", "99999999999999999999", "2026-1-1T1"] {
             assert!(parse_moment(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn moments_ago() {
+        let now_ns = parse_moment_or_ago("0s").unwrap();
+        for (text, ago_s) in [("1h", 3600), ("7d", 604_800), ("90s", 90)] {
+            let found_ns = parse_moment_or_ago(text).unwrap();
+            assert!((found_ns + ago_s * 1_000_000_000).abs_diff(now_ns) < 60_000_000_000, "{text}");
+        }
+        assert_eq!(parse_moment_or_ago("1970-01-01T00:00:00Z"), Ok(0));
+        assert_eq!(parse_moment_or_ago("99999d"), Ok(0), "before 1970 is 1970");
+        assert!(parse_moment_or_ago("now").is_err() && parse_moment_or_ago("h").is_err());
     }
 
     #[test]

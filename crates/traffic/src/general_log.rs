@@ -72,11 +72,13 @@ pub fn is_event(line: &[u8]) -> bool {
     matches!(prefix(line, true), Found::It(_))
 }
 
-struct Parser<'n> {
+pub(crate) struct Parser<'n> {
     name: &'n str,
     utc_offset_s: i32,
-    coverage: Coverage,
+    pub(crate) coverage: Coverage,
     sessions: Sessions,
+    /// A banner came after the last event.
+    is_reopened: bool,
     dynamic: Dynamic,
     /// The last time that stood before a line.
     time_ns: u64,
@@ -182,7 +184,7 @@ fn without_number(argument: &[u8]) -> &[u8] {
 }
 
 impl<'n> Parser<'n> {
-    fn new(name: &'n str, options: &Options) -> Self {
+    pub(crate) fn new(name: &'n str, options: &Options) -> Self {
         Self {
             name,
             utc_offset_s: options.utc_offset_s,
@@ -195,7 +197,20 @@ impl<'n> Parser<'n> {
             lines: 0,
             skips: Some(false),
             searched: 0,
+            is_reopened: false,
         }
+    }
+
+    /// Takes an event whose parts are apart already, as a row of mysql.general_log has them.
+    pub(crate) fn entry(
+        &mut self,
+        time: Option<Stamp>,
+        thread: u64,
+        command: &[u8],
+        argument: &[u8],
+        sink: &mut impl Sink,
+    ) -> anyhow::Result<()> {
+        self.event(&Prefix { time, thread, command, length: 0 }, argument, false, sink)
     }
 
     /// The line after `from` that begins an event. `None` if there is none in the buffer; then the number is where to
@@ -236,6 +251,7 @@ impl<'n> Parser<'n> {
         let garbage = if next.is_ok() || at_end { without_banners(bytes) } else { bytes };
         self.coverage.bytes += bytes.len() as u64;
         self.coverage.skipped_bytes += garbage.len() as u64;
+        self.is_reopened |= garbage.len() < bytes.len();
         if !garbage.is_empty() && self.skips == Some(false) {
             self.skips = Some(true);
             self.damage(buffer, at, "nothing here is an event of a general log");
@@ -272,6 +288,7 @@ impl<'n> Parser<'n> {
         };
         self.coverage.bytes += end as u64;
         let whole = without_banners(&text[..end]);
+        let is_followed_by_banner = whole.len() < end;
         let argument = whole.get(prefix.length..).unwrap_or_default();
         if is_cut {
             self.damage(buffer, at, "a statement longer than 16 MiB: cut there");
@@ -283,6 +300,7 @@ impl<'n> Parser<'n> {
         }
         let argument = argument.strip_suffix(b"\n").map_or(argument, without_return);
         self.event(&prefix, argument, is_cut, sink)?;
+        self.is_reopened |= is_followed_by_banner;
         Ok(Some(at + end))
     }
 
@@ -317,6 +335,7 @@ impl<'n> Parser<'n> {
         let mut event = Event::new(self.time_ns, prefix.thread, command);
         event.connection = Some(prefix.thread);
         event.is_cut = is_cut;
+        event.is_log_reopened = std::mem::take(&mut self.is_reopened);
         event.text = match command {
             Command::Query => argument,
             Command::Prepare | Command::Execute => without_number(argument),

@@ -3,6 +3,7 @@
 mod follow;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod wide;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -14,6 +15,7 @@ use flate2::read::MultiGzDecoder;
 use rustix::io::Errno;
 
 use self::follow::{FollowedFile, FollowedPipe};
+use self::wide::Wide;
 use base::error::AgentError;
 use base::stop::StopSignal;
 
@@ -28,8 +30,8 @@ const OTHERS: [(&[u8], &str, &str); 6] = [
     (b"BZh", "compressed with bzip2", "bzip2 -dc"),
     (&[0x04, 0x22, 0x4d, 0x18], "compressed with lz4", "lz4 -dc"),
     (b"PK\x03\x04", "a zip archive", "unzip -p"),
-    (&[0xff, 0xfe], "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
-    (&[0xfe, 0xff], "UTF-16 text", "iconv -f UTF-16 -t UTF-8"),
+    (&[0xff, 0xfe, 0, 0], "UTF-32 text", "iconv -f UTF-32 -t UTF-8"),
+    (&[0, 0, 0xfe, 0xff], "UTF-32 text", "iconv -f UTF-32 -t UTF-8"),
 ];
 
 /// Bytes after decompression. Compressed files may have several members or frames, one after the other.
@@ -44,6 +46,8 @@ enum Source {
     Plain(Start),
     Gzip(Box<MultiGzDecoder<BufReader<Start>>>),
     Zstd(Box<zstd::Decoder<'static, BufReader<Start>>>),
+    /// Text of UTF-16, as PowerShell's `>` writes it.
+    Wide(Box<Wide<BufReader<Start>>>),
     File(FollowedFile),
 }
 
@@ -85,7 +89,7 @@ fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> any
         return decompress(Start::of(Box::new(FollowedPipe::new(file, stop)))?);
     }
     if !matches!(decompress(Start::of(Box::new(file))?)?, Source::Plain(_)) {
-        bail!(AgentError::Named("a compressed file cannot be followed".to_owned()));
+        bail!(AgentError::Named("a compressed file, or one of UTF-16, cannot be followed".to_owned()));
     }
     Ok(Source::File(FollowedFile::open(path, stop)?))
 }
@@ -140,6 +144,7 @@ impl Read for Input {
             Source::Plain(start) => start.read(buffer),
             Source::Gzip(decoder) => decoder.read(buffer).map_err(|error| damage("gzip", &error)),
             Source::Zstd(decoder) => decoder.read(buffer).map_err(|error| damage("zstd", &error)),
+            Source::Wide(text) => text.read(buffer),
             Source::File(file) => file.read(buffer),
         }
     }
@@ -163,6 +168,8 @@ fn decompress(start: Start) -> anyhow::Result<Source> {
         Source::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(start))))
     } else if start.is_zstd() {
         Source::Zstd(Box::new(zstd::Decoder::with_buffer(BufReader::new(start))?))
+    } else if let Some(order) = wide::order(&start.magic[..start.length]) {
+        Source::Wide(Box::new(Wide::new(BufReader::new(start), order)))
     } else {
         Source::Plain(start)
     })

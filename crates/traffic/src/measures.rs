@@ -74,6 +74,8 @@ measures! {
     RowLockNs "row_lock_ns" Ns [b"InnoDB_rec_lock_wait"],
     /// Pages that InnoDB had to read from storage.
     PagesRead "pages_read" Count [b"Pages_read", b"InnoDB_IO_r_ops"],
+    /// Of its events in a binary log, before compression.
+    EventBytes "event_bytes" Bytes [],
 }
 
 impl Measure {

@@ -93,9 +93,10 @@ pub(super) fn drive(
 /// Lines of a banner are not longer.
 pub(super) const LINE_BYTES: usize = 4096;
 
-/// The text without the banners at its end: the lines that a server writes when it opens a log.
+/// The text without the banners at its end: the lines that a server writes when it opens a log. Empty lines behind one are
+/// somebody's.
 pub(super) fn without_banners(mut text: &[u8]) -> &[u8] {
-    while text.ends_with(b"Argument\n") || text.ends_with(b"Argument\r\n") {
+    while without_blanks(text).ends_with(b"Argument") {
         let shorter = without_banner(text);
         if shorter.len() == text.len() {
             break;
@@ -105,18 +106,25 @@ pub(super) fn without_banners(mut text: &[u8]) -> &[u8] {
     text
 }
 
+/// The lines of a banner, the last one first.
+const BANNER: [fn(&[u8]) -> bool; 3] = [
+    |line| line.starts_with(b"Time") && line.ends_with(b"Argument"),
+    |line| line.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"tcp port:")),
+    |line| {
+        memmem::find(line, b", Version: ").is_some()
+            && (line.ends_with(b"started with:") || line.ends_with(b"embedded library"))
+    },
+];
+
+/// Whether a line, without its end, is one of a banner.
+pub(super) fn is_of_banner(line: &[u8]) -> bool {
+    BANNER.iter().any(|check| check(line))
+}
+
 /// "…, Version: … started with:", "Tcp port: …", "Time … Argument".
 pub(super) fn without_banner(text: &[u8]) -> &[u8] {
-    let checks: [fn(&[u8]) -> bool; 3] = [
-        |line| line.starts_with(b"Time") && line.ends_with(b"Argument"),
-        |line| line.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"tcp port:")),
-        |line| {
-            memmem::find(line, b", Version: ").is_some()
-                && (line.ends_with(b"started with:") || line.ends_with(b"embedded library"))
-        },
-    ];
-    let mut left = text;
-    for check in checks {
+    let mut left = without_blanks(text);
+    for check in BANNER {
         match last_line(left) {
             Some((before, line)) if check(line) => left = before,
             _ => return text,
@@ -125,9 +133,18 @@ pub(super) fn without_banner(text: &[u8]) -> &[u8] {
     left
 }
 
+/// The text without empty lines at its end, as far as these are looked at.
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let from = text.len().saturating_sub(LINE_BYTES);
+    &text[..from + text[from..].trim_ascii_end().len()]
+}
+
 /// What is before the last line, and that line without its end.
 fn last_line(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let inner = text.strip_suffix(b"\n")?;
+    if text.is_empty() {
+        return None;
+    }
+    let inner = text.strip_suffix(b"\n").unwrap_or(text);
     let window = inner.len().saturating_sub(LINE_BYTES);
     let from = window + memrchr(b'\n', &inner[window..]).map_or(0, |at| at + 1);
     Some((&text[..from], without_return(&inner[from..])))

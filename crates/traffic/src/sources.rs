@@ -6,14 +6,19 @@ use std::path::Path;
 use super::coverage::Coverage;
 use super::event::{Event, Sink};
 use super::packets::PacketOptions;
+use super::packets::dump::{self, Dump};
 use super::pieces::without_banners;
+use super::prefixed::First;
 use super::recording::{MAGIC, Reader};
 use super::wire::{Decoder, WireOptions};
-use super::{general_log, input, packets, slow_log};
+use super::{binlog, exports, general_log, input, packets, prefixed, slow_log, unreadable};
 use base::error::AgentError;
 
 /// So much of a file tells what it is: the head of a log, its settings and its first statement.
 const HEAD_BYTES: usize = 64 << 10;
+/// Of a document of JSON, whose first record may be long.
+const DOCUMENT_BYTES: usize = 1 << 20;
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How files are read.
 #[derive(Clone, Debug)]
@@ -26,20 +31,76 @@ pub struct SourceOptions {
     pub checksum: bool,
     /// Give also what only restores the state of sessions.
     pub state: bool,
+    /// What the caller takes the source for: anything else is an error.
+    pub expected: Option<Expected>,
+}
+
+/// Kinds of sources, by the names that pt-query-digest gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Expected {
+    Slowlog,
+    Genlog,
+    Tcpdump,
+    Binlog,
+}
+
+impl Expected {
+    /// Checks what a source was found to be.
+    ///
+    /// # Errors
+    /// It is something else: then the caller named the wrong file, or took it for something that it is not.
+    pub fn check(self, kind: Kind, name: &str) -> anyhow::Result<()> {
+        let is_it = match kind {
+            Kind::SlowLog => self == Expected::Slowlog,
+            Kind::GeneralLog => self == Expected::Genlog,
+            Kind::Capture | Kind::PacketText => self == Expected::Tcpdump,
+            Kind::BinaryLog | Kind::BinaryLogText => self == Expected::Binlog,
+            Kind::Recording => false,
+            Kind::Export | Kind::Prefixed => matches!(self, Expected::Slowlog | Expected::Genlog),
+            Kind::Empty => true,
+        };
+        if is_it {
+            return Ok(());
+        }
+        let found = match kind {
+            Kind::SlowLog => "a slow log (slowlog)",
+            Kind::GeneralLog => "a general log (genlog)",
+            Kind::Capture | Kind::PacketText => "a capture (tcpdump)",
+            Kind::BinaryLog | Kind::BinaryLogText => "a binary log (binlog)",
+            Kind::Recording => "a recording",
+            Kind::Export => "an export of a slow log, general log or summary",
+            Kind::Prefixed => "a slow log or general log with something before each line",
+            Kind::Empty => "empty",
+        };
+        let asked = format!("{self:?}").to_lowercase();
+        let reason =
+            format!("{name} is {found}, not what --type {asked} says; leave out --type: the content tells");
+        Err(AgentError::Named(reason).into())
+    }
 }
 
 impl Default for SourceOptions {
     fn default() -> Self {
-        SourceOptions { follow: false, ports: vec![3306], checksum: false, state: false }
+        SourceOptions { follow: false, ports: vec![3306], checksum: false, state: false, expected: None }
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Capture,
+    /// What tcpdump prints with `-x` and the like.
+    PacketText,
     SlowLog,
     GeneralLog,
     Recording,
+    /// What clients, clouds and shippers make of logs and tables.
+    Export,
+    /// A log whose lines have something before them.
+    Prefixed,
+    /// A binary or relay log, whole or a piece.
+    BinaryLog,
+    /// What mysqlbinlog has printed of one.
+    BinaryLogText,
     /// Nothing in it, or not enough to tell.
     Empty,
 }
@@ -61,12 +122,43 @@ pub fn kind(path: &Path) -> anyhow::Result<Kind> {
 pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
     let mut input = input::open(path, options.follow)?;
     let name = input.name().to_owned();
-    let (kind, head) = head(&mut input, &name)?;
+    let (kind, mut head) = head(&mut input, &name)?;
+    if let Some(expected) = options.expected {
+        expected.check(kind, &name)?;
+    }
+    match kind {
+        Kind::Export => return exports::read(head, input, &name, options.follow, sink),
+        Kind::Prefixed => return prefixed::read(head, input, &name, options.follow, sink),
+        _ => {}
+    }
+    let marks = if kind == Kind::GeneralLog { without_mark(&mut head) } else { 0 };
     let input = std::io::Cursor::new(head).chain(input);
     match kind {
-        Kind::Capture => read_capture(input, &name, options, sink),
+        Kind::Capture => read_packets(&name, options, sink, true, |packet_options, decoder| {
+            packets::read(input, &name, packet_options, decoder)
+        }),
+        Kind::PacketText => {
+            let mut dump = Dump::open(input)?;
+            read_packets(&name, options, sink, dump.has_times(), |packet_options, decoder| {
+                packets::read_dump(&mut dump, &name, packet_options, decoder)
+            })
+        }
         Kind::SlowLog => slow_log::read(input, &name, sink),
-        Kind::GeneralLog => general_log::read(input, &name, sink),
+        Kind::GeneralLog => {
+            let mut coverage = general_log::read(input, &name, sink)?;
+            coverage.bytes += marks;
+            Ok(coverage)
+        }
+        // Only recorders ask for the state of sessions.
+        Kind::BinaryLog | Kind::BinaryLogText if options.state => {
+            let reason = format!(
+                "{name} is a binary log: it has what changed, and neither reads nor sessions, so it cannot be recorded \
+                 and replayed; `headrace digest` sums it up"
+            );
+            Err(AgentError::Named(reason).into())
+        }
+        Kind::BinaryLog => binlog::read(input, &name, sink),
+        Kind::BinaryLogText => binlog::read_text(input, &name, sink),
         Kind::Recording => {
             if path == Path::new("-") || !input::is_plain(path)? {
                 let reason =
@@ -75,20 +167,30 @@ pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow
             }
             read_recording(&mut Reader::open(path)?, &name, options, sink)
         }
-        Kind::Empty => Ok(Coverage::default()),
+        Kind::Export | Kind::Prefixed | Kind::Empty => Ok(Coverage::default()),
     }
 }
 
-fn read_capture(
-    input: impl Read,
+/// Takes an event to the sink.
+type Give<'a> = &'a mut dyn FnMut(&Event<'_>) -> anyhow::Result<()>;
+
+fn read_packets(
     name: &str,
     options: &SourceOptions,
     sink: &mut dyn Sink,
+    has_times: bool,
+    read: impl FnOnce(&PacketOptions, &mut Decoder<Give<'_>>) -> anyhow::Result<Coverage>,
 ) -> anyhow::Result<Coverage> {
-    let wire = WireOptions { checksum: options.checksum, name: name.to_owned(), ..WireOptions::default() };
-    let mut decoder = Decoder::with_options(|event: &Event<'_>| sink.event(event), wire);
+    let wire = WireOptions {
+        checksum: options.checksum,
+        has_times,
+        name: name.to_owned(),
+        ..WireOptions::default()
+    };
+    let mut give = |event: &Event<'_>| sink.event(event);
+    let mut decoder: Decoder<Give<'_>> = Decoder::with_options(&mut give, wire);
     let packet_options = PacketOptions { ports: options.ports.clone(), ..PacketOptions::default() };
-    let mut coverage = packets::read(input, name, &packet_options, &mut decoder)?;
+    let mut coverage = read(&packet_options, &mut decoder)?;
     coverage.merge(&decoder.finish()?);
     Ok(coverage)
 }
@@ -140,7 +242,7 @@ pub fn coverage_of(reader: &Reader, name: &str) -> Coverage {
 
 /// Reads until it is clear what this is.
 fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
-    let mut head = Vec::new();
+    let (mut head, mut looked_at) = (Vec::new(), HEAD_BYTES / 16);
     let mut buffer = vec![0; 8 << 10];
     loop {
         let bytes = match input.read(&mut buffer) {
@@ -151,39 +253,76 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
         head.extend_from_slice(&buffer[..bytes]);
         // The first bytes may be a magic, the longest of which has eight; after these every new line may tell.
         let is_begin = head.len() >= MAGIC.len() && head.len() < MAGIC.len() + bytes;
-        if (is_begin || bytes == 0 || buffer[..bytes].contains(&b'\n'))
-            && let Some(kind) = kind_of(&head)
+        // Looked at again only once there is twice as much of what has no lines.
+        let is_more = head.len() >= 2 * looked_at;
+        if (is_begin || bytes == 0 || is_more || buffer[..bytes].contains(&b'\n'))
+            && let Some(kind) = kind_of(&head, bytes == 0)
         {
             return Ok((kind, head));
+        }
+        if is_more {
+            looked_at = head.len();
         }
         // What a server writes when it opens a log of either kind, and nothing more.
         if bytes == 0 && without_banners(&head).is_empty() {
             return Ok((Kind::Empty, head));
         }
-        if bytes == 0 || head.len() >= HEAD_BYTES {
-            let reason = format!("{name} is no capture, slow log, general log or recording that can be told");
-            return Err(AgentError::Named(reason).into());
+        let is_document = matches!(head.trim_ascii_start().first(), Some(b'{' | b'['));
+        if bytes == 0 || head.len() >= if is_document { DOCUMENT_BYTES } else { HEAD_BYTES } {
+            if binlog::is_piece(&head) {
+                return Ok((Kind::BinaryLog, head));
+            }
+            return Err(AgentError::Named(unreadable::reason(name, &head)).into());
         }
     }
 }
 
-fn kind_of(head: &[u8]) -> Option<Kind> {
+fn kind_of(head: &[u8], at_end: bool) -> Option<Kind> {
     if head.starts_with(&MAGIC) {
         return Some(Kind::Recording);
     }
     if packets::is_capture(head) {
         return Some(Kind::Capture);
     }
-    head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")).find_map(kind_of_line)
+    if head.starts_with(&binlog::MAGIC) || head.starts_with(&binlog::ENCRYPTED_MAGIC) {
+        return Some(Kind::BinaryLog);
+    }
+    if exports::is_export(head) {
+        return Some(Kind::Export);
+    }
+    if is_binary_log_text(head) {
+        return Some(Kind::BinaryLogText);
+    }
+    if is_packet_text(head) {
+        return Some(Kind::PacketText);
+    }
+    prefixed::first(head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head), at_end).map(|first| match first {
+        First::SlowLog => Kind::SlowLog,
+        First::GeneralLog => Kind::GeneralLog,
+        First::Prefixed => Kind::Prefixed,
+    })
 }
 
-fn kind_of_line(line: &[u8]) -> Option<Kind> {
-    const SLOW: [&[u8]; 5] =
-        [b"# Time: ", b"# User@Host: ", b"# Query_time: ", b"# Thread_id: ", b"# administrator"];
-    if SLOW.iter().any(|begin| line.starts_with(begin)) {
-        return Some(Kind::SlowLog);
+/// Whether the first line that tells is one of mysqlbinlog.
+fn is_binary_log_text(head: &[u8]) -> bool {
+    let whole = head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    whole.take_while(|line| !slow_log::is_header_line(line)).any(binlog::is_text)
+}
+
+/// The bytes of a packet come first; in a log they may be part of a statement.
+fn is_packet_text(head: &[u8]) -> bool {
+    let lines = head.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n"));
+    let mut first = lines.filter(|line| dump::is_first_hex(line) || slow_log::is_header_line(line));
+    first.next().is_some_and(dump::is_first_hex)
+}
+
+/// Takes off what editors put at the beginning of text. Gives its length.
+fn without_mark(head: &mut Vec<u8>) -> u64 {
+    if !head.starts_with(BYTE_ORDER_MARK) {
+        return 0;
     }
-    general_log::is_event(line).then_some(Kind::GeneralLog)
+    head.drain(..BYTE_ORDER_MARK.len());
+    BYTE_ORDER_MARK.len() as u64
 }
 
 #[cfg(test)]
@@ -232,6 +371,22 @@ mod tests {
         assert_eq!(kind(b"\x89HRREC\r\nand more"), Some(Kind::Recording));
         assert_eq!(kind(b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0"), Some(Kind::Capture));
         assert_eq!(kind(b"\x0a\x0d\x0d\x0a\x1c\0\0\0\x4d\x3c\x2b\x1a"), Some(Kind::Capture));
+    }
+
+    #[test]
+    fn text_of_tcpdump_is_known_by_its_hex() {
+        let line = "07:05:14.622922 IP 127.0.0.1.44872 > 127.0.0.1.3306: tcp 0\n";
+        let hex = "\t0x0000:  4500 003c a53c 4000 4006 977d 7f00 0001\n";
+        let first = "reading from file a.pcap, link-type EN10MB (Ethernet), snapshot length 262144\n";
+        for begin in ["", first] {
+            assert_eq!(kind(format!("{begin}{line}{hex}").as_bytes()), Some(Kind::PacketText));
+        }
+        let ascii = format!("{line}E..<.<@.@..}}.........H..pbO.........0.........\n");
+        let refusal = head(&mut ascii.as_bytes(), "a file").unwrap_err().to_string();
+        assert!(refusal.contains("tcpdump -n -x -tttt"), "{refusal}");
+        assert!(
+            !head(&mut &b"hello > world: 12:00\n"[..], "a file").unwrap_err().to_string().contains("tcpdump")
+        );
     }
 
     #[test]

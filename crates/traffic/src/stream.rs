@@ -20,7 +20,8 @@ pub struct Opened {
     pub is_midstream: bool,
 }
 
-/// Takes what connections carry. For each session: `opened`, then any of the middle two, then `closed` once.
+/// Takes what connections carry. For each session: `opened`, then any of the middle two, then `closed` or
+/// `cut`, once.
 pub trait Streams {
     /// # Errors
     /// What stops the reading for good, as with `Sink`.
@@ -38,9 +39,16 @@ pub trait Streams {
     /// As above.
     fn gap(&mut self, time_ns: u64, session: u64, from: Side, missing: Option<u64>) -> anyhow::Result<()>;
 
-    /// The connection ended, was reset, was idle too long to keep, or the capture ended.
+    /// The connection ended, or was reset.
     ///
     /// # Errors
     /// As above.
     fn closed(&mut self, time_ns: u64, session: u64) -> anyhow::Result<()>;
+
+    /// Nothing more is seen of the connection, which says nothing about its end: the capture ended, or the connection
+    /// was idle too long to keep.
+    ///
+    /// # Errors
+    /// As above.
+    fn cut(&mut self, session: u64) -> anyhow::Result<()>;
 }

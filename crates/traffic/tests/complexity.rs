@@ -169,6 +169,10 @@ impl Streams for Bytes {
     fn closed(&mut self, _: u64, _: u64) -> anyhow::Result<()> {
         Ok(())
     }
+
+    fn cut(&mut self, session: u64) -> anyhow::Result<()> {
+        self.closed(0, session)
+    }
 }
 
 /// A capture of raw IP, a millisecond between the packets: from port, to port, sequence, acknowledged, flags, bytes.

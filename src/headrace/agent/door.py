@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from headrace.agent.failures import failure
 from headrace.agent.program import PROGRAM, install
+from headrace.agent.seen import AT_ONCE, Seen, seen
 from headrace.agent.stable import facts_hash
 from headrace.errors import CommandFailed, HeadraceError
 from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint, ServerLogin
+from headrace.received import ANY, ASIDE_BYTES, OF_VERBS, BadContent, parsed
 from headrace.target import Completed, Process, Target, to_the_end
 
 #: An agent exits within this time after its last line.
@@ -23,6 +25,8 @@ STOPPING_S = 5.0
 #: A leased agent ends once it has heard nothing for this long, and how often it hears of us.
 LEASE_S = 30.0
 BEAT_S = 5.0
+#: Before a program that ends with us, and its arguments.
+LEASED = ("leased", "--lease", f"{LEASE_S:.0f}s", "--")
 
 
 class Agent:
@@ -57,18 +61,22 @@ class Agent:
         if done.exit_code and not even_if_it_failed:
             raise self._failure(done.exit_code, done.error_text)
         try:
+            if len(done.stdout) > ASIDE_BYTES:
+                return await asyncio.to_thread(self.document, words[0], done.text)
             return self.document(words[0], done.text)
         except CommandFailed:
             if done.exit_code:
                 raise self._failure(done.exit_code, done.error_text) from None
             raise
 
-    def document(self, verb: str, text: str, read: Callable[[str], Any] = json.loads) -> Any:
-        """A verb's parsed output. Raises CommandFailed if it is not JSON."""
+    def document(self, verb: str, text: str) -> Any:
+        """A verb's parsed output. Raises CommandFailed if it is not JSON, or more than the verb may print."""
         try:
-            return read(text)
-        except ValueError:
-            said = text.strip().splitlines()[-1:]
+            return parsed(text, OF_VERBS.get(verb, ANY))
+        except BadContent as error:
+            if not str(error).startswith("not JSON"):
+                raise CommandFailed(f"{PROGRAM} {verb}: refused: {error}", place=self.target.name) from None
+            said = text[-2000:].strip().splitlines()[-1:]
             what = f"printed what is not JSON: {said[0][:200]!r}" if said else "printed nothing"
             raise CommandFailed(f"{PROGRAM} {verb} {what}", place=self.target.name) from None
 
@@ -80,6 +88,25 @@ class Agent:
         if done.exit_code:
             raise self._failure(done.exit_code, done.error_text)
         return done.text
+
+    async def read(self, path: str, *, root: str = "/") -> bytes:
+        """A plain file of the target that others might have replaced by a link, a pipe, a device or another file.
+
+        Raises FileNotFoundError, IsADirectoryError; Refused for what it is instead. At most 1 MiB. ``root``: where
+        paths and links begin, such as /proc/PID/root.
+        """
+        return (await self.look([path], root=root))[path].plain(self.target.name)
+
+    async def look(self, paths: Sequence[str], *, root: str = "/") -> dict[str, Seen]:
+        """What is at each of these paths, one call for many: at most 1 MiB of a file, 8 MiB of a call."""
+        found: dict[str, Seen] = {}
+        for at in range(0, len(paths), AT_ONCE):
+            part = tuple(dict.fromkeys(paths[at : at + AT_ONCE]))
+            answer = await self.answer(
+                "file", "--root", root, "--", *part, repeatable=True, even_if_it_failed=True
+            )
+            found |= seen(answer, part, self.target.name)
+        return found
 
     async def version(self) -> str:
         return (await self.text("--version")).split()[-1]
@@ -114,11 +141,12 @@ class Agent:
     ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         """The JSON lines of a verb as they come; after the last one the exit code was 0.
 
-        Leaving the context earlier ends the agent. ``stdin`` is passed to it. If it ``is_leased`` it hears there
-        that we live.
+        Leaving the context earlier ends the agent. ``stdin`` is passed to it, and its end ends the verb. Without
+        one the verb has a lease; if it ``is_leased`` it keeps that itself.
         """
-        process = await self.spawn(*words)
-        feeding = asyncio.ensure_future(_beat(process) if is_leased else _feed(process, stdin))
+        own = stdin is not None or is_leased
+        process = await self.spawn(*words) if own else await self.spawn(*LEASED, self.path, *words)
+        feeding = asyncio.ensure_future(_beat(process) if stdin is None else _feed(process, stdin))
         ending: list[int] = []
         try:
             yield self._parsed(process, words[0], ending)
@@ -136,12 +164,25 @@ class Agent:
         """
         return self.lines("sample", "--lease", f"{LEASE_S:.0f}s", *options, is_leased=True)
 
+    @contextlib.asynccontextmanager
+    async def leased(self, *argv: str) -> AsyncIterator[Process]:
+        """Another program on the target, which ends with us as the sampler does; so does all that it starts."""
+        process = await self.spawn(*LEASED, *argv)
+        beating = asyncio.ensure_future(_beat(process))
+        try:
+            yield process
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+            await to_the_end(stop(process))
+
     async def _parsed(self, process: Process, verb: str, ending: list[int]) -> AsyncIterator[dict[str, Any]]:
         broken: CommandFailed | None = None
-        read = _reader_of_lines()
         async for line in process.lines():
             try:
-                row = self.document(verb, line, read)
+                row = self.document(verb, line)
+                if not isinstance(row, dict):
+                    raise CommandFailed(f"{PROGRAM} {verb} printed no object", place=self.target.name)
             except CommandFailed as error:
                 # A truncated line means that the agent died: its exit code is more informative than the line.
                 broken = error
@@ -164,7 +205,12 @@ class Agent:
         """
         options = ["--thorough"] if thorough else []
         data = await self.answer("facts", *options, *(login.argv if login else ()), repeatable=True)
-        return Facts(facts_hash(data), data)
+        try:
+            return Facts(facts_hash(data), data)
+        except (TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
+            raise CommandFailed(
+                f"{PROGRAM} facts: refused: {error!r:.200}", place=self.target.name
+            ) from error
 
     async def start_sampler(
         self,
@@ -210,20 +256,6 @@ class Agent:
         return failure(exit_code, error_text, self.target.name)
 
 
-def _reader_of_lines() -> Callable[[str], Any]:
-    """A parser of many lines. Imported here: a command that reads one answer does not need it."""
-    from pydantic_core import from_json
-
-    def read(line: str) -> Any:
-        try:
-            # Twice as fast as json, which also takes half a surrogate pair.
-            return from_json(line)
-        except ValueError:
-            return json.loads(line)
-
-    return read
-
-
 async def stop(process: Process) -> None:
     """Ask it to stop, then kill it; on a lost host it ends anyway."""
     with contextlib.suppress(HeadraceError, OSError, TimeoutError):
@@ -242,8 +274,7 @@ async def _beat(process: Process) -> None:
             await asyncio.sleep(BEAT_S)
 
 
-async def _feed(process: Process, stdin: AsyncIterator[bytes] | None) -> None:
-    if stdin is not None:
-        async for piece in stdin:
-            await process.write(piece)
+async def _feed(process: Process, stdin: AsyncIterator[bytes]) -> None:
+    async for piece in stdin:
+        await process.write(piece)
     await process.close_stdin()

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -343,6 +343,16 @@ class Journal:
 def belongs_to(owner: str, holder: str) -> bool:
     """Whether changes of ``owner`` are the holder's own or those of a part of its work."""
     return owner == holder or owner.startswith(f"{holder}/")
+
+
+def is_of_another_server(entry: Mapping[str, Any], identities: Collection[str]) -> bool:
+    """Whether an entry is about a server, and surely not about the one with these names: see
+    ``HostFacts.server_identities``. What is about the host concerns every server on it.
+    """
+    if entry.get("kind") not in ("variable", "restart"):
+        return False
+    server = (entry.get("start") or {}).get("server")
+    return bool(server and identities) and server not in identities
 
 
 async def state_folder(target: Target) -> str:

@@ -13,10 +13,11 @@ import weakref
 from pathlib import Path
 
 from headrace import __version__
-from headrace.errors import CommandFailed, NotReady
+from headrace.errors import CommandFailed, NotReady, Refused
 from headrace.target import Target
 from headrace.target.fixture import FixtureTarget
 from headrace.target.local import LocalTarget
+from headrace.target.shell import CACHE_FOLDER, SAFE
 
 PROGRAM = "headrace-agent"
 
@@ -55,21 +56,32 @@ _verified: weakref.WeakKeyDictionary[Target, set[str]] = weakref.WeakKeyDictiona
 
 
 async def _copy_once(binary: Path, target: Target) -> str:
-    """Its path on the target, named by its content's hash; the checksum is verified on first use."""
+    """Its path on the target, named by its content's hash, in a folder that nobody else may change.
+
+    The checksum is verified on first use. Raises Refused for such a folder of others.
+    """
     status = binary.stat()
     digest, ours = await asyncio.to_thread(_identity, binary, status.st_mtime_ns, status.st_size)
     name = f"agent-{digest[:16]}"
     verified = _verified.setdefault(target, set())
-    script = """
-        folder=${XDG_CACHE_HOME:-$HOME/.cache}/headrace
+    script = f"""{SAFE}
+        folder={CACHE_FOLDER}
+        umask 022
         mkdir -p -- "$folder" && uname -m && printf '%s\\n' "$folder" || exit 1
-        [ -x "$folder/$0" ] || { echo missing; exit 0; }
+        safe "$folder" || exit 0
+        [ -x "$folder/$0" ] || {{ echo missing; exit 0; }}
         [ "$1" ] && echo "$1" || sha256sum <"$folder/$0"
     """
     known = digest if name in verified else ""
     answer = (await target.run(["sh", "-c", script, name, known], repeatable=True)).text.splitlines()
     machine, folder, state = answer
     path = f"{folder}/{name}"
+    if state.startswith("/"):
+        raise Refused(
+            f"others may change the program that would run there: {state}",
+            place=target.name,
+            hint="chmod go-w, or unset XDG_CACHE_HOME there",
+        )
     if state.split()[0] == digest:
         verified.add(name)
         return path
@@ -87,7 +99,7 @@ async def _copy_once(binary: Path, target: Target) -> str:
         raise NotReady(
             f"the agent was copied but does not start: {error.message}",
             place=target.name,
-            hint=f"is {folder} on a file system mounted noexec? Set XDG_CACHE_HOME there",
+            hint=f"is {folder} on a file system mounted noexec? Mount it without",
         ) from error
     verified.add(name)
     return path

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis import intervals, noises, turns, unequal
+from headrace.analysis import intervals, noises, turns, unequal, untold
 from headrace.analysis.history import Point, watch
 from headrace.analysis.race import run_race
 from headrace.analysis.trials import TrialResponse
@@ -43,6 +43,10 @@ POWER = 0.85
 
 #: ... and if others take a device's time as well, from another third of the trials.
 POWER_WITH_DEVICE = 0.70
+
+#: The share of true effects of a factor of 1.5x that three blocks of a whole factorial find in any unknown noise,
+#: unless one treatment is far noisier than the rest.
+POWER_OF_FACTORS = 0.90
 
 #: The share of 95% intervals that cover the truth, at least.
 COVERED = 0.93
@@ -74,6 +78,14 @@ class Rate:
     @property
     def rate(self) -> float:
         return self.alarms / self.studies
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The rate's own 95% interval (Wilson 1927, JASA 22)."""
+        z, n = 1.96, self.studies
+        center, width = self.rate + z * z / 2 / n, self.rate * (1 - self.rate) / n + z * z / 4 / n / n
+        scale = 1 + z * z / n
+        return (center - z * math.sqrt(width)) / scale, (center + z * math.sqrt(width)) / scale
 
     @property
     def limit(self) -> float:
@@ -127,6 +139,7 @@ def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Ra
             yield Rate(f"power: {what}", studies, found.found, alpha, least)
             what = f"intervals: {model.name}, the truth is covered"
             yield Rate(what, found.intervals, found.covered, alpha, COVERED)
+    yield from _untold(rng, studies, alpha)
     yield from _unequal(rng, studies, alpha)
     yield from _switchbacks(rng, studies, alpha)
     for what, factor in (("12 equals", 1.0), ("11 equals and one five times noisier", 5.0)):
@@ -139,6 +152,17 @@ def simulate(studies: int, *, alpha: float = 0.05, seed: int = 1) -> Iterator[Ra
         _watch_carried(rng, studies, alpha),
         CARRIED_LIMIT * alpha,
     )
+
+
+def _untold(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[Rate]:
+    for factors, (what, noise) in itertools.product((2, 3), untold.NOISES.items()):
+        found = untold.judge(rng, noise, factors, studies, 3, alpha)
+        where = f"{2**factors} treatments, 3 blocks, {what}"
+        yield Rate(f"factors: {where}, anything claimed", studies, found.alarms, alpha)
+        yield Rate(f"factors: {where}, claimed beside a true {noises.GAIN:g}x", studies, found.beside, alpha)
+        if noise.noisy is None:
+            named = f"power of a factor: {where}, {noises.GAIN:g}x is found"
+            yield Rate(named, studies, found.found, alpha, POWER_OF_FACTORS)
 
 
 def _unequal(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[Rate]:

@@ -77,8 +77,9 @@ def effects(
                 ratio=ratio,
                 verdict=own_verdict,
                 blocks=blocks,
-                blocks_needed=needed,
+                blocks_needed=needed.most if needed else None,
                 comparisons=comparisons,
+                blocks_least=needed.least if needed else None,
             )
         )
     return result, found
@@ -147,9 +148,21 @@ def of_starts(design: Design, trials: Iterable[TrialResponse]) -> list[TrialResp
     Source: Kalibera & Jones 2013, Rigorous benchmarking in reasonable time, ISMM (the highest level that varies is
     the one to repeat).
     """
+    if design.blocks_per_session:
+        return of_sessions(design, trials)
     if not design.blocks_per_start:
         return list(trials)
     return [replace(trial, block=design.start_of(trial.block)) for trial in trials]
+
+
+def of_sessions(design: Design, trials: Iterable[TrialResponse]) -> list[TrialResponse]:
+    """The trials with their sessions as blocks. Blocks of a session share how its data were loaded, so how far
+    treatments differ there is one observation (``observed.seen_of``), and the interval has the variance between
+    sessions. Source: Kalibera & Jones 2013, as in ``of_starts``.
+    """
+    if not design.blocks_per_session:
+        return list(trials)
+    return [replace(t, block=design.session_of(t.block), is_of_session=True) for t in trials]
 
 
 def geometric_mean(response: str, trials: Sequence[TrialResponse], *, alpha: float = 0.05) -> Interval | None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from headrace.analysis import intervals, observed
 from headrace.analysis.estimate import Seen, fit_one
-from headrace.analysis.intervals import Interval
+from headrace.analysis.intervals import Interval, Needed
 from headrace.analysis.trials import THROUGHPUT, TrialResponse
 from headrace.model import Treatment
 
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+
+#: With more values of configurations in blocks than this, each pair is compared by its own differences.
+MOST_FITTED = 1000
 
 #: The latency weighed against throughput.
 TAIL = "p99"
@@ -88,15 +91,15 @@ class Candidate:
 class Best:
     """The answer to one question.
 
-    ``candidates`` by rank, the leader first. ``blocks_needed`` would settle an open one if the observed
-    differences and spread are the true ones.
+    ``candidates`` by rank, the leader first. ``blocks_needed`` would settle an open one: see
+    ``intervals.blocks_needed``.
     """
 
     question: Question
     candidates: tuple[Candidate, ...]
     certainty: Certainty
     blocks: int
-    blocks_needed: int | None = None
+    blocks_needed: Needed | None = None
 
     @property
     def leader(self) -> Candidate:
@@ -277,6 +280,8 @@ def _pairs(question: Question) -> _Pairs:
     resolution = own[:, None] + own[None, :]
     if not question.is_paired:
         return _unpaired(question, sign, resolution)
+    if not question.trials and sum(len(own) for own in question.logs.values()) > MOST_FITTED:
+        return _of_many_blocks(question, sign, resolution)
     seen = question.trials or [
         Seen(name, block, log) for name, logs in question.logs.items() for block, log in logs.items()
     ]
@@ -299,6 +304,35 @@ def _pairs(question: Question) -> _Pairs:
     if len(blocks) < 2 or not (error + resolution)[first, second].any():
         error[:] = np.nan
     np.fill_diagonal(degrees, 1.0)
+    return _Pairs(mean, error, degrees, resolution, len(blocks))
+
+
+def _of_many_blocks(question: Question, sign: float, resolution: Floats) -> _Pairs:
+    """The mean difference over the blocks that two configurations share, and its own spread.
+
+    A thousand trials need nothing lent between configurations, and the estimator's matrices would grow with the
+    square of their number.
+    """
+    blocks = {block: i for i, block in enumerate(sorted({b for own in question.logs.values() for b in own}))}
+    count = len(question.logs)
+    values = np.full((count, len(blocks)), np.nan)
+    for place, own in enumerate(question.logs.values()):
+        values[place, [blocks[block] for block in own]] = list(own.values())
+    mean, error = np.full((count, count), np.nan), np.full((count, count), np.nan)
+    degrees = np.ones((count, count))
+    for place in range(count):
+        away = sign * (values[place] - values)
+        shared = (~np.isnan(away)).sum(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean[place] = np.nansum(away, axis=1) / shared
+            squares = np.nansum((away - mean[place][:, None]) ** 2, axis=1)
+            error[place] = np.sqrt(squares / (shared - 1) / shared)
+        degrees[place] = np.maximum(shared - 1, 1)
+    np.fill_diagonal(mean, 0.0)
+    others = ~np.eye(count, dtype=bool)
+    if not np.nan_to_num(error + resolution)[others].any():
+        error[:] = np.nan
+    np.fill_diagonal(error, 0.0)
     return _Pairs(mean, error, degrees, resolution, len(blocks))
 
 
@@ -400,11 +434,11 @@ def _best(question: Question, alpha: float, margin: float) -> Best:
 
 def _blocks_needed(
     question: Question, pairs: _Pairs, candidates: Sequence[Candidate], alpha: float, margin: float
-) -> int | None:
+) -> Needed | None:
     """As many as the rival that is hardest to distinguish from the leader needs."""
     names = list(question.logs)
     leader, *rest = candidates
-    i, most = names.index(leader.name), 0
+    i, most = names.index(leader.name), Needed(0, 0)
     for rival in (c for c in rest if c.may_be_best):
         j = names.index(rival.name)
         needed = intervals.blocks_needed(
@@ -418,8 +452,8 @@ def _blocks_needed(
         )
         if needed is None:
             return None
-        most = max(most, needed)
-    return most or None
+        most = Needed(max(most.least, needed.least), max(most.most, needed.most))
+    return most if most.most else None
 
 
 def _fronts(questions: Sequence[Question], alpha: float) -> list[Front]:

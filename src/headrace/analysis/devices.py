@@ -26,6 +26,8 @@ FLAT = 1.10
 SCALES = 0.7
 #: Intervals of the window, at least, and requests in each, for a latency without load.
 QUIET_INTERVALS, QUIET_REQUESTS = 3, 20.0
+#: Requests in flight up to which a device gets one request at a time.
+FEW_AT_ONCE = 2.0
 #: Requests in flight below which they do not meet.
 ALONE = 1.5
 SECTOR_BYTES = 512
@@ -69,26 +71,33 @@ class Device:
     read_ms: float | None
     write_ms: float | None
     queue: float
+    #: Requests whose kind is not known, as sar counts them, and how long each takes.
+    mixed: float = 0.0
+    mixed_ms: float | None = None
 
     @property
     def operations(self) -> float:
-        return self.reads + self.writes
+        return self.reads + self.writes + self.mixed
 
     @property
     def wait_ms(self) -> float:
         """From the request to its completion, the mean over reads and writes."""
         time = (self.read_ms or 0.0) * self.reads + (self.write_ms or 0.0) * self.writes
+        time += (self.mixed_ms or 0.0) * self.mixed
         return time / self.operations if self.operations else 0.0
 
     @property
     def main_kind(self) -> str:
-        """``read`` or ``write``: which takes more of its time."""
+        """``read`` or ``write``: which takes more of its time; ``request`` if they are not told apart."""
+        if self.mixed:
+            return "request"
         reading = (self.read_ms or 0.0) * self.reads
         return "read" if reading >= (self.write_ms or 0.0) * self.writes else "write"
 
     @property
     def main_ms(self) -> float:
-        return (self.read_ms if self.main_kind == "read" else self.write_ms) or 0.0
+        each = {"read": self.read_ms, "write": self.write_ms, "request": self.mixed_ms}
+        return each[self.main_kind] or 0.0
 
 
 @dataclass(frozen=True)
@@ -103,6 +112,8 @@ class DeviceClass:
 NVME = DeviceClass("an NVMe drive", 0.15, 2e6)
 SSD = DeviceClass("a solid-state drive", 0.25, 0.5e6)
 VIRTUAL = DeviceClass("a virtual disk", 1.0, 0.5e6)
+#: No fact tells what it is.
+UNKNOWN = DeviceClass("a device of unknown kind", 1.0, 0.5e6)
 NETWORK = DeviceClass("a network volume", 1.5, 0.25e6)
 FLASH_ARRAY = DeviceClass("a volume of a storage controller", 1.0, 0.5e6)
 ARRAY = DeviceClass("an array of rotating disks", 10.0, 0.2e6)
@@ -117,16 +128,22 @@ class Unloaded:
     source: str
 
 
-def devices(window: Window) -> list[Device]:
-    """Every block device that did anything in the window."""
+def devices(window: Window, sampler: str = "disk") -> list[Device]:
+    """Every block device that did anything in the window; ``path``: the paths of drives that have several."""
     found = []
-    for name in window.labels("disk", "reads"):
+    for name in dict.fromkeys([*window.labels(sampler, "reads"), *window.labels(sampler, "requests")]):
 
         def rate(metric: str, name: str = name) -> float:
-            return window.rate("disk", metric, name) or 0.0
+            return window.rate(sampler, metric, name) or 0.0
 
         reads, writes, flushes = rate("reads"), rate("writes"), rate("flushes")
-        if reads + writes + flushes <= 0:
+        mixed = rate("requests")
+        if mixed > 1.01 * (reads + writes):
+            # Some intervals have one kind only, and would stand for all.
+            reads = writes = 0.0
+        else:
+            mixed = 0.0
+        if reads + writes + flushes + mixed <= 0:
             continue
         found.append(
             Device(
@@ -139,6 +156,8 @@ def devices(window: Window) -> list[Device]:
                 rate("read_ms") / reads if reads else None,
                 rate("write_ms") / writes if writes else None,
                 rate("weighted_io_ms") / 1e3,
+                mixed,
+                rate("request_ms") / mixed if mixed else None,
             )
         )
     return found
@@ -146,7 +165,8 @@ def devices(window: Window) -> list[Device]:
 
 def class_of(record: Mapping[str, Any] | None) -> DeviceClass:
     """By driver, controller and model. What is not known to be a drive is a virtual disk: it may be anything."""
-    record = record or {}
+    if not record:
+        return UNKNOWN
     driver, controller, model = (
         str(record.get(key) or "").lower() for key in ("driver", "controller_driver", "model")
     )
@@ -184,7 +204,8 @@ def unloaded(
         return Unloaded(seen, "in its quiet seconds")
     kind = class_of(record)
     size = device.bytes_s / device.operations if device.operations else 0.0
-    return Unloaded(kind.alone_ms + size / kind.bytes_per_ms, f"usual for {kind.name}")
+    how = "assumed" if kind is UNKNOWN else "usual"
+    return Unloaded(kind.alone_ms + size / kind.bytes_per_ms, f"{how} for {kind.name}")
 
 
 def _quiet_ms(window: Window, device: Device) -> float | None:

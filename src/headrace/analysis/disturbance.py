@@ -67,6 +67,9 @@ MAX_MISSED_TICKS = 0.10
 #: Samplers that are not due on every tick, because their source changes slowly or is expensive to query.
 RESTING = frozenset(
     {
+        "allowance",
+        "ebs",
+        "objects",
         "cgroup",
         "file_systems",
         "innodb_cmp",

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headrace.analysis import swept
 from headrace.analysis.aliasing import contrasts as _contrasts
 from headrace.analysis.intervals import Interval, scaled, t_quantile
 
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 #: With more observations than this, residuals are not drawn individually.
 MOST_FOR_REST = 500
+
+#: More blocks than this are taken out by their means, if there are more observations than the above: a column for
+#: each would make a matrix of 25,000 times 2,500.
+MOST_COLUMNS = 50
 
 #: A column with more values than this is no factor.
 MOST_LEVELS = 200
@@ -290,8 +295,11 @@ class _Model:
         }
         blocks = sorted({o.block for o in observations if o.block is not None})
         known = len(blocks) > 1 and all(o.block is not None for o in observations)
-        rows = [blocks.index(o.block) for o in observations if o.block is not None]
-        self._blocks = _contrasts(len(blocks))[rows] if known else None
+        places = {block: i for i, block in enumerate(blocks)}
+        rows = np.array([places[o.block] for o in observations if o.block is not None], dtype=int)
+        is_swept = known and not hard and len(blocks) > MOST_COLUMNS and len(self.y) > MOST_FOR_REST
+        self._swept = swept.Groups(rows) if is_swept else None
+        self._blocks = _contrasts(len(blocks))[rows] if known and not is_swept else None
         self._cells = [tuple(o.levels[name] for name in factors) for o in observations]
         self._units = [
             _dummies(
@@ -335,20 +343,37 @@ class _Model:
         return [] if self._blocks is None else [self._blocks]
 
     def matrix(self, terms: Sequence[Term], depth: int = 0) -> Floats:
+        """The mean, the terms and what trials share; beyond blocks that are taken out, the terms after a 0."""
+        if self._swept is not None:
+            return np.hstack([np.zeros((len(self.y), 1)), *(self.beyond(self.columns(t)) for t in terms)])
         parts = [np.ones((len(self.y), 1)), *(self.columns(t) for t in terms)]
         return np.hstack([*parts, *self.nuisance(depth)])
+
+    def beyond(self, columns: Floats) -> Floats:
+        """Columns less what blocks that are taken out explain of them."""
+        return columns if self._swept is None else self._swept.without(columns)
 
     def fit(self, terms: Sequence[Term], depth: int = 0) -> tuple[float, int, Floats]:
         """Residual sum of squares, rank, coefficients (minimum norm if levels were never measured together)."""
         key = (tuple(terms), depth)
         if key not in self._fits:
-            self._fits[key] = self._fit(self.matrix(terms, depth))
+            matrix = self.matrix(terms, depth)
+            self._fits[key] = self._fit(matrix) if self._swept is None else self._fit_swept(terms, matrix)
         return self._fits[key]
 
     def _fit(self, matrix: Floats) -> tuple[float, int, Floats]:
         coefficients, _, rank, _ = np.linalg.lstsq(matrix, self.y, rcond=None)
         residual = self.y - matrix @ coefficients
         return float(residual @ residual), int(rank), coefficients
+
+    def _fit_swept(self, terms: Sequence[Term], matrix: Floats) -> tuple[float, int, Floats]:
+        assert self._swept is not None
+        y = self._swept.without(self.y[:, None])[:, 0]
+        coefficients, _, rank, _ = np.linalg.lstsq(matrix, y, rcond=1e-10)
+        residual = y - matrix @ coefficients
+        plain = np.hstack([np.zeros((len(y), 1)), *(self.columns(t) for t in terms)])
+        coefficients[0] = self._swept.mean(self.y - plain @ coefficients)
+        return float(residual @ residual), int(rank) + self._swept.count, np.asarray(coefficients, np.float64)
 
     def can_fit(self, term: Term) -> bool:
         """Whether every combination of the term's levels was measured."""
@@ -411,6 +436,8 @@ class _Model:
         # Cells are removed by their means (Frisch & Waugh 1933, Econometrica 1), because there may be a thousand.
         places = {cell: i for i, cell in enumerate(dict.fromkeys(self._cells))}
         codes = np.array([places[cell] for cell in self._cells])
+        if self._swept is not None:
+            return self._swept.beside(codes, self.y)
         around = np.hstack([self.y[:, None], *self.nuisance(depth)])
         sums = np.zeros((len(places), around.shape[1]))
         np.add.at(sums, codes, around)
@@ -468,7 +495,7 @@ def _singles(model: _Model, terms: Sequence[Term], *, with_rest: bool) -> tuple[
     basis = np.zeros((count, 0))
     found = []
     for place, (term, columns) in enumerate(parts):
-        for column in columns.T:
+        for column in model.beyond(columns).T:
             # Twice, because the first pass leaves rounding errors.
             rest = column - basis @ (basis.T @ column)
             rest -= basis @ (basis.T @ rest)

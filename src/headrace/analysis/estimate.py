@@ -156,7 +156,7 @@ class Fit:
     _x: Floats
     _codes: NDArray[np.int64]
     _variances: _Variances
-    _spread: Floats
+    spread: Floats
 
     def contrasts(self, weights: Floats) -> Contrasts:
         """Sums of the treatments' log means; ``weights`` is contrasts x treatments, each summing to 0."""
@@ -189,7 +189,7 @@ class Fit:
         for kind in range(self._x.shape[2]):
             rest = (rows * self._x[:, None, :, kind]) @ indicator
             far = FAR_SPREAD * np.maximum(np.abs(rest) - FAR, 0.0)
-            variance = variance + (self._spread[:, None, :, kind] * rest**2 + far**2).sum(axis=2)
+            variance = variance + (self.spread[:, None, :, kind] * rest**2 + far**2).sum(axis=2)
         unknown = (shares * ~own.is_known[:, None, :]).sum(axis=2) > 1e-9 * shares.sum(axis=2)
         # A contrast that the trials do not determine: treatments that nothing connects.
         target = np.zeros((len(weights), self._design.shape[2]))
@@ -291,7 +291,7 @@ def fit(
         _x=x,
         _codes=codes,
         _variances=_variances(y, residual, indicator, len(np.unique(blocks))),
-        _spread=spread,
+        spread=spread,
     )
 
 

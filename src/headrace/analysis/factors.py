@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.choice import Cell
+from headrace.analysis.claims import Claim
 from headrace.analysis.decision import Question
 from headrace.analysis.effects import Effects, Observation, Term, analyse
 from headrace.errors import PlanError
@@ -20,8 +21,8 @@ class Study:
     """One response of a table of trials.
 
     ``cells`` are geometric means over repeats, named by the levels of ``factors``; ``alpha`` and ``margin`` are
-    for the sentences. For an experiment, ``condition`` is the question, ``names`` the treatments by cell, and
-    ``aliasing`` a screening's confounding.
+    for the sentences. For an experiment, ``condition`` is the question, ``names`` the treatments by cell,
+    ``aliasing`` a screening's confounding, and ``claims`` what is proven of its factors.
     """
 
     response: str
@@ -36,6 +37,7 @@ class Study:
     #: By block if ``is_blocked``, else by number of repeat.
     logs: Mapping[Cell, Mapping[int, float]] = field(default_factory=dict)
     is_blocked: bool = False
+    claims: tuple[Claim, ...] = ()
 
     @property
     def factors(self) -> tuple[str, ...]:
@@ -107,6 +109,32 @@ def questions_of(studies: Sequence[Study]) -> list[Question]:
     ]
 
 
+def comparing(rows: Sequence[Row], factors: Sequence[str], block: str, notes: list[str]) -> str:
+    """The column of blocks, empty if it can be none; ``notes`` gets what has to be said of it."""
+    cells: dict[str, set[Cell]] = {}
+    for row in rows:
+        cells.setdefault(row.levels.get(block, ""), set()).add(tuple(row.levels.get(f, "") for f in factors))
+    alone = sum(len(own) == 1 for own in cells.values())
+    if not block or not alone:
+        return block
+    if alone < len(cells):
+        notes.append(
+            f"{alone} of {len(cells)} blocks ({block}) have one combination of levels only, and compare nothing"
+        )
+    elif len(cells) < len(rows):
+        notes.append(
+            f"no {block} has two combinations of levels: what differs between them may differ between the values "
+            f"of {block} alone"
+        )
+    else:
+        notes.append(
+            f"each {block} is there once, so that no two runs share one: they are compared without blocks. A "
+            "block is what runs were measured together in, such as the day or the round"
+        )
+        return ""
+    return block
+
+
 def studies_of(
     rows: Sequence[Row],
     factors: Sequence[str],
@@ -123,7 +151,7 @@ def studies_of(
     workloads: its levels are never compared. Raises PlanError for a factor or a response that a row does not have,
     and if no factor has two levels.
     """
-    blocks = list(dict.fromkeys(row.levels.get(block, "") for row in rows))
+    blocks = {name: i for i, name in enumerate(dict.fromkeys(row.levels.get(block, "") for row in rows))}
     for row in rows:
         for name in (*factors, *filter(None, (block, condition))):
             if not row.levels.get(name):
@@ -142,7 +170,7 @@ def studies_of(
             Observation(
                 {name: row.levels[name] for name in factors},
                 math.log(row.responses[response]),
-                blocks.index(row.levels[block]) if block else None,
+                blocks[row.levels[block]] if block else None,
             )
             for row in own
         ]

@@ -34,6 +34,19 @@ class Window:
     sightings: float | None = None
 
     @property
+    def is_counted(self) -> bool:
+        """Whether all of it is numbers: a comparison with what is none would pass every limit."""
+        numbers = (
+            self.seconds,
+            self.queries,
+            self.busy_s,
+            self.errors,
+            self.lag_s or 0.0,
+            self.sightings or 0.0,
+        )
+        return all(math.isfinite(each) for each in numbers)
+
+    @property
     def per_s(self) -> float | None:
         return self.queries / self.seconds if self.seconds > 0 else None
 
@@ -43,6 +56,19 @@ class Window:
         if self.queries < LEAST_QUERIES or self.busy_s <= 0:
             return None
         return self.busy_s / self.queries
+
+    @property
+    def why_unmeasured(self) -> str:
+        """Why it has no time per query, with what would help; empty if it has one."""
+        if self.queries < LEAST_QUERIES:
+            few = f"{self.queries:.0f} queries in {self.seconds:.3g} s, fewer than {LEAST_QUERIES}"
+            return f"{few}: longer blocks (block_s) help"
+        if self.busy_s <= 0:
+            return (
+                f"none of {self.queries:.0f} queries was seen at work, they are too short for the samples: longer "
+                "blocks or more samples (block_s, sample_s) help"
+            )
+        return ""
 
     @property
     def least_time_s(self) -> float | None:
@@ -76,6 +102,9 @@ def tripped(now: Window, usual: Sequence[Window], limits: Limits) -> str:
     """Why the change must be taken back; empty if all is within the limits. ``usual``: blocks without it."""
     if now.broken:
         return now.broken
+    if not now.is_counted:
+        return "what it counted is no number"
+    usual = [each for each in usual if each.is_counted]
     if now.lag_s is not None and now.lag_s > limits.lag_s:
         return f"replication lags {now.lag_s:.0f} s (limit {limits.lag_s:g} s)"
     errors = max((each.errors_per_1000 for each in usual), default=0.0)

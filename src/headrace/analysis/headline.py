@@ -1,18 +1,61 @@
-"""The conclusion in one plain sentence."""
+"""The conclusion in plain sentences, the strongest first: what is proven of a factor, then the best treatment."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from headrace.analysis import claims
 from headrace.analysis.estimate import KINDS
+from headrace.analysis.intervals import Needed, span
 from headrace.analysis.result import Analysis, Effect, NoiseFloor, Verdict
 from headrace.analysis.trials import THROUGHPUT
 from headrace.model import Treatment
 
 #: The latency reported with throughput in the sentence.
 TAIL = "p99"
+
+#: A gain of this much is no news if it is excluded.
+MOST_EXCLUDED = 10.0
+
+#: Effects of factors that the sentence has numbers for.
+MOST_CLAIMS = 3
+
+
+@dataclass(frozen=True)
+class More:
+    """How an experiment goes on: ``run`` is the command without its number of blocks ("": it cannot be extended),
+    ``plan`` shows what a plan can detect; a block takes ``block_s``.
+    """
+
+    run: str
+    show: str
+    done: int
+    block_s: float | None
+
+    def blocks(self, needed: Needed) -> tuple[str, str]:
+        """How long they take, and the command that measures them as a sentence."""
+        ends = [(end - self.done) * self.block_s for end in needed] if self.block_s else []
+        took = f" (another {duration(ends)})" if ends else ""
+        return took, f" To measure them: {self.run} --blocks +{needed.most - self.done}." if self.run else ""
+
+    @property
+    def plan(self) -> str:
+        """The command that shows which effects a plan detects in the noise that was measured."""
+        return f" To see what a plan can detect in this noise: {self.show}." if self.show else ""
+
+
+def duration(ends_s: Sequence[float]) -> str:
+    """``0.5 to 1.2 h``."""
+    return (
+        " to ".join(
+            dict.fromkeys(f"{end / 3600:.1g}" if end < 36e3 else f"{end / 3600:.0f}" for end in ends_s)
+        )
+        + " h"
+    )
 
 
 def of_experiment(
@@ -26,16 +69,18 @@ def of_experiment(
     invalid: Sequence[str] = (),
     again: str = "",
     asked: Collection[str] = (),
+    more: More | None = None,
 ) -> str:
     """The headline of ``analysis``. ``baselines`` maps condition to treatment; ``done`` of ``planned`` trials;
     ``asked`` are the treatments that the experiment is about (empty: all).
 
-    ``invalid`` are the reasons of the invalid trials, and ``again`` is the command that measures them again.
+    ``invalid`` are the reasons of the invalid trials, and ``again`` is the command that measures them again;
+    ``more`` has those that would decide what is open.
     ``failed`` maps a treatment to (failed trials, trials): the remaining trials of a treatment that often fails
     are its good ones, so the conclusion must mention it.
     """
     names = {name: treatment.configuration for name, treatment in treatments.items()}
-    parts = [_conclusion(analysis, names, baselines, asked), *_adjusted(analysis)]
+    parts = [_conclusion(analysis, names, baselines, asked, more), *_adjusted(analysis)]
     if failed:
         listed = ", ".join(f"{name} in {n} of {total}" for name, (n, total) in failed.items())
         parts.append(f"Failed: {listed} trials.")
@@ -126,24 +171,29 @@ def _adjusted(analysis: Analysis) -> Iterable[str]:
 
 
 def _conclusion(
-    analysis: Analysis, names: Mapping[str, str], baselines: Mapping[str, str], asked: Collection[str]
+    analysis: Analysis,
+    names: Mapping[str, str],
+    baselines: Mapping[str, str],
+    asked: Collection[str],
+    more: More | None,
 ) -> str:
     effects = [e for e in analysis.effects if e.response == THROUGHPUT]
     if not analysis.summaries:
         return "Nothing can be concluded: there is no valid trial."
+    factors = _factors(analysis)
     if not effects:
-        return "Nothing can be compared: no block has valid trials of both a treatment and its baseline."
+        return f"{factors}Nothing can be compared: no block has valid trials of both a treatment and its baseline."
     noise = _noise([n for n in analysis.noise if n.response == THROUGHPUT])
     best = {condition: best_proven(effects, condition, asked) for condition in baselines}
     if not any(best.values()):
-        factors = "" if max(e.blocks for e in effects) > 1 else _factors(analysis)
-        return _nothing_better(analysis, effects, names) + noise + factors
+        said, command = _nothing_better(analysis, effects, names, more)
+        return f"{factors}{said}{noise}{command}"
     level = f"{1 - analysis.alpha:.0%}"
     if len(best) == 1:
         (effect,) = (e for e in best.values() if e is not None)
         return (
-            f"{names[effect.treatment]} has {_times(effect)} the throughput of {names[effect.baseline]} "
-            f"({level} interval {_between(effect)}){_tail(analysis, effect)}{noise}"
+            f"{factors}{'Best: ' if factors else ''}{names[effect.treatment]} has {_times(effect)} the throughput "
+            f"of {names[effect.baseline]} ({level} interval {_between(effect)}){_tail(analysis, effect)}{noise}"
         )
     texts = [
         f"no treatment proven faster at {condition}"
@@ -152,7 +202,7 @@ def _conclusion(
         f"({_between(effect)})"
         for condition, effect in best.items()
     ]
-    return f"Most throughput, with {level} intervals: {'; '.join(texts)}{noise}"
+    return f"{factors}Most throughput, with {level} intervals: {'; '.join(texts)}{noise}"
 
 
 def best_proven(effects: Iterable[Effect], condition: str, asked: Collection[str] = ()) -> Effect | None:
@@ -161,7 +211,10 @@ def best_proven(effects: Iterable[Effect], condition: str, asked: Collection[str
     return max(better, key=lambda e: (e.treatment in asked, e.ratio.estimate), default=None)
 
 
-def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mapping[str, str]) -> str:
+def _nothing_better(
+    analysis: Analysis, effects: Sequence[Effect], names: Mapping[str, str], more: More | None
+) -> tuple[str, str]:
+    """Without a full stop, and the command for what is open as a sentence."""
     counts = {
         f"equivalent within {analysis.equivalence:.0%}": Verdict.EQUIVALENT,
         "worse": Verdict.WORSE,
@@ -174,36 +227,58 @@ def _nothing_better(analysis: Analysis, effects: Sequence[Effect], names: Mappin
     undecided = [e for e in effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
     if undecided and all(e.ratio.low is None for e in undecided):
         if max(e.blocks for e in undecided) < 2:
-            return f"{text}, because an interval needs at least 2 complete blocks"
-        return f"{text}, because too few trials count to know how much they vary"
-    if any(e.blocks_needed for e in undecided):
-        most = max((e for e in undecided if e.blocks_needed), key=lambda e: e.ratio.estimate)
-        text += (
-            f", of which {names[most.treatment]} looks best ({_times(most)}): "
-            f"about {most.blocks_needed} blocks in total would settle it"
+            command = f" To measure two more: {more.run} --blocks +2." if more and more.run else ""
+            return f"{text}, because an interval needs at least 2 complete blocks", command
+        return f"{text}, because too few trials count to know how much they vary", ""
+    said, command = _outlook(undecided, names, more)
+    return text + said, command
+
+
+def _outlook(undecided: Sequence[Effect], names: Mapping[str, str], more: More | None) -> tuple[str, str]:
+    """What more blocks would decide, or what is excluded already, and the command for either."""
+    if not undecided:
+        return "", ""
+    settled = [(e, e.needed) for e in undecided if e.needed]
+    if settled:
+        needed = Needed(min(n.least for _, n in settled), max(n.most for _, n in settled))
+        which = (
+            "it"
+            if len(undecided) == 1
+            else " and ".join(names[e.treatment] for e, _ in settled[:MOST_CLAIMS])
         )
-    return text
+        took, command = more.blocks(needed) if more else ("", "")
+        return f"; about {span(needed)} blocks in total would settle {which}{took}", command
+    command = more.plan if more else ""
+    highs = [e.ratio.high for e in undecided if e.ratio.low and e.ratio.high is not None]
+    if len(highs) < len(undecided) or max(highs) > MOST_EXCLUDED:
+        return "; no plan of this size will tell", command
+    return f"; gains above {max(highs):.2f}x are excluded, and no plan of this size will tell more", command
 
 
 def _factors(analysis: Analysis) -> str:
-    """The factors that matter over all treatments of a single block, where no treatment has an interval.
-
-    With repeats, treatments have intervals of their own.
-    """
+    """What is proven of factors, most useful first, as sentences with a space behind; "" if nothing is."""
     studies = [study for study in analysis.studies if study.response == THROUGHPUT]
-    found = Counter(
+    found = [(study.condition, claim) for study in studies for claim in study.claims]
+    # What makes it faster comes first, then the larger effect.
+    found.sort(key=lambda each: (each[1].best.estimate < 1, -abs(math.log(each[1].best.estimate))))
+    said = [claims.words(claim, condition) for condition, claim in found[:MOST_CLAIMS]]
+    if more := len(found) - MOST_CLAIMS:
+        said += [f"{more} more effects of factors are proven."] if more > 0 else []
+    named = {claim.factor for _, claim in found}
+    others = Counter(
         term.name
         for study in studies
         for term in study.effects.terms
         # Alpha is for all conditions together.
         if len(term.term) == 1 and term.p_holm is not None and term.p_holm < study.alpha / len(studies)
+        if term.name not in named
     )
-    if not found:
-        return ""
-    where = f" (in {{}} of {len(studies)} conditions)" if len(studies) > 1 else ""
-    listed = " and ".join(f"{name}{where.format(count)}" for name, count in found.most_common())
-    verb = "makes" if len(found) == 1 else "make"
-    return f" Over all treatments, {listed} {verb} a proven difference."
+    if others:
+        where = f" (in {{}} of {len(studies)} conditions)" if len(studies) > 1 else ""
+        listed = " and ".join(f"{name}{where.format(count)}" for name, count in others.most_common())
+        verb = "makes" if len(others) == 1 else "make"
+        said.append(f"Over all treatments, {listed} {verb} a proven difference.")
+    return "".join(f"{sentence} " for sentence in said)
 
 
 def _tail(analysis: Analysis, best: Effect) -> str:

@@ -4,15 +4,20 @@ A point is one version (or day): the mean of its trials' logs. Neighbouring poin
 the machine (an ageing disk, a neighbour that stays for a week), and noise may grow or shrink. So the order of
 points is not random even if no version differs, and random orders would call such a run of like points a change.
 
-Instead the largest changes of a stretch are compared with those of noise series that resemble it: its residuals
-around the levels, with the part that the point before explains taken out, random signs, and that part put back.
+Instead the changes of a stretch are compared with those of noise series that resemble it: its residuals around the
+levels, with the part that the point before explains taken out, random signs, and that part put back.
 The signs keep the size of the noise where it was. How much of a point is carried over to the next is not known,
 and few points hardly tell: noise series are made with every share up to MOST_CARRIED, and each counts by how well
 the autocorrelation of its own residuals agrees with that of the stretch.
 
-A stretch has one change or two (a level that came and went would hide in one); the parts between are then examined
-in the same way. Only the first test decides whether a steady series raises an alarm. If points are known to share
-nothing, their order is random, and random orders of the points themselves are compared: this sees more.
+All changes of a stretch are looked for together, up to levels.MOST_CHANGES: levels that come and go hide in a test
+of one. The first test asks whether a steady series explains as much, whatever the number of changes; then each
+change must explain more than the largest one of noise. Only long series are searched again between changes, with
+half of alpha each time. If points are known to share nothing, their order is random, and random orders of the
+points themselves are compared: this sees more.
+
+One point far from its neighbours on both sides is an outlier (``outliers``). It is named, and counts only as far
+as noise reaches, so that it is no change and does not take the place of one.
 
 Sources: Wu 1986, Jackknife, bootstrap and other resampling methods in regression analysis, Annals of Statistics
 14 (random signs); Matteson & James 2014, A nonparametric approach for multiple change point analysis, JASA 109
@@ -31,7 +36,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis import intervals
+from headrace.analysis import intervals, levels, outliers
 from headrace.analysis.intervals import Interval
 from headrace.analysis.result import Verdict
 
@@ -39,32 +44,25 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
-    Places = NDArray[np.int64]
 
 #: Noise series that the changes of a stretch are compared with.
-SERIES = 1999
+SERIES = 999
+
+#: So many come first: a stretch that many times alpha of them reach has no change, and needs no more of them.
+FIRST_SERIES, CLEAR = 199, 4
 
 #: The fewest points that are searched.
 MIN_POINTS = 8
 
 #: A short stretch says too little about what its noise carries over. It is held to a part of alpha that grows from
 #: none at FEW_POINTS to all of it at MANY_POINTS: with these, alarms in series that carry 0.7 over stay near 7%.
-FEW_POINTS, MANY_POINTS = 7, 22
-
-#: The largest share of a point's deviation that noise series carry over to the next.
-MOST_CARRIED = 0.9
+FEW_POINTS, MANY_POINTS = 7, 30
 
 #: Weight of a noise series whose autocorrelation differs from that of the stretch: normal, of this width.
 AGREEMENT = 0.1
 
-#: One point is not a level.
-MIN_LEVEL = 2
-
-#: Places where a change is looked for in noise series; a longer stretch has them at equal distances.
-MOST_PLACES = 120
-
-#: Memory for the candidates of one batch of noise series.
-BATCH_BYTES = 1 << 20
+#: What a change costs, in logs of the number of points: about that of its place and its level.
+COST = 2.5
 
 
 @dataclass(frozen=True)
@@ -99,16 +97,26 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Outlier:
+    """One point far from those on both sides of it: ``ratio`` to the nearer of the two."""
+
+    at: int
+    name: str
+    ratio: float
+
+
+@dataclass(frozen=True)
 class History:
     """A whole series.
 
-    ``changes`` in order; ``noise`` is the standard deviation of points around their level, in log units;
-    ``latest`` is the last change if it is still the current level.
+    ``changes`` and ``outliers`` in order; ``noise`` is the standard deviation of points around their level, in log
+    units; ``latest`` is the last change if it is still the current level.
     """
 
     points: tuple[Point, ...]
     changes: tuple[Change, ...]
     noise: float
+    outliers: tuple[Outlier, ...] = ()
 
     @property
     def segments(self) -> list[tuple[int, int]]:
@@ -137,7 +145,8 @@ def watch(
     """
     if not points:
         return History((), (), 0.0)
-    values = np.array([p.log for p in points])
+    raw = np.array([p.log for p in points])
+    values = outliers.without(raw)
     search = _Search(values, alpha, is_independent, np.random.default_rng(seed))
     found = sorted(search.between(0, len(values)))
     edges = [0, *(at for at, _ in found), len(values)]
@@ -150,7 +159,8 @@ def watch(
         after = {i: float(values[i]) for i in range(at, edges[place + 1])}
         ratio = intervals.welch(before, after, alpha)
         changes.append(Change(at, points[at].name, ratio, p, _verdict(ratio, margin, is_higher_better)))
-    return History(tuple(points), tuple(changes), noise)
+    far = tuple(Outlier(at, points[at].name, math.exp(away)) for at, away in outliers.named(raw))
+    return History(tuple(points), tuple(changes), noise, far)
 
 
 @dataclass(frozen=True)
@@ -160,171 +170,101 @@ class _Search:
     is_independent: bool
     generator: np.random.Generator
 
-    def between(self, start: int, end: int) -> list[tuple[int, float]]:
+    def between(self, start: int, end: int, depth: int = 0) -> list[tuple[int, float]]:
         """(first point of the new level, p) of every change in ``values[start:end]``."""
         part = self.values[start:end]
         if len(part) < MIN_POINTS or np.ptp(part) == 0:
             return []
-        p, cuts = self.test(part)
-        if p > self.level(len(part)):
+        found = self.test(part, self.level(len(part)) / 2**depth)
+        if not found:
             return []
-        edges = [start, *(start + cut for cut in cuts), end]
-        inside = [self.between(a, b) for a, b in itertools.pairwise(edges)]
-        return [*((at, p) for at in edges[1:-1]), *itertools.chain.from_iterable(inside)]
+        # All changes of a short stretch were looked for together.
+        if len(found) < levels.MOST_CHANGES and len(part) <= levels.MOST_PLACES:
+            return [(start + at, p) for at, p in found]
+        edges = [start, *(start + at for at, _ in found), end]
+        inside = [self.between(a, b, depth + 1) for a, b in itertools.pairwise(edges)]
+        return [*((start + at, p) for at, p in found), *itertools.chain.from_iterable(inside)]
 
     def level(self, points: int) -> float:
         known = 1.0 if self.is_independent else (points - FEW_POINTS) / (MANY_POINTS - FEW_POINTS)
         return self.alpha * min(1.0, known)
 
-    def test(self, part: Floats) -> tuple[float, list[int]]:
-        """(p, the places of the changes) of the hypothesis that a stretch has none, against one or two of them.
+    def test(self, part: Floats, alpha: float) -> list[tuple[int, float]]:
+        """The changes of a stretch: (place, p)."""
+        own = _Fit(part[None, :], self.is_independent)
+        chosen = max(1, own.chosen)
+        noise, weights = self.noise(part, own, chosen, FIRST_SERIES)
+        if _share(own.gain, noise.gain, weights) > CLEAR * alpha:
+            return []
+        noise, weights = self.noise(part, own, chosen, SERIES)
+        if _share(own.gain, noise.gain, weights) > alpha:
+            return []
+        for changes in range(chosen, 0, -1):
+            cuts = own.cuts[changes][0]
+            shares = [_share(own.loss(changes, k), noise.by[1], weights) for k in range(changes)]
+            # Each of several might be the one too many.
+            if max(shares) <= alpha / changes:
+                return [(int(at), share) for at, share in zip(cuts, shares, strict=True)]
+        return []
 
-        Two, if the second explains more than it does in noise.
-        """
-        own = _fit(part[None, :])
+    def noise(self, part: Floats, own: _Fit, chosen: int, count: int) -> tuple[_Fit, Floats]:
+        """So many noise series, and how well each agrees with the stretch."""
         if self.is_independent:
-            orders = _fit(self.generator.permuted(np.tile(part, (SERIES, 1)), axis=1))
-            reached = int((orders.gain(1) >= own.gain(1) * (1 - 1e-12)).sum())
-            return (1 + reached) / (SERIES + 1), _refined(part, [int(own.one[0])])
-        noise = _Noise(part, own, 2, self.generator)
-        if noise.share(own.second(), noise.fit.second()) <= self.alpha:
-            p = noise.share(own.gain(2), noise.fit.gain(2))
-            return p, _refined(part, [int(at) for at in own.two[0]])
-        noise = _Noise(part, own, 1, self.generator)
-        return noise.share(own.gain(1), noise.fit.gain(1)), _refined(part, [int(own.one[0])])
+            series = self.generator.permuted(np.tile(part, (count, 1)), axis=1)
+            return _Fit(series, True), np.ones(count)
+        noise = _Fit(_noise(own.left[chosen], count, self.generator), False)
+        away = levels.autocorrelation(noise.left[chosen]) - levels.autocorrelation(own.left[chosen])
+        return noise, np.exp(-0.5 * (away / AGREEMENT) ** 2)
 
 
-@dataclass(frozen=True)
 class _Fit:
-    """For each of N series its best cut in two and in three: ``one`` (N,) and ``two`` (N, 2) hold the lengths
-    before the cuts, ``by_one`` and ``by_two`` (N,) the squares that they explain of ``total``.
+    """Series (N, n) with their best levels for each number of changes: ``cuts``, ``left`` (the residuals), ``by``
+    (N,): what so many changes explain, as twice the difference of log-likelihoods, and ``gain`` (N,): the largest
+    of these, less what each change costs.
     """
 
-    total: Floats
-    by_one: Floats
-    by_two: Floats
-    one: Places
-    two: Places
+    def __init__(self, series: Floats, is_independent: bool) -> None:
+        self.series = series
+        self.is_independent = is_independent
+        n = series.shape[1]
+        self.cuts = levels.paths(series, levels.most_changes(n))
+        self.left = [levels.residuals(series, cuts) for cuts in self.cuts]
+        told = [levels.likelihood(left, is_independent=is_independent) for left in self.left]
+        self.by = [own - told[0] for own in told]
+        net = np.array([own - COST * k * math.log(n) for k, own in enumerate(self.by)])
+        self.gain = net[1:].max(axis=0)
+        self.chosen = int(net[:, 0].argmax())
 
-    def gain(self, changes: int) -> Floats:
-        """Explained over left, which does not depend on the noise's size."""
-        explained = self.by_one if changes == 1 else self.by_two
-        return explained / np.maximum(self.total - explained, 1e-300)
-
-    def second(self) -> Floats:
-        """What the second change explains over what both leave."""
-        return (self.by_two - self.by_one) / np.maximum(self.total - self.by_two, 1e-300)
-
-    def cuts(self, changes: int) -> Places:
-        return self.one[:, None] if changes == 1 else self.two
-
-
-class _Noise:
-    """Series without a change that resemble ``part``, and how well each agrees with it."""
-
-    def __init__(self, part: Floats, own: _Fit, changes: int, generator: np.random.Generator) -> None:
-        residuals = _residuals(part[None, :], own.cuts(changes))
-        carried = generator.choice(_SHARES, SERIES, p=_WEIGHTS[changes])
-        series = np.repeat(residuals, SERIES, axis=0)
-        series[:, 1:] -= carried[:, None] * residuals[:, :-1]
-        series *= generator.choice((-1.0, 1.0), series.shape)
-        for at in range(1, len(part)):
-            series[:, at] += carried * series[:, at - 1]
-        self.fit = _fit(series)
-        away = _autocorrelation(_residuals(series, self.fit.cuts(changes))) - _autocorrelation(residuals)
-        self.weights = np.exp(-0.5 * (away / AGREEMENT) ** 2)
-
-    def share(self, own: Floats, of_noise: Floats) -> float:
-        """The weighted share of noise series that reach ``own`` (1,); the stretch itself counts as one."""
-        reached = self.weights[of_noise >= own[0] * (1 - 1e-12)].sum()
-        one = max(float(self.weights.max()), 1e-300)
-        return float((reached + one) / (self.weights.sum() + one))
+    def loss(self, changes: int, number: int) -> Floats:
+        """What the best fit with so many changes loses without this one."""
+        cuts = np.delete(self.cuts[changes], number, axis=1)
+        left = levels.residuals(self.series, cuts)
+        without = levels.likelihood(left, is_independent=self.is_independent)
+        with_it = levels.likelihood(self.left[changes], is_independent=self.is_independent)
+        return with_it - without
 
 
-_SHARES = np.linspace(0.0, MOST_CARRIED, 10)
+def _noise(left: Floats, count: int, generator: np.random.Generator) -> Floats:
+    """So many series without a change that resemble the residuals (1, n)."""
+    carried = generator.choice(_SHARES, count, p=_WEIGHTS)
+    series = np.repeat(left, count, axis=0)
+    series[:, 1:] -= carried[:, None] * left[:, :-1]
+    series *= generator.choice((-1.0, 1.0), series.shape)
+    for at in range(1, left.shape[1]):
+        series[:, at] += carried * series[:, at - 1]
+    return series
 
 
-def _weights(least: float) -> Floats:
-    weights = least + _SHARES**2
-    return np.asarray(weights / weights.sum())
+def _share(own: Floats, of_noise: Floats, weights: Floats) -> float:
+    """The weighted share of noise series that reach ``own`` (1,); the stretch itself counts as one."""
+    reached = weights[of_noise >= own[0] - 1e-9].sum()
+    one = max(float(weights.mean()), 1e-300)
+    return float((reached + one) / (weights.sum() + one))
 
 
-#: How many noise series carry each share, by the number of changes looked for. More have a large one: there, a few
-#: points look least like what they are. The weights were chosen so that alarms stay rare at 0.7.
-_WEIGHTS = {1: _weights(0.5), 2: _weights(1.5)}
-
-
-def _fit(series: Floats) -> _Fit:
-    n = series.shape[1]
-    places = np.arange(MIN_LEVEL, n - MIN_LEVEL + 1)
-    if len(places) > MOST_PLACES:
-        places = places[np.unique(np.linspace(0, len(places) - 1, MOST_PLACES).round().astype(int))]
-    first, then = np.triu_indices(len(places), 1)
-    apart = places[then] - places[first] >= MIN_LEVEL
-    first, then = first[apart], then[apart]
-    batch = max(1, BATCH_BYTES // (8 * len(first)))
-    parts = [_fit_batch(rows, places, first, then) for rows in _batches(series, batch)]
-    return _Fit(*(np.concatenate(column) for column in zip(*parts, strict=True)))
-
-
-def _batches(series: Floats, size: int) -> list[Floats]:
-    return [series[at : at + size] for at in range(0, len(series), size)]
-
-
-def _fit_batch(
-    series: Floats, places: Places, first: Places, then: Places
-) -> tuple[Floats, Floats, Floats, Places, Places]:
-    n = series.shape[1]
-    centred = series - series.mean(axis=1, keepdims=True)
-    sums = np.cumsum(centred, axis=1)[:, places - 1]
-    squares = sums**2
-    one = _explained(sums, places, n)
-    middle = (sums[:, then] - sums[:, first]) ** 2 / (places[then] - places[first])
-    two = (squares / places)[:, first] + middle + (squares / (n - places))[:, then]
-    at_one, at_two = one.argmax(axis=1), two.argmax(axis=1)
-    row = np.arange(len(series))
-    cuts = np.stack([places[first[at_two]], places[then[at_two]]], axis=1)
-    return (centred**2).sum(axis=1), one[row, at_one], two[row, at_two], places[at_one], cuts
-
-
-def _explained(sums: Floats, places: Places, n: int) -> Floats:
-    """The squares that a cut at each place explains of n deviations from their mean with these sums before it."""
-    return sums**2 * (1 / places + 1 / (n - places))
-
-
-def _residuals(series: Floats, cuts: Places) -> Floats:
-    """Each series (N, n) less the means of its levels, which ``cuts`` (N, changes) separate."""
-    at = np.arange(series.shape[1])[None, :, None]
-    level = (at >= cuts[:, None, :]).sum(axis=2)
-    left = np.empty_like(series)
-    for number in range(cuts.shape[1] + 1):
-        own = level == number
-        mean = (series * own).sum(axis=1) / np.maximum(own.sum(axis=1), 1)
-        left = np.where(own, series - mean[:, None], left)
-    return left
-
-
-def _autocorrelation(residuals: Floats) -> Floats:
-    products = (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1)
-    return np.asarray(products / np.maximum((residuals**2).sum(axis=1), 1e-300))
-
-
-def _refined(part: Floats, cuts: list[int]) -> list[int]:
-    """Cuts moved to the best place between their neighbours: a long stretch was searched at some places only."""
-    if len(part) - 2 * MIN_LEVEL + 1 <= MOST_PLACES:
-        return cuts
-    for number in range(len(cuts)):
-        low = cuts[number - 1] if number else 0
-        high = cuts[number + 1] if number + 1 < len(cuts) else len(part)
-        cuts[number] = low + int(_best_split(part[low:high]))
-    return cuts
-
-
-def _best_split(stretch: Floats) -> int:
-    n = len(stretch)
-    left = np.arange(MIN_LEVEL, n - MIN_LEVEL + 1)
-    sums = np.cumsum(stretch - stretch.mean())[left - 1]
-    return int(left[np.argmax(_explained(sums, left, n))])
+_SHARES = np.linspace(0.0, levels.MOST_CARRIED, 10)
+#: How many noise series carry each share. More have a large one: there, few points look least like what they are.
+_WEIGHTS = (0.1 + _SHARES**3) / (0.1 + _SHARES**3).sum()
 
 
 def _verdict(ratio: Interval, margin: float, is_higher_better: bool) -> Verdict:

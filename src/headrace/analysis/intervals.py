@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Block number -> one natural-log value: of a response, or of a ratio of two.
 ByBlock = Mapping[int, float]
@@ -22,6 +23,9 @@ USELESS, TOO_WIDE = 100.0, "too wide to say"
 
 #: A plan allows no more blocks than this; a question that needs more is reported as not estimable.
 MAX_BLOCKS = 1000
+
+#: More blocks than this are no advice: they take days, and the machine changes meanwhile.
+MOST_ADVISED = 60
 
 # Beyond this many standard errors on the right side of the critical value the power is 1 to 15 digits, and
 # the noncentral t distribution need not be evaluated where its series become slow.
@@ -127,6 +131,18 @@ def inverse(ratio: Interval) -> Interval:
     )
 
 
+class Needed(NamedTuple):
+    """How many blocks in total settle a question, at the lucky end of what may be true and at the other."""
+
+    least: int
+    most: int
+
+
+def span(needed: Needed) -> str:
+    """``8 to 20``."""
+    return " to ".join(dict.fromkeys(map(str, needed)))
+
+
 def blocks_needed(
     effect: float,
     error: float,
@@ -135,25 +151,40 @@ def blocks_needed(
     alpha: float,
     equivalence: float,
     resolution: float = 0.0,
-) -> int | None:
-    """The total number of blocks that would settle the question with probability POWER, more than there are now.
+) -> Needed | None:
+    """How many blocks in total settle the question with probability POWER, more than there are now: a range over
+    what the true effect may be.
 
-    Assumes that the true effect and spread are the observed ones: ``effect`` with its standard ``error`` and
-    ``degrees`` of freedom after ``blocks``. The question is settled when the interval excludes 1 or is within the
-    equivalence margin, whichever takes fewer blocks. None with fewer than 2 blocks, without any spread, or if
-    MAX_BLOCKS is not enough.
+    ``effect`` has its standard ``error`` and ``degrees`` of freedom after ``blocks``. The question is settled when
+    the interval excludes 1 or is within the equivalence margin. An effect that was observed is a poor guess of the
+    true one, and a poor one to choose the largest of several by. So the range is that of a two-sided interval at 4
+    ``alpha``: with ``alpha`` divided among comparisons, the truth is nearer 0 than all of these with 10% at most.
+    None if that includes both a difference and none, if MOST_ADVISED is not enough at the unlucky end, with fewer
+    than 2 blocks, and without any spread: then no number of blocks is a promise.
     """
     if blocks < 2 or not error > 0:
         return None
-    return blocks_to_settle(
-        effect,
-        error * math.sqrt(blocks),
-        math.log1p(equivalence),
-        alpha,
-        resolution=resolution,
-        more_than=blocks,
-        degrees=degrees / (blocks - 1),
-    )
+    margin = math.log1p(equivalence)
+    reach = t_quantile(degrees, min(4 * alpha, 1.0)) * error
+    near, far = abs(effect) - reach, abs(effect) + reach
+    if near <= 0 and far >= margin:
+        return None
+
+    def settled_after(true: float) -> int | None:
+        deviation = error * math.sqrt(blocks)
+        return blocks_to_settle(
+            true,
+            deviation,
+            margin,
+            alpha,
+            resolution=resolution,
+            more_than=blocks,
+            degrees=degrees / (blocks - 1),
+        )
+
+    ends = [settled_after(max(near, 0.0)), settled_after(far)]
+    known = [end for end in ends if end is not None and end <= MOST_ADVISED]
+    return Needed(min(known), max(known)) if len(known) == len(ends) else None
 
 
 def blocks_to_settle(

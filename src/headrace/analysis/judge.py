@@ -229,7 +229,10 @@ def judge(question: Question, trial: Trial, hosts: Sequence[str]) -> Judgement:
     if harmed:
         return harmed
     unit, count = trial.unit, trial.evidence(TIME).count
-    if trial.tried >= MOST_WITHOUT_DATA * question.looks[-1] and count < question.looks[-1]:
+    is_out_of_tries = trial.tried >= MOST_WITHOUT_DATA * question.looks[-1] and count < question.looks[-1]
+    # At this rate the first look would come after four times its pairs, or never.
+    is_hopeless = trial.tried >= 4 * question.looks[0] and count < question.looks[0]
+    if is_out_of_tries or is_hopeless:
         reason = f"only {count} of {trial.tried} {unit} had data: too few queries, or they cannot be measured"
         return Judgement(Outcome.INCONCLUSIVE, reason, count)
     done = [each for each in question.looks if each <= count]

@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from headrace.analysis import aliasing, whole
 from headrace.analysis.effects import Observation, Term
-from headrace.analysis.estimate import fit_one
 from headrace.analysis.factors import Study, study
 from headrace.analysis.intervals import t_quantile
 from headrace.analysis.observed import seen_of
@@ -43,7 +42,8 @@ def studies(
     if adaptive:
         return []
     found = []
-    for condition in dict.fromkeys(t.condition for t in treatments):
+    conditions = dict.fromkeys(t.condition for t in treatments)
+    for condition in conditions:
         own = [t for t in treatments if t.condition == condition]
         if kind == "cumulative" and len({name for t in own for name in t.levels}) == 1:
             own = whole.parts_of(own)
@@ -76,16 +76,23 @@ def studies(
             if len(one.factors) < 2:
                 continue
             if pairs is None and not hard:
-                one = _adjusted(one, response, own, trials, alpha)
+                one = _adjusted(one, response, own, trials, alpha, len(conditions))
             names = {tuple(t.levels[f] for f in one.factors): t.configuration for t in own}
             found.append(replace(one, condition=condition, names=names, aliasing=confounded))
     return found
 
 
 def _adjusted(
-    one: Study, response: str, treatments: Sequence[Treatment], trials: Sequence[TrialResponse], alpha: float
+    one: Study,
+    response: str,
+    treatments: Sequence[Treatment],
+    trials: Sequence[TrialResponse],
+    alpha: float,
+    conditions: int,
 ) -> Study:
-    """With the intervals of the verdicts' estimator, if the treatments are a whole factorial."""
+    """With robust intervals and what they prove of the factors (in all ``conditions`` together), if the treatments
+    are a whole factorial.
+    """
     cells = {t.name: t.levels for t in treatments}
     name = response if response == THROUGHPUT else "p99"
     seen = [s for t in cells for s in seen_of(name, [trial for trial in trials if trial.treatment == t])]
@@ -93,7 +100,10 @@ def _adjusted(
         return one
     if len({s.block for s in seen}) < 2:
         return one
-    return replace(one, effects=whole.with_own_variances(one.effects, fit_one(seen), cells, alpha))
+    found = whole.fitted(seen, one.effects.factors, cells)
+    joint = alpha / conditions
+    claims = whole.claimed(whole.with_own_variances(one.effects, found, joint), found, joint)
+    return replace(one, effects=whole.with_own_variances(one.effects, found, alpha), claims=claims)
 
 
 def _observations(

@@ -32,16 +32,29 @@ def answered(
 
 
 def seen_of(response: str, trials: Iterable[TrialResponse]) -> list[Seen]:
-    """Trials with a value, as the estimator takes them."""
+    """Trials with a value, as the estimator takes them; those of a treatment in a session are one."""
     found, numbers = [], set()
+    sessions: dict[tuple[str, int], list[Seen]] = {}
     for trial in trials:
         if trial.number in numbers:
             raise ValueError(f"trial {trial.number} is given twice: a trial is one observation")
         numbers.add(trial.number)
         value = trial.value(response)
         if value is not None:
-            found.append(Seen(trial.treatment, trial.block, math.log(value), trial.lost, trial.lost_device))
-    return found
+            one = Seen(trial.treatment, trial.block, math.log(value), trial.lost, trial.lost_device)
+            if trial.is_of_session:
+                sessions.setdefault((trial.treatment, trial.block), []).append(one)
+            else:
+                found.append(one)
+    return found + [_mean(own) for own in sessions.values()]
+
+
+def _mean(own: Sequence[Seen]) -> Seen:
+    def of(values: Iterable[float]) -> float:
+        return math.fsum(values) / len(own)
+
+    logs, lost, device = (s.log for s in own), (s.lost for s in own), (s.lost_device for s in own)
+    return Seen(own[0].treatment, own[0].block, of(logs), of(lost), of(device))
 
 
 def blocks_of(trials: Iterable[TrialResponse]) -> set[int]:

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from headrace.analysis import aliasing, estimate
+from headrace.analysis import additive, aliasing, estimate, whole
 from headrace.analysis.intervals import POWER, chance_beyond, t_quantile
 
 #: Studies that tell the estimator's error in a design. More treatments or trials than these tell nothing new.
@@ -113,16 +113,37 @@ def of_factors(
         position += len(own) - 1
         degrees = _degrees(cells, hard, name, blocks)
         effect = smallest(max(errors), degrees, level) if errors else None
-        if is_whole and (simulated := _of_estimator(_second(cells, name, own), blocks, level)):
+        if is_whole and (simulated := _of_whole(_frozen(cells, levels), name, blocks, alpha)):
             effect, degrees = sd * simulated[0], simulated[1]
         found.append(Detectable(name, _ratio(effect), degrees, level, name in hard))
     return found
 
 
-def _second(cells: Sequence[Mapping[str, str]], name: str, levels: Sequence[str]) -> tuple[float, ...]:
-    """The mean of the factor's second level less that of its first, as a contrast of the cells."""
-    each = len(cells) / len(levels)
-    return tuple(((cell[name] == levels[1]) - (cell[name] == levels[0])) / each for cell in cells)
+_Cells = tuple[tuple[tuple[str, str], ...], ...]
+
+
+def _frozen(cells: Sequence[Mapping[str, str]], levels: Mapping[str, Sequence[str]]) -> _Cells:
+    return tuple(tuple((name, cell[name]) for name in levels) for cell in cells)
+
+
+@cache
+def _of_whole(cells: _Cells, name: str, blocks: int, alpha: float) -> tuple[float, int] | None:
+    """As ``_of_estimator``, of the second level of a factor as ``whole`` tests it."""
+    own = [dict(cell) for cell in cells]
+    levels = aliasing.varying(own)
+    codes = np.tile([0, *range(len(own))], blocks)
+    layout = additive.Layout(
+        additive.rows_of(levels, own, with_pairs=False), codes, np.repeat(np.arange(blocks), len(own) + 1)
+    )
+    if blocks < 2 or len(codes) > MOST_SIMULATED or layout.degrees < additive.MIN_DEGREES:
+        return None
+    weights = whole.of_levels(levels, own)
+    y = np.random.default_rng(1).normal(0, 1, (STUDIES, len(codes)))
+    found = additive.fit(y, np.zeros(y.shape), layout, weights).contrasts(weights)
+    place = sum(len(levels[each]) - 1 for each in list(levels)[: list(levels).index(name)])
+    half = found.half_width(alpha * whole.MAIN / len(weights) / 2)[:, place]
+    least = half[:, None] + np.array([-1, 1]) * found.estimate[:, [place]]
+    return float(np.quantile(least, POWER, method="higher")), layout.degrees
 
 
 def _degrees(cells: Sequence[Mapping[str, str]], hard: Sequence[str], name: str, blocks: int) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from headrace.analysis import users
+from headrace.analysis import io_waits, users
 from headrace.analysis.devices import (
     DEEP_QUEUE,
     NEVER_RESTS,
@@ -24,7 +24,7 @@ from headrace.analysis.devices import (
     waits_of_queue,
 )
 from headrace.analysis.window import Window
-from headrace.facts import HostFacts
+from headrace.facts import HostFacts, link_speed_mbit_s
 
 #: Above it a core, or all of them, count as full: the rest is within the error of the clock's ticks.
 FULL = 0.90
@@ -47,8 +47,8 @@ LOST = 1e-4
 RETRANSMITTED = 0.01
 #: Connections per second that a full accept queue refuses; less often it is a burst.
 REFUSED_S = 1.0
-#: Requests in flight up to which a device gets one request at a time.
-FEW_AT_ONCE = 2.0
+#: The slowest Ethernet.
+SLOWEST_MBIT_S = 10.0
 #: Threads at work in a server above which they are more than a hand-over between two statements ...
 MANY_RUNNING = 4.0
 #: ... and more than this many times the CPUs that they use: most of them wait.
@@ -109,7 +109,9 @@ class Verdict:
 
 def of_server(window: Window, facts: HostFacts) -> Window:
     """The window as of the server that was asked: without the control groups of others, whose limits hold up only
-    those, and with its process."""
+    those, and with its process; without any counters of a host that is not the server's."""
+    if facts.only_sql:
+        return window.without_host(facts.only_sql)
     found = window.kept("cgroup", lambda label: facts.has_group(label.partition(" ")[0]))
     found.server_pid = (facts.server_process or {}).get("pid")
     return found
@@ -125,16 +127,16 @@ def judge(
     a request of a device was measured to take without load."""
     window = of_server(window, facts)
     uses = [
-        *_cpu(window),
+        *_cpu(window, facts),
         *_softirq(window),
         *_block(window, facts, limits or {}, alone_ms or {}),
-        *_memory(window),
+        *_memory(window, facts),
         *_network(window, facts),
     ]
     uses = [_with_users(window, use) for use in uses]
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
     limiting = next((use for use in uses if use.level is Level.SATURATED), None)
-    return Verdict(_sentence(window, uses, limiting), limiting, tuple(uses))
+    return Verdict(_sentence(window, facts, uses, limiting), limiting, tuple(uses))
 
 
 def _with_users(window: Window, use: ResourceUsage) -> ResourceUsage:
@@ -212,13 +214,14 @@ def _pressure(window: Window, resource: str, kind: str = "some") -> float | None
     return None if rate is None else rate / 1e6
 
 
-def _cpu(window: Window) -> Iterator[ResourceUsage]:
+def _cpu(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     found = cores(window)
     if not found:
-        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation="/proc/stat was not sampled")
+        why = _jumps(window) or "/proc/stat was not sampled"
+        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation=why)
         return
     everything, each = found[0], found[1:]
-    yield _all_cores(window, len(each), everything)
+    yield _all_cores(window, len(each) or facts.cpus_known, everything)
     if len(each) < 2:
         return
     busy, softirq = sum(core.busy for core in each), sum(core.softirq for core in each)
@@ -266,7 +269,7 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     waits, traps = [], []
     if pressure is not None and pressure >= PRESSURE_SEEN:
         waits.append(f"tasks waited for a CPU {_percent(pressure)} of the time")
-    if running is not None and running.mean > count + 0.5:
+    if running is not None and count and running.mean > count + 0.5:
         waits.append(f"{running.mean:.1f} tasks were runnable on {count} CPUs")
     if throttled and throttled > 0.01e6 * window.seconds:
         waits.append(f"the cgroup's quota throttled it for {throttled / 1e6:.1f} s of {window.seconds:.0f}")
@@ -276,8 +279,10 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
         traps.append(f"{_percent(core.iowait)} iowait is idle time: the CPUs had room")
     if pressure is None:
         traps.append("no pressure counters (/proc/pressure): only the run queue shows whether tasks waited")
+    if jumps := _jumps(window):
+        traps.append(jumps)
     is_full = core.busy >= FULL or core.busy + core.steal >= FULL
-    queued = running is not None and running.mean > count
+    queued = running is not None and count > 0 and running.mean > count
     is_short = (pressure or 0) >= PRESSURE_HIGH or (pressure is None and queued)
     held_back = bool(throttled and throttled > 0.1e6 * window.seconds) or core.steal >= STEAL_HIGH
     level = Level.FINE
@@ -290,7 +295,7 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
         "",
         level,
         core.busy,
-        load=f"{_percent(core.busy)} of {count} CPUs: {_shares(core)}",
+        load=f"{_percent(core.busy)} of {count or 'all'} CPUs: {_shares(core)}",
         saturation="; ".join(waits),
         traps=tuple(traps),
         numbers={
@@ -301,6 +306,34 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
             "pressure": pressure if pressure is not None else float("nan"),
         },
     )
+
+
+def _jumps(window: Window) -> str:
+    """What was left out of the CPUs' times; empty if nothing was."""
+    said = []
+    for jumps, what, why in (
+        (
+            window.jumps,
+            "",
+            "their times fell, or grew by more than the time that passed (a CPU that went offline, a suspended or "
+            "migrated guest, wrongly counted stolen time)",
+        ),
+        (
+            window.wrong_steal,
+            "the stolen time in ",
+            "with it their times are more than the time that passed; how much was stolen is unknown there",
+        ),
+    ):
+        found = {name: count for name, count in jumps.items() if name != "all"} or dict(jumps)
+        if found:
+            most = max(found.values())
+            names = next(iter(found)) if len(found) == 1 else f"{len(found)} CPUs"
+            said.append(f"{what}{most} interval{'s' * (most != 1)} of {names} left out: {why}")
+    if window.paused_s:
+        said.append(
+            f"{window.paused_s:,.0f} s left out in which no CPU's time advanced: the host was suspended or paused"
+        )
+    return "; ".join(said)
 
 
 def _softirq(window: Window) -> Iterator[ResourceUsage]:
@@ -345,10 +378,13 @@ def _one_device(
     limit: float | None,
     alone_ms: float | None,
 ) -> ResourceUsage:
-    load = f"{device.reads:,.0f} reads/s, {device.writes:,.0f} writes/s, {device.bytes_s / 1e6:,.1f} MB/s"
+    done = f"{device.reads:,.0f} reads/s, {device.writes:,.0f} writes/s"
+    if device.mixed:
+        done = f"{device.mixed:,.0f} requests/s (reads and writes not told apart)"
+    load = f"{done}, {device.bytes_s / 1e6:,.1f} MB/s"
     waiting = [
         f"{ms:.2f} ms per {kind}"
-        for kind, ms in (("read", device.read_ms), ("write", device.write_ms))
+        for kind, ms in (("read", device.read_ms), ("write", device.write_ms), ("request", device.mixed_ms))
         if ms is not None
     ]
     saturation = f"{device.queue:.1f} requests in flight, {', '.join(waiting) or 'flushes only'}"
@@ -412,7 +448,16 @@ def _level_of(
     return Level.BUSY if is_busy else Level.FINE, measured
 
 
-def _memory(window: Window) -> Iterator[ResourceUsage]:
+def reclaimable_cache_bytes(window: Window) -> float | None:
+    """What ZFS's cache gives back when memory is short: all above its lower limit (zfs(4), zfs_arc_min).
+
+    The kernel counts this cache as used. None without ZFS, and where it was not sampled.
+    """
+    size, least = window.gauge("zfs", "size"), window.last("zfs", "c_min")
+    return None if size is None else max(size.low - (least or 0.0), 0.0)
+
+
+def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     available = window.gauge("memory", "MemAvailable")
     total = window.last("memory", "MemTotal")
     swapped_in = window.rate("vmstat", "pswpin")
@@ -435,18 +480,32 @@ def _memory(window: Window) -> Iterator[ResourceUsage]:
         level = Level.SATURATED if is_short else Level.UNKNOWN
         yield ResourceUsage("memory", "", level, None, saturation="; ".join([*waits, blind]))
         return
-    used = 1 - available.low / total
+    cache = reclaimable_cache_bytes(window)
+    if cache is None and facts.has_zfs and not is_short:
+        yield ResourceUsage(
+            "memory",
+            "",
+            Level.UNKNOWN,
+            None,
+            load=f"{total / 2**30:.1f} GiB in all",
+            saturation="; ".join(waits),
+            traps=("ZFS's cache counts as used memory, and its size was not sampled: how much is available",),
+        )
+        return
+    low = min(available.low + (cache or 0.0), total)
+    used = 1 - low / total
     level = Level.SATURATED if is_short else Level.BUSY if used >= FULL else Level.FINE
     yield ResourceUsage(
         "memory",
         "",
         level,
         used,
-        load=f"at least {available.low / 2**30:.1f} GiB of {total / 2**30:.1f} GiB available",
+        load=f"at least {low / 2**30:.1f} GiB of {total / 2**30:.1f} GiB available"
+        + (f", {cache / 2**30:.1f} of these in ZFS's cache" if cache else ""),
         saturation="; ".join(waits),
         errors=f"{kills:.0f} processes killed for lack of memory" if kills else "",
         traps=() if full is not None else ("no pressure counters: only swapping shows waits for memory",),
-        numbers={"available_bytes": available.low, "total_bytes": total},
+        numbers={"available_bytes": low, "total_bytes": total},
     )
 
 
@@ -510,11 +569,18 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
         metric: window.rate("network", metric, name) or 0.0
         for metric in ("rx_errors", "rx_dropped", "rx_fifo", "tx_errors", "tx_dropped")
     }
-    speed = record.get("speed_mbit_s")
-    utilisation = max(received, sent) * 8 / (speed * 1e6) if speed and speed > 0 else None
+    carried = max(received, sent) * 8 / 1e6
+    speed = link_speed_mbit_s(record, carried)
+    utilisation = carried / speed if speed else None
     # Bridges, bonds and the like have no speed; the interfaces beneath them have one.
     is_own = name == "lo" or (bool(record) and not record.get("physical"))
-    traps = () if utilisation is not None or is_own else ("the interface does not report its speed",)
+    traps: tuple[str, ...] = ()
+    if utilisation is None and (claimed := link_speed_mbit_s(record)):
+        traps = (f"it reports {claimed:,} Mbit/s and carried more: its speed is not known",)
+    elif utilisation is None and not is_own:
+        traps = ("the interface does not report its speed",)
+    # Without its speed, too: no interface is slower than this.
+    is_own = is_own or carried < BUSY * SLOWEST_MBIT_S
     errors = ", ".join(f"{rate:,.1f} {metric}/s" for metric, rate in lost.items() if rate > 0)
     level = Level.FINE if utilisation is not None or is_own else Level.UNKNOWN
     if utilisation is not None and utilisation >= FULL:
@@ -534,21 +600,27 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
     )
 
 
-def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage | None) -> str:
+def _sentence(
+    window: Window, facts: HostFacts, uses: list[ResourceUsage], limiting: ResourceUsage | None
+) -> str:
     if limiting is not None:
         what = "; ".join(filter(None, (limiting.load, limiting.errors or limiting.saturation)))
         used = f" Used by {', '.join(limiting.users)}." if limiting.users else ""
         return f"{_titled(limiting)} limits this host: {what}.{used}"
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
-        return "The bottleneck of this host is unknown: its CPUs were not sampled."
+        return f"The bottleneck of this host is unknown: {_jumps(window) or 'its CPUs were not sampled'}."
     unknown = [use.name for use in uses if use.level is Level.UNKNOWN]
-    blind = f" Unknown: {', '.join(unknown)}." if unknown else ""
+    blind = (
+        f" Not known: how busy {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}."
+        if unknown
+        else ""
+    )
     if cpu.level is Level.BUSY:
         busy = _percent(cpu.utilisation)
         return f"Nothing is saturated; the CPUs are {busy} busy and will saturate next.{blind}"
     idle = _percent(1 - cpu.utilisation)
-    if waits := _waits_for_io(window, uses):
+    if waits := io_waits.clause(window, facts, uses):
         return f"No hardware is saturated: the CPUs are {idle} idle, yet {waits}{blind}"
     core = next((use for use in uses if use.resource == "core"), None)
     if core is not None:
@@ -564,32 +636,8 @@ def _sentence(window: Window, uses: list[ResourceUsage], limiting: ResourceUsage
             f"threads use only {cpus:.1f} CPUs: they wait on each other (locks or hot code paths).{blind}"
         )
     works = f", {program} uses {cpus:.1f} of {len(cores(window)) - 1}" if cpus >= MENTIONED else ""
-    nothing = "No bottleneck found in the available data" if unknown else "Nothing limits this host"
+    nothing = "Nothing that could be measured limits this host" if unknown else "Nothing limits this host"
     return f"{nothing}: the CPUs are {idle} idle{works}.{blind}"
-
-
-def _waits_for_io(window: Window, uses: list[ResourceUsage]) -> str:
-    """For tasks that wait for devices that have room: each sends one request at a time."""
-    pressure = _pressure(window, "io")
-    blocked = window.gauge("cpu", "procs_blocked")
-    if pressure is not None and pressure >= PRESSURE_HIGH:
-        waited = f"tasks waited for I/O {_percent(pressure)} of the time"
-    elif pressure is None and blocked is not None and blocked.mean >= 1:
-        waited = f"{blocked.mean:.1f} tasks were blocked in I/O on average"
-    else:
-        return ""
-    worked = [use for use in uses if use.resource == "block" and "queue" in use.numbers]
-    device = max(worked, key=lambda use: (bool(use.limit), use.numbers["queue"]), default=None)
-    if device is None or device.numbers["queue"] > FEW_AT_ONCE:
-        return f"{waited}."
-    numbers = device.numbers
-    against = f" (of {device.limit})" if device.limit else ""
-    # Old kernels count the requests of an array, but not their time.
-    each = f", {numbers['queue']:.1f} in flight, {numbers['wait_ms']:.2f} ms each" if numbers["queue"] else ""
-    return (
-        f"{waited}: {device.instance} does {numbers['operations']:,.0f} operations/s{against}{each}. "
-        "I/O is issued one request at a time."
-    )
 
 
 def _titled(use: ResourceUsage) -> str:

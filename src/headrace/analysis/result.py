@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from headrace.analysis.decision import Decision
 from headrace.analysis.factors import Study
-from headrace.analysis.intervals import Interval
+from headrace.analysis.intervals import Interval, Needed
 from headrace.analysis.machines import Spread
 
 __all__ = [
@@ -35,8 +35,9 @@ class Effect:
     """One treatment relative to its baseline in one response, as a ratio treatment / baseline: see ``estimate``.
 
     ``response`` is ``throughput`` or a percentile (``p99``). The interval is simultaneous: adjusted for
-    ``comparisons``. ``blocks`` counts those in which both sides were measured. ``blocks_needed`` is the number of
-    blocks that would settle a verdict of ``not enough data``, when it can be estimated.
+    ``comparisons``. ``blocks`` counts those in which both sides were measured. ``blocks_least`` to
+    ``blocks_needed`` in total would settle a verdict of ``not enough data``; None where no number is a promise
+    (see ``intervals.blocks_needed``).
     """
 
     response: str
@@ -48,6 +49,14 @@ class Effect:
     blocks: int
     blocks_needed: int | None
     comparisons: int
+    blocks_least: int | None = None
+
+    @property
+    def needed(self) -> Needed | None:
+        """The range of blocks in total that would settle it."""
+        if self.blocks_needed is None:
+            return None
+        return Needed(self.blocks_least or self.blocks_needed, self.blocks_needed)
 
 
 @dataclass(frozen=True)

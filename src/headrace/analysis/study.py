@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from headrace.analysis import decision, headline, machines, matters, sequential
 from headrace.analysis.compare import effects as effects_of
-from headrace.analysis.compare import geometric_mean, noise_floor, of_starts, unpaired_effect
+from headrace.analysis.compare import geometric_mean, noise_floor, of_sessions, of_starts, unpaired_effect
 from headrace.analysis.history import Point
 from headrace.analysis.intervals import Interval
 from headrace.analysis.percentiles import PERCENTILES, jackknife, merge
@@ -68,8 +70,9 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         if name in by_treatment
     )
     last = sequential.last_look(design, records)
-    looked = [trial for trial in responses if not last or trial.block <= last]
+    looked = of_sessions(design, [trial for trial in responses if not last or trial.block <= last])
     found, adjustments = _effects(judged, _by_treatment(looked))
+    found = [_in_blocks(e, design.blocks_per_session) for e in found]
     effects = tuple(found) if last != 0 else tuple(replace(e, verdict=Verdict.NOT_ENOUGH_DATA) for e in found)
     noise = tuple(_noise(design, by_treatment))
     analysis = Analysis(
@@ -111,9 +114,45 @@ def analyse_experiment(folder: ExperimentFolder, tables: Tables | None = None) -
         invalid=[r.reason or "no reason was recorded" for r in records if r.state is TrialState.INVALID],
         again=shlex.join(["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path), "--retry"]),
         asked=design.asked,
+        more=_more(folder, design, records),
     )
     early = f"No verdict yet: the first look is after block {design.blocks}. " if last == 0 else ""
     return replace(analysis, headline=f"{early}{_left_out(design, effects)} {text}".strip())
+
+
+def _in_blocks(effect: Effect, blocks_per_session: int) -> Effect:
+    """The blocks that would settle it, where sessions were counted."""
+    if not blocks_per_session or not effect.needed:
+        return effect
+    least, most = (end * blocks_per_session for end in effect.needed)
+    return replace(effect, blocks_least=least, blocks_needed=most)
+
+
+def _more(folder: ExperimentFolder, design: Design, records: Sequence[TrialRecord]) -> headline.More:
+    can_extend = not (
+        design.until_decided or design.adaptive or design.sweep or design.tune or design.target.addresses
+    )
+    run = ["headrace", "run", f"{folder.path}/plan.toml", "-o", str(folder.path)]
+    return headline.More(
+        run=shlex.join(run) if can_extend else "",
+        show=shlex.join(["headrace", "plan", "show", f"{folder.path}/plan.toml"]),
+        done=blocks_of(design),
+        block_s=block_seconds(design, records),
+    )
+
+
+def blocks_of(design: Design) -> int:
+    """The plan's blocks; a duet numbers its pairs instead. Of one that runs until it is decided, those begun."""
+    return design.trials[-1].block if design.until_decided else design.blocks
+
+
+def block_seconds(design: Design, records: Sequence[TrialRecord]) -> float | None:
+    """How long a block takes if its trials take as long as these; None before the first trial ends."""
+    lengths = [r.duration_s for r in records if r.duration_s is not None]
+    if not lengths or not design.trials:
+        return None
+    trials_a_block = len(design.trials) / blocks_of(design)
+    return trials_a_block * sum(lengths) / len(lengths) / design.at_once
 
 
 def _decision(design: Design, responses: Sequence[TrialResponse]) -> decision.Decision | None:
@@ -142,6 +181,27 @@ def baseline_trials(folder: ExperimentFolder) -> dict[str, list[TrialResponse]]:
     design = folder.design
     by_treatment = _by_treatment(_usable_trials(folder, folder.trials())[0])
     return {condition: by_treatment.get(name, []) for condition, name in design.baselines.items()}
+
+
+def spread_of(folder: ExperimentFolder) -> float | None:
+    """The standard deviation of the log throughput between trials of a treatment, beyond what their blocks share;
+    None if too few trials are valid to know it.
+    """
+    design = folder.design
+    responses, _ = _usable_trials(folder, folder.trials())
+    squares, degrees = 0.0, 0
+    for condition in design.baselines:
+        own = [t for t in responses if design.treatment(t.treatment).condition == condition]
+        if not own:
+            continue
+        logs = np.array([math.log(t.throughput_ops_s) for t in own])
+        names, blocks = sorted({t.treatment for t in own}), sorted({t.block for t in own})
+        columns = [[t.treatment == n for n in names] + [t.block == b for b in blocks] for t in own]
+        matrix = np.array(columns, dtype=float)
+        found, _, rank, _ = np.linalg.lstsq(matrix, logs, rcond=None)
+        squares += float(((logs - matrix @ found) ** 2).sum())
+        degrees += len(own) - int(rank)
+    return math.sqrt(squares / degrees) if degrees > 0 and squares > 0 else None
 
 
 def points_of(folder: ExperimentFolder, treatment: str, response: str) -> Point:

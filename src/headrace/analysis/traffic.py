@@ -36,7 +36,8 @@ ORDERS: Mapping[str, Callable[[QueryClass], float]] = {
     "max": lambda each: each.number("response_ns").most or 0,
     "rows": lambda each: each.number("rows_examined").sum,
     "sent": lambda each: each.number("rows_sent").sum,
-    "bytes": lambda each: each.number("response_bytes").sum,
+    "bytes": lambda each: each.number("response_bytes").sum or each.number("event_bytes").sum,
+    "changed": lambda each: each.number("rows_affected").sum,
     "lock": lambda each: each.number("lock_ns").sum,
     "errors": lambda each: each.failed or 0,
 }
@@ -46,8 +47,8 @@ PERCENTILES: Mapping[str, tuple[int, int]] = {
 
 
 def ranked(digest: Digest, order: str = "sum") -> list[QueryClass]:
-    """The classes, largest first; ties by their share of the response time."""
-    by = ORDERS[order]
+    """The classes, largest first; ties by their share of the response time. ``sum`` is by bytes in binary logs."""
+    by = ORDERS["bytes" if order == "sum" and digest.is_binary_log else order]
     return sorted(digest.classes, key=lambda each: (-by(each), -each.total_ns, -each.count, each.name))
 
 
@@ -64,8 +65,11 @@ def mean_ns(each: QueryClass) -> float | None:
 def percentile_ns(each: QueryClass, name: str) -> float | None:
     """A percentile of all events of the class, by nearest rank; None if none has a response time.
 
-    The middle of the bucket of that rank, clamped to the exact extremes: at most 0.4% off.
+    The middle of the bucket of that rank, clamped to the exact extremes: at most 0.4% off. Of a server's
+    summary it is what the server states, or None.
     """
+    if each.is_summarised:
+        return each.stated_ns(name.replace(".", ""))
     timed = each.number("response_ns")
     return value_at(each.response, name, timed.least, timed.most)
 
@@ -95,7 +99,7 @@ def dispersion_s(each: QueryClass) -> float | None:
     0 if all calls take equally long; large if a few take much longer than the rest.
     """
     timed, squares = each.number("response_ns"), each.number("response_ns" + SQUARES).sum
-    if not timed.count or not timed.sum:
+    if not timed.count or not timed.sum or each.is_summarised:
         return None
     # Integers until the end: the difference of two nearly equal squares would lose all precision.
     scaled = timed.count * squares - timed.sum**2
@@ -105,7 +109,7 @@ def dispersion_s(each: QueryClass) -> float | None:
 def deviation(each: QueryClass, name: str = "response_ns") -> float | None:
     """Standard deviation of the response times or of a measure, exact; None if the source does not have it."""
     known, squares = each.number(name), each.numbers.get(name + SQUARES)
-    if not known.count or squares is None:
+    if not known.count or squares is None or each.is_summarised:
         return None
     return math.sqrt(max(known.count * squares.sum - known.sum**2, 0)) / known.count
 
@@ -114,7 +118,8 @@ def deviation(each: QueryClass, name: str = "response_ns") -> float | None:
 class Attribute:
     """A measure over the events of which it is known, in its own unit.
 
-    ``p95`` is at most 3.2% off. It and ``deviation`` are None in digests of agents that did not count them.
+    ``p95`` is at most 3.2% off. It and ``deviation`` are None in digests of agents that did not count them. Of a
+    server's summary only ``total`` and ``mean`` are known.
     """
 
     total: int
@@ -128,6 +133,8 @@ class Attribute:
 def attribute(each: QueryClass, name: str) -> Attribute:
     """One of ``each.measures``."""
     known = each.number(name)
+    if each.is_summarised:
+        return Attribute(known.sum, None, known.sum / known.count, None, None, None)
     p95 = value_at(each.buckets(name), "p95", known.least, known.most)
     return Attribute(known.sum, known.least, known.sum / known.count, p95, known.most, deviation(each, name))
 

@@ -49,7 +49,7 @@ class TrialResponse:
     ``operations`` (successful ones) and ``errors`` count the measured window. ``latency`` covers all operations of
     ``latency_kind``; if that is ``response``, including failed ones. ``parts`` is the same for each kind of
     operation separately, by name. ``lost`` and ``lost_device`` are the shares of CPU time and of a device's time
-    that others took during the window.
+    that others took during the window. ``is_of_session``: its block is a session, which is one observation.
     """
 
     number: int
@@ -64,6 +64,7 @@ class TrialResponse:
     parts: Mapping[str, TrialResponse] = field(default_factory=dict)
     lost: float = 0.0
     lost_device: float = 0.0
+    is_of_session: bool = False
 
     def value(self, response: str) -> float | None:
         """A response by name, in ops/s or ns; None if the trial has no value, or 0."""

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headrace.analysis import estimate, whole
-from headrace.analysis.effects import holm
+from headrace.analysis import additive, estimate, untold, whole
 from headrace.analysis.looks import nominal_level
 from headrace.analysis.noises import (
     BETWEEN_BLOCKS,
@@ -49,6 +48,8 @@ WHO: Mapping[str, int | None] = {
     "the baseline five times noisier": 0,
 }
 
+PAIRS: Mapping[str, Sequence[str]] = {"first": ("1", "2"), "second": ("1", "2")}
+
 #: The mean of the second level less that of the first, of each factor.
 FACTORS = np.array([[-1, -1, 1, 1], [-1, 1, -1, 1]]) / 2
 
@@ -56,23 +57,6 @@ _TO_BASELINE = np.eye(TREATMENTS)[1:] - np.eye(TREATMENTS)[0]
 
 #: Studies that are fitted at the same time.
 _AT_ONCE = 250
-
-
-class Drawn(NamedTuple):
-    """Logs and lost shares (studies x trials), and each trial's treatment and block."""
-
-    y: Floats
-    lost: Floats
-    codes: NDArray[np.int64]
-    places: NDArray[np.int64]
-
-    def fit(self, blocks: int) -> estimate.Fit:
-        """Of the first blocks."""
-        own = self.places < blocks
-        y = self.y[:, own]
-        return estimate.fit(
-            y, self.lost[:, own], np.ones(y.shape, dtype=bool), self.codes[own], self.places[own]
-        )
 
 
 def draw(
@@ -83,7 +67,7 @@ def draw(
     *,
     treatments: int = TREATMENTS,
     is_random: bool = False,
-) -> Drawn:
+) -> untold.Drawn:
     """``is_random``: each treatment reacts differently to what others take."""
     codes = np.tile([0, *range(treatments)], blocks)
     places = np.repeat(np.arange(blocks), treatments + 1)
@@ -96,7 +80,15 @@ def draw(
     drift = rng.normal(0, BETWEEN_BLOCKS, (studies, blocks))[:, places]
     slopes = unlike(rng, studies, treatments)[:, codes] if is_random else 1.0
     y = rng.normal(0, 1, shape) * spread[codes] + drift + slopes * np.log1p(-lost)
-    return Drawn(y, lost, codes, places)
+    return untold.Drawn(y, lost, codes, places)
+
+
+def _fit(drawn: untold.Drawn, blocks: int) -> estimate.Fit:
+    """Of the first blocks."""
+    own = drawn.places < blocks
+    y = drawn.y[:, own]
+    there = np.ones(y.shape, dtype=bool)
+    return estimate.fit(y, drawn.lost[:, own], there, drawn.codes[own], drawn.places[own])
 
 
 class Counts(NamedTuple):
@@ -121,30 +113,30 @@ def judge(
     total = np.zeros(3, dtype=np.int64)
     for start in range(0, studies, _AT_ONCE):
         drawn = draw(rng, noisy, min(_AT_ONCE, studies - start), blocks, is_random=is_random)
-        found = drawn.fit(blocks)
-        of_factors = found.contrasts(FACTORS)
-        joint = np.nan_to_num(of_factors.half_width(alpha / len(FACTORS) / 2), nan=np.inf)
+        found = _fit(drawn, blocks)
+        rows = additive.rows_of(PAIRS, _cells(PAIRS), with_pairs=False)
+        estimates, joint = untold.contrasts(drawn, rows, FACTORS, alpha * whole.MAIN / len(FACTORS))
         single = found.contrasts(_TO_BASELINE)
         half = single.half_width(alpha / 2)
         is_there = np.isfinite(half)
         is_covered = is_there & (np.abs(single.estimate) <= half)
-        missed = (np.abs(np.nan_to_num(of_factors.estimate)) > joint).any(axis=1)
+        missed = (np.abs(estimates) > joint).any(axis=1)
         total += [missed.sum(), is_covered.sum(), is_there.sum()]
     return Counts(*map(int, total))
 
 
 def matter(rng: np.random.Generator, noisy: int | None, studies: int, blocks: int, alpha: float) -> int:
     """Studies in which a factor of ``LEVELS``, or their pair, is said to matter."""
-    cells = [dict(zip(LEVELS, levels, strict=True)) for levels in itertools.product(*LEVELS.values())]
-    terms = [*((name,) for name in LEVELS), tuple(LEVELS)]
-    weights = [whole.deviations(term, LEVELS, cells) for term in terms]
-    alarms = 0
+    cells, alarms = _cells(LEVELS), 0
     for start in range(0, studies, _AT_ONCE):
-        size = min(_AT_ONCE, studies - start)
-        found = draw(rng, noisy, size, blocks, treatments=len(cells)).fit(blocks)
-        p = np.column_stack([whole.least(whole.p_values(found.contrasts(rows))) for rows in weights])
-        alarms += sum(min(holm(list(row))) < alpha for row in p)
+        drawn = draw(rng, noisy, min(_AT_ONCE, studies - start), blocks, treatments=len(cells))
+        mains, pairs = untold.claimed(drawn, LEVELS, cells, alpha)
+        alarms += int((mains.any(axis=1) | pairs.any(axis=1)).sum())
     return alarms
+
+
+def _cells(levels: Mapping[str, Sequence[str]]) -> list[Mapping[str, str]]:
+    return [dict(zip(levels, cell, strict=True)) for cell in itertools.product(*levels.values())]
 
 
 def until_decided(rng: np.random.Generator, noisy: int | None, studies: int, alpha: float) -> int:
@@ -155,7 +147,7 @@ def until_decided(rng: np.random.Generator, noisy: int | None, studies: int, alp
         is_wrong = np.zeros(len(drawn.y), dtype=bool)
         for look in range(FIRST_LOOK, LAST_LOOK + 1):
             level = nominal_level(alpha / len(_TO_BASELINE) / 2, look, first=FIRST_LOOK)
-            found = drawn.fit(look).contrasts(_TO_BASELINE)
+            found = _fit(drawn, look).contrasts(_TO_BASELINE)
             value, half = np.nan_to_num(found.estimate), np.nan_to_num(found.half_width(level), nan=np.inf)
             is_equal = (value - half >= -margin) & (value + half <= margin)
             is_wrong |= ((np.abs(value) > half) & ~is_equal).any(axis=1)

@@ -379,8 +379,10 @@ def _why_open(
     if needed is None:
         return "the interval allows both, and more of the same would not settle it"
     if is_hosts:
-        return f"the interval allows both: about {needed} treated hosts would settle it"
-    return f"the interval allows both: about {needed * own.block_s / 3600:.2g} h of data in total would settle it"
+        hosts = intervals.span(needed)
+        return f"the interval allows both: about {hosts} treated hosts would settle it"
+    hours = " to ".join(dict.fromkeys(f"{end * own.block_s / 3600:.2g}" for end in needed))
+    return f"the interval allows both: about {hours} h of data in total would settle it"
 
 
 def _band(own: Panel, response: str, treated: int) -> Band:

@@ -31,7 +31,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.archive.tables import Table
+from headrace.archive.tables import TABLES, Table
 from headrace.errors import Busy, StoreError, write_error
 from headrace.whole import make_folder, sync
 
@@ -196,6 +196,32 @@ class Archive:
     def last_minute_s(self, host: str) -> int:
         """The newest minute that is on disk; 0 without any."""
         return max((file.end_s - MINUTE_S for file in self.files("states", host)), default=0)
+
+    def has_minute(self, host: str, t_s: int) -> bool:
+        """Whether a minute is in the history, or in rows from which it cannot be told apart any more."""
+        files = self.files("states", host, t_s, t_s + MINUTE_S)
+        if any(file.kind == "m" for file in files):
+            return True
+        whole_hours = [file for file in files if file.kind == "M"]
+        if not whole_hours:
+            return bool(files)
+        try:
+            return any(
+                t_s in pq.read_table(file.path, columns=["t_s"])["t_s"].to_pylist() for file in whole_hours
+            )
+        except (pa.ArrowException, ValueError, OSError):
+            return True
+
+    def set_aside_from(self, t_s: float) -> int:
+        """Rename what is of a later time, so that no reader takes it for data; the number of files."""
+        count = 0
+        for table in TABLES:
+            for file in self.files(table, since_s=t_s):
+                if file.t_s >= t_s:
+                    with contextlib.suppress(OSError):
+                        file.path.rename(file.path.with_name(f"{file.path.name}.ahead"))
+                        count += 1
+        return count
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

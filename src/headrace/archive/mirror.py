@@ -2,8 +2,9 @@
 
 Pages read the directory: its small files open in a millisecond, and those of an object store in a round trip each.
 Days and weeks are copied once they are written, an hour until its day is. Values of statements stay here. What is
-deleted here is deleted there, after what replaces it was copied. An empty directory is filled from the copy before
-anything is collected.
+deleted here is deleted there, after what replaces it was copied. What nothing replaces is deleted there a day
+later, and never more than a share of all in a day: whatever emptied the directory here must not empty the copy,
+too. An empty directory is filled from the copy before anything is collected.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from headrace.archive.files import DAY_S, Archive, File, days_of, write_bytes
+from headrace import parquet
+from headrace.archive.files import DAY_S, Archive, File, days_of, week_of, write_bytes
+from headrace.archive.rollup import set_aside
 from headrace.archive.tables import TABLES
 from headrace.errors import PlanError, Refused, StoreError, write_error
 from headrace.whole import write_whole
@@ -42,8 +45,20 @@ MOST_OWNER = 100
 SCHEMES = ("s3", "gs", "abfs", "abfss", "file")
 #: The object that says whose copy this is.
 OWNER = "owner"
+#: An object that nothing replaces is kept for so long after its file is gone, by the history's own time; of all
+#: objects this share may go in such a time, but at least a few.
+KEPT_ON_S, SHARE, FEWEST_DELETED = float(DAY_S), 0.1, 20
 #: Progress is saved after this many objects, so that a killed copy repeats little.
 NOTED_EVERY = 500
+
+
+def _check(path: Path) -> None:
+    """An object that would fill the memory, or is damaged, is set aside before anything reads its rows."""
+    try:
+        with parquet.opened(path):
+            pass
+    except (pa.ArrowException, ValueError, OSError) as error:
+        set_aside(path, error)
 
 
 class Mirror:
@@ -53,6 +68,8 @@ class Mirror:
         self._archive, self.address = archive, address
         self._store, self._root = _opened(address)
         self._note = archive.root / "mirror.json"
+        #: Why many objects are not deleted yet; empty if few are to go.
+        self.waiting = ""
 
     def restore(self) -> int:
         """Fill a directory that has no history yet; the number of files. Continues after a kill.
@@ -75,14 +92,20 @@ class Mirror:
                 path = self._archive.root / name
                 if not path.exists():
                     write_bytes(self._pieces(name), path)
-                done[name] = _identity(path)
+                    _check(path)
+                if path.exists():
+                    done[name] = _identity(path)
             # From now on this directory is the one that is copied.
             self._write(OWNER, f"{owner}\n".encode())
         self._write_note(owner, done)
         return len(found)
 
-    def copy(self) -> int:
-        """Copy what is new and delete what is gone; the number of objects written. Raises Refused, StoreError."""
+    def copy(self, at_s: float | None = None) -> int:
+        """Copy what is new and delete what is gone; the number of objects written.
+
+        ``at_s``: the history's own time (``elapsed``); without it only what was replaced is deleted. Raises
+        Refused, StoreError.
+        """
         note = self._noted()
         done: dict[str, list[int]] = dict(note.get("objects") or {})
         wanted = dict(self._files())
@@ -106,13 +129,53 @@ class Mirror:
                     done[name] = wanted[name]
                 if count % NOTED_EVERY == 0:
                     self._write_note(owner, done)
-            gone = [name for name in done if name not in wanted]
+            missing = [name for name in done if name not in wanted]
+            lost = {name for name in missing if not any(each in done for each in self._replacing(name))}
+            due, brake = self._due(note, lost, len(done), at_s)
+            gone = [*(name for name in missing if name not in lost), *due]
             for name in gone:
                 self._delete(name)
                 del done[name]
-        if new or gone:
-            self._write_note(owner, done)
+        if new or gone or brake != note.get("brake", {}):
+            self._write_note(owner, done, brake)
         return len(new)
+
+    def _replacing(self, name: str) -> Iterator[str]:
+        """Objects that hold the rows of this one."""
+        if (found := _OBJECT.fullmatch(name)) is None:
+            return
+        table, host, kind, t_s = found["table"], unquote(found["host"]), found["kind"], int(found["t_s"])
+        coarser = {"h": (("d", t_s - t_s % DAY_S), ("D", week_of(t_s))), "d": (("D", week_of(t_s)),)}
+        for other, start_s in coarser.get(kind, ()):
+            yield str(self._archive.path(table, host, other, start_s).relative_to(self._archive.root))
+
+    def _due(
+        self, note: Mapping[str, Any], lost: set[str], count: int, at_s: float | None
+    ) -> tuple[list[str], dict[str, Any]]:
+        """Which of the lost objects may go now, and what the next copy has to know of it.
+
+        ``brake``: since: object -> when its file was missed first; from_s, deleted: of this day.
+        """
+        before: Mapping[str, Any] = note.get("brake") or {}
+        since = {name: before.get("since", {}).get(name, at_s) for name in sorted(lost)}
+        from_s, deleted = before.get("from_s"), int(before.get("deleted", 0))
+        if at_s is None or not lost:
+            self.waiting = ""
+            return [], {**before, "since": since} if lost else {}
+        if from_s is None or not from_s <= at_s < from_s + KEPT_ON_S:
+            from_s, deleted = at_s, 0
+        most = max(round(SHARE * count), FEWEST_DELETED)
+        due = [name for name, first_s in since.items() if first_s is not None and at_s - first_s >= KEPT_ON_S]
+        due = due[: max(most - deleted, 0)]
+        left = {name: at_s if since[name] is None else since[name] for name in since if name not in due}
+        self.waiting = ""
+        if len(left) > most:
+            self.waiting = (
+                f"{len(left):,} of {count:,} objects in {self.address} have no file here any more: they are "
+                f"deleted a day later, and at most {most:,} in a day; to bring them back, start headrace serve "
+                "with an empty --data"
+            )
+        return due, {"since": left, "from_s": from_s, "deleted": deleted + len(due)}
 
     def _files(self) -> Iterator[tuple[str, list[int]]]:
         for table in TABLES.values():
@@ -195,10 +258,15 @@ class Mirror:
             ) from error
         return found if isinstance(found, dict) else {}
 
-    def _write_note(self, owner: str, done: Mapping[str, list[int]] | None) -> None:
-        """``done``: None until all was brought back."""
+    def _write_note(
+        self, owner: str, done: Mapping[str, list[int]] | None, brake: Mapping[str, Any] | None = None
+    ) -> None:
+        """``done``: None until all was brought back. ``brake``: what ``_due`` returns; None: as it is."""
+        if brake is None:
+            brake = self._noted().get("brake") or {}
+        content = {"owner": owner, "objects": done, **({"brake": brake} if brake else {})}
         try:
-            write_whole(self._note, json.dumps({"owner": owner, "objects": done}), 0o600)
+            write_whole(self._note, json.dumps(content), 0o600)
         except OSError as error:
             raise write_error(error, self._note) from error
 

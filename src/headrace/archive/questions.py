@@ -11,6 +11,7 @@ import numpy as np
 
 from headrace.archive.files import DAY_S, WEEK_S
 from headrace.archive.reader import Range, Reader, percentile
+from headrace.archive.tables import added
 from headrace.buckets import bucket_bounds
 
 #: Points of one line: never more than a wide screen has pixels for.
@@ -104,7 +105,7 @@ def _times(span: Range, unit: int) -> list[int]:
 
 
 _STATES = (
-    "SELECT host, state, limiting, CAST(SUM(minutes) AS BIGINT) AS minutes, SUM(sampled_s) AS sampled_s FROM {} "
+    f"SELECT host, state, limiting, {added('minutes')} AS minutes, SUM(sampled_s) AS sampled_s FROM {{}} "
     "GROUP BY ALL ORDER BY host, minutes DESC"
 )
 
@@ -147,7 +148,7 @@ _COUNTS = (
 )  # fmt: skip
 #: Of rows, and of sums of rows.
 _CLASS_SUMS = (
-    ", ".join(f"CAST(SUM({name}) AS BIGINT) AS {name}" for name in _COUNTS)
+    ", ".join(f"{added(name)} AS {name}" for name in _COUNTS)
     + ", SUM(time_ns) AS time_ns, MAX(most_ns) AS most_ns"
 )
 _CLASSES = (
@@ -222,7 +223,7 @@ def _over_time(
     rows = reader.added(
         table,
         f"SELECT host, t_s, {count} AS n FROM rows WHERE {wanted} GROUP BY ALL",
-        f"SELECT row_s - row_s % {unit} AS t, CAST(SUM(n) AS BIGINT) AS n FROM "
+        f"SELECT row_s - row_s % {unit} AS t, {added('n')} AS n FROM "
         f"(SELECT row_s, MAX(n) AS n FROM ({of_host}) GROUP BY ALL) GROUP BY ALL",
         hosts,
         span,
@@ -240,10 +241,10 @@ def percentiles(
         return {}
     rows = reader.added(
         "buckets",
-        "SELECT class, bucket, CAST(SUM(count) AS BIGINT) AS n FROM rows "
+        f"SELECT class, bucket, {added('count')} AS n FROM rows "
         "WHERE source = $source AND class IN (SELECT unnest($classes)) GROUP BY ALL",
         "SELECT class, list(bucket ORDER BY bucket) AS buckets, list(n ORDER BY bucket) AS counts FROM ("
-        "SELECT class, bucket, CAST(SUM(n) AS BIGINT) AS n FROM lots GROUP BY ALL) GROUP BY class",
+        f"SELECT class, bucket, {added('n')} AS n FROM lots GROUP BY ALL) GROUP BY class",
         hosts,
         span,
         width_s=span.sums_s,
@@ -253,7 +254,7 @@ def percentiles(
     )
     found = {}
     for row in rows:
-        value = percentile(np.array(row["buckets"], np.int32), np.array(row["counts"], np.int64), share)
+        value = percentile(np.array(row["buckets"], np.int32), np.array(row["counts"], np.float64), share)
         if value is not None:
             found[row["class"]] = value
     return found
@@ -263,7 +264,7 @@ def histogram(reader: Reader, hosts: Sequence[str], span: Range, source: str, na
     """Calls of a class by bucket, with the bucket's bounds in ns."""
     rows = reader.rows(
         "buckets",
-        "SELECT bucket, CAST(SUM(count) AS BIGINT) AS count FROM rows WHERE source = $source AND class = $class "
+        f"SELECT bucket, {added('count')} AS count FROM rows WHERE source = $source AND class = $class "
         "GROUP BY bucket ORDER BY bucket",
         hosts,
         span,
@@ -281,9 +282,9 @@ def latency_heat(reader: Reader, hosts: Sequence[str], span: Range, source: str,
     unit = unit_of(span, HEAT_POINTS)
     rows = reader.added(
         "buckets",
-        f"SELECT t_s - t_s % {unit} AS t, bucket, CAST(SUM(count) AS BIGINT) AS n FROM rows "
+        f"SELECT t_s - t_s % {unit} AS t, bucket, {added('count')} AS n FROM rows "
         "WHERE source = $source AND class = $class GROUP BY ALL",
-        "SELECT t, bucket, CAST(SUM(n) AS BIGINT) AS n FROM lots GROUP BY ALL",
+        f"SELECT t, bucket, {added('n')} AS n FROM lots GROUP BY ALL",
         hosts,
         span,
         **_of_class(source, name),

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from headrace import parquet
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Archive, File, chosen
 from headrace.archive.rollup import day_rows, set_aside
 from headrace.archive.sums import Sums
@@ -111,12 +111,7 @@ class _Kept:
 
 def _file_rows(file: File, schema: pa.Schema, host: str) -> pa.Table:
     """The rows of a file, or of one day of it, with their host."""
-    if file.is_part:
-        rows = day_rows(file.path, file.t_s)
-    else:
-        # Threads and read-ahead cost more than such a file.
-        rows = pq.ParquetFile(file.path, pre_buffer=False).read(use_threads=False)
-    rows = rows.cast(schema)
+    rows = day_rows(file.path, file.t_s, schema) if file.is_part else parquet.read(file.path, schema)
     return rows.append_column("host", _repeated(host, len(rows)))
 
 
@@ -304,7 +299,9 @@ class Reader:
                 schema = TABLES[table].schema.append(pa.field("host", pa.string()))
                 cursor.register("no_rows", pa.Table.from_batches([], schema))
                 sources.append("SELECT * FROM no_rows")
-            whole = f"WITH rows AS ({' UNION ALL BY NAME '.join(sources)}) {sql}"
+            columns, keys = TABLES[table].possible()
+            found_rows = " UNION ALL BY NAME ".join(sources)
+            whole = f"WITH rows AS (SELECT {columns} FROM ({found_rows}) WHERE {keys}) {sql}"
             used = {key: value for key, value in named.items() if f"${key}" in whole}
             return cursor.sql(whole, params=used).to_arrow_table()
 
@@ -322,8 +319,9 @@ class Reader:
         for files in found.values():
             for file in files:
                 try:
-                    if pq.read_schema(file.path).remove_metadata() != TABLES[table].schema:
-                        raise ValueError(f"not the columns of {table}")
+                    with parquet.opened(file.path) as held:
+                        if held.schema_arrow.remove_metadata() != TABLES[table].schema:
+                            raise ValueError(f"not the columns of {table}")
                 except FileNotFoundError:
                     dropped = True
                 except (pa.ArrowException, ValueError, OSError) as error:
@@ -357,11 +355,14 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def percentile(buckets: NDArray[np.int32], counts: NDArray[np.int64], share: float) -> float | None:
-    """A percentile in ns by nearest rank; None without calls. Shapes (n,), ascending buckets."""
-    total = int(counts.sum())
+def percentile(buckets: NDArray[np.int32], counts: NDArray[np.float64], share: float) -> float | None:
+    """A percentile in ns by nearest rank; None without calls. Shapes (n,), ascending buckets.
+
+    Counts are doubles, because their sum may be more than an integer can hold; they are exact up to 2**53.
+    """
+    total = float(counts.sum())
     if not total:
         return None
-    rank = max(int(np.ceil(share * total)), 1)
+    rank = max(float(np.ceil(share * total)), 1.0)
     at = int(np.searchsorted(np.cumsum(counts), rank))
     return float(bucket_value(int(buckets[at])))

@@ -7,9 +7,10 @@ nothing.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace import parquet
 from headrace.archive.files import (
     DAY_S,
     HOUR_S,
@@ -27,10 +29,13 @@ from headrace.archive.files import (
     days_of,
     listed,
     week_of,
+    write_whole,
 )
 from headrace.archive.sums import Sums
 from headrace.archive.tables import TABLES, Table
-from headrace.errors import StoreError
+from headrace.errors import HeadraceError, StoreError
+
+log = logging.getLogger("headrace.archive")
 
 #: Finer rows are kept this long where the days are: a day file of a class is 1/1440 of its minutes.
 KEEP_MINUTES_S, KEEP_HOURS_S = 2 * DAY_S, 35 * DAY_S
@@ -38,6 +43,8 @@ KEEP_MINUTES_S, KEEP_HOURS_S = 2 * DAY_S, 35 * DAY_S
 GOES = {"m": 0, "M": 0, "h": 1, "d": 2, "D": 2, "w": 2}
 #: Weeks are made for this long at a time: the first time there may be years of them, and minutes wait meanwhile.
 WEEKS_FOR_S = 5.0
+#: Files that a round may delete by their age however few there are.
+FEWEST_DELETED = 100
 #: Rows of a week that are sorted at a time: memory.
 MOST_ROWS = 500_000
 
@@ -79,6 +86,19 @@ def _hours(archive: Archive, table: Table, host: str, until_s: float) -> int:
     return len(by_hour)
 
 
+def _without_impossible(table: Table, rows: pa.Table, path: Path) -> pa.Table:
+    """A host that is broken or was taken over may have written what cannot be. Such rows are in no sum; they are
+    kept beside the file, as the file itself is deleted with its hour.
+    """
+    wrong = table.impossible(rows)
+    if wrong is None:
+        return rows
+    with contextlib.suppress(HeadraceError):
+        write_whole(rows.filter(wrong), path.with_name(f"{path.name}.damaged"), is_private=table.is_private)
+    log.warning("%s: %d rows hold numbers that cannot be: left out", path, pc.sum(wrong).as_py())
+    return rows.filter(pc.invert(wrong))
+
+
 def _with(rows: pa.Table, late: pa.Table) -> pa.Table:
     """The rows of an hour, in which later written minutes replace those of the same time.
 
@@ -113,14 +133,16 @@ def _days(archive: Archive, table: Table, host: str, until_s: float) -> int:
     return len(missing)
 
 
-def weekly(archive: Archive, until_s: float, for_s: float = WEEKS_FOR_S) -> int:
+def weekly(
+    archive: Archive, until_s: float, for_s: float = WEEKS_FOR_S, hosts: Sequence[str] | None = None
+) -> int:
     """The days of each week that ended before ``until_s``, of every host, become one file; the number of weeks.
 
     A page over months then opens a file per week, not per day. After ``for_s`` seconds the rest is left for the
     next time.
     """
     began, made = time.monotonic(), 0
-    for host in archive.hosts():
+    for host in archive.hosts() if hosts is None else hosts:
         for table in TABLES.values():
             for week, days in _whole_weeks(archive.files(table.name, host, until_s=until_s), until_s).items():
                 if time.monotonic() - began > for_s:
@@ -175,7 +197,7 @@ def _pieces(table: Table, sources: dict[int, Path]) -> Iterator[pa.Table]:
     piece: list[pa.Table] = []
     for day, path in sorted(sources.items()):
         try:
-            rows = day_rows(path, day).cast(table.schema)
+            rows = _without_impossible(table, day_rows(path, day, table.schema), path)
         except (pa.ArrowException, ValueError, OSError) as error:
             raise _Damaged(path, error) from error
         if piece and sum(map(len, piece)) + len(rows) > MOST_ROWS:
@@ -185,16 +207,18 @@ def _pieces(table: Table, sources: dict[int, Path]) -> Iterator[pa.Table]:
     yield pa.concat_tables(piece).sort_by(order)
 
 
-def day_rows(path: Path, day: int) -> pa.Table:
+def day_rows(path: Path, day: int, schema: pa.Schema) -> pa.Table:
     """The rows of one day in a file of days."""
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+
+    def pieces(file: pq.ParquetFile) -> list[int]:
         spans = [file.metadata.row_group(n).column(0).statistics for n in range(file.num_row_groups)]
-        pieces = [
+        return [
             n
             for n, span in enumerate(spans)
             if span is None or not span.has_min_max or span.min <= day <= span.max
         ]
-        rows = file.read_row_groups(pieces, use_threads=False)
+
+    rows = parquet.read(path, schema, pieces)
     return rows.filter(pc.equal(rows["t_s"], day))
 
 
@@ -207,7 +231,8 @@ def _read(table: Table, files: list[File]) -> pa.Table:
     found = []
     for file in files:
         try:
-            found.append(pq.ParquetFile(file.path).read().cast(table.schema))
+            rows = parquet.read(file.path, table.schema)
+            found.append(_without_impossible(table, rows, file.path))
         except (pa.ArrowException, ValueError, OSError) as error:
             set_aside(file.path, error)
     return pa.concat_tables(found) if found else table.schema.empty_table()
@@ -236,22 +261,27 @@ def _delete(files: list[File]) -> None:
             raise StoreError(f"cannot be deleted: {error.strerror}", place=str(file.path)) from error
 
 
-def trim(archive: Archive, now_s: float, keep: Keep) -> int:
-    """Delete what is older than it is kept, then the oldest finest rows until the size fits. Returns the files."""
+def trim(archive: Archive, now_s: float, keep: Keep, share: float = 1.0) -> int:
+    """Delete what is older than it is kept, then the oldest finest rows until the size fits. Returns the files.
+
+    ``now_s``: the history's own time (``elapsed``), never the bare clock. ``share``: of all files, the most that
+    age may delete at a time, but at least ``FEWEST_DELETED``; the size is a limit whatever it takes.
+    """
     deleted = 0
     days_s = keep.age_s or now_s
     limits = {
         "m": KEEP_MINUTES_S, "M": KEEP_MINUTES_S, "h": KEEP_HOURS_S, "d": days_s, "D": days_s, "w": days_s,
     }  # fmt: skip
+    files = [file for table in TABLES for file in archive.files(table)]
+    most = max(round(share * len(files)), FEWEST_DELETED) if share < 1 else len(files)
     left: list[File] = []
-    for table in TABLES:
-        for file in archive.files(table):
-            limit = min(limits[file.kind], keep.age_s or limits[file.kind])
-            if file.end_s < now_s - limit:
-                _delete([file])
-                deleted += 1
-            else:
-                left.append(file)
+    for file in sorted(files, key=lambda f: f.t_s):
+        limit = min(limits[file.kind], keep.age_s or limits[file.kind])
+        if file.end_s < now_s - limit and deleted < most:
+            _delete([file])
+            deleted += 1
+        else:
+            left.append(file)
     sums = Sums(archive.root)
     sums.trim(now_s - keep.age_s if keep.age_s else 0)
     if keep.size_bytes and (gone := _shrink(archive, left, keep.size_bytes)):

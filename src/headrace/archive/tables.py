@@ -3,6 +3,9 @@
 Each row belongs to the unit that starts at ``t_s`` (seconds since 1970, UTC): a minute, an hour or a day. Rows
 of the same key add up: SUM, MIN, MAX, and for words the newest. So an hour is exactly its minutes, a percentile
 over a week is taken from the buckets of the week, and no percentile or mean is ever averaged.
+
+What a row holds was written by a host, which may be broken or taken over. So no sum can overflow, a number that
+cannot be is never added, and one host's rows cannot make a question to the others fail.
 """
 
 from __future__ import annotations
@@ -11,6 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+#: A count of one minute, and a sum of counts. JSON and doubles are exact up to the first.
+MOST_COUNT, MOST_SUM = 2**53, 2**62
+#: Of any other number: so that no sum of a table's rows is infinite.
+MOST_NUMBER = 1e24
+#: Buckets end with that of the longest time in ns. Times lie between 1970 and 2096.
+MOST_BUCKET, MOST_TIME_S = 7424, 4e9
 
 _ADD = {"sum": "SUM", "least": "MIN", "most": "MAX", "newest": "arg_max"}
 
@@ -46,8 +57,70 @@ class Table:
     def _sum(name: str, how: str, kind: pa.DataType) -> str:
         if how == "newest":
             return f"arg_max({name}, t_s) AS {name}"
-        cast = "BIGINT" if pa.types.is_integer(kind) else "DOUBLE"
-        return f"CAST({_ADD[how]}({name}) AS {cast}) AS {name}"
+        total = (
+            added(name, _ADD[how]) if pa.types.is_integer(kind) else f"CAST({_ADD[how]}({name}) AS DOUBLE)"
+        )
+        return f"{total} AS {name}"
+
+    def possible(self) -> tuple[str, str]:
+        """SQL for a SELECT list and a WHERE: numbers that cannot be are not known, and a row whose key cannot be
+        is not there. A column that nobody asks for costs nothing.
+        """
+        ranges = {field.name: self._range(field, MOST_SUM) for field in self.schema if field.name != "t_s"}
+        numbers = {field.name for field in self.schema if _is_number(field.type)} - {"t_s"}
+        checked = [
+            f"CASE WHEN {name} BETWEEN {ranges[name][0]!r} AND {ranges[name][1]!r} THEN {name} END AS {name}"
+            for name in self.added
+            if name in numbers
+        ]
+        keys = [
+            f"{name} BETWEEN {ranges[name][0]!r} AND {ranges[name][1]!r}"
+            for name in self.key
+            if name in numbers
+        ]
+        return f"* REPLACE ({', '.join(checked)})" if checked else "*", " AND ".join(["TRUE", *keys])
+
+    def impossible(self, rows: pa.Table, most: int = MOST_SUM) -> pa.ChunkedArray | None:
+        """Which rows hold a number that cannot be, as a mask; None if no row does. ``most``: of a count."""
+        found = None
+        for field in self.schema:
+            column = rows[field.name]
+            if (
+                field.name == "t_s"
+                or not _is_number(field.type)
+                or _lies_in(column, *self._range(field, most))
+            ):
+                continue
+            low, high = self._range(field, most)
+            fits = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+            wrong = pc.invert(pc.fill_null(fits, True))
+            found = wrong if found is None else pc.or_(found, wrong)
+        return found
+
+    def _range(self, field: pa.Field, most: int) -> tuple[float, float]:
+        if field.name == "bucket":
+            return 0, MOST_BUCKET
+        if field.name in self.key:
+            return 0, MOST_TIME_S
+        return (0, most) if pa.types.is_integer(field.type) else (-MOST_NUMBER, MOST_NUMBER)
+
+
+def added(name: str, how: str = "SUM") -> str:
+    """SQL: counts added up as a BIGINT, which never overflows: it stops at ``MOST_SUM``."""
+    total = f"{how}({name})"
+    return f"CAST(CASE WHEN {total} > {MOST_SUM} THEN {MOST_SUM} ELSE {total} END AS BIGINT)"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _lies_in(column: pa.ChunkedArray, low: float, high: float) -> bool:
+    """Whether all known values do; the usual case, and quick."""
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        return False
+    ends = pc.min_max(column).as_py()
+    return ends["min"] is None or (ends["min"] >= low and ends["max"] <= high)
 
 
 _WORD, _COUNT, _NUMBER = pa.string(), pa.int64(), pa.float64()

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.options import NO_LOGIN, AllowWeaker, grouped, seconds_of
+from headrace.cli import attempts
+from headrace.cli.forms import AsForm, print_form
+from headrace.cli.judge import Allowed, JudgeOptions, apply_judged
+from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, grouped, seconds_of
 from headrace.cli.shell import (
     Json,
     TargetOption,
@@ -25,6 +28,9 @@ from headrace.model import ServerLogin, Value
 if TYPE_CHECKING:
     from headrace import rollout as rollouts
     from headrace.agent import Applied
+
+
+NO_JUDGE = JudgeOptions()
 
 
 class Persist(StrEnum):
@@ -53,7 +59,11 @@ def apply(
         typer.Option("--persist", help="Also make it permanent: files, or a TuneD profile."),
     ] = Persist.NO,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
+    form: AsForm = None,
     allow_weaker: AllowWeaker = None,
+    allow_loss: AllowLoss = None,
+    allow_beyond: AllowBeyond = None,
+    judge: JudgeOptions = NO_JUDGE,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
@@ -64,6 +74,16 @@ def apply(
 
     seconds = seconds_of(confirm_within)
     wanted = rollout.settings_of(settings, finding_settings)
+    allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
+    lasts = bool(seconds) or persist is not Persist.NO
+    if form is not None:
+        print_form(wanted, form, target, login, allowed, alone=not (judge.judge or lasts or as_json))
+        return
+    if judge.judge:
+        if dry_run or lasts:
+            raise typer.BadParameter("--judge decides now: not with --dry-run, --confirm-within or --persist")
+        apply_judged(wanted, target, login, judge, allowed, as_json=as_json)
+        return
     server_there = login if login.is_named else None
     lasting = "" if persist is Persist.NO else persist.value
 
@@ -72,27 +92,30 @@ def apply(
         server = server_there
         if server is None and any(name.startswith("server.") for name in wanted):
             server, _ = await usual_login(agent, None)
-        plan = await rollout.prepare(agent, wanted, server, allow_weaker=allow_weaker or (), lasting=lasting)
+        plan = await rollout.prepare(
+            agent,
+            wanted,
+            server,
+            allow_weaker=allowed.weaker,
+            allow_loss=allowed.loss,
+            allow_beyond=allowed.beyond,
+            lasting=lasting,
+        )
         if not as_json:
             _show_plan(plan)
         if dry_run:
             return plan, None
         return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=seconds)
 
-    plan, done = on_target(target, work, changes=True)
+    with attempts.remembered(target, counts=not dry_run):
+        plan, done = on_target(target, work, changes=True)
     if as_json:
         print_json(_plan_json(plan) if done is None else _rollout_json(done))
     elif done is not None:
         _show_results(done)
     if done is None or done.confirmed:
         return
-    where = "" if target == "local" else f" --target {target}"
-    stderr().print(
-        f"undone in {seconds:g} s unless you run: headrace confirm {done.id}{where}", style="yellow"
-    )
-    if not as_json and stderr().is_terminal and _asks_and_counts_down(seconds or 0.0):
-        on_target(target, lambda host: _confirm(host, done.id))
-        stderr().print("kept", style="green")
+    _wait_for_confirmation(done, seconds or 0.0, target, asks=not as_json)
 
 
 @app.command(epilog="Example: headrace confirm 20260131-120000-3f2a --target root@db1")
@@ -110,6 +133,7 @@ def confirm(
 
 
 @app.command(epilog="Example: headrace rollback --last --target root@db1")
+@grouped
 def rollback(
     target: TargetOption = "local",
     last: Annotated[bool, typer.Option("--last", help="Undo what was kept last.")] = False,
@@ -123,6 +147,7 @@ def rollback(
             "--accept-foreign", help="Close entries whose value another program has changed since then."
         ),
     ] = False,
+    login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
     """Restore original values. Without an option: changes that await confirmation, or whose undo failed."""
@@ -133,9 +158,12 @@ def rollback(
     if sum((last, bool(change), everyone)) > 1:
         raise typer.BadParameter("give only one of --last, --id and --everyone")
 
-    async def work(host: Any) -> tuple[list[Any], list[str]]:
-        journal = Journal(await Agent.install(host), rollout.OWNER)
-        return await undo(journal), await _left_behind(host)
+    async def work(host: Any) -> tuple[list[Any], list[str], list[str]]:
+        agent = await Agent.install(host)
+        if last:
+            await attempts.must_not_be_refused(agent, target)
+        undone = await undo(Journal(agent, rollout.OWNER))
+        return undone, await _left_behind(host), await attempts.after(agent, undone, login)
 
     async def undo(journal: Journal) -> list[Any]:
         if everyone:
@@ -143,8 +171,8 @@ def rollback(
         kept = "last" if last else f"{rollout.OWNER}/{change}" if change else None
         return await journal.rollback(kept=kept, accept_foreign=accept_foreign)
 
-    undone, left = on_target(target, work)
-    _show_left(left)
+    undone, left, later = on_target(target, work)
+    _show_left([*left, *later])
     if as_json:
         print_json([vars(each) for each in undone])
     for each in undone if not as_json else ():
@@ -162,18 +190,21 @@ def rollback(
 
 
 @app.command(epilog="Example: headrace journal --target root@db1")
-def journal(target: TargetOption = "local", as_json: Json = False) -> None:
-    """Show the changes on a host: open ones and kept ones."""
+@grouped
+def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json: Json = False) -> None:
+    """Show the changes on a host: open and kept ones, and what a start of the server made of what was to last."""
     from headrace import rollout
     from headrace.agent import Agent, Journal
 
-    async def work(host: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        own = Journal(await Agent.install(host), rollout.OWNER)
-        return await own.entries(), await own.history()
+    async def work(host: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]]:
+        agent = await Agent.install(host)
+        own = Journal(agent, rollout.OWNER)
+        entries, kept = await own.entries(), await own.history()
+        return entries, kept, await attempts.since(agent, entries, kept, login)
 
-    entries, kept = on_target(target, work)
+    entries, kept, told = on_target(target, work)
     if as_json:
-        print_json({"open": entries, "kept": kept})
+        print_json({"open": entries, "kept": kept, "news": [vars(each) for each in told]})
         return
     for entry in entries:
         deadline = entry.get("deadline")
@@ -184,6 +215,7 @@ def journal(target: TargetOption = "local", as_json: Json = False) -> None:
         for entry in each["entries"]:
             text = f"kept  {each['owner'].removeprefix('apply/')}  {_what(entry)}"
             stdout().print(_line(text), soft_wrap=True, highlight=False)
+    _show_left([each.sentence for each in told])
     if not entries and not kept:
         stderr().print("no changes")
 
@@ -223,6 +255,8 @@ def knobs(
         print_json([views.row_json(row) for row in rows])
     else:
         stdout().print(views.table(rows))
+        for line in views.notes(rows):
+            stderr().print(line, highlight=False, soft_wrap=True)
 
 
 def _show_knobs(names: list[str], *, as_json: bool) -> None:
@@ -295,6 +329,16 @@ def _show_left(left: list[str]) -> None:
         stderr().print(_line(line), style="yellow", highlight=False)
 
 
+def _wait_for_confirmation(done: rollouts.Rollout, seconds: float, target: str, *, asks: bool) -> None:
+    where = "" if target == "local" else f" --target {target}"
+    stderr().print(
+        f"undone in {seconds:g} s unless you run: headrace confirm {done.id}{where}", style="yellow"
+    )
+    if asks and stderr().is_terminal and _asks_and_counts_down(seconds):
+        on_target(target, lambda host: _confirm(host, done.id))
+        stderr().print("kept", style="green")
+
+
 def _asks_and_counts_down(seconds: float) -> bool:
     """Whether somebody says yes in time; the host does not wait for us in any case."""
     import select
@@ -328,12 +372,32 @@ def _line(text: str) -> str:
 
 def _what(entry: Mapping[str, Any]) -> str:
     wrote = str(entry.get("wrote") or "")
-    restore = (entry.get("restore") or [{}])[0]
+    restore = _first_set(entry.get("restore") or [{}], wrote)
     name = restore.get("path") or restore.get("name") or entry.get("path") or entry.get("backing") or ""
     if entry["kind"] in ("setting", "variable"):
         original = restore.get("value")
         return f"{name}: {'NULL' if original is None else original} -> {wrote}"
     return f"{entry['kind']} {name} {entry.get('options') or ''}".strip()
+
+
+def _first_set(restore: list[Mapping[str, Any]], wrote: str) -> Mapping[str, Any]:
+    """What an entry set: the first to be restored, but of a coupled pair that may be the other one.
+
+    The journal keeps no more than the order of the way back, so the value decides: no ratio is above 100, and the
+    kernel takes no amount below two pages. Where both are possible both are named.
+    """
+    names = [str(each.get("path") or "").rpartition("/")[2] for each in restore]
+    halves = [name.rpartition("_")[2] for name in names]
+    if len(restore) != 2 or "ratio" not in halves or not wrote.isdigit():
+        return restore[0]
+    share, amount = sorted(restore, key=lambda each: not str(each.get("path")).endswith("_ratio"))
+    if "bytes" in halves and wrote != "0":
+        return share if int(wrote) <= 100 else amount
+    if int(wrote) > 100 and "kbytes" in halves and str(amount.get("value")) != "0":
+        return amount
+    if int(wrote) <= 100 and str(share.get("value")) != "0":
+        return share
+    return {**share, "path": f"{share.get('path')} or {str(amount.get('path')).rpartition('/')[2]}"}
 
 
 def _utc(t_ns: int) -> str:
@@ -348,6 +412,9 @@ def _show_plan(plan: rollouts.Plan) -> None:
         stderr().print(_line(text), soft_wrap=True, highlight=False)
     for path in plan.files:
         stderr().print(_line(f"writes {path} once confirmed"), soft_wrap=True, highlight=False)
+        if path.endswith("/tuned.conf"):
+            text = "a boot uses this profile only once it is the active one: tuned-adm profile headrace-mysql"
+            stderr().print(_line(text), soft_wrap=True, highlight=False, style="yellow")
 
 
 def _show_results(done: rollouts.Rollout) -> None:

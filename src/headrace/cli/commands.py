@@ -15,6 +15,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "hunt": "Find what limits a host, why, and what would help.",
         "rules": "List the rules that hunt evaluates, and explain one.",
     },
+    "collect": {
+        "collect": "Print a shell script for hosts where nothing may be installed.",
+    },
     "fleet": {
         "fleet": "Query many hosts at once, and compare them.",
     },

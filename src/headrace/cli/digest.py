@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli import habits
+from headrace.cli.habits import Limit
 from headrace.cli.options import NO_LOGIN, CapturePorts, grouped
 from headrace.cli.shell import (
     Json,
@@ -40,7 +42,7 @@ Sources = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[SOURCE]...",
-        help="Slow or general logs, pcap, recordings (on the target), - for standard input; or digests.",
+        help="Slow, general or binary logs, pcap, recordings (on the target), - for standard input; or digests.",
         show_default=False,
     ),
 ]
@@ -60,6 +62,13 @@ class Question:
             "--mode", help="Fingerprint style: strict, or pt (same classes and ids as pt-query-digest)."
         ),
     ] = "strict"
+    fold_names: Annotated[
+        bool,
+        typer.Option(
+            "--fold-names",
+            help="Ignore digits and hashes in names of tables and databases: orders_2024_01 is orders_?.",
+        ),
+    ] = False
     group: Annotated[
         str,
         typer.Option(
@@ -68,7 +77,12 @@ class Question:
         ),
     ] = "class"
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Only calls that started at this time or later.")
+        str,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only calls that started at this time (UTC) or later; 1h: an hour ago.",
+        ),
     ] = ""
     until: Annotated[
         str, typer.Option("--until", metavar="TIME", help="Only calls that started before this time.")
@@ -77,6 +91,14 @@ class Question:
         list[str] | None,
         typer.Option("--filter", metavar="CONDITION", help="user=app, response>=100ms, error=any ..."),
     ] = None
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--type",
+            metavar="KIND",
+            help="As for pt-query-digest: slowlog, genlog, tcpdump, binlog. Not needed: the content tells.",
+        ),
+    ] = ""
     port: CapturePorts = None
 
     @property
@@ -86,10 +108,12 @@ class Question:
             ("--group", self.group),
             ("--since", self.since),
             ("--until", self.until),
+            ("--type", self.kind),
         ]
+        folded = ["--fold-names"] if self.fold_names else []
         options += [("--filter", each) for each in self.filters or ()]
         options += [("--port", str(each)) for each in self.port or ()]
-        return [word for name, value in options if value for word in (name, value)]
+        return folded + [word for name, value in options if value for word in (name, value)]
 
 
 @dataclass(frozen=True)
@@ -105,9 +129,20 @@ class Shown:
         ),
     ] = ""
     order: Annotated[
-        str, typer.Option("--order", help="sum, count, mean, p99, max, rows, sent, bytes, lock or errors.")
+        str,
+        typer.Option(
+            "--order", help="sum, count, mean, p99, max, rows, sent, changed, bytes, lock or errors."
+        ),
     ] = "sum"
-    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Classes in the table.")] = 10
+    limit: Annotated[
+        str,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            help="Classes in the table: 10, or 95%:10 for at most 95% of the order.",
+        ),
+    ] = "10"
     details: Annotated[int, typer.Option("--details", min=0, help="Classes shown in detail.")] = 3
     explain: Annotated[
         bool,
@@ -125,7 +160,11 @@ class Shown:
         if self.order not in ORDERS:
             raise typer.BadParameter(f"--order {self.order!r}: one of {', '.join(ORDERS)}")
         objective_ns = _duration_ns(self.objective) if self.objective else None
-        return View(self.order, self.limit, self.details, objective_ns)
+        return View(self.order, self.most.most, self.details, objective_ns)
+
+    @property
+    def most(self) -> Limit:
+        return Limit.parse(self.limit)
 
 
 @dataclass(frozen=True)
@@ -188,6 +227,7 @@ class Days:
 
 
 @app.command(
+    cls=habits.Command,
     epilog="Example: headrace digest slow.log --objective 10ms --html digest.html",
 )
 @grouped
@@ -201,6 +241,9 @@ def digest(
     login: ServerLogin = NO_LOGIN,
 ) -> None:
     """Summarise traffic by query class: share of time, percentiles, rows, errors, and gaps in the source."""
+    if asked.kind:
+        note = "--type is not needed: the content tells what a source is"
+        stderr().print(note, soft_wrap=True, highlight=False, markup=False)
     if two.compare:
         _compare(sources or [], asked, shown)
     elif two.client or two.server:
@@ -222,6 +265,7 @@ def _sum_up(
     table = _read(sources, asked)
     _keep(table, kept.save, history)
     found = _open(table)
+    view = replace(view, limit=shown.most.of(found, shown.order))
     if shown.explain:
         view = _explained(found, view, asked.target[0], login)
     page = page_of(found, view)
@@ -324,6 +368,7 @@ def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
     from headrace.report import terminal
     from headrace.report.digest import compare as views
 
+    limit = shown.most.plain("--compare")
     if len(sources) != 2:
         raise typer.BadParameter("--compare needs two sources: before and after")
     before, after = (_open(_read([source], asked)) for source in sources)
@@ -332,7 +377,7 @@ def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
     if shown.as_json:
         print_json(views.compared_json(before, after, changes))
     else:
-        stdout().print(terminal.show(views.compared(before, after, changes, shown.limit)))
+        stdout().print(terminal.show(views.compared(before, after, changes, limit)))
 
 
 def _check_alike(one: Digest, other: Digest, place: str) -> None:
@@ -341,7 +386,7 @@ def _check_alike(one: Digest, other: Digest, place: str) -> None:
             f"{other.mode} classes by {', '.join(other.group)} cannot be compared with "
             f"{one.mode} classes by {', '.join(one.group)}",
             place=place,
-            hint="digest both with the same --mode and --group",
+            hint="digest both with the same --mode, --fold-names and --group",
         )
 
 
@@ -350,6 +395,7 @@ def _sides(two: Two, asked: Question, shown: Shown) -> None:
     from headrace.report import terminal
     from headrace.report.digest import compare as views
 
+    limit = shown.most.plain("--client and --server")
     if not two.client or not two.server:
         raise typer.BadParameter("--client and --server go together")
     left, right = (_open(_read([source], asked)) for source in (two.client, two.server))
@@ -358,7 +404,7 @@ def _sides(two: Two, asked: Question, shown: Shown) -> None:
     if shown.as_json:
         print_json(views.beside_json(left, right, found))
     else:
-        stdout().print(terminal.show(views.beside(left, right, found, shown.limit)))
+        stdout().print(terminal.show(views.beside(left, right, found, limit)))
 
 
 def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
@@ -369,6 +415,7 @@ def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
     from headrace.report import terminal
     from headrace.report.digest import history as views
 
+    limit = shown.most.plain("--history")
     days = {day: _open(table) for day, table in histories.days(folder).items()}
     seen = traffic.seen(days)
     name = _named(asked.query_class, [each.name for each in seen], folder) if asked.query_class else ""
@@ -384,7 +431,7 @@ def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
     elif name:
         stdout().print(terminal.show(views.one_class(name, days, reviews.get(name))))
     else:
-        stdout().print(terminal.show(views.overview(days, listed, reviews, shown.limit)))
+        stdout().print(terminal.show(views.overview(days, listed, reviews, limit)))
 
 
 def _named(query_class: str, names: list[str], folder: Path) -> str:
@@ -400,8 +447,6 @@ def _named(query_class: str, names: list[str], folder: Path) -> str:
 
 def _explained(found: Digest, view: View, address: str, login: ServerLogin) -> View:
     """Plans of the classes shown in detail: EXPLAIN of read statements only; nothing is executed."""
-    from dataclasses import replace
-
     from headrace import traffic
     from headrace.analysis.traffic import ranked
 

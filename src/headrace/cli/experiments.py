@@ -23,6 +23,7 @@ from headrace.cli.shell import (
     tell_and_exit,
     told,
 )
+from headrace.encode import plain
 from headrace.errors import PlanError, TargetError
 
 if TYPE_CHECKING:
@@ -68,8 +69,15 @@ def plan_list() -> None:
 def plan_show(
     plan: PlanFile,
     sd: Annotated[
-        float, typer.Option("--sd", min=1e-4, max=2.0, help="Spread between trials, 0.02 is 2%.")
-    ] = 0.02,
+        float | None,
+        typer.Option(
+            "--sd",
+            min=1e-4,
+            max=2.0,
+            help="Spread between trials, 0.02 is 2%. Default: as measured, if PLAN is that of an experiment.",
+            show_default=False,
+        ),
+    ] = None,
     measure: Annotated[
         bool,
         typer.Option(
@@ -85,8 +93,8 @@ def plan_show(
 ) -> None:
     """Show a plan's treatments and trials, how long they take, and which effects they can detect."""
     from headrace import plan as plans
-    from headrace.experiment import kinds
-    from headrace.experiment.runner import boot_seconds, planned_seconds
+    from headrace.experiment import cautions, kinds
+    from headrace.experiment.runner import boot_seconds, load_seconds, planned_seconds
     from headrace.report import designs
 
     path = find_plan(plan)
@@ -97,16 +105,50 @@ def plan_show(
     is_open = file.plan.design.kind == plans.AUTO
     design = _possible(file) if is_open else kinds.build(file.plan, place=str(path))
     seconds = planned_seconds(design) + boot_seconds(design)
-    hours = seconds * design.share_of_one_machine / 3600
-    outlook = None if design.adaptive else designs.outlook(design, sd)
+    load_s = load_seconds(design)
+    hours = (seconds * design.share_of_one_machine + load_s) / 3600
+    warnings = cautions.of(design, _memory_bytes(design))
+    measured = None if sd or design.adaptive else _measured_spread(path)
+    origin = f"measured in {path.parent}" if measured else "--sd"
+    outlook = None if design.adaptive else designs.outlook(design, sd or measured, origin)
     if as_json:
-        print_json({**design.to_json(), "hours": hours, "outlook": outlook and designs.to_json(outlook)})
+        found = outlook and designs.to_json(outlook)
+        print_json({**design.to_json(), "hours": hours, "outlook": found, "cautions": warnings})
     else:
         from headrace.report import views
 
-        stdout().print(views.design(design, hours))
+        stdout().print(views.design(design, hours, load_s))
+        for text in warnings:
+            stdout().print(f"caution: {text}", style="yellow", highlight=False, markup=False)
         if outlook:
             stdout().print(designs.terminal(outlook))
+
+
+def _memory_bytes(design: Design) -> int | None:
+    """Of the machine that the trials run on, if it is this one."""
+    import os
+
+    if design.target.machines != ["local"]:
+        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+@plan_app.command("print", epilog="Example: headrace plan print duet > mine.toml")
+def plan_print(plan: PlanFile) -> None:
+    """Print an example plan's TOML, to edit it."""
+    from headrace import plan as plans
+
+    typer.echo(plans.load(find_plan(plan)).text, nl=False)
+
+
+def _measured_spread(path: Path) -> float | None:
+    """That of the trials beside a plan, if it is that of an experiment which has any."""
+    from headrace.analysis.study import spread_of
+    from headrace.store import ExperimentFolder
+
+    if not (path.parent / "design.json").exists():
+        return None
+    return spread_of(ExperimentFolder.open(path.parent))
 
 
 def _possible(file: PlanFileRead) -> Design:
@@ -337,6 +379,9 @@ def _conclude(folder: ExperimentFolder, as_json: bool, places: Sequence[Place] =
 )
 def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
     """Analyse an experiment (finished or not), print the table and write report.html and report.json."""
+    from headrace.web.lean import without_pandas
+
+    without_pandas()
     from headrace.experiment.kinds.sweep import asking
     from headrace.store import ExperimentFolder
 
@@ -385,17 +430,16 @@ def compare(a: Folder, b: Folder, to: TellOption = None, as_json: Json = False) 
 
     Exits with 13 if any treatment is worse, and with 15 if the data allow no verdict, or if one failed in B.
     """
-    from dataclasses import asdict
 
     from headrace.analysis.study import compare_experiments
-    from headrace.report import jsonform, views
+    from headrace.report import views
     from headrace.store import ExperimentFolder
 
     places = opened_places(to, as_json)
     comparison = compare_experiments(ExperimentFolder.open(a), ExperimentFolder.open(b))
     notice = views.comparison_notice(comparison)
     if as_json:
-        print_json({**asdict(comparison), "notice": jsonform.plain(notice)})
+        print_json({**plain(comparison), "notice": notice})
     else:
         stdout().print(views.comparison(comparison))
     tell_and_exit(notice, places)

@@ -23,6 +23,7 @@ from headrace.cli.shell import (
     tell,
     told,
 )
+from headrace.encode import json_text
 from headrace.model import ServerLogin
 from headrace.temporary import temporary_folder
 
@@ -244,14 +245,12 @@ def fleet_facts(
 
 def _print_json(asked: Asked) -> None:
     """One object a host, written one by one: the facts of a thousand hosts do not fit into memory."""
-    import json
-
     from headrace.report.fleet.hosts import to_json
 
     typer.echo('{"hosts": {', nl=False)
     for number, outcome in enumerate(asked.outcomes()):
-        content = json.dumps(to_json(outcome), default=str)
-        typer.echo(f"{',' if number else ''}\n {json.dumps(outcome.host)}: {content}", nl=False)
+        content = json_text(to_json(outcome))
+        typer.echo(f"{',' if number else ''}\n {json_text(outcome.host)}: {content}", nl=False)
     typer.echo("\n}}")
 
 
@@ -274,7 +273,6 @@ def fleet_drift(
     from headrace.fleet.drift import Collected
     from headrace.fleet.evidence import Evidence, ranked
     from headrace.fleet.files import lasting
-    from headrace.report import jsonform
     from headrace.report.fleet import drift as report
 
     places = opened_places(to, as_json)
@@ -293,7 +291,7 @@ def fleet_drift(
         drift = collected.drift()
         rows = ranked(drift, measured)
         notice = report.notice(drift, rows, roll)
-        content = {**report.to_json(drift, rows), "notice": jsonform.plain(notice)}
+        content = {**report.to_json(drift, rows), "notice": notice}
         _say(roll, as_json, content, report.parts(drift, rows, everything=everything))
         told(notice, places)
 
@@ -330,7 +328,7 @@ def fleet_hunt(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Watch many hosts, and rank their findings by what they cost and how many hosts have them."""
+    """Watch many hosts: what they have in common first, then findings by cost and number of hosts."""
     import asyncio
     import signal
     import urllib.parse
@@ -380,7 +378,7 @@ def _judged(path: Path) -> dict[str, Any]:
 
     snapshot = load(path)
     found = examine(snapshot)
-    return to_json(found.judgement, found.verdict.sentence, why_no_server(snapshot))
+    return to_json(found.judgement, found.verdict, why_no_server(snapshot))
 
 
 @fleet_app.command("doctor", epilog=f"{EXAMPLE} doctor --fleet inventory.json --tag mysql")

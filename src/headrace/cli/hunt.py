@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,16 +24,59 @@ from headrace.cli.shell import (
     stdout,
     write_page,
 )
+from headrace.errors import StoreError, TargetError
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
-    from headrace.hunt import Hunt
+    from headrace.hunt import Hunt, SqlOnly
     from headrace.snapshot import Snapshot
 
 T = TypeVar("T")
 #: With this many saved hosts or more, a process per core pays off.
 MANY_FILES = 16
 
+
+@dataclass(frozen=True)
+class ServerAlone:
+    """A server of which only SQL is used: a managed one, or one on another host than the target.
+
+    With ``--from`` a saved host is judged as if only SQL were known.
+    """
+
+    sql_only: Annotated[
+        bool,
+        typer.Option("--sql-only", help="Examine the server by SQL alone; the target need not be its host."),
+    ] = False
+    cpus: Annotated[
+        int | None,
+        typer.Option("--cpus", min=1, max=65_536, help="CPUs of the server's host, with --sql-only."),
+    ] = None
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="Its memory, such as 64G, with --sql-only.")
+    ] = ""
+
+    def checked(self, *, profile: bool, host_only: bool) -> SqlOnly | None:
+        """None without ``--sql-only``. Raises BadParameter for options that contradict each other."""
+        from headrace.hunt import SqlOnly
+        from headrace.knobs.knob import size_bytes
+
+        if not self.sql_only:
+            if self.cpus or self.memory:
+                raise typer.BadParameter("--cpus and --memory need --sql-only: a host is counted")
+            return None
+        if profile or host_only:
+            other = "--profile" if profile else "--host-only"
+            raise typer.BadParameter(f"{other} examines a host, --sql-only none: choose one")
+        try:
+            memory = size_bytes(self.memory) if self.memory else None
+        except ValueError:
+            memory = 0
+        if memory is not None and memory < 1 << 20:
+            raise typer.BadParameter(f"--memory {self.memory!r}: write a size such as 64G or 512M")
+        return SqlOnly(cpus=self.cpus, memory_bytes=memory)
+
+
+NOT_ALONE = ServerAlone()
 rules_app = typer.Typer(no_args_is_help=False, help="List the rules that hunt evaluates, and explain one.")
 app.add_typer(rules_app, name="rules")
 
@@ -52,7 +96,9 @@ def hunt(
     source: Annotated[
         list[Path] | None,
         typer.Option(
-            "--from", help="Evaluate a saved file, a directory of them, or a trial of an experiment."
+            "--from",
+            help="Evaluate a saved file, a directory of them, a trial, or a dump (SHOW GLOBAL STATUS, pt-stalk, "
+            "a sosreport, ...): a file, a directory or a tar.",
         ),
     ] = None,
     limit: Annotated[
@@ -72,6 +118,10 @@ def hunt(
         bool, typer.Option("--all", help="Also show healthy resources and all missing data.")
     ] = False,
     brief: Annotated[bool, typer.Option("--brief", help="One line per host.")] = False,
+    host_only: Annotated[
+        bool, typer.Option("--host-only", help="Examine the host alone, and log in to no server.")
+    ] = False,
+    server: ServerAlone = NOT_ALONE,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
@@ -83,7 +133,9 @@ def hunt(
     from headrace.snapshot import last_path
     from headrace.snapshot import save as write
 
-    limits = Measured.of(limit or [])
+    alone = server.checked(profile=profile, host_only=host_only)
+    limits = replace(Measured.of(limit or []), sql_only=alone)
+    source = source or _saved_host(target)
     if source:
         paths = _files(source)
         _print_saved(paths, limits, as_json=as_json, brief=brief, everything=everything)
@@ -92,7 +144,7 @@ def hunt(
         from headrace.ladder import remembered
 
         limits = replace(limits, alone_ms={**remembered(target), **limits.alone_ms})
-        found = hunts.examine(_watch(target, seconds, login, limits, profile, thorough))
+        found = hunts.examine(_watch(target, seconds, login, limits, profile, thorough, host_only, alone))
         # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
         if brief and not as_json:
@@ -105,6 +157,25 @@ def hunt(
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
     if page and content:
         write_page(page, content)
+    if found and not source and login.is_named:
+        _demand_server(found, target)
+
+
+def _demand_server(found: Hunt, target: str) -> None:
+    """Raises TargetError if a server that was named was not examined."""
+    from headrace import hunt as hunts
+
+    if why := hunts.refusal(found.snapshot):
+        raise TargetError(
+            f"the server was not examined: {why}",
+            place=target,
+            hint="correct the login; --host-only examines the host alone",
+        )
+
+
+def _saved_host(target: str) -> list[Path]:
+    """A target that is a directory, as what it is: nothing there can be watched."""
+    return [Path(target)] if target != "local" and Path(target).is_dir() else []
 
 
 def _flame_graph(hunt: Hunt) -> str:
@@ -140,13 +211,38 @@ def _print_saved(
 
     if as_json:
         print_json(_judge_all(paths, limits, _content))
-    elif brief:
-        stdout().print(terminal.show([views.brief(_judge_all(paths, limits, views.line))]))
-    else:
+        return
+    if brief or len(paths) > 1:
+        told = _judge_all(paths, limits, _line_and_cause)
+        common = _common(paths, [each for _, each in told]) if len(told) > 1 else []
+        lines = [views.brief([line for line, _ in told])] if brief else []
+        stdout().print(terminal.show([*common, *lines]))
+    if not brief:
         for number, path in enumerate(paths):
             if number:
                 stdout().rule()
             say(page_of(_examine(path, limits), everything=everything), as_json=False)
+
+
+def _line_and_cause(hunt: Hunt) -> tuple[Any, tuple[str, dict[str, str], str]]:
+    from headrace.fleet.causes import cause_of
+    from headrace.report.hunt import words as views
+
+    line = views.line(hunt)
+    return line, (line.host, cause_of(hunt.verdict, hunt.judgement), hunt.verdict.sentence)
+
+
+def _common(paths: list[Path], told: list[tuple[str, dict[str, str], str]]) -> list[Any]:
+    """What hosts have in common, one sentence per group with the same cause."""
+    from headrace.fleet.causes import sentences
+    from headrace.report.parts import Gap, Heading, Sentences
+
+    # Saved hunts of one host at several times are several, and their files tell them apart.
+    hosts = Counter(host for host, _, _ in told)
+    named = [host if hosts[host] == 1 else path.name for path, (host, _, _) in zip(paths, told, strict=True)]
+    causes = {name: cause for name, (_, cause, _) in zip(named, told, strict=True)}
+    verdicts = {name: sentence for name, (_, _, sentence) in zip(named, told, strict=True)}
+    return [Heading("What limits them"), Sentences(list(sentences(causes, verdicts))), Gap()]
 
 
 def _content(hunt: Hunt) -> dict[str, Any]:
@@ -174,9 +270,12 @@ def _judge(path: Path, limits: Measured, tell: Callable[[Hunt], T]) -> T:
 def _examine(path: Path, limits: Measured) -> Hunt:
     """A saved host; ``limits`` override the saved ones."""
     from headrace import hunt as hunts
-    from headrace.snapshot import load
 
-    snapshot = load(path)
+    snapshot = hunts.saved(path)
+    if limits.sql_only is not None:
+        if not snapshot.facts.data.get("server_settings"):
+            raise StoreError("no server was examined in it, so SQL says nothing", place=str(path))
+        snapshot = replace(snapshot, facts=limits.sql_only.facts(snapshot.facts))
     return hunts.examine(
         replace(
             snapshot,
@@ -187,7 +286,14 @@ def _examine(path: Path, limits: Measured) -> Hunt:
 
 
 def _watch(
-    target: str, seconds: float, login: ServerLogin, limits: Measured, profile: bool, thorough: bool
+    target: str,
+    seconds: float,
+    login: ServerLogin,
+    limits: Measured,
+    profile: bool,
+    thorough: bool,
+    host_only: bool,
+    sql_only: SqlOnly | None,
 ) -> Snapshot:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -207,6 +313,9 @@ def _watch(
                 alone_ms=limits.alone_ms,
                 profile=profile,
                 thorough=thorough,
+                host_only=host_only,
+                sql_only=sql_only,
+                must_choose=True,
                 listen=lambda done, _: progress.update(task, completed=done),
             )
 
@@ -219,6 +328,8 @@ class Measured:
 
     limits: dict[str, float]
     alone_ms: dict[str, float]
+    #: Of a server that is to be judged by SQL alone.
+    sql_only: SqlOnly | None = None
 
     @classmethod
     def of(cls, texts: list[str]) -> Measured:

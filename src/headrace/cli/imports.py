@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headrace.cli.options import Alpha
 from headrace.cli.shell import Json, PageFile, app, show
 from headrace.errors import PlanError
+
+if TYPE_CHECKING:
+    from headrace.foreign import Table
 
 EXAMPLE = "Example: headrace import table.csv --factor kernel --factor filesystem --response write_mb_s"
 
@@ -23,7 +28,7 @@ def import_command(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="A CSV table, or output of sysbench, fio, HammerDB, BenchBase or mysqlslap.",
+            help="A table, or output of sysbench, fio, HammerDB, BenchBase, mysqlslap, pgbench, YCSB and others.",
             metavar="FILE...",
         ),
     ],
@@ -49,6 +54,14 @@ def import_command(
         str,
         typer.Option("--condition", help="Column of the workload; its values are never compared."),
     ] = "",
+    mixed: Annotated[
+        list[str] | None,
+        typer.Option("--mixed", help="Compare runs that differ in this, such as duration_s; repeatable."),
+    ] = None,
+    per_run: Annotated[
+        Literal["mean"] | None,
+        typer.Option("--per-run", help="For a table with a line per second: one value per run."),
+    ] = None,
     alpha: Alpha = 0.05,
     margin: Annotated[
         float, typer.Option("--margin", min=0.0, max=1.0, help="Ignore smaller differences.")
@@ -57,27 +70,76 @@ def import_command(
     as_json: Json = False,
 ) -> None:
     """Find which factors matter in results measured elsewhere, and what one observation per cell can prove."""
-    from headrace import foreign
     from headrace.analysis.decision import decide
-    from headrace.analysis.factors import questions_of, studies_of
+    from headrace.analysis.factors import comparing, questions_of, studies_of
     from headrace.report.effects.page import page_of
 
-    responses = {**dict.fromkeys(response or (), True), **dict.fromkeys(latency or (), False)}
+    responses, notes = _directions(response or (), latency or ())
     if not responses:
         raise PlanError("nothing to analyse", hint=f"name the measured columns: {EXAMPLE}")
-    notes: list[str] = []
-    if names:
-        rows = foreign.read_outputs(files, names)
-        factors = factor or list(rows[0].levels)
-    else:
-        if not factor:
-            raise PlanError("no factor is named", hint=EXAMPLE)
-        factors = factor
-        tables = [foreign.read_csv(path, factors, list(responses)) for path in files]
-        rows = [row for table in tables for row in table.rows]
-        notes = [note for table in tables for note in table.notes]
+    others = [name for name in (block, condition) if name]
+    factors, table = _read(
+        files, names, factor or [], responses, others, mixed or [], per_run=per_run == "mean"
+    )
+    rows, notes = list(table.rows), [*notes, *table.notes]
     kept = [name for name in factors if name != condition]
+    block = comparing(rows, kept, block, notes)
     studies = studies_of(rows, kept, responses, block=block, condition=condition, alpha=alpha, margin=margin)
     decision = decide(questions_of(studies), alpha=alpha, margin=margin)
     content = page_of(studies, files, decision, notes)
     show(content, as_json, page)
+
+
+def _read(
+    files: Sequence[Path],
+    names: str,
+    factors: list[str],
+    responses: Collection[str],
+    others: Sequence[str],
+    mixed: Sequence[str],
+    *,
+    per_run: bool,
+) -> tuple[list[str], Table]:
+    """The factors, and the rows of all files with what was assumed."""
+    from headrace import foreign
+
+    if names:
+        own = re.findall(r"\{(\w+)\}", names)
+        found = foreign.read_outputs(files, names, list(responses), factors or own, [*own, *mixed])
+        return factors or own, found
+    if not factors:
+        raise PlanError("no factor is named", hint=EXAMPLE)
+    tables = [
+        foreign.read_csv(path, factors, list(responses), others=others, mixed=mixed, per_run=per_run)
+        for path in files
+    ]
+    rows = tuple(row for table in tables for row in table.rows)
+    return factors, foreign.Table(rows, tuple(note for table in tables for note in table.notes))
+
+
+#: Names of measurements of which less is better, and of which more is.
+_LESS = re.compile(
+    r"(^|_)(latency|lat|response|duration|elapsed|time|wait|stall|errors?|lag)(_|$)|_(ns|us|ms|s|sec|min)$"
+)
+_MORE = re.compile(
+    r"(^|_)(iops|tps|qps|tpm|tpmc|nopm|throughput|ops|requests|transactions|queries|reads|writes)(_s)?$|(bit|b)_s$"
+)
+
+
+def _directions(response: Sequence[str], latency: Sequence[str]) -> tuple[dict[str, bool], list[str]]:
+    """Response -> whether more is better, and what was taken from a name. Raises PlanError for a contradiction."""
+    notes = []
+    found: dict[str, bool] = {}
+    for name in response:
+        key = name.lower()
+        is_less = bool(_LESS.search(key)) and not _MORE.search(key)
+        found[name] = not is_less
+        if is_less:
+            notes.append(f"{name}: less is better, by its name (--latency says the same)")
+        elif not _MORE.search(key):
+            notes.append(f"{name}: more is better, as --response says; use --latency if less is")
+    for name in latency:
+        if _MORE.search(name.lower()):
+            raise PlanError(f"--latency {name}: more is better, by its name", hint=f"--response {name}")
+        found[name] = False
+    return found, notes

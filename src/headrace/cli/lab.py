@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.shell import Json, app, print_json, run_until_signal, stderr, stdout
+from headrace.encode import plain
 from headrace.errors import NotReady, PlanError, TargetError
 
 if TYPE_CHECKING:
@@ -279,7 +279,7 @@ def _as_json(one: vm.Status) -> dict[str, Any]:
         "started_at": record.started_at,
         "image": record.image,
         "namespace": record.namespace,
-        "spec": json.loads(json.dumps(record.spec.as_json())),
+        "spec": plain(record.spec.as_json()),
         "steps": [{"step": what, "took_s": took_s} for what, took_s in record.steps],
     }
     if one.state == "running":

@@ -21,6 +21,20 @@ AllowWeaker = Annotated[
     typer.Option("--allow-weaker", metavar="KNOB", help="Allow this knob to reduce durability."),
 ]
 
+AllowLoss = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-loss", metavar="KNOB", help="Allow this knob to destroy what no rollback restores."
+    ),
+]
+
+AllowBeyond = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-beyond", metavar="KNOB", help="Allow this knob more than the machine seems to have."
+    ),
+]
+
 Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)]
 CapturePorts = Annotated[
     list[int] | None, typer.Option("--port", help="Server port in a capture [3306].", show_default=False)

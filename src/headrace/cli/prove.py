@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.experiments import find_plan
+from headrace.cli.judge import Allowed, JudgeOptions, judged
 from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import (
     Json,
@@ -26,7 +27,7 @@ from headrace.cli.shell import (
     tell,
     told,
 )
-from headrace.model import ServerLogin
+from headrace.model import ServerLogin, Value
 
 if TYPE_CHECKING:
     from headrace.hunt import Hunt
@@ -40,10 +41,13 @@ MOST_MOVED = 5
 
 
 Findings = Annotated[
-    list[str] | None, typer.Argument(help="Findings, by id or rule code.", metavar="[FINDING]...")
+    list[str] | None,
+    typer.Argument(
+        help="Findings, by id or rule code; with --live also a setting.", metavar="FINDING|KNOB=VALUE"
+    ),
 ]
 PlanOption = Annotated[
-    Path, typer.Option("--plan", "-p", help="Workload and machine: a plan file or an example's name.")
+    Path | None, typer.Option("--plan", "-p", help="Workload and machine: a plan file or an example's name.")
 ]
 Auto = Annotated[
     bool, typer.Option("--auto", help="Test every finding, cheapest first; keep what is proven.")
@@ -98,7 +102,7 @@ class End:
 @grouped
 def prove(
     findings: Findings = None,
-    plan: PlanOption = Path("stock-to-all"),
+    plan: PlanOption = None,
     auto: Auto = False,
     output: Output = None,
     blocks: Blocks = 4,
@@ -123,12 +127,18 @@ def prove(
     from headrace import prove as proofs
 
     weaker = tuple(allow_weaker or ())
+    _check(findings or [], source, is_planned=plan is not None)
     end = End(opened_places(to, as_json), as_json)
     if not live:
         if not findings and not auto:
             raise typer.BadParameter("name findings, or use --auto for all")
         if source or target != "local":
             raise typer.BadParameter("--target and --from: only with --live; a plan names its machine")
+        if plan is None:
+            raise typer.BadParameter(
+                "on which workload? --live tests on the running host, --plan FILE on a private server with a "
+                "plan's workload (`headrace plan list`: stock-to-all and other examples)"
+            )
         _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, end)
         return
     if not findings or len(findings) != 1:
@@ -137,8 +147,47 @@ def prove(
         raise typer.BadParameter(
             f"--live counts with --counter and sees no latency: --response {response} needs a --plan"
         )
+    if "=" in findings[0]:
+        _judge_live(
+            findings[0],
+            target,
+            login,
+            JudgeOptions(True, seconds, settle, blocks, counter, output),
+            weaker,
+            end,
+        )
+        return
     plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
     _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget, weaker, end)
+
+
+def _check(findings: Sequence[str], source: Path | None, *, is_planned: bool) -> None:
+    """Says at once where nothing can be proved. Raises PlanError for what is not a rule's code, and Refused for a
+    finding of the hunt, or else of the latest, that no setting mends."""
+    from headrace import hunt as hunts
+    from headrace.errors import PlanError, Refused, StoreError
+    from headrace.rules import all_rules
+    from headrace.snapshot import last_path, load
+
+    codes = {rule.code for rule in all_rules()}
+    for wanted in findings:
+        if (code := wanted.partition("@")[0]) not in codes:
+            hint = "headrace hunt lists findings, headrace rules the rules"
+            raise PlanError(f"no rule is called {code}", place=wanted, hint=hint)
+    if is_planned or not findings:
+        return  # a plan's own survey says what it has
+    try:
+        known = hunts.examine(load(source or last_path()))
+    except StoreError:
+        return
+    for finding in filter(None, map(known.finding, findings)):
+        if not any(remedy.settings for remedy in finding.hit.remedies):
+            steps = " ".join(step for remedy in finding.hit.remedies for step in remedy.steps)
+            raise Refused(
+                f"nothing to prove: its fix is no setting but work by hand. {steps}".rstrip(),
+                place=finding.id,
+                hint="do that, then run headrace hunt again",
+            )
 
 
 def _prove_plan(
@@ -233,6 +282,30 @@ def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) 
         )
 
 
+async def _cautions(host: Any, login: ServerLogin, options: Sequence[Mapping[str, Value]]) -> list[str]:
+    from headrace.agent import Agent
+    from headrace.facts import HostFacts
+    from headrace.prove import cautions_of
+
+    if not login.is_named:
+        return []
+    agent = await Agent.install(host)
+    facts = HostFacts(await agent.facts(login))
+    found = [await cautions_of(agent, login, settings, facts) for settings in options]
+    return list(dict.fromkeys(words for some in found for words in some))
+
+
+def _judge_live(
+    setting: str, target: str, login: ServerLogin, options: JudgeOptions, weaker: tuple[str, ...], end: End
+) -> None:
+    """Any setting on the running host; nothing is kept: that is `apply --judge`."""
+    from headrace.rollout import settings_of
+
+    found, bench = judged(settings_of([setting], lambda text: None), target, login, options, Allowed(weaker))
+    again = ["headrace", "prove", "--live", setting, "--target", target, "--output", f"{bench.folder}-more"]
+    _show(found, bench, f"{setting} on {target}", shlex.join([*again, *login.argv, *_weaker(weaker)]), end)
+
+
 def _prove_live(
     wanted: str,
     source: Path | None,
@@ -258,6 +331,7 @@ def _prove_live(
         raise PlanError("no such finding in that hunt", place=wanted, hint=f"it has: {known}")
     options = proofs.live_options(finding, hunt.evidence.facts, allow_weaker)
     _refuse_if_moved(hunt, plan.target.address, login, finding.id)
+    cautions = on_target(plan.target.address, lambda host: _cautions(host, login, options))
     folder = output or Path("experiments") / f"live-{finding.rule.code}"
     with progress.Watcher(stderr()) as watcher:
         bench = proofs.Bench(
@@ -271,7 +345,7 @@ def _prove_live(
             allow_weaker=allow_weaker,
             report=_write_report,
         )
-        found = run_trials(lambda: proofs.prove_live(bench, finding, options))
+        found = run_trials(lambda: proofs.prove_live(bench, finding, options, cautions))
     again = ["headrace", "prove", "--live", "--target", plan.target.address, "--output", f"{folder}-more"]
     again += ["--from", str(source)] if source else []
     table = plan.workload

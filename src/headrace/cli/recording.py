@@ -148,20 +148,35 @@ def _size(found: dict[str, Any]) -> str:
 
 
 def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the source could not see; empty if it saw everything."""
+    """What the source could not see, and what it found around its sessions; empty if it saw nothing but these."""
+    from headrace.report.digest.words import listed
+
     names = {
         "damaged": "damaged places",
         "lost_events": "events lost there, at least",
         "sampled_events": "events of a log with log_slow_rate_limit",
+        "throttled_events": "statements that the server left out of its log",
+        "unread_times": "times that could not be read",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
+        "one_sided_sessions": "sessions of which one direction was captured",
         "dropped_packets": "packets dropped",
         "cut_packets": "packets truncated",
         "gaps": "gaps in streams",
         "unknown_statements": "executions of unknown statements",
         "unanswered": "requests without a response",
     }
-    return [(name, f"{coverage[key]:,}") for key, name in names.items() if coverage.get(key)]
+    missed = [(name, f"{coverage[key]:,}") for key, name in names.items() if coverage.get(key)]
+    named = {
+        "proxied_sessions": "sessions announced by a balancer",
+        "foreign_sessions": "sessions of other protocols",
+        "tunnels": "packets in tunnels",
+        "other_kinds": "packets not of the servers",
+    }
+    for key, name in named.items():
+        if counts := coverage.get(key):
+            missed.append((name, listed(dict(sorted(counts.items(), key=lambda each: (-each[1], each[0]))))))
+    return missed
 
 
 def _table(rows: list[tuple[str, str]]) -> Any:

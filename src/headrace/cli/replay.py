@@ -19,7 +19,7 @@ from headrace.cli.shell import (
     stderr,
     stdout,
 )
-from headrace.errors import NotAsAsked, PlanError, WorkloadFailed
+from headrace.errors import CommandFailed, NotAsAsked, PlanError, TargetError, WorkloadFailed
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def replay(
 ) -> None:
     """Send a recording to a server again, with the same sessions at the same times, and report the result.
 
-    Exits with 12 if --check or --compare-with finds different answers, and with 14 if the replay is invalid: lost
-    connections, or statements sent too late.
+    Exits with 6 if the server refuses a login or a database, with 12 if --check or --compare-with finds different
+    answers, and with 14 if the replay is invalid: lost connections, or statements sent too late.
     """
     from headrace.report import replay as report
 
@@ -147,7 +147,21 @@ def replay(
         found = report.to_json(replayed)
         print_json({"first": report.to_json(first), "second": found} if other else found)
     else:
-        stdout().print(report.both(first, replayed) if other else report.terminal(first))
+        # Refused by the first server, it never came to the second.
+        is_one = not other or first.end.get("refused")
+        stdout().print(report.terminal(first) if is_one else report.both(first, replayed))
+    _judge(first, replayed, as_json)
+
+
+def _judge(first: Replayed, replayed: Replayed, as_json: bool) -> None:
+    """The exit code; beside JSON, the server's words for people."""
+    from headrace.report import replay as report
+
+    for each in (first, replayed):
+        if each.end.get("refused"):
+            if as_json:
+                stderr().print(*report.first_lines(each))
+            raise typer.Exit(TargetError.exit_code)
     if any(each.end.get("invalid") for each in (first, replayed)):
         raise typer.Exit(NotAsAsked.exit_code)
     if replayed.end.get("comparison", {}).get("different"):
@@ -201,5 +215,10 @@ def _play(
         return traffic.play_on_both(host, argv, (login, other), (shown(first), shown(last)))
 
     with stderr().status("reading ...") as status:
-        on_target(target, work)
+        try:
+            on_target(target, work)
+        except CommandFailed:
+            # Its lines have the server's words, and what was sent until then.
+            if not (first.end.get("refused") or last.end.get("refused")):
+                raise
     return first, last

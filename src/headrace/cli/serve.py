@@ -111,6 +111,13 @@ class Storage:
             "per call doubles or halves.",
         ),
     ] = False
+    clock_is_right: Annotated[
+        bool,
+        typer.Option(
+            "--clock-is-right",
+            help="The clock may be far ahead of the history: delete by its age what this clock calls too old.",
+        ),
+    ] = False
 
 
 ANY_DOORS, ANY_STORAGE = Doors(), Storage()
@@ -281,17 +288,20 @@ def _site(
         provider = Provider(auth.oidc, secret_of(archive.root / "secret"))
     keep = Keep(storage.keep * DAY_S, int(storage.size * GIB))
     key = "" if users.all() or auth else secrets.token_urlsafe(24)
+    collector = Collector(
+        archive,
+        hosts,
+        keep,
+        slow_log=storage.slow_log,
+        with_examples=storage.examples,
+        with_plans=storage.plans,
+        mirror=mirror,
+    )
+    if storage.clock_is_right:
+        collector.elapsed.trust_clock()
     return Site(
         Reader(archive, Sums(archive.root)),
-        Collector(
-            archive,
-            hosts,
-            keep,
-            slow_log=storage.slow_log,
-            with_examples=storage.examples,
-            with_plans=storage.plans,
-            mirror=mirror,
-        ),
+        collector,
         Sessions(users, secret_of(archive.root / "secret"), key, auth.oidc),
         Audit(archive.root / "audit.log"),
         experiments.resolve(),

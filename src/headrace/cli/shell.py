@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import io
-import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -17,7 +16,8 @@ import typer.core
 from headrace import __version__, extras
 from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS
-from headrace.errors import DiskFull, HeadraceError, TargetError, no_room
+from headrace.encode import json_text
+from headrace.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -105,7 +105,11 @@ PageFile = Annotated[
 ]
 TargetOption = Annotated[
     str,
-    typer.Option("--target", "-t", help="local, user@host[:port][+sudo], or a directory with a saved host."),
+    typer.Option(
+        "--target",
+        "-t",
+        help="local, user@host[:port][+sudo], exec:COMMAND (runs sh there), or a directory with a saved host.",
+    ),
 ]
 
 
@@ -150,7 +154,10 @@ def main() -> None:
         if show is None:
             raise
         show()
-        sys.exit(getattr(error, "exit_code", 2))
+        code = int(getattr(error, "exit_code", 2))
+        format_message = getattr(error, "format_message", error.__str__)
+        _error_json(WrongArguments(format_message()), code)
+        sys.exit(code)
 
 
 def _plainer(error: UnicodeError) -> tuple[str, int]:
@@ -167,7 +174,16 @@ def _forget_output() -> None:
 
 def _fail(error: HeadraceError) -> NoReturn:
     stderr().print(_error_text(error), soft_wrap=True, highlight=False)
+    _error_json(error, error.exit_code)
     sys.exit(error.exit_code)
+
+
+def _error_json(error: HeadraceError, code: int) -> None:
+    """With ``--json``, a program that reads standard output gets the error there, too."""
+    if "--json" not in sys.argv[1:]:
+        return
+    told = {"message": error.message, "place": error.place, "try": error.hint, "exit_code": code}
+    print_json({"error": told})
 
 
 def _error_text(error: HeadraceError) -> Any:
@@ -198,7 +214,8 @@ def stdout() -> Console:
 
 
 def print_json(content: Any) -> None:
-    typer.echo(json.dumps(content, indent=2, sort_keys=False, default=str))
+    """Everything that ``--json`` prints."""
+    typer.echo(json_text(content, indent=2))
 
 
 def say(page: Page, as_json: bool) -> None:

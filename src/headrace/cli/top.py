@@ -18,6 +18,7 @@ from headrace.cli.shell import (
     stdout,
     tell,
 )
+from headrace.errors import TargetError
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
@@ -63,6 +64,12 @@ def top(
             print_json(_json(shot))
         else:
             _print(shot)
+        if login.is_named and (why := shot.errors.get("mysql_status")):
+            raise TargetError(
+                f"the server was not examined: {why}",
+                place=target,
+                hint="correct the login; without one the host alone is shown",
+            )
         return
     from headrace.cli.live import Live
 

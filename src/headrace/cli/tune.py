@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ import typer
 
 from headrace.cli.experiments import PlanFile, find_plan
 from headrace.cli.shell import Json, TellOption, app, opened_places, run_trials, say, stderr, told
+from headrace.encode import json_text
 
 
 @app.command(
@@ -61,7 +61,7 @@ def tune(
         )
         tuned = run_trials(lambda: tuning.tune(bench, advise=advise, retry=retry))
     page = page_of(tuned, bench.plan.name)
-    write_whole(tuned.folder / "report.json", json.dumps(jsonform.render(page), indent=2) + "\n", None)
+    write_whole(tuned.folder / "report.json", json_text(jsonform.render(page), indent=2) + "\n", None)
     path = tuned.folder / "report.html"
     write_whole(path, html.render(page), None)
     say(page, as_json)

@@ -94,7 +94,7 @@ def _table(path: Path, name: str, response: str) -> list[Any]:
     from headrace import foreign
     from headrace.analysis.history import Point
 
-    table = foreign.read_csv(path, [name], [response])
+    table = foreign.read_csv(path, [name], [response], mixed=None)
     for note in table.notes:
         tell(note)
     rows: dict[str, list[float | None]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.digests.table import ALL, OTHERS, SECOND_NS, SQUARES, TABLE
+from headrace.digests.table import ALL, OTHERS, SECOND_NS, SQUARES, STATED, SUMMARISED, TABLE
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _OF_EVERY_CLASS = frozenset(
         "failed",
         "unanswered",
         "unjudged",
+        SUMMARISED,
+        *(f"{SUMMARISED}_{name}_ns" for name in STATED),
     )
 )
 
@@ -95,8 +98,22 @@ class QueryClass:
         return self.numbers.get(name, NOTHING)
 
     def buckets(self, name: str) -> Buckets:
-        """The histogram of a number; of measures 16 buckets per power of two, and none from earlier agents."""
-        return self.histograms.get(name, NO_BUCKETS)
+        """The histogram of a number; of measures 16 buckets per power of two, and none from earlier agents.
+
+        None if some of the calls are of a server's summary: those of the others are no histogram of the class.
+        """
+        return NO_BUCKETS if self.is_summarised else self.histograms.get(name, NO_BUCKETS)
+
+    @property
+    def is_summarised(self) -> bool:
+        """Whether a server summed up some of the calls itself: of these only count, sum and extremes are known."""
+        return self.number(SUMMARISED).count > 0
+
+    def stated_ns(self, percentile: str) -> int | None:
+        """A percentile that a server states for all calls of the class; percentiles of parts do not add up."""
+        summed, stated = self.number(SUMMARISED), self.number(f"{SUMMARISED}_{percentile}_ns")
+        is_of_all = summed.sum == 1 and summed.count == self.number("response_ns").count
+        return stated.most if is_of_all else None
 
     @property
     def response(self) -> Buckets:
@@ -250,6 +267,11 @@ class Digest:
         return start, end
 
     @property
+    def is_binary_log(self) -> bool:
+        """Whether all of it is from binary logs: it is then ranked by bytes, because row events have no time."""
+        return 0 < self.all.count == self.all.number("event_bytes").count
+
+    @property
     def span_s(self) -> float:
         """Length of ``span_ns``; 0 if no event has a time."""
         return (self.span_ns[1] - self.span_ns[0]) / 1e9 if self.span_ns else 0.0
@@ -284,6 +306,15 @@ class Digest:
         return [
             (int(since), int(until)) for since, until in bounds if since is not None and until is not None
         ]
+
+    @cached_property
+    def alike_but_for_names(self) -> tuple[int, int]:
+        """How many fingerprints differ from another only in digits or hashes of table names; and all of them."""
+        folded = {
+            each.texts["id"]: each.texts.get("folded_id") for each in self.classes if each.texts.get("id")
+        }
+        counts = Counter(folded_id or own for own, folded_id in folded.items())
+        return sum(count for count in counts.values() if count > 1), len(folded)
 
     @cached_property
     def heat(self) -> dict[int, Buckets]:

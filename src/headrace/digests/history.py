@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from headrace.digests import table as tables
 from headrace.digests.merge import merge
 from headrace.digests.table import ALL, Rows
+from headrace.encode import json_text
 from headrace.errors import Refused, StoreError
 from headrace.whole import write_whole
 
@@ -74,7 +75,7 @@ def append(folder: Path, digest: pa.Table) -> Path:
 def _mark(digest: pa.Table) -> str:
     """A digest's identity: from its numbers and its span, regardless of its source."""
     told = digest.filter(pc.is_in(digest["part"], pa.array(["header", "number", "latency"])))
-    return hashlib.sha256(json.dumps(told.to_pylist(), default=str).encode()).hexdigest()[:16]
+    return hashlib.sha256(json_text(told.to_pylist()).encode()).hexdigest()[:16]
 
 
 def days(folder: Path) -> dict[str, pa.Table]:

@@ -6,8 +6,18 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.digests.binary_log import COUNTS, SPREADS, TABLE_COUNTS
 from headrace.digests.merge import merge
-from headrace.digests.table import ALL, OTHER_ERRORS, OTHERS, SECOND_NS, SQUARES, Rows
+from headrace.digests.table import (
+    ALL,
+    OTHER_ERRORS,
+    OTHERS,
+    SECOND_NS,
+    SQUARES,
+    STATED,
+    SUMMARISED,
+    Rows,
+)
 from headrace.errors import StoreError
 
 if TYPE_CHECKING:
@@ -15,6 +25,9 @@ if TYPE_CHECKING:
 
 #: Later versions are refused.
 VERSION = 1
+
+#: Bounds stay below it, so that the sum of those of many parts fits its column.
+MOST_EXACT = 2**53
 
 _LABELS = {"users": "user", "hosts": "host", "databases": "database"}
 
@@ -85,6 +98,8 @@ class _Reader:
             for start_s, buckets in line["slices"]:
                 cells = {"slice_ns": [start_s * SECOND_NS] * len(buckets), **_pairs(buckets)}
                 self._rows.extend("heat", ALL, "response_ns", len(buckets), **cells)
+        elif kind == "transactions":
+            _transactions(self._rows, line)
         elif kind == "class":
             self._classes += 1
             _class(self._rows, self._name(line), line, self._measures)
@@ -115,7 +130,10 @@ def _header(rows: Rows, line: Mapping[str, Any]) -> None:
     if chosen:
         rows.add("filter", ALL, json.dumps(chosen, sort_keys=True), count=1)
     counts = {key: line[key] for key in ("filtered", "undated", "others")}
-    coverage = {key: value for key, value in line["coverage"].items() if key != "places"}
+    # Earlier agents do not know it. As a bound it may be added up.
+    if most_ns := line.get("unlisted_most_ns"):
+        counts["unlisted_most_ns"] = min(most_ns, MOST_EXACT)
+    coverage = _counters(line["coverage"])
     # The numbers read and counted differ by the filter.
     for key, value in (
         {"read_" + "events": coverage.pop("events", 0), "events": line["events"]} | counts | coverage
@@ -123,6 +141,45 @@ def _header(rows: Rows, line: Mapping[str, Any]) -> None:
         rows.add("coverage", ALL, key, count=value)
     for at in line["coverage"].get("places", []):
         rows.add("place", ALL, json.dumps(at, sort_keys=True), count=1)
+
+
+def _counters(coverage: Mapping[str, Any]) -> dict[str, int]:
+    """Counters by name; of counts by name, such as those of tunnels, one each: ``tunnels.VXLAN (VNI 7)``."""
+    found: dict[str, int] = {}
+    for key, value in coverage.items():
+        if isinstance(value, dict):
+            found |= {f"{key}.{name}": count for name, count in value.items()}
+        elif key != "places":
+            found[key] = value
+    return found
+
+
+def _transactions(rows: Rows, line: Mapping[str, Any]) -> None:
+    """Of binary logs: transactions, their largest, the tables that they change, what is missing between logs."""
+    for name in COUNTS:
+        rows.add("transaction", ALL, name, count=line[name])
+    for name in SPREADS:
+        if known := line[name]:
+            n = known["known"]
+            rows.add(
+                "transaction", ALL, name, count=n, sum=known["sum"], least=known["min"], most=known["max"]
+            )
+            rows.add("transaction", ALL, name + SQUARES, count=n, sum=int(known["sum_squares"]))
+            rows.extend("transaction", ALL, name, len(known["buckets"]), **_pairs(known["buckets"]))
+    for name, count, size in line["kinds"]:
+        rows.add("kind", ALL, name, count=count, sum=size)
+    for table in line["tables"]:
+        name = OTHERS if table["table"] is None else table["table"]
+        counts = {kind: table[kind] for kind in ("insert", "update", "delete")}
+        for kind, (statements, changed) in counts.items():
+            rows.add("table", name, kind, count=statements, sum=changed)
+        rows.add("table", name, "bytes", sum=table["bytes"])
+        for key in TABLE_COUNTS:
+            rows.add("table", name, key, count=table[key])
+    for large in line["largest"]:
+        rows.add("largest", ALL, json.dumps(large, sort_keys=True, ensure_ascii=False), sum=large["bytes"])
+    for gap in line["gaps"]:
+        rows.add("gap", ALL, gap, count=1)
 
 
 def _class(rows: Rows, name: str, line: Mapping[str, Any], measures: Iterable[str]) -> None:
@@ -140,6 +197,11 @@ def _class(rows: Rows, name: str, line: Mapping[str, Any], measures: Iterable[st
         rows.add("number", name, key, count=line[key])
     # Lines written before it was counted lack it.
     rows.add("number", name, "unjudged", count=line.get("unjudged", 0))
+    if summed := line.get("summarised"):
+        rows.add("number", name, SUMMARISED, count=summed["calls"], sum=summed["rows"])
+        for key, ns in ((percentile, summed[f"{percentile}_ns"]) for percentile in STATED):
+            if ns is not None:
+                rows.add("number", name, f"{SUMMARISED}_{key}_ns", count=1, least=ns, most=ns)
     for key in measures:
         if known := line.get(key):
             _measure(rows, name, key, known)
@@ -172,7 +234,7 @@ def _measure(rows: Rows, name: str, key: str, known: Mapping[str, Any]) -> None:
 
 
 def _described(rows: Rows, name: str, line: Mapping[str, Any]) -> None:
-    for key in ("fingerprint", "verb"):
+    for key in ("fingerprint", "verb", "folded_id"):
         rows.add("text", name, key, text=line.get(key))
     rows.add("text", name, "id", text=line.get("id"))
     rows.add("text", name, "tables", text=json.dumps(line.get("tables") or [], ensure_ascii=False))

@@ -11,6 +11,7 @@ from headrace.digests.table import (
     ALL,
     MOST_CLASS_SLICES,
     MOST_ERRORS,
+    MOST_LARGEST,
     MOST_NAMES,
     MOST_NAMES_OF_ALL,
     MOST_PLACES,
@@ -29,7 +30,7 @@ _NUMBERS = """
            CAST(SUM(sum) AS DECIMAL(38, 0)) AS sum, MIN(least) AS least, MAX(most) AS most
     FROM (SELECT * REPLACE (CASE part WHEN 'slice' THEN slice_ns - slice_ns % $slice_ns
                                       WHEN 'heat' THEN slice_ns - slice_ns % $heat_slice_ns END AS slice_ns)
-          FROM parts WHERE part NOT IN ('text', 'label', 'header', 'place'))
+          FROM parts WHERE part NOT IN ('text', 'label', 'header', 'place', 'largest'))
     GROUP BY part, class, slice_ns, name, bucket
 """
 #: The sample is the slowest call; ties by the earliest, then by the smallest text.
@@ -63,6 +64,11 @@ _PLACES = """
     SELECT part, class, NULL, name, NULL, NULL, CAST(SUM(count) AS BIGINT), NULL, NULL, NULL
     FROM parts WHERE part = 'place' GROUP BY part, class, name ORDER BY name LIMIT $places
 """
+#: The largest of the whole are among the largest of the parts.
+_LARGEST = """
+    SELECT DISTINCT part, class, CAST(NULL AS BIGINT), name, NULL, NULL, CAST(NULL AS BIGINT), sum, NULL, NULL
+    FROM parts WHERE part = 'largest' ORDER BY sum DESC, name LIMIT $largest
+"""
 _HEADER = """
     SELECT part, class, NULL, name, NULL, MIN(text), NULL, NULL, MIN(least),
            CASE name WHEN 'slice_ns' THEN $slice_ns WHEN 'heat_slice_ns' THEN $heat_slice_ns ELSE MAX(most) END
@@ -70,7 +76,7 @@ _HEADER = """
 """
 _WHOLE = f"""
     SELECT * FROM (({_NUMBERS}) UNION ALL ({_TEXTS}) UNION ALL ({_LABELS})
-                   UNION ALL ({_PLACES}) UNION ALL ({_HEADER}))
+                   UNION ALL ({_PLACES}) UNION ALL ({_LARGEST}) UNION ALL ({_HEADER}))
     ORDER BY part, class, slice_ns, name, bucket, text
 """
 
@@ -92,6 +98,7 @@ def merge(parts: Sequence[pa.Table], places: Sequence[str] = ()) -> pa.Table:
             values = {
                 **_widths(connection), "all": ALL, "other": OTHER_ERRORS, "errors": MOST_ERRORS,
                 "names": MOST_NAMES, "names_of_all": MOST_NAMES_OF_ALL, "places": MOST_PLACES,
+                "largest": MOST_LARGEST,
             }  # fmt: skip
             return connection.sql(_WHOLE, params=values).to_arrow_table().cast(TABLE)
     except (duckdb.Error, pa.ArrowException, TypeError, ValueError) as error:
@@ -118,7 +125,7 @@ def _check_alike(parts: Sequence[pa.Table], places: Sequence[str]) -> None:
                 raise StoreError(
                     f"its {key} is {theirs}, that of {places[0] if places else 'the first'} is {ours}",
                     place=places[number] if places else None,
-                    hint="digest the source again with the same --mode and --group",
+                    hint="digest the source again with the same --mode, --fold-names and --group",
                 )
 
 

@@ -12,11 +12,20 @@ All are whole numbers, so the merge of the parts is exactly the digest of the wh
     place           JSON                                                     one place of damage
     number          response_ns, rows_sent ...        events that told it, their sum, the extremes
                     response_ns_squares ...           the same events, the sum of the squares
-    text            fingerprint, verb, tables, key, sample                   in ``text``
+                    summarised            of a server's summary: calls, rows; ``summarised_p95_ns`` ...: ``least``
+    text            fingerprint, verb, folded_id, tables, key, sample        in ``text``
     latency         response_ns, rows_sent ...        events in ``bucket``
     label           user, host, database, error       events, their response times; ``least`` orders what is kept
     slice           response_ns, failed   as number, of one class from ``slice_ns`` on
     heat            response_ns           events of all classes in ``bucket`` from ``slice_ns`` on
+
+and of binary logs (``headrace.digests.binary_log``):
+
+    transaction     count, log_bytes ...  as number; rows, bytes ... also in ``bucket``
+    kind            kind of event         events, their bytes in ``sum``
+    table           insert, update ...    statements, rows in ``sum``; the table is in ``class``
+    largest         JSON                  bytes in ``sum``: one of the largest transactions
+    gap             what is missing       between two logs, or among the GTIDs
 
 ``class`` is the class's id, or the JSON of its key where classes are not all that was grouped by; empty for all
 classes together, ``*`` for those that found no room.
@@ -33,7 +42,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.errors import StoreError, write_error
-from headrace.whole import whole_file
+from headrace.parquet import unpacked_bytes
+from headrace.whole import plain_file, whole_file
 
 FORMAT = 1
 
@@ -59,6 +69,7 @@ SECOND_NS = 1_000_000_000
 MOST_SLICES, MOST_CLASS_SLICES = 512, 262_144
 MOST_NAMES, MOST_NAMES_OF_ALL, MOST_ERRORS = 32, 1_024, 64
 MOST_PLACES = 20
+MOST_LARGEST = 20
 #: What a file from anywhere may take in memory: rows, and bytes of their texts. Packed, a table of any size is a
 #: small file; the largest honest ones, merged from those of many hosts, have some million rows.
 MOST_ROWS, MOST_BYTES = 20_000_000, 2 << 30
@@ -66,6 +77,10 @@ MOST_ROWS, MOST_BYTES = 20_000_000, 2 << 30
 _ROWS_AT_ONCE = 1 << 16
 #: Ends the name of a number whose sum is that of the squares.
 SQUARES = "_squares"
+#: Calls of a server's own summary (``count``) and its rows (``sum``): nothing is known of a single one of them.
+#: The percentiles that such a row states are in numbers of this name and theirs.
+SUMMARISED = "summarised"
+STATED = ("p95", "p99", "p999")
 #: Stands for errors beyond the lowest numbers.
 OTHER_ERRORS = "other"
 
@@ -133,7 +148,8 @@ def has_literals(table: pa.Table) -> bool:
 def read(path: Path) -> pa.Table:
     """One digest as it was written. Raises StoreError."""
     try:
-        file = pq.ParquetFile(path)
+        with plain_file(path) as source:
+            file = pq.ParquetFile(source)
         mark = (file.schema_arrow.metadata or {}).get(b"headrace", b"").decode("ascii", "replace")
         if mark != f"digest {FORMAT}":
             raise StoreError(
@@ -155,18 +171,10 @@ def _batches(path: Path) -> Iterator[pa.RecordBatch]:
     """
     texts = [each.name for each in TABLE if each.type == pa.string()]
     total = 0
-    file = pq.ParquetFile(path, read_dictionary=texts)
-    for batch in file.iter_batches(_ROWS_AT_ONCE, columns=TABLE.names):
-        total += sum(_unpacked_bytes(column) for column in batch.columns)
-        if total > MOST_BYTES:
-            raise StoreError(f"more than {MOST_BYTES >> 30} GiB when it is unpacked", place=str(path))
-        yield from pa.Table.from_batches([batch]).cast(TABLE).combine_chunks().to_batches()
-
-
-def _unpacked_bytes(column: pa.Array) -> int:
-    import pyarrow.compute as pc
-
-    if not pa.types.is_dictionary(column.type):
-        return int(column.nbytes)
-    lengths = pc.take(pc.binary_length(column.dictionary), column.indices)
-    return int(pc.sum(lengths).as_py() or 0)
+    with plain_file(path) as source:
+        file = pq.ParquetFile(source, read_dictionary=texts)
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=TABLE.names):
+            total += sum(unpacked_bytes(column) for column in batch.columns)
+            if total > MOST_BYTES:
+                raise StoreError(f"more than {MOST_BYTES >> 30} GiB when it is unpacked", place=str(path))
+            yield from pa.Table.from_batches([batch]).cast(TABLE).combine_chunks().to_batches()

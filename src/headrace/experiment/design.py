@@ -12,8 +12,10 @@ from headrace.design import Design, Skipped, kernel_of, options_of
 from headrace.errors import PlanError
 from headrace.experiment import fractions, volume
 from headrace.experiment.settle import PIECE_S
+from headrace.meant import meant
 from headrace.model import Role, Treatment, TrialSpec, Value
 from headrace.plan import ALL, NONE, VM, FactorTable, Plan, Settings
+from headrace.plan.where import assigned, located, value_text
 from headrace.server import LAYOUT_VARIABLES
 from headrace.target import TargetSpec
 
@@ -31,6 +33,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
     """
     try:
         levels_by_factor = _levels(plan)
+        _check_base(plan, levels_by_factor)
         plan = _with_reboots_hard(plan, levels_by_factor)
         treatments, baselines = _treatments(plan, levels_by_factor)
         _check_kernels(plan, treatments)
@@ -39,8 +42,7 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
             check(plan, treatment)
         _check_differ(plan, treatments)
     except PlanError as error:
-        message = f"{error.place}: {error.message}" if error.place else error.message
-        raise PlanError(message, place=place, hint=error.hint) from error
+        raise located(error, place) from error
     skipped: list[Skipped] = []
     notes: list[str] = []
     if not is_root:
@@ -81,10 +83,30 @@ def build(plan: Plan, *, place: str, is_root: bool = True) -> Design:
         baselines=baselines,
         treatments=tuple(treatments),
         trials=tuple(_order(plan, treatments, baselines)),
+        blocks_per_session=_blocks_per_session(plan),
         skipped=tuple(skipped),
         notes=tuple(notes),
     )
     return design.frozen()
+
+
+def _blocks_per_session(plan: Plan) -> int:
+    """Raises PlanError if no data would be loaded anew."""
+    table = plan.design
+    if table.sessions == 1:
+        return 0
+    workload = workloads.make_workload(plan.workload.kind, plan.workload.options)
+    if not workload.needs_server or workload.dataset() is None:
+        raise PlanError(
+            f"design.sessions = {table.sessions}: {plan.workload.kind} has no data that a session could load anew",
+            hint="leave it out",
+        )
+    if plan.target.addresses:
+        raise PlanError(
+            f"design.sessions = {table.sessions}: not with several hosts, whose blocks differ anyway",
+            hint="leave it out",
+        )
+    return table.blocks // table.sessions
 
 
 def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
@@ -100,7 +122,8 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
     elif plan.design.kind == "cumulative":
         if not plan.design.rungs:
             raise PlanError(
-                'design.rungs: a cumulative design needs rungs, such as STOCK = [] and ALL = ["MYSQL"]'
+                "design.rungs: a cumulative design needs rungs: names, each with its bundles",
+                hint='[design.rungs] STOCK = [] and ALL = ["MYSQL"], with [bundles.MYSQL]',
             )
         if CONFIGURATION in plan.factors:
             raise PlanError(f"factors.{CONFIGURATION}: in a cumulative design this name belongs to the rungs")
@@ -108,15 +131,34 @@ def _levels(plan: Plan) -> dict[str, dict[str, Settings]]:
             rung: _bundle(plan, f"design.rungs.{rung}", names) for rung, names in plan.design.rungs.items()
         }
     if plan.design.rungs and plan.design.kind != "cumulative":
-        raise PlanError('design.rungs: only in a cumulative design (design.kind = "cumulative")')
+        raise PlanError("design.rungs: only in a cumulative design", hint='kind = "cumulative"')
     if not factors and not plan.factors:
-        raise PlanError("factors: a factorial design needs at least one factor")
+        raise PlanError(
+            "factors: a factorial design needs at least one factor",
+            hint='[factors.pool] knob = "server.innodb_buffer_pool_size" and levels = ["128M", "1G"]',
+        )
     for name, factor in plan.factors.items():
         factors[name] = _factor_levels(plan, name, factor)
     for name in plan.design.hard:
         if name not in factors:
-            raise PlanError(f"design.hard = {name!r}: no such factor; there are: {', '.join(factors)}")
+            near = meant(name, factors)
+            raise PlanError(
+                f"design.hard = {name!r}: no such factor; there are: {', '.join(factors)}",
+                hint=f'hard = ["{near}"]' if near else None,
+            )
     return factors
+
+
+def _check_base(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) -> None:
+    """Raise PlanError for a value in [base] that no treatment has, because a factor always sets that knob."""
+    for name, levels in factors.items():
+        for knob, value in plan.base.items():
+            set_to = [settings.get(knob) for settings in levels.values()]
+            if set_to and None not in set_to and value not in set_to and not isinstance(value, list):
+                raise PlanError(
+                    f"base.{knob} = {value!r}: the factor {name!r} sets it in every treatment, too",
+                    hint=f"delete it from [base], or add {value_text(value)} to the levels of {name}",
+                )
 
 
 def _with_reboots_hard(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) -> Plan:
@@ -142,7 +184,10 @@ def _left_out(plan: Plan) -> dict[str, list[str]]:
     """Rungs: all bundles, then all except each one; the empty rung is the baseline."""
     names = plan.design.leave_out or list(plan.bundles)
     if len(set(names)) != len(names) or len(names) < 2:
-        raise PlanError(f"design.leave_out = {names!r}: at least two bundles, each once")
+        raise PlanError(
+            f"design.leave_out = {names!r}: at least two bundles, each once",
+            hint="[bundles.NAME] holds the settings of one",
+        )
     rungs = {ALL: names} | {f"{ALL}-{left}": [n for n in names if n != left] for left in names}
     return ({NONE: []} if plan.design.baseline == NONE else {}) | rungs
 
@@ -211,7 +256,13 @@ def _bundle(plan: Plan, key: str, names: Iterable[str]) -> Settings:
     for name in names:
         if name not in plan.bundles:
             known = ", ".join(plan.bundles) or "none"
-            raise PlanError(f"{key}: no bundle named {name!r}; there are: {known}")
+            near = meant(name, plan.bundles)
+            raise PlanError(
+                f"{key}: no bundle named {name!r}; there are: {known}",
+                hint=f'"{near}"'
+                if near
+                else f'[bundles.{name}] with its settings, such as "server.NAME" = "VALUE"',
+            )
         merged = _merge(merged, plan.bundles[name], key)
     return merged
 
@@ -274,20 +325,46 @@ def _baseline_levels(plan: Plan, factors: Mapping[str, Mapping[str, Settings]]) 
         subjects = [name for name, levels in factors.items() if not _is_condition(levels)]
         if len(subjects) != 1:
             raise PlanError(
-                f"design.baseline = {baseline!r}: name a level for each factor, such as "
-                + "{ "
-                + ", ".join(f'{f} = "{next(iter(factors[f]))}"' for f in subjects or factors)
-                + " }"
+                f"design.baseline = {baseline!r}: with {len(subjects)} factors it names a level of each",
+                hint=_baseline_text(factors, subjects or list(factors), {"": baseline}),
             )
         baseline = {subjects[0]: baseline}
     for factor in factors:
         if factor not in baseline and not _is_condition(factors[factor]):
-            raise PlanError(f"design.baseline: no level for the factor {factor!r}")
+            raise PlanError(
+                f"design.baseline: no level for the factor {factor!r}",
+                hint=_baseline_text(factors, [*baseline, factor], baseline),
+            )
     for factor, level in baseline.items():
-        if level not in factors.get(factor, {}):
-            allowed = ", ".join(factors.get(factor, {})) or f"no factor {factor!r}"
-            raise PlanError(f"design.baseline: {factor} = {level!r}; allowed: {allowed}")
+        if factor not in factors:
+            near = meant(factor, factors)
+            raise PlanError(
+                f"design.baseline: no factor {factor!r}; there are: {', '.join(factors)}",
+                hint=_baseline_text(factors, [near], {near: level}) if near else None,
+            )
+        if level not in factors[factor]:
+            raise PlanError(
+                f"design.baseline: {factor} = {level!r}: no such level; there are: {', '.join(factors[factor])}",
+                hint=_baseline_text(factors, list(baseline), baseline),
+            )
     return baseline
+
+
+def _baseline_text(
+    factors: Mapping[str, Mapping[str, Settings]], names: Iterable[str], given: Mapping[str, str]
+) -> str:
+    """A baseline as the plan must have it: the given levels, or the nearest to them, or the first."""
+    chosen = {}
+    for factor in names:
+        levels = factors.get(factor, {})
+        wanted = [given[factor]] if factor in given else list(given.values())
+        chosen[factor] = next(
+            (near for word in wanted if (near := word if word in levels else meant(word, levels))),
+            next(iter(levels), "LEVEL"),
+        )
+    if len(chosen) == 1 and len([f for f in factors if not _is_condition(factors[f])]) == 1:
+        return f"baseline = {value_text(next(iter(chosen.values())))}"
+    return f"baseline = {assigned(chosen)}"
 
 
 def check(plan: Plan, treatment: Treatment) -> None:
@@ -297,7 +374,7 @@ def check(plan: Plan, treatment: Treatment) -> None:
             continue
         name, _, instance = knob.partition("@")
         knobs.check(name, value)
-        reason = knobs.weakens_durability(name, value)
+        reason = knobs.weakens_durability(name, value, plan.server.vendor)
         if reason and knob not in plan.design.allow_weaker_durability:
             raise PlanError(
                 f"{knob} = {value!r} in {treatment.name}: it reduces durability: {reason}",

@@ -19,7 +19,7 @@ from headrace.experiment.boot import Tell, boot_id, is_kernel
 from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.experiment.machine import Machine, is_there, open_machine, target_spec
 from headrace.experiment.preflight import preflight
-from headrace.experiment.trial import Lab, restore, run_trial, server_spec, volume_spec
+from headrace.experiment.trial import Lab, must_meet_nobody, restore, run_trial, server_spec, volume_spec
 from headrace.facts import HostFacts
 from headrace.model import ServerEndpoint, TrialSpec
 from headrace.plan import VM, Plan, ServerTable
@@ -74,7 +74,11 @@ class Labs:
         await self.ready(kernel)
 
     async def measure(self, design: Design, spec: TrialSpec, draft: TrialDraft, tell: Tell) -> Measured:
-        return await run_trial(replace(self.current, design=design), spec, draft, tell)
+        lab = replace(self.current, design=design)
+        if lab.dataset and (session := design.session_of(spec.block)) > 1:
+            workload = workloads.make_workload(design.workload.kind, design.workload.options)
+            lab = replace(lab, dataset=await _dataset(lab, workload, tell, session))
+        return await run_trial(lab, spec, draft, tell)
 
     async def halves(self) -> tuple[str, str]:
         return await pairs.cpu_halves(self.current)
@@ -210,13 +214,17 @@ async def prepare_lab(
     owner = f"headrace-{design.name}-{design.hash[:12]}"
     journal = Journal(agent, owner)
     await stack.enter_async_context(journal.hold())
-    # Undo the changes of a killed run before anything is read or measured.
-    for what in await to_the_end(restore(journal)):
+    # Undo the changes of a killed run, and of an `apply` whose time is over, before anything is read or measured.
+    back = await to_the_end(restore(journal, everyone=False))
+    await must_meet_nobody(journal)
+    for what in [*back, *await to_the_end(restore(journal))]:
         tell(f"restored: {what}")
     lost = folder.discard_drafts()
     if lost:
         tell(f"{lost} unfinished trial was discarded and will be repeated")
     workload = workloads.make_workload(design.workload.kind, design.workload.options)
+    login = workloads.live_login(workload)
+    live = await agent.facts(login) if login else None
     specs = [volume_spec(design, treatment) for treatment in design.treatments]
     for treatment in design.treatments:
         server_spec(design, treatment)  # refuse before the first trial instead of during one
@@ -238,6 +246,7 @@ async def prepare_lab(
         versions={**versions, "kernel": HostFacts(facts).kernel_release},
         clients=clients,
         network_host=network_host,
+        live=live,
     )
     if workloads.has_preflight(workload) and len(folder.trials()) < len(design.trials):
         await preflight(lab, tell)
@@ -317,15 +326,15 @@ async def _make_scratch(target: Target, scratch: str) -> None:
         )
 
 
-async def _dataset(lab: Lab, workload: workloads.Workload, tell: Tell) -> str:
-    """The golden copy of the data, built once per server version and data set."""
+async def _dataset(lab: Lab, workload: workloads.Workload, tell: Tell, session: int = 1) -> str:
+    """The golden copy of the data, built once per server version and data set, and again for each session."""
     treated = server_spec(lab.design, lab.design.reference)
     spec = replace(treated, variables=dict(treated.layout), allocator="system")
-    folder = await dataset_folder(lab.target, spec, f"{lab.scratch}/datasets", workload.dataset() or {})
-
+    identity = {**(workload.dataset() or {}), **({"session": session} if session > 1 else {})}
+    folder = await dataset_folder(lab.target, spec, f"{lab.scratch}/datasets", identity)
     if await lab.target.exists(f"{folder}/manifest.json"):
         return folder
-    tell("building the data set (once)")
+    tell("building the data set (once)" if session == 1 else f"session {session}: loading the data anew")
     await lab.journal.record([{"kind": "process", "mark": lab.owner}])
     try:
         # The output of loading is only used in errors, which quote its last lines.

@@ -110,6 +110,30 @@ def planned_seconds(design: Design) -> float:
     return turns + starts * (table.warmup_s + OVERHEAD_WITH_SERVER_S)
 
 
+#: What a loader fills, and what starting an empty server takes, on a machine with two cores.
+LOADED_ROWS_S, EMPTY_SERVER_S = 50_000, 15.0
+
+#: Rows of one warehouse, with its items' share.
+WAREHOUSE_ROWS = 500_000
+
+
+def load_seconds(design: Design) -> float:
+    """The expected wall time of building the data set, once for each session; later runs find it. 0 for what has
+    none.
+    """
+    data = workloads.make_workload(design.workload.kind, design.workload.options).dataset()
+    if data is None:
+        return 0.0
+
+    def number(name: str) -> int:
+        value = data.get(name)
+        return value if isinstance(value, int) else 0
+
+    rows = number("tables") * number("table_size") + number("warehouses") * WAREHOUSE_ROWS
+    sessions = design.session_of(max((trial.block for trial in design.trials), default=1))
+    return sessions * (EMPTY_SERVER_S + rows / LOADED_ROWS_S)
+
+
 def stretched(design: Design, times: int) -> Design:
     """A switchback with turns and wash-outs this many times as long."""
     workload = design.workload.model_copy(update={"seconds": design.workload.seconds * times})

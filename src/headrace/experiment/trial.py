@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace import __version__, knobs, workloads
-from headrace.agent import Agent, Journal
+from headrace.agent import Agent, Journal, belongs_to
 from headrace.analysis.disturbance import OOPSED, killed_for_memory
 from headrace.design import Design
 from headrace.errors import (
+    Busy,
     ConnectionLost,
     HeadraceError,
     NotAsAsked,
@@ -115,6 +116,8 @@ class Lab:
     side: Side | None = None
     #: ``tcg`` if its CPUs are emulated, ``kvm`` if a hypervisor runs them; empty if unknown.
     accel: str = ""
+    #: The facts with those of the live server whose own load is watched; None without one.
+    live: Facts | None = None
 
 
 def volume_spec(design: Design, treatment: Treatment) -> VolumeSpec:
@@ -200,11 +203,18 @@ async def run_trial(
 
 
 async def restore(journal: Journal, *, everyone: bool = True) -> list[str]:
-    """Undo everything in the journal; returns what was undone, as text.
+    """Undo our changes and, with ``everyone``, what killed ones left; returns what was undone, as text.
 
-    Raises if something could not be undone.
+    Changes of others that await a confirmation are theirs: somebody alive watches them, and the host undoes them
+    itself. Raises if something could not be undone.
     """
-    undone = await journal.rollback(everyone=everyone)
+    undone = await journal.rollback()
+    if everyone:
+        # We hold the host: whoever made changes without a deadline is gone.
+        entries = await journal.entries()
+        waiting = {entry["owner"] for entry in entries if entry.get("deadline")}
+        for owner in dict.fromkeys(entry["owner"] for entry in entries if entry["owner"] not in waiting):
+            undone += await journal.rollback(kept=owner)
     failed = [u for u in undone if u.error]
     if failed:
         raise HeadraceError(
@@ -213,6 +223,27 @@ async def restore(journal: Journal, *, everyone: bool = True) -> list[str]:
             hint="fix the cause, then `headrace run` retries; `headrace status` shows what is left",
         )
     return [u.what for u in undone]
+
+
+async def must_meet_nobody(journal: Journal) -> None:
+    """Raises Busy if changes of others wait for their confirmation.
+
+    Those of another server on this host, too: nobody can put their deadline off while we hold its journal.
+    """
+    for entry in await journal.entries():
+        owner = entry["owner"]
+        if belongs_to(owner, journal.owner) or not entry.get("deadline"):
+            continue
+        own = owner.removeprefix("apply/")
+        rows = entry.get("restore") or ()
+        what = ", ".join(str(row.get("path") or row.get("name")) for row in rows) or entry["kind"]
+        socket = (entry.get("login") or {}).get("mysql_socket")
+        where = f" of the server at {socket}" if socket else ""
+        raise Busy(
+            f"changes of {owner} are on trial on this host: {what}{where}",
+            place=journal.owner,
+            hint=f"wait for it, or: headrace confirm {own} keeps them, headrace rollback --id {own} undoes them",
+        )
 
 
 class _Steps:
@@ -264,7 +295,9 @@ class _Steps:
             self._note_volume(volume)
             areas = ("host", "volume", "server") if live else () if lab.side else ("host",)
             login = workloads.live_login(workload)
-            for applied in await lab.journal.change(live_changes(treatment, lab.facts, areas=areas), login):
+            for applied in await lab.journal.change(
+                live_changes(treatment, lab.live or lab.facts, areas=areas), login
+            ):
                 self.knobs[applied.path] = {"before": applied.before, "after": applied.after}
             endpoint = None
             await self._separate(workload)
@@ -385,8 +418,7 @@ class _Steps:
                 raise await _death_of(server)
         finally:
             self._step("stop", "stopping the server")
-            with contextlib.suppress(FileNotFoundError):
-                await lab.target.get(f"{lab.scratch}/run/error.log", self._draft.raw / "server-error.log")
+            await server.save_error_log(self._draft.raw / "server-error.log")
             # The data is discarded with the volume: flushing a large dirty buffer pool would only take time.
             await server.stop(discard=True)
 

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.agent.stable import without_what_changes_by_itself
 from headrace.facts import GIB, MEMORY_TOLERANCE, HostFacts, likeness
 from headrace.fleet.folded import Folded
-from headrace.fleet.values import (
+from headrace.knobs.values import (
     BY_ROLE,
     OWN_SYSCTLS,
     is_own,
@@ -230,7 +230,7 @@ def role_of(settings: Mapping[str, Any]) -> str:
 
 def disks(facts: HostFacts) -> Iterator[tuple[Area, str, str]]:
     """Queues and mounts. Disks have other names elsewhere, so those of the data are known by what they hold."""
-    data = facts.file_system_of(facts.variable("datadir") or "") if facts.variable("datadir") else None
+    data = facts.server_file_system_of(facts.variable("datadir") or "") if facts.variable("datadir") else None
     for fs in facts.block_file_systems:
         place = str(fs["mount_point"])
         options = ",".join(sorted({*fs["options"], *fs.get("super_options", ())}))

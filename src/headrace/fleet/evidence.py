@@ -11,9 +11,9 @@ from headrace.analysis.intervals import Interval, inverse
 from headrace.analysis.result import Verdict
 from headrace.design import Design
 from headrace.fleet.drift import Area, Difference, Drift
-from headrace.fleet.values import plain_value
 from headrace.knobs import CATALOGUE
 from headrace.knobs.knob import value_text
+from headrace.knobs.values import plain_value
 from headrace.model import Value
 from headrace.store import ExperimentFolder
 

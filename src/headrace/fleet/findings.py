@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.analysis.resources import Verdict
+from headrace.fleet.causes import cause_of
 from headrace.rules.rule import Judgement, Severity
 
 #: A finding is odd if so few hosts have it, or lack it, in a fleet of at least so many.
@@ -14,12 +16,13 @@ ODD_SHARE, ODD_FLEET = 0.1, 4
 MOST_EXAMPLES = 3
 
 
-def to_json(judgement: Judgement, sentence: str, no_server: str = "") -> dict[str, Any]:
+def to_json(judgement: Judgement, verdict: Verdict, no_server: str = "") -> dict[str, Any]:
     """One host's answer: its verdict, its findings, the rules that could not be evaluated. ``no_server``: why its
     server was not asked.
     """
     return {
-        "verdict": sentence,
+        "verdict": verdict.sentence,
+        "cause": cause_of(verdict, judgement),
         "no_server": no_server,
         "not_evaluated": sorted({each.rule.code for each in judgement.blind}),
         "findings": [
@@ -61,6 +64,8 @@ class Findings:
 
     by_code: dict[str, Common] = field(default_factory=dict)
     verdicts: dict[str, str] = field(default_factory=dict)
+    #: By host, what ``cause_of`` says.
+    causes: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     #: By rule, the hosts of which it could not be said whether they have it.
     unknown: dict[str, set[str]] = field(default_factory=dict)
     #: Hosts whose server was not asked, and why.
@@ -68,6 +73,8 @@ class Findings:
 
     def add(self, host: str, answer: Mapping[str, Any]) -> None:
         self.verdicts[host] = str(answer["verdict"])
+        if isinstance(cause := answer.get("cause"), Mapping):
+            self.causes[host] = cause
         order = list(Severity)
         # A run file may be of a time when this was not in it.
         for code in answer.get("not_evaluated", ()):

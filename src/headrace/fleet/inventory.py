@@ -16,7 +16,7 @@ from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, HOST_TIMEOUT_S, Host, Inv
 from headrace.fleet.ranges import expand
 from headrace.fleet.sources import Entry, read
 from headrace.model import ServerLogin
-from headrace.target import TargetSpec
+from headrace.target import EXEC, TargetSpec
 
 #: A host that is lost in mid-work is asked again by the next run, so it is not waited for long.
 RECONNECT_S = 20.0
@@ -151,7 +151,7 @@ def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
     if entry.why_not:
         return Host(entry.name, TargetSpec("ssh", host=entry.name), tags, login, entry.why_not)
     address = str(entry.values.get("host") or entry.name)
-    if address == "local" or ("/" in address and Path(address).is_dir()):
+    if address == "local" or address.startswith(EXEC) or ("/" in address and Path(address).is_dir()):
         return Host(entry.name, TargetSpec.parse(address), tags, login)
     user = None if "@" in address else value("user")
     bare = f"[{address}]" if address.count(":") > 1 and "[" not in address else address

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.errors import PlanError
+from headrace.target import EXEC
 
 #: No fleet has more: a slip such as db[1-99999999] must not fill the memory.
 MOST_HOSTS = 100_000
@@ -18,8 +19,10 @@ _Part = str | frozenset[str]
 def expand(text: str) -> list[str]:
     """``db[1-3,7],web[01-02].eu`` -> each name, in order. Raises PlanError.
 
-    A bracket with a colon is an IPv6 address, not a range.
+    A bracket with a colon is an IPv6 address, not a range. ``exec:COMMAND`` is one host.
     """
+    if text.strip().startswith(EXEC):
+        return [text.strip()]
     found: list[str] = []
     for word in _words(text):
         parts: list[Sequence[str]] = []

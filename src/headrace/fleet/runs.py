@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 
 import zstandard
 
+from headrace.encode import json_text
 from headrace.errors import Busy, StoreError, write_error
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
@@ -131,7 +132,7 @@ class RunFile:
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content, separators=(",", ":"), default=str).encode() + b"\n"
+    return json_text(content, separators=(",", ":")).encode() + b"\n"
 
 
 def _outcome(content: Mapping[str, Any]) -> Outcome:
@@ -146,7 +147,7 @@ def _last_path(verb: str, host: str) -> Path:
 def remember(verb: str, outcome: Outcome) -> None:
     """Keep the answer for when the host is unreachable. A failure to do so does not lose the answer itself."""
     path = _last_path(verb, outcome.host)
-    content = zstandard.compress(json.dumps(asdict(outcome), default=str).encode())
+    content = zstandard.compress(json_text(outcome).encode())
     with contextlib.suppress(OSError):
         make_folder(path.parent, 0o700)
         draft = path.with_name(f".{path.name}.{os.getpid()}.part")

@@ -10,7 +10,7 @@ from headrace.errors import PlanError
 from headrace.knobs import devices, engine, host, machine, replication, server, session, volume
 from headrace.knobs.instance import Instance, instances, matches, resolve
 from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
-from headrace.model import Value
+from headrace.model import Value, Vendor
 
 __all__ = [
     "CATALOGUE",
@@ -73,19 +73,21 @@ def must_differ(place: str, levels: Iterable[Value], meaning: Callable[[Value], 
     for level in levels:
         meant = meaning(level)
         if meant in seen:
-            raise PlanError(f"{place}: {seen[meant]!r} and {level!r} are the same")
+            raise PlanError(f"{place}: {seen[meant]!r} and {level!r} are the same", hint=f"delete {level!r}")
         seen[meant] = level
 
 
-def weakens_durability(name: str, value: Value) -> str | None:
-    """How this setting reduces durability; None if it does not, as far as is known."""
+def weakens_durability(
+    name: str, value: Value, vendor: Vendor | None = None, version: str = ""
+) -> str | None:
+    """How this setting reduces durability; None if it does not, as far as is known. See ``Knob.weakness``."""
     area, _, variable = name.partition(".")
     if match := re.fullmatch(r"(skip|disable)_(\w+)", variable):
         # Servers accept skip_NAME for NAME = off; `skip_NAME = off` is not worth distinguishing.
         negated = CATALOGUE.get(f"{area}.{match[2]}")
         if negated:
             return negated.weakness(False)
-    return find(name).weakness(value)
+    return find(name).weakness(value, vendor, version)
 
 
 def _workload_option(name: str) -> Knob:

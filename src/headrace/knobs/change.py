@@ -6,6 +6,7 @@ from headrace.errors import Refused
 from headrace.facts import HostFacts
 from headrace.knobs.instance import managed, resolve
 from headrace.knobs.knob import Cost, Kind, Knob, size_bytes, value_text
+from headrace.knobs.provider import managed_by
 from headrace.model import Value
 
 #: One entry of what ``headrace-agent journal apply`` reads: a ``path`` or ``variable`` and its ``value``, or a
@@ -21,12 +22,16 @@ def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[C
     place = f"{knob.name}@{instance}" if instance else knob.name
     if knob.never:
         raise Refused(knob.never, place=place)
-    area, _, variable = knob.name.partition(".")
-    if area == "server":
-        cost = knob.cost_on(facts.vendor, facts.server_version or "")
+    if knob.name.startswith("server."):
+        refuse_managed(knob, value, facts)
+        vendor, version = facts.vendor, facts.server_version or ""
+        name = knob.variable_on(vendor, version)
+        cost = knob.cost_on(vendor, version, facts.variable(name), value)
         if cost is not Cost.DYNAMIC:
             raise Refused(f"a live server cannot change it: it needs a {cost}", place=place)
-        return [{"variable": variable, "value": text_of(knob, value)}]
+        if vendor:
+            knob.check_on(vendor, version, value)
+        return [{"variable": name, "value": text_of(knob.on(vendor, version), value)}]
     if knob.name == "volume.mount_options":
         return [{"mount": instance, "options": text_of(knob, value)}]
     if not knob.location:
@@ -35,6 +40,20 @@ def changes(knob: Knob, instance: str, value: Value, facts: HostFacts) -> list[C
     if managed(found, facts):
         raise Refused("the kernel manages this interrupt: it cannot be moved", place=place)
     return [{"path": path, "value": text_of(knob, value)} for path in found.paths]
+
+
+def refuse_managed(knob: Knob, value: Value, facts: HostFacts) -> None:
+    """Raises Refused, with the provider's own way, for a setting of a server that a provider manages."""
+    found = managed_by(facts.variables, facts.server_asked)
+    if found is None or not knob.name.startswith("server."):
+        return
+    vendor, version = facts.vendor, facts.server_version or ""
+    own = knob.on(vendor, version) if vendor else knob
+    raise Refused(
+        f"{found.provider.name} manages this server ({found.sign}): its settings are changed by other means",
+        place=knob.name,
+        hint=found.provider.how(knob.variable_on(vendor, version), text_of(own, value)),
+    )
 
 
 def text_of(knob: Knob, value: Value) -> str:

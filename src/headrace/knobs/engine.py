@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Kind, Versions
+from headrace.knobs.knob import Cost, Kind, Versions
 from headrace.knobs.server import BEFORE_9_7, INNODB, MARIADB, MYSQL, only, variable
 
 _I, _S, _B = Kind.INTEGER, Kind.SIZE, Kind.SWITCH
@@ -16,7 +16,7 @@ KNOBS = (
         "The step in which the buffer pool is resized.",
         source=INNODB,
         unit="bytes",
-        high=MOST_MEMORY_BYTES,
+        is_memory=True,
     ),
     variable(
         "innodb_old_blocks_time",
@@ -25,7 +25,6 @@ KNOBS = (
         "How long a page read once must stay before it counts as hot.",
         source=INNODB,
         unit="ms",
-        low=0,
     ),
     variable(
         "innodb_old_blocks_pct",
@@ -34,8 +33,6 @@ KNOBS = (
         "The part of the pool for pages that were read once.",
         source=INNODB,
         unit="%",
-        low=5,
-        high=95,
     ),
     variable(
         "innodb_lock_wait_timeout",
@@ -44,7 +41,6 @@ KNOBS = (
         "How long a statement waits for a row.",
         source=INNODB,
         unit="s",
-        low=0,
     ),
     variable(
         "innodb_print_all_deadlocks", _B, _DYNAMIC, "Every deadlock goes to the error log.", source=INNODB
@@ -56,8 +52,6 @@ KNOBS = (
         "Undo pages that purge takes per batch.",
         source=INNODB,
         unit="pages",
-        low=1,
-        high=5000,
     ),
     variable(
         "innodb_max_purge_lag",
@@ -65,7 +59,6 @@ KNOBS = (
         _DYNAMIC,
         "Old row versions above which writers are slowed; 0 never.",
         source=INNODB,
-        low=0,
     ),
     variable(
         "innodb_max_purge_lag_delay",
@@ -74,7 +67,6 @@ KNOBS = (
         "The longest delay for a slowed writer.",
         source=INNODB,
         unit="us",
-        low=0,
     ),
     variable(
         "innodb_max_undo_log_size",
@@ -110,8 +102,6 @@ KNOBS = (
         _DYNAMIC,
         "Threads that sort in an index build.",
         source=INNODB,
-        low=1,
-        high=64,
         applies_to=only(mysql=Versions(since="8.0.27")),
     ),
     variable(
@@ -120,8 +110,6 @@ KNOBS = (
         _DYNAMIC,
         "Threads of a parallel scan of the clustered index.",
         source=INNODB,
-        low=1,
-        high=256,
         applies_to=MYSQL,
     ),
     variable(
@@ -145,8 +133,6 @@ KNOBS = (
         "How many of the most recent pages are saved.",
         source=INNODB,
         unit="%",
-        low=1,
-        high=100,
     ),
     variable(
         "innodb_log_spin_cpu_abs_lwm",
@@ -155,7 +141,6 @@ KNOBS = (
         "CPU usage below which threads do not spin on redo.",
         source=INNODB,
         unit="%",
-        low=0,
         applies_to=MYSQL,
     ),
     variable(
@@ -165,8 +150,6 @@ KNOBS = (
         "CPU usage above which threads do not spin on redo.",
         source=INNODB,
         unit="%",
-        low=0,
-        high=100,
         applies_to=MYSQL,
     ),
     variable(
@@ -183,7 +166,6 @@ KNOBS = (
         _DYNAMIC,
         "Entries into InnoDB before a thread queues again.",
         source=INNODB,
-        low=1,
         applies_to=MYSQL,
     ),
     variable(
@@ -193,8 +175,6 @@ KNOBS = (
         "How long a thread sleeps before it queues.",
         source=INNODB,
         unit="us",
-        low=0,
-        high=1000000,
         applies_to=MYSQL,
     ),
     variable(
@@ -211,7 +191,6 @@ KNOBS = (
         "Pages sampled for the statistics of an index.",
         source=INNODB,
         unit="pages",
-        low=1,
     ),
     variable(
         "innodb_stats_on_metadata", _B, _DYNAMIC, "Reading the schema recalculates statistics.", source=INNODB
@@ -222,8 +201,6 @@ KNOBS = (
         _DYNAMIC,
         "How hard zlib tries to make a compressed page smaller.",
         source=INNODB,
-        low=0,
-        high=9,
     ),
     variable(
         "innodb_encryption_threads",
@@ -231,8 +208,6 @@ KNOBS = (
         _DYNAMIC,
         "Background threads that encrypt and decrypt tables.",
         source=INNODB,
-        low=0,
-        high=255,
         applies_to=MARIADB,
     ),
     variable(
@@ -242,7 +217,6 @@ KNOBS = (
         "Pages per second that these threads may use.",
         source=INNODB,
         unit="pages/s",
-        low=0,
         applies_to=MARIADB,
     ),
     variable(
@@ -252,8 +226,6 @@ KNOBS = (
         "Pages of one write to the doublewrite file.",
         source=INNODB,
         unit="pages",
-        low=1,
-        high=512,
         applies_to=only(mysql=Versions(since="8.0.20")),
     ),
     variable(
@@ -262,8 +234,6 @@ KNOBS = (
         _RESTART,
         "Doublewrite files.",
         source=INNODB,
-        low=1,
-        high=256,
         applies_to=only(mysql=Versions(since="8.0.20")),
     ),
     variable(
@@ -280,8 +250,6 @@ KNOBS = (
         _DYNAMIC,
         "Rounds over which adaptive flushing averages.",
         source=INNODB,
-        low=1,
-        high=1000,
     ),
     variable(
         "innodb_idle_flush_pct",
@@ -290,8 +258,6 @@ KNOBS = (
         "Background writes when the server is idle.",
         source=INNODB,
         unit="%",
-        low=0,
-        high=100,
         applies_to=only(mysql=Versions(since="8.0.18")),
     ),
     variable(
@@ -300,8 +266,6 @@ KNOBS = (
         _RESTART,
         "Redo files of innodb_log_file_size.",
         source=INNODB,
-        low=2,
-        high=100,
         applies_to=only(Versions(until="10.5"), BEFORE_9_7),
     ),
     variable(
@@ -311,8 +275,6 @@ KNOBS = (
         "How full pages are left by an index build.",
         source=INNODB,
         unit="%",
-        low=10,
-        high=100,
     ),
     variable(
         "innodb_lru_flush_size",
@@ -321,7 +283,6 @@ KNOBS = (
         "Pages flushed per batch when free ones run out.",
         source=INNODB,
         unit="pages",
-        low=1,
         applies_to=only(mariadb=Versions(since="10.5.7")),
     ),
     variable(
@@ -333,8 +294,64 @@ KNOBS = (
         _RESTART,
         "Parts of the array of waiting threads.",
         source=INNODB,
-        low=1,
-        high=1024,
         applies_to=MYSQL,
+    ),
+    variable(
+        "innodb_data_file_buffering",
+        _B,
+        _DYNAMIC,
+        "Data files go through the page cache, not O_DIRECT.",
+        source=INNODB,
+        applies_to=only(mariadb=Versions(since="11.0")),
+    ),
+    variable(
+        "innodb_data_file_write_through",
+        _B,
+        _DYNAMIC,
+        "Each write of a data file waits for the device (O_DSYNC).",
+        source=INNODB,
+        applies_to=only(mariadb=Versions(since="11.0")),
+    ),
+    variable(
+        "innodb_log_file_buffering",
+        _B,
+        _DYNAMIC,
+        "The redo log goes through the page cache, not O_DIRECT.",
+        source=INNODB,
+        applies_to=only(mariadb=Versions(since="10.8.4")),
+    ),
+    variable(
+        "innodb_log_file_write_through",
+        _B,
+        _DYNAMIC,
+        "Each write of the redo log waits for the device (O_DSYNC).",
+        source=INNODB,
+        applies_to=only(mariadb=Versions(since="11.0")),
+    ),
+    variable(
+        "innodb_buffer_pool_size_max",
+        _S,
+        _RESTART,
+        "How far the buffer pool may grow without a restart; its addresses are reserved at the start.",
+        source=INNODB,
+        unit="bytes",
+        is_memory=False,
+        applies_to=only(mariadb=Versions(since="10.11.12")),
+    ),
+    variable(
+        "innodb_dedicated_server",
+        _B,
+        _RESTART,
+        "The server sizes buffer pool and redo log by the machine's memory; values that are set win.",
+        source=INNODB,
+        applies_to=only(mysql=Versions(since="8.0.3")),
+    ),
+    variable(
+        "innodb_snapshot_isolation",
+        _B,
+        _DYNAMIC,
+        "A transaction that would change a row newer than its snapshot fails instead of seeing it.",
+        source=INNODB,
+        applies_to=only(mariadb=Versions(since="10.6.18")),
     ),
 )

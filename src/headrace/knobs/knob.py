@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headrace.errors import PlanError
+from headrace.knobs import servers
+from headrace.knobs.servers import Listed
+from headrace.meant import meant
 from headrace.model import Value, Vendor
 
 
@@ -25,6 +28,8 @@ class Kind(StrEnum):
 #: No machine has more memory. Linux on x86 addresses 64 TiB with four levels of page tables (kernel documentation,
 #: 5-level paging), and no server has more with five.
 MOST_MEMORY_BYTES = 64 * 1024**4
+
+ALLOCATOR = "server.allocator"
 
 #: From here on the size of a limit means that there is none: servers write the largest number of their type.
 NO_LIMIT_BYTES = 1024**6
@@ -70,12 +75,16 @@ def _numbers(version: str) -> tuple[int, ...]:
 class Knob:
     """One setting. ``source`` names the document and its section that the record is taken from.
 
-    ``allowed`` lists the values of a choice; ``low`` and ``high`` bound a number, in ``unit``.
+    ``allowed`` lists the values of a choice; ``low`` and ``high`` bound a number, in ``unit``. Those of a server's
+    variable are the widest of all listed servers (see ``servers``); ``on`` narrows them to one server.
+    ``is_memory``: no value above a machine's memory makes sense.
     ``weak_values`` is a pattern of the values (lower case) that weaken durability, ``weak_reason`` says how.
-    ``applies_to`` maps vendors to versions; empty if the knob is not a server's. ``location`` is the file of
+    ``applies_to`` maps vendors to versions, from documents, for servers that are not listed; empty if the knob is
+    not a server's. ``variables`` maps servers to the name that the knob has there. ``location`` is the file of
     a host knob, with a name in braces for what a host may have several of: ``{device}``, ``{rx}``, ``{irq}`` (see
-    ``instance``). ``dynamic_in`` lists servers that take the value without the restart that ``cost`` says,
-    ``high_in`` vendors whose maximum is lower than ``high``. ``formerly`` is its name in older advice, and what
+    ``instance``). ``dynamic_in`` lists servers that take the value without the restart that ``cost`` says, from
+    documents; ``restart_at`` is a pattern of values which vendors that take the others live can neither leave nor
+    enter. ``loses`` says what a new value may destroy for good. ``formerly`` is its name in older advice, and what
     became of that. ``never`` says why headrace does not set it on a live host, regardless of permission.
     """
 
@@ -93,7 +102,10 @@ class Knob:
     weak_reason: str = ""
     applies_to: Mapping[Vendor, Versions] = field(default_factory=dict)
     dynamic_in: Mapping[Vendor, Versions] = field(default_factory=dict)
-    high_in: Mapping[Vendor, float] = field(default_factory=dict)
+    restart_at: Mapping[Vendor, str] = field(default_factory=dict)
+    variables: Mapping[Vendor, tuple[Versions, str]] = field(default_factory=dict)
+    is_memory: bool = False
+    loses: str = ""
     location: str = ""
     formerly: str = ""
     never: str = ""
@@ -111,17 +123,65 @@ class Knob:
         return "" if name == self.location or self.placeholder else name.replace("/", ".")
 
     def applies(self, vendor: Vendor, version: str) -> bool:
-        """Whether a server of this version has the variable; True if nothing is known."""
+        """Whether a server of this version has the variable or the option; True if nothing is known."""
+        own = servers.of(vendor, version)
+        if own and self.name.startswith("server.") and self.name != ALLOCATOR and own.is_of(version):
+            return self.variable_on(vendor, version) in own.variables
+        # Within a series variables come with a release: of another one than the listed, documents know more.
         return not self.applies_to or (vendor in self.applies_to and version in self.applies_to[vendor])
 
-    def cost_on(self, vendor: Vendor | None, version: str) -> Cost:
-        """What must happen on a server of this version before a new value takes effect."""
+    def variable_on(self, vendor: Vendor | None, version: str) -> str:
+        """The name of the server's variable there: ``transaction_isolation`` is MariaDB 10's ``tx_isolation``."""
+        versions, other = self.variables.get(vendor, (None, "")) if vendor else (None, "")
+        return other if versions and version in versions else self.name.removeprefix("server.")
+
+    def listed_on(self, vendor: Vendor | None, version: str) -> Listed | None:
+        """What that server says of it; None if there is no list of the server, or it has none."""
+        if not self.name.startswith("server."):
+            return None
+        return servers.listed(vendor, version, self.variable_on(vendor, version))
+
+    def on(self, vendor: Vendor | None, version: str) -> Knob:
+        """The record as this server has it: its range and its names. The same record if there is no list of it."""
+        own = self.listed_on(vendor, version)
+        if own is None:
+            return self
+        kind = {"number": Kind.NUMBER, "switch": Kind.SWITCH, "choice": Kind.CHOICE}.get(own.kind, Kind.TEXT)
+        if own.kind == "integer":  # which numbers are bytes only people know
+            is_plain = self.kind in (Kind.INTEGER, Kind.NUMBER)
+            kind = self.kind if is_plain else Kind.INTEGER if (own.low or 0) < 0 else Kind.SIZE
+        if self.kind is Kind.TEXT and kind is Kind.SWITCH:
+            return self  # log_bin is a switch for SQL, and a name of files for option files
+        if kind is Kind.TEXT:
+            kind = self.kind
+        return replace(self, kind=kind, low=own.low, high=own.high, allowed=own.names)
+
+    def cost_on(self, vendor: Vendor | None, version: str, *values: Value | None) -> Cost:
+        """What must happen on a server of this version before a new value takes effect.
+
+        ``values``: the value that it has, and the new one, where they are known.
+        """
+        frozen = self.restart_at.get(vendor, "") if vendor else ""
+        plain = [_plain(value_text(v)) for v in values if v is not None and not isinstance(v, list)]
+        restart = self.cost if self.cost is not Cost.DYNAMIC else Cost.RESTART
+        if frozen and any(re.fullmatch(frozen, text) for text in plain):
+            return restart
+        if own := self.listed_on(vendor, version):
+            return Cost.DYNAMIC if own.is_dynamic else restart
         versions = self.dynamic_in.get(vendor) if vendor else None
         return Cost.DYNAMIC if versions and version in versions else self.cost
 
-    def check_on(self, vendor: Vendor, value: Value) -> None:
-        """As ``check``, for what this vendor allows less of."""
-        replace(self, high=self.high_in.get(vendor, self.high)).check(value)
+    def check_on(self, vendor: Vendor, version: str, value: Value) -> None:
+        """As ``check``, with the range of this server. Nothing is refused by the range of another."""
+        own, there = servers.of(vendor, version), self.on(vendor, version)
+        if own is None:
+            self.check(value)
+        elif problem := there._problem(value):
+            unit = f" ({self.unit})" if self.unit else ""
+            raise PlanError(
+                f"{self.name} = {value!r}: must be {problem}{unit} on {own.name}",
+                hint=f"by that server's own list; {self.doc}",
+            )
 
     def path(self, device: str | None = None) -> str:
         """The file that holds the setting; ``device`` is a block device's name, as ``sda`` or ``/dev/sda``."""
@@ -140,7 +200,39 @@ class Knob:
         problem = self._problem(value)
         if problem:
             unit = f" ({self.unit})" if self.unit else ""
-            raise PlanError(f"{self.name} = {value!r}: must be {problem}{unit}", hint=self.doc)
+            raise PlanError(f"{self.name} = {value!r}: must be {problem}{unit}", hint=self._fix(value))
+
+    def _fix(self, value: Value) -> str | None:
+        """The value as it must be written; what the knob is, if that cannot be known."""
+        text = str(value).strip()
+        if self.kind is Kind.CHOICE:
+            lowered = [choice.lower() for choice in self.allowed]
+            for words, own in ((_YES, "on"), (_NO, "off")):
+                text = own if text.lower() in words and own in lowered else text
+            near = text if text.lower() in lowered else meant(text, self.allowed)
+            return f'"{near}"' if near else self.doc
+        if self.kind is Kind.SWITCH and text.lower() in (*_YES, *_NO):
+            return "true" if text.lower() in _YES else "false"
+        if self.kind is Kind.LIST:
+            return "[" + ", ".join(f'"{part.strip()}"' for part in text.split(",")) + "]"
+        number = re.fullmatch(r"(-?\d+)(?:\.\d+)?\s*([KMGTPE]?)(?:i?B|bytes?)?", text, flags=re.IGNORECASE)
+        if self.kind is Kind.SIZE and (size := _mended_size(text)):
+            return f'"{size}"' if self._problem(size) is None else self._nearest(size_bytes(size))
+        if self.kind is Kind.SIZE:
+            return f'an amount, such as "{_SIZE_EXAMPLE}": a share of memory is not known in advance'
+        if number is None or self.kind not in (Kind.INTEGER, Kind.NUMBER):
+            return self.doc
+        # A size where bytes are counted: 64K is 65536.
+        whole = int(number[1]) * 1024 ** (" KMGTPE".index(number[2].upper() or " "))
+        return str(whole) if self._problem(whole) is None else self._nearest(whole)
+
+    def _nearest(self, number: float) -> str:
+        """The limit that a number is beyond."""
+        if self.low is not None and number < self.low:
+            return f"{self.low:g}"
+        if self.kind is Kind.SIZE:
+            return f'no more than the machine has, such as "{_SIZE_EXAMPLE}"'
+        return f"{self.high:g}" if self.high is not None else self.doc
 
     def meaning(self, value: Value) -> Value:
         """Equal for values that are one setting in two spellings, such as 8192K and 8388608."""
@@ -153,12 +245,38 @@ class Knob:
             return size_bytes(text)
         return float(text) if self.kind in (Kind.INTEGER, Kind.NUMBER) else _plain(text)
 
-    def weakness(self, value: Value) -> str | None:
-        """How this value reduces durability; None if it does not, as far as is known."""
+    def weakness(self, value: Value, vendor: Vendor | None = None, version: str = "") -> str | None:
+        """How this value reduces durability; None if it does not, as far as is known.
+
+        A server makes a number beyond its range the nearest one within, if only for a moment. On a vendor's server
+        of which there is no list, the value counts by the weakest that a listed server would make of it.
+        """
+        found = self._weakness(value)
+        if found or not self.weak_values or vendor is None or servers.of(vendor, version):
+            return found
+        for made in self._made_of(value, None if version else vendor):
+            if weak := self._weakness(made):
+                server = f"{vendor} {version}".strip()
+                return f"the server may make it {made} (of {server} headrace knows no range): {weak}"
+        return None
+
+    def _weakness(self, value: Value) -> str | None:
         for text in value if isinstance(value, list) else [value]:
             if self.weak_values and re.fullmatch(self.weak_values, _plain(value_text(text))):
                 return self.weak_reason
         return None
+
+    def _made_of(self, value: Value, vendor: Vendor | None) -> list[str]:
+        """What the listed servers make of a number: all, or those of a vendor whose release is open."""
+        if isinstance(value, list | bool) or not re.fullmatch(r"-?\d+", str(value).strip()):
+            return []
+        found = []
+        for own in servers.in_any(self.name.removeprefix("server."), vendor):
+            ends = (own.low, own.high)
+            if own.kind == "integer" and None not in ends:
+                low, high = (int(end) for end in ends if end is not None)
+                found.append(str(min(max(int(value), low), high)))
+        return found
 
     def _problem(self, value: Value) -> str | None:
         if self.kind is Kind.LIST:
@@ -175,10 +293,20 @@ class Knob:
         if self.kind is Kind.SWITCH:
             return None if switch else "true or false"
         if self.kind is Kind.CHOICE:
-            return None if text.lower() in [a.lower() for a in self.allowed] else " or ".join(self.allowed)
+            names = [name.lower() for name in self.allowed]
+            if switch and {"on", "off"} <= set(names):
+                return None
+            return None if text.lower() in names else " or ".join(self.allowed)
         if self.kind in (Kind.TEXT, Kind.ANY):
-            return None
+            return self._names_problem(text)
         return self._number_problem(value)
+
+    def _names_problem(self, text: str) -> str | None:
+        """Of a set of names, such as sql_mode, or ``name=on`` of a set of switches."""
+        names = [name.lower() for name in self.allowed]
+        parts = [part.partition("=")[0].strip().lower() for part in text.split(",") if part.strip()]
+        wrong = [part for part in parts if part not in names and not part.isdigit()]
+        return f"names of {' '.join(self.allowed)}, not {wrong[0]}" if names and wrong else None
 
     def _number_problem(self, value: str | int | float | bool) -> str | None:
         shape = {
@@ -189,16 +317,20 @@ class Knob:
         pattern, wanted = shape[self.kind]
         if isinstance(value, bool) or not re.fullmatch(pattern, str(value)):
             return wanted
-        number = size_bytes(str(value)) if self.kind is Kind.SIZE else float(value)
+        number = size_bytes(str(value)) if self.kind is Kind.SIZE else _exact(str(value))
         if self.low is not None and number < self.low:
-            return f"{wanted} of at least {self.low:g}"
-        if self.kind is Kind.SIZE and self.high in (None, MOST_MEMORY_BYTES):
-            is_limit = self.high is None and number >= NO_LIMIT_BYTES
-            too_much = number > MOST_MEMORY_BYTES and not is_limit
-            return f"{wanted} of at most 64T, because no machine has more" if too_much else None
+            return f"{wanted} of at least {self.low}"
+        # Servers write the largest number of their type where there is no limit.
+        is_limit = not self.is_memory and (number >= NO_LIMIT_BYTES or self.unit != "bytes")
+        if self.kind is Kind.SIZE and number > MOST_MEMORY_BYTES and not is_limit:
+            return f"{wanted} of at most 64T, because no machine has more"
         if self.high is not None and number > self.high:
-            return f"{wanted} of at most {self.high:g}"
+            return f"{wanted} of at most {self.high}"
         return None
+
+
+def _exact(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
 
 
 def value_text(value: str | int | float | bool) -> str:
@@ -211,6 +343,23 @@ def _plain(text: str) -> str:
     """Lower case, and a number without leading zeros, so that ``02`` reads as a server reads it."""
     text = text.strip().lower()
     return str(int(text)) if re.fullmatch(r"-?\d+", text) else text
+
+
+_SIZE_EXAMPLE = "1G"
+_YES, _NO = ("yes", "enabled", "enable", "y"), ("no", "disabled", "disable", "n")
+
+
+def _mended_size(text: str) -> str | None:
+    """``1GB``, ``1 GiB``, ``1.5g`` -> ``1G``, ``1G``, ``1536M``; None for what is no size."""
+    found = re.fullmatch(r"(\d+)(\.\d+)?\s*([KMGTPE]?)(?:i?B|bytes?)?", text, flags=re.IGNORECASE)
+    if found is None:
+        return None
+    unit = found[3].upper()
+    if not found[2]:
+        return f"{found[1]}{unit}"
+    units = " KMGTPE"
+    smaller = units[units.index(unit) - 1].strip() if unit else ""
+    return f"{round(float(found[1] + found[2]) * (1024 if unit else 1))}{smaller}"
 
 
 def size_bytes(text: str) -> int:

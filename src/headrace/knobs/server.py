@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Durability, Kind, Knob, Versions
+from headrace.knobs import servers
+from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
 from headrace.model import Vendor
 
 ALL = Versions()
@@ -46,16 +47,23 @@ def variable(
     *,
     source: str = INNODB,
     unit: str = "",
-    allowed: tuple[str, ...] = (),
-    low: float | None = None,
-    high: float | None = None,
     weak: tuple[str, str] = ("", ""),
     applies_to: Mapping[Vendor, Versions] = EVERYWHERE,
     dynamic_in: Mapping[Vendor, Versions] | None = None,
-    high_in: Mapping[Vendor, float] | None = None,
+    restart_at: Mapping[Vendor, str] | None = None,
+    variables: Mapping[Vendor, tuple[Versions, str]] | None = None,
+    is_memory: bool = False,
+    loses: str = "",
     formerly: str = "",
     never: str = "",
 ) -> Knob:
+    """A record of what only people know; the range, of all listed servers, comes from their lists."""
+    others = [other for _, other in (variables or {}).values()]
+    lists = [own for each in (name, *others) for own in servers.in_any(each)]
+    lows = [own.low for own in lists if own.low is not None]
+    highs = [own.high for own in lists if own.high is not None]
+    is_number = kind in (Kind.INTEGER, Kind.NUMBER, Kind.SIZE)
+    names = {each.lower(): each for own in lists for each in own.names} if kind is Kind.CHOICE else {}
     return Knob(
         f"server.{name}",
         kind,
@@ -63,15 +71,18 @@ def variable(
         doc,
         source,
         unit=unit,
-        allowed=allowed,
-        low=low,
-        high=high,
+        allowed=tuple(names.values()),
+        low=min(lows) if is_number and lows else None,
+        high=max(highs) if is_number and highs else None,
         durability=Durability.BY_VALUE if weak[0] else Durability.KEPT,
         weak_values=weak[0],
         weak_reason=weak[1],
         applies_to=applies_to,
         dynamic_in=dynamic_in or {},
-        high_in=high_in or {},
+        restart_at=restart_at or {},
+        variables=variables or {},
+        is_memory=is_memory,
+        loses=loses,
         formerly=formerly,
         never=never,
     )
@@ -92,16 +103,12 @@ def unlisted(name: str) -> Knob:
 _I, _N, _S, _B, _C, _T = Kind.INTEGER, Kind.NUMBER, Kind.SIZE, Kind.SWITCH, Kind.CHOICE, Kind.TEXT
 _DYNAMIC, _RESTART, _REBUILD = Cost.DYNAMIC, Cost.RESTART, Cost.REBUILD
 
-_FLUSH_METHODS = ("fsync", "O_DSYNC", "littlesync", "nosync", "O_DIRECT", "O_DIRECT_NO_FSYNC")
-
 _REDO_AND_FLUSHING = (
     variable(
         "innodb_flush_log_at_trx_commit",
         _I,
         _DYNAMIC,
         "When the redo log is written and synced: 1 and 3 at every commit, 2 written but not synced, 0 neither.",
-        low=0,
-        high=3,
         weak=(
             r"[02]",
             "committed transactions of the last second are lost in a power cut (0: in any crash)",
@@ -113,26 +120,23 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "How often the redo log is synced if commits do not do it.",
         unit="s",
-        low=0,
-        high=2700,
     ),
     variable(
         "innodb_doublewrite",
         _C,
         _RESTART,
         "A page is written twice, so that one torn by a power cut can be repaired.",
-        allowed=("ON", "OFF", "1", "0", "true", "false", "fast", "DETECT_AND_RECOVER", "DETECT_ONLY"),
         weak=(
             r"off|0|false|detect_only|fast|2",
             "a page torn by a power cut cannot be repaired: the data may be unreadable",
         ),
+        restart_at={Vendor.MYSQL: r"off|0|false", Vendor.PERCONA: r"off|0|false"},
     ),
     variable(
         "innodb_flush_method",
         _C,
         _RESTART,
         "How data and log files are opened and synced.",
-        allowed=_FLUSH_METHODS,
         weak=(
             r"nosync|littlesync|o_direct_no_fsync",
             "data files are not synced: safe only if every cache below the server survives a power cut",
@@ -144,7 +148,6 @@ _REDO_AND_FLUSHING = (
         _RESTART,
         "The redo log: a larger one spreads checkpoints. MySQL 8.0.30 replaced it by innodb_redo_log_capacity.",
         unit="bytes",
-        low=1 << 20,
         applies_to=only(ALL, BEFORE_9_7),
         dynamic_in=only(mariadb=Versions(since="10.9")),
     ),
@@ -154,7 +157,6 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "The size of the redo log, over all its files.",
         unit="bytes",
-        low=8 << 20,
         applies_to=only(mysql=Versions(since="8.0.30")),
         formerly="innodb_log_file_size times innodb_log_files_in_group",
     ),
@@ -164,7 +166,7 @@ _REDO_AND_FLUSHING = (
         _RESTART,
         "Memory for redo that is not yet written.",
         unit="bytes",
-        high=MOST_MEMORY_BYTES,
+        is_memory=True,
         dynamic_in=SINCE_MYSQL_8,
     ),
     variable(
@@ -188,9 +190,6 @@ _REDO_AND_FLUSHING = (
         _C,
         _DYNAMIC,
         "Checksums of pages.",
-        allowed=tuple(
-            strict + name for strict in ("", "strict_") for name in ("full_crc32", "crc32", "innodb", "none")
-        ),
         weak=(r"(strict_)?none", "a damaged page goes unnoticed"),
     ),
     variable(
@@ -198,17 +197,14 @@ _REDO_AND_FLUSHING = (
         _I,
         _DYNAMIC,
         "Whether dirty neighbours are flushed too; flash needs 0.",
-        low=0,
-        high=2,
     ),
-    variable("innodb_io_capacity", _I, _DYNAMIC, "Background writes.", unit="pages/s", low=100),
+    variable("innodb_io_capacity", _I, _DYNAMIC, "Background writes.", unit="pages/s"),
     variable(
         "innodb_io_capacity_max",
         _I,
         _DYNAMIC,
         "Background writes when flushing is behind.",
         unit="pages/s",
-        low=100,
     ),
     variable(
         "innodb_lru_scan_depth",
@@ -216,7 +212,6 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "How far each buffer pool instance is searched for pages to flush.",
         unit="pages",
-        low=100,
     ),
     variable(
         "innodb_max_dirty_pages_pct",
@@ -224,8 +219,6 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "Dirty pages above which flushing is aggressive.",
         unit="%",
-        low=0,
-        high=99.999,
     ),
     variable(
         "innodb_max_dirty_pages_pct_lwm",
@@ -233,8 +226,6 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "Dirty pages at which flushing starts early.",
         unit="%",
-        low=0,
-        high=99.999,
     ),
     variable("innodb_adaptive_flushing", _B, _DYNAMIC, "Flushing follows the rate of redo."),
     variable(
@@ -243,18 +234,14 @@ _REDO_AND_FLUSHING = (
         _DYNAMIC,
         "How full the redo log is when adaptive flushing starts.",
         unit="%",
-        low=0,
-        high=70,
     ),
     variable("innodb_flush_sync", _B, _DYNAMIC, "Checkpoints ignore innodb_io_capacity."),
-    variable("innodb_page_cleaners", _I, _RESTART, "Threads that flush.", low=1, high=64, applies_to=MYSQL),
+    variable("innodb_page_cleaners", _I, _RESTART, "Threads that flush.", applies_to=MYSQL),
     variable(
         "innodb_read_io_threads",
         _I,
         _RESTART,
         "Threads for asynchronous reads.",
-        low=1,
-        high=64,
         dynamic_in=SINCE_MARIADB_10_11,
     ),
     variable(
@@ -262,8 +249,6 @@ _REDO_AND_FLUSHING = (
         _I,
         _RESTART,
         "Threads for asynchronous writes.",
-        low=1,
-        high=64,
         dynamic_in=SINCE_MARIADB_10_11,
     ),
     variable("innodb_use_native_aio", _B, _RESTART, "Asynchronous I/O of the kernel instead of threads."),
@@ -283,16 +268,13 @@ _MEMORY = (
         _DYNAMIC,
         "The cache of pages; the first thing to size.",
         unit="bytes",
-        low=5 << 20,
-        high=MOST_MEMORY_BYTES,
+        is_memory=True,
     ),
     variable(
         "innodb_buffer_pool_instances",
         _I,
         _RESTART,
         "Instances of the buffer pool, each with its own locks.",
-        low=0,
-        high=64,
         applies_to=MYSQL,
     ),
     variable("innodb_numa_interleave", _B, _RESTART, "The buffer pool is spread over NUMA nodes."),
@@ -300,15 +282,12 @@ _MEMORY = (
     variable(
         "innodb_adaptive_hash_index", _B, _DYNAMIC, "A hash index over hot pages; can be a hot lock itself."
     ),
-    variable(
-        "innodb_adaptive_hash_index_parts", _I, _RESTART, "Parts of the adaptive hash index.", low=1, high=512
-    ),
+    variable("innodb_adaptive_hash_index_parts", _I, _RESTART, "Parts of the adaptive hash index."),
     variable(
         "innodb_change_buffering",
         _C,
         _DYNAMIC,
         "Which changes to secondary indexes are buffered.",
-        allowed=("none", "inserts", "deletes", "changes", "purges", "all"),
         applies_to=only(Versions(until="11.0"), ALL),
     ),
     variable("innodb_random_read_ahead", _B, _DYNAMIC, "Read-ahead when many pages of an extent are cached."),
@@ -318,8 +297,6 @@ _MEMORY = (
         _DYNAMIC,
         "Pages read in sequence that start a read-ahead.",
         unit="pages",
-        low=0,
-        high=64,
     ),
     variable(
         "key_buffer_size",
@@ -328,7 +305,7 @@ _MEMORY = (
         "The cache of MyISAM indexes.",
         source=SERVER,
         unit="bytes",
-        high=MOST_MEMORY_BYTES,
+        is_memory=True,
     ),
     variable("tmp_table_size", _S, _DYNAMIC, "In-memory temporary tables.", source=SERVER, unit="bytes"),
     variable(
@@ -354,7 +331,7 @@ _MEMORY = (
         "Results of queries; one lock for all.",
         source=SERVER,
         unit="bytes",
-        high=MOST_MEMORY_BYTES,
+        is_memory=True,
         applies_to=MARIADB,
     ),
     variable(
@@ -363,7 +340,6 @@ _MEMORY = (
         _DYNAMIC,
         "Whether results of queries are cached.",
         source=SERVER,
-        allowed=("OFF", "ON", "DEMAND", "0", "1", "2"),
         applies_to=MARIADB,
     ),
 )
@@ -374,8 +350,6 @@ _CONCURRENCY = (
         _I,
         _DYNAMIC,
         "Concurrent threads inside InnoDB; 0 is no limit.",
-        low=0,
-        high=1000,
         applies_to=MYSQL,
     ),
     variable(
@@ -383,27 +357,20 @@ _CONCURRENCY = (
         _I,
         _DYNAMIC,
         "Pause between polls of a spin lock.",
-        low=0,
-        high=6000,
-        high_in={Vendor.MYSQL: 1000, Vendor.PERCONA: 1000},
     ),
     variable(
         "innodb_spin_wait_pause_multiplier",
         _I,
         _DYNAMIC,
         "PAUSE instructions for each unit of innodb_spin_wait_delay.",
-        low=0,
-        high=100,
         applies_to=only(mysql=Versions(since="8.0.16")),
     ),
-    variable("innodb_sync_spin_loops", _I, _DYNAMIC, "Polls before a thread sleeps.", low=0),
+    variable("innodb_sync_spin_loops", _I, _DYNAMIC, "Polls before a thread sleeps."),
     variable(
         "innodb_purge_threads",
         _I,
         _RESTART,
         "Threads that remove old row versions.",
-        low=1,
-        high=32,
         dynamic_in=SINCE_MARIADB_10_11,
     ),
     variable("innodb_deadlock_detect", _B, _DYNAMIC, "Every wait is checked for deadlocks."),
@@ -412,14 +379,10 @@ _CONCURRENCY = (
         _I,
         _RESTART,
         "How AUTO_INCREMENT locks: 2 needs row-based replication.",
-        low=0,
-        high=2,
     ),
-    variable("max_connections", _I, _DYNAMIC, "Concurrent clients.", source=SERVER, low=1, high=100000),
-    variable(
-        "back_log", _I, _RESTART, "Connections that wait for a thread.", source=SERVER, low=1, high=65535
-    ),
-    variable("thread_cache_size", _I, _DYNAMIC, "Threads kept for the next client.", source=SERVER, low=0),
+    variable("max_connections", _I, _DYNAMIC, "Concurrent clients.", source=SERVER),
+    variable("back_log", _I, _RESTART, "Connections that wait for a thread.", source=SERVER),
+    variable("thread_cache_size", _I, _DYNAMIC, "Threads kept for the next client.", source=SERVER),
     variable("thread_handling", _T, _RESTART, "One thread per connection, or a thread pool.", source=POOL),
     variable(
         "thread_pool_size",
@@ -427,7 +390,6 @@ _CONCURRENCY = (
         _DYNAMIC,
         "Groups of the thread pool.",
         source=POOL,
-        low=1,
         applies_to=MARIADB,
     ),
     variable(
@@ -436,14 +398,11 @@ _CONCURRENCY = (
         _DYNAMIC,
         "Open tables of all sessions.",
         source=SERVER,
-        low=1,
         formerly="table_cache until 5.1",
     ),
-    variable(
-        "table_open_cache_instances", _I, _RESTART, "Parts of the table cache.", source=SERVER, low=1, high=64
-    ),
-    variable("table_definition_cache", _I, _DYNAMIC, "Table definitions.", source=SERVER, low=400),
-    variable("innodb_open_files", _I, _RESTART, "Data files that InnoDB keeps open.", low=0),
+    variable("table_open_cache_instances", _I, _RESTART, "Parts of the table cache.", source=SERVER),
+    variable("table_definition_cache", _I, _DYNAMIC, "Table definitions.", source=SERVER),
+    variable("innodb_open_files", _I, _RESTART, "Data files that InnoDB keeps open."),
     variable("skip_name_resolve", _B, _RESTART, "Clients are identified by address only.", source=SERVER),
     variable(
         "performance_schema",
@@ -458,8 +417,8 @@ _CONCURRENCY = (
         _DYNAMIC,
         "What transactions see of each other.",
         source=SERVER,
+        variables={Vendor.MARIADB: (Versions(until="11.1"), "tx_isolation")},
         formerly="tx_isolation, which MySQL 8.0 removed",
-        allowed=("READ-UNCOMMITTED", "READ-COMMITTED", "REPEATABLE-READ", "SERIALIZABLE"),
     ),
 )
 
@@ -470,7 +429,6 @@ _LOGGING_AND_LAYOUT = (
         _DYNAMIC,
         "Commits after which the binary log is synced; 0 leaves it to the system.",
         source=BINLOG,
-        low=0,
         weak=(
             r"(?!1$).*",
             "with a binary log, its last transactions are lost in a power cut and replicas diverge",
@@ -490,7 +448,6 @@ _LOGGING_AND_LAYOUT = (
         _DYNAMIC,
         "The format of the binary log. STATEMENT is not safe with innodb_autoinc_lock_mode 2.",
         source=BINLOG,
-        allowed=("ROW", "MIXED", "STATEMENT"),
         weak=(
             r"statement",
             "replicas diverge where a statement is not deterministic, or AUTO_INCREMENT needs no lock (mode 2)",
@@ -504,8 +461,6 @@ _LOGGING_AND_LAYOUT = (
         "A delay that groups more commits into one sync.",
         source=BINLOG,
         unit="us",
-        low=0,
-        high=1000000,
         applies_to=MYSQL,
     ),
     variable(
@@ -514,7 +469,6 @@ _LOGGING_AND_LAYOUT = (
         _DYNAMIC,
         "Commits to group into one sync.",
         source=BINLOG,
-        low=0,
         applies_to=MARIADB,
     ),
     variable(
@@ -523,8 +477,6 @@ _LOGGING_AND_LAYOUT = (
         _REBUILD,
         "The page size of the data files; fixed when they are created.",
         unit="bytes",
-        low=4096,
-        high=65536,
     ),
     variable("innodb_file_per_table", _B, _DYNAMIC, "A file for each new table."),
     variable("innodb_undo_log_truncate", _B, _DYNAMIC, "Grown undo files are truncated."),

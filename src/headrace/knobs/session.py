@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.knobs.knob import MOST_MEMORY_BYTES, Cost, Kind, Versions
+from headrace.knobs.knob import Cost, Kind, Versions
 from headrace.knobs.server import ALL, MARIADB, MYSQL, POOL, SERVER, only, variable
+from headrace.model import Vendor
 
 _I, _N, _S, _B, _C, _T = Kind.INTEGER, Kind.NUMBER, Kind.SIZE, Kind.SWITCH, Kind.CHOICE, Kind.TEXT
 _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART
@@ -11,9 +12,7 @@ _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART
 WRITABLE = (r"off|0|false", "a replica that clients may write to diverges from its source")
 
 KNOBS = (
-    variable(
-        "wait_timeout", _I, _DYNAMIC, "How long an idle connection is kept.", source=SERVER, unit="s", low=1
-    ),
+    variable("wait_timeout", _I, _DYNAMIC, "How long an idle connection is kept.", source=SERVER, unit="s"),
     variable(
         "interactive_timeout",
         _I,
@@ -21,7 +20,6 @@ KNOBS = (
         "How long an idle interactive connection is kept.",
         source=SERVER,
         unit="s",
-        low=1,
     ),
     variable(
         "net_read_timeout",
@@ -30,7 +28,6 @@ KNOBS = (
         "How long a read from a client may take.",
         source=SERVER,
         unit="s",
-        low=1,
     ),
     variable(
         "net_write_timeout",
@@ -39,9 +36,8 @@ KNOBS = (
         "How long a write to a client may take.",
         source=SERVER,
         unit="s",
-        low=1,
     ),
-    variable("connect_timeout", _I, _DYNAMIC, "How long a login may take.", source=SERVER, unit="s", low=2),
+    variable("connect_timeout", _I, _DYNAMIC, "How long a login may take.", source=SERVER, unit="s"),
     variable(
         "max_allowed_packet",
         _S,
@@ -49,7 +45,6 @@ KNOBS = (
         "The longest statement or row.",
         source=SERVER,
         unit="bytes",
-        low=1024,
     ),
     variable(
         "net_buffer_length",
@@ -58,7 +53,6 @@ KNOBS = (
         "The initial size of a connection's buffers.",
         source=SERVER,
         unit="bytes",
-        low=1024,
     ),
     variable(
         "max_connect_errors",
@@ -66,7 +60,6 @@ KNOBS = (
         _DYNAMIC,
         "Failed connections after which a host is blocked.",
         source=SERVER,
-        low=1,
     ),
     variable(
         "max_user_connections",
@@ -74,27 +67,19 @@ KNOBS = (
         _DYNAMIC,
         "Connections of one account; 0 is no limit.",
         source=SERVER,
-        low=0,
+        restart_at={Vendor.MARIADB: "0"},
     ),
-    variable("open_files_limit", _I, _RESTART, "File handles of the server.", source=SERVER, low=0),
-    variable("thread_stack", _S, _RESTART, "The stack of a thread.", source=SERVER, unit="bytes", low=131072),
-    variable(
-        "host_cache_size", _I, _DYNAMIC, "Hosts whose names and errors are cached.", source=SERVER, low=0
-    ),
-    variable(
-        "max_prepared_stmt_count", _I, _DYNAMIC, "Prepared statements of all sessions.", source=SERVER, low=0
-    ),
-    variable(
-        "stored_program_cache", _I, _DYNAMIC, "Stored routines kept for a session.", source=SERVER, low=0
-    ),
+    variable("open_files_limit", _I, _RESTART, "File handles of the server.", source=SERVER),
+    variable("thread_stack", _S, _RESTART, "The stack of a thread.", source=SERVER, unit="bytes"),
+    variable("host_cache_size", _I, _DYNAMIC, "Hosts whose names and errors are cached.", source=SERVER),
+    variable("max_prepared_stmt_count", _I, _DYNAMIC, "Prepared statements of all sessions.", source=SERVER),
+    variable("stored_program_cache", _I, _DYNAMIC, "Stored routines kept for a session.", source=SERVER),
     variable(
         "thread_pool_max_threads",
         _I,
         _DYNAMIC,
         "Threads of the pool.",
         source=POOL,
-        low=1,
-        high=65536,
         applies_to=MARIADB,
     ),
     variable(
@@ -104,7 +89,6 @@ KNOBS = (
         "How long an idle thread of the pool is kept.",
         source=POOL,
         unit="s",
-        low=1,
         applies_to=MARIADB,
     ),
     variable(
@@ -114,7 +98,6 @@ KNOBS = (
         "How long a group may stall before it gets another thread.",
         source=POOL,
         unit="ms",
-        low=1,
         applies_to=MARIADB,
     ),
     variable(
@@ -123,7 +106,6 @@ KNOBS = (
         _DYNAMIC,
         "Threads of a group, beyond one, that may run concurrently.",
         source=POOL,
-        low=1,
         applies_to=MARIADB,
     ),
     variable(
@@ -133,7 +115,6 @@ KNOBS = (
         "How long a statement waits before it is served first.",
         source=POOL,
         unit="ms",
-        low=0,
         applies_to=only(mariadb=Versions(since="10.2.2")),
     ),
     variable(
@@ -151,7 +132,6 @@ KNOBS = (
         "Memory of all temporary tables before they go to disk.",
         source=SERVER,
         unit="bytes",
-        low=2097152,
         applies_to=MYSQL,
     ),
     variable(
@@ -161,7 +141,6 @@ KNOBS = (
         "Temporary tables in mapped files before they go to InnoDB.",
         source=SERVER,
         unit="bytes",
-        low=0,
         applies_to=only(mysql=Versions(since="8.0.23")),
     ),
     variable(
@@ -170,7 +149,6 @@ KNOBS = (
         _DYNAMIC,
         "The engine of temporary tables in memory.",
         source=SERVER,
-        allowed=("TempTable", "MEMORY"),
         applies_to=MYSQL,
     ),
     variable(
@@ -189,7 +167,6 @@ KNOBS = (
         "Bytes of a value that count in a sort.",
         source=SERVER,
         unit="bytes",
-        low=4,
     ),
     variable(
         "bulk_insert_buffer_size",
@@ -221,8 +198,6 @@ KNOBS = (
         _DYNAMIC,
         "How many orders of a join are left out of the search: 0 tries all.",
         source=SERVER,
-        low=0,
-        high=2,
     ),
     variable(
         "optimizer_trace",
@@ -238,8 +213,6 @@ KNOBS = (
         _DYNAMIC,
         "Tables of a join that are searched in full.",
         source=SERVER,
-        low=0,
-        high=62,
     ),
     variable(
         "eq_range_index_dive_limit",
@@ -247,7 +220,6 @@ KNOBS = (
         _DYNAMIC,
         "Ranges above which statistics replace index dives.",
         source=SERVER,
-        low=0,
     ),
     variable(
         "use_stat_tables",
@@ -263,8 +235,6 @@ KNOBS = (
         _DYNAMIC,
         "How conditions count in the order of a join.",
         source=SERVER,
-        low=1,
-        high=5,
         applies_to=MARIADB,
     ),
     variable(
@@ -273,8 +243,6 @@ KNOBS = (
         _DYNAMIC,
         "Which algorithms a join without an index may use.",
         source=SERVER,
-        low=0,
-        high=8,
         applies_to=MARIADB,
     ),
     variable(
@@ -284,7 +252,6 @@ KNOBS = (
         "Join buffers of one statement together.",
         source=SERVER,
         unit="bytes",
-        low=2048,
         applies_to=MARIADB,
     ),
     variable(
@@ -294,7 +261,6 @@ KNOBS = (
         "The buffer of multi-range read.",
         source=SERVER,
         unit="bytes",
-        low=8192,
         applies_to=MARIADB,
     ),
     variable(
@@ -304,7 +270,6 @@ KNOBS = (
         "The time limit of a SELECT; 0 is no limit.",
         source=SERVER,
         unit="ms",
-        low=0,
         applies_to=MYSQL,
     ),
     variable(
@@ -314,7 +279,6 @@ KNOBS = (
         "The time limit of a statement; 0 is no limit.",
         source=SERVER,
         unit="s",
-        low=0,
         applies_to=MARIADB,
     ),
     variable(
@@ -324,11 +288,8 @@ KNOBS = (
         "How long a statement waits for a table's metadata lock.",
         source=SERVER,
         unit="s",
-        low=0,
     ),
-    variable(
-        "group_concat_max_len", _I, _DYNAMIC, "The longest GROUP_CONCAT.", source=SERVER, unit="bytes", low=4
-    ),
+    variable("group_concat_max_len", _I, _DYNAMIC, "The longest GROUP_CONCAT.", source=SERVER, unit="bytes"),
     variable(
         "slow_query_log",
         _B,
@@ -337,7 +298,7 @@ KNOBS = (
         source=SERVER,
         formerly="log_slow_queries until 5.6",
     ),
-    variable("long_query_time", _N, _DYNAMIC, "What counts as slow.", source=SERVER, unit="s", low=0),
+    variable("long_query_time", _N, _DYNAMIC, "What counts as slow.", source=SERVER, unit="s"),
     variable(
         "log_queries_not_using_indexes",
         _B,
@@ -351,7 +312,6 @@ KNOBS = (
         _DYNAMIC,
         "Rows that a statement must have examined to be logged as slow.",
         source=SERVER,
-        low=0,
     ),
     variable("log_output", _T, _DYNAMIC, "Whether logs go to files or tables.", source=SERVER),
     variable("general_log", _B, _DYNAMIC, "Every statement is logged, at a high cost.", source=SERVER),
@@ -377,7 +337,6 @@ KNOBS = (
         _DYNAMIC,
         "Log one in this many slow statements.",
         source=SERVER,
-        low=1,
         applies_to=MARIADB,
     ),
     variable(
@@ -387,7 +346,7 @@ KNOBS = (
         "The cache of Aria tables, temporary ones too.",
         source=SERVER,
         unit="bytes",
-        high=MOST_MEMORY_BYTES,
+        is_memory=True,
         applies_to=MARIADB,
     ),
     variable(
@@ -404,8 +363,6 @@ KNOBS = (
         _DYNAMIC,
         "Parts of the cache of MyISAM indexes.",
         source=SERVER,
-        low=0,
-        high=64,
         applies_to=MARIADB,
     ),
     variable(
@@ -414,7 +371,6 @@ KNOBS = (
         _DYNAMIC,
         "MyISAM index blocks are written when a table is closed.",
         source=SERVER,
-        allowed=("OFF", "ON", "ALL"),
         weak=("all", "a crash damages MyISAM indexes"),
     ),
     variable(
@@ -423,7 +379,6 @@ KNOBS = (
         _DYNAMIC,
         "Definitions of tablespaces.",
         source=SERVER,
-        low=256,
         applies_to=MYSQL,
     ),
     variable(
@@ -433,7 +388,6 @@ KNOBS = (
         "How long statistics in the schema stay cached.",
         source=SERVER,
         unit="s",
-        low=0,
         applies_to=MYSQL,
     ),
     variable(
@@ -450,7 +404,6 @@ KNOBS = (
         _RESTART,
         "Statements that the digest table holds.",
         source=SERVER,
-        low=-1,
     ),
     variable(
         "performance_schema_max_digest_length",
@@ -459,7 +412,6 @@ KNOBS = (
         "Bytes of a statement that its digest covers.",
         source=SERVER,
         unit="bytes",
-        low=0,
     ),
     variable(
         "event_scheduler",
@@ -467,7 +419,6 @@ KNOBS = (
         _DYNAMIC,
         "Whether events run.",
         source=SERVER,
-        allowed=("ON", "OFF", "DISABLED", "1", "0"),
     ),
     variable("read_only", _B, _DYNAMIC, "Only administrators may write.", source=SERVER, weak=WRITABLE),
     variable(
@@ -478,5 +429,67 @@ KNOBS = (
         source=SERVER,
         weak=WRITABLE,
         applies_to=MYSQL,
+    ),
+    variable(
+        "sql_mode",
+        Kind.ANY,
+        _DYNAMIC,
+        "Which syntax and which values are accepted; applications depend on it.",
+        source=SERVER,
+    ),
+    variable("tmpdir", _T, _RESTART, "Where sorts and temporary tables on disk are written.", source=SERVER),
+    variable(
+        "aria_checkpoint_interval",
+        _I,
+        _DYNAMIC,
+        "How often Aria writes a checkpoint; 0 never.",
+        source=SERVER,
+        unit="s",
+        applies_to=MARIADB,
+    ),
+    variable(
+        "max_tmp_session_space_usage",
+        _S,
+        _DYNAMIC,
+        "Temporary files and tables of one session; a statement that needs more fails.",
+        source=SERVER,
+        unit="bytes",
+        applies_to=only(mariadb=Versions(since="11.5")),
+    ),
+    variable(
+        "max_tmp_total_space_usage",
+        _S,
+        _DYNAMIC,
+        "Temporary files and tables of all sessions.",
+        source=SERVER,
+        unit="bytes",
+        applies_to=only(mariadb=Versions(since="11.5")),
+    ),
+    variable(
+        "connection_memory_limit",
+        _S,
+        _DYNAMIC,
+        "Memory of one connection; a statement that needs more fails.",
+        source=SERVER,
+        unit="bytes",
+        applies_to=only(mysql=Versions(since="8.0.28")),
+    ),
+    variable(
+        "global_connection_memory_limit",
+        _S,
+        _DYNAMIC,
+        "Memory of all connections; statements beyond it fail.",
+        source=SERVER,
+        unit="bytes",
+        applies_to=only(mysql=Versions(since="8.0.28")),
+    ),
+    variable(
+        "connection_memory_chunk_size",
+        _S,
+        _DYNAMIC,
+        "The step in which memory of connections is counted.",
+        source=SERVER,
+        unit="bytes",
+        applies_to=only(mysql=Versions(since="8.0.28")),
     ),
 )

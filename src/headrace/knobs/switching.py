@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.knobs.knob import Cost, Knob
+from headrace.knobs.servers import lists
 from headrace.model import Vendor
 
 #: A connection copies these from the server when it is made: a change reaches none that exists.
@@ -88,6 +89,22 @@ _OF_MEMORY = frozenset(
 )
 
 
+def is_of_sessions(knob: Knob, vendor: Vendor | None, version: str) -> bool:
+    """Whether a connection copies it when it is made, so that existing ones keep the old value."""
+    if not knob.name.startswith("server."):
+        return False
+    own = knob.listed_on(vendor, version)
+    return knob.name.removeprefix("server.") in PER_CONNECTION or bool(own and own.is_of_sessions)
+
+
+def _cheapest(knob: Knob, vendor: Vendor) -> Cost:
+    """The cost on the server of this vendor that takes the change best."""
+    is_dynamic = vendor in knob.dynamic_in or any(
+        knob.cost_on(vendor, own.version) is Cost.DYNAMIC for own in lists() if own.vendor is vendor
+    )
+    return Cost.DYNAMIC if is_dynamic and knob.name.startswith("server.") else knob.cost
+
+
 def why_not(knob: Knob, vendor: Vendor, version: str = "") -> str | None:
     """Why a change under load would not show what the knob does; None if it does.
 
@@ -98,7 +115,7 @@ def why_not(knob: Knob, vendor: Vendor, version: str = "") -> str | None:
         return knob.never
     if area in ("machine", "workload"):
         return "reboot" if area == "machine" else "another load is another question"
-    cost = knob.cost_on(vendor, version) if version or vendor not in knob.dynamic_in else Cost.DYNAMIC
+    cost = knob.cost_on(vendor, version) if version else _cheapest(knob, vendor)
     if cost is not Cost.DYNAMIC:
         return str(cost)
     if area == "server":

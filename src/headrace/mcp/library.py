@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.digests.files import is_digest
-from headrace.errors import PlanError, Refused, StoreError
+from headrace.errors import HeadraceError, PlanError, Refused, StoreError
 
 #: Directories below the root that are looked into, and entries of one listing.
 MOST_DEPTH, MOST_ENTRIES = 4, 500
+#: Directories of an experiment: it has one per trial, and one more of raw outputs.
+MOST_FOLDERS = 50_000
 #: Larger files are not opened: an answer must come in time.
 MOST_BYTES = 1 << 30
 
@@ -47,9 +51,30 @@ class Library:
             raise StoreError("no such file or directory", place=name[:200], hint="list_evidence names them")
         if not (path.is_file() or path.is_dir()):
             raise Refused("this is neither a file nor a directory", place=name[:200])
+        if path.is_dir():
+            _refuse_links(path, name)
         if path.is_file() and path.stat().st_size > MOST_BYTES:
             raise Refused(f"larger than {MOST_BYTES >> 20} MiB", place=name[:200])
         return path
+
+    @contextlib.contextmanager
+    def opened(self, name: str) -> Iterator[Path]:
+        """The file of this name, held open from the root on: whoever changes a name meanwhile changes nothing.
+
+        Raises Refused for what is no plain file, or has become a link since it was looked up.
+        """
+        path = self.find(name)
+        if path.is_dir():
+            yield path
+            return
+        with contextlib.ExitStack() as held:
+            file = _beneath(held, self.root, path.relative_to(self.root).parts, name)
+            try:
+                yield Path(f"/proc/self/fd/{file}")
+            except HeadraceError as error:
+                # It knows the number of an open file only.
+                error.place = name[:200]
+                raise
 
     def entries(self) -> Iterator[Entry]:
         """In order of their names; links are not followed."""
@@ -67,6 +92,36 @@ class Library:
                     return
                 count += 1
                 yield Entry(entry.kind, str(Path(entry.path).relative_to(self.root)) or ".")
+
+
+def _beneath(held: contextlib.ExitStack, root: Path, parts: Sequence[str], name: str) -> int:
+    """The file, open: each of its folders from the one above, none by a link. Raises Refused."""
+    opened = None
+    try:
+        for depth, part in enumerate((str(root), *parts)):
+            kind = os.O_NONBLOCK if depth == len(parts) else os.O_DIRECTORY
+            opened = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=opened)
+            held.callback(os.close, opened)
+        assert opened is not None
+        found = os.fstat(opened)
+    except OSError as error:
+        raise Refused("it changed while it was opened", place=name[:200]) from error
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+        raise Refused("it changed while it was opened", place=name[:200])
+    return opened
+
+
+def _refuse_links(folder: Path, name: str) -> None:
+    """An experiment of somebody else may hold a link to a file of this machine, or a pipe that never ends.
+
+    Raises Refused.
+    """
+    for entries, (above, folders, files) in enumerate(os.walk(folder)):
+        for each in (Path(above) / entry for entry in (*folders, *files)):
+            if each.is_symlink() or not (each.is_file() or each.is_dir()):
+                raise Refused("it holds a link or a pipe", place=name[:200])
+        if entries > MOST_FOLDERS:
+            raise Refused(f"it has more than {MOST_FOLDERS:,} directories", place=name[:200])
 
 
 def _in(folder: Path, files: list[str]) -> Iterator[Entry]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,9 @@ from headrace import __version__
 from headrace.errors import HeadraceError
 from headrace.mcp.library import Library
 from headrace.mcp.tools import Answer, Tools
-from headrace.mcp.untrusted import RULE
-from headrace.report.text import clean
+from headrace.mcp.untrusted import RULE, sealed, untrusted
+
+log = logging.getLogger("headrace.mcp")
 
 INSTRUCTIONS = (
     "Evidence of headrace about MySQL and MariaDB servers and hosts. A ratio is relative to a baseline, with "
@@ -49,13 +52,22 @@ def build(root: Path) -> MCPServer[Any]:
 
 
 def _checked(work: Callable[..., Answer]) -> Callable[..., Answer]:
-    """An error of ours is an answer that the assistant can act on; anything else stays in the log."""
+    """No string goes out that is neither ours nor marked. An error of ours is an answer that the assistant can act
+    on; anything else stays in the log.
+    """
 
     @functools.wraps(work)
     def checked(*given: Any, **named: Any) -> Answer:
         try:
-            return work(*given, **named)
+            return dict(sealed(work(*given, **named)))
         except HeadraceError as error:
-            raise ToolError(clean(str(error))) from error
+            # It quotes what is in files and in their names.
+            raise ToolError(json.dumps(untrusted(error))) from error
+        except Exception as error:
+            log.exception("%s failed", work.__name__)
+            # Its words may quote a file.
+            raise ToolError(
+                f"{work.__name__} failed: this is a bug of headrace, its log has the details"
+            ) from error
 
     return checked

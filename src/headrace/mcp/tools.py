@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from headrace import report
 from headrace.analysis import history as histories
 from headrace.analysis import traffic
 from headrace.analysis.study import points_of
+from headrace.encode import plain
 from headrace.errors import NothingMeasured, PlanError
 from headrace.fleet.runs import last_answers
 from headrace.mcp.library import Library, id_of
-from headrace.mcp.untrusted import marked, untrusted
-from headrace.report import jsonform
+from headrace.mcp.untrusted import Own, marked, own, untrusted, word
 from headrace.store import ExperimentFolder
 
 #: Of one answer.
@@ -30,8 +30,14 @@ class Tools:
     library: Library
 
     def list_evidence(self) -> Answer:
-        """List saved experiments, hunts (saved hosts) and digests of traffic, by the paths that the tools take."""
-        return {"evidence": [asdict(entry) for entry in self.library.entries()]}
+        """List saved experiments, hunts (saved hosts) and digests of traffic. The text of a path is what the tools
+        take; `not_listed` counts names that cannot be shown as they are."""
+        entries = list(self.library.entries())
+        shown = [each for each in entries if untrusted(each.path)["untrusted"] == each.path]
+        return {
+            "evidence": [{"kind": Own(each.kind), "path": untrusted(each.path)} for each in shown],
+            "not_listed": len(entries) - len(shown),
+        }
 
     def experiment(self, path: str) -> Answer:
         """The verdict of an experiment: each effect as a ratio to its baseline with an interval, and the commands
@@ -40,17 +46,17 @@ class Tools:
         if found is None:
             raise NothingMeasured("it has no verdict", place=path)
         return {
-            "id": found.id,
-            "kind": found.kind,
-            "conclusion": str(found.conclusion),
+            "id": word(found.id),
+            "kind": word(found.kind),
+            "conclusion": Own(found.conclusion),
             "subject": untrusted(found.subject),
             "headline": untrusted(found.headline),
             "effects": [
                 {
                     "of": untrusted(each.subject),
-                    "response": each.response,
-                    "ratio": jsonform.plain(each.ratio),
-                    "verdict": str(each.verdict),
+                    "response": word(each.response),
+                    "ratio": plain(each.ratio),
+                    "verdict": Own(each.verdict),
                 }
                 for each in found.effects
             ],
@@ -63,13 +69,14 @@ class Tools:
         from headrace.report.hunt.findings import to_json
         from headrace.snapshot import load
 
-        place = self.library.find(path)
-        hunt = examine(load(place))
+        with self.library.opened(path) as place:
+            hunt = examine(load(place))
+            name = id_of(place)
         found = hunt.judgement.findings
         return {
-            "id": id_of(place),
+            "id": Own(name),
             "host": untrusted(hunt.evidence.facts.hostname or hunt.snapshot.target),
-            "started_at": hunt.snapshot.started_at,
+            "started_at": untrusted(hunt.snapshot.started_at),
             "seconds": hunt.snapshot.seconds,
             "verdict": untrusted(hunt.verdict.sentence),
             "finding_count": len(found),
@@ -85,13 +92,14 @@ class Tools:
 
         if order not in traffic.ORDERS:
             raise PlanError(f"order is one of {', '.join(traffic.ORDERS)}", place=order[:100])
-        place = self.library.find(path)
-        tables = list(load_each(place))
+        with self.library.opened(path) as place:
+            tables = list(load_each(place))
+            name = id_of(place)
         if len(tables) != 1:
             raise PlanError(f"the file has {len(tables)} digests, not one", place=path)
         content = to_json(open_digest(tables[0]), View(order, min(max(count, 1), MOST_CLASSES)))
         return {
-            "id": id_of(place),
+            "id": Own(name),
             "coverage": {k: v for k, v in content["coverage"].items() if isinstance(v, int)},
             "class_count": content["class_count"],
             "classes": [_class(each) for each in content["classes"]],
@@ -135,10 +143,10 @@ class Tools:
             "changes": [
                 {
                     "from": untrusted(each.name),
-                    "path": paths[each.at],
-                    "ratio": jsonform.plain(each.ratio),
+                    "path": Own(paths[each.at]),
+                    "ratio": plain(each.ratio),
                     "p": each.p,
-                    "verdict": str(each.verdict),
+                    "verdict": Own(each.verdict),
                 }
                 for each in found.changes
             ],
@@ -147,16 +155,16 @@ class Tools:
 
 def _finding(content: dict[str, Any]) -> Answer:
     """The rule's own words are headrace's; numbers and settings name what is on the host."""
-    own: dict[str, Literal[True]] = dict.fromkeys(
+    ours: dict[str, Literal[True]] = dict.fromkeys(
         ("title", "severity", "confidence", "why", "refute", "disputed", "source"), True
     )
-    return {key: jsonform.plain(value) if key in own else marked(value) for key, value in content.items()}
+    return {key: own(plain(value)) if key in ours else marked(value) for key, value in content.items()}
 
 
 def _class(content: dict[str, Any]) -> Answer:
     kept = ("calls", "calls_a_second", "share_of_response_time", "failed", "response_ns")
     return {
-        **{key: jsonform.plain(content[key]) for key in kept},
+        **{key: plain(content[key]) for key in kept},
         "id": untrusted(content["id"]),
         "statement": untrusted(content["fingerprint"]),
         "tables": marked(content["tables"]),

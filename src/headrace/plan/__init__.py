@@ -1,6 +1,7 @@
 """The plan file: user-written TOML, as checked tables."""
 
-from headrace.plan.file import Plan, PlanFile, describe, load, parse
+from headrace.plan.file import Plan, PlanFile, load, parse
+from headrace.plan.problems import describe
 from headrace.plan.sweep import SweepTable
 from headrace.plan.tables import (
     ALL,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from headrace import toml
 from headrace.errors import PlanError
+from headrace.plan import problems, syntax, where
 from headrace.plan.sweep import SweepTable
 from headrace.plan.tables import (
     DesignTable,
@@ -72,44 +71,45 @@ def parse(text: str, place: str) -> Plan:
     try:
         content = toml.parse(text)
     except ValueError as error:  # also of thousands of digits
-        raise PlanError(f"not valid TOML: {error}", place=place) from error
+        raise syntax.error_of(text, error, place) from error
     own = [table for table in ("sweep", "tune") if table in content]
     if own:
         for table in ("design", "factors", "bundles", *(["sweep"] if "tune" in own else [])):
             if table in content:
-                raise PlanError(f"{table}: a {own[-1]} ([{own[-1]}]) has its own design", place=place)
+                raise where.located(
+                    PlanError(
+                        f"{table}: a {own[-1]} ([{own[-1]}]) has its own design", hint=f"delete [{table}]"
+                    ),
+                    place,
+                    text,
+                )
         content["design"] = {"kind": "factorial", "baseline": {}}
     try:
         plan = Plan.model_validate(content)
     except ValidationError as error:
-        guide = f"`headrace docs {own[-1] if own else 'plans'}`"
-        raise PlanError(describe(error), place=place, hint=f"{guide} describes every key") from error
+        guide = f"`headrace docs {own[-1] if own else 'plans'}` describes every key"
+        raise _error(problems.found(error, content, TABLES), text, place, guide) from error
     designed = plan.sweep or plan.tune
     return plan if designed is None else plan.model_copy(update=designed.tables())
 
 
-def describe(error: ValidationError) -> str:
-    """The problems, one line per key."""
-    lines = []
-    for problem in error.errors(include_url=False):
-        # Unions repeat a problem for each member, with the member's type in the location: drop those parts.
-        key = ".".join(str(part) for part in problem["loc"] if not _is_type_name(str(part)))
-        value = problem["input"]
-        shown = "" if isinstance(value, dict) or problem["type"] == "missing" else f" = {value!r}"
-        lines.append(f"{key}{shown}: {_reason(problem)}")
-    return "\n".join(dict.fromkeys(lines))
+#: The tables of a plan whose keys are fixed, for keys that are in the wrong one.
+TABLES: dict[str, type[BaseModel]] = {
+    "design": DesignTable,
+    "workload": WorkloadTable,
+    "volume": VolumeTable,
+    "server": ServerTable,
+    "target": TargetTable,
+    "machine": MachineTable,
+    "sweep": SweepTable,
+    "tune": TuneTable,
+}
 
 
-def _is_type_name(part: str) -> bool:
-    return bool(re.fullmatch(r"(str|int|float|bool|list|dict)(\[.*\])?|tagged-union.*|function-.*", part))
-
-
-def _reason(problem: Any) -> str:
-    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        return "no such key"
-    if problem["type"] == "missing":
-        given = problem["input"] if isinstance(problem["input"], dict) else {}
-        near = difflib.get_close_matches(str(problem["loc"][-1]), [str(key) for key in given], n=1)
-        return f"this key is required: is it {near[0]!r} that was meant?" if near else "this key is required"
-    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"must be {message}"
+def _error(all_of_them: list[problems.Problem], text: str, place: str, guide: str) -> PlanError:
+    """One error with every problem, a line each; its place and its fix are those of the first."""
+    places = [where.line_of(text, problem.key) for problem in all_of_them]
+    first, *rest = zip(all_of_them, places, strict=True)
+    lines = [str(first[0]), *(f"line {line}: {problem}" if line else str(problem) for problem, line in rest)]
+    message = "\n".join(dict.fromkeys(lines))
+    return PlanError(message, place=f"{place}:{first[1]}" if first[1] else place, hint=first[0].fix or guide)

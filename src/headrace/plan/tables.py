@@ -192,7 +192,7 @@ class DesignTable(Table):
     machine. With ``until_decided`` blocks are added until every comparison has a verdict (or those of the
     treatments in ``asked``), or ``minutes`` have passed. A ``switchback`` changes settings under one running
     load: ``blocks_per_start`` blocks after each start of the server, and ``washout_s`` after each change do not
-    count.
+    count. ``sessions`` divide the blocks: each loads its data anew, and is one observation.
     """
 
     kind: Literal[
@@ -219,6 +219,7 @@ class DesignTable(Table):
     minutes: Annotated[float, Field(gt=0)] | None = None
     blocks_per_start: Annotated[int, Field(ge=2, le=1000)] | None = None
     washout_s: Annotated[int, Field(ge=1, le=3600)] | None = None
+    sessions: Annotated[int, Field(ge=1, le=100)] = 1
     #: Why ``auto`` became this kind; not for plans.
     chosen: Annotated[str, Field(max_length=2000)] = ""
 
@@ -232,6 +233,24 @@ class DesignTable(Table):
             return {"blocks": SWITCHBACK_BLOCKS, **values}
         return values
 
+    def _sessions_fit(self) -> None:
+        if self.kind in ("race", "switchback", AUTO) or self.duet or self.until_decided:
+            what = (
+                self.kind
+                if self.kind in ("race", "switchback", AUTO)
+                else "duet"
+                if self.duet
+                else "until_decided"
+            )
+            raise ValueError(
+                f"sessions = {self.sessions}: only for a fixed number of blocks, not with {what}"
+            )
+        if self.blocks % self.sessions:
+            more = -(-self.blocks // self.sessions) * self.sessions
+            raise ValueError(
+                f"blocks = {self.blocks}: {self.sessions} sessions have equal numbers of blocks: try {more}"
+            )
+
     @model_validator(mode="after")
     def _keys_of_this_kind(self) -> DesignTable:
         for key, kind in _KIND_OF_KEY.items():
@@ -240,6 +259,8 @@ class DesignTable(Table):
             belongs = kind == self.kind or (kind == "switchback" and self.kind == AUTO)
             if value and not belongs and key != "rungs":
                 raise ValueError(f'{key} = {value!r}: only for a design of kind = "{kind}"')
+        if self.sessions > 1:
+            self._sessions_fit()
         if self.kind == "optimal" and self.runs is None:
             raise ValueError("runs: how many treatments an optimal design picks")
         if self.hard and self.kind == "race":

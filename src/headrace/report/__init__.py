@@ -30,10 +30,9 @@ def write(page: Page, folder: ExperimentFolder) -> Path:
     Raises DiskFull when there is no room.
     """
     # Lazy: the progress display is also in this package and must not wait for a page's libraries.
-    import json
-
+    from headrace.encode import json_text
     from headrace.report import html, jsonform
 
-    content = json.dumps(jsonform.render(page), indent=2, allow_nan=False) + "\n"
+    content = json_text(jsonform.render(page), indent=2) + "\n"
     folder.write_output("report.json", content)
     return folder.write_output("report.html", html.render(page))

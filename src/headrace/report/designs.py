@@ -30,6 +30,7 @@ class Outlook:
     """
 
     sd: float
+    origin: str
     baseline: Detectable | None
     factors: tuple[Detectable, ...]
     aliasing: Aliasing | None
@@ -37,12 +38,19 @@ class Outlook:
     notes: tuple[str, ...]
 
 
-def outlook(design: Design, sd: float) -> Outlook:
-    """``sd`` is the spread between trials of one treatment, in log units.
+#: The spread between trials where nobody measured it: a quiet machine's.
+ASSUMED = 0.02
+
+
+def outlook(design: Design, sd: float | None = None, origin: str = "--sd") -> Outlook:
+    """``sd`` is the spread between trials of one treatment, in log units, ``origin`` its source. None: it
+    is assumed.
 
     With several conditions, the first one represents all: they have the same treatments unless some are excluded.
     An adaptive design has no numbers in advance.
     """
+    if sd is None:
+        sd, origin = ASSUMED, "an assumption: nothing was measured; --measure does, --sd sets it"
     blocks, alpha = design.blocks, design.alpha
     condition = next(iter(design.baselines), "")
     cells = [t.levels for t in design.treatments if t.condition == condition]
@@ -60,7 +68,7 @@ def outlook(design: Design, sd: float) -> Outlook:
     plots = {
         name: len({tuple(cell[h] for h in hard[: i + 1]) for cell in cells}) for i, name in enumerate(hard)
     }
-    return Outlook(sd, baseline, tuple(detectable), found, plots, tuple(_notes(hard, blocks)))
+    return Outlook(sd, origin, baseline, tuple(detectable), found, plots, tuple(_notes(hard, blocks)))
 
 
 def _aliasing(
@@ -89,6 +97,7 @@ def to_json(found: Outlook) -> dict[str, Any]:
     aliases = found.aliasing
     return {
         "sd": found.sd,
+        "sd_origin": found.origin,
         "power": POWER,
         "baseline": asdict(found.baseline) if found.baseline else None,
         "factors": [asdict(d) for d in found.factors],
@@ -134,7 +143,7 @@ def _detects(found: Outlook) -> list[RenderableType]:
         table.add_row(Text(text.clean(name)), f"{percent(row.ratio)}{least}", str(row.degrees))
     told = (
         f"Detected in {100 * POWER:g} of 100 experiments, adjusted for all comparisons, if trials of the same "
-        f"treatment spread by {100 * found.sd:g}% (--sd)."
+        f"treatment spread by {100 * found.sd:.3g}% ({found.origin})."
     )
     return ["", table, Text(told, style="dim")]
 

@@ -6,12 +6,9 @@ Numbers that do not exist or are infinite are null. A dataclass has the keys of 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
 from typing import Any
 
+from headrace.encode import plain
 from headrace.report.parts import Page
 
 
@@ -23,20 +20,3 @@ def render(page: Page) -> dict[str, Any]:
     if page.notice is not None:
         found["notice"] = page.notice
     return {key: plain(value) for key, value in found.items()}
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON types."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Enum):
-        return value.value
-    if value is None or isinstance(value, str | int):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    return str(value)

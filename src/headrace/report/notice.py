@@ -6,16 +6,16 @@ A report makes it of what it shows; nothing is computed a second time.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from headrace.analysis.result import Effect, Interval, Verdict
+from headrace.encode import json_text
 from headrace.errors import StoreError
 
 #: Most effects of a notice, the first ones; a report has all.
@@ -93,7 +93,7 @@ class Notice:
             object.__setattr__(self, "effects", self.effects[:MOST_EFFECTS])
         if not self.id:
             # Not of where it lies: a copied experiment is the same evidence.
-            content = json.dumps(asdict(replace(self, id="-", link="", next="")), sort_keys=True, default=str)
+            content = json_text(replace(self, id="-", link="", next=""), sort_keys=True)
             object.__setattr__(self, "id", hashlib.sha256(content.encode()).hexdigest()[:16])
 
     @staticmethod

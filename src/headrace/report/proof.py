@@ -10,8 +10,9 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from headrace.analysis.intervals import span
 from headrace.analysis.result import Effect, Verdict
-from headrace.report.jsonform import plain
+from headrace.encode import plain
 from headrace.report.notice import Conclusion, Notice, Told
 from headrace.report.text import between, clean, ratio, setting
 
@@ -37,8 +38,9 @@ def terminal(proof: Proof, response: str, command: str = "") -> RenderableType:
         parts.append(Text(f"with {_settings(proof.kept)}"))
     if open_ones := unsettled(proof):
         most = max(open_ones.values())
-        parts.append(Text(f"About {most} blocks would settle {', '.join(open_ones)}:"))
+        parts.append(Text(f"{most} blocks would probably settle {', '.join(open_ones)}:"))
         parts.append(Text(f"  {more_blocks(command, open_ones)}", style="bold"))
+    parts += [Text(f"caution: {clean(words)}", style="yellow") for words in proof.cautions]
     for finding, why in proof.skipped:
         parts.append(Text(f"not tested: {clean(finding)}: {clean(why)}", style="dim"))
     return Group(*parts)
@@ -77,12 +79,14 @@ def _needed(step: Step) -> list[RenderableType]:
     effect = step.effect
     if effect is None or effect.verdict is not Verdict.NOT_ENOUGH_DATA:
         return []
+    high = effect.ratio.high
+    excluded = f"; more than {ratio(high)}x is excluded" if high and effect.ratio.low else ""
     needed = (
-        f"about {effect.blocks_needed} blocks"
-        if effect.blocks_needed
-        else "more blocks than can be estimated"
+        f"about {span(effect.needed)} blocks would settle it"
+        if effect.needed
+        else f"no number of blocks that a plan has is sure to settle it{excluded}"
     )
-    return [Padding(Text(f"{effect.blocks} blocks; {needed} would settle it", style="dim"), (0, 0, 0, 6))]
+    return [Padding(Text(f"{effect.blocks} blocks; {needed}", style="dim"), (0, 0, 0, 6))]
 
 
 def unsettled(proof: Proof) -> dict[str, int]:
@@ -195,6 +199,7 @@ def to_json(proof: Proof, response: str, command: str = "", notice: Notice | Non
         "final": _effect_json(proof.final),
         "other": _effect_json(proof.other),
         "failed": proof.failed,
+        "cautions": list(proof.cautions),
         "final_folder": str(proof.final_folder) if proof.final_folder else None,
         "settle": more_blocks(command, open_ones) if open_ones else None,
         "skipped": [{"finding": finding, "reason": why} for finding, why in proof.skipped],
@@ -227,5 +232,6 @@ def _effect_json(effect: Effect | None) -> dict[str, Any] | None:
         "high": interval.high,
         "verdict": effect.verdict,
         "blocks": effect.blocks,
+        "blocks_least": effect.blocks_least,
         "blocks_needed": effect.blocks_needed,
     }

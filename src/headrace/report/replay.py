@@ -17,6 +17,11 @@ from headrace.report.text import clean, count, milliseconds
 
 #: Classes in the table of response time.
 CLASSES = 10
+#: Lines about classes of which each statement failed, and about errors.
+MOST_FAILED = 3
+MOST_ERRORS = 5
+#: The agent's name for what is no statement but a login.
+CONNECT = "connect"
 #: Classes named whose differences are set apart.
 MOST_SET_APART = 3
 _DIFFERENT = {
@@ -60,12 +65,62 @@ def to_json(replayed: Replayed) -> dict[str, Any]:
     }
 
 
+def first_lines(replayed: Replayed) -> list[Text]:
+    """What a reader must know before any number: why nothing can be concluded, in the server's own words."""
+    end = replayed.end
+    lines = []
+    if end.get("refused"):
+        lines.append(Text(clean(end["invalid"][0]), "bold red"))
+    connect = [error for error in end.get("errors", ()) if error["operation"] == CONNECT]
+    if connect and not end.get("refused"):
+        error = max(connect, key=lambda each: each["count"])
+        times = counted(sum(each["count"] for each in connect), "time")
+        lines.append(Text(f"sessions could not connect, {times}: {_server_error(error)}", "bold red"))
+    return lines + [Text(words, "bold red") for words in _all_failed(replayed)]
+
+
+def _all_failed(replayed: Replayed) -> list[str]:
+    """Classes of which each statement failed with one error, the most statements first; classes with one error
+    together.
+    """
+    failed: dict[int, list[Mapping[str, Any]]] = {}
+    for line in replayed.classes:
+        worst = next(iter(line.get("failures") or ()), None)
+        if worst and worst["count"] >= line["count"]:
+            failed.setdefault(worst["code"], []).append(line)
+    ran = sum(line["count"] for line in replayed.classes)
+    lines = []
+    for lines_of_one in sorted(failed.values(), key=_failures_of, reverse=True)[:MOST_FAILED]:
+        number = _failures_of(lines_of_one)
+        error = max((line["failures"][0] for line in lines_of_one), key=lambda each: each["count"])
+        if len(failed) == 1 and number >= ran:
+            who = f"all {counted(number, 'statement')}"
+        elif len(lines_of_one) == 1:
+            who = f"all {counted(number, 'statement')} of {clean(lines_of_one[0]['fingerprint'][:60])}"
+        else:
+            who = f"all {counted(number, 'statement')} of {len(lines_of_one)} classes"
+        others = len({line["failures"][0]["message"] for line in lines_of_one}) - 1
+        more = f" (and {counted(others, 'message')} like it)" if others else ""
+        hint = f"; {error['hint']}" if error.get("hint") else ""
+        lines.append(f"{who} failed: {_server_error(error)}{more}{hint}")
+    return lines
+
+
+def _failures_of(lines: list[Mapping[str, Any]]) -> int:
+    return sum(line["failures"][0]["count"] for line in lines)
+
+
+def _server_error(error: Mapping[str, Any]) -> str:
+    return f"{error['code']} {clean(error['message'])}".rstrip()
+
+
 def both(first: Replayed, second: Replayed) -> RenderableType:
     """Two servers, one after the other: the figures of each, and how the second's answers differ from the
     first's.
     """
     return Group(
         Text("the first server", "bold"),
+        *first_lines(first),
         *_summary(first, RECORDED),
         Text(),
         _operations(first),
@@ -79,6 +134,7 @@ def both(first: Replayed, second: Replayed) -> RenderableType:
 def terminal(replayed: Replayed, reference: Reference = RECORDED) -> RenderableType:
     """Throughput, times by operation and class, lag, differences, and what was left out."""
     return Group(
+        *first_lines(replayed),
         *_summary(replayed, reference),
         Text(),
         _operations(replayed),
@@ -102,7 +158,15 @@ def _summary(replayed: Replayed, reference: Reference) -> tuple[Text, Text]:
 
 def _verdict(replayed: Replayed) -> list[Text]:
     end = replayed.end
-    parts = [Text.assemble(("invalid: ", "bold red"), clean(reason)) for reason in end.get("invalid", [])]
+    # The first line has said why a server ended it.
+    reasons = end.get("invalid", [])[1 if end.get("refused") else 0 :]
+    parts = [Text.assemble(("invalid: ", "bold red"), clean(reason)) for reason in reasons]
+    errors = sorted(end.get("errors", ()), key=lambda error: error["count"], reverse=True)
+    for error in errors[:MOST_ERRORS]:
+        times = counted(error["count"], "time")
+        parts.append(Text(f"error {_server_error(error)}: {times} in {clean(error['operation'])}"))
+    if len(errors) > MOST_ERRORS:
+        parts.append(Text(f"and {counted(len(errors) - MOST_ERRORS, 'other error')}: --json lists them"))
     return parts + [Text.assemble(("! ", "bold yellow"), clean(reason)) for reason in end.get("warnings", [])]
 
 

@@ -45,7 +45,7 @@ _AIR = 2
 _STYLES = {
     "better": "green", "worse": "red", "equivalent": "blue", "unsure": "yellow", "strong": "bold",
     "verdict": "bold", "aside": "dim", "see": "", "attention": "yellow", "missing": "yellow", "thin": "dim",
-    "good": "green", "alert": "magenta",
+    "good": "green", "alert": "magenta", "error": "bold red",
 }  # fmt: skip
 
 

@@ -39,8 +39,8 @@ def facts(found: Facts) -> RenderableType:
     return table
 
 
-def design(content: Design, hours: float) -> RenderableType:
-    """The treatments with their settings, and the size and duration of the study."""
+def design(content: Design, hours: float, load_s: float = 0.0) -> RenderableType:
+    """The treatments with their settings, and the size and duration of the study: ``load_s`` of it load data."""
     base = content.base
     baselines = set(content.baselines.values())
     table = _table("treatment", "sets")
@@ -59,9 +59,11 @@ def design(content: Design, hours: float) -> RenderableType:
             f"turns of {workload.seconds:g} s, each after {content.washout_s} s that do not count, and {warmup} "
             f"for every {content.blocks_per_start} blocks"
         )
+    blocks = "1 block" if content.blocks == 1 else f"{content.blocks} blocks"
+    loading = f", {duration(load_s)} of it for loading the data, once" if load_s else ""
     summary = (
-        f"{len(content.treatments)} treatments, {content.blocks} blocks, {len(trials)} {each} ({workload.kind}); "
-        f"seed {content.seed}; about {duration(hours * 3600)}."
+        f"{len(content.treatments)} treatments, {blocks}, {len(trials)} {each} ({workload.kind}); "
+        f"seed {content.seed}; about {duration(hours * 3600)}{loading}."
     )
     first = clean(", ".join(t.treatment for t in trials if t.block == 1))
     parts: list[RenderableType] = [Text(clean(content.name), style="bold")]

@@ -16,13 +16,16 @@ AREAS = (
     "block",
     "capacity",
     "changes",
+    "cloud",
     "cluster",
+    "membership",
     "connections",
     "cpu",
     "filesystems",
     "flush",
     "hardware",
     "interrupts",
+    "kernel",
     "limits",
     "locks",
     "md",
@@ -41,6 +44,7 @@ AREAS = (
     "replication",
     "session",
     "spins",
+    "states",
     "statements",
     "stats",
     "tcp",
@@ -48,6 +52,7 @@ AREAS = (
     "transformed",
     "upkeep",
     "waits",
+    "zfs",
 )
 
 

@@ -50,8 +50,8 @@ def allocator_of_glibc(evidence: Evidence) -> Iterator[Match]:
         f"{process['program']} uses glibc's allocator with {running:.0f} threads running on {used:.1f} CPUs.",
         (
             number("allocator", (process.get("allocator") or {}).get("path") or name),
-            number("threads at work, mean", f"{running:.1f}"),
-            number("CPUs used", f"{used:.1f}"),
+            number("threads at work, mean", running, ".1f"),
+            number("CPUs used", used, ".1f"),
         ),
         (
             Remedy({"server.allocator": "jemalloc"}, label="jemalloc"),

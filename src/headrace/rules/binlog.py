@@ -68,9 +68,9 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{commits:,.0f} commits/s in {groups:,.0f} groups, with {running:.0f} threads running.",
         (
-            number("commits/s", f"{commits:,.0f}"),
-            number("groups or syncs of the log/s", f"{groups:,.0f}"),
-            number("threads running, mean", f"{running:.1f}"),
+            number("commits/s", commits, ",.0f"),
+            number("groups or syncs of the log/s", groups, ",.0f"),
+            number("threads running, mean", running, ".1f"),
         ),
         (Remedy(settings),),
     )
@@ -123,9 +123,9 @@ def commits_wait_on_purpose(evidence: Evidence) -> Iterator[Match]:
         f"for others to share their sync; {waiting:,.1f} sessions do so at any time.",
         (
             number(name, f"{evidence.number(name):,.0f} us"),
-            number("transactions in the binary log/s", f"{commits:,.1f}"),
-            number("sessions that wait, mean", f"{waiting:,.1f}"),
-            number("threads running, mean", f"{running + 1:.1f}"),
+            number("transactions in the binary log/s", commits, ",.1f"),
+            number("sessions that wait, mean", waiting, ",.1f"),
+            number("threads running, mean", running + 1, ".1f"),
             number("sync_binlog", evidence.variable("sync_binlog")),
         ),
         (Remedy({f"server.{off}": 0}),),
@@ -164,7 +164,7 @@ def whole_rows_logged(evidence: Evidence) -> Iterator[Match]:
         f"{size(logged)} of binary log per second, {size(logged / rows)} per row updated or deleted.",
         (
             number("Binlog_bytes_written/s", size(logged)),
-            number("rows updated and deleted/s", f"{rows:,.0f}"),
+            number("rows updated and deleted/s", rows, ",.0f"),
             number("binlog_format", evidence.variable("binlog_format")),
         ),
         (Remedy({"server.binlog_row_image": "MINIMAL"}),),
@@ -240,7 +240,7 @@ def _waits_for_replicas(evidence: Evidence, missing: int, limits: list[str]) -> 
         f"{'replica is' if connected == 1 else 'replicas are'} connected, and "
         f"{NEEDED} is {needed:.0f}.",
         (
-            number(NEEDED, f"{needed:.0f}"),
+            number(NEEDED, needed, ".0f"),
             number("Slaves_connected, maximum", str(connected)),
             *(number(name, evidence.variable(name)) for name in limits),
         ),

@@ -69,9 +69,9 @@ def _synced(evidence: Evidence) -> Iterator[tuple[Device, Mapping[str, Any], Map
 
 def _numbers(device: Device) -> tuple[Any, ...]:
     return (
-        number("reads/s", f"{device.reads:,.0f}"),
-        number("writes/s", f"{device.writes:,.0f}"),
-        number("requests in flight", f"{device.queue:.1f}"),
+        number("reads/s", device.reads, ",.0f"),
+        number("writes/s", device.writes, ",.0f"),
+        number("requests in flight", device.queue, ".1f"),
     )
 
 
@@ -173,7 +173,7 @@ def completions_on_one_core(evidence: Evidence) -> Iterator[Match]:
             f"{queue['rq_affinity']}.",
             (
                 *_numbers(device),
-                number(f"BLOCK/s on {hot}", f"{done[hot]:,.0f}"),
+                number(f"BLOCK/s on {hot}", done[hot], ",.0f"),
                 number(f"softirq on {hot}", share(core.softirq)),
             ),
             (Remedy({f"volume.rq_affinity@{device.name}": 2}),),
@@ -200,7 +200,7 @@ def merging_is_off(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             device.name,
             f"nomerges of {device.name} is {queue['nomerges']}; the mean request is {size(mean)}.",
-            (*_numbers(device), number("bytes per request", f"{mean:,.0f}")),
+            (*_numbers(device), number("bytes per request", mean, ",.0f")),
             (Remedy({f"volume.nomerges@{device.name}": 0}),),
         )
 
@@ -274,9 +274,9 @@ def flushes_of_a_volatile_cache(evidence: Evidence) -> Iterator[Match]:
             device.name,
             f"{device.name} has a volatile cache: {flushes:,.0f} flushes/s of {each_ms:.1f} ms each.",
             (
-                number("flushes/s", f"{flushes:,.0f}"),
+                number("flushes/s", flushes, ",.0f"),
                 number("a flush", f"{each_ms:.2f} ms"),
-                number("writes/s", f"{device.writes:,.0f}"),
+                number("writes/s", device.writes, ",.0f"),
                 number("write_cache", "write back"),
             ),
             (
@@ -315,7 +315,7 @@ def no_forced_unit_access(evidence: Evidence) -> Iterator[Match]:
             device.name,
             f"{device.name} has a volatile cache and no FUA: {flushes:,.0f} flushes/s of {each_ms:.1f} ms.",
             (
-                number("flushes/s", f"{flushes:,.0f}"),
+                number("flushes/s", flushes, ",.0f"),
                 number("a flush", f"{each_ms:.2f} ms"),
                 number("fua", 0),
             ),
@@ -404,7 +404,7 @@ def large_discards(evidence: Evidence) -> Iterator[Match]:
             f"{device.wait_ms:.1f} ms.",
             (
                 *_numbers(device),
-                number("discards/s", f"{discards:,.1f}"),
+                number("discards/s", discards, ",.1f"),
                 number("of the time in discards", share(spent)),
                 number("largest", size(largest)),
             ),
@@ -445,8 +445,8 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
             use.instance,
             f"{use.instance}: {use.load}; {use.saturation}.",
             (
-                number("requests/s", f"{use.numbers['operations']:,.0f}"),
-                number("requests in flight", f"{use.numbers['queue']:.1f}"),
+                number("requests/s", use.numbers["operations"], ",.0f"),
+                number("requests in flight", use.numbers["queue"], ".1f"),
                 number("time per request", f"{use.numbers['wait_ms']:.2f} ms"),
                 number("limit", use.limit or "not measured"),
             ),
@@ -514,7 +514,7 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
             f"measured{f', {device.queue:.1f} in flight' if device.queue else ''}.",
             (
                 *_numbers(device),
-                number("measured, requests/s", f"{limit:,.0f}"),
+                number("measured, requests/s", limit, ",.0f"),
                 number("waiting", waited),
             ),
             (look, *more),

@@ -71,7 +71,7 @@ def full_soon(evidence: Evidence) -> Iterator[Match]:
             (
                 number("lost per second", size(loss)),
                 number("available", size(free)),
-                number("full in", f"{lasting(free / loss)}"),
+                number("full in", lasting(free / loss)),
             ),
             (
                 Remedy(
@@ -114,7 +114,7 @@ def inodes_run_out(evidence: Evidence) -> Iterator[Match]:
             point,
             f"{point} ({', '.join(holds)}) has {free:,.0f} of {total:,.0f} inodes left"
             + (f", for {lasting(free / loss)} at this rate." if is_soon else "."),
-            (number("available inodes", f"{free:,.0f}"), number("inodes", f"{total:,.0f}")),
+            (number("available inodes", free, ",.0f"), number("inodes", total, ",.0f")),
             (
                 Remedy(
                     steps=(
@@ -144,16 +144,16 @@ def mounted_read_only(evidence: Evidence) -> Iterator[Match]:
     if evidence.has_variable("innodb_read_only") and evidence.is_on("innodb_read_only"):
         return
     for point, holds in written_mounts(evidence).items():
-        mounts = [fs for fs in evidence.rows("file_systems") if fs["mount_point"] == point]
-        options = {*(mounts[-1].get("options") or ()), *(mounts[-1].get("super_options") or ())}
+        mount = evidence.facts.server_file_system_of(point) or {}
+        options = {*(mount.get("options") or ()), *(mount.get("super_options") or ())}
         if "ro" not in options:
             continue
         yield Match(
             point,
             f"{point} ({', '.join(holds)}) is mounted read-only.",
             (
-                number("options", ",".join(mounts[-1].get("options") or ())),
-                number("of the file system", ",".join(mounts[-1].get("super_options") or ())),
+                number("options", ",".join(mount.get("options") or ())),
+                number("of the file system", ",".join(mount.get("super_options") or ())),
             ),
             (
                 Remedy(
@@ -191,7 +191,7 @@ def numbers_run_out(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             str(name),
             f"{name} ({kind}) has used {share(next_ / limit)} of its numbers: the next is {next_:,} of {limit:,}.",
-            (number("next", f"{next_:,}"), number("largest", f"{limit:,}"), number("type", kind)),
+            (number("next", next_, ","), number("largest", limit, ","), number("type", kind)),
             (
                 Remedy(
                     steps=(
@@ -227,7 +227,7 @@ def allocations_are_held_back(evidence: Evidence) -> Iterator[Match]:
             f"{group} went above memory.high {rate:,.1f} times per second"
             + (f", which is {size(high)}." if isinstance(high, int) else "."),
             (
-                number("memory.events, high/s", f"{rate:,.1f}"),
+                number("memory.events, high/s", rate, ",.1f"),
                 number("memory.high", size(high) if isinstance(high, int) else "of a group above"),
                 number("resident", size(evidence.server_process.get("rss_bytes") or 0)),
             ),
@@ -269,9 +269,9 @@ def threads_are_refused(evidence: Evidence) -> Iterator[Match]:
             group,
             f"{group} was refused {refused:,.0f} tasks during the window; it has {tasks:,.0f} of {limit:,.0f}.",
             (
-                number("refused", f"{refused:,.0f}"),
-                number("tasks, maximum", f"{tasks:,.0f}"),
-                number("pids.max", f"{limit:,.0f}"),
+                number("refused", refused, ",.0f"),
+                number("tasks, maximum", tasks, ",.0f"),
+                number("pids.max", limit, ",.0f"),
             ),
             (
                 Remedy(
@@ -308,7 +308,7 @@ def tracked_connections(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{int(used):,} of {int(limit):,} connections are tracked ({share(int(used) / int(limit))}).",
-        (number("nf_conntrack_count", f"{int(used):,}"), number("nf_conntrack_max", f"{int(limit):,}")),
+        (number("nf_conntrack_count", int(used), ","), number("nf_conntrack_max", int(limit), ",")),
         (
             Remedy({f"host.{name}max": wanted}, label="a larger table"),
             Remedy(
@@ -351,9 +351,10 @@ def temporary_tablespace_grows(evidence: Evidence) -> Iterator[Match]:
         return
     mount = evidence.data_file_system
     point = str(mount["mount_point"]) if mount else ""
-    free = evidence.window.last("file_systems", "available_bytes", point)
-    if free is None:
+    room = evidence.room(evidence.data_directory)
+    if room is None:
         raise NotEnough("free space of file systems was not sampled (sampler file_systems)")
+    free = room[1]
     if file["bytes"] < TEMPORARY * (file["bytes"] + free):
         return
     first = str(file["path"]).partition(":")[0]

@@ -9,20 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from headrace.analysis import server_alone
 from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
 from headrace.analysis.users import SERVERS
-from headrace.rules.evidence import Evidence
+from headrace.rules.evidence import Evidence, Number, number
 from headrace.rules.rule import Finding, Judgement, Severity
 
 #: Rules whose findings mean that work waits for something that is not hardware, or is refused: the most complete
 #: standstill first.
 ELSEWHERE = (
+    "REPL15", "REPL17",
     "HOST05", "HOST08", "HOST07",
     "FS13", "HOST04", "REPL12", "LOCK14", "LOCK12", "SESS08", "LIM08", "LOCK04", "REPL13", "BLOG04", "LOCK19",
-    "LOCK13", "LOCK02", "LOCK05", "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "NET12", "SESS15",
-    "SESS19", "SESS18", "STMT04", "STMT10", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01", "LIM05", "LIM07",
-    "FS14", "BLK15", "BLK16", "BLK17", "HOST06", "HOST09", "TCP07", "CPU03", "CPU12", "LOCK08", "REPL11", "REPL14",
-    "REPL10", "REPL01", "LOCK20",
+    "LOCK13", "LOCK03",
+    "LOCK02", "LOCK05", "LOCK17", "LOCK15", "LOCK11", "LOCK16", "LOCK18", "TCP02", "NET12", "NET15", "BLK20",
+    "SESS15",
+    "SESS19", "SESS18", "WAIT02", "WAIT01", "STMT04", "STMT10", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01",
+    "LIM05", "LIM07", "FS14", "BLK15", "BLK16", "BLK19", "BLK17", "BLK21", "HOST06", "HOST09", "TCP07", "CPU03",
+    "CPU12", "LOCK08", "REPL11", "REPL14", "REPL10", "REPL01", "LOCK20",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {
@@ -36,15 +40,15 @@ EXPLAINS = {
     "core": ("NET01", "IRQ01", "IRQ03", "NET13", "NET14", "NET04", "STMT09", "CPU01"),
     "softirq": ("NET13", "NET14", "NET02", "NET01", "IRQ01"),
     "block": (
-        "HOST02", "HOST09", "BLK18", "HOST06",
+        "BLK20", "HOST02", "HOST09", "BLK18", "BLK19", "HOST06",
         "LIM05", "STMT09", "FLUSH11", "POOL13", "POOL01", "POOL08", "POOL09", "STMT06", "STMT07", "STMT02",
         "SESS11", "SESS12", "SESS03", "SESS21", "SESS10", "STMT05", "POOL10", "POOL11", "MEM13", "MEM01", "READ01",
         "REDO02", "REDO01", "FLUSH10", "FLUSH06", "POOL04", "FLUSH02", "FS14", "FS01", "RAID06", "RAID01",
         "MEM19", "BLK06",
     ),
     "memory": ("MEM21", "MEM22", "HOST03", "POOL02", "SESS01", "STAT06", "MEM01", "MEM18", "MEM12"),
-    "network": ("NET11", "NET07"),
-    "tcp": ("TCP02", "NET10", "TCP03"),
+    "network": ("NET15", "NET11", "NET07"),
+    "tcp": ("NET15", "TCP02", "NET10", "TCP03"),
 }  # fmt: skip
 #: Rules about pages that are read again, and about I/O that is waited for.
 PAGES, IO = ("POOL13", "POOL01", "POOL08"), ("MEM19", "BLK06")
@@ -57,6 +61,15 @@ PAGE_US = 30.0
 PAGING_OF_SERVER, PAGING_OF_HOST = 0.1, 0.02
 #: Rules about what the server executes.
 STATEMENTS = ("STMT01", "STMT02", "STMT05", "SESS11", "SESS12", "CPU10")
+#: Of these the first that fits, where nothing but SQL is known: what makes statements work more than they need to.
+SLOW_SQL = (
+    "STMT02", "SESS11", "WAIT03", "SESS12", "SESS03", "STMT03", "SESS02", "SESS04", "SESS05", "SESS06", "SESS07",
+    "WAIT02", "STMT05", "STMT01",
+)  # fmt: skip
+#: Of these, what has not stopped anybody yet.
+RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10")
+#: Rules about sessions in one state, which the sentence about sessions has named with its holder.
+SAID_BY_SESSIONS = ("LOCK02", "LOCK04", "LOCK05", "LOCK12", "LOCK15", "LOCK18")
 #: Named in the sentence at most, of each kind.
 MOST = 2
 #: Connections per second that are refused now; less often it was in the past.
@@ -65,6 +78,8 @@ REFUSED_S = 0.1
 
 def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
     """The verdict of the resources, with the causes that findings show in its sentence."""
+    if not evidence.has_host:
+        return _of_server(evidence, judgement)
     verdict = evidence.verdict
     limiting = verdict.limiting
     waiting = [f for f in _of(judgement, ELSEWHERE) if _stops_work_now(evidence, f)][:MOST]
@@ -81,8 +96,13 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
     parts = [_sentence(finding) for finding in waiting]
     if waiting and limiting is not None:
         parts.append(f"Also, {_lower(verdict.sentence)}")
-    elif waiting and verdict.sentence.startswith("Nothing limits this host"):
-        parts.append(verdict.sentence.replace("Nothing limits this host", "No hardware is saturated", 1))
+    elif waiting or (limiting is None and evidence.load is not None and evidence.load.worst is not None):
+        if not waiting:
+            parts.append(_waits_of_sessions(evidence))
+        sentence = verdict.sentence
+        for nothing in ("Nothing limits this host", "Nothing is saturated"):
+            sentence = sentence.replace(nothing, "No hardware is saturated", 1)
+        parts.append(sentence)
     else:
         parts.append(verdict.sentence)
     if why:
@@ -98,6 +118,38 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
     return replace(verdict, sentence=" ".join(parts), causes=causes)
 
 
+def _waits_of_sessions(evidence: Evidence) -> str:
+    """What most of the sessions that wait wait for, where no finding says it."""
+    load = evidence.load
+    if load is None or load.worst is None:
+        return ""
+    return f"{load.worst.sessions:.1f} of {load.active:.1f} active sessions wait for {load.worst.name} on average."
+
+
+def _of_server(evidence: Evidence, judgement: Judgement) -> Verdict:
+    """Of a server alone: what its sessions do, why, and that nothing else is known."""
+    verdict, load = evidence.verdict, evidence.load
+    waiting = [f for f in _of(judgement, ELSEWHERE) if _stops_work_now(evidence, f)]
+    is_work = load is None or load.worst is None or load.executing >= 1
+    codes = dict.fromkeys((*SLOW_SQL, *EXPLAINS["cpu"], *EXPLAINS["block"])) if is_work else {}
+    costs = (Severity.LIMIT, Severity.COST)
+    why = [f for f in _of(judgement, codes) if f.severity in costs and f not in waiting]
+    named = next((f for f in why if f.rule.code in STATEMENTS), None)
+    why = [f for f in why if f is named or f.rule.code not in STATEMENTS]
+    risks = [
+        f for f in _of(judgement, RISKS_OF_SQL) if f not in (*waiting, *why) and f.severity is Severity.RISK
+    ]
+    causes = (*waiting, *why, *risks)[:MOST]
+    # The sessions' sentence has said what these are about.
+    brief = [f.id for f in causes if f.rule.code in SAID_BY_SESSIONS and load is not None]
+    says = verdict.sentence.removesuffix(".") + f" ({', '.join(brief)})." if brief else verdict.sentence
+    more = [_sentence(f) for f in causes if f.id not in brief]
+    parts = [evidence.apart, refusal_of(evidence), says, *more, server_alone.not_known(evidence.facts)]
+    return replace(
+        verdict, sentence=" ".join(filter(None, parts)), causes=tuple(finding.id for finding in causes)
+    )
+
+
 def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | None:
     """What to look at where nothing is saturated and nothing is seen to stop work, with the words before it.
 
@@ -110,10 +162,48 @@ def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | Non
 
 
 def causes_first(judgement: Judgement, verdict: Verdict) -> Judgement:
-    """The findings that the sentence names in its order, then the others, worst first."""
+    """The findings that the sentence names in its order, then the others, worst first; one for each cause."""
+    judgement = _one_per_cause(judgement, verdict)
     order = {finding: place for place, finding in enumerate(verdict.causes)}
     findings = sorted(judgement.findings, key=lambda finding: order.get(finding.id, len(order)))
     return replace(judgement, findings=tuple(findings))
+
+
+def _one_per_cause(judgement: Judgement, verdict: Verdict) -> Judgement:
+    """Without findings that say less about what another one says; that has them as evidence."""
+    also: dict[str, list[Number]] = {}
+    dropped = set()
+    for finding in judgement.findings:
+        said_by = _said_by(finding, judgement)
+        if said_by is not None and finding.id not in verdict.causes:
+            dropped.add(finding.id)
+            also.setdefault(said_by.id, []).append(number(f"also {finding.id}", finding.hit.summary))
+    kept = [finding for finding in judgement.findings if finding.id not in dropped]
+    return replace(
+        judgement,
+        findings=tuple(
+            replace(f, hit=replace(f.hit, evidence=(*f.hit.evidence, *also.get(f.id, ())))) for f in kept
+        ),
+    )
+
+
+def _said_by(finding: Finding, judgement: Judgement) -> Finding | None:
+    """A finding that says the same and more."""
+    code, others = finding.rule.code, [f for f in judgement.findings if f.id != finding.id]
+    if code == "LOCK01":  # threads wait for each other: these know what for
+        return next((f for f in _of(judgement, ELSEWHERE) if f.severity is Severity.LIMIT), None)
+    if code == "STMT01":  # the class that takes most of the time
+        same = [f for f in others if f.rule.code in ("STMT02", "STMT05")]
+        return next((f for f in same if f.hit.subject == finding.hit.subject), None)
+    if code == "SESS12":  # rows that scans read, of which a class examines most
+        scanned = _exact(finding, "Handler_read_rnd_next/s")
+        scans = [f for f in others if f.rule.code == "STMT02"]
+        return next((f for f in scans if 2 * _exact(f, "rows examined/s") >= scanned > 0), None)
+    return None
+
+
+def _exact(finding: Finding, what: str) -> float:
+    return next((each.exact or 0.0 for each in finding.hit.evidence if each.what == what), 0.0)
 
 
 def limited_by(verdict: Verdict, judgement: Judgement | None) -> str:
@@ -128,10 +218,14 @@ def limited_by(verdict: Verdict, judgement: Judgement | None) -> str:
 
 def refusal_of(evidence: Evidence) -> str:
     """What the server said instead of letting us in, where that is the problem itself."""
-    told = evidence.window.errors.get("mysql_status", "")
-    if "1040" in told or "Too many connections" in told:
+    if is_full(evidence.window.errors.get("mysql_status", "")):
         return "The server refuses connections: it has reached max_connections."
     return ""
+
+
+def is_full(error: str) -> bool:
+    """Whether a login was refused because all connections are taken."""
+    return "1040" in error or "Too many connections" in error
 
 
 def _explains(evidence: Evidence, verdict: Verdict, finding: Finding) -> bool:
@@ -184,6 +278,8 @@ def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
     if finding.rule.code == "SESS08":
         refused = evidence.window.rate("mysql_status", "connection_errors_max_connections")
         return (refused or 0.0) >= REFUSED_S
+    if finding.rule.code == "LOCK17" and finding.severity is Severity.COST:
+        return True  # nobody waits for its locks, but every read walks over what it keeps
     return finding.severity is Severity.LIMIT
 
 
@@ -196,7 +292,7 @@ def _sentence(finding: Finding) -> str:
     """The same at the beginning of a sentence; variables, devices and programs keep their names."""
     text = _said(finding)
     first = text.split(" ", 1)[0]
-    is_name = "_" in first or first in finding.hit.subject or first in SERVERS
+    is_name = "_" in first or first.rstrip(",:") in finding.hit.subject or first in SERVERS
     return text if is_name else f"{text[:1].upper()}{text[1:]}"
 
 

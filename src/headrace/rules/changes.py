@@ -59,9 +59,9 @@ def pages_read_to_be_changed(evidence: Evidence) -> Iterator[Match]:
         f"{reads:,.0f} pages/s are read while {changed:,.0f} rows/s are changed and {rows_read:,.0f} read: "
         f"{reads / changed:.1f} pages for each change.",
         (
-            number("Innodb_buffer_pool_reads/s", f"{reads:,.0f}"),
-            number("rows changed/s", f"{changed:,.0f}"),
-            number("Innodb_rows_read/s", f"{rows_read:,.0f}"),
+            number("Innodb_buffer_pool_reads/s", reads, ",.0f"),
+            number("rows changed/s", changed, ",.0f"),
+            number("Innodb_rows_read/s", rows_read, ",.0f"),
             number(NAME, buffering),
         ),
         (Remedy({f"server.{NAME}": "all"}),),
@@ -93,8 +93,8 @@ def changes_buffered_in_vain(evidence: Evidence) -> Iterator[Match]:
         "",
         f"buffered changes are applied to {merges:,.0f} pages/s, {changes / merges:.1f} to each.",
         (
-            number("pages with buffered changes/s", f"{merges:,.0f}"),
-            number("buffered changes/s", f"{changes:,.0f}"),
+            number("pages with buffered changes/s", merges, ",.0f"),
+            number("buffered changes/s", changes, ",.0f"),
             number(NAME, evidence.variable(NAME)),
         ),
         (Remedy({f"server.{NAME}": "none"}),),

@@ -76,8 +76,8 @@ def semi_sync_fell_back(evidence: Evidence) -> Iterator[Match]:
         "replicas are connected.",
         (
             number(f"{name}_status", "ON" if works else "OFF"),
-            number(f"{name}_no_tx/s", f"{alone:,.2f}"),
-            number(f"{name}_clients", f"{clients:.0f}"),
+            number(f"{name}_no_tx/s", alone, ",.2f"),
+            number(f"{name}_clients", clients, ".0f"),
             number(f"{name}_timeout", f"{timeout:,.0f} ms"),
         ),
         (
@@ -129,10 +129,10 @@ def commits_wait_for_a_replica(evidence: Evidence) -> Iterator[Match]:
         + (f", {each_us / 1e3:,.1f} ms each" if each_us else "")
         + f"; the longest that they may wait is {timeout / 1e3:,.0f} s.",
         (
-            number("waiting for a semi-synchronous replica", f"{waiting:.1f}"),
-            number("in a commit, with those behind it", f"{held:.1f}"),
+            number("waiting for a semi-synchronous replica", waiting, ".1f"),
+            number("in a commit, with those behind it", held, ".1f"),
             number("a wait, mean", f"{each_us / 1e3:,.1f} ms" if each_us else "unknown: none has ended"),
-            number(f"{name}_clients", f"{clients:.0f}"),
+            number(f"{name}_clients", clients, ".0f"),
             number(f"{name}_timeout", f"{timeout:,.0f} ms"),
         ),
         (
@@ -189,7 +189,7 @@ def replica_is_writable(evidence: Evidence) -> Iterator[Match]:
         f"read_only is off on a replica; {writes:,.1f} statements/s change data here.",
         (
             number("read_only", "OFF"),
-            number("INSERT, UPDATE and DELETE/s", f"{writes:,.1f}"),
+            number("INSERT, UPDATE and DELETE/s", writes, ",.1f"),
         ),
         (remedy,),
     )
@@ -218,7 +218,7 @@ def workers_commit_in_any_order(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{evidence.number(workers):.0f} workers apply, and {keeps} is off.",
-        (number(workers, f"{evidence.number(workers):.0f}"), number(keeps, "OFF")),
+        (number(workers, evidence.number(workers), ".0f"), number(keeps, "OFF")),
         # No setting: it takes effect only with a start of the applier.
         (Remedy(steps=(f"{RESTART_APPLIER.format(keeps, 'ON')}.",), is_faster=False),),
     )
@@ -257,8 +257,8 @@ def replicas_get_little_to_do_at_once(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{commits:,.0f} transactions/s go to {max(dumps):.0f} replicas with COMMIT_ORDER.",
         (
-            number("transactions in the binary log/s", f"{commits:,.1f}"),
-            number("replicas connected", f"{max(dumps):.0f}"),
+            number("transactions in the binary log/s", commits, ",.1f"),
+            number("replicas connected", max(dumps), ".0f"),
             number(name, "COMMIT_ORDER"),
         ),
         (Remedy({f"server.{name}": "WRITESET"}),),
@@ -378,12 +378,16 @@ def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
         ),
         (
             number("paused", share(min(paused_ns / 1e9, 1.0))),
-            number("wsrep_flow_control_sent/s", f"{sent:,.2f}"),
-            number("wsrep_local_recv_queue", f"{queue.mean:,.1f}" if queue else "unknown"),
-            number("appliers", f"{evidence.number(threads):.0f}" if threads else "unknown"),
+            number("wsrep_flow_control_sent/s", sent, ",.2f"),
+            number("wsrep_local_recv_queue", queue.mean if queue else "unknown", ",.1f"),
+            number("appliers", evidence.number(threads) if threads else "unknown", ".0f"),
         ),
         (Remedy(more, (steps,)),),
     )
+
+
+def _one_of(flag: float | None, yes: str, no: str) -> str:
+    return "unknown" if flag is None else yes if flag else no
 
 
 @rule(
@@ -402,18 +406,21 @@ def node_has_no_quorum(evidence: Evidence) -> Iterator[Match]:
     evidence.settings  # noqa: B018 - raises NotEnough without a server
     if not evidence.has_variable("wsrep_on") or not evidence.is_on("wsrep_on"):
         return
-    primary = evidence.gauge("mysql_status", "wsrep_cluster_status").last
-    ready = evidence.gauge("mysql_status", "wsrep_ready").last
-    if primary and ready:
+    primary = evidence.window.last("mysql_status", "wsrep_cluster_status")
+    ready = evidence.window.last("mysql_status", "wsrep_ready")
+    if primary is None and ready is None:
+        evidence.gauge("mysql_status", "wsrep_cluster_status")
+    # Either of them is enough to know that the node refuses statements.
+    if primary != 0 and ready != 0:
         return
     nodes = int(evidence.window.last("mysql_status", "wsrep_cluster_size") or 0)
     yield Match(
         "",
-        f"the node {'is in the primary component, but not ready' if primary else 'has no quorum'}; it sees "
+        f"the node {'has no quorum' if primary == 0 else 'is not ready'}; it sees "
         f"{nodes} node{'' if nodes == 1 else 's'}.",
         (
-            number("wsrep_cluster_status", "Primary" if primary else "non-Primary"),
-            number("wsrep_ready", "ON" if ready else "OFF"),
+            number("wsrep_cluster_status", _one_of(primary, "Primary", "non-Primary")),
+            number("wsrep_ready", _one_of(ready, "ON", "OFF")),
             number("wsrep_cluster_size", str(nodes)),
         ),
         (

@@ -61,9 +61,9 @@ def clients_connect_for_each_statement(evidence: Evidence) -> Iterator[Match]:
         f"clients connect {logins:,.0f} times per second for {questions:,.0f} statements/s: "
         f"{questions / logins:.1f} per connection.",
         (
-            number("Connections/s", f"{logins:,.1f}"),
-            number("Questions/s", f"{questions:,.1f}"),
-            number("Threads_created/s", f"{evidence.status_rate('threads_created'):,.1f}"),
+            number("Connections/s", logins, ",.1f"),
+            number("Questions/s", questions, ",.1f"),
+            number("Threads_created/s", evidence.status_rate("threads_created"), ",.1f"),
         ),
         (
             Remedy(
@@ -103,8 +103,8 @@ def logins_wait_for_names(evidence: Evidence) -> Iterator[Match]:
         f"{mean:.1f} sessions are logging in at any time, for {_logins(evidence):,.1f} logins/s, and "
         "skip_name_resolve is off.",
         (
-            number("sessions logging in, mean", f"{mean:.1f}"),
-            number("Connections/s", f"{_logins(evidence):,.1f}"),
+            number("sessions logging in, mean", mean, ".1f"),
+            number("Connections/s", _logins(evidence), ",.1f"),
             number("host_cache_size", evidence.variable("host_cache_size")),
         ),
         (
@@ -141,9 +141,9 @@ def handshakes_take_cpu(evidence: Evidence) -> Iterator[Match]:
         f"clients make {full:,.0f} full TLS handshakes/s, which take about {HANDSHAKE_CPU_S * full:.1f} CPUs "
         "with a 2,048-bit RSA key.",
         (
-            number("Ssl_finished_accepts/s", f"{evidence.status_rate('ssl_finished_accepts'):,.1f}"),
-            number("of them resumed/s", f"{evidence.status_rate('ssl_session_cache_hits'):,.1f}"),
-            number("Connections/s", f"{_logins(evidence):,.1f}"),
+            number("Ssl_finished_accepts/s", evidence.status_rate("ssl_finished_accepts"), ",.1f"),
+            number("of them resumed/s", evidence.status_rate("ssl_session_cache_hits"), ",.1f"),
+            number("Connections/s", _logins(evidence), ",.1f"),
         ),
         (
             Remedy(
@@ -184,8 +184,8 @@ def connections_break(evidence: Evidence) -> Iterator[Match]:
         f"({share(min(broken / max(logins, broken), 1.0))} of "
         "the logins).",
         (
-            number("Aborted_clients/s", f"{broken:,.1f}"),
-            number("Connections/s", f"{logins:,.1f}"),
+            number("Aborted_clients/s", broken, ",.1f"),
+            number("Connections/s", logins, ",.1f"),
             number("wait_timeout", f"{evidence.variable('wait_timeout')} s"),
             number("max_allowed_packet", evidence.variable("max_allowed_packet")),
         ),
@@ -227,8 +227,8 @@ def logins_execute_statements(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{threads:.1f} sessions execute init_connect at any time, for {rate:,.1f} logins/s: {'; '.join(logins)}.",
         (
-            number("sessions in init_connect, mean", f"{threads:.1f}"),
-            number("Connections/s", f"{rate:,.1f}"),
+            number("sessions in init_connect, mean", threads, ".1f"),
+            number("Connections/s", rate, ",.1f"),
             number(
                 "a login, mean", f"{1e3 * threads / rate:,.0f} ms" if rate else "unknown: none was counted"
             ),

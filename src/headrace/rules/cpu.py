@@ -12,6 +12,8 @@ from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.replication import RESTART_APPLIER
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
+#: Share of the CPU time that was wanted, below which what was stolen is within the noise of a shared host.
+STEAL_COSTS = 0.05
 #: A thread that uses this much of one CPU can do no more: FULL, less the error of clock ticks.
 THREAD_FULL = 0.85
 #: Share of quota periods in which the group was stopped: below it a burst, not a limit.
@@ -136,7 +138,8 @@ def stolen(evidence: Evidence) -> Iterator[Match]:
     """
     cores = evidence.cores
     mean = sum(core.steal for core in cores) / len(cores)
-    if mean < STEAL_SEEN:
+    busy = sum(core.busy for core in cores) / len(cores)
+    if mean < STEAL_SEEN or mean < STEAL_COSTS * (busy + mean):
         return
     worst = max(cores, key=lambda core: core.steal)
     yield Match(
@@ -184,8 +187,8 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
             f"the CPU quota stopped the group in {share(throttled / total)} of its periods: {lost:.2f} s of "
             f"thread time lost per second{f', with a quota of {quota:g} CPUs' if quota else ''}.",
             (
-                number("periods/s", f"{total:,.1f}"),
-                number("throttled/s", f"{throttled:,.1f}"),
+                number("periods/s", total, ",.1f"),
+                number("throttled/s", throttled, ",.1f"),
                 number("time lost", f"{lost:.2f} s/s"),
                 number("quota, CPUs", f"{quota:g}" if quota else "unknown"),
             ),
@@ -328,7 +331,7 @@ def deep_sleep(evidence: Evidence) -> Iterator[Match]:
         f"{share(_busy(evidence))} busy.",
         (
             number("deep states", names),
-            number("statements/s", f"{statements:,.0f}"),
+            number("statements/s", statements, ",.0f"),
             number("CPUs busy, mean", share(_busy(evidence))),
         ),
         (
@@ -368,8 +371,8 @@ def numa_balancing(evidence: Evidence) -> Iterator[Match]:
         "",
         f"balancing over {len(nodes)} nodes costs {faults:,.0f} page faults/s and moves {moved:,.0f} pages/s.",
         (
-            number("hint faults/s", f"{faults:,.0f}"),
-            number("pages moved/s", f"{moved:,.0f}"),
+            number("hint faults/s", faults, ",.0f"),
+            number("pages moved/s", moved, ",.0f"),
             number("nodes", len(nodes)),
         ),
         (Remedy({"host.kernel.numa_balancing": 0}),),
@@ -447,7 +450,8 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
     is_only_weight = low["the policy"] is None and low["nice"] is None
     beside = _within(evidence, weight.group) if weight is not None and is_only_weight else frozenset()
     others = _others_cpus(evidence, process, beside)
-    if waited < WAITED_FOR or others < OTHERS_NOTICED * len(evidence.cores) or _busy(evidence) < FULL:
+    is_full = others >= OTHERS_NOTICED * len(evidence.cores) and _busy(evidence) >= FULL
+    if waited < WAITED_FOR or not is_full or not evidence.is_server_held_up:
         return
     steps = []
     pid = process.get("pid")
@@ -472,7 +476,7 @@ def behind_others(evidence: Evidence) -> Iterator[Match]:
         f"{len(evidence.cores)} CPUs; tasks waited for a CPU {share(waited)} of the time.",
         (
             *(number(name, value) for name, value in low.items() if value is not None),
-            number("CPUs of other processes", f"{others:.1f}"),
+            number("CPUs of other processes", others, ".1f"),
             number("waited for a CPU", share(waited)),
         ),
         (Remedy(steps=tuple(steps)),),

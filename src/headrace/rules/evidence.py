@@ -5,18 +5,21 @@ Every accessor without a default raises ``NotEnough`` if the number is missing, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 from headrace.activity import Activity, StatementClass, cut
-from headrace.analysis import resources
+from headrace.analysis import resources, server_alone, sessions
 from headrace.analysis.devices import Device, devices
 from headrace.analysis.resources import Core, ResourceUsage, Verdict
 from headrace.analysis.users import Group, Program, groups, programs
 from headrace.analysis.window import Gauge, Window
-from headrace.facts import HostFacts
+from headrace.errors import HostUnknown
+from headrace.facts import HostFacts, OfServer
 from headrace.knobs.knob import Versions
 from headrace.model import Facts, Vendor
 from headrace.snapshot import Snapshot
@@ -25,6 +28,9 @@ MIB, GIB = 1 << 20, 1 << 30
 
 #: For a rule that needs a server when none was named.
 NO_SERVER = "no server was queried: name one with --mysql-socket or --mysql-host"
+#: CPUs that servers use or wait for, below which they have nothing to do; the share of that time that they wait,
+#: from which on they are held up.
+AT_WORK, HELD_UP = 0.02, 0.05
 
 
 class NotEnough(Exception):
@@ -33,10 +39,12 @@ class NotEnough(Exception):
 
 @dataclass(frozen=True)
 class Number:
-    """One piece of evidence: a name and its value."""
+    """One piece of evidence: a name and its value, as people read it."""
 
     what: str
     value: str
+    #: What ``value`` was made from, if that is nothing but a number; programs get it instead.
+    exact: float | None = None
 
 
 class Evidence:
@@ -52,8 +60,16 @@ class Evidence:
         alone_ms: Mapping[str, float] | None = None,
         activity: Activity | None = None,
     ) -> None:
-        self.raw: Mapping[str, Any] = facts.data
+        place = HostFacts(facts).server_place
+        #: Where the server runs, as a sentence, if the examined host is not to be taken for its own; else empty.
+        self.apart = ""
+        if facts.data.get("server_settings") and place is not None and not place.is_on_host:
+            self.apart = place.sentence
+            why = facts.data.get("only_sql") or "run headrace on the server's own host"
+            facts = Facts(facts.hash, {**facts.data, "only_sql": why})
         self.facts = HostFacts(facts)
+        why = self.facts.only_sql
+        self.raw: Mapping[str, Any] = OfServer(facts.data, why) if why else facts.data
         self.window = resources.of_server(window, self.facts)
         self.limits = dict(limits or {})
         self.alone_ms = dict(alone_ms or {})
@@ -67,13 +83,28 @@ class Evidence:
 
     # The host
 
+    @property
+    def has_host(self) -> bool:
+        """Whether the examined host is the server's; otherwise only SQL was asked, and no rule uses a host."""
+        return not self.facts.only_sql
+
+    @cached_property
+    def load(self) -> sessions.Load | None:
+        """The sessions at work and what they wait for; None without a server that lists them."""
+        return sessions.load_of(self.window, self.activity) if self.has_server else None
+
     @cached_property
     def verdict(self) -> Verdict:
-        return resources.judge(self.window, self.facts, self.limits, self.alone_ms)
+        if not self.has_host:
+            return server_alone.judge(self.load, self.activity, self.window, self.facts)
+        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms)
+        return server_alone.with_sessions(found, self.load)
 
     @cached_property
     def cores(self) -> list[Core]:
         """Each CPU, without the sum. Raises NotEnough if the CPUs were not sampled."""
+        if self.facts.given_cpus:
+            raise NotEnough("how busy the CPUs are is unknown: only their number was given")
         found = resources.cores(self.window)[1:]
         if not found:
             raise NotEnough("the CPUs were not sampled")
@@ -96,7 +127,21 @@ class Evidence:
         """Every program that was seen in the window, by CPU time."""
         return programs(self.window)
 
+    @property
+    def is_server_held_up(self) -> bool:
+        """Whether the servers had work and waited for a CPU, by their own threads; without these, whether they had
+        work."""
+        own = sum(program.cpus for program in self.programs if program.is_server)
+        rates = self.window.rates("threads", "runqueue_ns")
+        if not rates:
+            return own >= AT_WORK
+        waited = sum(rates.values()) / 1e9
+        return own + waited >= AT_WORK and waited >= HELD_UP * (own + waited)
+
     def use(self, resource: str, instance: str = "") -> ResourceUsage | None:
+        """Raises HostUnknown for a host's resource where only SQL was asked."""
+        if not self.has_host and resource != server_alone.SESSIONS:
+            raise HostUnknown(self.facts.only_sql)
         uses = self.verdict.uses
         return next((u for u in uses if u.resource == resource and u.instance == instance), None)
 
@@ -140,10 +185,23 @@ class Evidence:
 
     def memory_bytes(self) -> float:
         """All of the host's memory. Raises NotEnough."""
+        if given := self.facts.given_memory_bytes:
+            return float(given)
         total = (self.raw.get("memory") or {}).get("total_bytes") or self.window.last("memory", "MemTotal")
         if total is None:
             raise NotEnough("the host does not report how much memory it has")
         return float(total)
+
+    def available_bytes(self) -> float:
+        """The least memory that the kernel could hand out in the window. Raises NotEnough, also with ZFS whose
+        cache was not sampled: the kernel counts it as used, and most of it is not."""
+        low = self.gauge("memory", "MemAvailable").low
+        cache = resources.reclaimable_cache_bytes(self.window)
+        if cache is None and self.facts.has_zfs:
+            raise NotEnough(
+                "ZFS's cache counts as used memory here, and its size was not sampled (sampler zfs)"
+            )
+        return low + (cache or 0.0)
 
     def last(self, sampler: str, metric: str, label: str = "") -> float:
         """The newest value: of a counter since its start, of a gauge now."""
@@ -182,7 +240,8 @@ class Evidence:
         """Whether a rule is for this server's vendor and version; without a server the rule says so itself."""
         if not applies_to or not self.has_server:
             return True
-        return self.vendor in applies_to and self.version in applies_to[self.vendor]
+        # A dump may lack the version: then a rule that needs a variable names it.
+        return self.vendor in applies_to and (not self.version or self.version in applies_to[self.vendor])
 
     def variable(self, name: str) -> str:
         """A server variable as the server prints it."""
@@ -238,7 +297,15 @@ class Evidence:
     def server_process(self) -> Mapping[str, Any]:
         """The same for rules that need it. Raises NotEnough without one."""
         if (process := self.process) is None:
-            raise NotEnough("no server process was found on this host")
+            place = self.facts.server_place
+            several = sum(1 for each in self.facts.servers if each.get("program") != "memcached")
+            raise NotEnough(
+                place.sentence.rstrip(".")
+                if place is not None and not place.is_on_host
+                else f"{several} servers run on this host, and none was chosen: --mysql-socket"
+                if several > 1
+                else "no server process was found on this host"
+            )
         return process
 
     @property
@@ -267,14 +334,26 @@ class Evidence:
 
     @property
     def data_file_system(self) -> Mapping[str, Any] | None:
-        """The mount that holds the server's data; None if the server runs elsewhere."""
-        return self.facts.file_system_of(self.data_directory)
+        """The mount that holds the server's data, as its process sees it; None if the server runs elsewhere."""
+        return self.facts.server_file_system_of(self.data_directory)
 
     def device_of(self, path: str) -> str | None:
-        """The kernel name of the block device beneath a path."""
-        mount = self.facts.file_system_of(path)
-        device = (mount or {}).get("block_device")
-        return str(device) if device else None
+        """The kernel name of the block device beneath one of the server's paths."""
+        return _device(self.facts.server_file_system_of(path))
+
+    def room(self, path: str) -> tuple[float, float] | None:
+        """Size and available bytes of the file system of one of the server's paths; None if unknown."""
+        mount = self.facts.server_file_system_of(path) or {}
+        size_bytes, available = mount.get("size_bytes"), mount.get("available_bytes")
+        if mount and not self.facts.server_view:
+            # Newer than the facts; but sampled by this host's own mount points.
+            point = str(mount["mount_point"])
+            total, free = (
+                self.window.last("file_systems", metric, point)
+                for metric in ("size_bytes", "available_bytes")
+            )
+            size_bytes, available = (total, free) if total and free is not None else (size_bytes, available)
+        return (float(size_bytes), float(available)) if size_bytes and available is not None else None
 
     def disk_of(self, name: str) -> str:
         """The disk of a partition; anything else is its own."""
@@ -297,9 +376,22 @@ class Evidence:
             name = waiting.pop(0)
             if name not in found:
                 found.append(name)
-                record = self.facts.block_device(name) or {}
-                waiting += [self.disk_of(str(slave)) for slave in record.get("slaves") or ()]
+                waiting += self.below(name)
         return found
+
+    def below(self, name: str) -> list[str]:
+        """The devices right below a layer, as far as it says: its members, or the one of a loop device's file."""
+        record = self.facts.block_device(name) or {}
+        below = [self.disk_of(str(slave)) for slave in record.get("slaves") or ()]
+        file = (record.get("loop") or {}).get("backing_file")
+        if not below and file and (device := _device(self.facts.file_system_of(str(file)))):
+            below = [self.disk_of(device)]
+        return below
+
+
+def _device(mount: Mapping[str, Any] | None) -> str | None:
+    device = (mount or {}).get("block_device")
+    return str(device) if device else None
 
 
 def size(size_bytes: float | None) -> str:
@@ -317,5 +409,20 @@ def share(part: float) -> str:
     return f"{100 * part:.0f}%" if part >= 0.0995 or part == 0 else f"{100 * part:.2g}%"
 
 
-def number(what: str, value: object) -> Number:
-    return Number(what, str(value))
+#: Numbers as servers write them into their variables: no version, no address, no list of numbers.
+_AS_SERVERS_WRITE = re.compile(r"-?(0|[1-9]\d*)(\.\d{6})?")
+
+
+def number(what: str, value: object, form: str = "") -> Number:
+    """A value, and how people read it: ``form`` is a format such as ``,.1f``.
+
+    Give a number itself, not its text: programs need it. A value with its unit ("3 GiB", "18%"), or of which
+    nothing is known, is text for both.
+    """
+    exact: float | None = None
+    if isinstance(value, str):
+        exact = float(value) if _AS_SERVERS_WRITE.fullmatch(value) else None
+    elif isinstance(value, Real) and not isinstance(value, bool):
+        exact = float(value)
+    text = format(value, form) if isinstance(value, Real) else str(value)
+    return Number(what, text, exact if exact is None or exact % 1 else int(exact))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -56,10 +57,25 @@ def _value(options: list[str], name: str) -> str | None:
     return next((text.partition("=")[2] for text in options if text.startswith(f"{name}=")), None)
 
 
-def _instead(mount: Mapping[str, Any], gone: tuple[str, ...], new: str = "") -> Remedy:
-    """An option that replaces others; without one, the mount's options less those to remove."""
+def _instead(
+    evidence: Evidence,
+    mount: Mapping[str, Any],
+    gone: tuple[str, ...],
+    new: str = "",
+    more: tuple[str, ...] = (),
+) -> Remedy:
+    """An option that replaces others; without one, the mount's options less those to remove. ``more``: steps.
+
+    A mount of the server's own namespace is a step: at the same path this host has another mount, or none.
+    """
     kept = [text for text in _options(mount) if text.partition("=")[0] not in gone and text not in gone]
-    return Remedy({f"volume.mount_options@{mount['mount_point']}": [new] if new else kept})
+    if evidence.facts.server_view and not evidence.facts.is_mount_of_host(mount):
+        options = ",".join(["remount", *([new] if new else kept)])
+        pid, point = evidence.server_process["pid"], shlex.quote(str(mount["mount_point"]))
+        enter = f"nsenter --target {pid} --mount -- mount -o {shlex.quote(options)} {point}"
+        last = "Set it where the container or unit gets its mounts, or it is back at the next start."
+        return Remedy(steps=(enter, last, *more))
+    return Remedy({f"volume.mount_options@{mount['mount_point']}": [new] if new else kept}, more)
 
 
 def _writes(evidence: Evidence) -> float:
@@ -97,12 +113,15 @@ def data_in_the_journal(evidence: Evidence) -> Iterator[Match]:
         f"{_writes(evidence):,.0f} writes/s.",
         (
             number("mount options", ",".join(_options(mount))),
-            number("writes/s of the device", f"{_writes(evidence):,.0f}"),
+            number("writes/s of the device", _writes(evidence), ",.0f"),
         ),
         (
-            Remedy(
-                # The kernel lists the options that data=journal implies.
-                _instead(mount, ("data", "nodelalloc", "nodioread_nolock"), "data=ordered").settings,
+            # The kernel lists the options that data=journal implies.
+            _instead(
+                evidence,
+                mount,
+                ("data", "nodelalloc", "nodioread_nolock"),
+                "data=ordered",
                 ("A remount cannot change it: stop the server, unmount and mount.",),
             ),
         ),
@@ -141,7 +160,7 @@ def no_barriers(evidence: Evidence) -> Iterator[Match]:
                 "write cache", ", ".join(f"{name} {cache or 'unknown'}" for name, cache in caches.items())
             ),
         ),
-        (_instead(mount, ("nobarrier", "barrier"), "barrier"),),
+        (_instead(evidence, mount, ("nobarrier", "barrier"), "barrier"),),
     )
 
 
@@ -168,14 +187,9 @@ def discard_at_once(evidence: Evidence) -> Iterator[Match]:
         f"{mount['mount_point']}, with the server's data, is mounted with discard.",
         (
             number("mount options", ",".join(_options(mount))),
-            number("discards/s now", f"{discards:,.1f}" if discards is not None else "unknown"),
+            number("discards/s now", "unknown" if discards is None else discards, ",.1f"),
         ),
-        (
-            Remedy(
-                _instead(mount, ("discard",), "nodiscard").settings,
-                ("systemctl enable --now fstrim.timer",),
-            ),
-        ),
+        (_instead(evidence, mount, ("discard",), "nodiscard", ("systemctl enable --now fstrim.timer",)),),
         Severity.COST if _share_of_discards(evidence, name) >= FELT_DISCARDS else None,
     )
 
@@ -208,8 +222,8 @@ def small_log_buffers(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']} has log buffers of {buffer} at {writes:,.0f} writes/s.",
-        (number("logbsize", buffer), number("writes/s", f"{writes:,.0f}")),
-        (_instead(mount, ("logbsize",), "logbsize=256k"),),
+        (number("logbsize", buffer), number("writes/s", writes, ",.0f")),
+        (_instead(evidence, mount, ("logbsize",), "logbsize=256k"),),
     )
 
 
@@ -237,8 +251,8 @@ def access_times(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         str(mount["mount_point"]),
         f"{mount['mount_point']}, with the server's data, is mounted with {kind}.",
-        (number("mount options", ",".join(options)), number("writes/s", f"{_writes(evidence):,.0f}")),
-        (_instead(mount, ("relatime", "strictatime", "lazytime"), "noatime"),),
+        (number("mount options", ",".join(options)), number("writes/s", _writes(evidence), ",.0f")),
+        (_instead(evidence, mount, ("relatime", "strictatime", "lazytime"), "noatime"),),
         Severity.COST if kind == "strictatime" else None,
     )
 
@@ -263,9 +277,11 @@ def written_mounts(evidence: Evidence) -> dict[str, list[str]]:
     """Mount point -> what the server writes there."""
     found: dict[str, list[str]] = {}
     for what, path in places(evidence).items():
-        mount = evidence.facts.file_system_of(path)
+        mount = evidence.facts.server_file_system_of(path)
         if mount is not None:
             found.setdefault(str(mount["mount_point"]), []).append(what)
+    if not found:
+        raise NotEnough(f"no file system is known for {evidence.data_directory}")
     return found
 
 
@@ -284,9 +300,10 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
     """
     known = 0
     for point, holds in written_mounts(evidence).items():
-        total, free = _room(evidence, point)
-        if total is None or free is None:
+        room = evidence.room(point)
+        if room is None:
             continue
+        total, free = room
         known += 1
         used = 1 - free / total
         if used < NEARLY_FULL or free >= ROOM_ENOUGH:
@@ -303,17 +320,6 @@ def nearly_full(evidence: Evidence) -> Iterator[Match]:
         )
     if not known:
         raise NotEnough("free space of file systems was not sampled (sampler file_systems)")
-
-
-def _room(evidence: Evidence, point: str) -> tuple[float | None, float | None]:
-    """Size and available bytes, from the window or else from the facts."""
-    total, free = (
-        evidence.window.last("file_systems", metric, point) for metric in ("size_bytes", "available_bytes")
-    )
-    if not total or free is None:
-        record = next(fs for fs in evidence.rows("file_systems") if fs["mount_point"] == point)
-        total, free = record.get("size_bytes"), record.get("available_bytes")
-    return (float(total), float(free)) if total and free is not None else (None, None)
 
 
 @rule(
@@ -341,7 +347,7 @@ def another_file_system(evidence: Evidence) -> Iterator[Match]:
         str(mount["mount_point"]),
         f"tasks wait for I/O {share(waits)} of the time, and {mount['mount_point']} (ext4) takes "
         f"{_writes(evidence):,.0f} writes/s.",
-        (number("waited for I/O", share(waits)), number("writes/s", f"{_writes(evidence):,.0f}")),
+        (number("waited for I/O", share(waits)), number("writes/s", _writes(evidence), ",.0f")),
         (
             Remedy(
                 {"volume.filesystem": "xfs"}, ("Copy the data onto a new volume: try it on a spare device.",)
@@ -380,9 +386,9 @@ def logs_beside_data(evidence: Evidence) -> Iterator[Match]:
         f"{device} is saturated and holds the data, the {' and the '.join(there)}; {redo / 1e6:,.1f} MB/s of "
         f"redo is written.",
         (
-            number("requests in flight", f"{use.numbers['queue']:.1f}"),
+            number("requests in flight", use.numbers["queue"], ".1f"),
             number("time per request", f"{use.numbers['wait_ms']:.2f} ms"),
-            number("redo, MB/s", f"{redo / 1e6:,.2f}"),
+            number("redo, MB/s", redo / 1e6, ",.2f"),
         ),
         (
             Remedy(
@@ -467,7 +473,7 @@ def mounted_sync(evidence: Evidence) -> Iterator[Match]:
     """
     waits = (evidence.window.rate("psi", "some_total_us", "io") or 0.0) / 1e6
     for point, holds in written_mounts(evidence).items():
-        mount = evidence.facts.file_system_of(point) or {}
+        mount = evidence.facts.server_file_system_of(point) or {}
         if "sync" not in _options(mount):
             continue
         disk = evidence.disk_of(str(mount.get("block_device") or ""))
@@ -478,12 +484,15 @@ def mounted_sync(evidence: Evidence) -> Iterator[Match]:
             f"{share(waits)} of the time.",
             (
                 number("mount options", ",".join(_options(mount))),
-                number("writes/s of the device", f"{writes:,.0f}"),
+                number("writes/s of the device", writes, ",.0f"),
                 number("waited for I/O", share(waits)),
             ),
             (
-                Remedy(
-                    _instead(mount, ("sync",), "async").settings,
+                _instead(
+                    evidence,
+                    mount,
+                    ("sync",),
+                    "async",
                     ("Remove sync from /etc/fstab or the mount unit, or it is back at the next mount.",),
                 ),
             ),

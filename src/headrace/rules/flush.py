@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace import knobs
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
-from headrace.rules import sizes
+from headrace.rules import sizes, zfs
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.pool import MISSES_S, growth
 from headrace.rules.redo import checkpoint_age
@@ -65,8 +65,8 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
         f"innodb_io_capacity is {capacity:.0f} on solid state; {flushed:,.0f} pages/s are flushed, and the "
         f"checkpoint age is {share(age / most)} of its limit.",
         (
-            number("innodb_io_capacity", f"{capacity:.0f}"),
-            number("pages flushed/s", f"{flushed:,.0f}"),
+            number("innodb_io_capacity", capacity, ".0f"),
+            number("pages flushed/s", flushed, ",.0f"),
             number("checkpoint age", f"{size(age)} of {size(most)}"),
         ),
         (Remedy(settings),),
@@ -94,7 +94,7 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"innodb_flush_neighbors is {setting} on solid state, with {written:,.0f} pages/s written.",
-        (number("innodb_flush_neighbors", setting), number("pages written/s", f"{written:,.0f}")),
+        (number("innodb_flush_neighbors", setting), number("pages written/s", written, ",.0f")),
         (Remedy({"server.innodb_flush_neighbors": 0}),),
     )
 
@@ -146,7 +146,7 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
         f"{size(evidence.gauge('memory', 'Cached').mean)}.",
         (
             number(name, value or "fsync"),
-            number("pages read and written/s", f"{pages:,.0f}"),
+            number("pages read and written/s", pages, ",.0f"),
             number("page cache", size(evidence.gauge("memory", "Cached").mean)),
         ),
         (Remedy(setting),),
@@ -183,9 +183,9 @@ def scans_too_deep(evidence: Evidence) -> Iterator[Match]:
         f"innodb_lru_scan_depth is {depth:,.0f} in {parts:.0f} instances: {depth * parts:,.0f} pages are "
         f"scanned for {read:,.0f} reads/s, and nothing waits for a free page.",
         (
-            number("innodb_lru_scan_depth", f"{depth:,.0f}"),
-            number("buffer pool instances", f"{parts:.0f}"),
-            number("pages read from files/s", f"{read:,.0f}"),
+            number("innodb_lru_scan_depth", depth, ",.0f"),
+            number("buffer pool instances", parts, ".0f"),
+            number("pages read from files/s", read, ",.0f"),
         ),
         (Remedy({"server.innodb_lru_scan_depth": DEFAULT_SCAN}),),
     )
@@ -215,10 +215,10 @@ def fewer_cleaners_than_parts(evidence: Evidence) -> Iterator[Match]:
         f"{cleaners:.0f} page cleaners serve {parts:.0f} buffer pool instances; the checkpoint age is "
         f"{share(age / max(most, 1.0))} of its limit.",
         (
-            number("innodb_page_cleaners", f"{cleaners:.0f}"),
-            number("innodb_buffer_pool_instances", f"{parts:.0f}"),
+            number("innodb_page_cleaners", cleaners, ".0f"),
+            number("innodb_buffer_pool_instances", parts, ".0f"),
             number("checkpoint age", f"{size(age)} of {size(most)}"),
-            number("waits for a free page/s", f"{waits:,.1f}"),
+            number("waits for a free page/s", waits, ",.1f"),
         ),
         (Remedy({"server.innodb_page_cleaners": int(parts)}),),
     )
@@ -247,7 +247,7 @@ def not_adaptive(evidence: Evidence) -> Iterator[Match]:
         f"{share(age / max(most, 1.0))} of its limit.",
         (
             number("innodb_adaptive_flushing", "OFF"),
-            number("pages written/s", f"{written:,.0f}"),
+            number("pages written/s", written, ",.0f"),
             number("checkpoint age", f"{size(age)} of {size(most)}"),
         ),
         (Remedy({"server.innodb_adaptive_flushing": True}),),
@@ -288,9 +288,9 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
         f"innodb_use_native_aio is off: {threads:.0f} threads write {written:,.0f} pages/s one at a time.",
         (
             number("innodb_use_native_aio", "OFF"),
-            number("innodb_write_io_threads", f"{threads:.0f}"),
-            number("pages written/s", f"{written:,.0f}"),
-            number("writes pending, mean", f"{pending.mean:.1f}" if pending is not None else "unknown"),
+            number("innodb_write_io_threads", threads, ".0f"),
+            number("pages written/s", written, ",.0f"),
+            number("writes pending, mean", "unknown" if pending is None else pending.mean, ".1f"),
             *((number("kernel.io_uring_disabled", 1),) if by_ring and forbidden else ()),
         ),
         (
@@ -357,7 +357,7 @@ def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
     Without the doublewrite buffer, a 16 KiB page left half written by a power cut is lost, and the table with it.
     MariaDB's fast keeps the copy, but does not sync the page before it overwrites the copy. Without checksums, the
     server does not notice damaged pages. Both are safe to turn off only if a layer below provides the same
-    protection.
+    protection. ZFS does, with records of at least a page: it never overwrites one, and has checksums of its own.
     """
     weak: dict[str, Value] = {}
     doublewrite = evidence.variable("innodb_doublewrite")
@@ -367,6 +367,9 @@ def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
     if checksums.lower() in ("none", "strict_none"):
         weak["server.innodb_checksum_algorithm"] = "crc32"
     if not weak:
+        return
+    record = zfs.record_bytes(evidence)
+    if record is not None and record >= evidence.number("innodb_page_size"):
         return
     yield Match(
         "",

@@ -77,7 +77,7 @@ def statements_use_all_cpus(evidence: Evidence) -> Iterator[Match]:
         (
             number("CPUs used by the server", f"{mine:.2f} of {len(cores)}"),
             number("CPUs busy", share(busy / len(cores))),
-            number("threads running, mean", f"{running:.1f}"),
+            number("threads running, mean", running, ".1f"),
             *(number(text, share(part)) for text, part in top),
         ),
         (Remedy(steps=steps),),
@@ -127,7 +127,7 @@ def slowed_down_by_heat(evidence: Evidence) -> Iterator[Match]:
         "busy.",
         (
             number("CPUs throttled", len(hot)),
-            number(f"throttled/s, {worst}", f"{hot[worst]:,.1f}"),
+            number(f"throttled/s, {worst}", hot[worst], ",.1f"),
             number("CPUs busy, mean", share(busy)),
         ),
         (
@@ -195,8 +195,8 @@ def kept_to_few_cpus(evidence: Evidence) -> Iterator[Match]:
             number("allowed CPUs", listed),
             number("busy", share(busy)),
             number("the other CPUs", share(rest)),
-            number("idle there, CPUs", f"{free + of_siblings:.2f}"),
-            number("CPUs used by the server", f"{busiest_server(evidence.window)[1]:.2f}"),
+            number("idle there, CPUs", free + of_siblings, ".2f"),
+            number("CPUs used by the server", busiest_server(evidence.window)[1], ".2f"),
         ),
         (Remedy(steps=_widen(evidence, process, {_number(core) for core in others} | allowed)),),
         None if free >= MUCH_ROOM * len(mine) else Severity.COST,
@@ -369,7 +369,7 @@ def one_node_is_full(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{foreign:,.0f} pages/s ({megabytes:,.0f} MB/s) meant for one node come from another; free: {shown}.",
-        (number("numa_foreign/s", f"{foreign:,.0f}"), number("free", shown)),
+        (number("numa_foreign/s", foreign, ",.0f"), number("free", shown)),
         (remedy,),
     )
 
@@ -416,8 +416,8 @@ def commits_wait_for_a_distant_volume(evidence: Evidence) -> Iterator[Match]:
         f"{share(min(syncing, 1.0))} of the time.",
         (
             number("a write", f"{each_ms:.2f} ms"),
-            number("syncs/s", f"{syncs:,.1f}"),
-            number("Com_commit/s", f"{commits:,.1f}"),
+            number("syncs/s", syncs, ",.1f"),
+            number("Com_commit/s", commits, ",.1f"),
             number("write_cache", "write through"),
         ),
         (
@@ -472,8 +472,8 @@ def key_cache_too_small(evidence: Evidence) -> Iterator[Match]:
         f"{reads:,.0f} of {asked:,.0f} index blocks/s are read from files; the key cache has {size(cache)}"
         + (f" for {size(indexes)} of indexes." if indexes else "."),
         (
-            number("Key_reads/s", f"{reads:,.0f}"),
-            number("Key_read_requests/s", f"{asked:,.0f}"),
+            number("Key_reads/s", reads, ",.0f"),
+            number("Key_read_requests/s", asked, ",.0f"),
             number("key_buffer_size", size(cache)),
             number("indexes of MyISAM", size(indexes) if indexes else "unknown"),
         ),

@@ -19,6 +19,8 @@ BUSY_LINE_S = 500.0
 ON_ONE_CORE = 0.90
 #: A core that spends this share in interrupt handlers keeps its threads waiting: issue 4, founding case 2.
 HARD_IRQ_BUSY = 0.30
+#: Share of a device's interrupts on other NUMA nodes than its own.
+ELSEWHERE = 0.75
 #: Older ones reportedly ignore a Xen guest's event channels; irqbalance's own notes do not name a version.
 BALANCES_XEN = (1, 0, 6)
 
@@ -122,8 +124,8 @@ def one_core_answers_all(evidence: Evidence) -> Iterator[Match]:
         f"{core} handles {share(here / total)} of {total:,.0f} interrupts/s, from {len(busy)} busy lines of "
         f"{', '.join(devices)}; irqbalance is {'running' if running else 'not running'}.",
         (
-            number(f"interrupts/s on {core}", f"{here:,.0f}"),
-            number("interrupts/s of devices", f"{total:,.0f}"),
+            number(f"interrupts/s on {core}", here, ",.0f"),
+            number("interrupts/s of devices", total, ",.0f"),
             number("busy lines there", " ".join(busy)),
             number("irqbalance", "running" if running else "not running"),
         ),
@@ -159,8 +161,8 @@ def irqbalance_blind_on_xen(evidence: Evidence) -> Iterator[Match]:
         f"{core} handles {share(here / total)} of {total:,.0f} interrupts/s although irqbalance "
         f"{text or 'of unknown version'} runs{', which is too old for Xen' if is_old else ''}.",
         (
-            number(f"interrupts/s on {core}", f"{here:,.0f}"),
-            number("interrupts/s of devices", f"{total:,.0f}"),
+            number(f"interrupts/s on {core}", here, ",.0f"),
+            number("interrupts/s of devices", total, ",.0f"),
             number("irqbalance", text or "version unknown"),
             number("hypervisor", "xen"),
         ),
@@ -212,8 +214,8 @@ def core_full_of_interrupts(evidence: Evidence) -> Iterator[Match]:
         f"({device}) with {here[busiest]:,.0f}/s.",
         (
             number(f"irq on {hot.name}", share(hot.irq)),
-            number(f"line {busiest}, interrupts/s", f"{here[busiest]:,.0f}"),
-            number("interrupts/s there, all lines", f"{sum(here.values()):,.0f}"),
+            number(f"line {busiest}, interrupts/s", here[busiest], ",.0f"),
+            number("interrupts/s there, all lines", sum(here.values()), ",.0f"),
         ),
         (*((_spread([busiest], others),) if is_movable(line) else ()), steps),
     )
@@ -262,3 +264,59 @@ def queues_share_a_core(evidence: Evidence) -> Iterator[Match]:
             ),
             (Remedy(spread.settings, also, spread.label),),
         )
+
+
+@rule(
+    "IRQ05",
+    severity=Severity.ADVICE,
+    confidence=Confidence.LOW,
+    source="Linux Documentation/core-api/irq/irq-affinity.rst; Documentation/networking/scaling.rst (RSS IRQ "
+    "Configuration: NUMA)",
+    refute="With its interrupts on the device's own node, throughput and p99 are equivalent.",
+)
+def interrupts_cross_nodes(evidence: Evidence) -> Iterator[Match]:
+    """A device's interrupts are handled on another NUMA node than the device is attached to.
+
+    The device writes its data into the memory of its own node; a core of another node fetches each line of it over
+    the link between the processors. irqbalance honours the node only if the firmware reports it.
+    """
+    nodes = {
+        int(node["node"]): {int(cpu) for cpu in node.get("cpus") or ()}
+        for node in evidence.rows("numa_nodes")
+    }
+    if len([cpus for cpus in nodes.values() if cpus]) < 2:
+        return
+    lines, rates = _lines(evidence), _rates(evidence)
+    for kind in ("network_interfaces", "block_devices"):
+        for device in evidence.rows(kind):
+            node = device.get("numa_node")
+            if node is None or not nodes.get(int(node)):
+                continue
+            own = {irq for irq, line in lines.items() if line.get("device") == device["name"]}
+            mine = {key: rate for key, rate in rates.items() if key[0] in own}
+            total = sum(mine.values())
+            away = {
+                key: rate
+                for key, rate in mine.items()
+                if int(key[1].removeprefix("cpu")) not in nodes[int(node)]
+            }
+            if total < MANY_INTERRUPTS_S or sum(away.values()) < ELSEWHERE * total:
+                continue
+            movable = sorted({irq for irq, _ in away if is_movable(lines[irq])}, key=int)
+            yield Match(
+                str(device["name"]),
+                f"{share(sum(away.values()) / total)} of {total:,.0f} interrupts/s of {device['name']} are "
+                f"handled away from its NUMA node {node}.",
+                (
+                    number("interrupts/s", total, ",.0f"),
+                    number("on other nodes", sum(away.values()), ",.0f"),
+                    number("CPUs of its node", " ".join(map(str, sorted(nodes[int(node)])))),
+                ),
+                (_spread(movable, sorted(nodes[int(node)])),)
+                if movable
+                else (
+                    Remedy(
+                        steps=("The kernel manages these lines: keep the server's threads on this node.",)
+                    ),
+                ),
+            )

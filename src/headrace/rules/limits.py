@@ -55,8 +55,8 @@ def open_files(evidence: Evidence) -> Iterator[Match]:
         _name(process),
         f"{process['program']} has {used.high:,.0f} files open of {limit:,}.",
         (
-            number("open files, maximum", f"{used.high:,.0f}"),
-            number("limit", f"{limit:,}"),
+            number("open files, maximum", used.high, ",.0f"),
+            number("limit", limit, ","),
             number("hard limit", process.get("nofile_hard")),
         ),
         (
@@ -97,9 +97,9 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
         f"{max(len(servers), 1)} servers with {threads:.0f} I/O threads ask for {asked:,.0f} requests; "
         f"fs.aio-max-nr is {allowed:,}.",
         (
-            number("I/O threads per server", f"{threads:.0f}"),
+            number("I/O threads per server", threads, ".0f"),
             number("servers", max(len(servers), 1)),
-            number("fs.aio-max-nr", f"{allowed:,}"),
+            number("fs.aio-max-nr", allowed, ","),
         ),
         (Remedy({"host.fs.aio-max-nr": max(1_048_576, int(4 * asked))}),),
     )
@@ -133,7 +133,7 @@ def threads(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         _name(process),
         f"{process['program']} has {running:,} threads; {least} is {limits[least]:,}.",
-        (number("threads", f"{running:,}"), *(number(name, f"{value:,}") for name, value in limits.items())),
+        (number("threads", running, ","), *(number(name, value, ",") for name, value in limits.items())),
         (
             Remedy(
                 steps=(
@@ -228,6 +228,6 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
                 name,
                 f"{who} does {rate:,.0f} {shown}/s; "
                 + (f"it is {limited}." if own is not None else f"the server's control group is {limited}."),
-                (number(f"{shown}/s", f"{rate:,.0f}"), number("io.max", f"{limit:,}")),
+                (number(f"{shown}/s", rate, ",.0f"), number("io.max", limit, ",")),
                 (Remedy(steps=("Raise or remove the group's io.max (IOReadIOPSMax= and the like).",)),),
             )

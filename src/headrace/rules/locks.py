@@ -28,6 +28,9 @@ HASH_SHARE = 0.10
 HASH_WAIT_S = 0.5
 #: OS waits per second above which SHOW ENGINE INNODB MUTEX shows more than a warm-up.
 OS_WAITS_S = 100.0
+#: Deadlocks per second, and as a share of commits, from which on they are what work waits for: each rolls a
+#: transaction back after others have waited for its rows.
+MANY_DEADLOCKS_S, MUCH_LOST = 10.0, 0.05
 #: Old row versions, which reads walk over. Many advisers use this limit; the manual gives none.
 HISTORY = 100_000.0
 #: A transaction older than this keeps every row version since, and every lock that it took.
@@ -93,7 +96,7 @@ def _numbers(evidence: Evidence) -> tuple[Number, ...]:
         if rate > 0
     ]
     found += [
-        number(f"threads: {state}", f"{mean:.1f}")
+        number(f"threads: {state}", mean, ".1f")
         for state, mean in list(states(evidence).items())[:TOP]
         if mean > 0
     ]
@@ -101,7 +104,7 @@ def _numbers(evidence: Evidence) -> tuple[Number, ...]:
         name: evidence.gauge("innodb_status", "semaphore_waiters", name).mean
         for name in evidence.window.labels("innodb_status", "semaphore_waiters")
     }
-    found += [number(f"waiters at {name}", f"{mean:.1f}") for name, mean in waiters.items() if mean > 0]
+    found += [number(f"waiters at {name}", mean, ".1f") for name, mean in waiters.items() if mean > 0]
     return tuple(found)
 
 
@@ -187,9 +190,9 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
         f"{running:.0f} server threads are active, but all CPUs together are busy for only {used:.1f}; no "
         f"hardware is saturated{named}{blind}.",
         (
-            number("threads running, mean", f"{running:.1f}"),
+            number("threads running, mean", running, ".1f"),
             number("CPUs used", f"{used:.1f} of {len(evidence.cores)}"),
-            number("waiting for rows, sessions", f"{row_waiters:.1f}"),
+            number("waiting for rows, sessions", row_waiters, ".1f"),
             *_numbers(evidence),
         ),
         (
@@ -232,10 +235,10 @@ def sessions_wait_for_rows(evidence: Evidence) -> Iterator[Match]:
         + f"{held}.",
         (
             *holders,
-            number("Innodb_row_lock_waits/s", f"{waits:,.1f}"),
-            number("waiting, seconds per second", f"{waited / 1e3:.2f}"),
+            number("Innodb_row_lock_waits/s", waits, ",.1f"),
+            number("waiting, seconds per second", waited / 1e3, ".2f"),
             number("mean wait", f"{mean:,.1f} ms"),
-            number("commits/s", f"{evidence.status_rate('com_commit'):,.1f}"),
+            number("commits/s", evidence.status_rate("com_commit"), ",.1f"),
         ),
         (
             Remedy(
@@ -268,13 +271,14 @@ def deadlocks(evidence: Evidence) -> Iterator[Match]:
     rate = deadlocks_s(evidence)
     if rate < DEADLOCKS_S:
         return
+    is_much = rate >= max(MANY_DEADLOCKS_S, MUCH_LOST * evidence.status_rate("com_commit"))
     yield Match(
         "",
         f"{rate:,.1f} transactions/s end in a deadlock, against {evidence.status_rate('com_commit'):,.0f} "
         "commits/s.",
         (
-            number("deadlocks/s", f"{rate:,.2f}"),
-            number("Com_commit/s", f"{evidence.status_rate('com_commit'):,.1f}"),
+            number("deadlocks/s", rate, ",.2f"),
+            number("Com_commit/s", evidence.status_rate("com_commit"), ",.1f"),
         ),
         (
             Remedy(
@@ -285,6 +289,7 @@ def deadlocks(evidence: Evidence) -> Iterator[Match]:
                 )
             ),
         ),
+        Severity.LIMIT if is_much else None,
     )
 
 
@@ -315,7 +320,7 @@ def sessions_wait_for_metadata(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{total:.1f} sessions wait for a metadata lock{held}.",
-        (*holders, *(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items())),
+        (*holders, *(number(f"threads: {state}", mean, ".1f") for state, mean in waiting.items())),
         (
             Remedy(
                 steps=(
@@ -364,9 +369,9 @@ def sessions_wait_for_tables(evidence: Evidence) -> Iterator[Match]:
         )
         + f"; engines other than InnoDB: {', '.join(map(str, others)) or 'none'}.",
         (
-            number("sessions waiting for a table lock, mean", f"{waiting:.1f}"),
-            number("Table_locks_waited/s", f"{waits:,.1f}"),
-            number("Table_locks_immediate/s", f"{evidence.status_rate('table_locks_immediate'):,.1f}"),
+            number("sessions waiting for a table lock, mean", waiting, ".1f"),
+            number("Table_locks_waited/s", waits, ",.1f"),
+            number("Table_locks_immediate/s", evidence.status_rate("table_locks_immediate"), ",.1f"),
         ),
         (
             Remedy(
@@ -474,9 +479,9 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
         f"innodb_thread_concurrency lets {limit:.0f} threads in; {running:.0f} are running"
         + (f", and {queued:.0f} wait to enter." if queued else "."),
         (
-            number("innodb_thread_concurrency", f"{limit:.0f}"),
-            number("threads running, mean", f"{running:.1f}"),
-            number("waiting to enter, mean", f"{queued:.1f}" if queue is not None else "unknown"),
+            number("innodb_thread_concurrency", limit, ".0f"),
+            number("threads running, mean", running, ".1f"),
+            number("waiting to enter, mean", queued if queue is not None else "unknown", ".1f"),
         ),
         (Remedy({"server.innodb_thread_concurrency": 0}),),
         # A queue that is longer than what is let in is no protection any more.
@@ -521,7 +526,7 @@ def history_grows(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{length:,.0f} old row versions wait for purge{age}.",
         (
-            number("history list", f"{length:,.0f}"),
+            number("history list", length, ",.0f"),
             number("oldest transaction", f"{oldest.last:,.0f} s" if oldest is not None else "unknown"),
             number("innodb_purge_threads", threads),
         ),
@@ -594,10 +599,10 @@ def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
         if waiting >= AUTOINC_WAITERS
         else f"{with_mode}, and {running:.0f} threads running.",
         (
-            number("waiting for an AUTO_INCREMENT lock", f"{waiting:.1f}" if seen else "unknown"),
+            number("waiting for an AUTO_INCREMENT lock", waiting if seen else "unknown", ".1f"),
             number("innodb_autoinc_lock_mode", mode),
-            number("INSERT ... SELECT and LOAD DATA/s", f"{bulk:,.1f}"),
-            number("Handler_write/s", f"{inserted:,.0f}"),
+            number("INSERT ... SELECT and LOAD DATA/s", bulk, ",.1f"),
+            number("Handler_write/s", inserted, ",.0f"),
             number("binlog_format", evidence.variable("binlog_format")),
         ),
         (Remedy({"server.innodb_autoinc_lock_mode": 2}),)

@@ -79,7 +79,7 @@ def parity_under_data(evidence: Evidence) -> Iterator[Match]:
             (
                 number("level", array["level"]),
                 number("members", _members(array)),
-                number("writes/s", f"{writes:,.0f}"),
+                number("writes/s", writes, ",.0f"),
                 number("chunk", size(array.get("chunk_bytes") or 0)),
             ),
             (
@@ -129,7 +129,7 @@ def small_stripe_cache(evidence: Evidence) -> Iterator[Match]:
             f"stripe_cache_size of {array['name']} is {entries} at {writes:,.0f} writes/s.",
             (
                 number("stripe_cache_size", entries),
-                number("writes/s", f"{writes:,.0f}"),
+                number("writes/s", writes, ",.0f"),
                 number(f"memory for {wanted}", size(wanted * each)),
             ),
             (Remedy({f"host.md_stripe_cache_size@{array['name']}": wanted}),),
@@ -162,7 +162,7 @@ def one_parity_thread(evidence: Evidence) -> Iterator[Match]:
             f"group_thread_cnt of {array['name']} is 0 at {writes:,.0f} writes/s to {_members(array)} members.",
             (
                 number("group_thread_cnt", 0),
-                number("writes/s", f"{writes:,.0f}"),
+                number("writes/s", writes, ",.0f"),
                 number("level", array["level"]),
             ),
             (Remedy({f"host.md_group_thread_cnt@{array['name']}": GROUP_THREADS_TO_TRY}),),
@@ -234,7 +234,7 @@ def bitmap_under_writes(evidence: Evidence) -> Iterator[Match]:
             (
                 number("bitmap", bitmap["location"]),
                 number("bytes per bit", size(chunk) if chunk else "unknown"),
-                number("writes/s", f"{writes:,.0f}"),
+                number("writes/s", writes, ",.0f"),
             ),
             (
                 Remedy(
@@ -413,7 +413,7 @@ def single_queue_kernel(evidence: Evidence) -> Iterator[Match]:
             (
                 number("kernel", evidence.facts.kernel_release),
                 number("flash members", " ".join(flash)),
-                number("requests/s", f"{done:,.0f}"),
+                number("requests/s", done, ",.0f"),
                 number("CPUs", count),
             ),
             (

@@ -45,7 +45,7 @@ def is_short(evidence: Evidence) -> bool:
     """Whether something waits for memory, or little of it is left. Without PSI only the rest shows it."""
     waited = (evidence.window.rate("psi", "some_total_us", "memory") or 0.0) / 1e6
     read = evidence.window.rate("vmstat", "pswpin") or 0.0
-    low = evidence.gauge("memory", "MemAvailable").low
+    low = evidence.available_bytes()
     return waited >= PRESSURE_SEEN or read >= SWAPPED_IN_S or low < ENOUGH_AVAILABLE * evidence.memory_bytes()
 
 
@@ -76,8 +76,8 @@ def swapping(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{read:,.0f} pages/s ({megabytes:,.1f} MB/s) are read back from swap, {written:,.0f} written.",
         (
-            number("swapped in, pages/s", f"{read:,.0f}"),
-            number("swapped out, pages/s", f"{written:,.0f}"),
+            number("swapped in, pages/s", read, ",.0f"),
+            number("swapped out, pages/s", written, ",.0f"),
             number("swap of the server", size(swapped) if swapped is not None else "unknown"),
         ),
         (
@@ -176,7 +176,7 @@ def little_available(evidence: Evidence) -> Iterator[Match]:
     a dump or a sort causes swapping, or the kernel kills a process: usually the largest, which is the server.
     """
     total = evidence.memory_bytes()
-    low = evidence.gauge("memory", "MemAvailable").low
+    low = evidence.available_bytes()
     if low >= LITTLE_AVAILABLE * total:
         return
     resident = (evidence.process or {}).get("rss_bytes")
@@ -220,7 +220,7 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{max(kills, in_groups):.0f} processes were killed for lack of memory in {seconds:.0f} s.",
-        (number("killed", f"{kills:.0f}"), number("of these in control groups", f"{in_groups:.0f}")),
+        (number("killed", kills, ".0f"), number("of these in control groups", in_groups, ".0f")),
         (
             Remedy(
                 steps=(
@@ -259,7 +259,7 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
         f"threads had to free memory themselves {stalls:,.1f} times per second, with {size(available)} "
         "available.",
         (
-            number("allocstall/s", f"{stalls:,.1f}"),
+            number("allocstall/s", stalls, ",.1f"),
             number("available, minimum", size(available)),
             number("vm.watermark_scale_factor", factor),
         ),
@@ -442,7 +442,7 @@ def swap_beside_data(evidence: Evidence) -> Iterator[Match]:
             f"{moved:,.0f} pages/s go to and from {swap['path']}, which is on {evidence.disk_of(data)}, like "
             "the data.",
             (
-                number("pages swapped/s", f"{moved:,.0f}"),
+                number("pages swapped/s", moved, ",.0f"),
                 number("swap", f"{swap['path']}, {size(swap['used_bytes'])} used"),
                 number("data directory", f"{evidence.data_directory} on {data}"),
             ),

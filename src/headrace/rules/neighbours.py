@@ -94,7 +94,7 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
     """
     cpu = evidence.use("cpu")
     others = neighbours(evidence)
-    if cpu is None or cpu.level is not Level.SATURATED:
+    if cpu is None or cpu.level is not Level.SATURATED or not evidence.is_server_held_up:
         return
     busy = cpu.numbers["busy"] * len(evidence.cores)
     own = sum(p.cpus for p in evidence.programs if p.is_server)
@@ -107,7 +107,7 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
                 f"{group.name} ({_some(group.programs)}) uses {share(group.cpus / busy)} of the busy CPU "
                 f"time, the server {share(own / busy)}.",
                 (
-                    number(f"{group.name}, CPUs", f"{group.cpus:.2f}"),
+                    number(f"{group.name}, CPUs", group.cpus, ".2f"),
                     number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
                     number("programs", _some(group.programs)),
                     number("waiting", cpu.saturation or "the CPUs are full"),
@@ -120,7 +120,7 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
             f"{program.name} uses {share(program.cpus / busy)} of the busy CPU time, the server "
             f"{share(own / busy)}.",
             (
-                number(f"{program.name}, CPUs", f"{program.cpus:.2f}"),
+                number(f"{program.name}, CPUs", program.cpus, ".2f"),
                 number("the server, CPUs", f"{own:.2f} of {len(evidence.cores)}"),
                 number("processes", _pids(program)),
                 number("control group", _where(program)),
@@ -172,8 +172,8 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
             if full
             else f"{program.name} {moved}, while tasks wait for I/O {share(waited)} of the time.",
             (
-                number(f"{program.name}, MB/s", f"{program.io_bytes_s / 1e6:,.1f}"),
-                number("the server, MB/s", f"{own / 1e6:,.1f}"),
+                number(f"{program.name}, MB/s", program.io_bytes_s / 1e6, ",.1f"),
+                number("the server, MB/s", own / 1e6, ",.1f"),
                 number("processes", _pids(program)),
                 number("control group", _where(program)),
                 number("waiting", full[0].saturation if full else f"for I/O {share(waited)} of the time"),
@@ -266,7 +266,7 @@ def another_program_traces_the_server(evidence: Evidence) -> Iterator[Match]:
         (
             number("tracer", f"{name}, process {pid}"),
             number("traced threads", "unknown" if traced is None else traced),
-            number("CPUs of the tracer", f"{cpus:.2f}" if found else "unknown"),
+            number("CPUs of the tracer", cpus if found else "unknown", ".2f"),
         ),
         (Remedy(steps=(f"End it (kill {pid}): the server runs on. Look with perf or bpftrace instead.",)),),
         Severity.LIMIT if works else None,
@@ -363,9 +363,9 @@ def caches_are_dropped(evidence: Evidence) -> Iterator[Match]:
         "",
         f"the kernel's caches were dropped {when}{through}, at {reads:,.0f} reads/s.",
         (
-            number("dropped in the window", f"{now:,.0f}"),
-            number("dropped since the boot", f"{since_boot:,.0f}"),
-            number("reads/s of the data's device", f"{reads:,.0f}"),
+            number("dropped in the window", now, ",.0f"),
+            number("dropped since the boot", since_boot, ",.0f"),
+            number("reads/s of the data's device", reads, ",.0f"),
             number("waited for I/O", share(waits)),
         ),
         (
@@ -415,7 +415,7 @@ def kernel_is_traced(evidence: Evidence) -> Iterator[Match]:
             name,
             f"the kernel records {rate:,.0f} events/s for {what}: at least {share(part)} of the CPUs.",
             (
-                number("events/s", f"{rate:,.0f}"),
+                number("events/s", rate, ",.0f"),
                 number("tracer", tracer),
                 number("enabled events", ", ".join(map(str, buffer.get("first_events") or ())) or "none"),
             ),
@@ -478,7 +478,7 @@ def kernel_audits(evidence: Evidence) -> Iterator[Match]:
         f"the kernel's audit of system calls uses {cpus:.2f} CPUs{f' ({who})' if who else ''}{waits}.",
         (
             number("CPUs", who or "none seen"),
-            number("threads that wait for the queue", f"{waiting:.1f}"),
+            number("threads that wait for the queue", waiting, ".1f"),
         ),
         (
             Remedy(
@@ -531,8 +531,8 @@ def others_sync(evidence: Evidence) -> Iterator[Match]:
             f"{name} is flushed {flushes:,.0f} times per second, and the server syncs {own:,.0f} times: others "
             f"sync there. Those that write and wait: {shown}.",
             (
-                number("flushes/s", f"{flushes:,.0f}"),
-                number("syncs/s of the server", f"{own:,.0f}"),
+                number("flushes/s", flushes, ",.0f"),
+                number("syncs/s of the server", own, ",.0f"),
                 number("time in flushes", share(flushing)),
                 number("waited for I/O", share(waits)),
                 number("processes", _pids(writers[0][0])),

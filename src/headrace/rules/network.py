@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.analysis import resources
 from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
+from headrace.facts import link_speed_mbit_s
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -103,9 +104,9 @@ def one_core_receives(evidence: Evidence) -> Iterator[Match]:
                 number("the others busy, mean", share(others_busy)),
                 number(f"softirq on {hot.name}", share(hot.softirq)),
                 number("softirq on the others, mean", share(others_softirq)),
-                number(f"NET_RX/s on {hot.name}", f"{received.get(hot.name, 0.0):,.0f}"),
-                number("NET_RX/s on the others, mean", f"{others_received:,.0f}"),
-                number(f"packets/s into {nic['name']}", f"{packets:,.0f}"),
+                number(f"NET_RX/s on {hot.name}", received.get(hot.name, 0.0), ",.0f"),
+                number("NET_RX/s on the others, mean", others_received, ",.0f"),
+                number(f"packets/s into {nic['name']}", packets, ",.0f"),
                 number("receive queues", len(queues)),
             ),
             (
@@ -154,7 +155,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Match]:
         f"{total:,.1f} packets/s are dropped before the protocol sees them, most on {worst}; "
         f"the backlog is {backlog:,} packets.",
         (
-            number("dropped/s", f"{total:,.1f}"),
+            number("dropped/s", total, ",.1f"),
             number("worst", worst),
             number("net.core.netdev_max_backlog", backlog),
         ),
@@ -198,11 +199,11 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{total:,.0f} rounds/s of receive work end with packets left, most on {worst}.",
         (
-            number("time_squeeze/s", f"{total:,.1f}"),
+            number("time_squeeze/s", total, ",.1f"),
             number("worst", f"{worst}, {squeezed[worst]:,.1f}/s"),
             number("net.core.netdev_budget", evidence.sysctl("net.core.netdev_budget")),
             number("net.core.netdev_budget_usecs", micros or "not in this kernel"),
-            number(f"rounds/s on {worst}", f"{rounds:,.0f}" if rounds else "unknown"),
+            number(f"rounds/s on {worst}", rounds or "unknown", ",.0f"),
         ),
         (
             # Longer rounds on a core without time only keep the server's threads off it.
@@ -258,7 +259,7 @@ def fewer_queues_than_cores(evidence: Evidence) -> Iterator[Match]:
                 number("cores", cores),
                 number("driver", nic.get("driver")),
                 number(f"softirq on {hot.name}", share(hot.softirq)),
-                number("packets/s", f"{packets:,.0f}"),
+                number("packets/s", packets, ",.0f"),
             ),
             (
                 Remedy(
@@ -300,7 +301,7 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
             f"{nic['name']} steers {packets:,.0f} packets/s over {len(queues)} queues, with a table of {table:,} "
             f"flows and {flows:,} per queue: flow steering is off.",
             (
-                number("packets/s", f"{packets:,.0f}"),
+                number("packets/s", packets, ",.0f"),
                 number("net.core.rps_sock_flow_entries", table),
                 number("rps_flow_cnt, minimum", flows),
             ),
@@ -351,10 +352,10 @@ def ring_full(evidence: Evidence) -> Iterator[Match]:
             f"{name} drops {dropped:,.1f} of {rate['rx_packets']:,.0f} packets/s before they reach the "
             "kernel.",
             (
-                number("rx_missed/s", f"{rate['rx_missed']:,.1f}"),
-                number("rx_fifo/s", f"{rate['rx_fifo']:,.1f}"),
-                number("all drops, wanted or not/s", f"{rate['rx_dropped']:,.1f}"),
-                number("packets/s", f"{rate['rx_packets']:,.0f}"),
+                number("rx_missed/s", rate["rx_missed"], ",.1f"),
+                number("rx_fifo/s", rate["rx_fifo"], ",.1f"),
+                number("all drops, wanted or not/s", rate["rx_dropped"], ",.1f"),
+                number("packets/s", rate["rx_packets"], ",.0f"),
             ),
             (
                 Remedy(
@@ -428,7 +429,7 @@ def steering_beside_queues(evidence: Evidence) -> Iterator[Match]:
             (
                 number("receive queues", len(queues)),
                 number("CPUs", count),
-                number("packets/s", f"{packets:,.0f}"),
+                number("packets/s", packets, ",.0f"),
             ),
             (Remedy({f"host.rps_cpus@{nic['name']}": "0"}),),
         )
@@ -468,11 +469,11 @@ def frames_are_damaged(evidence: Evidence) -> Iterator[Match]:
             name,
             f"{name} damages {bad:,.1f} of {packets:,.0f} frames/s ({share(bad / packets)}).",
             (
-                number("received damaged/s", f"{max(damaged, 0.0):,.2f}"),
-                number("lost carrier/s", f"{rate['tx_carrier']:,.2f}"),
-                number("collisions/s", f"{rate['tx_collisions']:,.2f}"),
+                number("received damaged/s", max(damaged, 0.0), ",.2f"),
+                number("lost carrier/s", rate["tx_carrier"], ",.2f"),
+                number("collisions/s", rate["tx_collisions"], ",.2f"),
                 number(
-                    "link", f"{nic.get('speed_mbit_s') or 'unknown'} Mbit/s, {nic.get('duplex') or 'unknown'}"
+                    "link", f"{link_speed_mbit_s(nic) or 'unknown'} Mbit/s, {nic.get('duplex') or 'unknown'}"
                 ),
             ),
             (
@@ -507,16 +508,15 @@ def link_is_slower_than_the_card(evidence: Evidence) -> Iterator[Match]:
     if "network" not in evidence.window.samplers():
         raise NotEnough("interfaces were not sampled")
     for nic in evidence.rows("network_interfaces"):
-        name, speed = str(nic["name"]), nic.get("speed_mbit_s")
+        name = str(nic["name"])
         packets = sum(evidence.window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx"))
+        ways = [8e-6 * (evidence.window.rate("network", f"{way}_bytes", name) or 0.0) for way in ("rx", "tx")]
+        speed, sent = link_speed_mbit_s(nic, max(ways)), sum(ways)
         if not nic.get("physical") or not speed or packets < SOME_PACKETS_S:
             continue
         is_half = nic.get("duplex") == "half" and speed <= HALF_MBIT
         if not is_half and speed > SLOW_MBIT:
             continue
-        sent = 8e-6 * sum(
-            evidence.window.rate("network", f"{way}_bytes", name) or 0.0 for way in ("rx", "tx")
-        )
         yield Match(
             name,
             f"{name} runs at {speed:,} Mbit/s, {nic.get('duplex') or 'unknown'} duplex, and carries "
@@ -524,8 +524,8 @@ def link_is_slower_than_the_card(evidence: Evidence) -> Iterator[Match]:
             (
                 number("speed", f"{speed:,} Mbit/s"),
                 number("duplex", nic.get("duplex") or "unknown"),
-                number("both ways, Mbit/s", f"{sent:,.1f}"),
-                number("packets/s", f"{packets:,.0f}"),
+                number("both ways, Mbit/s", sent, ",.1f"),
+                number("packets/s", packets, ",.0f"),
             ),
             (
                 Remedy(
@@ -569,11 +569,11 @@ def packets_are_held_back(evidence: Evidence) -> Iterator[Match]:
             nic,
             f"{kind} holds packets of {nic} back {held}: {waiting:,.0f} wait, and {sent:,.1f} Mbit/s pass.",
             (
-                number("packets waiting, mean", f"{waiting:,.1f}"),
-                number("packets/s", f"{packets:,.0f}"),
-                number("Mbit/s", f"{sent:,.1f}"),
-                number("overlimits/s", f"{evidence.window.rate('qdisc', 'overlimits', label) or 0.0:,.1f}"),
-                number("dropped/s", f"{evidence.window.rate('qdisc', 'drops', label) or 0.0:,.1f}"),
+                number("packets waiting, mean", waiting, ",.1f"),
+                number("packets/s", packets, ",.0f"),
+                number("Mbit/s", sent, ",.1f"),
+                number("overlimits/s", evidence.window.rate("qdisc", "overlimits", label) or 0.0, ",.1f"),
+                number("dropped/s", evidence.window.rate("qdisc", "drops", label) or 0.0, ",.1f"),
                 number("handle", f"{handle}:"),
             ),
             (

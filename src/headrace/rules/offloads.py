@@ -83,8 +83,8 @@ def offloads_are_off(evidence: Evidence) -> Iterator[Match]:
                 f"{name} {what} {packets:,.0f} packets/s of {size:,.0f} bytes with {', '.join(off)} off: "
                 f"{_cost(evidence, part)}.",
                 (
-                    number("packets/s", f"{packets:,.0f}"),
-                    number("bytes per packet", f"{size:,.0f}"),
+                    number("packets/s", packets, ",.0f"),
+                    number("bytes per packet", size, ",.0f"),
                     number("off", " ".join(off)),
                     *_of_kernel(evidence, packets),
                 ),
@@ -161,7 +161,7 @@ def small_mtu(evidence: Evidence) -> Iterator[Match]:
             f"{_cost(evidence, part)}.",
             (
                 number("MTU", f"{mtu:,.0f} bytes"),
-                number("full packets/s", f"{packets:,.0f}"),
+                number("full packets/s", packets, ",.0f"),
                 *_of_kernel(evidence, packets),
             ),
             (

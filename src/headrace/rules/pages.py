@@ -267,7 +267,7 @@ def pages_merged(evidence: Evidence) -> Iterator[Match]:
         f"KSM is running on the same host as {evidence.process['program']}.",
         (
             number("ksm/run", run),
-            number("pages separated again/s", f"{separated:,.1f}" if separated is not None else "unknown"),
+            number("pages separated again/s", "unknown" if separated is None else separated, ",.1f"),
         ),
         (
             Remedy(
@@ -304,7 +304,7 @@ def compaction_stalls(evidence: Evidence) -> Iterator[Match]:
         "",
         f"threads compact memory {stalls:,.1f} times per second; defrag is {defrag}.",
         (
-            number("compact_stall/s", f"{stalls:,.1f}"),
+            number("compact_stall/s", stalls, ",.1f"),
             number("transparent_hugepage/defrag", defrag),
             number("transparent_hugepage/enabled", evidence.facts.transparent_huge_pages),
         ),

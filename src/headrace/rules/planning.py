@@ -92,8 +92,8 @@ def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
         + (f"; so have those of {more} other table{'s' if more > 1 else ''}" if more else "")
         + (f"; {statement} reads many rows." if statement else "."),
         (
-            number("rows, as the statistics have it" if worst.get("bytes") else "rows", f"{worst['rows']:,}"),
-            number("changed since", "unknown" if worst.get("bytes") else f"{worst['changed']:,}"),
+            number("rows, as the statistics have it" if worst.get("bytes") else "rows", worst["rows"], ","),
+            number("changed since", "unknown" if worst.get("bytes") else worst["changed"], ","),
             number("innodb_stats_auto_recalc", evidence.variable("innodb_stats_auto_recalc")),
             number("tables with old statistics", len(tables)),
         ),
@@ -173,7 +173,7 @@ def plans_take_the_time(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{planning:.1f} of {working:.1f} sessions at work search for a plan at any time, and {shown}.",
         (
-            number("searching for a plan, mean", f"{planning:.1f}"),
+            number("searching for a plan, mean", planning, ".1f"),
             number("of the sessions at work", share(planning / working)),
             *(number(name, evidence.variable(name)) for name in unlimited),
         ),

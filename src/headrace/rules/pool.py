@@ -72,12 +72,14 @@ def _group_limit(evidence: Evidence) -> float | None:
 
 
 def _held_by_others(evidence: Evidence) -> float:
-    """Resident memory of the host's other servers, and huge pages if this server does not use them."""
+    """Resident memory of the host's other servers, and the huge pages that this server does not use or may use."""
     own = (evidence.process or {}).get("pid")
     others = [s for s in evidence.rows("servers") if own is not None and s.get("pid") != own]
-    huge = 0.0
-    if not evidence.has_variable("large_pages") or not evidence.is_on("large_pages"):
-        huge = evidence.window.last("memory", "Hugetlb") or 0.0
+    huge = evidence.window.last("memory", "Hugetlb") or 0.0
+    if evidence.has_variable("large_pages") and evidence.is_on("large_pages"):
+        huge = sum(float(s.get("huge_pages_bytes") or 0) for s in others)
+    else:
+        huge = max(huge - float((evidence.process or {}).get("huge_pages_bytes") or 0), 0.0)
     return huge + sum(float(s.get("rss_bytes") or 0) for s in others)
 
 
@@ -104,7 +106,7 @@ def growth(evidence: Evidence) -> tuple[float, float]:
     """The recommended pool size, in whole steps and within what memory allows, and the idle memory."""
     pool = evidence.number("innodb_buffer_pool_size")
     total = memory_bytes(evidence)
-    available = evidence.gauge("memory", "MemAvailable").low
+    available = evidence.available_bytes()
     limit, resident = _group_limit(evidence), (evidence.process or {}).get("rss_bytes")
     if limit is not None and resident is not None:
         available = min(available, max(limit - resident, 0.0))
@@ -129,10 +131,13 @@ def _step(evidence: Evidence) -> float:
 
 def bytes_there(evidence: Evidence) -> float:
     """What the server has and could still get. Raises NotEnough without its process."""
-    resident = (evidence.process or {}).get("rss_bytes")
+    process = evidence.process or {}
+    resident = process.get("rss_bytes")
     if resident is None:
         raise NotEnough("the memory of the server's process is unknown")
-    return min(memory_bytes(evidence), evidence.gauge("memory", "MemAvailable").low + float(resident))
+    # Huge pages are not part of the resident set: proc_pid_status(5), HugetlbPages.
+    held = float(resident) + float(process.get("huge_pages_bytes") or 0)
+    return min(memory_bytes(evidence), evidence.available_bytes() + held)
 
 
 def that_fits(evidence: Evidence) -> float:
@@ -184,7 +189,7 @@ def smaller_than_data(evidence: Evidence) -> Iterator[Match]:
         (
             number("innodb_buffer_pool_size", size(pool)),
             number("data and indexes of InnoDB", size(data)),
-            number("pages read from files/s", f"{misses:,.0f}"),
+            number("pages read from files/s", misses, ",.0f"),
             number("of all page requests", share(misses / max(requests, misses, 1.0))),
             number("idle memory, without a reserve", size(idle)),
             number("memory", size(memory_bytes(evidence))),
@@ -250,7 +255,7 @@ def waits_for_free_pages(evidence: Evidence) -> Iterator[Match]:
         f"statements wait for a free page {waits:,.1f} times per second; the buffer pool is "
         f"{size(evidence.number('innodb_buffer_pool_size'))}.",
         (
-            number("Innodb_buffer_pool_wait_free/s", f"{waits:,.1f}"),
+            number("Innodb_buffer_pool_wait_free/s", waits, ",.1f"),
             number("pages free", share(_free_share(evidence))),
             number("innodb_lru_scan_depth", depth),
             number("innodb_io_capacity", capacity),
@@ -300,8 +305,8 @@ def dirty_pages_near_limit(evidence: Evidence) -> Iterator[Match]:
         f"{share(limit)}" + (f", and {flushed:,.0f} pages/s are written." if is_low else "."),
         (
             number("dirty pages", f"{dirty:,.0f} of {total:,.0f}"),
-            number("innodb_max_dirty_pages_pct", f"{100 * limit:g}"),
-            number("pages flushed/s", f"{flushed:,.0f}"),
+            number("innodb_max_dirty_pages_pct", 100 * limit, "g"),
+            number("pages flushed/s", flushed, ",.0f"),
             number("innodb_io_capacity", capacity),
         ),
         (_fewer_dirty_pages(evidence, is_low),),
@@ -347,7 +352,7 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
         "CPUs.",
         (
             number("innodb_buffer_pool_instances", int(instances)),
-            number("threads running, mean", f"{running:.1f}"),
+            number("threads running, mean", running, ".1f"),
             number("CPUs", cpus),
         ),
         tuple(
@@ -443,8 +448,8 @@ def data_do_not_fit(evidence: Evidence) -> Iterator[Match]:
         f"{misses:,.0f} pages/s are read from files ({share(misses / max(requests, 1.0))} of all requests); "
         f"the buffer pool is {size(pool)} for {size(data)} of data, and {size(idle)} of memory is idle.",
         (
-            number("pages read from files/s", f"{misses:,.0f}"),
-            number("page requests/s", f"{requests:,.0f}"),
+            number("pages read from files/s", misses, ",.0f"),
+            number("page requests/s", requests, ",.0f"),
             number("innodb_buffer_pool_size", size(pool)),
             number("data and indexes of InnoDB", size(data)),
         ),
@@ -483,7 +488,7 @@ def scans_push_out_hot_pages(evidence: Evidence) -> Iterator[Match]:
         f"innodb_old_blocks_time is 0 while scans read {scanned:,.0f} rows/s.",
         (
             number("innodb_old_blocks_time", 0),
-            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
+            number("Handler_read_rnd_next/s", scanned, ",.0f"),
         ),
         (Remedy({"server.innodb_old_blocks_time": 1000}),),
     )

@@ -17,6 +17,8 @@ SOON_S = 24 * HOUR_S
 #: Growth of the server's memory beyond its pool, in each part of the window.
 LEAKED = 4 * MIB
 PARTS = 3
+#: Share of the memory that is missing, from which on a part of the sum is worth shrinking.
+LARGE_PART = 0.25
 #: Major faults and pages read back per second: the kernel drops what programs still use.
 FAULTS_S, REFAULTS_S = 50.0, 500.0
 #: A limit on dirty pages below this stops a server that writes logs and dumps through the page cache.
@@ -48,24 +50,22 @@ def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
     """
     beside = sizes.beside_the_pool(evidence)
     wanted = {
-        "buffer pool": ON_TOP * evidence.number("innodb_buffer_pool_size") + sizes.fixed_buffers(evidence)
+        "buffer pool": ON_TOP * evidence.number("innodb_buffer_pool_size"),
+        "other shared buffers": sizes.fixed_buffers(evidence),
     }
     wanted |= beside
     there = bytes_there(evidence)
     total = sum(wanted.values())
     if total <= there or any(larger_than_memory(evidence)):
         return
-    rest = sum(beside.values())
+    yield_to = [
+        _smaller(evidence, what)
+        for what in sorted(beside, key=lambda what: -beside[what])
+        if beside[what] > LARGE_PART * (total - there)
+    ]
     pool = that_fits(evidence)
-    smaller = (Remedy({"server.innodb_buffer_pool_size": int(pool)}, label="a smaller pool"),)
-    buffers = Remedy(
-        steps=(
-            "Reset sort_buffer_size, join_buffer_size, read_buffer_size and read_rnd_buffer_size to their "
-            "defaults and raise them only in sessions that need it, or run fewer statements at the same "
-            "time.",
-        ),
-        label="smaller sessions",
-    )
+    if pool >= GIB:
+        yield_to.append(Remedy({"server.innodb_buffer_pool_size": int(pool)}, label="a smaller pool"))
     yield Match(
         "",
         f"the server may need {size(total)}, but only {size(there)} is available to it: "
@@ -74,13 +74,37 @@ def more_than_there_is(evidence: Evidence) -> Iterator[Match]:
         (
             *(number(what, size(bytes_)) for what, bytes_ in wanted.items()),
             number("available to the server", size(there)),
-            number("Max_used_connections", f"{evidence.status('max_used_connections'):,.0f}"),
+            number("Max_used_connections", evidence.status("max_used_connections"), ",.0f"),
         ),
-        (buffers, *smaller)
-        if rest > 0.25 * there and pool >= GIB
-        else smaller
-        if pool >= GIB
-        else (buffers,),
+        tuple(yield_to)
+        or (Remedy(steps=("Give the server more memory, or run fewer statements at once.",)),),
+    )
+
+
+def _smaller(evidence: Evidence, what: str) -> Remedy:
+    """How to shrink what the sessions take: one part of ``sizes.beside_the_pool``."""
+    if what == "temporary tables":
+        name = "temptable_max_ram" if sizes.is_temptable(evidence) else "tmp_table_size"
+        return Remedy(
+            {f"server.{name}": sizes.default(evidence, name)},
+            steps=(
+                "Or find the statements that make temporary tables (the digests by "
+                "created_tmp_tables) and give them an index or fewer rows.",
+            ),
+            label="smaller temporary tables",
+        )
+    if what == "running statements":
+        names = ", ".join(sizes.allocated(evidence))
+        return Remedy(
+            steps=(
+                f"Reset {names} to the default and raise them only in sessions that need it, or run fewer "
+                "statements at the same time.",
+            ),
+            label="smaller sessions",
+        )
+    return Remedy(
+        steps=("Allow fewer connections (max_connections), or let a connection pool share them.",),
+        label="fewer sessions",
     )
 
 
@@ -124,7 +148,7 @@ def grows_beyond_its_pool(evidence: Evidence) -> Iterator[Match]:
             number("grown beyond the pool", size(grown)),
             number("left", size(room)),
             number("sessions", f"{sessions[0]:.0f}, then {sessions[-1]:.0f}"),
-            number("Prepared_stmt_count", f"{evidence.status('prepared_stmt_count'):,.0f}"),
+            number("Prepared_stmt_count", evidence.status("prepared_stmt_count"), ",.0f"),
         ),
         (
             Remedy(
@@ -171,8 +195,8 @@ def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
         "faults/s; "
         f"{size(available)} is available and there is no swap.",
         (
-            number("read again, pages/s", f"{refaults:,.0f}"),
-            number("major faults/s", f"{faults:,.0f}"),
+            number("read again, pages/s", refaults, ",.0f"),
+            number("major faults/s", faults, ",.0f"),
             number("pressure, some", share(waited)),
             number("available, minimum", size(available)),
         ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.analysis.devices import Device
+from headrace.analysis.devices import ARRAY, DEEP_QUEUE, SPINDLE, Device, class_of, devices, unloaded
+from headrace.analysis.paths import drive_of
 from headrace.analysis.resources import PRESSURE_HIGH, Level
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -35,6 +37,10 @@ TAGS_USED = 0.70
 FOR_A_TAG, WAIT_FOR_A_TAG = ("/blk_mq_get_tag", "/get_request"), 0.5
 #: What a layer adds to a request, in ms and against what the devices beneath take; and requests per second.
 HELD_MS, HELD_TIMES, SOME_S = 1.0, 2.0, 20.0
+#: One of several devices beneath a layer is the slow one: times the slowest of the others, ms more, requests/s.
+SLOW_TIMES, SLOW_MS, SLOW_SOME_S = 4.0, 2.0, 5.0
+#: A request takes this many times as long as without load, though few are in flight.
+UNUSUAL_TIMES = 5.0
 #: Copies per write of an origin with snapshots from which on they are a cost.
 COPIES, MANY_COPIES_S = 0.10, 20.0
 
@@ -161,8 +167,8 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
             f"{beside}.",
             (
                 number("scheduler", scheduler),
-                number("I/O of others, MB/s", f"{others / 1e6:,.1f}"),
-                number("I/O of all, MB/s", f"{total / 1e6:,.1f}"),
+                number("I/O of others, MB/s", others / 1e6, ",.1f"),
+                number("I/O of all, MB/s", total / 1e6, ",.1f"),
                 number("time per request", f"{device.wait_ms:.2f} ms"),
                 number("waited for I/O", share(waits)),
             ),
@@ -211,10 +217,10 @@ def few_tags(evidence: Evidence) -> Iterator[Match]:
             f"{device.name} may have {tags} request{'s' if tags > 1 else ''} in flight ({where}) and has "
             f"{device.queue:.1f}; tasks wait for I/O {share(pressure)} of the time.",
             (
-                number("requests/s", f"{device.operations:,.0f}"),
-                number("requests in flight", f"{device.queue:.1f}"),
+                number("requests/s", device.operations, ",.0f"),
+                number("requests in flight", device.queue, ".1f"),
                 number("time per request", f"{device.wait_ms:.2f} ms"),
-                number("threads that wait for a tag", f"{waiting:.1f}"),
+                number("threads that wait for a tag", waiting, ".1f"),
                 number("waited for I/O", share(pressure)),
             ),
             (
@@ -240,6 +246,14 @@ def _waiting_for_a_tag(evidence: Evidence) -> float:
     return sum(float(window.values("threads", "waiting", label).sum()) for label in labels) / max(samples, 1)
 
 
+#: Layers that do not say in /sys which devices are beneath them: beginning of the name -> what it is.
+SILENT_LAYERS = {
+    "drbd": "a replicated device (DRBD)",
+    "zd": "a ZFS volume",
+    "bcache": "a cached device (bcache)",
+}
+#: Other kinds of layers.
+LAYERS = {"md": "an array", "loop": "a file as a device (loop)"}
 #: Beginning of a mapped device's uuid -> what it is.
 MADE_BY = {
     "CRYPT-": "encryption (dm-crypt)",
@@ -254,7 +268,11 @@ def _uuid(evidence: Evidence, name: str) -> str:
 
 
 def _kind(evidence: Evidence, record: Mapping[str, Any]) -> str:
-    """What a mapped device is, as far as its uuid and those beneath it say: LVM ends them with the role."""
+    """What a layer is. A mapped device says it by its uuid and those beneath it: LVM ends them with the role."""
+    if silent := _silent(record):
+        return silent
+    if record.get("kind") in LAYERS:
+        return LAYERS[str(record["kind"])]
     beneath = [_uuid(evidence, str(slave)) for slave in record.get("slaves") or ()]
     if any(uuid.endswith("-real") for uuid in beneath):
         return "the origin of a snapshot" if len(beneath) == 1 else "a snapshot"
@@ -271,6 +289,28 @@ def _mapped(evidence: Evidence) -> Iterator[Mapping[str, Any]]:
             yield record
 
 
+def _silent(record: Mapping[str, Any]) -> str:
+    """What a layer is that does not say which devices are beneath it; empty for others."""
+    name = str(record["name"])
+    return next((kind for start, kind in SILENT_LAYERS.items() if re.match(rf"{start}\d", name)), "")
+
+
+def _layers(evidence: Evidence) -> Iterator[tuple[Mapping[str, Any], list[Device]]]:
+    """The layers beneath the data, each with the devices beneath it that did anything.
+
+    For a layer that does not say which these are, all disks: it is never slower than the slowest of them.
+    """
+    for name in evidence.beneath(evidence.data_directory):
+        record = evidence.facts.block_device(name) or {"name": name}
+        below = evidence.below(name)
+        if not below and _silent(record):
+            disks = (str(row["name"]) for row in evidence.rows("block_devices") if row.get("kind") == "disk")
+            below = [disk for disk in disks if disk != name]
+        lower = [evidence.devices[each] for each in below if each in evidence.devices]
+        if lower:
+            yield record, lower
+
+
 @rule(
     "BLK17",
     severity=Severity.COST,
@@ -282,14 +322,14 @@ def _mapped(evidence: Evidence) -> Iterator[Mapping[str, Any]]:
 def layer_holds_requests(evidence: Evidence) -> Iterator[Match]:
     """A layer between the server and its device holds requests longer than the device needs for them.
 
-    A mapped device (LVM, encryption, snapshots, multipath) takes a request, works on it or waits, and passes it
-    on. The time that is lost there shows in no counter of the device: it looks fast, and the server waits.
+    A layer (LVM, encryption, snapshots, multipath, an array, DRBD, bcache, a ZFS volume, a loop device) takes a
+    request, works on it or waits, and passes it on. The time that is lost there shows in no counter of the device:
+    it looks fast, and the server waits.
     """
     waits = _io_pressure(evidence)
-    for record in _mapped(evidence):
+    for record, lower in _layers(evidence):
         upper = evidence.devices.get(str(record["name"]))
-        lower = [evidence.devices[str(name)] for name in record["slaves"] if str(name) in evidence.devices]
-        if upper is None or not lower:
+        if upper is None:
             continue
         kind = upper.main_kind
         per_second = upper.reads if kind == "read" else upper.writes
@@ -298,12 +338,16 @@ def layer_holds_requests(evidence: Evidence) -> Iterator[Match]:
         if per_second < SOME_S or held_ms < HELD_MS or upper.main_ms < HELD_TIMES * beneath_ms:
             continue
         what, name = _kind(evidence, record), (record.get("dm") or {}).get("name") or record["name"]
+        known_as = name if name == upper.name else f"{name} ({upper.name})"
+        beneath = (
+            "the slowest disk" if _silent(record) and not evidence.below(upper.name) else "the device beneath"
+        )
         yield Match(
             upper.name,
-            f"{name} ({upper.name}), {what}, takes {upper.main_ms:.1f} ms per {kind}, of which the device beneath "
-            f"takes {beneath_ms:.1f} ms; tasks wait for I/O {share(waits)} of the time.",
+            f"{known_as}, {what}, takes {upper.main_ms:.1f} ms per {kind}, of which {beneath} "
+            f"takes {beneath_ms:.2g} ms; tasks wait for I/O {share(waits)} of the time.",
             (
-                number(f"{kind}s/s", f"{per_second:,.0f}"),
+                number(f"{kind}s/s", per_second, ",.0f"),
                 number(f"a {kind} of {upper.name}", f"{upper.main_ms:.2f} ms"),
                 *(number(f"a {kind} of {d.name}", f"{_beneath_ms(evidence, d, kind):.2f} ms") for d in lower),
                 number("waited for I/O", share(waits)),
@@ -322,6 +366,23 @@ def _beneath_ms(evidence: Evidence, device: Device, kind: str) -> float:
 
 
 def _without_the_layer(what: str, name: str) -> tuple[str, ...]:
+    if "DRBD" in what:
+        return (
+            f"See whether it waits for its peer: drbdadm status; drbdsetup status --statistics {name}.",
+            "With protocol C each write waits for the peer's disk: look at the network and at the peer's device.",
+        )
+    if "bcache" in what:
+        return (
+            f"See its mode and how much is dirty: /sys/block/{name}/bcache/cache_mode, .../state, .../dirty_data.",
+        )
+    if "ZFS" in what:
+        return (
+            "See the pool: zpool iostat -v 1; zpool status. A synchronous write waits for the intent log.",
+        )
+    if "loop" in what:
+        return (f"See its file and whether it bypasses the page cache: losetup -l /dev/{name}.",)
+    if "array" in what:
+        return (f"See whether it resyncs or lost a member: mdadm --detail /dev/{name}; cat /proc/mdstat.",)
     look = f"See what it does: dmsetup table {name}; dmsetup status {name}."
     if "snapshot" in what:
         return (
@@ -376,10 +437,146 @@ def snapshot_copies_blocks(evidence: Evidence) -> Iterator[Match]:
             f"{name} ({origin.name}) has {'a snapshot' if len(cows) == 1 else f'{len(cows)} snapshots'}: "
             f"{copies:,.0f} writes/s copy old blocks there, beside {origin.writes:,.0f} writes/s of its own.",
             (
-                number("writes/s", f"{origin.writes:,.0f}"),
-                number("copies/s", f"{copies:,.0f}"),
+                number("writes/s", origin.writes, ",.0f"),
+                number("copies/s", copies, ",.0f"),
                 number("time per write", f"{origin.write_ms or 0.0:.2f} ms"),
                 number("copied to", ", ".join(cows)),
             ),
             (Remedy(steps=_without_the_layer("a snapshot", str(name))),),
+        )
+
+
+@rule(
+    "BLK19",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/admin-guide/md.rst; multipath.conf(5), path_selector; "
+    "Documentation/admin-guide/iostats.rst",
+    refute="Without the slow path or member, the layer's time per request and the server's p99 are equivalent.",
+)
+def one_beneath_is_slow(evidence: Evidence) -> Iterator[Match]:
+    """One path of a volume, or one member of an array, takes far longer per request than the others.
+
+    A write to a mirror waits for the slowest member, one to a stripe for all of them, and a round of paths meets
+    the bad one every time. No average shows it: the layer looks a little slow, and its devices look fine.
+    """
+    waits = _io_pressure(evidence)
+    for name in evidence.beneath(evidence.data_directory):
+        record = evidence.facts.block_device(name) or {}
+        lower = [evidence.devices[each] for each in record.get("slaves") or () if each in evidence.devices]
+        of_drive = [path for path in devices(evidence.window, "path") if drive_of(path.name) == name]
+        is_paths = bool(of_drive) or _uuid(evidence, name).startswith("mpath-")
+        if not (is_paths or record.get("kind") == "md"):
+            continue
+        lower = of_drive or lower
+        for kind in ("write", "read"):
+            slow = _slowest(lower, kind)
+            if slow is None:
+                continue
+            device, slow_ms, others_ms = slow
+            what = "path" if is_paths else "member"
+            known_as = (record.get("dm") or {}).get("name") or name
+            yield Match(
+                device.name,
+                f"{device.name}, a {what} of {known_as}, takes {slow_ms:.1f} ms per {kind}; its other "
+                f"{what}s take at most {others_ms:.2g} ms.",
+                (
+                    *(number(f"a {kind} of {d.name}", f"{_kind_ms(d, kind):.2f} ms") for d in lower),
+                    number("waited for I/O", share(waits)),
+                ),
+                (Remedy(steps=_slow_one(device.name, str(known_as), what)),),
+                Severity.LIMIT if waits >= PRESSURE_HIGH else None,
+            )
+            break
+
+
+def _kind_ms(device: Device, kind: str) -> float:
+    return (device.read_ms if kind == "read" else device.write_ms) or 0.0
+
+
+def _slowest(lower: list[Device], kind: str) -> tuple[Device, float, float] | None:
+    """The device, its ms per request, and the most that any other takes; None if they are alike."""
+    busy = [d for d in lower if (d.reads if kind == "read" else d.writes) >= SLOW_SOME_S]
+    if len(busy) < 2:
+        return None
+    slow = max(busy, key=lambda device: _kind_ms(device, kind))
+    slow_ms, others_ms = _kind_ms(slow, kind), max(_kind_ms(d, kind) for d in busy if d is not slow)
+    return (slow, slow_ms, others_ms) if slow_ms >= max(SLOW_TIMES * others_ms, others_ms + SLOW_MS) else None
+
+
+def _slow_one(device: str, layer: str, what: str) -> tuple[str, ...]:
+    if drive_of(device):
+        return (
+            f"See the path's state and address: nvme list-subsys /dev/{layer}; dmesg | grep nvme; the counters of "
+            "the switch and of the controller.",
+            "Let the kernel prefer the quick one: echo queue-depth (Linux 6.11) or numa > "
+            "/sys/class/nvme-subsystem/nvme-subsysN/iopolicy.",
+        )
+    if what == "path":
+        return (
+            f"See the path's state, errors and port: multipath -ll {layer}; dmesg | grep -w {device}; the "
+            "counters of the switch and of the controller.",
+            f"Take it out while you look (multipathd fail path {device}), or let the selector see it: "
+            "path_selector service-time in multipath.conf.",
+        )
+    return (
+        f"Look for errors and retries of the drive: smartctl -a /dev/{device}; dmesg | grep -w {device}.",
+        f"Replace it: mdadm /dev/{layer} --add a spare, then --replace /dev/{device}. Until then: "
+        "--write-mostly keeps a mirror's reads away from it.",
+    )
+
+
+@rule(
+    "BLK21",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source="B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012); Linux "
+    "Documentation/admin-guide/iostats.rst",
+    refute="One request at a time, without other load (headrace ladder), takes as long on this device.",
+)
+def device_is_slow_alone(evidence: Evidence) -> Iterator[Match]:
+    """Each request to the data's device takes many times as long as usual, although few are in flight.
+
+    No queue explains it, so it is what the device needs now: a volume over the network whose path or peers are
+    slow, a limit of the cloud, a drive that retries, a controller without its cache. More requests at once may
+    still get more done, but no commit gets faster.
+    """
+    waits = _io_pressure(evidence)
+    # What a layer holds, and the one slow path or member, have findings of their own.
+    explained = {
+        match.subject for each in (layer_holds_requests, one_beneath_is_slow) for match in each(evidence)
+    }
+    for device, record in _leaves(evidence):
+        if device.name in explained:
+            continue
+        alone = unloaded(evidence.window, device, record, evidence.alone_ms.get(device.name))
+        if waits < PRESSURE_HIGH or device.queue >= DEEP_QUEUE or device.operations < SOME_S:
+            continue
+        if device.main_kind == "request" or class_of(record) in (SPINDLE, ARRAY):
+            continue
+        if device.main_ms < max(UNUSUAL_TIMES * alone.ms, alone.ms + SLOW_MS):
+            continue
+        yield Match(
+            device.name,
+            f"{device.name} takes {device.main_ms:.1f} ms per {device.main_kind}, against {alone.ms:.2g} ms "
+            f"{alone.source}, with {device.queue:.1f} requests in flight; tasks wait for I/O {share(waits)} of "
+            "the time.",
+            (
+                number(f"time per {device.main_kind}", f"{device.main_ms:.2f} ms"),
+                number("without load", f"{alone.ms:.2f} ms {alone.source}"),
+                number("requests in flight", device.queue, ".1f"),
+                number("operations/s", device.operations, ",.0f"),
+                number("waited for I/O", share(waits)),
+            ),
+            (
+                Remedy(
+                    steps=(
+                        "Measure it alone, at a quiet hour: headrace ladder. Over a network: its latency and lost "
+                        "packets to the storage, and the load of the storage itself.",
+                        f"In a cloud: whether it has reached its limit. A drive: smartctl -a /dev/{device.name}, "
+                        "and dmesg for retries. A controller: its cache and battery.",
+                    )
+                ),
+            ),
+            Severity.LIMIT,
         )

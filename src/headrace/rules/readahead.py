@@ -49,9 +49,9 @@ def read_ahead_in_vain(evidence: Evidence) -> Iterator[Match]:
         f"{share(evicted / read)} of {read:,.0f} pages/s read ahead are evicted unused; the threshold is "
         f"{threshold} of 64 pages.",
         (
-            number("pages read ahead/s", f"{read:,.0f}"),
-            number("of them by random read-ahead/s", f"{by_chance:,.0f}"),
-            number("evicted unused/s", f"{evicted:,.0f}"),
+            number("pages read ahead/s", read, ",.0f"),
+            number("of them by random read-ahead/s", by_chance, ",.0f"),
+            number("evicted unused/s", evicted, ",.0f"),
             number("innodb_read_ahead_threshold", threshold),
         ),
         tuple(remedies),

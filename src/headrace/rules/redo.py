@@ -203,7 +203,7 @@ def less_than_an_hour(evidence: Evidence) -> Iterator[Match]:
         (
             number("redo written/s", size(written / HOUR_S)),
             number("redo log", size(capacity)),
-            number("minutes until the log wraps", f"{minutes:,.1f}"),
+            number("minutes until the log wraps", minutes, ",.1f"),
         ),
         (_larger(evidence),),
         None if presses else Severity.HOUSEKEEPING,
@@ -272,7 +272,7 @@ def buffer_too_small(evidence: Evidence) -> Iterator[Match]:
         "",
         f"the log buffer of {size(buffer)} is full {waits:,.1f} times per second{often}.",
         (
-            number("Innodb_log_waits/s", f"{waits:,.1f}"),
+            number("Innodb_log_waits/s", waits, ",.1f"),
             number("innodb_log_buffer_size", size(buffer)),
             number("redo written/s", size(evidence.status_rate("innodb_os_log_written"))),
         ),

@@ -108,7 +108,7 @@ def behind(evidence: Evidence) -> Iterator[Match]:
                 number("lag beyond the configured delay, minimum", f"{lag:,.0f} s"),
                 number("configured delay", f"{delay:,.0f} s"),
                 number("relay log", size(_last(evidence, "relay_space_bytes", channel) or 0)),
-                number(name, f"{workers:.0f}"),
+                number(name, workers, ".0f"),
                 number("tasks waited for I/O", f"{(io or 0) / 1e4:.0f}%" if io is not None else "unknown"),
             ),
             (Remedy(steps=tuple(steps)),),
@@ -226,9 +226,13 @@ def relay_log_grows(evidence: Evidence) -> Iterator[Match]:
 def relay_log_not_recovered(evidence: Evidence) -> Iterator[Match]:
     """After a crash the replica trusts relay logs that may be torn.
 
-    With relay_log_recovery the replica discards them and fetches them again from the last applied position.
+    With relay_log_recovery the replica discards them and fetches them again from the last applied position. With
+    GTIDs (MASTER_AUTO_POSITION, SOURCE_AUTO_POSITION; MariaDB's MASTER_USE_GTID) it does so anyway.
     """
     if not _channels(evidence) or evidence.is_on("relay_log_recovery"):
+        return
+    told = evidence.settings.get("replication") or ()
+    if told and all(channel.get("is_by_gtid") for channel in told):
         return
     yield Match(
         "",
@@ -279,7 +283,7 @@ def each_event_is_synced(evidence: Evidence) -> Iterator[Match]:
         f"the replica writes what it has received {share(min(seen / samples, 1.0))} of the time, and {shown}; it "
         f"fetches {size(max(fetched, 0.0))}/s.",
         (
-            *(number(name, f"{value:.0f}") for name, value in few.items()),
+            *(number(name, value, ".0f") for name, value in few.items()),
             number("samples in which it writes its relay log", share(min(seen / samples, 1.0))),
             number("fetched per second", size(max(fetched, 0.0))),
             number("relay_log_recovery", evidence.variable("relay_log_recovery")),

@@ -8,15 +8,17 @@ missing.
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headrace.errors import TargetError
 from headrace.knobs import Cost, find, weakens_durability
 from headrace.knobs.knob import Versions
+from headrace.knobs.provider import Provider, managed_by
 from headrace.model import Value, Vendor
-from headrace.rules.evidence import Evidence, NotEnough, Number
+from headrace.rules.evidence import Evidence, NotEnough, Number, number
 
 
 class Severity(StrEnum):
@@ -41,18 +43,26 @@ class Confidence(StrEnum):
 class Remedy:
     """What to change. ``settings`` maps knobs (``NAME`` or ``NAME@INSTANCE``) to values; ``steps`` are for a
     person, if no knob can do it. ``label`` distinguishes several remedies of one finding. ``is_faster``: whether
-    it promises a faster server; a remedy that only shows more, or keeps data safe, is not for an experiment."""
+    it promises a faster server; a remedy that only shows more, or keeps data safe, is not for an experiment.
+    ``server``: vendor and version that its cost depends on, which ``judge`` fills in."""
 
     settings: Mapping[str, Value] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
     label: str = ""
     is_faster: bool = True
+    server: tuple[Vendor, str] | None = None
+    #: How its settings are changed on a managed server; ``judge`` fills it in.
+    way: str = ""
 
     @property
     def cost(self) -> Cost:
         """The highest of its settings; a step by hand counts as a rebuild if there is no setting."""
         order = list(Cost)
-        costs = [find(name.partition("@")[0]).cost for name in self.settings]
+        vendor, version = self.server or (None, "")
+        costs = [
+            find(name.partition("@")[0]).cost_on(vendor, version, value)
+            for name, value in self.settings.items()
+        ]
         return max(costs, key=order.index) if costs else Cost.REBUILD
 
     @property
@@ -116,6 +126,15 @@ class Finding:
     @property
     def severity(self) -> Severity:
         return self.hit.severity or self.rule.severity
+
+    @property
+    def proof(self) -> str:
+        """The command that tests its remedy; empty if no experiment can."""
+        costs = {each.cost for each in self.hit.remedies if each.settings and self.promises_speed(each)}
+        if not costs:
+            return ""
+        way = "--live" if costs & {Cost.DYNAMIC, Cost.REMOUNT} else "--plan PLAN"
+        return f"headrace prove {shlex.quote(self.id)} {way}"
 
     def promises_speed(self, remedy: Remedy) -> bool:
         """Whether an experiment could show it. A risk's remedy keeps data or the server safe, at some price."""
@@ -183,9 +202,44 @@ def judge(evidence: Evidence, rules: Iterable[Rule]) -> Judgement:
         except (NotEnough, TargetError) as error:  # of facts that it cannot do without
             blind.append(NotEvaluated(each, str(error)))
             continue
-        findings += [Finding(each, hit) for hit in hits]
+        findings += [Finding(each, _on_this_server(hit, evidence)) for hit in hits]
         if not hits:
             silent.append(each)
     severities, confidences = list(Severity), list(Confidence)
     findings.sort(key=lambda f: (severities.index(f.severity), confidences.index(f.rule.confidence), f.id))
     return Judgement(tuple(findings), tuple(blind), tuple(silent), tuple(skipped))
+
+
+def _on_this_server(hit: Match, evidence: Evidence) -> Match:
+    """With the server that its remedies are for (some versions take a value without a restart), and with the
+    namespace of a mount that only the server has."""
+    own = (evidence.process or {}).get("file_systems") or () if evidence.has_host else ()
+    mounts = [mount for mount in own if mount["mount_point"] == hit.subject]
+    if mounts and not evidence.facts.is_mount_of_host(mounts[-1]):
+        view = evidence.facts.server_view
+        where = number("seen", f"{view}: {evidence.facts.path_on_host(hit.subject)} on this host")
+        hit = replace(hit, summary=f"{hit.summary.rstrip('.')}, {view}.", evidence=(*hit.evidence, where))
+    if not evidence.has_server:
+        return hit
+    server = (evidence.vendor, evidence.version)
+    found = managed_by(evidence.facts.variables, evidence.facts.server_asked)
+    provider = found.provider if found is not None else None
+    return replace(
+        hit, remedies=tuple(replace(each, server=server, way=_way(each, provider)) for each in hit.remedies)
+    )
+
+
+def _way(remedy: Remedy, provider: Provider | None) -> str:
+    """How a provider lets these settings be changed; empty without one."""
+    variables = {
+        name.removeprefix("server."): value
+        for name, value in remedy.settings.items()
+        if name.startswith("server.")
+    }
+    if provider is None or not variables:
+        return ""
+    if fixed := sorted(provider.fixed & variables.keys()):
+        return provider.how(fixed[0])
+    (name, value), *others = variables.items()
+    like = f"; likewise {', '.join(f'{other}={text}' for other, text in others)}" if others else ""
+    return f"{provider.how(name, str(value))}{like}"

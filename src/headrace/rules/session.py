@@ -84,7 +84,7 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
         if value >= TIMES_DEFAULT * sizes.default(evidence, name) and not needed.get(name)
     ]
     total = sum(values.values()) * connected
-    is_risk = total > evidence.gauge("memory", "MemAvailable").low
+    is_risk = total > evidence.available_bytes()
     wasted = [name for name in high if evidence.version not in _taken_as_needed(evidence, name)]
     if not high or not (is_risk or wasted):
         return
@@ -96,10 +96,10 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
         f"{merges:,.1f} merge passes/s.",
         (
             *(number(name, size(value)) for name, value in values.items()),
-            number("Max_used_connections", f"{connected:.0f}"),
+            number("Max_used_connections", connected, ".0f"),
             number("all buffers of all sessions", size(total)),
-            number("available, minimum", size(evidence.gauge("memory", "MemAvailable").low)),
-            number("Sort_merge_passes/s", f"{merges:,.2f}"),
+            number("available, minimum", size(evidence.available_bytes())),
+            number("Sort_merge_passes/s", merges, ",.2f"),
         ),
         (Remedy({f"server.{name}": sizes.default(evidence, name) for name in named}),),
         Severity.RISK if is_risk else None,
@@ -134,9 +134,9 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
         "",
         f"sorts make {merges:,.0f} merge passes/s with a buffer of {size(buffer)}.",
         (
-            number("Sort_merge_passes/s", f"{merges:,.1f}"),
+            number("Sort_merge_passes/s", merges, ",.1f"),
             number("sort_buffer_size", size(buffer)),
-            number("rows sorted/s", f"{evidence.status_rate('sort_rows'):,.0f}"),
+            number("rows sorted/s", evidence.status_rate("sort_rows"), ",.0f"),
         ),
         (Remedy(larger) if larger else Remedy(steps=("Add an index in the requested order.",)),),
         Severity.COST if larger and merges >= max(MERGES_COST_S, sorts) else None,
@@ -182,8 +182,8 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
         f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are created on disk; the limit is "
         f"{size(min(limits.values()))}.",
         (
-            number("Created_tmp_disk_tables/s", f"{on_disk:,.1f}"),
-            number("Created_tmp_tables/s", f"{made:,.1f}"),
+            number("Created_tmp_disk_tables/s", on_disk, ",.1f"),
+            number("Created_tmp_tables/s", made, ",.1f"),
             *(number(name, size(value)) for name, value in limits.items()),
         ),
         (*larger, steps),
@@ -219,9 +219,9 @@ def query_cache_under_writes(evidence: Evidence) -> Iterator[Match]:
         f"the query cache has {size(evidence.number('query_cache_size'))} and {hits:,.0f} hits/s, while "
         f"{changes:,.0f} statements/s change tables.",
         (
-            number("Qcache_hits/s", f"{hits:,.1f}"),
-            number("Qcache_inserts/s", f"{inserts:,.1f}"),
-            number("INSERT, UPDATE and DELETE/s", f"{changes:,.0f}"),
+            number("Qcache_hits/s", hits, ",.1f"),
+            number("Qcache_inserts/s", inserts, ",.1f"),
+            number("INSERT, UPDATE and DELETE/s", changes, ",.0f"),
         ),
         (Remedy({"server.query_cache_type": "OFF", "server.query_cache_size": 0}),),
     )
@@ -257,9 +257,9 @@ def threads_created(evidence: Evidence) -> Iterator[Match]:
         f"{created:,.1f} threads/s are created for {evidence.status_rate('connections'):,.1f} connections/s; "
         f"{cache:.0f} are cached.",
         (
-            number("Threads_created/s", f"{created:,.1f}"),
-            number("Connections/s", f"{evidence.status_rate('connections'):,.1f}"),
-            number("thread_cache_size", f"{cache:.0f}"),
+            number("Threads_created/s", created, ",.1f"),
+            number("Connections/s", evidence.status_rate("connections"), ",.1f"),
+            number("thread_cache_size", cache, ".0f"),
         ),
         (Remedy({"server.thread_cache_size": min(wanted, 16_384)}),),
     )
@@ -297,11 +297,11 @@ def tables_opened_again(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{opened:,.0f} tables/s are opened; {is_open:,.0f} of {cache:,.0f} entries are used.",
         (
-            number("Opened_tables/s", f"{opened:,.1f}"),
-            number("Table_open_cache_overflows/s", f"{closed:,.1f}"),
-            number("Open_tables", f"{is_open:,.0f}"),
-            number("table_open_cache", f"{cache:,.0f}"),
-            number("open_files_limit", f"{files:,.0f}"),
+            number("Opened_tables/s", opened, ",.1f"),
+            number("Table_open_cache_overflows/s", closed, ",.1f"),
+            number("Open_tables", is_open, ",.0f"),
+            number("table_open_cache", cache, ",.0f"),
+            number("open_files_limit", files, ",.0f"),
         ),
         (Remedy({"server.table_open_cache": wanted}, steps),),
     )
@@ -328,9 +328,9 @@ def definitions_read_again(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{opened:,.1f} definitions/s are read; {is_open:,.0f} of {cache:,.0f} entries are used.",
         (
-            number("Opened_table_definitions/s", f"{opened:,.1f}"),
-            number("Open_table_definitions", f"{is_open:,.0f}"),
-            number("table_definition_cache", f"{cache:,.0f}"),
+            number("Opened_table_definitions/s", opened, ",.1f"),
+            number("Open_table_definitions", is_open, ",.0f"),
+            number("table_definition_cache", cache, ",.0f"),
         ),
         (
             Remedy(larger)
@@ -357,23 +357,32 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     refused = evidence.growth("mysql_status", "connection_errors_max_connections")
     if most < NEAR * limit and refused <= 0:
         return
+    now = evidence.gauge("mysql_status", "threads_connected").high
+    is_past = refused <= 0 and now < NEAR * limit
     more = sizes.connections(evidence)
     yield Match(
         "",
-        f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused during the "
+        f"up to {most:,.0f} of {limit:,.0f} connections were used since the server's start, {now:,.0f} now."
+        if is_past
+        else f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused during the "
         "window.",
         (
-            number("Max_used_connections", f"{most:,.0f}"),
-            number("max_connections", f"{limit:,.0f}"),
-            number("refused", f"{refused:,.0f}"),
-            number("Threads_running, mean", f"{evidence.gauge('mysql_status', 'threads_running').mean:.1f}"),
+            number("Max_used_connections", most, ",.0f"),
+            number("max_connections", limit, ",.0f"),
+            number("refused", refused, ",.0f"),
+            number("Threads_running, mean", evidence.gauge("mysql_status", "threads_running").mean, ".1f"),
         ),
         (
-            *((Remedy(more, label="more connections"),) if more else ()),
             Remedy(
-                steps=("Share connections: a pool in the application, or a proxy.",), label="fewer needed"
+                steps=(
+                    "Share connections: a pool in the application, or a proxy; end sleeping ones sooner "
+                    "(wait_timeout).",
+                ),
+                label="fewer needed",
             ),
+            *((Remedy(more, label="more connections"),) if more else ()),
         ),
+        Severity.HOUSEKEEPING if is_past else None,
     )
 
 
@@ -391,7 +400,7 @@ def connections_aborted(evidence: Evidence) -> Iterator[Match]:
     during the login. After max_connect_errors interrupted logins in a row, the server refuses all from that host
     until its host cache is flushed.
     """
-    aborted = evidence.status_rate("aborted_connects")
+    aborted, tried = evidence.status_rate("aborted_connects"), evidence.status_rate("connections")
     if aborted < ABORTED_S:
         return
     counted = {what: evidence.window.rate("mysql_status", name) or 0.0 for name, what in WHY_ABORTED.items()}
@@ -403,11 +412,16 @@ def connections_aborted(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         "",
-        f"{aborted:,.1f} of {evidence.status_rate('connections'):,.1f} connections/s fail"
+        (
+            f"{aborted:,.1f} of {tried:,.1f} connections/s fail"
+            if tried >= aborted
+            # Some failures are not counted as connections: those before the login, for example.
+            else f"{aborted:,.1f} attempts to connect fail per second"
+        )
         + (f"; {counted[why]:,.1f} of them {why}." if counted[why] >= aborted / 2 else "."),
         (
-            number("Aborted_connects/s", f"{aborted:,.1f}"),
-            number("Connections/s", f"{evidence.status_rate('connections'):,.1f}"),
+            number("Aborted_connects/s", aborted, ",.1f"),
+            number("Connections/s", tried, ",.1f"),
             *(number(f"of them {what}", f"{rate:,.1f}/s") for what, rate in counted.items() if rate > 0),
             number("max_connect_errors", evidence.variable("max_connect_errors")),
         ),
@@ -445,8 +459,8 @@ def transactions_spill(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{spilled:,.1f} of {used:,.1f} transactions/s do not fit into the binary log cache of {size(cache)}.",
         (
-            number("Binlog_cache_disk_use/s", f"{spilled:,.2f}"),
-            number("Binlog_cache_use/s", f"{used:,.1f}"),
+            number("Binlog_cache_disk_use/s", spilled, ",.2f"),
+            number("Binlog_cache_use/s", used, ",.1f"),
             number("binlog_cache_size", size(cache)),
         ),
         (
@@ -498,9 +512,9 @@ def joins_without_index(evidence: Evidence) -> Iterator[Match]:
         else f"{_often(joins)} joins/s read a whole table; scans read {scanned:,.0f} rows/s"
         + (f"; seen most often: {listed}." if listed else "."),
         (
-            number("Select_full_join/s", f"{joins:,.1f}"),
-            number("Select_full_range_join/s", f"{ranges:,.1f}"),
-            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
+            number("Select_full_join/s", joins, ",.1f"),
+            number("Select_full_range_join/s", ranges, ",.1f"),
+            number("Handler_read_rnd_next/s", scanned, ",.0f"),
             *(worst.numbers if worst else ()),
         ),
         (
@@ -560,9 +574,9 @@ def most_rows_by_scans(evidence: Evidence) -> Iterator[Match]:
         f"{scanned:,.0f} rows/s are read by scans, {others:,.0f} by an index"
         + (f"; seen most often: {seen[0].short}." if seen else "."),
         (
-            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
-            number("by an index/s", f"{others:,.0f}"),
-            number("Select_scan/s", f"{evidence.status_rate('select_scan'):,.1f}"),
+            number("Handler_read_rnd_next/s", scanned, ",.0f"),
+            number("by an index/s", others, ",.0f"),
+            number("Select_scan/s", evidence.status_rate("select_scan"), ",.1f"),
             *(number("often seen", each.short) for each in seen),
         ),
         (Remedy(steps=(_find_scans(evidence),)),),
@@ -601,9 +615,9 @@ def prepared_statements_near_limit(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{kept:,.0f} of {limit:,.0f} prepared statements are kept ({share(kept / limit)}).",
         (
-            number("Prepared_stmt_count", f"{kept:,.0f}"),
-            number("max_prepared_stmt_count", f"{limit:,.0f}"),
-            number("per session", f"{kept / max(evidence.status('threads_connected'), 1.0):,.0f}"),
+            number("Prepared_stmt_count", kept, ",.0f"),
+            number("max_prepared_stmt_count", limit, ",.0f"),
+            number("per session", kept / max(evidence.status("threads_connected"), 1.0), ",.0f"),
         ),
         (close, *larger),
     )

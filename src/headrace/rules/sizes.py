@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.analysis.devices import VIRTUAL, class_of
+from headrace.errors import HostUnknown
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough
@@ -71,9 +72,18 @@ def default(evidence: Evidence, name: str) -> int:
 
 
 def spare_bytes(evidence: Evidence) -> float:
-    """Memory that is available to the server at its worst moment, less a reserve."""
+    """Memory that is available to the server at its worst moment, less a reserve.
+
+    Of a server whose host is unknown: what is left of the memory that was given when all sessions use their
+    buffers; 0 if none was given, so that nothing is proposed to grow.
+    """
+    if not evidence.has_host:
+        given = evidence.facts.given_memory_bytes
+        taken = evidence.number("innodb_buffer_pool_size") + fixed_buffers(evidence)
+        taken += sum(beside_the_pool(evidence).values()) if given else 0.0
+        return max((1 - RESERVE) * given - taken, 0.0) if given else 0.0
     total = evidence.last("memory", "MemTotal")
-    available = evidence.gauge("memory", "MemAvailable").low
+    available = evidence.available_bytes()
     process = evidence.process or {}
     limit = (process.get("cgroup") or {}).get("memory_max_bytes")
     if isinstance(limit, int) and process.get("rss_bytes") is not None:
@@ -225,12 +235,49 @@ def connections(evidence: Evidence) -> dict[str, Value]:
 
 
 SESSION_BUFFERS = ("sort_buffer_size", "join_buffer_size", "read_buffer_size", "read_rnd_buffer_size")
+#: Session buffer -> counters of the statements that allocate it; a version may lack some of them.
+ALLOCATED_BY = {
+    "sort_buffer_size": ("sort_scan", "sort_range", "sort_rows"),
+    "join_buffer_size": ("select_full_join", "select_range_check"),
+    "read_buffer_size": ("select_scan",),
+    "read_rnd_buffer_size": ("sort_rows",),
+}
+#: Statements of a kind per second below which none of them runs when the server is busiest.
+RARE_S = 0.1
 
 
 def fixed_buffers(evidence: Evidence) -> float:
     """Memory of the server for all sessions together, without the buffer pool."""
-    names = ("innodb_log_buffer_size", "key_buffer_size", "aria_pagecache_buffer_size", "query_cache_size")
-    return sum(evidence.number(name) for name in names if evidence.has_variable(name))
+    caches = sum(_cache(evidence, *each) for each in INDEX_CACHES if evidence.has_variable(each[0]))
+    queries = 0.0
+    if evidence.has_variable("query_cache_type") and evidence.variable("query_cache_type").upper() != "OFF":
+        queries = evidence.number("query_cache_size")
+    return evidence.number("innodb_log_buffer_size") + caches + queries
+
+
+#: Size, size of a block, blocks that were ever used, and counters of use of the caches of other engines.
+INDEX_CACHES = (
+    (
+        "key_buffer_size",
+        "key_cache_block_size",
+        "key_blocks_used",
+        ("key_read_requests", "key_write_requests"),
+    ),
+    (
+        "aria_pagecache_buffer_size",
+        "aria_block_size",
+        "aria_pagecache_blocks_used",
+        ("aria_pagecache_read_requests", "aria_pagecache_write_requests"),
+    ),
+)
+
+
+def _cache(evidence: Evidence, size: str, block: str, used: str, counters: tuple[str, ...]) -> float:
+    """Its memory is reserved when the server starts, and taken as blocks are filled: all of it where it works."""
+    whole, blocks = evidence.number(size), evidence.window.last("mysql_status", used)
+    if blocks is None or not evidence.has_variable(block) or _is_used(evidence, counters):
+        return whole
+    return min(whole, blocks * evidence.number(block))
 
 
 def beside_the_pool(evidence: Evidence) -> dict[str, float]:
@@ -245,9 +292,20 @@ def beside_the_pool(evidence: Evidence) -> dict[str, float]:
         temporary = min(each * running, evidence.number("temptable_max_ram"))
     return {
         "sessions": kept * evidence.status("max_used_connections"),
-        "running statements": running * sum(evidence.number(name) for name in SESSION_BUFFERS),
-        "temporary tables": temporary,
+        "running statements": running * sum(evidence.number(name) for name in allocated(evidence)),
+        "temporary tables": temporary if _is_used(evidence, ("created_tmp_tables",)) else 0.0,
     }
+
+
+def allocated(evidence: Evidence) -> list[str]:
+    """The session buffers that statements of this server allocate."""
+    return [name for name in SESSION_BUFFERS if _is_used(evidence, ALLOCATED_BY[name])]
+
+
+def _is_used(evidence: Evidence, counters: tuple[str, ...]) -> bool:
+    """Whether any was counted more than rarely, in the window or since the start; true if none is known."""
+    known = [name for name in counters if evidence.window.last("mysql_status", name) is not None]
+    return not known or any(evidence.status_per_second(name) >= RARE_S for name in known)
 
 
 def scan_depth(evidence: Evidence) -> int:
@@ -289,7 +347,7 @@ def io_capacity(evidence: Evidence) -> dict[str, Value]:
     try:
         least = FLASH_CAPACITY if is_flash(evidence) else 0
         devices = evidence.beneath(evidence.data_directory)
-    except NotEnough:
+    except (NotEnough, HostUnknown):
         least, devices = 0, []
     flushed = evidence.window.rate("mysql_status", "innodb_buffer_pool_pages_flushed") or 0.0
     limits = [SHARE_OF_DEVICE * evidence.limits[name] for name in devices if evidence.limits.get(name)]

@@ -167,10 +167,10 @@ def _of(evidence: Evidence, digest: str) -> Iterator[Number]:
         yield number("statement", known.text or digest)
         yield number("tables", ", ".join(known.tables) or "none")
     yield number("digest", digest)
-    yield number("calls/s", f"{_rates(evidence, 'count').get(digest, 0.0):,.1f}")
+    yield number("calls/s", _rates(evidence, "count").get(digest, 0.0), ",.1f")
     examined, sent = (_rates(evidence, name).get(digest, 0.0) for name in ("rows_examined", "rows_sent"))
     yield number(
-        "rows examined per row sent", f"{examined / sent:,.1f}" if sent else f"{examined:,.0f}/s, none sent"
+        "rows examined per row sent", examined / sent if sent else f"{examined:,.0f}/s, none sent", ",.1f"
     )
 
 
@@ -201,7 +201,7 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
         (
             *_of(evidence, worst),
             number("seconds per second", f"{seconds:.2f} of {total:.2f}"),
-            number("statements/s", f"{count:,.1f}"),
+            number("statements/s", count, ",.1f"),
             number("mean time", f"{1e3 * seconds / max(count, 1e-9):,.3f} ms"),
         ),
         (_explain(evidence, worst),),
@@ -247,10 +247,10 @@ def looks_at_many_rows(evidence: Evidence) -> Iterator[Match]:
             ),
             (
                 *_of(evidence, digest),
-                number("rows examined/s", f"{rows:,.0f}"),
-                number("rows sent/s", f"{sent.get(digest, 0.0):,.1f}"),
-                number("rows changed/s", f"{changed.get(digest, 0.0):,.1f}"),
-                number("without an index/s", f"{without.get(digest, 0.0):,.1f}"),
+                number("rows examined/s", rows, ",.0f"),
+                number("rows sent/s", sent.get(digest, 0.0), ",.1f"),
+                number("rows changed/s", changed.get(digest, 0.0), ",.1f"),
+                number("without an index/s", without.get(digest, 0.0), ",.1f"),
             ),
             (_explain(evidence, digest),),
         )
@@ -274,7 +274,7 @@ def class_makes_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             digest,
             f"{evidence.statement(digest)} creates {rate:,.1f} temporary tables on disk per second.",
-            (*_of(evidence, digest), number("temporary tables on disk/s", f"{rate:,.1f}")),
+            (*_of(evidence, digest), number("temporary tables on disk/s", rate, ",.1f")),
             (_explain(evidence, digest),),
         )
 
@@ -305,8 +305,8 @@ def class_waits_for_locks(evidence: Evidence) -> Iterator[Match]:
             "second.",
             (
                 *_of(evidence, digest),
-                number("waiting for locks, seconds per second", f"{locked / 1e9:.2f}"),
-                number("time, seconds per second", f"{time / 1e9:.2f}"),
+                number("waiting for locks, seconds per second", locked / 1e9, ".2f"),
+                number("time, seconds per second", time / 1e9, ".2f"),
             ),
             (_explain(evidence, digest),),
         )
@@ -352,7 +352,8 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
             number("accounts", ", ".join(worst.users)),
             number(
                 "rows examined per statement, maximum",
-                "unknown" if worst.rows is None else f"{worst.rows:,.0f}",
+                "unknown" if worst.rows is None else worst.rows,
+                ",.0f",
             ),
             number("looks", activity.looks),
         ),
@@ -411,8 +412,8 @@ def optimiser_is_held_back(evidence: Evidence) -> Iterator[Match]:
         f"{scanned:,.0f} rows/s, an index {others:,.0f}.",
         (
             *(number(name, "off") for name in off),
-            number("Handler_read_rnd_next/s", f"{scanned:,.0f}"),
-            number("by an index/s", f"{others:,.0f}"),
+            number("Handler_read_rnd_next/s", scanned, ",.0f"),
+            number("by an index/s", others, ",.0f"),
         ),
         (Remedy({"server.optimizer_switch": ",".join(f"{name}=on" for name in off)}),),
         # What an index is read for in vain only the experiment shows.

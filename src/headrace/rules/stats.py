@@ -59,7 +59,7 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"performance_schema is off, with {running:.0f} threads running.",
-        (number("performance_schema", "OFF"), number("threads running, mean", f"{running:.1f}")),
+        (number("performance_schema", "OFF"), number("threads running, mean", running, ".1f")),
         (Remedy({"server.performance_schema": True}, is_faster=False),),
         Severity.ADVICE if running >= WAITING and evidence.verdict.limiting is None else None,
     )
@@ -86,7 +86,7 @@ def general_log(evidence: Evidence) -> Iterator[Match]:
         (
             number("general_log", "ON"),
             number("log_output", evidence.variable("log_output")),
-            number("Questions/s", f"{statements:,.0f}"),
+            number("Questions/s", statements, ",.0f"),
         ),
         (Remedy({"server.general_log": False}),),
     )
@@ -132,7 +132,7 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
         f"{slow:,.0f} statements/s ({share(slow / max(statements, 1.0))}) go to the slow log; long_query_time is "
         f"{limit:g} s" + (", and log_queries_not_using_indexes is on." if is_by_index else "."),
         (
-            number("Slow_queries/s", f"{slow:,.0f}"),
+            number("Slow_queries/s", slow, ",.0f"),
             number("long_query_time", f"{limit:g} s"),
             number("log_queries_not_using_indexes", "ON" if is_by_index else "OFF"),
         ),
@@ -293,7 +293,7 @@ def audit_of_every_statement(evidence: Evidence) -> Iterator[Match]:
                 for each in ("server_audit_output_type", "audit_log_strategy")
                 if evidence.has_variable(each)
             ),
-            number("Questions/s", f"{statements:,.0f}"),
+            number("Questions/s", statements, ",.0f"),
         ),
         (
             Remedy(
@@ -351,7 +351,7 @@ def sessions_trace_themselves(evidence: Evidence) -> Iterator[Match]:
         f"{statements:,.0f} statements/s.",
         (
             *(number(name, evidence.variable(name)) for name in on),
-            number("Questions/s", f"{statements:,.0f}"),
+            number("Questions/s", statements, ",.0f"),
         ),
         (Remedy(settings, steps),),
     )
@@ -394,9 +394,9 @@ def every_latch_is_recorded(evidence: Evidence) -> Iterator[Match]:
         + f": about {taken:.2g} CPUs, {share(taken / max(used, taken))} of what the server uses"
         + (f"; {len(more)} consumers keep events that are off by default." if more else "."),
         (
-            number("latches recorded/s", f"{events:,.0f}"),
+            number("latches recorded/s", events, ",.0f"),
             number("assumed time of one", f"{EVENT_NS:.0f} ns"),
-            number("CPUs of the server", f"{used:.2f}"),
+            number("CPUs of the server", used, ".2f"),
             number(
                 "consumers beyond the default",
                 ", ".join(more) or ("none" if known is not None else "unknown"),

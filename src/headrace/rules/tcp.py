@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from headrace.analysis.resources import REFUSED_S, RETRANSMITTED, lost_segments
 from headrace.model import Value
-from headrace.rules.evidence import Evidence, number, share, size
+from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.locks import states
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
+#: Share of the connections that may be in TIME_WAIT at once.
+TIME_WAIT_FULL = 0.9
 #: The default of somaxconn since Linux 5.4: listen(2).
 LONG_QUEUE = 4_096
 LONGEST_QUEUE = 65_535
@@ -74,7 +76,7 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"back_log is {asked:,.0f}, but net.core.somaxconn allows {allowed:,}.",
-        (number("back_log", f"{asked:,.0f}"), number("net.core.somaxconn", f"{allowed:,}")),
+        (number("back_log", asked, ",.0f"), number("net.core.somaxconn", allowed, ",")),
         (
             Remedy(
                 {"host.net.core.somaxconn": _length(evidence)},
@@ -110,7 +112,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
         label="fewer new connections",
     )
     numbers = (
-        number("ListenOverflows/s", f"{overflows:,.2f}"),
+        number("ListenOverflows/s", overflows, ",.2f"),
         number("net.core.somaxconn", allowed),
         number("back_log", asked if asked is not None else "unknown"),
         *(
@@ -213,10 +215,10 @@ def segments_lost(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{share(lost / sent)} of {sent:,.0f} segments/s are lost and retransmitted.",
         (
-            number("segments sent/s", f"{sent:,.0f}"),
-            number("retransmitted/s", f"{again:,.1f}"),
+            number("segments sent/s", sent, ",.0f"),
+            number("retransmitted/s", again, ",.1f"),
             number("of those received twice", share(1 - lost / again)),
-            number("timeouts/s", f"{timeouts:,.1f}" if timeouts is not None else "unknown"),
+            number("timeouts/s", "unknown" if timeouts is None else timeouts, ",.1f"),
         ),
         (
             Remedy(
@@ -258,9 +260,9 @@ def slow_start_after_idle(evidence: Evidence) -> Iterator[Match]:
         f"the mean response is {size(answer)}, {answer / INITIAL_WINDOW_BYTES:.1f} times the initial window, "
         f"and a connection serves {statements / max(fresh, 1e-9):,.0f} statements or more.",
         (
-            number("bytes per response", f"{answer:,.0f}"),
-            number("initial window, bytes", f"{INITIAL_WINDOW_BYTES:,}"),
-            number("new connections/s", f"{fresh:,.2f}"),
+            number("bytes per response", answer, ",.0f"),
+            number("initial window, bytes", INITIAL_WINDOW_BYTES, ","),
+            number("new connections/s", fresh, ",.2f"),
         ),
         (Remedy({"host.net.ipv4.tcp_slow_start_after_idle": 0}),),
     )
@@ -290,8 +292,8 @@ def ports_run_out(evidence: Evidence) -> Iterator[Match]:
         f"{opened:,.0f} connects/s hold up to {held:,.0f} of {ports:,} ports for a minute, if all go to one "
         "destination.",
         (
-            number("connects/s", f"{opened:,.0f}"),
-            number("ports", f"{ports:,}"),
+            number("connects/s", opened, ",.0f"),
+            number("ports", ports, ","),
             number("net.ipv4.tcp_tw_reuse", evidence.facts.sysctl("net.ipv4.tcp_tw_reuse") or "unknown"),
         ),
         (
@@ -361,8 +363,8 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
         f"{dropped:,.1f} connection requests/s are dropped and {cookies:,.1f} answered with cookies; "
         f"tcp_max_syn_backlog is {queue:,}.",
         (
-            number("TCPReqQFullDrop/s", f"{dropped:,.2f}"),
-            number("TCPReqQFullDoCookies/s", f"{cookies:,.2f}"),
+            number("TCPReqQFullDrop/s", dropped, ",.2f"),
+            number("TCPReqQFullDoCookies/s", cookies, ",.2f"),
             number("net.ipv4.tcp_max_syn_backlog", queue),
         ),
         (
@@ -425,12 +427,57 @@ def window_smaller_than_a_response(evidence: Evidence) -> Iterator[Match]:
             f"a {what} has {size(mean)} on average, and a connection may have {size(window)} in flight: it takes "
             f"{mean / window:,.1f} round trips; {waiting:.1f} sessions wait in one.",
             (
-                number(f"bytes per {what}", f"{mean:,.0f}"),
+                number(f"bytes per {what}", mean, ",.0f"),
                 number(f"net.ipv4.{name}", f"{least} {default} {most}"),
                 number("net.ipv4.tcp_window_scaling", int(has_scaling)),
-                number(f"Bytes_{way}/s", f"{bytes_s:,.0f}"),
-                number("sessions that wait for the other end, mean", f"{waiting:.1f}"),
+                number(f"Bytes_{way}/s", bytes_s, ",.0f"),
+                number("sessions that wait for the other end, mean", waiting, ".1f"),
             ),
             (Remedy(settings, ("It takes effect for new connections.",)),),
             None if waiting < SESSIONS_WAIT else Severity.LIMIT if is_most else Severity.COST,
         )
+
+
+@rule(
+    "TCP08",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Linux Documentation/networking/ip-sysctl.rst, tcp_max_tw_buckets; net/ipv4/tcp_minisocks.c "
+    "(TCPTimeWaitOverflow)",
+    refute="With a higher tcp_max_tw_buckets no connection is refused or reset that was not before.",
+)
+def time_wait_is_full(evidence: Evidence) -> Iterator[Match]:
+    """So many closed connections wait for stray packets that the kernel has no room for more.
+
+    The side that closes first keeps the connection in TIME_WAIT for a minute. Beyond the limit the kernel forgets
+    it at once, and a late packet of the old connection may reset a new one on the same ports.
+    """
+    over = evidence.window.rate("snmp", "TcpExt.TCPTimeWaitOverflow")
+    waiting = evidence.window.gauge("sockstat", "TCP.tw")
+    limit = evidence.facts.sysctl("net.ipv4.tcp_max_tw_buckets")
+    if over is None and (waiting is None or limit is None):
+        raise NotEnough("connections in TIME_WAIT were not counted")
+    is_near = waiting is not None and limit is not None and waiting.high >= TIME_WAIT_FULL * int(limit)
+    if not (over or 0.0) >= REFUSED_S and not is_near:
+        return
+    held = "unknown" if waiting is None else f"{waiting.high:,.0f}"
+    yield Match(
+        "",
+        f"{held} closed connections are in TIME_WAIT, of {limit or 'an unknown number'} that may be; "
+        f"{over or 0.0:,.0f}/s more find no room.",
+        (
+            *(() if waiting is None else (number("in TIME_WAIT", waiting.high, ",.0f"),)),
+            number("net.ipv4.tcp_max_tw_buckets", limit or "unknown"),
+            number("without room, per second", over or 0.0, ",.1f"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    "Keep connections open: a pool in the application, persistent connections in the proxy. "
+                    "Whoever closes first holds them.",
+                    "Else raise net.ipv4.tcp_max_tw_buckets: each takes about a quarter of a KiB.",
+                )
+            ),
+        ),
+        None if (over or 0.0) >= REFUSED_S else Severity.RISK,
+    )

@@ -91,8 +91,8 @@ def shared_memory_is_used_up(evidence: Evidence) -> Iterator[Match]:
             *((number("in memory, most", size(used.high)),) if used else ()),
             *((number("in mapped files, most", size(on_disk.high)),) if on_disk else ()),
             number("in mapped files, taken/s", "unknown" if mapped is None else size(mapped)),
-            number("tables to InnoDB for it/s", f"{to_innodb:,.1f}"),
-            number("Created_tmp_tables/s", f"{made:,.1f}"),
+            number("tables to InnoDB for it/s", to_innodb, ",.1f"),
+            number("Created_tmp_tables/s", made, ",.1f"),
         ),
         (
             *((Remedy(larger, label="more memory"),) if larger else ()),

@@ -78,12 +78,12 @@ def aria_cache_too_small(evidence: Evidence) -> Iterator[Match]:
         f"{reads:,.0f} of {asked:,.0f} Aria pages/s are read from files; the page cache has {size(cache)}, and "
         f"{on_disk:,.0f} temporary tables/s are created on disk.",
         (
-            number("Aria_pagecache_reads/s", f"{reads:,.0f}"),
-            number("Aria_pagecache_read_requests/s", f"{asked:,.0f}"),
-            number("Aria_pagecache_writes/s", f"{writes:,.0f}"),
+            number("Aria_pagecache_reads/s", reads, ",.0f"),
+            number("Aria_pagecache_read_requests/s", asked, ",.0f"),
+            number("Aria_pagecache_writes/s", writes, ",.0f"),
             number("CPUs for moving them", f"about {moving:.2f} of the server's {used:.2f}"),
             number("aria_pagecache_buffer_size", size(cache)),
-            number("Created_tmp_disk_tables/s", f"{on_disk:,.1f}"),
+            number("Created_tmp_disk_tables/s", on_disk, ",.1f"),
         ),
         (larger, fewer) if wanted > cache else (fewer,),
         None if moving >= max(ARIA_CPUS, OF_SERVER * used) else Severity.HOUSEKEEPING,
@@ -115,7 +115,7 @@ def pages_are_compressed(evidence: Evidence) -> Iterator[Match]:
             found.what,
             f"pages of tables with {found.what} take {taken:.1f} CPUs to compress and decompress: "
             f"{share(taken / max(used, taken))} of what the server uses.",
-            (*found.numbers, number("CPUs of the server", f"{used:.2f}")),
+            (*found.numbers, number("CPUs of the server", used, ".2f")),
             (*_less_compression(evidence, found), _without_compression(found)),
         )
 
@@ -141,7 +141,7 @@ def _compressed_tables(evidence: Evidence) -> _Compression:
     numbers = (
         number("compressed/s", f"{packed:,.0f}, {share(in_vain)} of them in vain"),
         number("compressing", f"{packing:.2f} s per second"),
-        number("decompressed/s", f"{unpacked:,.0f}"),
+        number("decompressed/s", unpacked, ",.0f"),
         number("decompressing", f"{unpacking:.2f} s per second"),
     )
     return _Compression("ROW_FORMAT=COMPRESSED", "ROW_FORMAT=DYNAMIC", packing, unpacking, numbers)
@@ -154,8 +154,8 @@ def _compressed_pages(evidence: Evidence) -> _Compression:
         for name in ("compressed", "decompressed")
     )
     numbers = (
-        number("pages compressed/s", f"{packed:,.0f}"),
-        number("pages decompressed/s", f"{unpacked:,.0f}"),
+        number("pages compressed/s", packed, ",.0f"),
+        number("pages decompressed/s", unpacked, ",.0f"),
         number("assumed time of one", f"{COMPRESS_US:.0f} and {DECOMPRESS_US:.0f} us"),
     )
     packing, unpacking = packed * COMPRESS_US / 1e6, unpacked * DECOMPRESS_US / 1e6
@@ -209,9 +209,9 @@ def few_pages_per_doublewrite(evidence: Evidence) -> Iterator[Match]:
         f"{pages:,.0f} pages/s go through the doublewrite buffer in {writes:,.0f} writes: "
         f"innodb_doublewrite_pages is {batch:.0f}.",
         (
-            number("Innodb_dblwr_pages_written/s", f"{pages:,.0f}"),
-            number("Innodb_dblwr_writes/s", f"{writes:,.0f}"),
-            number("innodb_doublewrite_pages", f"{batch:.0f}"),
+            number("Innodb_dblwr_pages_written/s", pages, ",.0f"),
+            number("Innodb_dblwr_writes/s", writes, ",.0f"),
+            number("innodb_doublewrite_pages", batch, ".0f"),
             number("checkpoint age", f"{size(age)} of {size(most)}"),
         ),
         (Remedy({"server.innodb_doublewrite_pages": DOUBLEWRITE_PAGES}),),
@@ -265,10 +265,10 @@ def pages_are_encrypted_again(evidence: Evidence) -> Iterator[Match]:
         f"{threads:.0f} background threads encrypt or decrypt {modified:,.0f} pages/s, and read {read:,.0f} from "
         "files for that.",
         (
-            number("pages changed/s", f"{modified:,.0f}"),
-            number("pages read from files/s", f"{read:,.0f}"),
-            number("innodb_encryption_threads", f"{threads:.0f}"),
-            number("innodb_encryption_rotation_iops", f"{iops:,.0f}"),
+            number("pages changed/s", modified, ",.0f"),
+            number("pages read from files/s", read, ",.0f"),
+            number("innodb_encryption_threads", threads, ".0f"),
+            number("innodb_encryption_rotation_iops", iops, ",.0f"),
         ),
         (*slower, pause),
         None if is_felt else Severity.HOUSEKEEPING,

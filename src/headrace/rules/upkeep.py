@@ -74,9 +74,9 @@ def tables_are_flushed(evidence: Evidence) -> Iterator[Match]:
         "",
         f"{flushes:,.1f} FLUSH statements/s are executed, and {what}",
         (
-            number("Com_flush/s", f"{flushes:,.2f}"),
-            number("Opened_tables/s", f"{opened:,.1f}"),
-            number("Open_tables, maximum", f"{open_tables:,.0f}"),
+            number("Com_flush/s", flushes, ",.2f"),
+            number("Opened_tables/s", opened, ",.1f"),
+            number("Open_tables, maximum", open_tables, ",.0f"),
             *_seen(evidence, "flush"),
         ),
         (
@@ -146,9 +146,9 @@ def tables_are_rebuilt(evidence: Evidence) -> Iterator[Match]:
         (
             number("statement", worst.text),
             number("accounts", ", ".join(worst.users)),
-            number("threads executing such statements, mean", f"{threads:.2f}"),
+            number("threads executing such statements, mean", threads, ".2f"),
             number("running for, maximum", f"{worst.longest_s:,.0f} s"),
-            number("such statements completed/s", f"{done:,.2f}"),
+            number("such statements completed/s", done, ",.2f"),
         ),
         (_less_often() if is_repeated else _let_it_end(),),
         None if _takes_what_is_scarce(evidence, threads) else Severity.HOUSEKEEPING,
@@ -220,7 +220,7 @@ def statements_are_aborted(evidence: Evidence) -> Iterator[Match]:
         + (f"{name}, which is {limit_s:g} s" if limit_s else f"the {name} of their session")
         + f"{says}.",
         (
-            number(f"{name.capitalize()}_exceeded/s", f"{aborted:,.2f}"),
+            number(f"{name.capitalize()}_exceeded/s", aborted, ",.2f"),
             number(name, f"{limit_s:g} s" if limit_s else "0, set by sessions or statements"),
             number("in statements that are aborted", f"{in_vain:.1f} s per second" if limit_s else "unknown"),
         ),

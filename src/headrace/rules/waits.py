@@ -8,7 +8,7 @@ from headrace.analysis.resources import FULL
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import Evidence, NotEnough, number
-from headrace.rules.locks import DEADLOCKS_S, ROW_WAIT_MS_S, deadlocks_s, row_wait_ms_s, states
+from headrace.rules.locks import DEADLOCKS_S, HISTORY, ROW_WAIT_MS_S, deadlocks_s, row_wait_ms_s, states
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: Sessions that wait for a lock, on average over the window, above which it is more than a hand-over.
@@ -29,6 +29,12 @@ SEMAPHORE_S = 60.0
 DELAY_US = 1_000.0
 #: A transaction that is older than this, while others wait, is older than what a client is doing.
 HOLDER_S = 10.0
+#: What counts the old row versions, by vendor and version.
+HISTORY_LENGTHS = (
+    ("mysql_status", "innodb_history_list_length"),
+    ("innodb_metrics", "trx_rseg_history_len"),
+    ("innodb_status", "history_list_length"),
+)
 #: Old row versions per second that pile up behind it.
 PILED_UP_S = 1_000.0
 #: Queued requests of a thread pool as a share of those that run.
@@ -75,7 +81,7 @@ def global_lock_is_held(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{total:.1f} sessions wait for a lock on the whole server ({worst}); it is held by {holder}.",
-        tuple(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items()),
+        tuple(number(f"threads: {state}", mean, ".1f") for state, mean in waiting.items()),
         (
             Remedy(
                 steps=(
@@ -138,8 +144,8 @@ def lock_waits_time_out(evidence: Evidence) -> Iterator[Match]:
         "",
         says,
         (
-            number("lock_timeouts/s", f"{rate:,.2f}"),
-            number("sessions waiting for rows, mean", f"{waiting:,.1f}"),
+            number("lock_timeouts/s", rate, ",.2f"),
+            number("sessions waiting for rows, mean", waiting, ",.1f"),
             number("innodb_lock_wait_timeout", f"{timeout:,.0f} s"),
             number("innodb_deadlock_detect", "ON" if detects else "OFF"),
         ),
@@ -180,7 +186,7 @@ def semaphore_waits(evidence: Evidence) -> Iterator[Match]:
         f"a thread has waited {longest.high:,.0f} s for an InnoDB latch; most threads wait at {worst}.",
         (
             number("longest wait", f"{longest.high:,.0f} s"),
-            *(number(f"waiters at {name}", f"{most:.0f}") for name, most in latches.items()),
+            *(number(f"waiters at {name}", most, ".0f") for name, most in latches.items()),
         ),
         (
             Remedy(
@@ -215,7 +221,7 @@ def sessions_wait_for_user_locks(evidence: Evidence) -> Iterator[Match]:
     yield Match(
         "",
         f"{total:.1f} sessions wait in GET_LOCK().",
-        tuple(number(f"threads: {state}", f"{mean:.1f}") for state, mean in waiting.items()),
+        tuple(number(f"threads: {state}", mean, ".1f") for state, mean in waiting.items()),
         (
             Remedy(
                 steps=(
@@ -259,10 +265,10 @@ def changes_wait_for_purge(evidence: Evidence) -> Iterator[Match]:
         f"each changed row waits about {delay / 1e3:,.0f} ms: {length.mean:,.0f} old row versions are "
         f"{length.mean / lag:,.0f} times innodb_max_purge_lag.",
         (
-            number("history list", f"{length.mean:,.0f}"),
-            number("innodb_max_purge_lag", f"{lag:,.0f}"),
+            number("history list", length.mean, ",.0f"),
+            number("innodb_max_purge_lag", lag, ",.0f"),
             number("innodb_max_purge_lag_delay", f"{most:,.0f} us"),
-            number("INSERT, UPDATE and DELETE/s", f"{changes:,.1f}"),
+            number("INSERT, UPDATE and DELETE/s", changes, ",.1f"),
         ),
         (
             Remedy(
@@ -276,11 +282,7 @@ def changes_wait_for_purge(evidence: Evidence) -> Iterator[Match]:
 def _history_growth_s(evidence: Evidence) -> float:
     """Old row versions per second that were added and not purged."""
     window = evidence.window
-    for sampler, metric in (
-        ("mysql_status", "innodb_history_list_length"),
-        ("innodb_metrics", "trx_rseg_history_len"),
-        ("innodb_status", "history_list_length"),
-    ):
+    for sampler, metric in HISTORY_LENGTHS:
         values = window.values(sampler, metric)
         if len(values) >= 2 and window.seconds > 0:
             return max(float(values[-1] - values[0]), 0.0) / window.seconds
@@ -318,17 +320,23 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     says += [f"{grows:,.0f} old row versions/s pile up"] if grows >= PILED_UP_S else []
     waits = evidence.activity.waits if evidence.activity is not None else ()
     known = next((wait for wait in waits if wait.holder and wait.holder_open_s >= HOLDER_S), None)
+    known = known or (evidence.activity.oldest if evidence.activity is not None else None)
+    length = max(
+        (evidence.window.last(*name) or 0.0 for name in HISTORY_LENGTHS),
+        default=0.0,
+    )
+    severity = Severity.COST if grows >= PILED_UP_S and length >= HISTORY else Severity.RISK
     yield Match(
         "",
         f"a transaction has been open for {oldest.last:,.0f} s, and {' and '.join(says)} behind it"
-        + (f": {known.who}." if known else "."),
+        + (f": {known.who}, last statement: {known.what}." if known else "."),
         (
             number("holder", known.who if known else "unknown"),
             number("its last statement", known.what if known else "unknown"),
             number("oldest transaction", f"{oldest.last:,.0f} s"),
-            number("sessions waiting for rows", f"{rows:.1f}"),
-            number("sessions waiting for metadata locks", f"{tables:.1f}"),
-            number("history list, growth/s", f"{grows:,.0f}"),
+            number("sessions waiting for rows", rows, ".1f"),
+            number("sessions waiting for metadata locks", tables, ".1f"),
+            number("history list, growth/s", grows, ",.0f"),
         ),
         (
             Remedy(
@@ -342,7 +350,7 @@ def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
                 )
             ),
         ),
-        None if rows + tables >= WAITERS else Severity.RISK,
+        None if rows + tables >= WAITERS else severity,
     )
 
 
@@ -372,9 +380,9 @@ def sessions_wait_for_the_query_cache(evidence: Evidence) -> Iterator[Match]:
         f"{waiting:.1f} sessions wait for the query cache at any time; it serves "
         f"{evidence.status_rate('qcache_hits'):,.0f} hits/s.",
         (
-            number("sessions waiting", f"{waiting:.1f}"),
-            number("Qcache_hits/s", f"{evidence.status_rate('qcache_hits'):,.1f}"),
-            number("Qcache_inserts/s", f"{evidence.status_rate('qcache_inserts'):,.1f}"),
+            number("sessions waiting", waiting, ".1f"),
+            number("Qcache_hits/s", evidence.status_rate("qcache_hits"), ",.1f"),
+            number("Qcache_inserts/s", evidence.status_rate("qcache_inserts"), ",.1f"),
         ),
         (Remedy({"server.query_cache_type": "OFF", "server.query_cache_size": 0}),),
     )
@@ -409,9 +417,9 @@ def reads_lock_rows(evidence: Evidence) -> Iterator[Match]:
         f"any time, and {deadlocks:,.1f} transactions/s end in a deadlock.",
         (
             number(name, "SERIALIZABLE"),
-            number("waiting for rows, seconds per second", f"{waited / 1e3:.2f}"),
-            number("Innodb_row_lock_waits/s", f"{evidence.status_rate('innodb_row_lock_waits'):,.1f}"),
-            number("deadlocks/s", f"{deadlocks:,.2f}"),
+            number("waiting for rows, seconds per second", waited / 1e3, ".2f"),
+            number("Innodb_row_lock_waits/s", evidence.status_rate("innodb_row_lock_waits"), ",.1f"),
+            number("deadlocks/s", deadlocks, ",.2f"),
         ),
         # No setting: which transactions rely on it only the application's authors know.
         (
@@ -479,11 +487,11 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
         f"threads in {groups} group{'s' if groups > 1 else ''}"
         + (f", and a stalled group gets another only after {stall_ms / 1e3:g} s." if is_patient else "."),
         (
-            number("queued requests, mean", f"{queued:.1f}"),
-            number("running requests, mean", f"{active:.1f}"),
-            number("threads, maximum", f"{threads:.0f}"),
+            number("queued requests, mean", queued, ".1f"),
+            number("running requests, mean", active, ".1f"),
+            number("threads, maximum", threads, ".0f"),
             number("thread_pool_size", groups),
-            number("thread_pool_max_threads", f"{most:,}"),
+            number("thread_pool_max_threads", most, ","),
             number("thread_pool_stall_limit", f"{stall_ms:,.0f} ms"),
         ),
         (Remedy(wanted, label="larger pool"), stalls) if wanted else (stalls,),

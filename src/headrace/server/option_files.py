@@ -1,107 +1,309 @@
-"""Which option files a server reads, and in which order: the last to name a variable decides."""
+"""Which option files a server reads, in which order, and which word about an option is the last, and so decides.
+
+The rules are those of mysys/my_default.cc and my_getopt.cc of both families; ``tests/real/server`` compares them
+with what real servers print for ``--print-defaults``. Nothing here opens a file: ``sources`` brings them.
+"""
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import PurePosixPath
 
-#: Built into the packages of both vendors, in this order. What a user has in a home folder is not a server's.
+from headrace.model import Vendor
+from headrace.received import parsed
+
+#: Built into the packages of all vendors, in this order.
 MAIN_FILES = ("/etc/my.cnf", "/etc/mysql/my.cnf")
-#: The groups that a server reads; those of one version have its number (mysqld-8.0, mariadb-10.11).
-GROUPS = re.compile(r"(mysqld|server|mariadb|mariadbd)(-\d+(\.\d+)?)?|galera|mariadb-server")
-MOST_DEPTH = 8
-
-
-class Files(Protocol):
-    """A target, or copies of its files."""
-
-    async def read(self, path: str) -> bytes: ...
+COMMAND_LINE = "the command line"
+#: my_default.cc, max_recursion_level.
+MOST_DEPTH = 10
+#: my_getopt.cc, special_opt_prefix: each may stand before any option, also several of them.
+PREFIXES = ("skip_", "disable_", "enable_", "maximum_", "loose_", "autoset_")
+_OFF, _ON = ("skip_", "disable_"), ("enable_",)
+#: What a server's environment says about its option files.
+ENVIRONMENT = ("HOME", "MARIADB_HOME", "MYSQL_HOME", "MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
+_FIRST = ("defaults_file", "defaults_extra_file", "defaults_group_suffix")
+_SHORT = {"-P": "port", "-h": "datadir", "-b": "basedir", "-t": "tmpdir", "-u": "user"}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
 
 
 @dataclass(frozen=True)
-class Read:
-    """One thing a server comes across: a ``folder`` whose files it reads, or a ``variable`` that ``file`` sets, to
-    ``value``; None without one, as in ``skip-name-resolve``."""
+class Word:
+    """One option as a server comes across it. ``option`` has underscores, ``value`` is None without one.
+
+    ``line`` is the number of its line in ``file``, ``text`` the line; 0 on the command line.
+    """
 
     file: str
-    folder: str = ""
-    variable: str = ""
-    value: str | None = None
+    line: int
+    option: str
+    value: str | None
+    text: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
-async def reading_order(target: Files, arguments: Sequence[str] = ()) -> list[Read]:
-    """What the main files name, in the server's order; ``arguments`` are those of its process."""
-    named = [word.partition("=")[2] for word in arguments if word.startswith("--defaults-file=")]
-    extra = [word.partition("=")[2] for word in arguments if word.startswith("--defaults-extra-file=")]
-    if "--no-defaults" in arguments:
-        return []
-    found: list[Read] = []
-    for path in named or (*MAIN_FILES, *extra):
-        found += await of_file(target, path)
-    return found
+@dataclass(frozen=True)
+class Copies:
+    """Files of a host, by path. ``ignored`` ones are there, but every user may write them: a server skips them."""
+
+    files: Mapping[str, bytes]
+    ignored: frozenset[str] = frozenset()
+
+    def text(self, path: str) -> str | None:
+        if path in self.ignored or path not in self.files:
+            return None
+        return self.files[path].decode("utf-8", "surrogateescape")
+
+    def inside(self, folder: str) -> list[str]:
+        """The option files of a folder, in the order of a server: by bytes, hidden ones too."""
+        found = [path for path in self.files if str(PurePosixPath(path).parent) == folder.rstrip("/")]
+        return sorted((path for path in found if path.endswith(".cnf")), key=lambda path: path.encode())
+
+    def replaced(self, path: str, content: str) -> Copies:
+        """The same with one file written anew."""
+        return Copies({**self.files, path: content.encode()}, self.ignored - {path})
 
 
-async def of_file(target: Files, path: str, depth: int = MOST_DEPTH) -> list[Read]:
-    """What one file names; empty if there is no such file."""
-    try:
-        text = (await target.read(path)).decode("utf-8", "replace")
-    except (FileNotFoundError, IsADirectoryError):
-        return []
-    found: list[Read] = []
+@dataclass(frozen=True)
+class Start:
+    """What decides, when a server starts, which options it reads. ``arguments`` come without the program.
+
+    ``built_in`` are the files and ``groups`` the groups that its binary names; empty where it was not asked.
+    """
+
+    vendor: Vendor | None
+    version: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    built_in: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """The arguments about option files, which a server takes only before all others."""
+        found: list[str] = []
+        for word in self.arguments:
+            name = plain(word.removeprefix("--").partition("=")[0])
+            if not word.startswith("--") or name not in (*_FIRST, "no_defaults"):
+                break
+            found.append(word)
+        return tuple(found)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The other arguments: what they say counts after every file."""
+        return self.arguments[len(self.defaults) :]
+
+    @property
+    def has_no_files(self) -> bool:
+        return any(plain(word) == "__no_defaults" for word in self.defaults)
+
+    @property
+    def takes_starts(self) -> bool:
+        """Whether the start of an option's name will do; MySQL ended that with 8.0."""
+        return self.vendor is Vendor.MARIADB or self.version.startswith("5.")
+
+    def named(self, argument: str) -> str:
+        found = [word for word in self.defaults if plain(word).startswith(f"__{argument}=")]
+        return found[-1].partition("=")[2] if found else ""
+
+    def files(self) -> list[str]:
+        """The files that it opens, whether they exist or not."""
+        if self.has_no_files:
+            return []
+        if path := self.named("defaults_file"):
+            return [path]
+        if self.built_in:
+            # Without HOME it has no home folder to look in.
+            found = [self._expanded(path) for path in self.built_in]
+            return [path for path in found if not path.startswith("~")]
+        names = ("MARIADB_HOME", "MYSQL_HOME") if self.vendor is Vendor.MARIADB else ("MYSQL_HOME",)
+        homes = [self.environment[name] for name in names if self.environment.get(name)][:1]
+        extra = [path for path in (self.named("defaults_extra_file"),) if path]
+        own = [f"{self.environment['HOME'].rstrip('/')}/.my.cnf"] if self.environment.get("HOME") else []
+        return [*MAIN_FILES, *(f"{home.rstrip('/')}/my.cnf" for home in homes), *extra, *own]
+
+    def _expanded(self, path: str) -> str:
+        home = self.environment.get("HOME", "")
+        return f"{home.rstrip('/')}/{path[2:]}" if path.startswith("~/") and home else path
+
+    def reads(self, group: str) -> bool:
+        """Whether it reads a group of this name; case does not count."""
+        return group.lower() in {name.lower() for name in self.groups or self._known_groups()}
+
+    def _known_groups(self) -> list[str]:
+        major, _, rest = self.version.partition(".")
+        series = f"{major}.{rest.partition('.')[0]}"
+        if self.vendor is Vendor.MARIADB:
+            # [mariadb-11] is a group since the eleventh: 10.11 has none for its first number.
+            numbers = [series, major] if major.isdigit() and int(major) >= 11 else [series]
+            names = ["mysqld", "server", f"mysqld-{series}", "client-server", "galera"]
+            names += [
+                f"{name}{n}" for name in ("mariadb", "mariadbd") for n in ("", *(f"-{n}" for n in numbers))
+            ]
+        else:
+            names = ["mysqld", "server", f"mysqld-{series}", "mysql_cluster"]
+        variables = ["MARIADB_GROUP_SUFFIX"] if self.vendor is Vendor.MARIADB else []
+        given = [self.environment.get(name, "") for name in (*variables, "MYSQL_GROUP_SUFFIX")]
+        suffix = self.named("defaults_group_suffix") or next((each for each in given if each), "")
+        return [*names, *(f"{name}{suffix}" for name in names if suffix)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All words of a start, the last of an option decides, and the folders whose files it reads, in order."""
+
+    words: tuple[Word, ...]
+    folders: tuple[str, ...]
+    read: tuple[str, ...] = ()
+
+
+def reading(copies: Copies, start: Start) -> Reading:
+    """What a server comes across when it starts: its files in order, then its command line."""
+    words: list[Word] = []
+    folders: list[str] = []
+    read: list[str] = []
+    for path in start.files():
+        for each in _of_file(copies, start, path, 0, read):
+            if isinstance(each, Word):
+                words.append(each)
+            else:
+                folders.append(each)
+    return Reading((*words, *of_arguments(start.own)), tuple(folders), tuple(read))
+
+
+def _of_file(copies: Copies, start: Start, path: str, depth: int, read: list[str]) -> Iterator[Word | str]:
+    """The words of a file, and the folders that it includes, as text."""
+    text = copies.text(path)
+    if text is None or depth > MOST_DEPTH:
+        return
+    read.append(path)
     group = ""
-    for line in text.splitlines():
+    lines = text.split("\n")
+    for number, line in enumerate(lines, 1):
         line = line.strip()
-        if match := re.match(r"!(includedir|include)\s+(\S+)", line):
-            if match[1] == "includedir":
-                found.append(Read(path, folder=match[2].rstrip("/")))
-            elif depth > 0:
-                found += await of_file(target, match[2], depth - 1)
-        elif match := re.match(r"\[([^\]]+)\]", line):
-            group = match[1].strip()
-        elif GROUPS.fullmatch(group) and (match := re.match(r"([A-Za-z][\w.-]*)\s*(=?)(.*)", line)):
-            value = _value(match[3]) if match[2] else None
-            found.append(Read(path, variable=plain(match[1]), value=value))
-    return found
+        if line.startswith("!"):
+            # Of a last line without an end it loses a letter: my_default.cc takes that for the end.
+            line = line[:-1] if number == len(lines) else line
+            if match := re.match(r"!(includedir|include)\s+(\S.*)", line):
+                if match[1] == "includedir":
+                    folder = match[2].rstrip().rstrip("/")
+                    yield folder
+                    for each in copies.inside(folder):
+                        yield from _of_file(copies, start, each, depth + 1, read)
+                else:
+                    yield from _of_file(copies, start, match[2].rstrip(), depth + 1, read)
+        elif line.startswith("["):
+            group = line[1:].partition("]")[0].rstrip()
+        elif line and not line.startswith(("#", ";")) and start.reads(group):
+            name, equals, value = without_comment(line).partition("=")
+            yield Word(path, number, plain(name.strip()), _value(value) if equals else None, line)
+
+
+def without_comment(line: str) -> str:
+    """A line up to a ``#`` that is not in quotes."""
+    quote, escaped = "", False
+    for at, letter in enumerate(line):
+        if letter in "'\"" and not escaped:
+            quote = "" if quote == letter else quote or letter
+        if not quote and letter == "#":
+            return line[:at].rstrip()
+        escaped = bool(quote) and letter == "\\" and not escaped
+    return line
 
 
 def _value(text: str) -> str:
-    """Without its quotes; a comment may follow the value."""
     text = text.strip()
-    if text[:1] in ("'", '"') and (end := text.find(text[0], 1)) > 0:
-        return text[1:end]
-    return text.partition("#")[0].rstrip()
+    if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
+        text = text[1:-1]
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
+
+
+def quoted(value: str) -> str:
+    """A value as a line of an option file holds it."""
+    if value and re.fullmatch(r"[^\s'\"#\\](?:[^'\"#\\]*[^\s'\"#\\])?", value):
+        return value
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{text}"'
+
+
+def of_arguments(arguments: Sequence[str]) -> Iterator[Word]:
+    """The options of a command line, ``--name value`` and ``-P 3306`` too."""
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            taken = not equals and rest and not rest[0].startswith("-")
+            yield Word(
+                COMMAND_LINE, 0, plain(name), value if equals else rest.pop(0) if taken else None, word
+            )
+        elif word[:2] in _SHORT:
+            value = word[2:] or (rest.pop(0) if rest else "")
+            yield Word(COMMAND_LINE, 0, _SHORT[word[:2]], value, word)
 
 
 def plain(option: str) -> str:
-    """``loose-innodb-io-capacity`` -> ``innodb_io_capacity``."""
-    return option.lower().replace("-", "_").removeprefix("loose_")
+    """``innodb-io-capacity`` -> ``innodb_io_capacity``."""
+    return option.replace("-", "_")
 
 
-def last_folder(order: Sequence[Read], known: Sequence[str]) -> str | None:
-    """The folder of these whose files the server reads last; None if it reads none of them."""
-    folders = [read.folder for read in order if read.folder in known]
-    return folders[-1] if folders else None
+def meaning(word: Word, known: Collection[str], *, by_start: bool = True) -> tuple[str, str | None]:
+    """The option that a word is about, in its full name, and the value that it gives; None for a limit only.
+
+    ``known`` are the names of the server's options, of which the start is enough with ``by_start``. A word that
+    fits none of them keeps its name.
+    """
+    name, value = word.option, word.value
+    prefixes: list[str] = []
+    while True:
+        found = _full(name, known, by_start=by_start)
+        if found or not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
+            break
+        prefixes.append(prefix)
+        name = name.removeprefix(prefix)
+    if "maximum_" in prefixes:
+        return found or name, None
+    if any(prefix in _OFF for prefix in prefixes):
+        return found or name, "ON" if value == "0" else "OFF"
+    if any(prefix in _ON for prefix in prefixes):
+        return found or name, "OFF" if value == "0" else "ON"
+    return found or name, "ON" if value is None else value
 
 
-def set_after(order: Sequence[Read], folder: str, variable: str) -> str | None:
-    """The main file that sets a variable after the files of a folder were read, and so decides."""
-    last = max(number for number, read in enumerate(order) if read.folder == folder)
-    return next((read.file for read in order[last:] if read.variable == variable), None)
+def _full(name: str, known: Collection[str], *, by_start: bool) -> str:
+    """The option of this name, or the only one that begins so; empty if there is none."""
+    if name in known:
+        return name
+    found = [each for each in known if each.startswith(name)] if name and by_start else []
+    return found[0] if len(found) == 1 else ""
 
 
-async def is_persisted(target: Files, data_directory: str, variable: str) -> bool:
-    """Whether SET PERSIST holds a variable: MySQL reads mysqld-auto.cnf after every option file."""
-    try:
-        content = json.loads(await target.read(f"{data_directory.rstrip('/')}/mysqld-auto.cnf"))
-    except (OSError, ValueError):
-        return False
-    return _has_key(content, variable)
+def persisted(content: bytes) -> dict[str, str]:
+    """Variable -> value of a mysqld-auto.cnf (SET PERSIST), which MySQL reads after files and command line.
 
+    Raises BadContent: it belongs to the server's account.
+    """
+    found: dict[str, str] = {}
 
-def _has_key(content: object, key: str) -> bool:
-    if not isinstance(content, dict):
-        return False
-    return key in content or any(_has_key(value, key) for value in content.values())
+    def collect(node: object) -> None:
+        if not isinstance(node, dict):
+            return
+        for key, value in node.items():
+            if isinstance(value, dict) and "Value" in value:
+                found[key] = str(value["Value"])
+            elif isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9_.]*", key):
+                found[key] = value
+            else:
+                collect(value)
+
+    collect(parsed(content))
+    return found

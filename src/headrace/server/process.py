@@ -10,6 +10,7 @@ import re
 import secrets
 import signal
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from headrace.errors import Busy, CommandFailed, NotReady, PlanError, Refused, ServerStartFailed, TargetError
 from headrace.model import OWNER_VARIABLE, NetworkLogin, ServerEndpoint, Vendor
@@ -23,6 +24,7 @@ from headrace.server.error_log import excerpt, explanation
 from headrace.server.program import Program, locate
 from headrace.server.spec import Change, ServerSpec, render_options
 from headrace.target import Process, Target, to_the_end
+from headrace.whole import whole_file
 
 #: The database that workloads use. ``build_dataset`` makes it.
 DATABASE = "headrace"
@@ -41,6 +43,10 @@ EXIT_NOTICE_S = 5.0
 # sun_path of unix(7) holds 108 bytes with the terminating zero.
 MAX_SOCKET_BYTES = 107
 LOG_BYTES = 64 * 1024
+#: More of an error log is not kept with a trial.
+MOST_LOG_BYTES = 64 << 20
+#: Its own account opens what it writes to: root would follow a link that this account put in its folder.
+_INTO_ITS_LOGS = 'exec >"$0/stdout.log" 2>"$0/stderr.log"; exec "$@"'
 RUN_FILES = ("my.cnf", "error.log", "stdout.log", "stderr.log", "sock", "sock.lock", "pid", "tmp")
 
 
@@ -138,14 +144,10 @@ class PrivateServer:
             [
                 *pinned,
                 *program.prefix,
-                "env",
-                *preload,
-                program.server,
-                f"--defaults-file={self._rundir}/my.cnf",
+                *("sh", "-c", _INTO_ITS_LOGS, self._rundir),
+                *("env", *preload, program.server, f"--defaults-file={self._rundir}/my.cnf"),
             ],
             env={OWNER_VARIABLE: self._owner},
-            stdout_path=f"{self._rundir}/stdout.log",
-            stderr_path=f"{self._rundir}/stderr.log",
             detached=True,
         )
         self._exit = asyncio.create_task(self._process.wait())
@@ -312,7 +314,10 @@ class PrivateServer:
             '&& tr "\\0" "\\n" < "/proc/$(cat pid)/cmdline" | grep -qxF -- "--defaults-file=$0/my.cnf"; '
             'then cat pid; exit 9; fi; rm -rf -- "$@" .my.cnf.* .headrace.??*'
         )
-        cleared = await self._target.run(["sh", "-c", script, self._rundir, *RUN_FILES], check=False)
+        # As the server's account, like all that is done in its folder: it may have planted a link or a pipe there.
+        cleared = await self._target.run(
+            [*program.prefix, "sh", "-c", script, self._rundir, *RUN_FILES], check=False
+        )
         if cleared.exit_code == 9:
             raise Busy(
                 f"a private server runs here already: process {cleared.text.strip()}",
@@ -446,8 +451,22 @@ class PrivateServer:
 
     async def _log_lines(self) -> list[str]:
         script = 'tail -qc "$0" "$1/stderr.log" "$1/error.log" 2>/dev/null'
-        tail = await self._target.run(["sh", "-c", script, str(LOG_BYTES), self._rundir], check=False)
+        program = await locate(self._target, self._spec)
+        tail = await self._target.run(
+            [*program.prefix, "sh", "-c", script, str(LOG_BYTES), self._rundir], check=False
+        )
         return excerpt(tail.text)
+
+    async def save_error_log(self, destination: Path) -> None:
+        """Copy the end of the error log; nothing if there is none. It is read as the server's account."""
+        program = await locate(self._target, self._spec)
+        script = 'exec tail -c "$0" "$1"'
+        read = await self._target.run(
+            [*program.prefix, "sh", "-c", script, str(MOST_LOG_BYTES), self.error_log], check=False
+        )
+        if read.exit_code == 0:
+            with whole_file(destination) as file:
+                file.write(read.stdout)
 
 
 def _bind_address(host: str) -> str:

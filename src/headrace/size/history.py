@@ -38,7 +38,8 @@ MOST_STEPS = 1_000_000
 #: One read of the history: see ``archive.reader.Range.rows_s``.
 _READ_S = {MINUTE_S: 6 * HOUR_S, HOUR_S: 8 * DAY_S}
 #: A row whose numbers can be: a damaged one says nothing of its time.
-_SOUND = "(isfinite(sum) AND isfinite(most) AND sum >= 0 AND most >= 0)"
+#: The archive's reader gives no value for a number that cannot be.
+_SOUND = "COALESCE(isfinite(sum) AND isfinite(most) AND sum >= 0 AND most >= 0, FALSE)"
 #: Seconds of each step that were watched, among the means.
 _WATCHED = "watched_s"
 #: Statements that clients sent.

@@ -15,7 +15,7 @@ import os
 import time
 import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -38,6 +38,8 @@ class State:
     """What the log says. ``open``: change ids by host that may stand there, ``kept``: those that were kept."""
 
     pairs: dict[str, list[Pair]] = field(default_factory=dict)
+    #: Why pairs of a stage do not count.
+    unused: dict[str, list[str]] = field(default_factory=dict)
     #: Of changes that take a restart: blocks of pairs of hosts, by stage.
     moments: dict[str, list[Moment]] = field(default_factory=dict)
     #: Hosts that are out of service, or may be.
@@ -58,6 +60,8 @@ class State:
     gone: dict[str, str] = field(default_factory=dict)
     #: Hosts without queries to compare, until the rollout is started again: they are changed after the verdict.
     idle: dict[str, str] = field(default_factory=dict)
+    #: Stages that judge nothing because their hosts were idle, and serve now.
+    serving: set[str] = field(default_factory=set)
     verdicts: dict[str, dict[str, Any]] = field(default_factory=dict)
     approvals: dict[str, dict[str, Any]] = field(default_factory=dict)
     passed: list[str] = field(default_factory=list)
@@ -110,6 +114,8 @@ class State:
     def _take_pair(self, event: dict[str, Any]) -> None:
         on, off = Window(**event["on"]), Window(**event["off"])
         pair = Pair(event["host"], on.block, off.block)
+        if why := on.why_unmeasured or off.why_unmeasured:
+            self.unused.setdefault(event["stage"], []).append(f"{event['host']}: {why}")
         self.pairs.setdefault(event["stage"], []).append(pair)
         self.usual.setdefault(event["host"], []).append(off)
 
@@ -166,6 +172,9 @@ class State:
 
     def _take_idle(self, event: dict[str, Any]) -> None:
         self.idle[event["host"]] = event["why"]
+
+    def _take_serving(self, event: dict[str, Any]) -> None:
+        self.serving.add(event["stage"])
 
     def _take_verdict(self, event: dict[str, Any]) -> None:
         self.verdicts[event["stage"]] = event
@@ -252,7 +261,13 @@ class Book:
     def judged(self, stage: Stage) -> Judgement:
         """What the stage's trial says so far."""
         hosts = [changed for changed, _ in stage.pairs] if stage.pairs else stage.hosts
-        return judge(self.plan.question(), self.trial([stage]), hosts)
+        judged = judge(self.plan.question(), self.trial([stage]), hosts)
+        unused = self.state.unused.get(stage.name, ())
+        if not unused or judged.outcome is Outcome.FAIL:
+            return judged
+        tried = len(self.state.pairs.get(stage.name, ()))
+        words = f"{len(unused)} of {tried} pairs do not count: {unused[-1]}"
+        return replace(judged, reason=f"{judged.reason}; {words}")
 
     def trial(self, stages: Sequence[Stage]) -> Trial:
         """What was measured in these stages, in the order of the plan."""
@@ -302,7 +317,7 @@ class Book:
         """Whether it was tried and has none, so that only a person can promote it."""
         verdict = (self.state.verdicts.get(stage.name) or {}).get("outcome")
         is_idle = verdict is None and any(name in self.state.idle for name in stage.hosts)
-        return verdict == Outcome.INCONCLUSIVE or is_idle
+        return verdict == Outcome.INCONCLUSIVE or is_idle or stage.name in self.state.serving
 
     def unjudged_command(self, stage: Stage) -> str:
         """What promotes it without a verdict."""

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 
 from headrace.analysis.guards import LEAST_QUERIES, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome
@@ -347,7 +348,7 @@ class Carrier:
         for member in members:
             while member.name not in self.book.state.kept and not self.book.state.why_left(member.name):
                 self._must_not_be_frozen()
-                await self._attempt(member, self._settle)
+                await self._attempt(member, partial(self._settle, stage))
 
     async def _attempt(self, member: Member, work: Callable[[Site], Awaitable[None]]) -> None:
         """Once; a host that fails again and again, or is another one now, is left aside."""
@@ -509,9 +510,10 @@ class Carrier:
             why = f"{member.name} was lost {count} times while it had the change"
             raise Paused(f"{why} ({error.message}): nothing more is tried") from error
 
-    async def _settle(self, site: Site) -> None:
-        if not self._usual(site):
+    async def _settle(self, stage: Stage, site: Site) -> None:
+        if not self._usual(site) or not stage.is_judged:
             await self._before(site)
+            self._must_still_be_idle(stage, site)
         change = await self._applied(site)
         is_kept = False
         try:
@@ -521,6 +523,19 @@ class Carrier:
         finally:
             if not is_kept:
                 await at_any_rate(site, change)
+
+    def _must_still_be_idle(self, stage: Stage, site: Site) -> None:
+        """The plan judges nothing on hosts that were idle when it was made. Raises Paused where one serves now."""
+        if stage.is_judged or self.plan.restart or self.book.state.unjudged_by(stage.name):
+            return
+        window = self._usual(site)[-1]
+        if self._why_idle(window):
+            return
+        name = site.member.name
+        self.book.note("serving", stage=stage.name, host=name, per_s=window.per_s)
+        load = f"{window.per_s or 0:.3g} queries/s"
+        why = f"{name} serves {load}, and was idle when the plan was made: nothing is judged"
+        raise Paused(f"stage {stage.name}: {why}; make the plan again; or {self._without_a_verdict(stage)}")
 
     async def _applied(self, site: Site) -> str:
         self._must_not_be_frozen()

@@ -19,8 +19,8 @@ from headrace.analysis.prediction import Prediction
 from headrace.design import Design
 from headrace.errors import PlanError, StoreError
 from headrace.fleet.evidence import changed_by, day_of, turned
-from headrace.fleet.values import plain_value
 from headrace.knobs.knob import value_text
+from headrace.knobs.values import plain_value
 from headrace.model import Value
 from headrace.staged.book import Book
 from headrace.staged.plan import Expected, Plan, Said, Stage

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace import rollout
-from headrace.agent import Agent
+from headrace.agent import Agent, is_of_another_server
 from headrace.agent.journal import Undone
 from headrace.analysis.guards import Window, tripped
 from headrace.errors import HeadraceError, NotReady, TargetError
 from headrace.facts import HostFacts
-from headrace.fleet.values import means_the_same
 from headrace.hunt import usual_login
+from headrace.knobs.values import means_the_same
 from headrace.model import Facts, ServerLogin
 from headrace.staged.book import Book
 from headrace.staged.look import LASTING
@@ -98,7 +98,7 @@ class Site:
 
     def _tripped(self, since_ns: int, stretch_s: float, usual: Sequence[Window]) -> str:
         try:
-            window = self.follower.since(since_ns)
+            window = self.follower.since(since_ns, through_resets=True)
         except Restarted as error:
             return error.message
         if window.seconds < 0.9 * stretch_s:
@@ -249,10 +249,17 @@ class Site:
             raise Moved(f"it was a {self.member.role} and is a {role} now", place=self.member.name)
 
     async def must_be_ours(self) -> None:
-        """Raises TargetError if another command has changes open there."""
+        """Raises TargetError if another command has changes open on the host or on this server of it."""
         entries = await rollout.journal_of(self.agent, self.book.plan.id).entries()
         own = f"{rollout.OWNER}/{self.book.plan.id}-"
-        others = sorted({entry["owner"] for entry in entries if not entry["owner"].startswith(own)})
+        identities = HostFacts(await self.agent.facts(self.login)).server_identities if entries else ()
+        others = sorted(
+            {
+                entry["owner"]
+                for entry in entries
+                if not entry["owner"].startswith(own) and not is_of_another_server(entry, identities)
+            }
+        )
         if others:
             raise TargetError(f"changes of {others[0]} are open there", place=self.member.name)
 

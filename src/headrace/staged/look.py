@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from headrace import rollout
 from headrace.agent import Agent
+from headrace.encode import json_text
 from headrace.errors import NotReady, Refused
 from headrace.facts import HostFacts, likeness
 from headrace.fleet.host import Host
@@ -94,7 +94,7 @@ def _kind(facts: Facts) -> str:
     memory = own.pop("memory", None)
     own["memory"] = round(memory / 2**30) if memory else None
     own["server"] = [known.server_vendor, known.server_version, known.variable("innodb_buffer_pool_size")]
-    return hashlib.sha256(json.dumps(own, sort_keys=True, default=str).encode()).hexdigest()[:12]
+    return hashlib.sha256(json_text(own, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def seen(host: Host, answer: Mapping[str, Any]) -> Seen:

@@ -20,8 +20,8 @@ from headrace import knobs, rollout
 from headrace.agent import state_folder
 from headrace.errors import Busy, CommandFailed, HeadraceError, TargetError
 from headrace.facts import HostFacts
-from headrace.fleet.values import means_the_same
 from headrace.knobs.change import text_of
+from headrace.knobs.values import means_the_same
 from headrace.staged.book import lock_of
 from headrace.staged.command import run_alone
 from headrace.staged.hands import GLANCE_S, READY_S, Moved, Site, TrippedLimit, all_undone
@@ -279,6 +279,7 @@ class RestartSite(Site):
         facts = await self._up(before)
         if change:
             self._must_differ(facts)
+            self._must_be_as_asked(facts)
         return facts
 
     async def _unless_late(self, change: str) -> str:
@@ -330,6 +331,17 @@ class RestartSite(Site):
                 "after the restart the server has the old values: something else sets them",
                 place=self.member.name,
             )
+
+    def _must_be_as_asked(self, facts: HostFacts) -> None:
+        """Raises NotUp if the start made another value of one: what is judged then is not what was asked."""
+        other = []
+        for name, wanted in self.book.plan.settings.items():
+            variable, value = name.removeprefix("server."), _told(facts, name)
+            asked = text_of(knobs.find(name), wanted)
+            if value is not None and not means_the_same(variable, value, asked, facts.variables):
+                other.append(f"{variable} = {value}, not {asked}")
+        if other:
+            raise NotUp(f"the server has {'; '.join(other)}: its start changed it", place=self.member.name)
 
     async def _enter(self) -> None:
         await self._up()

@@ -20,6 +20,7 @@ from headrace.agent import Agent
 from headrace.analysis.guards import Window
 from headrace.errors import HeadraceError, TargetError
 from headrace.model import ServerLogin
+from headrace.received import number
 
 SAMPLERS = "mysql_status,processlist,replication"
 #: Counters of statements and connections that failed.
@@ -54,7 +55,8 @@ class Restarted(CountersReset):
 class Reading:
     t_ns: int
     questions: float
-    errors: float
+    #: Of each of ERRORS that the server has. Their sum would hide one that began again behind one that grew.
+    errors: Mapping[str, float]
     uptime_s: float
     #: The buffer pool: pages of data, pages that had to be read.
     pages: float = 0.0
@@ -93,14 +95,19 @@ class Follower:
     _replication_problem: str = ""
 
     async def read(self, lines: AsyncIterator[dict[str, Any]]) -> None:
+        """Until the lines end. A record that cannot be is the ``problem`` until the next one that can."""
         try:
             async for record in lines:
-                self.take(record)
+                try:
+                    self.take(record)
+                except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+                    self.problem = f"its samples cannot be read: {error!r:.200}"
             self.problem = "the sampler ended"
         except (HeadraceError, OSError) as error:
             self.problem = str(error)
 
     def take(self, record: Mapping[str, Any]) -> None:
+        """Raises ValueError, TypeError, AttributeError or KeyError for what no sampler says."""
         values = record.get("values") or {}
         if not record.get("ok"):
             self.problem = str(record.get("error") or "the server does not answer")
@@ -109,27 +116,26 @@ class Follower:
                 self._replication_problem = self.problem
             return
         self.asked += round(_number(values, "statements") or 1)
-        t_ns = self._steady(int(record["t_ns"]))
+        t_ns = self._steady(round(number(record["t_ns"], least=0)))
         if record.get("sampler") == "replication":
             self._replication(values, t_ns)
         elif record.get("sampler") == "processlist":
             self.serving.append((t_ns, _number(values, "serving")))
         elif record.get("sampler") == "mysql_status" and values:
-            self.problem, self.is_refused = "", False
+            reading = Reading(
+                t_ns,
+                _number(values, "questions"),
+                {name: _number(values, name) for name in ERRORS if name in values},
+                _number(values, "uptime"),
+                _number(values, "innodb_buffer_pool_pages_data"),
+                _number(values, "innodb_buffer_pool_reads"),
+                self.asked,
+            )
             if self.is_node:
                 self._node(values)
+            self.problem, self.is_refused = "", False
             self.heard_at = time.monotonic()
-            self.readings.append(
-                Reading(
-                    t_ns,
-                    _number(values, "questions"),
-                    sum(_number(values, name) for name in ERRORS),
-                    _number(values, "uptime"),
-                    _number(values, "innodb_buffer_pool_pages_data"),
-                    _number(values, "innodb_buffer_pool_reads"),
-                    self.asked,
-                )
-            )
+            self.readings.append(reading)
 
     def _node(self, values: Mapping[str, Any]) -> None:
         state, is_primary = (
@@ -158,10 +164,10 @@ class Follower:
         return t_ns + self._offset_ns
 
     def _replication(self, values: Mapping[str, Any], t_ns: int) -> None:
+        lags = [number(each, least=0) for each in (values.get("lag_s") or {}).values()]
         self._replicated_ns = t_ns if values.get("lag_s") or values.get("io_running") else None
         self._replication_problem = ""
-        lags = list((values.get("lag_s") or {}).values())
-        self.lag_s = float(max(lags)) if lags else None
+        self.lag_s = max(lags) if lags else None
         stopped = [
             thread
             for thread in ("io", "sql")
@@ -181,33 +187,32 @@ class Follower:
         why = self._replication_problem or "no sample of it came"
         return None, f"its replication is unknown for {age_s:.0f} s: {why}"
 
-    def since(self, t_ns: int) -> Window:
-        """From the first reading at or after this time to the last. Raises CountersReset, also for a reset that
-        the last reading has made up for.
+    def since(self, t_ns: int, *, through_resets: bool = False) -> Window:
+        """From the first reading at or after this time to the last. Raises Restarted.
+
+        Raises CountersReset, also for a reset that the last reading has made up for; or, ``through_resets``,
+        counts what came before it and after it: at least so much happened.
         """
         own = [each for each in self.readings if each.t_ns >= t_ns]
         lag_s, broken = self.replication
         if len(own) < 2:
             return Window(0.0, 0.0, 0.0, 0.0, lag_s, broken)
         first, last = own[0], own[-1]
+        queries = errors = 0.0
         for one, other in pairwise(own):
-            if other.questions < one.questions:
+            if _is_reset(one, other):
                 # Its uptime alone says nothing: it is taken from the clock, which may be set.
                 if other.uptime_s < one.uptime_s:
                     raise Restarted("the server was restarted")
-                raise CountersReset("the server's counters were reset")
+                if not through_resets:
+                    raise CountersReset("the server's counters were reset")
+            queries += _grown(one.questions, other.questions)
+            errors += sum(_grown(one.errors.get(name, 0.0), n) for name, n in other.errors.items())
         seconds = (last.t_ns - first.t_ns) / 1e9
         threads = [count for t_ns, count in self.serving if first.t_ns <= t_ns <= last.t_ns]
         running = sum(threads) / len(threads) if threads else 0.0
-        return Window(
-            seconds,
-            _queries(first, last),
-            running * seconds,
-            max(last.errors - first.errors, 0.0),
-            lag_s,
-            broken,
-            sum(threads),
-        )
+        queries = max(queries - (last.ours - first.ours), 0.0)
+        return Window(seconds, queries, running * seconds, errors, lag_s, broken, sum(threads))
 
     def pool(self, seconds: float) -> tuple[float, float | None]:
         """The buffer pool in the last so many seconds: pages of data, misses per query (None without queries)."""
@@ -235,8 +240,21 @@ def _queries(first: Reading, last: Reading) -> float:
     return max(last.questions - first.questions - (last.ours - first.ours), 0.0)
 
 
+def _is_reset(one: Reading, other: Reading) -> bool:
+    """Whether any counter fell, or one of them is gone."""
+    return other.questions < one.questions or any(
+        other.errors.get(name, -1.0) < n for name, n in one.errors.items()
+    )
+
+
+def _grown(one: float, other: float) -> float:
+    """By how much at least: a counter that fell began again at 0."""
+    return other - one if other >= one else other
+
+
 def _number(values: Mapping[str, Any], name: str) -> float:
-    return float((values.get(name) or {}).get("", 0.0))
+    """A counter; 0 where the server has none. Raises BadContent for what no counter is."""
+    return number((values.get(name) or {}).get("", 0), least=0)
 
 
 @contextlib.asynccontextmanager

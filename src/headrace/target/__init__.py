@@ -29,6 +29,10 @@ __all__ = [
 ]
 
 
+#: The address of a command that runs ``sh`` over there.
+EXEC = "exec:"
+
+
 @dataclass(frozen=True)
 class TargetSpec:
     """A machine's address and connection options.
@@ -38,7 +42,7 @@ class TargetSpec:
     broken connection is retried for ``reconnect_s``, by default 10 minutes.
     """
 
-    kind: Literal["local", "ssh", "fixture"]
+    kind: Literal["local", "ssh", "exec", "fixture"]
     host: str = ""
     port: int | None = None
     user: str | None = None
@@ -71,13 +75,16 @@ class TargetSpec:
         forward_agent: bool = False,
         reconnect_s: float | None = None,
     ) -> TargetSpec:
-        """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), or a folder with a saved host.
+        """``local``, ``user@host[:port]`` (IPv6 as ``user@[::1]:22``), ``exec:COMMAND`` that runs ``sh`` there, or
+        a folder with a saved host.
 
         An SSH address may be followed by ``+sudo``, ``+agent`` (forwarded) and ``+jump=user@host[:port],...``, in
         addition to the options for all.
         """
         if address == "local":
             return TargetSpec("local")
+        if address.startswith(EXEC):
+            return TargetSpec("exec", path=address)
         remote = re.fullmatch(
             r"(?P<user>[^@/\s]+)@(?P<host>\[[^]\s]+\]|[^:/\s\[+]+)(:(?P<port>\d+))?"
             r"(?P<options>(\+(sudo|agent|jump=[^+\s]+))*)",
@@ -104,8 +111,8 @@ class TargetSpec:
         if address and Path(address).is_dir():
             return TargetSpec("fixture", path=address)
         raise PlanError(
-            f"target {address!r}: must be local, user@host[:port][+sudo], or an existing directory with a "
-            "saved host"
+            f"target {address!r}: must be local, user@host[:port][+sudo], exec:COMMAND, or an existing directory "
+            "with a saved host"
         )
 
 
@@ -121,6 +128,10 @@ def open_target(spec: TargetSpec, tell: Callable[[str], None] = lambda _: None) 
             from headrace.target.fixture import FixtureTarget
 
             return FixtureTarget(Path(spec.path))
+        case "exec":
+            from headrace.target.execute import ExecTarget
+
+            return ExecTarget(spec.path)
         case "ssh":
             from headrace.target.ssh import SshTarget
 

@@ -15,7 +15,7 @@ from headrace.target.interface import Completed
 #: Unread output above this makes the command wait, unless a caller waits for its end.
 BUFFER_BYTES = 1 << 20
 #: A host that prints for ever must not fill the memory here: no program of ours prints more, or a longer line.
-MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 64 << 20
+MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 16 << 20
 #: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024
 #: Standard input is written in pieces of this size, so that a slow reader slows down the writer.

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from headrace.errors import Refused, TargetError
-from headrace.target.command import shown
 from headrace.target.interface import Completed, Process
 from headrace.target.local import LocalTarget
+
+#: Commands that need no host that runs.
+HINT = "headrace hunt, facts and knobs take a saved host; give a live target instead"
 
 
 class FixtureTarget:
@@ -49,9 +51,9 @@ class FixtureTarget:
         check: bool = True,
         repeatable: bool = False,
     ) -> Completed:
-        """Only the agent's ``facts``; every other command raises Refused."""
+        """Only the agent's ``facts``; every other command raises Refused, without the command: it is ours."""
         if not Path(argv[0]).name.startswith("headrace-agent") or list(argv[1:2]) != ["facts"]:
-            self._refuse(f"`{shown(argv)}` cannot run")
+            self._refuse("nothing can run there")
         reading = [*argv[:2], "--root", str(self._folder), *argv[2:]]
         return await self._local.run(reading, stdin=stdin, env=env, timeout_s=timeout_s, check=check)
 
@@ -64,7 +66,7 @@ class FixtureTarget:
         stderr_path: str | None = None,
         detached: bool = False,
     ) -> Process:
-        self._refuse(f"`{shown(argv)}` cannot run")
+        self._refuse("nothing can run there")
 
     async def read(self, path: str) -> bytes:
         return await self._local.read(str(self._inside(path)))
@@ -82,7 +84,7 @@ class FixtureTarget:
         return self._inside(path).exists()
 
     def _refuse(self, what: str) -> NoReturn:
-        raise Refused(f"this is a saved host: {what}", place=self.name, hint="give a live target instead")
+        raise Refused(f"this is a saved host: {what}", place=self.name, hint=HINT)
 
     def _inside(self, path: str) -> Path:
         found = (self._folder / path.lstrip("/")).resolve()

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import io
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import threading
@@ -27,6 +29,7 @@ from headrace.target.command import (
     run_to_end,
 )
 from headrace.target.interface import Completed, Process
+from headrace.whole import new_file
 
 
 class LocalTarget:
@@ -81,7 +84,7 @@ class LocalTarget:
             outputs: list[Output | IO[bytes]] = []
             for path, output in ((stdout_path, Output()), (stderr_path, Output(tail=TAIL_BYTES))):
                 try:
-                    outputs.append(files.enter_context(open(path, "wb")) if path else output)
+                    outputs.append(files.enter_context(os.fdopen(new_file(path), "wb")) if path else output)
                 except OSError as error:
                     raise CommandFailed(f"cannot write: {error.strerror}", place=path) from error
             try:
@@ -103,9 +106,9 @@ class LocalTarget:
     ) -> Command:
         loop = asyncio.get_running_loop()
         try:
-            child = _popen(argv, env, stdout, stderr, detached)
+            child = popen(argv, env, stdout, stderr, detached)
         except OSError as error:
-            raise _not_started(argv[0], error) from error
+            raise not_started(argv[0], error) from error
         exit_code: asyncio.Future[int] = loop.create_future()
         command = Command(
             argv,
@@ -116,7 +119,7 @@ class LocalTarget:
             exit_code=exit_code,
             send_signal=lambda name: _signal_group(child, name),
         )
-        _watch(child, loop, exit_code)
+        watch(child, loop, exit_code)
         exit_code.add_done_callback(lambda _: self._kept.pop(command, None))
         try:
             await loop.connect_write_pipe(lambda: command.stdin, child.stdin)
@@ -151,20 +154,21 @@ class LocalTarget:
         return Path(path).exists()
 
 
-def _not_started(program: str, error: OSError) -> NotStarted:
+def not_started(program: str, error: OSError) -> NotStarted:
     """In a shell's words."""
     if isinstance(error, FileNotFoundError):
         return NotStarted(127, f"{program}: not found\n".encode())
     return NotStarted(126, f"{program}: {error.strerror}\n".encode())
 
 
-def _popen(
+def popen(
     argv: Sequence[str],
     env: Mapping[str, str] | None,
     stdout: Output | IO[bytes],
     stderr: Output | IO[bytes],
     detached: bool,
 ) -> subprocess.Popen[bytes]:
+    """Start a program here, with pipes for ``Output``s. Raises OSError."""
     # Not asyncio's own subprocess: its transport kills the child when it is collected, detached or not.
     path = os.environ.get("PATH", os.defpath)
     return subprocess.Popen(
@@ -183,7 +187,7 @@ def _factory(output: Output) -> Callable[[], Output]:
     return lambda: output
 
 
-def _watch(
+def watch(
     child: subprocess.Popen[bytes], loop: asyncio.AbstractEventLoop, exit_code: asyncio.Future[int]
 ) -> None:
     """Resolve ``exit_code`` when the child ends.
@@ -239,7 +243,16 @@ def _replace(path: Path, content: IO[bytes], mode: int) -> None:
 
 def _open(path: str) -> IO[bytes]:
     try:
-        return open(path, "rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        kind = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(kind):
+            return os.fdopen(descriptor, "rb")
+        os.close(descriptor)
+        # A pipe would be waited for, a device might never end.
+        what = "a pipe" if stat.S_ISFIFO(kind) else "a device"
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise TargetError(f"cannot be read: it is {what}, not a file", place=path)
     except NotADirectoryError as error:
         raise FileNotFoundError(error.errno, error.strerror, path) from None
     except FileNotFoundError:

@@ -19,8 +19,47 @@ from headrace.target.command import Input, NotStarted, Output
 
 #: Environment variable that identifies a command's processes over another connection.
 COMMAND_VARIABLE = "HEADRACE_COMMAND"
-#: Where exit codes are kept while the connection may be down.
-ENDED_FOLDER = "${XDG_CACHE_HOME:-$HOME/.cache}/headrace/ended"
+#: Where the agent's copy is, and the exit codes that are kept while the connection may be down.
+CACHE_FOLDER = "${XDG_CACHE_HOME:-$HOME/.cache}/headrace"
+ENDED_FOLDER = f"{CACHE_FOLDER}/ended"
+#: A shell's function. ``safe FOLDER``: only root and this account may put names into it, or change what a folder
+#: above it is; else it prints why not. ``safe FOLDER in``: others may, as in /tmp, but not replace ours.
+SAFE = """
+safe() {
+  [ -d "$1" ] || { echo "$1: not a directory"; return 1; }
+  shared=${2-} most=40
+  set -- "$1"
+  # The folder, then where each link on its way leads: each folder on those ways, as it is behind its links.
+  while [ $# -gt 0 ]; do
+    at=$1
+    shift
+    case $at in /*) ;; *) echo "$at: not an absolute path"; return 1;; esac
+    while :; do
+      if [ -L "$at" ]; then
+        to=$(readlink -- "$at") most=$((most - 1))
+        case $to in /*) ;; *) to=$(dirname -- "$at")/$to;; esac
+        [ $most -gt 0 ] || { echo "$at: too many links"; return 1; }
+        set -- "$@" "$to"
+      fi
+      read -r user group mode <<EOF
+$(stat -L -c '%u %g %a' -- "$at" 2>/dev/null)
+EOF
+      bad=
+      case $mode in
+        *[2367]) bad="others may write to it";;
+        *[2367]?) [ "$group" = 0 ] || { [ "$group" = "$(id -g)" ] && [ "$(id -u)" != 0 ]; } ||
+          bad="its group may write to it";;
+      esac
+      case $shared$mode in in[1357]???) bad=;; esac
+      case $user in 0|"$(id -u)") ;; *) bad="belongs to user ${user:-unknown}";; esac
+      [ -z "$bad" ] || { echo "$at: $bad"; return 1; }
+      shared=in
+      [ "$at" = / ] && break
+      at=$(dirname -- "$at")
+    done
+  done
+}
+"""
 #: Of what start files print before the marker, so much is kept: enough to find it, and a channel's largest packet.
 MOST_PREFACE = 1 << 20
 #: The exit code of ``ATTACH`` for a command whose exit code is unknown.
@@ -59,10 +98,12 @@ exit 0
 
 @dataclass(frozen=True)
 class Shell:
-    """How commands run on a host: as which user, and with or without the forwarded ssh-agent."""
+    """How commands run on a host: as which user, and with or without the forwarded ssh-agent. ``own_session``:
+    nothing else makes a process group for the program."""
 
     sudo: bool = False
     forward_agent: bool = False
+    own_session: bool = False
 
     def line(
         self,
@@ -94,13 +135,12 @@ class Shell:
         steps.append(
             'command -v "$1" >/dev/null 2>&1 || [ -e "$1" ] || { echo "$1: not found" >&2; exit 127; }'
         )
-        if stdout_path:
-            steps.append(f"exec >{shlex.quote(stdout_path)}")
-        if stderr_path:
-            steps.append(f"exec 2>{shlex.quote(stderr_path)}")
+        for number, path in ((1, stdout_path), (2, stderr_path)):
+            if path:
+                steps.append(_new_file(number, path))
         begin = f'echo "{marker} $$ $PPID" >&3; exec 3>&-; exec "$@"'
         # Under sudo, nothing else creates a process group for the program.
-        steps += _keeping(marker, begin, kept) if kept or self.sudo else [begin]
+        steps += _keeping(marker, begin, kept) if kept or self.sudo or self.own_session else [begin]
         line = f"exec {self._as_root()}sh -c {shlex.quote('; '.join(steps))} sh {shlex.join(argv)}"
         if "\0" in line:
             raise ValueError("an argument, path or variable contains a NUL byte")
@@ -113,12 +153,24 @@ class Shell:
         return f"sudo -n -H -- {agent}"
 
 
+def _new_file(number: int, path: str) -> str:
+    """The step that sends an output to a file of its own, whatever link lies under its name: root may be here."""
+    place = shlex.quote(path)
+    if path == "/dev/null":
+        return f"exec {number}>{place}"
+    # Under -C a shell makes the file anew, or opens a device, which a link may have led to.
+    opened = f"exec {number}>{place} && [ -f /proc/self/fd/{number} ] || exit 126"
+    return f"rm -f -- {place}; set -C; {opened}; set +C"
+
+
 def _keeping(marker: str, begin: str, kept: bool) -> list[str]:
     """The steps of a shell that starts the program as a session leader and waits for its end."""
     steps = [
-        # This shell's message about a killed program must not appear in the output.
+        # This shell's message about a killed program must not appear in the output, and on a connection that broke
+        # it would end this shell. dash redirects before it forks: only in a subshell is our own output untouched.
         "exec 4>&2 2>/dev/null",
-        f'setsid sh -c {shlex.quote(begin)} sh "$@" 2>&4 4>&-',
+        "session=$(command -v setsid || :)",
+        f'(exec $session sh -c {shlex.quote(begin)} sh "$@" 2>&4 4>&-)',
         "code=$?",
     ]
     if kept:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,9 +19,8 @@ from typing import Any, TypeVar
 
 import asyncssh
 
-from headrace.errors import CommandFailed, ConnectionLost, DiskFull, HeadraceError, TargetError
+from headrace.errors import CommandFailed, ConnectionLost, HeadraceError, Refused, TargetError
 from headrace.target.command import (
-    PIECE_BYTES,
     TAIL_BYTES,
     Command,
     NotStarted,
@@ -31,12 +29,15 @@ from headrace.target.command import (
     run_to_end,
     timed_out,
 )
+from headrace.target.files import FilesByShell
 from headrace.target.interface import Completed, Process
 from headrace.target.link import Hop, Link, jumps
 from headrace.target.shell import (
     ATTACH,
+    CACHE_FOLDER,
     END_ALL,
     ENDED_FOLDER,
+    SAFE,
     Channel,
     Shell,
     exit_code_of,
@@ -46,7 +47,6 @@ from headrace.target.shell import (
 START_TIMEOUT_S = 60.0
 #: sshd allows 10 sessions per connection (MaxSessions); the rest is for spawned commands.
 RUNS_AT_ONCE = 4
-NO_SUCH_FILE = 44
 #: Spawned commands are stopped within this time on close.
 CLOSE_S = 30.0
 #: Time limit of cleanup commands before disconnecting.
@@ -54,16 +54,23 @@ LAST_TRY_S = 5.0
 
 T = TypeVar("T")
 
-#: Report the user and the forwarded agent, and remove exit codes older than a day.
-_HELLO = f"""
+#: Report the user, the forwarded agent, whether others may change our folder; remove exit codes older than a day.
+_HELLO = f"""{SAFE}
 id -u
 echo "agent $SSH_AUTH_SOCK"
+folder={CACHE_FOLDER} in=
+umask 077
+mkdir -p -- "$folder" 2>/dev/null
+# What is above it, if it cannot be made.
+while [ ! -d "$folder" ]; do folder=$(dirname -- "$folder") in=in; done
+safe "$folder" $in || exit 0
+echo safe
 find "{ENDED_FOLDER}" -type f -mtime +0 -delete 2>/dev/null
 exit 0
 """
 
 
-class SshTarget:
+class SshTarget(FilesByShell):
     """A host over SSH, by asyncssh: its defaults for keys, agent, ``~/.ssh/config`` and known hosts.
 
     ``jump`` is ``user@host[:port],...`` as in ProxyJump, with the same keys and known hosts. ``sudo`` runs
@@ -125,7 +132,13 @@ class SshTarget:
             completed = await self.run(["sh", "-c", _HELLO], check=False)
             if completed.exit_code != 0 and self._shell.sudo:
                 raise self._no_sudo(completed.error_text)
-            user, agent, *_ = completed.text.splitlines()
+            user, agent, cache = _three_lines(completed.text, self.name)
+            if cache != "safe":
+                raise Refused(
+                    f"others may change the program that would run there: {cache}",
+                    place=self.name,
+                    hint="it is in ~/.cache/headrace, or where XDG_CACHE_HOME says: chmod go-w, or unset that",
+                )
             if self._shell.forward_agent and agent == "agent ":
                 raise TargetError(
                     "the ssh-agent is not forwarded there",
@@ -406,114 +419,18 @@ class SshTarget:
         if await self._again(told, in_turn=False) != 0:
             raise TargetError(f"process {pid} belongs to another user: cannot signal it", place=self.name)
 
-    # -- files --------------------------------------------------------------------------------------------------
-
-    async def read(self, path: str) -> bytes:
-        script = f'[ -e "$0" ] || exit {NO_SUCH_FILE}; exec cat -- "$0"'
-        completed = await self.run(["sh", "-c", script, path], timeout_s=None, check=False, repeatable=True)
-        self._check_read(completed.exit_code, completed.error_text, path)
-        return completed.stdout
-
-    def _check_read(self, exit_code: int, error_text: str, path: str) -> None:
-        if exit_code == NO_SUCH_FILE:
-            raise FileNotFoundError(2, f"no such file on {self.name}", path)
-        if exit_code != 0:
-            raise TargetError(f"cannot be read: {_reason(error_text)}", place=f"{self.name}:{path}")
-
-    async def write(self, path: str, content: bytes, *, mode: int = 0o644) -> None:
-        async def attempt() -> None:
-            async with self._writing(path, len(content), mode) as stdin:
-                await stdin.write(content)
-
-        await self._again(attempt)
-
-    async def put(self, source: Path, path: str, *, mode: int = 0o644) -> None:
-        async def attempt() -> None:
-            with source.open("rb") as file:
-                async with self._writing(path, source.stat().st_size, mode) as stdin:
-                    while piece := await asyncio.to_thread(file.read, PIECE_BYTES):
-                        await stdin.write(piece)
-
-        await self._again(attempt)
-
-    @contextlib.asynccontextmanager
-    async def _writing(self, path: str, size_bytes: int, mode: int) -> Any:
-        """Standard input of a script that writes the file completely, syncs it, and then renames it."""
-        # The size is checked, because a lost connection looks to dd like the end of the file.
-        script = """
-            umask 077
-            draft=$(mktemp -- "$(dirname -- "$0")/.headrace.XXXXXXXX") || exit 1
-            trap 'rm -f -- "$draft"' EXIT
-            trap 'exit 1' TERM
-            dd of="$draft" bs=64k conv=fsync status=none || exit 1
-            [ "$(wc -c <"$draft")" -eq "$1" ] || { echo 'it did not arrive whole' >&2; exit 1; }
-            chmod "$2" "$draft" && mv -fT -- "$draft" "$0"
-        """
-        command, _ = await self._start(["sh", "-c", script, path, str(size_bytes), f"{mode:o}"], None)
-        assert command.stderr
-        try:
-            yield command.stdin
-            command.stdin.close()
-            exit_code = await command.wait()
-            words = (await command.stderr.read_all()).decode("utf-8", "replace")
-        except ConnectionLost:
-            command.let_go()
-            raise
-        except BaseException:
-            await kill_quietly(command)
-            raise
-        if exit_code == 0:
-            return
-        place = f"{self.name}:{path}"
-        if "No space left on device" in words or "Disk quota exceeded" in words:
-            raise DiskFull(
-                "no room left", place=place, hint="free some space, then run the same command again"
-            )
-        raise TargetError(f"cannot be written: {_reason(words)}", place=place)
-
-    async def get(self, path: str, destination: Path) -> None:
-        draft = destination.with_name(f".{destination.name}.part")
-
-        async def attempt() -> tuple[int, str]:
-            script = f'[ -e "$0" ] || exit {NO_SUCH_FILE}; exec cat -- "$0"'
-            command, _ = await self._start(["sh", "-c", script, path], None)
-            assert command.stdout
-            assert command.stderr
-            try:
-                # It may hold what production sends: nobody else reads it, whatever the umask.
-                with open(draft, "wb", opener=_private) as file:
-                    async for piece in command.stdout.pieces():
-                        await asyncio.to_thread(file.write, piece)
-                exit_code = await command.wait()
-                return exit_code, (await command.stderr.read_all()).decode("utf-8", "replace")
-            except ConnectionLost:
-                command.let_go()
-                raise
-            except BaseException:
-                await kill_quietly(command)
-                raise
-
-        try:
-            exit_code, words = await self._again(attempt)
-            self._check_read(exit_code, words, path)
-            draft.replace(destination)
-        finally:
-            draft.unlink(missing_ok=True)
-
-    async def exists(self, path: str) -> bool:
-        return (await self.run(["test", "-e", path], check=False, repeatable=True)).exit_code == 0
-
-
-def _private(path: str, flags: int) -> int:
-    Path(path).unlink(missing_ok=True)  # what an earlier one left may be open to others
-    return os.open(path, flags | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-
 
 class _Unsent(ConnectionLost):
     """The command never reached the host."""
 
 
-def _reason(error_text: str) -> str:
-    return (
-        error_text.strip().splitlines()[-1].rpartition(": ")[2] if error_text.strip() else "no reason given"
-    )
+def _three_lines(said: str, place: str) -> tuple[str, str, str]:
+    """What `_HELLO` prints; a forced command or a start-up file of the shell may print something else."""
+    lines = said.splitlines()
+    if len(lines) < 3:
+        raise TargetError(
+            f"the host does not answer as a shell does: {said[:200]!r}",
+            place=place,
+            hint="is there a forced command, or a start-up file that ends the shell? try `ssh HOST id -u`",
+        )
+    return lines[0], lines[1], lines[2]

@@ -8,7 +8,6 @@ import base64
 import binascii
 import hashlib
 import hmac
-import json
 import time
 import uuid
 from pathlib import Path
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace import __version__
+from headrace.encode import json_text
 from headrace.errors import PlanError
-from headrace.report import jsonform
 from headrace.report.notice import Notice
 from headrace.tell import http
 from headrace.tell.files import checked, secret, settings
@@ -52,9 +51,7 @@ def opened(place: str) -> Teller:
     key = _key(secret(folder / own.secret_file), str(folder / own.secret_file)) if own.secret_file else b""
 
     def tell(notice: Notice) -> None:
-        body = json.dumps(
-            {"headrace": __version__, "notice": jsonform.plain(notice)}, allow_nan=False
-        ).encode()
+        body = json_text({"headrace": __version__, "notice": notice}).encode()
         http.post(
             url, body, headers(body, key), timeout_s=own.timeout_s, attempts=own.attempts
         )  # fmt: skip

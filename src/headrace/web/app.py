@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import resources
+from typing import Any
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -19,12 +24,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, PlanError
 from headrace.web import api, live, pages
 from headrace.web.asked import Asked, BadAddress, UnknownHost
 from headrace.web.auth import BACK, START
 from headrace.web.doors import Doors
 from headrace.web.guard import Guard, needs
+from headrace.web.room import Room, few_words, raise_descriptors
 from headrace.web.site import Site, one_host
 from headrace.web.templates import drawn
 from headrace.web.users import Role
@@ -43,6 +49,8 @@ SEND_TIMEOUT_S = 20
 #: A connection that has sent no whole request in this time is closed.
 HEADERS_S = 15.0
 PING_S = 15
+#: Connections that are accepted in one turn of the loop, and that the kernel holds for it.
+ACCEPTED_AT_ONCE, QUEUED = 32, 4096
 
 
 class Events:
@@ -167,22 +175,23 @@ class Listen:
 
 async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> None:
     """Run until cancelled. ``ready`` hears the address when it answers."""
+    room, context = Room(raise_descriptors()), _tls(listen)
     config = uvicorn.Config(
         app,
-        http=_Connection,
+        http=partial(_Connection, room, context),  # type: ignore[arg-type]
         host=listen.address,
         port=listen.port,
-        ssl_certfile=listen.certificate or None,
-        ssl_keyfile=listen.key or None,
         # A header that any client can send says nothing about where it comes from.
         proxy_headers=False,
         server_header=False,
         access_log=False,
         log_level="warning",
-        limit_concurrency=600,
+        # So many are accepted before the room can say no.
+        backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=3,
         timeout_keep_alive=15,
     )
+    asyncio.get_running_loop().set_exception_handler(few_words())
     server = _Server(config)
     task = asyncio.create_task(server.serve())
     try:
@@ -190,7 +199,11 @@ async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> N
         while not server.started and not task.done():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         if server.started:
-            port = server.servers[0].sockets[0].getsockname()[1]
+            listening = server.servers[0].sockets[0]
+            port = listening.getsockname()[1]
+            # Those beyond what is accepted at once wait with the kernel.
+            with socket.socket(fileno=os.dup(listening.fileno())) as same:
+                same.listen(QUEUED)
             ready(f"{urlsplit(listen.url).scheme}://{urlsplit(listen.url).netloc.rpartition(':')[0]}:{port}")
         await asyncio.shield(task)
     finally:
@@ -198,14 +211,80 @@ async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> N
         await asyncio.wait([task], timeout=20)
 
 
+def _tls(listen: Listen) -> ssl.SSLContext | None:
+    """Raises PlanError."""
+    if not listen.certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(listen.certificate, listen.key or None)
+    except (OSError, ssl.SSLError) as error:
+        raise PlanError(f"not a certificate and its key: {error}", place=listen.certificate) from error
+    return context
+
+
 class _Connection(H11Protocol):
-    """Closed if it has asked for nothing in ``HEADERS_S``: silent ones would take all room, without a login."""
+    """Closed if it has asked for nothing in ``HEADERS_S``: silent ones would take all room, without a login.
+
+    It enters the room before its TLS handshake, which may never end.
+    """
 
     _seen: object = None
+    _is_made = False
+
+    def __init__(self, room: Room, context: ssl.SSLContext | None, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._room, self._context = room, context
+        self._raw: asyncio.Transport | None = None
+        self._address = ""
+        self._securing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._raw = transport
+        peer = transport.get_extra_info("peername")
+        self._address = str(peer[0]) if peer else ""
+        self._room.enter(self, self._address)
+        self.app_state = {**self.app_state, "recognise": lambda: self._room.recognise(self, self._address)}
+        if transport.is_closing():
+            return
+        if self._context is None:
+            self._start(transport)
+        else:
+            transport.pause_reading()
+            self._securing = self.loop.create_task(self._secure(transport, self._context))
+
+    async def _secure(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
+        try:
+            secured = await self.loop.start_tls(
+                transport, self, context, server_side=True, ssl_handshake_timeout=HEADERS_S
+            )
+        except Exception:
+            # Whatever it sent instead: it is a stranger that is no browser.
+            self._room.forget(self, self._address)
+            transport.abort()
+            return
+        if secured is None or secured.is_closing():
+            self._room.forget(self, self._address)
+            return
+        self._start(secured)
+
+    def _start(self, transport: asyncio.Transport) -> None:
+        self._is_made = True
         super().connection_made(transport)
         self.loop.call_later(HEADERS_S, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._room.forget(self, self._address)
+        if self._is_made:
+            super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._is_made or self.cycle is None or self.cycle.response_complete
+
+    def leave(self) -> None:
+        if self._raw is not None:
+            self._raw.abort()
 
     def _look(self) -> None:
         if self.transport.is_closing():

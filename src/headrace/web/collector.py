@@ -1,7 +1,9 @@
 """Follows every host and writes its minutes.
 
 A host has one stream of samples however many look at it: the pages' live figures and the history come from it.
-Time on the host is never trusted for the order of minutes; a clock that jumps back leaves a gap.
+Time on the host is never trusted for the order of minutes. Nor is the clock of this machine trusted for more than
+the name of a minute: a minute that is in the history already is not written again, and this is said; what is of a
+time that cannot be yet is set aside; nothing is deleted by the clock alone (``headrace.archive.elapsed``).
 """
 
 from __future__ import annotations
@@ -10,13 +12,16 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headrace.activity import Looks
 from headrace.agent import Agent, Journal
-from headrace.archive.files import DAY_S, MINUTE_S, Archive
-from headrace.archive.rollup import Keep, roll_up, trim, weekly
+from headrace.archive.elapsed import Elapsed
+from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.archive.rollup import WEEKS_FOR_S, Keep, roll_up, trim, weekly
 from headrace.archive.tables import STATES, TABLES
 from headrace.errors import DiskFull, HeadraceError
 from headrace.facts import HostFacts
@@ -30,6 +35,8 @@ from headrace.web import bounds, minute, plans, slow_log
 from headrace.web.watched import Watched, watched
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from headrace.archive.mirror import Mirror
 
 log = logging.getLogger("headrace.web")
@@ -42,6 +49,8 @@ MOST_STATEMENTS = 1000
 SETTLED_S = 90
 #: How often the history is rolled up and trimmed.
 KEEP_HOUSE_EVERY_S = 600.0
+#: The share of all files that their age may delete at a time.
+SHARE = 0.05
 #: How often what is new is copied to the object store, if there is one.
 COPY_EVERY_S = 60.0
 NO_SERVER = "no server to query: set one with --mysql-socket or --mysql-host"
@@ -117,11 +126,20 @@ class Collector:
         self.hosts: Mapping[str, Watched] = {host.name: watched(host) for host in hosts}
         #: Why nothing is collected now; empty while all is well.
         self.problem = ""
+        #: What of the history could not be rolled up or trimmed, and of which hosts.
+        self.house_problem = ""
         #: Why the history is not copied now.
         self.mirror_problem = ""
+        #: What is wrong with the clock of this machine.
+        self.clock_problem = ""
         self.last_write_s = 0.0
         self._house_at = 0.0
         self._mirror = mirror
+        self._ahead = 0
+        self._newest_s = dict.fromkeys(self.hosts, 0)
+        self.elapsed = Elapsed(
+            archive.root, max((file.end_s for file in archive.files(STATES.name)), default=0)
+        )
 
     @property
     def attention(self) -> str:
@@ -130,6 +148,11 @@ class Collector:
         flooded = [f"{each.name} ({each.left_out})" for each in self.hosts.values() if each.left_out]
         if flooded:
             said.append(f"More rows a minute than a host can have are left out: {_listed(flooded)}.")
+        wrong = [f"{each.name} ({each.refused})" for each in self.hosts.values() if each.refused]
+        if wrong:
+            said.append(f"Rows with numbers that cannot be are refused: {_listed(wrong)}.")
+        said += [f"{self.clock_problem}."] if self.clock_problem else []
+        said += [f"{self.house_problem}."] if self.house_problem else []
         return " ".join([*said, *([f"{self.mirror_problem}."] if self.mirror_problem else [])])
 
     async def run(self) -> None:
@@ -147,10 +170,11 @@ class Collector:
         tasks += [asyncio.create_task(self._copy(self._mirror))] if self._mirror else []
         try:
             while True:
-                now = time.time()
-                await asyncio.sleep(MINUTE_S - now % MINUTE_S + 0.05)
-                # Rounded: the sleep may end a moment before the minute.
-                await self.write((round(time.time()) // MINUTE_S - 1) * MINUTE_S)
+                end_s = (time.time() // MINUTE_S + 1) * MINUTE_S
+                # Until the clock is there, or was set back: its seconds may be longer than those of a sleep.
+                while end_s - 2 * MINUTE_S < time.time() < end_s:  # noqa: ASYNC110 - a clock has no event
+                    await asyncio.sleep(end_s - time.time() + 0.05)
+                await self.write((int(time.time()) // MINUTE_S - 1) * MINUTE_S)
         finally:
             for task in tasks:
                 task.cancel()
@@ -161,8 +185,8 @@ class Collector:
         while True:
             await asyncio.sleep(COPY_EVERY_S)
             try:
-                await asyncio.to_thread(mirror.copy)
-                self.mirror_problem = ""
+                await asyncio.to_thread(mirror.copy, self.elapsed.at_s)
+                self.mirror_problem = mirror.waiting
             except HeadraceError as error:
                 self.mirror_problem = f"the history is not copied: {error}"
                 log.warning("%s", self.mirror_problem)
@@ -230,8 +254,9 @@ class Collector:
                 continue
             try:
                 found = await journal_rows(agent)
-            except (HeadraceError, OSError, TimeoutError, KeyError, TypeError) as error:
-                log.debug("the journal of %s: %s", each.name, error)
+            except Exception as error:
+                # Whatever the host answered: the next look may be right.
+                log.debug("the journal of %s: %s: %s", each.name, type(error).__name__, error)
             else:
                 bounds.add(each.pending, "changes", minute.change_rows(journal_changes(known, found)))
                 known = found
@@ -247,21 +272,24 @@ class Collector:
                 continue
             try:
                 await slow_log.follow(agent, path, each.pending, with_examples=self.with_examples)
-            except (HeadraceError, OSError, TimeoutError) as error:
-                log.debug("the slow log of %s: %s", each.name, error)
+            except Exception as error:
+                log.debug("the slow log of %s: %s: %s", each.name, type(error).__name__, error)
             await asyncio.sleep(5)
 
     async def write(self, t_s: int) -> None:
         """Write the minute that starts at ``t_s`` for every host. A full disk stops this, and no page."""
         problems: list[str] = []
+        known: list[str] = []
         try:
+            self.elapsed.now_s()
             for each in self.hosts.values():
                 if each.host.why_not:
                     continue
-                if t_s <= each.written_s:
+                if await asyncio.to_thread(self._is_known, each, t_s):
                     # The clock went back: the calls of a gap would be too many for the minute after it.
                     for name in each.pending.keys() - OF_A_MOMENT:
                         del each.pending[name]
+                    known.append(each.name)
                     continue
                 if why := await self._write_host(each, t_s):
                     problems.append(f"{each.name}: {why}")
@@ -271,10 +299,11 @@ class Collector:
                 self._house_at = time.monotonic()
                 await asyncio.to_thread(self._keep_house, t_s)
             self.problem = _said(problems)
+            self.clock_problem = "; ".join(self._about_the_clock(t_s, known))
         except DiskFull as error:
             self.problem = f"nothing is collected: {error.message}"
             with contextlib.suppress(HeadraceError):
-                await asyncio.to_thread(trim, self.archive, time.time(), self.keep)
+                await asyncio.to_thread(trim, self.archive, self.elapsed.now_s(), self.keep, SHARE)
         except HeadraceError as error:
             self.problem = f"nothing is collected: {error}"
             log.warning("%s", self.problem)
@@ -292,9 +321,16 @@ class Collector:
         try:
             found = await asyncio.to_thread(self._rows, each, t_s, pending)
             rows, each.left_out = bounds.bounded(found, each.feed.ring.taken_left_out())
-            if each.left_out:
-                log.warning("the minute %s of %s: left out: %s", t_s, each.name, each.left_out)
-            await asyncio.to_thread(self._write, each.name, t_s, rows)
+            tables, each.refused = await asyncio.to_thread(bounds.possible, rows, t_s)
+            if each.left_out or each.refused:
+                log.warning(
+                    "the minute %s of %s: left out: %s; refused: %s",
+                    t_s,
+                    each.name,
+                    each.left_out,
+                    each.refused,
+                )
+            await asyncio.to_thread(self._write, each.name, t_s, tables)
         except DiskFull:
             raise
         except HeadraceError as error:
@@ -304,24 +340,70 @@ class Collector:
             log.exception("the minute %s of %s", t_s, each.name)
             return f"{type(error).__name__}: {error}"
         each.written_s = t_s
+        self._newest_s[each.name] = max(self._newest_s[each.name], t_s)
         return ""
 
+    def _is_known(self, each: Watched, t_s: int) -> bool:
+        """Whether the history has this minute of a host, from before the clock was set back."""
+        if not self._newest_s[each.name]:
+            self._newest_s[each.name] = self.archive.last_minute_s(each.name)
+        return t_s <= self._newest_s[each.name] and self.archive.has_minute(each.name, t_s)
+
+    def _about_the_clock(self, t_s: int, known: Sequence[str]) -> Iterator[str]:
+        if known:
+            yield (
+                f"the minute {_time(t_s)} of {_listed(known)} is not collected: the history has it already, "
+                "because the clock of this machine was set back"
+            )
+        if self.elapsed.ahead_s:
+            yield (
+                f"the clock of this machine is {self.elapsed.ahead_s / DAY_S:,.1f} days ahead of what passed for "
+                "the history, so nothing is deleted for its age yet: if the clock is right, restart headrace "
+                "serve with --clock-is-right"
+            )
+        if self._ahead:
+            yield f"{self._ahead:,} files of times that cannot be yet are set aside as *.ahead"
+
+    def _trim(self) -> None:
+        now_s = self.elapsed.now_s()
+        # What a clock that was ahead wrote: neither that clock nor the history's own time is there yet.
+        self._ahead += self.archive.set_aside_from(max(time.time(), self.elapsed.at_s) + HOUR_S)
+        self.elapsed.keep()
+        trim(self.archive, now_s, self.keep, SHARE)
+
     def _keep_house(self, t_s: int) -> None:
+        """Trim first, by the names of files only: no limit may depend on what a host wrote. Then roll up each
+        host: what is wrong with one costs only that one.
+        """
+        wrong: list[str] = []
+
+        def attempt(what: str, work: Callable[[], object]) -> None:
+            try:
+                work()
+            except DiskFull:
+                raise
+            except Exception as error:
+                known = isinstance(error, HeadraceError)
+                log.warning("%s: %s", what, error, exc_info=not known)
+                wrong.append(f"{what}: {error if known else f'{type(error).__name__}: {error}'}"[:300])
+
+        attempt("limits of the history", self._trim)
         # Of hosts that are not watched any more, too: their last hours are rolled up as all others.
         for name in self.archive.hosts():
-            roll_up(self.archive, name, t_s - SETTLED_S)
-        weekly(self.archive, t_s - SETTLED_S)
-        trim(self.archive, time.time(), self.keep)
+            attempt(name, partial(roll_up, self.archive, name, t_s - SETTLED_S))
+        until_s = time.monotonic() + WEEKS_FOR_S
+        for name in self.archive.hosts():
+            left_s = until_s - time.monotonic()
+            attempt(name, partial(weekly, self.archive, t_s - SETTLED_S, left_s, [name]))
+        self.house_problem = f"the history is not kept as it should be: {_listed(wrong)}" if wrong else ""
 
     def _rows(
         self, each: Watched, t_s: int, pending: Mapping[str, list[minute.Row]]
     ) -> dict[str, list[minute.Row]]:
         """The rows of a minute, by table."""
-        if not each.written_s:
-            each.written_s = self.archive.last_minute_s(each.name)
         found = {name: list(rows) for name, rows in pending.items()}
         if not each.is_fresh or each.feed.facts is None:
-            found["states"] = [minute.lost_row(each.problem or "no samples")]
+            found["states"] = [minute.lost_row(each.problem or each.feed.facts_problem or "no samples")]
             return found
         window = each.feed.ring.window(WINDOW_S)
         # Taken: what was seen in one minute is not seen again in the next.
@@ -371,16 +453,19 @@ class Collector:
             ]
         )
 
-    def _write(self, host: str, t_s: int, rows: Mapping[str, Sequence[minute.Row]]) -> None:
-        for name, table in TABLES.items():
-            if name != "states" and rows.get(name):
-                self.archive.write(table, host, "m", t_s, minute.table_of(table, rows[name], t_s))
-        self.archive.write(STATES, host, "m", t_s, minute.table_of(STATES, rows["states"], t_s))
+    def _write(self, host: str, t_s: int, tables: Mapping[str, pa.Table]) -> None:
+        # The states last: that row says that the minute is there.
+        for name in sorted(tables, key=lambda each: each == STATES.name):
+            self.archive.write(TABLES[name], host, "m", t_s, tables[name])
 
 
 def _said(problems: Sequence[str]) -> str:
     """Why nothing of some hosts was written."""
     return f"nothing is collected of {_listed(problems)}" if problems else ""
+
+
+def _time(t_s: float) -> str:
+    return f"{datetime.fromtimestamp(t_s, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _listed(said: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.web.asked import Asked
 from headrace.web.auth import START, LoginRefused, ProviderFailed
 from headrace.web.guard import address_of, local_path
-from headrace.web.sessions import COOKIE, SESSION_S, Tries
+from headrace.web.sessions import NOT_NOTED, SESSION_S, Tries, cookie_name
 from headrace.web.site import Site
 from headrace.web.templates import drawn
 from headrace.web.users import User
@@ -28,6 +28,7 @@ log = logging.getLogger("headrace.web")
 LOGINS_AT_ONCE = 2
 #: The cookie of a login that is at the provider.
 BEGUN = "headrace-login"
+#: A login that leaves no trace is none.
 
 
 class Doors:
@@ -61,7 +62,8 @@ class Doors:
         form = request.state.form
         name, password = str(form.get("name", ""))[:80], str(form.get("password", ""))
         after, address = local_path(str(form.get("next", "/"))), address_of(request)
-        whose = (f"address {address}", f"name {name}")
+        # Not the name alone: whoever guesses elsewhere would keep its owner out.
+        whose = (f"address {address}", f"name {name} at {address}")
         async with self._room:
             # Within: guesses that come at once count, too.
             if (wait := self._tries.wait_s(*whose)) > 0:
@@ -71,9 +73,11 @@ class Doors:
             user = await asyncio.to_thread(self._site.sessions.users.verify, name, password)
             if user is None:
                 self._tries.failed(*whose)
-        self._site.audit.note(name, address, "login", ok=user is not None)
+        is_noted = self._site.audit.note(name, address, "login", ok=user is not None)
         if user is None:
             return self._form(request, after, "Name or password is wrong.", 401)
+        if not is_noted:
+            return self._form(request, after, NOT_NOTED, 503)
         self._tries.succeeded(*whose)
         return self._opened(request, user, after)
 
@@ -83,12 +87,14 @@ class Doors:
         if self._tries.wait_s(f"key {address}") > 0:
             return PlainTextResponse("too many wrong keys: wait", 429)
         user = self._site.sessions.open_with(request.query_params.get("key", ""))
-        self._site.audit.note(user.name if user else "", address, "key", ok=user is not None)
+        is_noted = self._site.audit.note(user.name if user else "", address, "key", ok=user is not None)
         if user is None:
             self._tries.failed(f"key {address}")
             return self._form(
                 request, "/", "This key is no longer valid: use the link that headrace serve printed.", 401
             )
+        if not is_noted:
+            return self._form(request, "/", NOT_NOTED, 503)
         return self._opened(request, user, local_path(request.query_params.get("next", "/")))
 
     async def to_provider(self, request: Request) -> Response:
@@ -131,8 +137,10 @@ class Doors:
         else:
             self._tries.succeeded(whose)
             about = f"{user.role.word} as {person.group}; {provider.issuer} {person.subject}"
-            self._site.audit.note(user.name, address, "login by oidc", about)
-            answer = self._opened(request, user, local_path(person.after), person.group)
+            if self._site.audit.note(user.name, address, "login by oidc", about):
+                answer = self._opened(request, user, local_path(person.after), person.group)
+            else:
+                answer = self._form(request, "/", NOT_NOTED, 503)
         answer.delete_cookie(BEGUN, path=START)
         return answer
 
@@ -143,8 +151,8 @@ class Doors:
             sessions.end(request.state.session)
         answer = RedirectResponse(after, 303)
         answer.set_cookie(
-            COOKIE, sessions.start(user, group), max_age=SESSION_S, httponly=True, samesite="lax",
-            secure=self._site.is_secure, path="/",
+            cookie_name(self._site.is_secure), sessions.start(user, group), max_age=SESSION_S, httponly=True,
+            samesite="lax", secure=self._site.is_secure, path="/",
         )  # fmt: skip
         return answer
 
@@ -156,7 +164,8 @@ class Doors:
         self._site.audit.note(session.user.name, address_of(request), "logout")
         self._site.sessions.end(session)
         answer = RedirectResponse("/login?ended=1" if session.is_provided else "/login", 303)
-        answer.delete_cookie(COOKIE, path="/")
+        secure = self._site.is_secure
+        answer.delete_cookie(cookie_name(secure), path="/", secure=secure)
         return answer
 
 

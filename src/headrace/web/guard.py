@@ -17,11 +17,11 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StoreError
 from headrace.web.asked import Asked
 from headrace.web.auth import BACK, START
 from headrace.web.proxied import NotBelieved, Proxy
-from headrace.web.sessions import COOKIE, Audit, Session, Sessions, Tries
+from headrace.web.sessions import NOT_NOTED, Audit, Session, Sessions, Tries, cookie_name
 from headrace.web.templates import drawn
 from headrace.web.users import Role
 
@@ -88,6 +88,11 @@ class Guard:
         try:
             session = self._session(request)
             scope["state"]["session"] = session
+            # A cookie without TLS goes to every port of this host: other programs of it may see it.
+            is_shared = session is not None and not self.is_secure and self.sessions.is_own(session)
+            scope["state"]["asks_again"] = is_shared
+            if session is not None and (recognise := scope["state"].get("recognise")):
+                recognise()  # its connection has a room of its own
             scope["state"]["session_now"] = lambda: self._session_now(request)
             scope["state"]["log_out_at"] = self.proxy.settings.log_out_url if self.proxy else ""
             refusal, receive = await self._refusal(request, session, receive)
@@ -104,9 +109,12 @@ class Guard:
         """Who asks. Raises NotBelieved. If a proxy names a user, a cookie of another one does not count."""
         user = self.proxy.user(address_of(request), request.headers) if self.proxy else None
         if self.proxy is None or user is None:
-            return self.sessions.read(request.cookies.get(COOKIE))
-        if self.proxy.is_login(user):
-            self.audit.note(user.name, address_of(request), "login by proxy", user.role.word)
+            return self.sessions.read(request.cookies.get(cookie_name(self.is_secure)))
+        if self.proxy.is_login(user) and not self.audit.note(
+            user.name, address_of(request), "login by proxy", user.role.word
+        ):
+            self.proxy.forget(user)
+            raise StoreError(NOT_NOTED)
         return self.sessions.of_request(user)
 
     def _session_now(self, request: Request) -> Session | None:

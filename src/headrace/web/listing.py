@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from headrace.report import text
+
 Row = Mapping[str, Any]
 
 
@@ -103,6 +105,7 @@ def _cell(value: Any) -> Any:
         return ""
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
+    if isinstance(value, str):
+        value = text.clean(value)
+        return f"'{value}" if value.lstrip()[:1] in ("=", "+", "-", "@") else value
     return value

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.encode import json_text
 from headrace.report.live import jsonform
 from headrace.report.live.shot import take
 from headrace.web.watched import Watched
@@ -74,7 +74,7 @@ class Streams:
 
 async def _make(watched: Watched, stream: _Stream) -> None:
     while True:
-        content = json.dumps(await asyncio.to_thread(shot_of, watched), allow_nan=False, default=str)
+        content = json_text(await asyncio.to_thread(shot_of, watched))
         async with stream.changed:
             stream.newest, stream.number = content, stream.number + 1
             stream.changed.notify_all()
@@ -87,14 +87,4 @@ def shot_of(watched: Watched) -> dict[str, Any]:
     age_s = time.monotonic() - feed.heard_at if feed.heard_at else None
     link = {"link": str(feed.link), "problem": watched.problem, "age_s": age_s, "at_s": time.time()}
     shot = take(feed, time.strftime("%H:%M:%S"), age_s or 0.0, watched.judgement)
-    return link | ({"shot": _finite(jsonform.overview(shot))} if shot is not None else {"shot": None})
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
+    return link | ({"shot": jsonform.overview(shot)} if shot is not None else {"shot": None})

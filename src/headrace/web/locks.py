@@ -47,7 +47,7 @@ def tree(listed: Sequence[Row]) -> list[dict[str, Any]]:
     """
     users = {row["id"]: row.get("user") for row in listed if "id" in row}
     waiting: dict[Any, Row] = {}
-    edges = [row for row in listed if "lock" in row]
+    edges = [row for row in listed if row.get("lock", "open") != "open"]
     waiters = {row.get("waiter") for row in edges}
     for row in edges:
         known = waiting.get(row.get("waiter"))

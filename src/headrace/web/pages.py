@@ -22,6 +22,7 @@ from headrace.web.guard import address_of, needs
 from headrace.web.listing import address
 from headrace.web.minute import PERFORMANCE_SCHEMA
 from headrace.web.reviews import STATES
+from headrace.web.sessions import NOT_NOTED
 from headrace.web.site import Site, one_host
 from headrace.web.tables import MOST_CLASSES, TABLES
 from headrace.web.templates import drawn
@@ -190,7 +191,9 @@ class Pages:
         session = request.state.session
         host, source, name = (str(form.get(key, ""))[:200] for key in ("host", "source", "class"))
         watched = self._site.watched(host)
-        self._site.audit.note(session.user.name, address_of(request), "plan", f"{host} {source} {name}")
+        about = f"{host} {source} {name}"
+        if not self._site.audit.note(session.user.name, address_of(request), "plan", about):
+            return JSONResponse({"error": NOT_NOTED}, 503)
         if watched is None:
             return JSONResponse({"error": "this host is not watched now"}, 404)
         try:
@@ -209,7 +212,9 @@ class Pages:
         form, session = request.state.form, request.state.session
         host, source, name = (str(form.get(key, ""))[:MOST_WORDS] for key in ("host", "source", "class"))
         watched = self._site.watched(host)
-        self._site.audit.note(session.user.name, address_of(request), "tables", f"{host} {source} {name}")
+        about = f"{host} {source} {name}"
+        if not self._site.audit.note(session.user.name, address_of(request), "tables", about):
+            return JSONResponse({"error": NOT_NOTED}, 503)
         if watched is None:
             return JSONResponse({"error": "this host is not watched now"}, 404)
         row = await tables.one_class(self._site, Asked(host=host, range="7d"), source, name)

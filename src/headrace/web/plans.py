@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from headrace.errors import HeadraceError, NotReady
+from headrace.errors import NotReady
 from headrace.report.live import plan as shapes
 from headrace.web.minute import PERFORMANCE_SCHEMA, SLOW_LOG, Row
 from headrace.web.watched import Busy, Watched, server_of
@@ -108,5 +108,5 @@ async def follow(watched: Watched) -> None:
         asked[each.key] = now_s, each.mean_ns
         try:
             await ask(watched, each.source, each.name, each.example)
-        except (HeadraceError, OSError, TimeoutError) as error:
+        except Exception as error:
             log.debug("no plan of %s on %s: %s", each.name, watched.name, error)

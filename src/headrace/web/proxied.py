@@ -94,6 +94,10 @@ class Proxy:
             self._seen.popitem(last=False)
         return True
 
+    def forget(self, user: User) -> None:
+        """The next request is a login again."""
+        self._seen.pop(f"{user.role.word} {user.name}", None)
+
     def _is_named(self, address: str) -> bool:
         try:
             peer = ipaddress.ip_address(address)

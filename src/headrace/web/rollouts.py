@@ -25,6 +25,7 @@ from headrace.staged.pairs import taken_back
 from headrace.web.asked import Asked
 from headrace.web.guard import address_of
 from headrace.web.listing import Column, Listing, address
+from headrace.web.sessions import NOT_NOTED, Tries
 from headrace.web.site import Site
 
 log = logging.getLogger("headrace.web")
@@ -221,12 +222,39 @@ class Hands:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._restoring: set[asyncio.Task[None]] = set()
+        self._tries = Tries()
 
     async def approve(self, request: Request) -> Response:
-        """A stage of exactly the plan that the page showed: its hash is part of the form."""
+        """A stage of exactly the plan that the page showed: its hash is part of the form.
+
+        Without TLS a session may be known to other programs of the host, so the password is asked again.
+        """
         form = request.state.form
         identity, stage = str(form.get("plan", ""))[:80], str(form.get("stage", ""))[:200]
+        if request.state.asks_again and (why := await self._why_not(request, str(form.get("password", "")))):
+            user = request.state.session.user
+            self._site.audit.note(
+                user.name, address_of(request), "rollout approve", f"{identity} {why}", ok=False
+            )
+            return RedirectResponse(address("/rollout", id=identity, said=why), 303)
+        # Before anything is done. To abort takes a change back: that never waits for a disk.
+        who, about = request.state.session.user.name, f"{identity} {stage}".strip()
+        if not self._site.audit.note(who, address_of(request), "rollout approve asked", about):
+            return RedirectResponse(address("/rollout", id=identity, said=NOT_NOTED), 303)
         return await self._done(request, "approve", identity, stage)
+
+    async def _why_not(self, request: Request, password: str) -> str:
+        user = request.state.session.user
+        # Not the name alone: who has the session elsewhere would keep its owner from approving.
+        whose = f"{user.name} at {address_of(request)}"
+        if (wait := self._tries.wait_s(whose)) > 0:
+            return f"too many wrong passwords: wait {wait:.0f} s"
+        # Before it is checked: guesses that come at once count, too.
+        self._tries.failed(whose)
+        if not await asyncio.to_thread(self._site.sessions.is_right, user, password):
+            return "the password is wrong: nothing was approved"
+        self._tries.succeeded(whose)
+        return ""
 
     async def abort(self, request: Request) -> Response:
         """Take everything back, or ask the command that carries it out to do so."""

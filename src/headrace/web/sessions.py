@@ -36,6 +36,11 @@ MOST_REMEMBERED = 10_000
 KEY_HOLDER = "local"
 
 
+def cookie_name(is_secure: bool) -> str:
+    """With TLS the browser itself binds it to this host and to TLS: no other name, path or plain port sets it."""
+    return f"__Host-{COOKIE}" if is_secure else COOKIE
+
+
 @dataclass(frozen=True)
 class Session:
     user: User
@@ -114,6 +119,16 @@ class Sessions:
         is_right = bool(self.key) and hmac.compare_digest(self.key.encode(), key.encode())
         return self.holder() if is_right else None
 
+    def is_own(self, session: Session) -> bool:
+        """Whether a password, or the key, was what opened it here."""
+        return not (session.is_provided or session.is_proxied)
+
+    def is_right(self, user: User, password: str) -> bool:
+        """Whether this is the user's password, or the key. Takes some 50 ms."""
+        if self.key and user.name == KEY_HOLDER:
+            return self.open_with(password) is not None
+        return self.users.verify(user.name, password) is not None
+
 
 class Tries:
     """Failed logins by address and by name: wrong guesses cost time, and end no session."""
@@ -143,13 +158,18 @@ class Tries:
             self._failed.pop(each, None)
 
 
+#: What those hear whose login or request would leave no line.
+NOT_NOTED = "The audit log cannot be written: nobody is let in, and nothing is done. Is the disk full?"
+
+
 class Audit:
     """One JSON line for each login, refusal and request that asks a server or changes something."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def note(self, who: str, address: str, action: str, about: str = "", *, ok: bool = True) -> None:
+    def note(self, who: str, address: str, action: str, about: str = "", *, ok: bool = True) -> bool:
+        """Whether it is in the log."""
         line = {
             "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "who": who[:80], "from": address,
             "action": action, "about": about[:300], "ok": ok,
@@ -160,6 +180,8 @@ class Audit:
                 file.write(json.dumps(line) + "\n")
         except OSError as error:
             log.error("the audit log cannot be written: %s: %s", error.strerror, line)
+            return False
+        return True
 
 
 def secret_of(path: Path) -> bytes:

@@ -1,19 +1,18 @@
 """Query classes with their latencies from a server's slow log, digested on its host.
 
 The log is followed from its end: reading what was written before could take the host minutes. It is digested
-there; a class's counts and buckets come here once a minute.
+there; a class's counts and buckets come here once a minute. Both programs have a lease: they end with ``serve``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.agent import Agent, stop
+from headrace.agent import Agent
 from headrace.errors import CommandFailed
 from headrace.model import Facts
-from headrace.target import to_the_end
+from headrace.received import OF_VERBS, BadContent, parsed
 from headrace.web import bounds
 from headrace.web.minute import SLOW_LOG, Row, text_row
 
@@ -40,46 +39,56 @@ async def follow(agent: Agent, path: str, pending: dict[str, list[Row]], *, with
     """Append the rows of each minute to ``pending`` until the log or the connection ends."""
     options = "" if with_examples else "--no-samples"
     argv = ["sh", "-c", _SCRIPT, agent.path, path, EVERY, str(MOST_CLASSES), options]
-    process = await agent.target.spawn(argv)
-    try:
+    async with agent.leased(*argv) as process:
         async for line in process.lines():
             try:
-                take(json.loads(line), pending)
-            except ValueError as error:
+                take(parsed(line, OF_VERBS["digest"]), pending)
+            except BadContent as error:
                 raise CommandFailed("the digest of the slow log is cut short", place=path) from error
         raise CommandFailed("the digest of the slow log ended", place=path)
-    finally:
-        await to_the_end(stop(process))
 
 
-def take(line: Mapping[str, Any], pending: dict[str, list[Row]]) -> None:
-    """One line of ``headrace-agent digest``, as docs/reference/digest-format.md has it."""
-    if line.get("type") != "class":
+def take(line: Any, pending: dict[str, list[Row]]) -> None:
+    """One line of ``headrace-agent digest``, as docs/reference/digest-format.md has it.
+
+    A class that is not as written there is refused, and counted.
+    """
+    try:
+        found = _rows(line)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        bounds.refuse(pending, "classes")
         return
+    for table, rows in found.items():
+        bounds.add(pending, table, rows)
+
+
+def _rows(line: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """By table, before anything is taken: a class is whole or absent."""
+    if line.get("type") != "class":
+        return {}
     name = "*" if line.get("is_others") else str(line.get("id"))
     databases = [str(row[0]) for row in line.get("databases") or ()]
     row = {
         "source": SLOW_LOG,
         "class": name,
         "database": databases[0] if len(databases) == 1 else "",
-        "calls": line["count"],
-        "timed": line["timed"],
+        "calls": _whole(line["count"]),
+        "timed": _whole(line["timed"]),
         "time_ns": float(line["response_sum_ns"]),
         "lock_ns": _sum(line, "lock_ns"),
-        "errors": None if line.get("unjudged") else line["failed"],
+        "errors": None if line.get("unjudged") else _whole(line["failed"]),
         "rows_examined": _sum(line, "rows_examined"),
         "rows_sent": _sum(line, "rows_sent"),
         "tmp_disk_tables": _sum(line, "tmp_disk_tables"),
-        "most_ns": line["response_max_ns"],
+        "most_ns": _whole(line["response_max_ns"]),
     }
-    bounds.add(pending, "classes", [row])
     buckets = [
-        {"source": SLOW_LOG, "class": name, "bucket": bucket, "count": count}
+        {"source": SLOW_LOG, "class": name, "bucket": _whole(bucket), "count": _whole(count)}
         for bucket, count in line["buckets"]
     ]
-    bounds.add(pending, "buckets", buckets)
     text = str(line.get("fingerprint") or ("classes beyond the limit" if name == "*" else ""))
-    bounds.add(pending, "texts", [text_row(SLOW_LOG, name, text, line.get("tables") or ())])
+    texts = [text_row(SLOW_LOG, name, text, line.get("tables") or ())]
+    found: dict[str, list[Row]] = {"classes": [row], "buckets": buckets, "texts": texts}
     sample: Mapping[str, Any] | None = line.get("sample")
     if sample and sample.get("text"):
         example = {
@@ -89,9 +98,17 @@ def take(line: Mapping[str, Any], pending: dict[str, list[Row]]) -> None:
             "database": str(sample.get("database") or ""),
             "took_ns": sample.get("response_ns"),
         }
-        bounds.add(pending, "examples", [example])
+        found["examples"] = [example]
+    return found
 
 
 def _sum(line: Mapping[str, Any], measure: str) -> int | None:
     known = line.get(measure)
-    return int(known["sum"]) if known and known["known"] else None
+    return _whole(known["sum"]) if known and known["known"] else None
+
+
+def _whole(value: Any) -> int:
+    """Arrow would cut 1.5 to 1. Raises TypeError."""
+    if type(value) is not int:
+        raise TypeError(f"not a whole number: {value!r:.40}")
+    return value

@@ -61,6 +61,8 @@ class Watched:
     written_s: int = 0
     #: What of the last minute was more than a host can have; empty if nothing was.
     left_out: str = ""
+    #: What of it could not be, and was refused; empty if nothing was.
+    refused: str = ""
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.errors import PlanError
+from headrace.meant import meant
 from headrace.model import Option, ServerLogin, Tool
 from headrace.workloads import options as _options
 from headrace.workloads.drive.check import Finding
@@ -109,4 +110,8 @@ def _lookup(kind: str) -> _Kind:
     try:
         return _REGISTRY[kind]
     except KeyError:
-        raise PlanError(f"workload.kind = {kind!r}: allowed are {', '.join(KINDS)}") from None
+        near = meant(kind, KINDS)
+        raise PlanError(
+            f"workload.kind = {kind!r}: must be one of {', '.join(KINDS)}",
+            hint=f'kind = "{near}"' if near else "`headrace docs workloads` says what each measures",
+        ) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +14,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from headrace.errors import PlanError
+from headrace.meant import meant
 from headrace.model import Option, Value
-from headrace.plan.tables import MOST_TERABYTES
+from headrace.plan.tables import MOST_TERABYTES, DesignTable, WorkloadTable
+from headrace.plan.where import value_text
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
@@ -187,14 +188,7 @@ def _plan_error(kind: str, model: type[Options], problem: ErrorDetails) -> PlanE
     place, reason, value = _find(model, problem["loc"]), problem["type"], problem["input"]
     given = f"{place.key} = {_shown(value)}"
     if reason == "extra_forbidden":
-        near = difflib.get_close_matches(str(problem["loc"][-1]), place.table.model_fields, n=1)
-        known = ", ".join(field.alias or name for name, field in place.table.model_fields.items())
-        text = (
-            f"{kind} has no such option; it has {known}"
-            if place.table is model
-            else f"must be one of {known}"
-        )
-        return PlanError(f"{given}: {text}", hint=f"did you mean {near[0]}?" if near else None)
+        return _unknown(kind, model, place, str(problem["loc"][-1]), value)
     if reason == "missing":
         text = f"{_allowed(place.annotation, place.metadata)} is required: {place.doc}"
         return PlanError(f"{place.key}: {text}")
@@ -209,7 +203,51 @@ def _plan_error(kind: str, model: type[Options], problem: ErrorDetails) -> PlanE
         return PlanError(f"{place.key}{'.' if is_table else ': '}{problem['ctx']['error']}")
     if reason == "no_machine":
         return PlanError(f"{given}: {problem['msg']}")
-    return PlanError(f"{given}: must be {_allowed(place.annotation, place.metadata)}")
+    return PlanError(
+        f"{given}: must be {_allowed(place.annotation, place.metadata)}",
+        hint=_fix(place.key, value, place.annotation, place.metadata),
+    )
+
+
+def _unknown(kind: str, model: type[Options], place: _Place, name: str, value: object) -> PlanError:
+    """An option that the workload, or a table in it, does not have."""
+    known = [field.alias or own for own, field in place.table.model_fields.items()]
+    is_option = place.table is model
+    near = meant(name, [*known, *(WorkloadTable.model_fields if is_option else ())])
+    what = f"{kind} has no such option" if is_option else "no such key"
+    given = f"{place.key} = {_shown(value)}"
+    if near:
+        return PlanError(f"{given}: {what}", hint=f"{near} = {value_text(value)}")
+    if is_option and name in DesignTable.model_fields:
+        return PlanError(f"{given}: it belongs in [design]", hint=f"[design] {name} = {value_text(value)}")
+    hint = f"`headrace plan options {kind}` lists them" if is_option else None
+    return PlanError(f"{given}: {what}; there are {', '.join(known)}", hint=hint)
+
+
+def _fix(key: str, value: object, annotation: Any, metadata: Sequence[Any]) -> str | None:
+    """The value as it must be written, if that can be known."""
+    name = key.rpartition(".")[2]
+    members = _members(annotation)
+    if choices := [str(c) for m in members if get_origin(m) is Literal for c in get_args(m)]:
+        near = meant(str(value), choices)
+        return f'{name} = "{near}"' if near else None
+    number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*s?\s*", value) if isinstance(value, str) else None
+    if number and (float in members or (int in members and "." not in number[1])):
+        return f"{name} = {number[1]}"
+    if int in members and isinstance(value, str) and (short := re.fullmatch(r"(\d+)([kKmM])", value)):
+        return f"{name} = {int(short[1]) * (1000 if short[2] in 'kK' else 1_000_000)}"
+    if name == "clients" and isinstance(value, int):
+        return f"connections = {value}"
+    if bool in members and str(value).lower() in ("on", "off", "yes", "no", "1", "0"):
+        return f"{name} = {'true' if str(value).lower() in ('on', 'yes', '1') else 'false'}"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for rule in metadata:
+            if isinstance(rule, Ge) and value < rule.ge:  # type: ignore[operator]
+                return f"{name} = {rule.ge}"
+            if isinstance(rule, Le) and value > rule.le:  # type: ignore[operator]
+                return f"{name} = {rule.le}"
+        return f'{name} = "{value}"' if str in members else None
+    return None
 
 
 def _shown(value: object) -> str:

@@ -162,6 +162,7 @@ def test_a_login_at_a_provider(tmp_path: Path, book: Book, tab: browser.Page) ->
         ("olga", "login by oidc", True),
         ("anna", "login by oidc", True),
         ("anna", "login by oidc", True),
+        ("anna", "rollout approve asked", True),
         ("anna", "rollout approve", True),
     ]
 
@@ -243,6 +244,7 @@ def test_a_password_and_a_session_that_ends_before_an_approval(
         log_in("approver", PASSWORD, "approver (approver)")
         tab.open(page)
         end_session(tab, url)
+        tab.evaluate(f"{APPROVE}.form.password.value = '{PASSWORD}'")
         press(tab, APPROVE, "Your session had expired, so nothing was done")
         log_in("operator", PASSWORD, "Stage replicas needs the approval")
         # What an old page still sends is refused in words, on a page with a way back.

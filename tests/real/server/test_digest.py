@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 import re
@@ -264,6 +265,35 @@ def test_workers_pipes_and_compression_change_nothing(made_log: Path, workers: i
     for text in (made_log.read_bytes(), zstd):
         piped = digest("-", stdin=text)
         assert piped[1:] == one[1:]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_generated_names_in_any_order_read_any_way(folder: Path, seed: int) -> None:
+    """More classes than are kept, in a random order: the heavy ones stand at the top whatever reads them."""
+    draw = random.Random(seed)
+    events: list[tuple[str, float]] = [
+        (f"SELECT b FROM heavy{'abcd'[n % 4]} WHERE id = {n}", 0.5) for n in range(400)
+    ]
+    for number in range(24_000):
+        name = f"tmp_{draw.randrange(16**12):x}x{number}"
+        events.append((draw.choice([f"SELECT a FROM {name}", f"SAVEPOINT {name}"]), draw.random() / 1000))
+    draw.shuffle(events)
+    log = folder / f"generated{seed}.log"
+    with log.open("w") as file:
+        for number, (statement, seconds) in enumerate(events):
+            file.write(
+                f"# User@Host: u[u] @ h []\n# Query_time: {seconds:.6f}  Lock_time: 0.000000 Rows_sent: 1  "
+                f"Rows_examined: {number}\nSET timestamp={1_700_000_000 + number // 99};\n{statement};\n"
+            )
+    one = digest(log, "--workers", "1")
+    assert one[0]["events"] == len(events)
+    heaviest = sorted(classes(one), key=lambda line: -line["response_sum_ns"])[:5]
+    assert [line["count"] for line in heaviest if "heavy" in line["fingerprint"]] == [100] * 4
+    for workers in ("2", "8"):
+        assert digest(log, "--workers", workers) == one
+    text = log.read_bytes()
+    for piped in (text, gzip.compress(text, 1)):
+        assert digest("-", stdin=piped)[1:] == one[1:]
 
 
 def test_filters_take_away_what_they_say(made_log: Path) -> None:

@@ -38,9 +38,11 @@ KEPT = {
     "sessions of `headrace serve`": ("0600", (("state/history/secret", 0o600),)),
     "audit log of `headrace serve`": ("0600", (("state/history/audit[.]log", 0o600),)),
     "history of `headrace serve`": (
-        "directory 0700 if headrace makes it, those below: your umask; files 0640, examples and reviews 0600",
+        "directory 0700 if headrace makes it, those below: your umask; files 0640, examples, reviews and its "
+        "clock 0600",
         (
             ("state/history", 0o700),
+            ("state/history/elapsed[.]json", 0o600),
             ("state/history/(examples/.*[.]parquet|reviews.*)", 0o600),
             ("state/history/(lock|.*[.]parquet)", 0o640),
             (r"state/history/\w+(/day=[^/]*(/host=[^/]*)?)?", 0o777),

@@ -66,8 +66,8 @@ async def test_a_sampler_that_dies_is_said_and_started_again() -> None:
         before = feed.ticks
         (pid,) = samplers_of(os.getpid())
         os.kill(pid, 9)
-        await until_async(lambda: feed.link is Link.LOST, what="the loss")
-        assert "SIGKILL" in feed.problem
+        # The loss is known before its cause is.
+        await until_async(lambda: feed.link is Link.LOST and "SIGKILL" in feed.problem, what="the loss")
         await until_async(lambda: feed.link is Link.LIVE and feed.ticks > before, what="its return")
         assert feed.problem == ""
         assert feed.ring.window(60).rate("cpu", "idle", "all") is not None

@@ -11,7 +11,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pymysql
@@ -20,6 +21,7 @@ import pytest
 from tests.database_fleet import PROGRAMS, Databases, databases
 from tests.folders import ROOT
 from tests.loads import load_by
+from tests.option_lab import option_lab
 from tests.servers import Server, mariadb, open_folder
 from tests.waiting import until
 
@@ -31,6 +33,13 @@ SHOWN = {
     "prove-a-change": ("128M", "9 of 9", "samples.parquet"),
     "apply-and-roll-back": ("innodb_io_capacity", "400"),
     "saturation-point": ("knee",),
+    "a-forgotten-file": (
+        "\nnothing\n",
+        "/etc/mysql/mariadb.conf.d/zzz-old.cnf:3 decides it",
+        "exit code 5",
+        "innodb_io_capacity: 200 -> 700",
+        "started since, has 321",
+    ),
     "test-an-upgrade": ("shop", "update sbtest1", "commit"),
     "from-a-finding-to-a-fleet": (
         "SESS06",
@@ -66,7 +75,11 @@ def script(page: str) -> str:
 
 
 def follow(
-    page: str, folder: Path, sockets: dict[str, str], more: dict[str, str] | None = None
+    page: str,
+    folder: Path,
+    sockets: dict[str, str],
+    more: dict[str, str] | None = None,
+    prefix: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
     commands = script(page)
     for shown, real in sockets.items():
@@ -81,7 +94,7 @@ def follow(
     }
     try:
         return subprocess.run(
-            ["bash", "-euxo", "pipefail", "-c", commands],
+            [*prefix, "bash", "-euxo", "pipefail", "-c", commands],
             cwd=folder,
             env=env,
             stdin=subprocess.DEVNULL,
@@ -109,6 +122,42 @@ def test_a_tutorial_with_a_private_server(name: str, folder: Path) -> None:
     assert done.returncode == 0, done.stdout[-4000:]
     for text in SHOWN[name]:
         assert text in done.stdout
+
+
+def test_a_tutorial_with_the_servers_own_option_files(folder: Path) -> None:
+    """What the packages include is included, and a thread does what their service manager does."""
+    page = (ROOT / "docs" / "tutorials" / "a-forgotten-file.md").read_text()
+    with option_lab("mariadb-10.11", folder / "lab") as lab:
+        (lab.etc / "mariadb.conf.d").mkdir()
+        lab.write(
+            "my.cnf", "".join(f"!includedir /etc/mysql/{name}/\n" for name in ("conf.d", "mariadb.conf.d"))
+        )
+        lab.restart()
+        wanted, manager = folder / "wanted", folder / "bin" / "systemctl"
+        manager.parent.mkdir()
+        manager.write_text(f"#!/bin/sh\ntouch {wanted}\nwhile [ -e {wanted} ]; do sleep 0.05; done\n")
+        manager.chmod(0o755)
+        done = threading.Event()
+
+        def restarts() -> None:
+            while not done.wait(0.05):
+                if wanted.exists():
+                    lab.restart()
+                    wanted.unlink()
+
+        watcher = threading.Thread(target=restarts)
+        watcher.start()
+        try:
+            sockets = {"/run/mysqld/mysqld.sock": lab.server.socket}
+            path = f"{manager.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"
+            answer = follow(page, folder, sockets, {"PATH": path}, prefix=lab.server.prefix)
+        finally:
+            done.set()
+            watcher.join()
+        assert answer.returncode == 0, answer.stdout[-4000:]
+        for text in SHOWN["a-forgotten-file"]:
+            assert text in answer.stdout, answer.stdout[-6000:]
+        assert lab.read("mariadb.conf.d/zz-headrace.cnf") is None
 
 
 @pytest.mark.parametrize("name", ["find-the-bottleneck", "apply-and-roll-back"])

@@ -50,18 +50,20 @@ fn may_hang(kind: &str) -> bool {
         || ["9p", "ceph", "cifs", "glusterfs", "nfs", "nfs4", "smb3", "virtiofs"].contains(&kind)
 }
 
-pub fn read(host: &Folder, mounts: &[Mount], devices: &[BlockDevice]) -> Vec<FileSystem> {
+/// `root` is the `/` that the mount points are below.
+pub fn read(root: &Folder, mounts: &[Mount], devices: &[BlockDevice]) -> Vec<FileSystem> {
     let names = device_names(devices);
     let holds_data = |mount: &&Mount| {
         let has_storage = !mount.device.starts_with("0:") || WITHOUT_DEVICE.contains(&mount.kind.as_str());
         // cgroup v1 keeps its hierarchies in a tmpfs, and `ip netns` mounts this folder on itself.
         has_storage && !mount.mount_point.starts_with("/sys/") && mount.mount_point != "/run/netns"
     };
-    mounts.iter().filter(holds_data).map(|mount| file_system(host, mount, &names)).collect()
+    mounts.iter().filter(holds_data).map(|mount| file_system(root, mount, &names)).collect()
 }
 
-fn file_system(host: &Folder, mount: &Mount, names: &HashMap<String, &str>) -> FileSystem {
-    let space = if may_hang(&mount.kind) { None } else { host.absolute(&mount.mount_point).space() };
+fn file_system(root: &Folder, mount: &Mount, names: &HashMap<String, &str>) -> FileSystem {
+    let space =
+        if may_hang(&mount.kind) { None } else { root.join(mount.mount_point.trim_matches('/')).space() };
     FileSystem {
         mount_point: mount.mount_point.clone(),
         kind: mount.kind.clone(),

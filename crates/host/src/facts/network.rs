@@ -86,8 +86,7 @@ fn interface(folder: &Folder, name: String, live: bool) -> Interface {
         pci_address,
         numa_node,
         operstate: folder.line("operstate"),
-        // -1 is the kernel's "unknown".
-        speed_mbit_s: folder.number::<i64>("speed").and_then(|speed| u64::try_from(speed).ok()),
+        speed_mbit_s: folder.number::<i64>("speed").and_then(known_speed),
         duplex: folder.line("duplex"),
         mtu_bytes: folder.number("mtu"),
         tx_queue_len: folder.number("tx_queue_len"),
@@ -100,5 +99,13 @@ fn interface(folder: &Folder, name: String, live: bool) -> Interface {
         rx_queues,
         tx_queues,
         irqs,
+    }
+}
+
+/// A link's speed in Mbit/s. Drivers write an unknown one as 0, as -1, or as -1 in 16 or 32 bits without a sign.
+fn known_speed(speed: i64) -> Option<u64> {
+    match u64::try_from(speed) {
+        Ok(0 | 0xffff | 0xffff_ffff) | Err(_) => None,
+        Ok(known) => Some(known),
     }
 }

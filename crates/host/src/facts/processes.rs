@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::block::BlockDevice;
 use super::cgroup::{self, Hierarchies, Limit, Limits};
 use super::files::Folder;
+use super::filesystems::{self, FileSystem};
+use super::namespaces;
 use super::redact;
 use super::sockets;
 use super::tasks::{self, status_value};
+use crate::mountinfo;
 
 const SERVERS: [&str; 3] = ["mariadbd", "memcached", "mysqld"];
 
@@ -55,6 +59,12 @@ pub struct Server {
     numa_policy: Option<String>,
     allocator: Option<Allocator>,
     cgroup: Option<Limits>,
+    /// The namespaces in which it is not in ours, as /proc/PID/ns names them; null if unknown.
+    namespaces: Option<Vec<String>>,
+    /// Its `/` by our paths, if that is another one than ours in the same mount namespace (chroot).
+    root: Option<String>,
+    /// What it has mounted where, by its own paths; null if it has the same mounts as we, or they are unknown.
+    file_systems: Option<Vec<FileSystem>>,
 }
 
 /// By the process's maps: LD_PRELOAD may name a missing file. A statically linked allocator is not visible and
@@ -78,12 +88,22 @@ impl Server {
         self.pid
     }
 
-    /// Whether it is a MySQL-family server whose data folder this is.
-    pub fn has_data_in(&self, folder: &str) -> bool {
-        let is_it = |path: &Option<String>| {
-            path.as_ref().is_some_and(|path| path.trim_end_matches('/') == folder.trim_end_matches('/'))
-        };
-        self.program != "memcached" && (is_it(&self.datadir) || is_it(&self.working_directory))
+    /// Whether it is a MySQL-family server.
+    pub fn is_database(&self) -> bool {
+        self.program != "memcached"
+    }
+
+    /// Reads its namespaces, and what it has mounted, if that is not what we have.
+    pub fn look_into(&mut self, host: &Folder, devices: &[BlockDevice]) {
+        self.namespaces = namespaces::of_its_own(self.pid);
+        self.root = host.link(&format!("proc/{}/root", self.pid)).filter(|path| path != "/");
+        let has_own_mounts = self.namespaces.as_ref().is_some_and(|own| own.iter().any(|kind| kind == "mnt"));
+        if has_own_mounts || self.root.is_some() {
+            let process = host.join(&format!("proc/{}", self.pid));
+            let mounts = mountinfo::parse(&process.text("mountinfo").unwrap_or_default());
+            let found = filesystems::read(&process.join("root"), &mounts, devices);
+            self.file_systems = (!found.is_empty()).then_some(found);
+        }
     }
 }
 
@@ -171,6 +191,9 @@ fn server(
             .and_then(|head| Some(String::from_utf8_lossy(&head).split_whitespace().nth(1)?.to_owned())),
         allocator: process.text("maps").and_then(|maps| allocator(&maps)),
         cgroup: process.text("cgroup").map(|text| cgroup::read(host, hierarchies, &text)),
+        namespaces: None,
+        root: None,
+        file_systems: None,
     }
 }
 
@@ -204,7 +227,7 @@ fn scheduling_policy(stat: &str) -> Option<&'static str> {
 }
 
 /// A field of /proc/PID/stat after the second, which is a name in brackets and may hold spaces and brackets.
-fn field(stat: &str, number: usize) -> Option<&str> {
+pub(super) fn field(stat: &str, number: usize) -> Option<&str> {
     stat[stat.rfind(')')? + 1..].split_whitespace().nth(number - 3)
 }
 

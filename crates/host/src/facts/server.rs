@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rustix::fs::{CWD, Mode, OFlags, openat};
 use serde::Serialize;
 
 use super::counters::{self, Counter};
 use super::files::ReadError;
 use super::origins;
+use super::place::{self, Place};
 use super::processes::Server;
 use super::redact;
 use super::stale::{self, Stale};
@@ -20,7 +20,7 @@ use crate::server::group::{self, Group};
 use crate::server::query::rows;
 use crate::server::replication::{self, Channel, Replica};
 use crate::server::running::class_of;
-use mysql::{Connection, Endpoint, Error, Options};
+use mysql::{Connection, Error, Options};
 
 /// With more tables, sizes are left out: opening them takes the server seconds and evicts others from its cache.
 const MOST_TABLES: u64 = 10_000;
@@ -87,6 +87,7 @@ pub struct Settings {
     performance_schema: Option<PerformanceSchema>,
     /// The server's process on this host; null if it is elsewhere or unknown.
     pid: Option<u32>,
+    place: Place,
     privileges_missing: Vec<&'static str>,
 }
 
@@ -124,11 +125,11 @@ pub fn read(
         is_lost: false,
         is_thorough,
     };
-    let connection = Connection::open(options);
-    let mut connection = asked.known("log in", "", connection)?;
+    let mut connection = asked.known("log in", "", Connection::open(options))?;
     asked.limit(&mut connection);
     let (variables, init_connect) = asked.variables(&mut connection)?;
     let text = |name: &str| variables.get(name).cloned().unwrap_or_default();
+    let place = place::read(&mut connection, &variables, servers, hostname);
     let version_text = text("version");
     let is_percona = text("version_comment").contains("Percona");
     Some(Settings {
@@ -156,7 +157,8 @@ pub fn read(
         auto_increment: None,
         stale_statistics: None,
         temporary_tablespace_bytes: None,
-        pid: pid(&connection, &options.endpoint, &variables, servers, hostname),
+        pid: place.pid,
+        place,
         privileges_missing: Vec::new(),
         init_connect,
         variables,
@@ -475,46 +477,6 @@ fn number_of(version: &str) -> String {
 fn classes_of(text: &str) -> Vec<String> {
     let classes = class_of(text).unwrap_or_default();
     classes.split(';').map(str::trim).filter(|class| !class.is_empty()).map(str::to_owned).collect()
-}
-
-/// By the socket's peer, the server's pid file, or its data folder; only if that process is a server on this host.
-fn pid(
-    connection: &Connection,
-    endpoint: &Endpoint,
-    variables: &BTreeMap<String, String>,
-    servers: &[Server],
-    hostname: Option<&str>,
-) -> Option<u32> {
-    let is_here = match endpoint {
-        Endpoint::Socket(_) => true,
-        Endpoint::Tcp { host, .. } => {
-            ["localhost", "127.0.0.1", "::1"].contains(&host.as_str())
-                || variables.get("hostname").map(String::as_str) == hostname
-        }
-    };
-    if !is_here {
-        return None;
-    }
-    let is_server = |pid: &u32| servers.iter().any(|server| server.pid() == *pid);
-    let datadir = variables.get("datadir")?;
-    connection
-        .peer_pid()
-        .filter(is_server)
-        .or_else(|| pid_file(datadir, variables).filter(is_server))
-        .or_else(|| {
-            let mut here = servers.iter().filter(|server| server.has_data_in(datadir));
-            here.next().map(Server::pid).filter(|_| here.next().is_none())
-        })
-}
-
-fn pid_file(datadir: &str, variables: &BTreeMap<String, String>) -> Option<u32> {
-    use std::io::Read;
-    let path = std::path::Path::new(datadir).join(variables.get("pid_file")?);
-    // The server may name any file: neither a pipe nor a large file must block us.
-    let file = openat(CWD, &path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let mut text = String::new();
-    std::fs::File::from(file).take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use super::sampler::{Kind, Missed, Source};
 use super::session::{ServerSample, Session, Trouble};
 use super::ticker::{Ticker, elapsed_ns, now_ns};
 use super::values::{Values, write_failure};
-use crate::server::query::open_session;
+use crate::server::query::{is_the_last, open_session};
 use base::output::Output;
 use base::stop::StopSignal;
 use mysql::{CONNECT_TIMEOUT, Error, Options};
@@ -62,6 +62,7 @@ pub fn spawn(
             })
             .collect(),
         session: None,
+        gives_back: false,
         rest: Duration::ZERO,
         rests_until: None,
     };
@@ -109,6 +110,8 @@ struct Server {
     missed: Missed,
     samplers: Vec<Sampler>,
     session: Option<Session>,
+    /// The session is the last connection that the server has: it is closed after each tick.
+    gives_back: bool,
     rest: Duration,
     rests_until: Option<Instant>,
 }
@@ -135,8 +138,13 @@ impl Server {
         }
         let time_ns = now_ns();
         if self.session.is_none() {
-            match open_session(&self.options) {
-                Ok(connection) => {
+            let opened = open_session(&self.options).and_then(|mut connection| {
+                let gives_back = is_the_last(&mut connection)?;
+                Ok((connection, gives_back))
+            });
+            match opened {
+                Ok((connection, gives_back)) => {
+                    self.gives_back = gives_back;
                     self.session = Some(Session::new(connection, self.is_thorough));
                     // A new server may have sources that the old one lacked.
                     self.samplers.iter_mut().for_each(|sampler| sampler.rest.end());
@@ -152,6 +160,9 @@ impl Server {
             }
         }
         self.sample_all(values, lines, is_last);
+        if self.gives_back {
+            self.session = None;
+        }
     }
 
     fn sample_all(&mut self, values: &mut Values, lines: &mut Vec<u8>, is_last: bool) {

@@ -16,10 +16,12 @@ const MOST: usize = 100;
 /// Pairs that are read, as the statements say: in a queue each waits for all that are ahead of it.
 const MOST_READ: usize = 1000;
 const NO_SUCH_TABLE: u16 = 1109;
+/// From so many seconds on a transaction is listed that nobody waits for.
+const LONG_S: u64 = 10;
 
 #[derive(Debug, Serialize)]
 pub struct Wait {
-    /// `row` or `metadata`.
+    /// `row` or `metadata`; `open` for the oldest transaction, which nobody need wait for.
     lock: &'static str,
     /// `database.table`; null if unknown.
     table: Option<String>,
@@ -100,6 +102,28 @@ pub fn read(
         waits.extend(known.into_iter().map(|(pair, is_certain)| ("metadata", pair, is_certain)));
     }
     waits.truncate(MOST);
+    described(connection, performance_schema, connections, waits)
+}
+
+/// The oldest transaction, if it has been open for long: what it keeps from being purged holds up all, though nobody
+/// waits for its locks.
+pub fn oldest(
+    connection: &mut Connection,
+    performance_schema: bool,
+    connections: &[Running],
+) -> Result<Option<Wait>, Error> {
+    let first = pairs(connection, TRANSACTIONS)?.into_iter().next();
+    let long = first.filter(|pair| pair.open_s.is_some_and(|open_s| open_s >= LONG_S));
+    let found = long.map(|pair| ("open", pair, true)).into_iter().collect();
+    Ok(described(connection, performance_schema, connections, found)?.pop())
+}
+
+fn described(
+    connection: &mut Connection,
+    performance_schema: bool,
+    connections: &[Running],
+    waits: Vec<(&'static str, Pair, bool)>,
+) -> Result<Vec<Wait>, Error> {
     let idle = holders(connection, performance_schema, &waits)?;
     let of_connection = |id: u64| connections.iter().find(|one| one.id() == id).and_then(Running::class);
     Ok(waits

@@ -56,6 +56,23 @@ pub fn open_session(options: &Options) -> Result<Connection, Error> {
     Ok(connection)
 }
 
+/// Whether ours is the connection that the server keeps for an administrator when all others are taken.
+///
+/// It is given back as soon as it has been used: whoever has to repair the server needs it.
+///
+/// # Errors
+/// The connection is of no more use.
+pub fn is_the_last(connection: &mut Connection) -> Result<bool, Error> {
+    let mut number = |sql: &str| match rows(connection, sql) {
+        Ok(rows) => Ok(rows.first().and_then(|row| row.last()?.as_deref()?.parse::<u64>().ok())),
+        Err(Error::Server { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let connected = number("SHOW GLOBAL STATUS LIKE 'Threads_connected'")?;
+    let most = number("SHOW GLOBAL VARIABLES LIKE 'max_connections'")?;
+    Ok(connected.zip(most).is_some_and(|(connected, most)| connected > most))
+}
+
 /// A string for a statement. In hexadecimal, so that no quote and no sql_mode matters.
 pub fn literal(text: &str) -> String {
     let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();

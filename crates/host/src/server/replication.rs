@@ -43,6 +43,8 @@ pub struct Channel {
     /// None if the server does not know it: its threads are stopped or connecting.
     pub lag_s: Option<u64>,
     pub delay_s: Option<u64>,
+    /// Whether it asks its source for what it lacks by GTID, so that relay logs are fetched again after a crash.
+    pub is_by_gtid: Option<bool>,
     /// MariaDB: `optimistic`, `conservative`, ...
     pub parallel_mode: Option<String>,
     pub last_io_errno: Option<u64>,
@@ -97,6 +99,7 @@ impl Channel {
             sql_state: row.text(&["Replica_SQL_Running_State", "Slave_SQL_Running_State", "Slave_SQL_State"]),
             lag_s: row.number(&["Seconds_Behind_Source", "Seconds_Behind_Master"]),
             delay_s: row.number(&["SQL_Delay"]),
+            is_by_gtid: row.text(&["Auto_Position", "Using_Gtid"]).map(|told| !matches!(&*told, "0" | "No")),
             parallel_mode: row.text(&["Parallel_Mode"]),
             last_io_errno: row.number(&["Last_IO_Errno"]),
             last_sql_errno: row.number(&["Last_SQL_Errno"]),

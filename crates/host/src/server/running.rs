@@ -110,7 +110,7 @@ pub fn running(
 /// A statement without its values, truncated for people.
 pub fn class_of(text: &str) -> Option<String> {
     let mut class = Vec::new();
-    sql::fingerprint(sql::Mode::Strict, text.as_bytes(), &mut class);
+    sql::fingerprint(sql::Mode::Strict, text.as_bytes(), true, &mut class);
     let mut class = String::from_utf8_lossy(&class).into_owned();
     if class.len() > CLASS_BYTES {
         let end = (0..=CLASS_BYTES).rev().find(|&at| class.is_char_boundary(at)).unwrap_or(0);

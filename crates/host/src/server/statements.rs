@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::lock_waits::{self, Wait};
 use super::performance_schema::is_on;
-use super::query::{Named, named_server, open_session, rows};
+use super::query::{Named, is_the_last, named_server, open_session, rows};
 use super::running::{Running, running, tables_of};
 use crate::sample::ticker::{Ticker, elapsed_ns, now_ns};
 use base::duration::parse_duration;
@@ -87,7 +87,7 @@ pub fn run(arguments: &StatementsArguments) -> anyhow::Result<()> {
     }
     let mut connection = open_session(&options)?;
     let is_on = is_on(&mut connection)?;
-    let mut statements = now(&mut connection, is_on, arguments)?;
+    let mut statements = now(&mut connection, is_on, arguments, false)?;
     if is_on {
         statements.extend(digests(&mut connection, arguments.limit)?);
     }
@@ -144,35 +144,44 @@ fn look(
     session: &mut Option<(Connection, bool)>,
     is_last: bool,
 ) -> Result<Vec<Statement>, Error> {
+    let mut gives_back = false;
     if session.is_none() {
         let mut connection = open_session(options)?;
         let is_on = is_on(&mut connection)?;
+        gives_back = is_the_last(&mut connection)?;
         *session = Some((connection, is_on));
     }
     let Some((connection, is_on)) = session else { return Ok(Vec::new()) };
-    let mut statements = now(connection, *is_on, arguments)?;
+    let mut statements = now(connection, *is_on, arguments, is_last)?;
     if is_last && *is_on {
         statements.extend(digests(connection, arguments.limit)?);
+    }
+    if gives_back {
+        *session = None;
     }
     Ok(statements)
 }
 
-/// Running statements, and lock waits among them.
+/// Running statements, and lock waits among them; `with_oldest`: also the oldest transaction.
 fn now(
     connection: &mut Connection,
     performance_schema: bool,
     arguments: &StatementsArguments,
+    with_oldest: bool,
 ) -> Result<Vec<Statement>, Error> {
     let running = running(connection, performance_schema, arguments.limit, arguments.with_text)?;
     let waits_for_rows = rows(connection, "SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")?
         .first()
         .and_then(|row| row.get(1)?.as_deref()?.parse().ok())
         .unwrap_or(0);
-    let waits = match lock_waits::read(connection, performance_schema, &running, waits_for_rows) {
+    let mut waits = match lock_waits::read(connection, performance_schema, &running, waits_for_rows) {
         // An account that may not read the locks still gets the statements.
         Err(Error::Server { .. }) => Vec::new(),
         waits => waits?,
     };
+    if with_oldest {
+        waits.extend(lock_waits::oldest(connection, performance_schema, &running).unwrap_or_default());
+    }
     let running = running.into_iter().map(Statement::Running);
     Ok(running.chain(waits.into_iter().map(Statement::Wait)).collect())
 }

@@ -11,11 +11,11 @@ mod machine;
 mod mounts;
 mod server;
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::panic::resume_unwind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -66,6 +66,38 @@ pub fn lock(file: &File, operation: FlockOperation) -> Result<(), Errno> {
         Some((false, true)) => resume_unwind(Box::new(Waits)),
         Some((false, false)) => Err(Errno::WOULDBLOCK),
         _ => Ok(()),
+    }
+}
+
+pub enum Held {
+    Real(real::Held),
+    Model(PathBuf),
+}
+
+pub fn hold_folder(root: &Path, folder: &Path) -> io::Result<Held> {
+    if !is_model() {
+        return real::hold_folder(root, folder).map(Held::Real);
+    }
+    fs::canonicalize(root.join(folder.strip_prefix("/").unwrap_or(folder))).map(Held::Model)
+}
+
+impl Held {
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Held::Real(held) => held.path(),
+            Held::Model(path) => path.clone(),
+        }
+    }
+
+    pub fn read(&self, name: &OsString) -> io::Result<Option<String>> {
+        match self {
+            Held::Real(held) => held.read(name),
+            Held::Model(path) => match fs::read_to_string(path.join(name)) {
+                Ok(text) => Ok(Some(text)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(error),
+            },
+        }
     }
 }
 

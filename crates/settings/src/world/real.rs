@@ -1,19 +1,23 @@
 //! The real machine: the standard library.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsString};
 use std::io::{self, Read};
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{Mode, XattrFlags, chmod, fchmod, fchown, fsetxattr, lgetxattr, llistxattr, lstat};
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, XattrFlags, chmod, fchmod, fchown, fsetxattr, getxattr, listxattr, openat,
+};
 use rustix::io::Errno;
 use rustix::mount::{
     FsPickFlags, MountFlags, fsconfig_reconfigure, fsconfig_set_flag, fsconfig_set_string, fspick,
     mount_remount,
 };
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::plain;
 
 #[cfg(not(test))]
 pub use mysql::Connection;
@@ -68,6 +72,26 @@ pub fn succeeds(command: &mut Command) -> bool {
     }
 }
 
+/// A folder that stays the same one, whatever takes its name.
+pub struct Held(OwnedFd);
+
+/// Hold a folder below a root, if no part of its way is a link.
+pub fn hold_folder(root: &Path, folder: &Path) -> io::Result<Held> {
+    Ok(Held(plain::hold_folder(root, folder)?))
+}
+
+impl Held {
+    /// A way to it that nobody can redirect, as long as it is held.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
+    }
+
+    /// The content of a plain file in it; None where there is none.
+    pub fn read(&self, name: &OsString) -> io::Result<Option<String>> {
+        plain::read_in(&self.0, name)
+    }
+}
+
 /// What a person should know although the command continues.
 pub fn warn(text: &str) {
     eprintln!("headrace-agent: {text}");
@@ -76,19 +100,24 @@ pub fn warn(text: &str) {
 /// Give a new file the owner, mode and extended attributes of the one that it is to replace. Where there is none,
 /// everybody may read it, whatever the umask.
 pub fn dress(file: &std::fs::File, replaced: &Path) -> io::Result<()> {
-    let old = match lstat(replaced) {
+    let held = match openat(CWD, replaced, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Err(Errno::NOENT) => return Ok(fchmod(file, Mode::from_raw_mode(0o644))?),
-        old => old?,
+        held => held?,
     };
-    let new = rustix::fs::fstat(file)?;
+    let (old, new) = (rustix::fs::fstat(&held)?, rustix::fs::fstat(file)?);
+    // Somebody else's file by a second name, or no file: nobody's rights are taken from it.
+    if FileType::from_raw_mode(old.st_mode) != FileType::RegularFile || old.st_nlink != 1 {
+        return Ok(fchmod(file, Mode::from_raw_mode(0o644))?);
+    }
     if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid) {
         let (owner, group) = (rustix::fs::Uid::from_raw(old.st_uid), rustix::fs::Gid::from_raw(old.st_gid));
         fchown(file, Some(owner), Some(group))?;
     }
-    fchmod(file, Mode::from_raw_mode(old.st_mode))?;
-    for name in attributes(replaced)? {
+    fchmod(file, Mode::from_raw_mode(old.st_mode & 0o777))?;
+    let place = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
+    for name in attributes(&place)? {
         let mut value = vec![0; LONGEST_ATTRIBUTE];
-        let length = lgetxattr(replaced, &*name, &mut value)?;
+        let length = getxattr(&place, &*name, &mut value)?;
         fsetxattr(file, &*name, &value[..length], XattrFlags::empty())?;
     }
     Ok(())
@@ -97,7 +126,7 @@ pub fn dress(file: &std::fs::File, replaced: &Path) -> io::Result<()> {
 /// The names of a file's extended attributes; none where the file system has no such thing.
 fn attributes(path: &Path) -> io::Result<Vec<std::ffi::CString>> {
     let mut names = vec![0; LONGEST_ATTRIBUTE];
-    let length = match llistxattr(path, &mut names) {
+    let length = match listxattr(path, &mut names) {
         Err(Errno::NOTSUP) => 0,
         length => length?,
     };

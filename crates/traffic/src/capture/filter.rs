@@ -1,12 +1,14 @@
 //! What the kernel is to hand over, as a program of classic BPF: so that other traffic costs next to nothing.
 //!
 //! It runs on packets that begin with their network header. The kernel takes most VLAN tags off; two are looked
-//! through. IPv6 with extension headers passes, and is looked at here.
+//! through. IPv6 with extension headers passes, and is looked at here. So do packets in tunnels, because mirrored traffic comes
+//! in them; but of VXLAN and IP in IP, which clusters have between their hosts, TCP of other ports does not.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::packets::PacketOptions;
+use crate::packets::tunnels::{ABOVE_IP, BELOW_IP, UDP_PORTS, VXLAN_PORTS};
 
 // Loads of what the kernel knows beside the bytes.
 const PROTOCOL: u32 = 0xffff_f000;
@@ -17,6 +19,7 @@ const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_BYTE: u16 = 0x30;
 const LOAD_HALF_INDEXED: u16 = 0x48;
+const LOAD_BYTE_INDEXED: u16 = 0x50;
 const INDEX_HEADER_LENGTH: u16 = 0xb1;
 const JUMP: u16 = 0x05;
 const JUMP_EQUAL: u16 = 0x15;
@@ -36,7 +39,12 @@ enum Label {
     Tagged(u32),
     Ipv4(u32),
     Ipv6(u32),
+    Ipv4Tcp(u32),
     Ipv6Tcp(u32),
+    Ipv4Udp(u32),
+    Ipv6Udp(u32),
+    Vxlan(u32),
+    IpInIp(u32),
     /// Whether the address of the side at this place is one of the servers'.
     Address {
         base: u32,
@@ -87,7 +95,7 @@ impl Program {
     }
 }
 
-/// Packets of TCP from or to the servers, and of what comes twice on loopback only the one that comes in. None if
+/// Packets of TCP from or to the servers, those that may be in tunnels, and of what comes twice on loopback only the one that comes in. None if
 /// there are so many ports and addresses that the kernel would not take it.
 pub fn filter(options: &PacketOptions) -> Option<Vec<libc::sock_filter>> {
     let mut program = Program::default();
@@ -116,13 +124,22 @@ pub fn filter(options: &PacketOptions) -> Option<Vec<libc::sock_filter>> {
                 program.jump_if(JUMP_EQUAL, protocol, Label::Tagged(tags + 1));
             }
         }
+        for protocol in BELOW_IP {
+            program.jump_if(JUMP_EQUAL, protocol.into(), Label::Accept);
+        }
         program.jump(Label::Reject);
     }
     for base in [0, 4, 8] {
         program.label(Label::Ipv4(base));
         program.put(LOAD_BYTE, base + 9);
-        program.instructions.push(libc::sock_filter { code: JUMP_EQUAL, jt: 1, jf: 0, k: 6 });
+        program.jump_if(JUMP_EQUAL, 6, Label::Ipv4Tcp(base));
+        program.jump_if(JUMP_EQUAL, 17, Label::Ipv4Udp(base));
+        program.jump_if(JUMP_EQUAL, 4, Label::IpInIp(base));
+        for protocol in ABOVE_IP {
+            program.jump_if(JUMP_EQUAL, protocol.into(), Label::Accept);
+        }
         program.jump(Label::Reject);
+        program.label(Label::Ipv4Tcp(base));
         // The rest of a fragmented packet has no ports.
         program.put(LOAD_HALF, base + 6);
         program.jump_if(JUMP_ANY_BIT, 0x1fff, Label::Reject);
@@ -131,18 +148,69 @@ pub fn filter(options: &PacketOptions) -> Option<Vec<libc::sock_filter>> {
         program.label(Label::Ipv6(base));
         program.put(LOAD_BYTE, base + 6);
         program.jump_if(JUMP_EQUAL, 6, Label::Ipv6Tcp(base));
-        for extension in [0, 43, 44, 51, 60, 135] {
+        program.jump_if(JUMP_EQUAL, 17, Label::Ipv6Udp(base));
+        for extension in [0, 43, 44, 51, 60, 135].into_iter().chain(ABOVE_IP.map(u32::from)) {
             program.jump_if(JUMP_EQUAL, extension, Label::Accept);
         }
         program.jump(Label::Reject);
         program.label(Label::Ipv6Tcp(base));
         sides(&mut program, options, base, true);
+        tunnels(&mut program, options, base);
     }
     program.label(Label::Accept);
     program.put(RETURN, WHOLE);
     program.label(Label::Reject);
     program.put(RETURN, 0);
     program.finish()
+}
+
+/// Packets of UDP to the ports of tunnels, and IP in IP.
+fn tunnels(program: &mut Program, options: &PacketOptions, base: u32) {
+    program.label(Label::Ipv6Udp(base));
+    program.put(LOAD_HALF, base + 42);
+    for port in UDP_PORTS {
+        program.jump_if(JUMP_EQUAL, port.into(), Label::Accept);
+    }
+    program.jump(Label::Reject);
+    program.label(Label::Ipv4Udp(base));
+    // What mirrors a full packet has to cut its own in pieces, of which only the first has ports.
+    program.put(LOAD_HALF, base + 6);
+    program.jump_if(JUMP_ANY_BIT, 0x1fff, Label::Accept);
+    program.put(INDEX_HEADER_LENGTH, base);
+    program.put(LOAD_HALF_INDEXED, base + 2);
+    for port in UDP_PORTS {
+        let to = if VXLAN_PORTS.contains(&port) { Label::Vxlan(base) } else { Label::Accept };
+        program.jump_if(JUMP_EQUAL, port.into(), to);
+    }
+    program.jump(Label::Reject);
+    program.label(Label::Vxlan(base));
+    program.put(LOAD_HALF_INDEXED, base + 8 + 8 + 12);
+    program.instructions.push(libc::sock_filter { code: JUMP_EQUAL, jt: 1, jf: 0, k: 0x0800 });
+    program.jump(Label::Accept);
+    inner(program, options, base + 8 + 8 + 14);
+    program.label(Label::IpInIp(base));
+    program.put(LOAD_HALF, base + 6);
+    program.jump_if(JUMP_ANY_BIT, 0x1fff, Label::Accept);
+    program.put(INDEX_HEADER_LENGTH, base);
+    inner(program, options, base);
+}
+
+/// A packet of IPv4 in another one: only that it is TCP of other ports can be told here.
+fn inner(program: &mut Program, options: &PacketOptions, at: u32) {
+    for (place, expected) in [(0, 0x45), (9, 6)] {
+        program.put(LOAD_BYTE_INDEXED, at + place);
+        program.instructions.push(libc::sock_filter { code: JUMP_EQUAL, jt: 1, jf: 0, k: expected });
+        program.jump(Label::Accept);
+    }
+    program.put(LOAD_HALF_INDEXED, at + 6);
+    program.jump_if(JUMP_ANY_BIT, 0x1fff, Label::Accept);
+    for place in [22, 20] {
+        program.put(LOAD_HALF_INDEXED, at + place);
+        for port in &options.ports {
+            program.jump_if(JUMP_EQUAL, u32::from(*port), Label::Accept);
+        }
+    }
+    program.jump(Label::Reject);
 }
 
 /// Where a port of a server is, its address must be one too. The side it goes to first, then the one it is from.

@@ -28,7 +28,7 @@ use self::limits::{Costs, Watch};
 use self::ring::{BLOCK_BYTES, Ring};
 use super::coverage::Coverage;
 use super::guard::{self, Pulse};
-use super::packets::{PacketOptions, Packets, network};
+use super::packets::{PacketOptions, Packets};
 use super::stream::{Opened, Side, Streams};
 use base::error::AgentError;
 use base::stop::StopSignal;
@@ -133,10 +133,9 @@ fn take_packets(
         ring::packets(block.bytes(), |packet| {
             item += 1;
             options.pulse.beat();
-            let parsed = network(packet.protocol, packet.data, packet.wire_bytes);
             let offset = bytes;
             bytes += packet.data.len() as u64;
-            packets.parsed(packet.time_ns, &parsed, offset, item)
+            packets.network(packet.time_ns, (packet.protocol, packet.data, packet.wire_bytes), offset, item)
         })?;
         backlog.recycle(block);
     }
@@ -168,6 +167,11 @@ impl<S: Streams> Streams for Beating<'_, S> {
     fn closed(&mut self, time_ns: u64, session: u64) -> anyhow::Result<()> {
         self.pulse.beat();
         self.streams.closed(time_ns, session)
+    }
+
+    fn cut(&mut self, session: u64) -> anyhow::Result<()> {
+        self.pulse.beat();
+        self.streams.cut(session)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::cmp::Reverse;
 
 use crate::digest::measured::Measured;
-use crate::digest::names::{KEPT_PER_CLASS, Names, Who};
+use crate::digest::names::{KEPT_PER_CLASS, Names, Sender};
 use crate::digest::pages::Pages;
-use crate::digest::slices::{Activity, Slices};
-use crate::event::{Event, Outcome};
+use crate::digest::slices::{Activity, Slices, second_of};
+use crate::event::{Event, Outcome, Summary};
 use crate::measures::Measures;
 
 /// How many numbers of errors a class keeps.
@@ -66,7 +66,7 @@ impl Default for Times {
 
 impl Times {
     #[inline]
-    fn add(&mut self, value_ns: u64) {
+    pub fn add(&mut self, value_ns: u64) {
         self.count += 1;
         self.sum_ns += u128::from(value_ns);
         // Saturating sums of what is not negative are the same in any order too.
@@ -76,7 +76,7 @@ impl Times {
         self.pages.record(value_ns);
     }
 
-    fn merge(&mut self, other: &Times) {
+    pub fn merge(&mut self, other: &Times) {
         self.count += other.count;
         self.sum_ns += other.sum_ns;
         self.sum_squares = self.sum_squares.saturating_add(other.sum_squares);
@@ -119,11 +119,56 @@ pub struct Sample {
     pub measures: Measures,
 }
 
-impl Sample {
-    /// Whether an event may be the better example: false for nearly all.
+/// What is counted of an event, apart from who sent it and its text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Moment {
+    /// 0 where it is not known.
+    pub start_ns: u64,
+    pub response_ns: Option<u64>,
+    first_byte_ns: Option<u64>,
+    outcome: Outcome,
+    pub measures: Measures,
+}
+
+impl Moment {
     #[inline]
-    pub fn may_yield(&self, event: &Event<'_>) -> bool {
-        (Reverse(event.response_ns), event.start_ns) <= (self.response_ns, self.start_ns)
+    pub fn of(event: &Event<'_>) -> Self {
+        Self {
+            start_ns: event.start_ns,
+            response_ns: event.response_ns,
+            first_byte_ns: event.first_byte_ns,
+            outcome: event.outcome,
+            measures: event.measures,
+        }
+    }
+
+    /// The number of its slice, where it has a time.
+    #[inline]
+    pub fn slice(&self, shift: u32) -> Option<u64> {
+        (self.start_ns != 0).then(|| second_of(self.start_ns) >> shift)
+    }
+}
+
+/// The calls of a class that a server summed up itself: in its counts, sums and extremes, and in nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summarised {
+    pub calls: u64,
+    /// Rows of the server's table. The percentiles of one row are the class's; those of several say nothing together.
+    pub rows: u64,
+    pub quantiles_ns: [Option<u64>; 3],
+    /// The shortest, or the longest, call of some of them is not known.
+    pub lacks_min: bool,
+    pub lacks_max: bool,
+}
+
+impl Summarised {
+    fn merge(&mut self, other: &Summarised) {
+        let quantiles_ns = if self.rows == 0 { other.quantiles_ns } else { self.quantiles_ns };
+        self.calls += other.calls;
+        self.rows += other.rows;
+        self.quantiles_ns = if self.rows == 1 { quantiles_ns } else { [None; 3] };
+        self.lacks_min |= other.lacks_min;
+        self.lacks_max |= other.lacks_max;
     }
 }
 
@@ -138,6 +183,7 @@ pub struct ClassStats {
     pub errors: Errors,
     pub response: Times,
     pub first_byte: Option<Box<Times>>,
+    pub summarised: Option<Box<Summarised>>,
     pub measures: Measured,
     /// u64::MAX and 0 without a dated event.
     pub first_ns: u64,
@@ -159,6 +205,7 @@ impl Default for ClassStats {
             errors: Errors::default(),
             response: Times::default(),
             first_byte: None,
+            summarised: None,
             measures: Measured::default(),
             first_ns: u64::MAX,
             last_ns: 0,
@@ -172,11 +219,11 @@ impl Default for ClassStats {
 }
 
 impl ClassStats {
-    /// Counts all but the slice and the sample.
+    /// Counts all but the example; true if the slice is new.
     #[inline]
-    pub fn add(&mut self, event: &Event<'_>, who: &Who) {
+    pub fn add(&mut self, moment: &Moment, sender: &Sender, shift: u32) -> bool {
         self.count += 1;
-        match event.outcome {
+        match moment.outcome {
             Outcome::Error(number) => {
                 self.failed += 1;
                 self.errors.add(number, 1);
@@ -185,37 +232,76 @@ impl ClassStats {
             Outcome::Unknown => self.unjudged += 1,
             Outcome::Ok => {}
         }
-        if let Some(response_ns) = event.response_ns {
+        if let Some(response_ns) = moment.response_ns {
             self.response.add(response_ns);
         }
-        if let Some(first_byte_ns) = event.first_byte_ns {
+        if let Some(first_byte_ns) = moment.first_byte_ns {
             self.first_byte.get_or_insert_default().add(first_byte_ns);
         }
-        self.measures.add(&event.measures);
-        let sum_ns = event.response_ns.unwrap_or(0);
-        self.users.add(&who.user, 1, sum_ns, KEPT_PER_CLASS);
-        self.hosts.add(&who.host, 1, sum_ns, KEPT_PER_CLASS);
-        self.databases.add(&who.database, 1, sum_ns, KEPT_PER_CLASS);
+        self.measures.add(&moment.measures);
+        let sum_ns = moment.response_ns.unwrap_or(0);
+        self.users.add(&sender.user, 1, sum_ns, KEPT_PER_CLASS);
+        self.hosts.add(&sender.host, 1, sum_ns, KEPT_PER_CLASS);
+        self.databases.add(&sender.database, 1, sum_ns, KEPT_PER_CLASS);
+        moment.slice(shift).is_some_and(|number| self.add_dated(moment, number))
     }
 
-    /// Counts the event in its slice; true if the slice is new.
+    /// Counts what a server summed up: all but the names and the sample.
+    pub fn add_summary(&mut self, summary: &Summary<'_>) {
+        self.count += summary.count;
+        match summary.failed {
+            Some(failed) => self.failed += failed,
+            None => self.unjudged += summary.count,
+        }
+        self.response.count += summary.count;
+        self.response.sum_ns += u128::from(summary.sum_ns);
+        self.response.min_ns = self.response.min_ns.min(summary.min_ns.unwrap_or(u64::MAX));
+        self.response.max_ns = self.response.max_ns.max(summary.max_ns.unwrap_or(0));
+        self.measures.add_sums(&summary.measures, summary.count);
+        if summary.first_ns > 0 && summary.last_ns > 0 {
+            self.first_ns = self.first_ns.min(summary.first_ns);
+            self.last_ns = self.last_ns.max(summary.last_ns);
+        }
+        self.summarised.get_or_insert_default().merge(&Summarised {
+            calls: summary.count,
+            rows: 1,
+            quantiles_ns: summary.quantiles_ns,
+            lacks_min: summary.min_ns.is_none(),
+            lacks_max: summary.max_ns.is_none(),
+        });
+    }
+
+    /// A percentile of the response times; `None` where it is not known of all calls together.
+    #[must_use]
+    pub fn percentile_ns(&self, share: f64) -> Option<u64> {
+        let Some(summarised) = &self.summarised else { return self.response.percentile_ns(share) };
+        let place = [0.95, 0.99, 0.999].iter().position(|known: &f64| (known - share).abs() < 1e-9)?;
+        if summarised.calls == self.response.count { summarised.quantiles_ns[place] } else { None }
+    }
+
+    /// Variance to mean in s; `None` where the squares of some calls are not known.
+    #[must_use]
+    pub fn variance_to_mean_s(&self) -> Option<f64> {
+        self.summarised.is_none().then(|| self.response.variance_to_mean_s())
+    }
+
     #[inline]
-    pub fn add_dated(&mut self, event: &Event<'_>, number: u64) -> bool {
-        self.first_ns = self.first_ns.min(event.start_ns);
-        self.last_ns = self.last_ns.max(event.start_ns);
+    fn add_dated(&mut self, moment: &Moment, number: u64) -> bool {
+        self.first_ns = self.first_ns.min(moment.start_ns);
+        self.last_ns = self.last_ns.max(moment.start_ns);
         let (slice, is_new) = self.slices.at(number);
-        let response_ns = event.response_ns.unwrap_or(0);
+        let response_ns = moment.response_ns.unwrap_or(0);
         slice.count += 1;
         slice.sum_ns = slice.sum_ns.saturating_add(response_ns);
         slice.max_ns = slice.max_ns.max(response_ns);
-        slice.failed += u64::from(matches!(event.outcome, Outcome::Error(_)));
+        slice.failed += u64::from(matches!(moment.outcome, Outcome::Error(_)));
         is_new
     }
 
     /// Keeps the better example of the two.
-    pub fn offer(&mut self, sample: Sample) {
-        if self.sample.as_ref().is_none_or(|kept| sample < **kept) {
-            self.sample = Some(Box::new(sample));
+    pub fn offer(&mut self, sample: &Sample) {
+        if self.sample.as_ref().is_none_or(|kept| sample < &**kept) {
+            self.sample = Some(Box::new(sample.clone()));
         }
     }
 
@@ -230,20 +316,23 @@ impl ClassStats {
         if let Some(first_byte) = &other.first_byte {
             self.first_byte.get_or_insert_default().merge(first_byte);
         }
+        if let Some(summarised) = &other.summarised {
+            self.summarised.get_or_insert_default().merge(summarised);
+        }
         self.measures.merge(&other.measures);
         self.first_ns = self.first_ns.min(other.first_ns);
         self.last_ns = self.last_ns.max(other.last_ns);
     }
 
     /// Adds another part of the class, with slices of the same width.
-    pub fn merge(&mut self, mut other: ClassStats) {
-        self.merge_counts(&other);
+    pub fn merge(&mut self, other: &ClassStats) {
+        self.merge_counts(other);
         self.slices.merge(&other.slices);
         self.users.merge(&other.users, KEPT_PER_CLASS);
         self.hosts.merge(&other.hosts, KEPT_PER_CLASS);
         self.databases.merge(&other.databases, KEPT_PER_CLASS);
-        if let Some(sample) = other.sample.take() {
-            self.offer(*sample);
+        if let Some(sample) = &other.sample {
+            self.offer(sample);
         }
     }
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
+use crate::binlog::transaction::{Log, Transaction};
 use crate::capture::{self, CaptureOptions};
 use crate::coverage::Coverage;
 use crate::digest::group::Dimension;
@@ -17,9 +18,9 @@ use crate::digest::lines::Source;
 use crate::digest::progress::Progress;
 use crate::digest::{Digest, DigestOptions};
 use crate::event::{Event, Sink};
-use crate::filter::{Filter, Selection, parse_moment};
+use crate::filter::{Filter, Selection, parse_moment_or_ago};
 use crate::packets::PacketOptions;
-use crate::sources::{self, Kind, SourceOptions};
+use crate::sources::{self, Expected, Kind, SourceOptions};
 use crate::wire::{Decoder, WireOptions};
 use crate::{input, slow_log};
 use base::duration::parse_duration;
@@ -33,7 +34,7 @@ const MOST_WORKERS: usize = 64;
 /// Sum up traffic by query class, as JSON lines (docs/reference/digest-format.md) or as a table
 #[derive(Args)]
 pub struct DigestArguments {
-    /// Slow logs, general logs, captures (pcap, pcapng), recordings, also compressed; `-` is standard input
+    /// Slow logs, general logs, binary logs, captures (pcap, pcapng), recordings, also compressed; `-` is standard input
     #[arg(value_name = "FILE", default_value = "-", conflicts_with = "interface")]
     files: Vec<PathBuf>,
     /// Capture packets of this interface until SIGINT or SIGTERM; any for all of them (needs root, or CAP_NET_RAW)
@@ -42,18 +43,24 @@ pub struct DigestArguments {
     /// Fingerprints: headrace's own, or those and the ids of pt-query-digest
     #[arg(long, value_enum, default_value_t = ModeName::Strict)]
     mode: ModeName,
-    /// What makes a class: any of class, user, host, database, table, session, command
+    /// Digits and hashes in the names of tables and databases are values: orders_2024_01 and orders_2024_02 are one table
+    #[arg(long)]
+    fold_names: bool,
+    /// What makes a class: any of class, user, host, database, table (all tables of a statement), session, command
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Dimension::Class])]
     group: Vec<Dimension>,
-    /// Only events that began then or later: UTC such as 2026-11-21T09:30:00Z, or seconds since 1970
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    /// Only events that began then or later: UTC such as 2026-11-21T09:30:00Z, seconds since 1970, or 1h for an hour ago
+    #[arg(long, value_name = "TIME", value_parser = parse_moment_or_ago)]
     since: Option<u64>,
     /// Only events that began before then
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment_or_ago)]
     until: Option<u64>,
     /// Only such events, all given ones together: user=app, database!=test, text~orders, response>=100ms, error=any, class=ID
     #[arg(long, value_name = "CONDITION")]
     filter: Vec<Filter>,
+    /// What the files are, as pt-query-digest names it; the content tells, and a contradiction is an error
+    #[arg(long = "type", value_name = "KIND", value_enum)]
+    expected: Option<Expected>,
     /// Wait for more at the end of the file, until SIGINT or SIGTERM
     #[arg(long)]
     follow: bool,
@@ -66,7 +73,7 @@ pub struct DigestArguments {
     /// Keep no statement as an example
     #[arg(long)]
     no_samples: bool,
-    /// Classes to keep apart; those that come later are counted as one
+    /// Classes to list, those with the most time; all others are counted as one
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     classes: u32,
     /// Port of the servers in a capture
@@ -83,7 +90,7 @@ pub struct DigestArguments {
     output: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ModeName {
     Strict,
     Pt,
@@ -97,6 +104,11 @@ enum Format {
 
 /// Runs `headrace-agent digest`.
 pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
+    if arguments.fold_names && arguments.mode == ModeName::Pt {
+        let reason =
+            "--fold-names is for strict classes: those of pt-query-digest have no digits in names anyway";
+        return Err(AgentError::Input(reason.to_owned()).into());
+    }
     let options = options(arguments);
     let mut out = Out::open(arguments.output.as_deref())?;
     if let Some(every) = arguments.every {
@@ -120,7 +132,12 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
     }
     progress.end();
     write(&mut whole, &source, arguments, &mut out)?;
-    out.finish()
+    out.finish()?;
+    // A report of nothing must not look like one of an idle server.
+    source
+        .coverage
+        .unreadable()
+        .map_or(Ok(()), |why| Err(AgentError::Named(format!("{}: {why}", source.inputs.join(", "))).into()))
 }
 
 fn options(arguments: &DigestArguments) -> DigestOptions {
@@ -129,6 +146,7 @@ fn options(arguments: &DigestArguments) -> DigestOptions {
     group.dedup();
     DigestOptions {
         mode: match arguments.mode {
+            ModeName::Strict if arguments.fold_names => Mode::Folded,
             ModeName::Strict => Mode::Strict,
             ModeName::Pt => Mode::Pt,
         },
@@ -139,7 +157,7 @@ fn options(arguments: &DigestArguments) -> DigestOptions {
             filters: arguments.filter.clone(),
         },
         keeps_samples: !arguments.no_samples,
-        most_classes: arguments.classes as usize,
+        most_listed: arguments.classes as usize,
         ..DigestOptions::default()
     }
 }
@@ -165,6 +183,9 @@ fn read(
     let workers = arguments.workers.unwrap_or(cores).clamp(1, MOST_WORKERS);
     let is_divisible = !arguments.follow && input::is_plain(path).with_context(|| name_of(path))?;
     if is_divisible && sources::kind(path)? == Kind::SlowLog {
+        if let Some(expected) = arguments.expected {
+            expected.check(Kind::SlowLog, &name_of(path))?;
+        }
         return slow_log::read_parallel(path, workers, || Digest::new(options));
     }
     let mut digest = Digest::new(options);
@@ -193,7 +214,29 @@ fn capture_on(
 }
 
 fn source_options(arguments: &DigestArguments) -> SourceOptions {
-    SourceOptions { follow: arguments.follow, ports: arguments.ports.clone(), ..SourceOptions::default() }
+    SourceOptions {
+        follow: arguments.follow,
+        ports: arguments.ports.clone(),
+        expected: arguments.expected,
+        ..SourceOptions::default()
+    }
+}
+
+/// The digest of the interval that runs.
+struct Current<'a>(&'a Mutex<Digest>);
+
+impl Sink for Current<'_> {
+    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).event(event)
+    }
+
+    fn transaction(&mut self, transaction: &Transaction<'_>) -> anyhow::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).transaction(transaction)
+    }
+
+    fn log(&mut self, log: &Log) -> anyhow::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).log(log)
+    }
 }
 
 /// A digest an interval, while one thread reads. What was covered is known at the end, and is in the last one.
@@ -217,10 +260,7 @@ fn run_every(
             // Dropped when the reading is over, however it ended.
             let _done = done;
             let mut coverage = Coverage::default();
-            let mut sink = |event: &Event<'_>| {
-                current.lock().unwrap_or_else(PoisonError::into_inner).count(event);
-                Ok(())
-            };
+            let mut sink = Current(&current);
             if let Some(interface) = &arguments.interface {
                 return capture_on(interface, arguments, &mut sink);
             }

@@ -8,11 +8,17 @@ use sql::{self, Mode};
 /// One way to tell events apart. Their order here is their order in keys and in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Dimension {
+    // Also by the names that pt-query-digest and PMM have for them.
+    #[value(aliases = ["fingerprint", "queryid"])]
     Class,
+    #[value(aliases = ["users", "username"])]
     User,
+    #[value(aliases = ["hosts", "client_host"])]
     Host,
+    #[value(aliases = ["databases", "db", "schema"])]
     Database,
     /// All tables of the statement.
+    #[value(alias = "tables")]
     Table,
     Session,
     Command,
@@ -33,19 +39,31 @@ impl Dimension {
     }
 }
 
-/// The fingerprint of an event, into `out`.
-pub fn fingerprint(mode: Mode, event: &Event<'_>, out: &mut Vec<u8>) {
+/// The fingerprint of an event, into `out`. True where any statement of its shape has the same one.
+pub fn fingerprint(mode: Mode, event: &Event<'_>, out: &mut Vec<u8>) -> bool {
     match event.command {
-        Command::Query => sql::fingerprint(mode, event.text, out),
+        Command::Query => sql::fingerprint_of_shape(mode, event.text, event.is_cut, out),
         Command::Execute | Command::BulkExecute if !event.text.is_empty() => {
-            sql::fingerprint(mode, event.text, out)
+            sql::fingerprint_of_shape(mode, event.text, event.is_cut, out)
+        }
+        Command::Rows => {
+            out.clear();
+            out.extend_from_slice(event.text);
+            false
         }
         command => {
             out.clear();
             out.extend_from_slice(b"administrator command: ");
             out.extend_from_slice(command_name(command).as_bytes());
+            false
         }
     }
+}
+
+/// The tables of a fingerprint, or of the class of changes to rows.
+#[must_use]
+pub fn tables(fingerprint: &[u8]) -> Vec<Vec<u8>> {
+    sql::tables(fingerprint.strip_suffix(b" (rows)").unwrap_or(fingerprint))
 }
 
 /// By the byte of the protocol.
@@ -71,6 +89,7 @@ pub fn command_name(command: Command) -> Cow<'static, str> {
         Command::Prepare => 0x16,
         Command::Execute => 0x17,
         Command::BulkExecute => return Cow::Borrowed("Bulk execute"),
+        Command::Rows => return Cow::Borrowed("Rows"),
         Command::Close => 0x19,
         Command::ResetStatement => 0x1a,
         Command::Fetch => 0x1c,

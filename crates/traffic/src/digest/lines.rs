@@ -2,12 +2,14 @@
 
 use std::io::Write;
 
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::coverage::Coverage;
 use crate::digest::Digest;
-use crate::digest::class_stats::{ClassStats, Sample, Times};
-use crate::digest::group::read_key;
+use crate::digest::class_stats::{ClassStats, Sample, Summarised, Times};
+use crate::digest::group::{read_key, tables};
+use crate::digest::listing::Listing;
 use crate::digest::measured::Summed;
 use crate::digest::names::Names;
 use crate::digest::pages::Pages;
@@ -30,20 +32,31 @@ impl Digest {
     /// # Errors
     /// Those of `out`.
     pub fn write_lines(&mut self, source: &Source, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.listing().write_lines(source, out)
+    }
+}
+
+impl Listing<'_> {
+    fn write_lines(&self, source: &Source, out: &mut dyn Write) -> anyhow::Result<()> {
         write_line(out, &self.header(source))?;
-        write_line(out, &self.totals_line())?;
+        let mut line = Line::new("totals");
+        self.put_totals(&mut line);
+        line.write(out)?;
         self.write_heat(out)?;
-        let mut classes: Vec<_> = self.classes().collect();
-        classes.sort_unstable_by(|a, b| {
-            b.1.response.sum_ns.cmp(&a.1.response.sum_ns).then_with(|| a.0.cmp(b.0))
-        });
-        for (key, stats) in &classes {
-            write_line(out, &self.class_line(Some(key), stats))?;
+        if let Some(transactions) = &self.digest.transactions {
+            write_line(out, &transactions.line())?;
+        }
+        for (key, class) in &self.listed {
+            line.begin("class");
+            self.put_class(&mut line, Some(key), &class.stats(self.shift));
+            line.write(out)?;
         }
         if let Some(others) = &self.others {
-            write_line(out, &self.class_line(None, others))?;
+            line.begin("class");
+            self.put_class(&mut line, None, others);
+            line.write(out)?;
         }
-        let count = classes.len() + usize::from(self.others.is_some());
+        let count = self.listed.len() + usize::from(self.others.is_some());
         write_line(out, &json!({"type": "end", "classes": count}))?;
         Ok(out.flush()?)
     }
@@ -51,54 +64,54 @@ impl Digest {
     /// As it is made: as a tree of values it would be the largest thing in memory.
     fn write_heat(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         write!(out, r#"{{"type":"heat","slices":["#)?;
-        for (place, (number, pages)) in self.heat.iter().enumerate() {
+        for (place, (number, pages)) in self.digest.heat.iter().enumerate() {
             let comma = if place > 0 { "," } else { "" };
-            write!(out, "{comma}[{},{}]", start_s(*number, self.heat_shift), buckets(pages))?;
+            write!(out, "{comma}[{},{}]", start_s(*number, self.digest.heat_shift), buckets(pages))?;
         }
         out.write_all(b"]}\n")?;
         Ok(())
     }
 
     fn header(&self, source: &Source) -> Value {
-        let selection = &self.options.selection;
+        let digest = self.digest;
+        let selection = &digest.options.selection;
         let filters: Vec<_> = selection.filters.iter().map(|filter| filter.source.as_str()).collect();
-        let totals = self.totals();
+        let totals = &self.totals;
         json!({
             "type": "digest",
             "version": VERSION,
             "measures": Measure::ALL.map(Measure::name),
-            "mode": match self.options.mode { Mode::Strict => "strict", Mode::Pt => "pt" },
-            "group": self.options.group.iter().map(|dimension| dimension.name()).collect::<Vec<_>>(),
+            "mode": match digest.options.mode { Mode::Strict => "strict", Mode::Folded => "folded", Mode::Pt => "pt" },
+            "group": digest.options.group.iter().map(|dimension| dimension.name()).collect::<Vec<_>>(),
             "inputs": source.inputs,
             "filter": {"since_ns": selection.since_ns, "until_ns": selection.until_ns, "filters": filters},
             "host": rustix::system::uname().nodename().to_string_lossy(),
             "agent": env!("CARGO_PKG_VERSION"),
-            "first_ns": dated(totals.first_ns, &totals),
-            "last_ns": dated(totals.last_ns, &totals),
+            "first_ns": dated(totals.first_ns, totals),
+            "last_ns": dated(totals.last_ns, totals),
             "slice_ns": width_ns(self.shift),
-            "heat_slice_ns": width_ns(self.heat_shift),
+            "heat_slice_ns": width_ns(digest.heat_shift),
             "coverage": source.coverage,
-            "events": self.events,
-            "filtered": self.filtered,
-            "undated": self.undated,
+            "events": digest.events,
+            "filtered": digest.filtered,
+            "undated": digest.undated,
             "others": self.others.as_ref().map_or(0, |others| others.count),
+            "other_classes": self.other_classes,
+            "unlisted_most_ns": self.unlisted_most_ns,
+            "lost_most_ns": self.lost_most_ns,
         })
     }
 
-    fn totals_line(&mut self) -> Value {
-        let totals = self.totals();
-        let [users, hosts, databases] = self.everybody.names();
-        let mut line = Map::new();
-        line.insert("type".to_owned(), "totals".into());
-        put_counts(&mut line, &totals);
-        put_names(&mut line, [users, hosts, databases]);
-        line.into()
+    fn put_totals(&self, line: &mut Line) {
+        let [users, hosts, databases] = &self.names;
+        put_counts(line, &self.totals);
+        put_names(line, [users, hosts, databases]);
     }
 
-    fn class_line(&self, key: Option<&[u8]>, stats: &ClassStats) -> Value {
+    fn put_class(&self, line: &mut Line, key: Option<&[u8]>, stats: &ClassStats) {
         let (parts, fingerprint) =
-            key.map_or_else(Default::default, |key| read_key(&self.options.group, key));
-        let id = fingerprint.map(|fingerprint| sql::class_id(self.options.mode, fingerprint));
+            key.map_or_else(Default::default, |key| read_key(&self.digest.options.group, key));
+        let id = fingerprint.map(|fingerprint| sql::class_id(self.digest.options.mode, fingerprint));
         let mut values = Map::new();
         if let Some(id) = &id {
             values.insert("class".to_owned(), id.as_str().into());
@@ -106,23 +119,68 @@ impl Digest {
         for (dimension, value) in parts {
             values.insert(dimension.name().to_owned(), text(value));
         }
-        let tables = fingerprint.map(sql::tables).unwrap_or_default();
-        let mut line = Map::new();
-        line.insert("type".to_owned(), "class".into());
-        line.insert("id".to_owned(), id.into());
-        line.insert("key".to_owned(), if key.is_some() { values.into() } else { Value::Null });
-        line.insert("is_others".to_owned(), key.is_none().into());
-        line.insert("fingerprint".to_owned(), fingerprint.map_or(Value::Null, text));
-        line.insert("verb".to_owned(), fingerprint.map_or(Value::Null, |found| text(sql::verb(found))));
-        line.insert("tables".to_owned(), tables.iter().map(|table| text(table)).collect());
-        put_counts(&mut line, stats);
+        line.put("id", &id);
+        line.put("key", &key.is_some().then_some(values));
+        line.put("is_others", &key.is_none());
+        line.put("fingerprint", &fingerprint.map(Text));
+        line.put("folded_id", &fingerprint.and_then(|fingerprint| self.digest.folded_id(fingerprint)));
+        line.put("verb", &fingerprint.map(|found| Text(sql::verb(found))));
+        let tables = fingerprint.map(tables).unwrap_or_default();
+        line.list("tables", tables.iter().map(|table| Text(table)));
+        put_counts(line, stats);
         let slices = stats.slices.iter().map(|(number, slice)| {
-            json!([start_s(*number, self.shift), slice.count, slice.sum_ns, slice.max_ns, slice.failed])
+            (start_s(*number, self.shift), slice.count, slice.sum_ns, slice.max_ns, slice.failed)
         });
-        line.insert("slices".to_owned(), slices.collect());
-        put_names(&mut line, [&stats.users, &stats.hosts, &stats.databases]);
-        line.insert("sample".to_owned(), stats.sample.as_deref().map_or(Value::Null, sample));
-        line.into()
+        line.list("slices", slices);
+        put_names(line, [&stats.users, &stats.hosts, &stats.databases]);
+        line.put("sample", &stats.sample.as_deref().map(OfSample));
+    }
+}
+
+/// A line, written as its fields come: a tree of values of each class would cost more than all the counting.
+struct Line {
+    json: Vec<u8>,
+}
+
+impl Line {
+    fn new(kind: &str) -> Self {
+        let mut line = Self { json: Vec::new() };
+        line.begin(kind);
+        line
+    }
+
+    fn begin(&mut self, kind: &str) {
+        self.json.clear();
+        write!(self.json, r#"{{"type":"{kind}""#).expect("memory takes all");
+    }
+
+    fn name(&mut self, name: &str) {
+        write!(self.json, r#","{name}":"#).expect("memory takes all");
+    }
+
+    /// A field; names need no escapes.
+    fn put(&mut self, name: &str, value: &impl Serialize) {
+        self.name(name);
+        serde_json::to_writer(&mut self.json, value).expect("memory takes all");
+    }
+
+    fn list(&mut self, name: &str, values: impl Iterator<Item = impl Serialize>) {
+        self.name(name);
+        serde_json::Serializer::new(&mut self.json).collect_seq(values).expect("memory takes all");
+    }
+
+    fn write(&mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.json.extend_from_slice(b"}\n");
+        Ok(out.write_all(&self.json)?)
+    }
+}
+
+/// Bytes as text; what is no UTF-8 is replaced.
+struct Text<'a>(&'a [u8]);
+
+impl Serialize for Text<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&String::from_utf8_lossy(self.0))
     }
 }
 
@@ -133,47 +191,68 @@ fn write_line(out: &mut dyn Write, line: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn put_counts(line: &mut Map<String, Value>, stats: &ClassStats) {
+fn put_counts(line: &mut Line, stats: &ClassStats) {
     let mut errors: Map<_, _> =
         stats.errors.iter().map(|(number, count)| (number.to_string(), Value::from(count))).collect();
     if stats.errors.other > 0 {
         errors.insert("other".to_owned(), stats.errors.other.into());
     }
     let response = &stats.response;
-    let extreme = |value: u64| if response.count > 0 { Value::from(value) } else { Value::Null };
-    let fields = [
-        ("count", stats.count.into()),
-        ("timed", response.count.into()),
-        ("errors", errors.into()),
-        ("failed", stats.failed.into()),
-        ("unanswered", stats.unanswered.into()),
-        ("unjudged", stats.unjudged.into()),
-        ("response_sum_ns", wide(response.sum_ns)),
-        ("response_sum_squares", response.sum_squares.to_string().into()),
-        ("response_min_ns", extreme(response.min_ns)),
-        ("response_max_ns", extreme(response.max_ns)),
-        ("buckets", buckets(&response.pages)),
-        ("first_byte", stats.first_byte.as_deref().map_or(Value::Null, first_byte)),
-    ];
-    line.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+    let summarised = stats.summarised.as_deref();
+    let extreme = |value: u64, is_lacking: bool| (response.count > 0 && !is_lacking).then_some(value);
+    line.put("count", &stats.count);
+    line.put("timed", &response.count);
+    line.put("errors", &errors);
+    line.put("failed", &stats.failed);
+    line.put("unanswered", &stats.unanswered);
+    line.put("unjudged", &stats.unjudged);
+    line.put("response_sum_ns", &wide(response.sum_ns));
+    line.put("response_sum_squares", &response.sum_squares.to_string());
+    let is_lacking = |lacks: fn(&Summarised) -> bool| summarised.is_some_and(lacks);
+    line.put("response_min_ns", &extreme(response.min_ns, is_lacking(|found| found.lacks_min)));
+    line.put("response_max_ns", &extreme(response.max_ns, is_lacking(|found| found.lacks_max)));
+    line.list("buckets", response.pages.iter());
+    line.put("first_byte", &stats.first_byte.as_deref().map(first_byte));
+    line.put("summarised", &summarised.map(by_server));
     for measure in Measure::ALL {
-        let value = stats.measures.get(measure).as_ref().map_or(Value::Null, measured);
-        line.insert(measure.name().to_owned(), value);
+        line.put(measure.name(), &stats.measures.get(measure).as_ref().map(OfMeasure));
     }
-    line.insert("first_ns".to_owned(), dated(stats.first_ns, stats));
-    line.insert("last_ns".to_owned(), dated(stats.last_ns, stats));
+    line.put("first_ns", &dated(stats.first_ns, stats));
+    line.put("last_ns", &dated(stats.last_ns, stats));
 }
 
-fn measured(summed: &Summed) -> Value {
-    let buckets: Value = summed.buckets.iter().map(|(bucket, count)| json!([bucket, count])).collect();
+fn by_server(summarised: &Summarised) -> Value {
+    let [p95_ns, p99_ns, p999_ns] = summarised.quantiles_ns;
     json!({
-        "known": summed.known,
-        "sum": summed.sum,
-        "sum_squares": summed.sum_squares.to_string(),
-        "min": summed.min,
-        "max": summed.max,
-        "buckets": buckets,
+        "calls": summarised.calls,
+        "rows": summarised.rows,
+        "p95_ns": p95_ns,
+        "p99_ns": p99_ns,
+        "p999_ns": p999_ns,
     })
+}
+
+struct OfMeasure<'a>(&'a Summed);
+
+impl Serialize for OfMeasure<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let summed = self.0;
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("known", &summed.known)?;
+        if summed.summed > 0 {
+            // Of the calls that the server summed up nothing else is known, so of all together neither.
+            fields.serialize_entry("summed", &summed.summed)?;
+            fields.serialize_entry("sum", &summed.sum)?;
+            fields.serialize_entry("max", &())?;
+            return fields.end();
+        }
+        fields.serialize_entry("sum", &summed.sum)?;
+        fields.serialize_entry("sum_squares", &summed.sum_squares.to_string())?;
+        fields.serialize_entry("min", &summed.min)?;
+        fields.serialize_entry("max", &summed.max)?;
+        fields.serialize_entry("buckets", &summed.buckets)?;
+        fields.end()
+    }
 }
 
 fn first_byte(times: &Times) -> Value {
@@ -187,46 +266,50 @@ fn first_byte(times: &Times) -> Value {
 }
 
 /// A sum of ns: past 2^64 (584 years of response time) it is said to be that.
-fn wide(sum_ns: u128) -> Value {
+pub(super) fn wide(sum_ns: u128) -> Value {
     u64::try_from(sum_ns).unwrap_or(u64::MAX).into()
 }
 
-fn dated(time_ns: u64, stats: &ClassStats) -> Value {
-    if stats.last_ns > 0 { time_ns.into() } else { Value::Null }
+fn dated(time_ns: u64, stats: &ClassStats) -> Option<u64> {
+    (stats.last_ns > 0).then_some(time_ns)
 }
 
-fn put_names(line: &mut Map<String, Value>, names: [&Names; 3]) {
+fn put_names(line: &mut Line, names: [&Names; 3]) {
     for (field, names) in ["users", "hosts", "databases"].into_iter().zip(names) {
-        let listed = names
-            .by_count()
-            .into_iter()
-            .map(|entry| json!([text(entry.name.text()), entry.count, entry.sum_ns, entry.name.hash()]));
-        line.insert(field.to_owned(), listed.collect());
+        let entries = names.by_count().into_iter();
+        line.list(
+            field,
+            entries.map(|entry| (Text(entry.name.text()), entry.count, entry.sum_ns, entry.name.hash())),
+        );
     }
 }
 
-fn sample(sample: &Sample) -> Value {
-    let mut line = json!({
-        "text": text(&sample.text),
-        "text_bytes": sample.text_bytes,
-        "is_cut": sample.is_cut,
-        "is_redacted": sample.is_redacted,
-        "start_ns": sample.start_ns,
-        "response_ns": sample.response_ns.0,
-        "session": sample.session,
-        "user": text(&sample.user),
-        "host": text(&sample.host),
-        "database": text(&sample.database),
-        "command": sample.command,
-        "error": sample.error,
-    });
-    for (measure, value) in sample.measures.iter() {
-        line[measure.name()] = value.into();
+struct OfSample<'a>(&'a Sample);
+
+impl Serialize for OfSample<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let sample = self.0;
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("text", &Text(&sample.text))?;
+        fields.serialize_entry("text_bytes", &sample.text_bytes)?;
+        fields.serialize_entry("is_cut", &sample.is_cut)?;
+        fields.serialize_entry("is_redacted", &sample.is_redacted)?;
+        fields.serialize_entry("start_ns", &sample.start_ns)?;
+        fields.serialize_entry("response_ns", &sample.response_ns.0)?;
+        fields.serialize_entry("session", &sample.session)?;
+        fields.serialize_entry("user", &Text(&sample.user))?;
+        fields.serialize_entry("host", &Text(&sample.host))?;
+        fields.serialize_entry("database", &Text(&sample.database))?;
+        fields.serialize_entry("command", &sample.command)?;
+        fields.serialize_entry("error", &sample.error)?;
+        for (measure, value) in sample.measures.iter() {
+            fields.serialize_entry(measure.name(), &value)?;
+        }
+        fields.end()
     }
-    line
 }
 
-fn buckets(pages: &Pages) -> Value {
+pub(super) fn buckets(pages: &Pages) -> Value {
     pages.iter().map(|(bucket, count)| json!([bucket, count])).collect()
 }
 
@@ -234,6 +317,6 @@ fn start_s(number: u64, shift: u32) -> u64 {
     number << shift
 }
 
-fn text(bytes: &[u8]) -> Value {
+pub(super) fn text(bytes: &[u8]) -> Value {
     String::from_utf8_lossy(bytes).into()
 }

@@ -33,6 +33,8 @@ pub struct Measured {
     known: [u64; COUNT],
     positive: [Positive; COUNT],
     counts: Counts,
+    /// Of `known`, those of which there is only a sum.
+    summed: Option<Box<[u64; COUNT]>>,
 }
 
 /// The values above 0.
@@ -50,6 +52,8 @@ struct Positive {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summed {
     pub known: u64,
+    /// Of these, those of which there is only the sum: then that is all that is known of the measure.
+    pub summed: u64,
     pub sum: u64,
     pub sum_squares: u128,
     pub min: u64,
@@ -61,7 +65,7 @@ pub struct Summed {
 impl Default for Measured {
     fn default() -> Self {
         let nothing = Positive { sum: 0, min: u64::MAX, max: 0, ones: 0, sum_squares: 0 };
-        Self { known: [0; COUNT], positive: [nothing; COUNT], counts: Counts::default() }
+        Self { known: [0; COUNT], positive: [nothing; COUNT], counts: Counts::default(), summed: None }
     }
 }
 
@@ -87,7 +91,21 @@ impl Measured {
         }
     }
 
+    /// Adds sums over so many events.
+    pub fn add_sums(&mut self, sums: &Measures, events: u64) {
+        for (measure, sum) in sums.iter() {
+            let place = measure as usize;
+            self.known[place] += events;
+            self.summed.get_or_insert_default()[place] += events;
+            self.positive[place].sum = self.positive[place].sum.saturating_add(sum);
+        }
+    }
+
     pub fn merge(&mut self, other: &Measured) {
+        if let Some(others) = &other.summed {
+            let summed = self.summed.get_or_insert_default();
+            summed.iter_mut().zip(others.iter()).for_each(|(ours, theirs)| *ours += theirs);
+        }
         for (known, other) in self.known.iter_mut().zip(&other.known) {
             *known += other;
         }
@@ -103,6 +121,11 @@ impl Measured {
         }
     }
 
+    /// 0 where no event has it.
+    pub fn sum(&self, measure: Measure) -> u64 {
+        self.positive[measure as usize].sum
+    }
+
     /// None where no event has it.
     pub fn get(&self, measure: Measure) -> Option<Summed> {
         let place = measure as usize;
@@ -115,7 +138,8 @@ impl Measured {
         let mut buckets: Vec<_> =
             own.map(|(key, count)| (fine_of(u32::from(key & COARSE_MASK)), count)).collect();
         let more: u64 = buckets.iter().map(|(_, count)| count).sum();
-        let zeros = known.saturating_sub(more + positive.ones);
+        let summed = self.summed.as_deref().map_or(0, |summed| summed[place]);
+        let zeros = known.saturating_sub(more + positive.ones + summed);
         buckets.extend([(0, zeros), (1, positive.ones)].into_iter().filter(|(_, count)| *count > 0));
         buckets.sort_unstable();
         if measure.row().unit == Unit::Flag {
@@ -123,6 +147,7 @@ impl Measured {
         }
         Some(Summed {
             known,
+            summed,
             sum: positive.sum,
             sum_squares: positive.sum_squares.saturating_add(u128::from(positive.ones)),
             min: if zeros > 0 { 0 } else { positive.min },

@@ -2,36 +2,52 @@
 //!
 //! `docs/reference/digest-format.md` tells what goes out and how each field merges.
 
+mod changes_table;
 pub mod class_stats;
+pub mod classes;
 pub mod command;
+mod folding;
 pub mod group;
+mod known;
 pub mod lines;
+mod listing;
 pub mod measured;
 pub mod names;
 pub mod pages;
 mod progress;
+mod seeded;
 pub mod slices;
 mod span;
+mod summary;
 pub mod table;
+mod transaction_lines;
+pub mod transactions;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher};
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
-
-use crate::digest::class_stats::{ClassStats, Sample};
-use crate::digest::group::{Dimension, command_name, fingerprint, write_key};
+use crate::binlog::transaction::{Log, Transaction};
+use crate::digest::class_stats::Sample;
+use crate::digest::classes::{Bounds, Classes};
+use crate::digest::group::{Dimension, command_name, fingerprint, tables, write_key};
+use crate::digest::known::Known;
 use crate::digest::names::{Everybody, cut};
 use crate::digest::pages::Pages;
-use crate::digest::slices::{MOST_OF_CLASSES, Slices, WIDEST, second_of, shift_for_span};
-use crate::event::{Event, Outcome, Sink};
+use crate::digest::seeded::Seeded;
+use crate::digest::slices::{MOST_OF_CLASSES, Slices, second_of, shift_for_span};
+use crate::digest::transactions::Transactions;
+use crate::event::{Event, Outcome, Sink, Summary};
 use crate::filter::Selection;
 use sql::{self, Mode};
 
-/// Bytes of an example that are kept, and of all keys together.
+/// Bytes of an example that are kept.
 const SAMPLE_BYTES: usize = 8 << 10;
-const KEY_BYTES: usize = 32 << 20;
+/// Classes that are counted, at most: of a flood of generated names, each class with an event or a few, and of classes
+/// with more. A flood takes 180 MB; busy classes take 5 kB each.
+const MOST_CLASSES: usize = 1 << 18;
+const MOST_BUSY: usize = 1 << 16;
+/// Bytes of all keys and examples together.
+const MOST_BYTES: usize = 96 << 20;
 /// Statements whose id and tables are remembered where a filter or the group asks for them.
 const REMEMBERED_STATEMENTS: usize = 10_000;
 
@@ -43,10 +59,10 @@ pub struct DigestOptions {
     pub group: Vec<Dimension>,
     pub selection: Selection,
     pub keeps_samples: bool,
-    /// Classes beyond are counted as one.
-    pub most_classes: usize,
-    /// Slices of all classes together, at most; the same in all digests that are merged.
-    pub most_slices: usize,
+    /// Classes that are listed, those with the most time; the rest is one more.
+    pub most_listed: usize,
+    /// What memory has room for; the same in all digests that are merged.
+    pub bounds: Bounds,
 }
 
 impl Default for DigestOptions {
@@ -56,8 +72,13 @@ impl Default for DigestOptions {
             group: vec![Dimension::Class],
             selection: Selection::default(),
             keeps_samples: true,
-            most_classes: 50_000,
-            most_slices: MOST_OF_CLASSES,
+            most_listed: 50_000,
+            bounds: Bounds {
+                most_classes: MOST_CLASSES,
+                most_busy: MOST_BUSY,
+                most_bytes: MOST_BYTES,
+                most_slices: MOST_OF_CLASSES,
+            },
         }
     }
 }
@@ -66,24 +87,22 @@ impl Default for DigestOptions {
 #[derive(Debug)]
 pub struct Digest {
     options: DigestOptions,
-    places: HashMap<Box<[u8]>, u32, Seeded>,
-    /// Bytes of the keys in `places`.
-    key_bytes: usize,
-    classes: Vec<ClassStats>,
-    others: Option<Box<ClassStats>>,
+    classes: Classes,
     everybody: Everybody,
     heat: Slices<Pages>,
-    /// Slices of all classes.
-    slices: usize,
     /// Seconds of the first and the last dated event.
     seconds: Option<(u64, u64)>,
-    /// Powers of two seconds: the width of slices of classes, and of the heat.
-    shift: u32,
+    /// Powers of two seconds: the width of slices of the heat.
     heat_shift: u32,
     events: u64,
     filtered: u64,
     undated: u64,
+    /// Of binary logs.
+    transactions: Option<Box<Transactions>>,
+    /// `events` when the last transaction ended.
+    events_before: u64,
     statements: HashMap<Box<[u8]>, Statement, Seeded>,
+    known: Known,
     fingerprint: Vec<u8>,
     key: Vec<u8>,
 }
@@ -101,20 +120,22 @@ impl Digest {
     pub fn new(options: &DigestOptions) -> Self {
         Self {
             options: options.clone(),
-            places: HashMap::with_hasher(Seeded::new()),
-            key_bytes: 0,
-            classes: Vec::new(),
-            others: None,
+            classes: Classes::new(Bounds {
+                most_classes: options.bounds.most_classes.max(2 * options.most_listed),
+                most_busy: options.bounds.most_busy.max(options.most_listed + options.most_listed / 4),
+                ..options.bounds
+            }),
             everybody: Everybody::default(),
             heat: Slices::default(),
-            slices: 0,
             seconds: None,
-            shift: 0,
             heat_shift: 0,
             events: 0,
             filtered: 0,
             undated: 0,
+            transactions: None,
+            events_before: 0,
             statements: HashMap::with_hasher(Seeded::new()),
+            known: Known::new(),
             fingerprint: Vec::new(),
             key: Vec::new(),
         }
@@ -129,34 +150,39 @@ impl Digest {
             self.filtered += 1;
             return;
         }
-        fingerprint(self.options.mode, event, &mut self.fingerprint);
-        if self.options.group.len() == 1
-            && self.options.group[0] == Dimension::Class
-            && !selection.needs_class()
-        {
-            std::mem::swap(&mut self.fingerprint, &mut self.key);
-        } else if !self.find_key(event) {
+        let is_known = self.known.find(event, &mut self.fingerprint);
+        let may_learn = !is_known && fingerprint(self.options.mode, event, &mut self.fingerprint);
+        // What comes once, as with names that a program makes, is not worth it.
+        if may_learn && self.is_plain() && self.classes.has(&self.fingerprint) {
+            self.known.learn(event, &self.fingerprint);
+        }
+        if !self.key_of(event) {
             self.filtered += 1;
             return;
         }
         self.events += 1;
-        let number = self.date(event);
-        let place = self.place();
-        let who = self.everybody.count(event, event.response_ns.unwrap_or(0));
-        let stats = match place {
-            Some(place) => &mut self.classes[place],
-            None => self.others.get_or_insert_default(),
-        };
-        stats.add(event, who);
-        if let Some(number) = number {
-            self.slices += usize::from(stats.add_dated(event, number));
+        self.date(event);
+        let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
+        let sample = self.options.keeps_samples.then_some(sample_of as fn(&Event<'_>) -> Sample);
+        self.classes.count(&self.key, event, sender, sample);
+    }
+
+    /// Whether the key of an event is its fingerprint.
+    #[inline]
+    fn is_plain(&self) -> bool {
+        self.options.group.len() == 1
+            && self.options.group[0] == Dimension::Class
+            && !self.options.selection.needs_class()
+    }
+
+    /// Makes the key of an event out of its fingerprint; false if its class is not asked for.
+    #[inline]
+    fn key_of(&mut self, event: &Event<'_>) -> bool {
+        if self.is_plain() {
+            std::mem::swap(&mut self.fingerprint, &mut self.key);
+            return true;
         }
-        if self.options.keeps_samples && stats.sample.as_ref().is_none_or(|sample| sample.may_yield(event)) {
-            stats.offer(sample_of(event));
-        }
-        if self.slices > self.options.most_slices && self.shift < WIDEST {
-            self.coarsen_classes(self.shift + 1);
-        }
+        self.find_key(event)
     }
 
     /// The key, where it is not the fingerprint alone; false if the event's class is not asked for.
@@ -171,7 +197,7 @@ impl Digest {
             if self.statements.len() >= REMEMBERED_STATEMENTS {
                 self.statements.clear();
             }
-            let tables = sql::tables(&self.fingerprint).join(b",".as_slice());
+            let tables = tables(&self.fingerprint).join(b",".as_slice());
             let id = sql::class_id(options.mode, &self.fingerprint);
             self.statements.insert(self.fingerprint.as_slice().into(), Statement { id, tables });
         }
@@ -183,12 +209,12 @@ impl Digest {
         true
     }
 
-    /// Counts the event in the heat; the number of its slice for its class. `None` where its time is not known.
+    /// Counts the event in the heat.
     #[inline]
-    fn date(&mut self, event: &Event<'_>) -> Option<u64> {
+    fn date(&mut self, event: &Event<'_>) {
         if event.start_ns == 0 {
             self.undated += 1;
-            return None;
+            return;
         }
         let second = second_of(event.start_ns);
         let is_known = self.seconds.is_some_and(|(first, last)| (first..=last).contains(&second));
@@ -198,7 +224,6 @@ impl Digest {
         if let Some(response_ns) = event.response_ns {
             self.heat.at(second >> self.heat_shift).0.record(response_ns);
         }
-        Some(second >> self.shift)
     }
 
     /// Makes the span reach these seconds, and slices wide enough for it.
@@ -208,46 +233,10 @@ impl Digest {
         let heat_shift = shift_for_span(self.heat_shift, first, last);
         self.heat.coarsen(heat_shift - self.heat_shift);
         self.heat_shift = heat_shift;
-        let shift = shift_for_span(self.shift, first, last);
-        if shift > self.shift {
-            self.coarsen_classes(shift);
+        let shift = shift_for_span(self.classes.shift(), first, last);
+        if shift > self.classes.shift() {
+            self.classes.coarsen(shift);
         }
-    }
-
-    /// Slices of classes with at least this shift, and few enough of them.
-    fn coarsen_classes(&mut self, mut shift: u32) {
-        loop {
-            let by = shift - self.shift;
-            self.shift = shift;
-            self.slices = 0;
-            for stats in self.classes.iter_mut().chain(self.others.as_deref_mut()) {
-                stats.slices.coarsen(by);
-                self.slices += stats.slices.count();
-            }
-            if self.slices <= self.options.most_slices || shift >= WIDEST {
-                return;
-            }
-            shift += 1;
-        }
-    }
-
-    /// The place of the class with the key at hand, a new one if need be; `None` for the others.
-    #[inline]
-    fn place(&mut self) -> Option<usize> {
-        if let Some(place) = self.places.get(self.key.as_slice()) {
-            return Some(*place as usize);
-        }
-        let place = self.room_for(self.key.len())?;
-        self.key_bytes += self.key.len();
-        self.places.insert(self.key.as_slice().into(), place as u32);
-        self.classes.push(ClassStats::default());
-        Some(place)
-    }
-
-    fn room_for(&self, key_bytes: usize) -> Option<usize> {
-        let has_room =
-            self.classes.len() < self.options.most_classes && self.key_bytes + key_bytes <= KEY_BYTES;
-        has_room.then_some(self.classes.len())
     }
 
     /// Adds another part of the same traffic, counted with the same mode and group.
@@ -256,47 +245,15 @@ impl Digest {
         self.filtered += other.filtered;
         self.undated += other.undated;
         self.everybody.merge(&mut other.everybody);
+        if let Some(transactions) = other.transactions.take() {
+            self.transactions.get_or_insert_default().merge(*transactions);
+        }
         if let Some((first, last)) = other.seconds {
             self.widen(first, last);
         }
         other.heat.coarsen(self.heat_shift.saturating_sub(other.heat_shift));
         self.heat.merge(&other.heat);
-        if other.shift > self.shift {
-            self.coarsen_classes(other.shift);
-        }
-        let by = self.shift - other.shift;
-        if let Some(mut others) = other.others.take() {
-            others.slices.coarsen(by);
-            self.others.get_or_insert_default().merge(*others);
-        }
-        for (key, place) in other.places.drain() {
-            let mut stats = std::mem::take(&mut other.classes[place as usize]);
-            stats.slices.coarsen(by);
-            if let Some(ours) = self.places.get(&key) {
-                self.classes[*ours as usize].merge(stats);
-            } else if let Some(place) = self.room_for(key.len()) {
-                self.key_bytes += key.len();
-                self.places.insert(key, place as u32);
-                self.classes.push(stats);
-            } else {
-                self.others.get_or_insert_default().merge(stats);
-            }
-        }
-        self.coarsen_classes(self.shift);
-    }
-
-    /// Keys and what was counted of them.
-    fn classes(&self) -> impl Iterator<Item = (&[u8], &ClassStats)> {
-        self.places.iter().map(|(key, place)| (&**key, &self.classes[*place as usize]))
-    }
-
-    /// All classes together: everything but names, slices and the example.
-    fn totals(&self) -> ClassStats {
-        let mut totals = ClassStats::default();
-        for stats in self.classes.iter().chain(self.others.as_deref()) {
-            totals.merge_counts(stats);
-        }
-        totals
+        self.classes.merge(other.classes);
     }
 }
 
@@ -304,6 +261,25 @@ impl Sink for Digest {
     #[inline]
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         self.count(event);
+        Ok(())
+    }
+
+    fn summary(&mut self, summary: &Summary<'_>) -> anyhow::Result<()> {
+        self.summarise(summary)
+    }
+
+    /// Counts a transaction if one of its statements was counted: its figures are those of the whole.
+    fn transaction(&mut self, transaction: &Transaction<'_>) -> anyhow::Result<()> {
+        let is_chosen = self.options.selection.is_everything() || self.events > self.events_before;
+        self.events_before = self.events;
+        if is_chosen {
+            self.transactions.get_or_insert_default().add(transaction, self.options.mode);
+        }
+        Ok(())
+    }
+
+    fn log(&mut self, log: &Log) -> anyhow::Result<()> {
+        self.transactions.get_or_insert_default().add_log(log);
         Ok(())
     }
 }
@@ -332,41 +308,6 @@ fn sample_of(event: &Event<'_>) -> Sample {
             _ => None,
         },
         measures: event.measures,
-    }
-}
-
-/// Hashes whole byte strings. The seed is of the process, because text is hostile.
-#[derive(Clone, Debug)]
-struct Seeded(u64);
-
-impl Seeded {
-    fn new() -> Self {
-        Self(std::hash::RandomState::new().hash_one(0_u8))
-    }
-}
-
-impl BuildHasher for Seeded {
-    type Hasher = SeededHasher;
-
-    fn build_hasher(&self) -> SeededHasher {
-        SeededHasher(self.0)
-    }
-}
-
-struct SeededHasher(u64);
-
-impl Hasher for SeededHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = xxh3_64_with_seed(bytes, self.0);
-    }
-
-    // Lengths of slices come before their bytes.
-    fn write_usize(&mut self, number: usize) {
-        self.0 ^= number as u64;
-    }
-
-    fn finish(&self) -> u64 {
-        self.0
     }
 }
 

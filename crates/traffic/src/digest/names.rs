@@ -110,17 +110,24 @@ fn is_same(a: &Name, b: &Name) -> bool {
     a.hash == b.hash && (Arc::ptr_eq(&a.text, &b.text) || a.text == b.text)
 }
 
-/// Who sent an event: their names, and what they sent in all classes since they were last remembered.
-#[derive(Debug)]
-pub struct Who {
+/// Who sent an event.
+#[derive(Debug, PartialEq)]
+pub struct Sender {
     pub user: Name,
     pub host: Name,
     pub database: Name,
+}
+
+/// A sender, and what they sent in all classes since they were last remembered.
+#[derive(Debug)]
+struct Who {
+    sender: Arc<Sender>,
     count: u64,
     sum_ns: u64,
 }
 
-impl Who {
+impl Sender {
+    #[inline]
     fn is_of(&self, event: &Event<'_>) -> bool {
         *self.user.text == *cut(event.user)
             && *self.host.text == *cut(event.host)
@@ -147,29 +154,35 @@ impl Default for Everybody {
 impl Everybody {
     /// Counts an event and tells whose it is.
     #[inline]
-    pub fn count(&mut self, event: &Event<'_>, sum_ns: u64) -> &Who {
+    pub fn count(&mut self, event: &Event<'_>, sum_ns: u64) -> &Arc<Sender> {
+        self.count_many(event, 1, sum_ns)
+    }
+
+    /// The same for so many events of the same names.
+    #[inline]
+    pub fn count_many(&mut self, event: &Event<'_>, count: u64, sum_ns: u64) -> &Arc<Sender> {
         let place = place_of(event);
-        if !self.remembered[place].as_ref().is_some_and(|who| who.is_of(event)) {
+        if !self.remembered[place].as_ref().is_some_and(|who| who.sender.is_of(event)) {
             self.forget(place);
-            self.remembered[place] = Some(Box::new(Who {
+            let sender = Arc::new(Sender {
                 user: Name::new(event.user),
                 host: Name::new(event.host),
                 database: Name::new(event.database),
-                count: 0,
-                sum_ns: 0,
-            }));
+            });
+            self.remembered[place] = Some(Box::new(Who { sender, count: 0, sum_ns: 0 }));
         }
         let who = self.remembered[place].as_mut().expect("just put there");
-        who.count += 1;
+        who.count += count;
         who.sum_ns = who.sum_ns.saturating_add(sum_ns);
-        who
+        &who.sender
     }
 
     fn forget(&mut self, place: usize) {
         if let Some(who) = self.remembered[place].take() {
-            self.users.add(&who.user, who.count, who.sum_ns, KEPT_IN_ALL);
-            self.hosts.add(&who.host, who.count, who.sum_ns, KEPT_IN_ALL);
-            self.databases.add(&who.database, who.count, who.sum_ns, KEPT_IN_ALL);
+            let Sender { user, host, database } = &*who.sender;
+            self.users.add(user, who.count, who.sum_ns, KEPT_IN_ALL);
+            self.hosts.add(host, who.count, who.sum_ns, KEPT_IN_ALL);
+            self.databases.add(database, who.count, who.sum_ns, KEPT_IN_ALL);
         }
     }
 

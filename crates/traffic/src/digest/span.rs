@@ -5,43 +5,46 @@
 
 use std::cmp::Reverse;
 
-use crate::digest::Digest;
 use crate::digest::class_stats::ClassStats;
+use crate::digest::listing::Listing;
 use crate::digest::slices::width_ns;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-impl Digest {
+impl Listing<'_> {
     /// Start and end, ns since 1970; None if no event has a time.
     ///
     /// From the first start to the last end (see `ClassStats::end_ns`). If the source's times are whole seconds, so are
     /// both, rounded outwards. With `--since` and `--until` it is the time between these.
     #[must_use]
     pub fn span_ns(&self) -> Option<(u64, u64)> {
-        let all = || self.classes.iter().chain(self.others.as_deref()).filter(|stats| stats.last_ns > 0);
-        let mut start_ns = all().map(|stats| stats.first_ns).min()?;
-        let last_ns = all().map(|stats| stats.last_ns).max()?;
-        let mut end_ns = all().map(|stats| stats.end_ns(self.shift)).max()?;
-        if self.has_whole_seconds() {
+        let (mut start_ns, last_ns) = (self.totals.first_ns, self.totals.last_ns);
+        if last_ns == 0 {
+            return None;
+        }
+        // Judged by the one call of each class whose time is known exactly.
+        let (mut end_ns, mut has_stamps, mut are_whole) = (0, false, true);
+        for stats in self.all() {
+            if let Some(stamp_ns) = stats.stamp_ns() {
+                has_stamps = true;
+                are_whole &= stamp_ns % SECOND_NS == 0;
+            }
+            if stats.last_ns > 0 {
+                end_ns = end_ns.max(stats.end_ns(self.shift));
+            }
+        }
+        if has_stamps && are_whole {
             // The end is never too early, and the true one is a whole second.
             start_ns -= start_ns % SECOND_NS;
             end_ns = (end_ns - end_ns % SECOND_NS).max(start_ns.saturating_add(SECOND_NS));
         }
-        if let (Some(since_ns), Some(until_ns)) =
-            (self.options.selection.since_ns, self.options.selection.until_ns)
-        {
+        let selection = &self.digest.options.selection;
+        if let (Some(since_ns), Some(until_ns)) = (selection.since_ns, selection.until_ns) {
             start_ns = start_ns.min(since_ns);
             // Calls that started before run past it.
             end_ns = if last_ns < until_ns { until_ns } else { end_ns };
         }
         Some((start_ns, end_ns))
-    }
-
-    /// Judged by the one call of each class whose time is known exactly.
-    fn has_whole_seconds(&self) -> bool {
-        let all = self.classes.iter().chain(self.others.as_deref());
-        let mut stamps = all.filter_map(ClassStats::stamp_ns).peekable();
-        stamps.peek().is_some() && stamps.all(|stamp_ns| stamp_ns % SECOND_NS == 0)
     }
 }
 
@@ -112,14 +115,14 @@ mod tests {
     }
 
     fn span_ns(options: &DigestOptions, events: &[(u64, u64)]) -> (u64, u64) {
-        let (start_ns, end_ns) = digest(options, events).span_ns().unwrap();
+        let (start_ns, end_ns) = digest(options, events).listing().span_ns().unwrap();
         (start_ns - START_NS, end_ns - START_NS)
     }
 
     #[test]
     fn it_runs_to_the_last_end_or_as_was_asked() {
         let options = DigestOptions::default();
-        assert_eq!(Digest::new(&options).span_ns(), None);
+        assert_eq!(Digest::new(&options).listing().span_ns(), None);
         assert_eq!(span_ns(&options, &[(5, 60 * SECOND_NS)]), (5, 60 * SECOND_NS + 5), "one call");
         let events = [(5, 7 * SECOND_NS), (2 * SECOND_NS, 3)];
         assert_eq!(span_ns(&options, &events), (5, 7 * SECOND_NS + 5), "the first to start ends last");

@@ -7,63 +7,88 @@ use crate::digest::Digest;
 use crate::digest::class_stats::ClassStats;
 use crate::digest::group::read_key;
 use crate::digest::lines::Source;
+use crate::digest::listing::Listing;
 use sql;
 
 /// What is left of a long name.
 const NAME_CHARACTERS: usize = 40;
 
+/// So much of the time in no class of its own is said before everything else.
+const WORTH_SAYING: f64 = 0.05;
+
 impl Digest {
     /// The `top` classes of the largest sums of response times; `width` is that of the terminal in characters.
     #[must_use]
-    pub fn table(&self, source: &Source, top: usize, width: usize) -> String {
-        let totals = self.totals();
-        let mut out = String::new();
-        let _ = writeln!(out, "Inputs   {}", clean(source.inputs.join(", ").as_bytes(), width.max(40)));
-        let _ = writeln!(out, "Coverage {}", coverage_line(&source.coverage));
-        for place in source.coverage.places.iter().take(3) {
-            let input = clean(place.input.as_bytes(), NAME_CHARACTERS);
-            let reason = clean(place.reason.as_bytes(), 200);
-            let at = match (place.item, place.offset) {
-                (0, 0) => String::new(),
-                (item, offset) => format!(", item {item} at byte {offset}"),
-            };
-            let _ = writeln!(out, "         {input}{at}: {reason}");
+    pub fn table(&mut self, source: &Source, top: usize, width: usize) -> String {
+        let listing = self.listing();
+        match &listing.digest.transactions {
+            Some(transactions) => listing.changes_table(transactions, source, top, width),
+            None => listing.table(source, top, width),
         }
+    }
+}
+
+impl Listing<'_> {
+    fn table(&self, source: &Source, top: usize, width: usize) -> String {
+        let totals = &self.totals;
+        let mut out = self.beyond_line();
+        write_source(&mut out, source, width);
         let span_s = self.span_ns().map_or(0.0, |(start_ns, end_ns)| (end_ns - start_ns) as f64 / 1e9);
         let _ = writeln!(
             out,
             "Counted  {} events in {} classes over {}, {} of response time, {} errors{}\n",
-            self.events,
-            self.classes.len(),
+            self.digest.events,
+            self.listed.len(),
             seconds(span_s),
             seconds(totals.response.sum_ns as f64 / 1e9),
-            failed(&totals),
-            if self.filtered > 0 {
-                format!("; {} left out by filters", self.filtered)
+            failed(totals),
+            if self.digest.filtered > 0 {
+                format!("; {} left out by filters", self.digest.filtered)
             } else {
                 String::new()
             },
         );
+        let (alike, fingerprints) = self.digest.alike_but_for_names();
+        if alike * 2 > fingerprints {
+            let _ = writeln!(
+                out,
+                "Names    {alike} of {fingerprints} classes differ from another only in digits or hashes of table names; \
+                 --fold-names counts them together\n"
+            );
+        }
         let _ = writeln!(
             out,
             "{:>4}  {:34} {:>9} {:>6} {:>10} {:>9} {:>9} {:>9} {:>9} {:>6} {:>7}  what",
             "rank", "id", "time", "share", "calls", "mean", "p50", "p95", "p99", "V/M", "errors"
         );
-        let mut classes: Vec<_> = self.classes().map(|(key, stats)| (Some(key), stats)).collect();
-        classes.extend(self.others.as_deref().map(|others| (None, others)));
-        // The others come last, however much they took.
-        classes.sort_unstable_by(|a, b| {
-            (a.0.is_none(), b.1.response.sum_ns, b.1.count)
-                .cmp(&(b.0.is_none(), a.1.response.sum_ns, a.1.count))
-                .then_with(|| a.0.cmp(&b.0))
-        });
-        for (rank, (key, stats)) in (1..).zip(classes.iter().take(top)) {
-            self.write_class(&mut out, rank, *key, stats, totals.response.sum_ns, width);
+        for (rank, (key, class)) in (1..).zip(self.listed.iter().take(top)) {
+            self.write_class(&mut out, rank, Some(key), &class.stats(self.shift), width);
         }
-        if classes.len() > top {
-            let _ = writeln!(out, "      and {} more", classes.len() - top);
+        // The others come last, however much they took.
+        let shown = self.listed.len().min(top);
+        if let Some(others) = self.others.as_deref().filter(|_| shown < top) {
+            self.write_class(&mut out, shown + 1, None, others, width);
+        }
+        let count = self.listed.len() + usize::from(self.others.is_some());
+        if count > top {
+            let _ = writeln!(out, "      and {} more", count - top);
         }
         out
+    }
+
+    /// What is in no class of its own, where that is much.
+    pub(super) fn beyond_line(&self) -> String {
+        let share = self.others_share();
+        if share <= WORTH_SAYING {
+            return String::new();
+        }
+        let most = seconds(self.unlisted_most_ns as f64 / 1e9);
+        let classes = self.other_classes.map_or_else(|| "more".to_owned(), |count| count.to_string());
+        format!(
+            "{:.1}% of the time is in {classes} classes that are not listed, each with at most {most}: --classes N lists \
+             more, --group table,user merges them\n",
+            share * 100.0
+        )
     }
 
     fn write_class(
@@ -72,14 +97,14 @@ impl Digest {
         rank: usize,
         key: Option<&[u8]>,
         stats: &ClassStats,
-        all_ns: u128,
         width: usize,
     ) {
         let (parts, fingerprint) =
-            key.map_or_else(Default::default, |key| read_key(&self.options.group, key));
-        let id = fingerprint.map_or_else(|| "-".to_owned(), |found| sql::class_id(self.options.mode, found));
+            key.map_or_else(Default::default, |key| read_key(&self.digest.options.group, key));
+        let id = fingerprint
+            .map_or_else(|| "-".to_owned(), |found| sql::class_id(self.digest.options.mode, found));
         let mut what =
-            if key.is_none() { "all classes that found no room ".to_owned() } else { String::new() };
+            if key.is_none() { "all classes that are not listed ".to_owned() } else { String::new() };
         for (dimension, value) in parts {
             let _ = write!(what, "{}={} ", dimension.name(), clean(value, NAME_CHARACTERS));
         }
@@ -87,27 +112,44 @@ impl Digest {
             what.push_str(&clean(fingerprint, width));
         }
         let response = &stats.response;
+        let all_ns = self.totals.response.sum_ns;
         let share = if all_ns > 0 { response.sum_ns as f64 / all_ns as f64 } else { 0.0 };
         let percentile = |share| {
-            response.percentile_ns(share).map_or_else(|| "-".to_owned(), |value| seconds(value as f64 / 1e9))
+            stats.percentile_ns(share).map_or_else(|| "-".to_owned(), |value| seconds(value as f64 / 1e9))
         };
         let mean = match response.count {
             0 => "-".to_owned(),
             count => seconds(response.sum_ns as f64 / count as f64 / 1e9),
         };
+        let spread =
+            stats.variance_to_mean_s().map_or_else(|| "-".to_owned(), |spread| format!("{spread:.2}"));
         let line = format!(
-            "{rank:>4}  {id:34} {:>9} {:>6} {:>10} {mean:>9} {:>9} {:>9} {:>9} {:>6.2} {:>7}  {what}",
+            "{rank:>4}  {id:34} {:>9} {:>6} {:>10} {mean:>9} {:>9} {:>9} {:>9} {spread:>6} {:>7}  {what}",
             seconds(response.sum_ns as f64 / 1e9),
             format!("{:.1}%", share * 100.0),
             stats.count,
             percentile(0.5),
             percentile(0.95),
             percentile(0.99),
-            response.variance_to_mean_s(),
             failed(stats),
         );
         let cut: String = line.chars().take(width).collect();
         let _ = writeln!(out, "{}", cut.trim_end());
+    }
+}
+
+/// What was read, and what was wrong with it.
+pub(super) fn write_source(out: &mut String, source: &Source, width: usize) {
+    let _ = writeln!(out, "Inputs   {}", clean(source.inputs.join(", ").as_bytes(), width.max(40)));
+    let _ = writeln!(out, "Coverage {}", coverage_line(&source.coverage));
+    for place in source.coverage.places.iter().take(3) {
+        let input = clean(place.input.as_bytes(), NAME_CHARACTERS);
+        let reason = clean(place.reason.as_bytes(), 200);
+        let at = match (place.item, place.offset) {
+            (0, 0) => String::new(),
+            (item, offset) => format!(", item {item} at byte {offset}"),
+        };
+        let _ = writeln!(out, "         {input}{at}: {reason}");
     }
 }
 
@@ -122,14 +164,25 @@ fn coverage_line(coverage: &Coverage) -> String {
     if coverage.bytes > 0 {
         let _ = write!(line, " in {:.1} MB", coverage.bytes as f64 / 1e6);
     }
+    if coverage.throttled_events > 0 {
+        let took = seconds(coverage.throttled_ns as f64 / 1e9);
+        let _ = write!(line, ", {} statements ({took}) that the server left out", coverage.throttled_events);
+    }
     let rest = [
         (coverage.damaged, "damaged"),
         (coverage.skipped_bytes, "bytes skipped"),
         (coverage.sampled_events, "of a sampled log"),
+        (coverage.summarised_events, "summed up by the server"),
         (coverage.represented_events, "of all statements that these stand for"),
+        (coverage.unread_times, "times that cannot be read"),
+        (coverage.unread_accounts, "accounts that cannot be read"),
+        (coverage.unterminated_events, "statements without their ;"),
+        (coverage.touched_lines, "changed header lines"),
+        (coverage.other_lines, "lines of other logs"),
         (coverage.sessions, "sessions"),
         (coverage.tls_sessions, "of them encrypted"),
         (coverage.midstream_sessions, "of them joined in mid-stream"),
+        (coverage.one_sided_sessions, "of them captured in one direction only"),
         (coverage.unknown_statements, "executions of unknown statements"),
         (coverage.unanswered, "unanswered"),
         (coverage.dropped_packets, "packets dropped"),
@@ -140,11 +193,20 @@ fn coverage_line(coverage: &Coverage) -> String {
     for (count, what) in rest.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(line, ", {count} {what}");
     }
+    let named = [
+        (&coverage.foreign_sessions, "sessions of other protocols"),
+        (&coverage.proxied_sessions, "sessions announced by a balancer"),
+        (&coverage.tunnels, "packets in tunnels"),
+        (&coverage.other_kinds, "packets of others are"),
+    ];
+    for (names, what) in named.into_iter().filter(|(names, _)| names.total() > 0) {
+        let _ = write!(line, "; {what}: {}", names.listed());
+    }
     line
 }
 
 /// A length of time with three digits and its unit.
-fn seconds(value_s: f64) -> String {
+pub(super) fn seconds(value_s: f64) -> String {
     let (value, unit) = match value_s {
         value if value >= 1.0 => (value, "s"),
         value if value >= 1e-3 => (value * 1e3, "ms"),
@@ -162,7 +224,7 @@ fn seconds(value_s: f64) -> String {
 }
 
 /// Text of a stranger for a terminal: nothing that moves the cursor or reverses a line, and no longer than asked.
-fn clean(text: &[u8], characters: usize) -> String {
+pub(super) fn clean(text: &[u8], characters: usize) -> String {
     let is_hidden = |letter: char| {
         letter.is_control()
             || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use crate::digest::classes::Bounds;
 use crate::digest::group::Dimension;
 use crate::digest::lines::Source;
 use crate::digest::{Digest, DigestOptions};
@@ -85,12 +86,48 @@ fn digest_of<'a>(options: &DigestOptions, events: impl IntoIterator<Item = &'a O
 
 fn options(group: &[Dimension]) -> DigestOptions {
     // So few slices that both reasons to make them wider occur.
-    DigestOptions { group: group.to_vec(), most_slices: 100, ..DigestOptions::default() }
+    let bounds = Bounds { most_slices: 100, ..DigestOptions::default().bounds };
+    DigestOptions { group: group.to_vec(), bounds, ..DigestOptions::default() }
+}
+
+/// Two at random until one is left.
+fn merged(mut digests: Vec<Digest>, order: u64) -> Digest {
+    let mut state = order;
+    while digests.len() > 1 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let place = (state >> 33) as usize % digests.len();
+        let taken = digests.swap_remove(place);
+        let into = (state >> 40) as usize % digests.len();
+        digests[into].merge(taken);
+    }
+    digests.pop().unwrap()
+}
+
+/// Generated names: nearly every event has one of its own, and some classes, light and heavy ones, come again and again.
+/// Its class, and its response time.
+fn flood() -> impl Strategy<Value = Vec<(u32, u64)>> {
+    let event = prop_oneof![
+        6 => (100_u32..2000, 0_u64..2000),
+        3 => (0_u32..10, 0_u64..5000),
+        1 => (10_u32..13, 0_u64..1_000_000),
+    ];
+    proptest::collection::vec(event, 0..400)
+}
+
+fn flood_digest<'a>(options: &DigestOptions, events: impl IntoIterator<Item = &'a (u32, u64)>) -> Digest {
+    let mut digest = Digest::new(options);
+    for (number, response_ns) in events {
+        let text = format!("SELECT a FROM tmp_{number}x");
+        let mut event = Event::new(START_NS + u64::from(*number), 1, Command::Query);
+        (event.text, event.response_ns) = (text.as_bytes(), Some(*response_ns));
+        digest.count(&event);
+    }
+    digest
 }
 
 proptest! {
     // Each case counts and prints a dozen digests.
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn any_split_in_any_order_is_the_whole(
@@ -101,22 +138,78 @@ proptest! {
         let groups: [&[Dimension]; 4] = [&[Class], &[Class, User], &[User, Host, Table], &[Database, Session, Command]];
         let options = options(groups[group]);
         let whole = lines(&mut digest_of(&options, &events));
-        let mut digests: Vec<_> = (0..parts)
+        let digests: Vec<_> = (0..parts)
             .map(|part| {
                 let chosen = events.iter().zip(&places).filter(|(_, place)| *place % parts == part);
                 digest_of(&options, chosen.map(|(event, _)| event))
             })
             .collect();
-        // Two at random until one is left.
-        let mut state = order;
-        while digests.len() > 1 {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            let place = (state >> 33) as usize % digests.len();
-            let taken = digests.swap_remove(place);
-            let into = (state >> 40) as usize % digests.len();
-            digests[into].merge(taken);
+        prop_assert_eq!(lines(&mut merged(digests, order)), whole);
+    }
+
+    #[test]
+    fn the_same_classes_are_listed_whatever_the_order_and_the_parts(
+        events in flood(), most_listed in 0_usize..20, parts in 1_usize..9,
+        places in proptest::collection::vec(any::<usize>(), 400), order in any::<u64>(),
+    ) {
+        let options = DigestOptions { most_listed, ..options(&[Dimension::Class]) };
+        let whole = lines(&mut flood_digest(&options, &events));
+        let mut shuffled: Vec<_> = events.iter().zip(&places).collect();
+        shuffled.sort_by_key(|(_, place)| **place);
+        let digests: Vec<_> = (0..parts)
+            .map(|part| {
+                let chosen = shuffled.iter().filter(|(_, place)| **place % parts == part);
+                flood_digest(&options, chosen.map(|(event, _)| *event))
+            })
+            .collect();
+        prop_assert_eq!(lines(&mut merged(digests, order)), &*whole);
+        // They are those with the most time.
+        let mut sums = BTreeMap::<u32, u64>::new();
+        events.iter().for_each(|(number, response_ns)| *sums.entry(*number).or_default() += response_ns);
+        let mut expected: Vec<_> = sums.into_values().collect();
+        expected.sort_unstable_by(|a, b| b.cmp(a));
+        let found: Vec<serde_json::Value> = whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let listed: Vec<_> = found.iter()
+            .filter(|line| line["type"] == "class" && line["is_others"] == false)
+            .map(|line| line["response_sum_ns"].as_u64().unwrap())
+            .collect();
+        prop_assert_eq!(&*listed, &expected[..most_listed.min(expected.len())]);
+        let rest = expected.get(most_listed).copied();
+        prop_assert_eq!(found[0]["unlisted_most_ns"].as_u64(), Some(rest.unwrap_or(0)));
+        prop_assert_eq!(found[0]["other_classes"].as_u64(), Some((expected.len() - listed.len()) as u64));
+    }
+
+    #[test]
+    fn beyond_memory_no_heavy_class_is_lost_and_none_lacks_more_than_is_said(
+        events in flood(), most_classes in 2_usize..60, parts in 1_usize..4, order in any::<u64>(),
+    ) {
+        let bounds = Bounds { most_classes, ..DigestOptions::default().bounds };
+        let options = DigestOptions { most_listed: most_classes, bounds, ..DigestOptions::default() };
+        let length = events.len().div_ceil(parts).max(1);
+        let digests: Vec<_> = events.chunks(length).map(|part| flood_digest(&options, part)).collect();
+        prop_assume!(!digests.is_empty());
+        let mut whole = merged(digests, order);
+        let summary = whole.listing();
+        let mut sums = BTreeMap::<String, u64>::new();
+        for (number, response_ns) in &events {
+            *sums.entry(format!("select a from tmp_{number}x")).or_default() += response_ns + 1;
         }
-        prop_assert_eq!(lines(&mut digests[0]), whole);
+        let total: u64 = sums.values().sum();
+        let lost_ns = summary.lost_most_ns;
+        // There is room for at least as many as are listed, twice.
+        prop_assert!(lost_ns <= 2 * total / (2 * most_classes as u64), "{lost_ns} of {total}");
+        for (key, sum) in sums {
+            let class = summary.listed.iter().find(|(listed, _)| *listed == key.as_bytes());
+            let Some((_, class)) = class else {
+                prop_assert!(sum <= summary.unlisted_most_ns + 400, "{key} has {sum}");
+                continue;
+            };
+            let (found_ns, count) = class.rank(false).0;
+            let found = found_ns as u64 + count;
+            prop_assert!(found <= sum && sum <= found + lost_ns, "{key}: {found} of {sum}, {lost_ns} at most");
+        }
+        prop_assert_eq!(summary.totals.count, events.len() as u64);
+        prop_assert_eq!(summary.totals.response.sum_ns as u64 + summary.totals.count, total);
     }
 
     #[test]
@@ -166,7 +259,7 @@ proptest! {
 
 #[test]
 fn beyond_the_cap_classes_are_others_and_nothing_is_lost() {
-    let options = DigestOptions { most_classes: 10, ..DigestOptions::default() };
+    let options = DigestOptions { most_listed: 10, ..DigestOptions::default() };
     let mut parts: Vec<_> = (0..3).map(|_| Digest::new(&options)).collect();
     for number in 0..600_u64 {
         let text = format!("SELECT x{}", "a".repeat(1 + number as usize % 20));
@@ -189,7 +282,8 @@ fn beyond_the_cap_classes_are_others_and_nothing_is_lost() {
 
 #[test]
 fn many_busy_classes_have_wider_slices() {
-    let mut digest = Digest::new(&DigestOptions { most_slices: 1000, ..DigestOptions::default() });
+    let bounds = Bounds { most_slices: 1000, ..DigestOptions::default().bounds };
+    let mut digest = Digest::new(&DigestOptions { bounds, ..DigestOptions::default() });
     for second in 0..300_u64 {
         for number in 0..10 {
             let text = "ab".repeat(number);
@@ -199,7 +293,9 @@ fn many_busy_classes_have_wider_slices() {
         }
     }
     // 300 slices of 1 s each would be too many, 150 of 2 s too; the heat keeps its own width.
-    assert_eq!((digest.shift, digest.heat_shift, digest.slices), (2, 0, 750));
+    let summary = digest.listing();
+    let slices: usize = summary.all().map(|stats| stats.slices.count()).sum();
+    assert_eq!((summary.shift, summary.digest.heat_shift, slices), (2, 0, 750));
 }
 
 #[test]

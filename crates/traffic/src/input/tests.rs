@@ -52,13 +52,12 @@ fn compressed_files_are_known_by_their_first_bytes_and_may_have_several_parts() 
 fn what_is_not_read_is_named_with_the_command_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");
-    let utf_16: Vec<u8> = "\u{feff}# Time".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for (content, said) in [
         (&b"\xfd7zXZ\x00\x00\x04"[..], "xz -dc"),
         (b"BZh91AY&SY", "bzip2 -dc"),
         (b"\x04\x22\x4d\x18d", "lz4 -dc"),
         (b"PK\x03\x04", "unzip -p"),
-        (&utf_16, "iconv -f UTF-16"),
+        (b"\xff\xfe\0\0#\0\0\0", "iconv -f UTF-32"),
     ] {
         std::fs::write(&path, content).unwrap();
         let error = format!("{:#}", open(&path, false).err().unwrap());

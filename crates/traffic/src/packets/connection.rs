@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::link::{ACK, Endpoint, FIN, Segment};
+use super::segment::{ACK, Endpoint, FIN, SYN, Segment};
 use crate::coverage::Coverage;
 use crate::stream::{Opened, Side, Streams};
 
@@ -13,6 +13,8 @@ use crate::stream::{Opened, Side, Streams};
 const HELD_OVERHEAD: usize = 96;
 /// Further from what is expected than any window of real connections lets packets be.
 const FAR: u64 = 1 << 26;
+/// As far from it as packets of the same connection are that were captured at two places.
+const NEAR: u64 = 1 << 22;
 
 /// Where things go, and what may be held in all.
 pub struct Output<'a, S> {
@@ -60,6 +62,10 @@ impl Half {
 
     fn is_far(&self, sequence: u32) -> bool {
         self.is_known && self.offset(sequence).abs_diff(self.next) > FAR
+    }
+
+    fn is_near(&self, sequence: u32) -> bool {
+        self.offset(sequence).abs_diff(self.next) <= NEAR
     }
 
     fn is_stalled(&self) -> bool {
@@ -116,6 +122,8 @@ pub struct Connection {
     /// Whether the table is to look at it again for that.
     pub is_watched: bool,
     began_ns: u64,
+    /// When a side said that it has nothing more to say.
+    ended_ns: Option<u64>,
     halves: [Half; 2],
 }
 
@@ -141,6 +149,7 @@ impl Connection {
             stalled_ns: None,
             is_watched: false,
             began_ns,
+            ended_ns: None,
             halves: [Half::default(), Half::default()],
         }
     }
@@ -186,6 +195,28 @@ impl Connection {
         segment.has(ACK) && mine.is_far(segment.sequence) && theirs.is_far(segment.acknowledged)
     }
 
+    /// Whether a packet that came another way belongs to this connection: its numbers are those that are expected. Those
+    /// of another connection would be near by chance once in 100,000 times, of a handshake never.
+    pub fn expects(&self, segment: &Segment<'_>) -> bool {
+        let from = self.side(segment.source);
+        let (mine, theirs) = (&self.halves[index(from)], &self.halves[1 - index(from)]);
+        if segment.has(SYN) && !segment.has(ACK) {
+            return from == Side::Client && self.client_isn == Some(segment.sequence);
+        }
+        if segment.has(SYN) {
+            let is_answer = self.client_isn.is_some_and(|isn| segment.acknowledged == isn.wrapping_add(1));
+            return from == Side::Server && (self.server_isn == Some(segment.sequence) || is_answer);
+        }
+        match (mine.is_known, theirs.is_known) {
+            (true, true) => {
+                segment.has(ACK) && mine.is_near(segment.sequence) && theirs.is_near(segment.acknowledged)
+            }
+            (true, false) => mine.next as u32 == segment.sequence,
+            (false, true) => segment.has(ACK) && theirs.next as u32 == segment.acknowledged,
+            (false, false) => false,
+        }
+    }
+
     /// A reset counts if its number is near: others are leftovers, or forged.
     pub fn is_reset(&self, from: Side, sequence: u32) -> bool {
         !self.halves[index(from)].is_far(sequence)
@@ -223,7 +254,7 @@ impl Connection {
             half.acknowledged = half.acknowledged.max(acknowledged);
             half.acknowledged_ns = time_ns;
         }
-        let sequence = segment.sequence.wrapping_add(u32::from(segment.has(super::link::SYN)));
+        let sequence = segment.sequence.wrapping_add(u32::from(segment.has(SYN)));
         let half = &mut self.halves[mine];
         if !half.is_known {
             half.begin(sequence);
@@ -237,6 +268,9 @@ impl Connection {
             self.data(time_ns, from, start, acknowledged, segment, output)?;
         }
         self.halves[mine].finish_at_end();
+        if segment.has(FIN) && self.has_finished_half() {
+            self.ended_ns.get_or_insert(time_ns);
+        }
         if self.is_stalled() {
             let mut late = [0, 0];
             if self.halves[mine].next != next {
@@ -438,6 +472,19 @@ impl Connection {
     pub fn is_heard_since(&self, time_ns: u64) -> bool {
         let holed = |half: &&Half| !half.held.is_empty();
         self.halves.iter().filter(holed).all(|half| half.acknowledged_ns > time_ns)
+    }
+
+    /// Nothing more will be seen of it, whether it goes on or not.
+    pub fn cut<S: Streams>(&mut self, output: &mut Output<'_, S>) -> anyhow::Result<()> {
+        if let Some(ended_ns) = self.ended_ns {
+            return self.close(ended_ns, output);
+        }
+        if self.state == State::Open {
+            self.force(true, output)?;
+            output.streams.cut(self.session)?;
+        }
+        self.state = State::Closed;
+        Ok(())
     }
 
     pub fn close<S: Streams>(&mut self, time_ns: u64, output: &mut Output<'_, S>) -> anyhow::Result<()> {

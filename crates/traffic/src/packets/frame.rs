@@ -24,6 +24,9 @@ pub trait Frames {
     /// `skipped` bytes of the input that no frame could be made of.
     fn damage(&mut self, offset: u64, item: u64, skipped: u64, reason: &str);
 
+    /// What is to be known of the whole input.
+    fn note(&mut self, note: &str);
+
     /// Packets that the capture says it lost.
     fn dropped(&mut self, packets: u64);
 }

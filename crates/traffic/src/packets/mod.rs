@@ -11,44 +11,74 @@
 //! A packet that was captured on several interfaces (a bridge and its port) counts once, its copies as retransmitted;
 //! where addresses are translated between the two, its connection is seen twice, and one interface has to be chosen.
 //!
-//! Fragments of IP are not put together: TCP avoids them. The first one counts, others are damage, and a gap.
+//! Packets in tunnels are read whatever tunnel it is (`tunnels`), and connections of different tunnels are kept apart.
+//! Fragments of IP are put together; what does not become whole is damage, and a gap.
 
 mod connection;
+pub mod dump;
+mod fragments;
 mod frame;
 mod link;
+mod network;
 mod options;
+mod others;
+mod path;
 mod pcap;
 mod pcapng;
+mod segment;
 mod table;
 #[cfg(test)]
 mod tests;
+pub(super) mod tunnels;
 mod window;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::{ErrorKind, Read};
 
+use self::dump::Dump;
+use self::fragments::{Fragments, Taken};
 use self::frame::{Frame, Frames};
-pub(super) use self::link::network;
-use self::link::{Link, Parsed};
 pub use self::options::PacketOptions;
 use self::options::Servers;
+use self::others::Other;
+use self::path::Path;
+use self::segment::{Content, Parsed, Segment};
 use self::table::Table;
 use self::window::Window;
 use super::coverage::Coverage;
 use super::stream::Streams;
 use base::error::AgentError;
 
+/// Ports and tunnels that are counted apart; their numbers may be a stranger's choice.
+const MOST_COUNTED: usize = 65_536;
+/// Ports that are named where no packet is one of a server.
+const NAMED_PORTS: usize = 3;
+
 /// From frames to streams.
 pub(super) struct Packets<'a, S> {
     name: &'a str,
     servers: Servers,
     table: Table,
+    fragments: Fragments,
     coverage: Coverage,
-    /// Packets by the ports of those that are no server's: to say where else to look.
-    others: HashMap<u16, u64>,
-    /// A link type that is not read.
-    unknown_link: Option<u16>,
+    /// The way of the packet at hand.
+    path: Path,
+    /// Packets of the servers by their tunnel: its name, and how many.
+    tunnels: HashMap<u64, (String, u64)>,
+    /// Packets that are no server's, by what they are; those of TCP by their ports, too, to say where else to look.
+    others: HashMap<Other, u64>,
+    ports: HashMap<u16, u64>,
+    /// Other ports on which a server of MySQL greeted.
+    speaking: BTreeSet<u16>,
     streams: &'a mut S,
+}
+
+/// A packet's place in the input.
+#[derive(Clone, Copy)]
+struct At {
+    time_ns: u64,
+    offset: u64,
+    item: u64,
 }
 
 impl<'a, S: Streams> Packets<'a, S> {
@@ -57,62 +87,175 @@ impl<'a, S: Streams> Packets<'a, S> {
             name,
             servers: Servers::new(options),
             table: Table::new(options),
+            fragments: Fragments::default(),
             coverage: Coverage::default(),
+            path: Path::default(),
+            tunnels: HashMap::new(),
             others: HashMap::new(),
-            unknown_link: None,
+            ports: HashMap::new(),
+            speaking: BTreeSet::new(),
             streams,
         }
     }
 
-    pub fn parsed(
+    /// A packet that begins with what its EtherType says.
+    pub fn network(
         &mut self,
         time_ns: u64,
-        parsed: &Parsed<'_>,
+        (protocol, data, wire_bytes): (u16, &[u8], usize),
         offset: u64,
         item: u64,
     ) -> anyhow::Result<()> {
+        self.path.clear();
+        let inside = Parsed::Inside(Content::Network(protocol), data, wire_bytes);
+        let parsed = network::content(inside, &mut self.path);
+        self.parsed(At { time_ns, offset, item }, &parsed)
+    }
+
+    fn parsed(&mut self, at: At, parsed: &Parsed<'_>) -> anyhow::Result<()> {
         self.coverage.packets += 1;
-        match parsed {
-            Parsed::Segment(segment) => {
-                if !self.servers.has(segment.source) && !self.servers.has(segment.destination) {
-                    self.coverage.other_packets += 1;
-                    *self.others.entry(segment.source.port).or_default() += 1;
-                    *self.others.entry(segment.destination.port).or_default() += 1;
-                    return Ok(());
-                }
-                if segment.data.len() < segment.length as usize {
-                    self.coverage.cut_packets += 1;
-                }
-                self.table.segment(time_ns, segment, &self.servers, self.streams, &mut self.coverage)?;
-            }
-            Parsed::Other | Parsed::Copy => self.coverage.other_packets += 1,
-            Parsed::Cut => self.coverage.cut_packets += 1,
-            Parsed::Fragment => {
-                self.coverage.damage(self.name, offset, item, "a fragment of IP, which is not put together");
-            }
-            Parsed::Damaged(reason) => self.coverage.damage(self.name, offset, item, *reason),
+        if !self.fragments.is_empty() {
+            let path = self.path;
+            self.give_up_fragments(at, Some(at.time_ns))?;
+            self.path = path;
+        }
+        let fragment = match parsed {
+            Parsed::Fragment(fragment) => fragment,
+            parsed => return self.whole(at, parsed),
+        };
+        match self.fragments.take(at.time_ns, fragment, &self.path) {
+            Taken::Waits => {}
+            Taken::Again => self.coverage.retransmitted_packets += 1,
+            Taken::Damaged(reason) => self.coverage.damage(self.name, at.offset, at.item, reason),
+            Taken::Whole(packet) => self.reassembled(at, &packet)?,
         }
         Ok(())
     }
 
+    fn reassembled(&mut self, at: At, packet: &fragments::Packet) -> anyhow::Result<()> {
+        self.path = packet.path;
+        let bytes = &packet.bytes[..];
+        // Of one that is not whole, more was sent than came.
+        let wire_bytes = if packet.is_whole { bytes.len() } else { bytes.len().max(20) };
+        let parsed = network::payload(packet.ends, packet.protocol, bytes, wire_bytes, &mut self.path);
+        let parsed = network::content(parsed, &mut self.path);
+        if let Parsed::Fragment(fragment) = &parsed {
+            // Fragments of a packet in a tunnel that was cut itself.
+            if let Taken::Whole(inner) = self.fragments.take(packet.time_ns, fragment, &self.path) {
+                return self.reassembled(at, &inner);
+            }
+            return Ok(());
+        }
+        self.whole(At { time_ns: packet.time_ns, ..at }, &parsed)
+    }
+
+    fn give_up_fragments(&mut self, at: At, now_ns: Option<u64>) -> anyhow::Result<()> {
+        while let Some(given_up) = self.fragments.give_up(now_ns) {
+            let Some(packet) = given_up else { continue };
+            self.coverage.damage(
+                self.name,
+                at.offset,
+                at.item,
+                "a packet of IP of which not all fragments came",
+            );
+            if !packet.bytes.is_empty() {
+                self.reassembled(at, &packet)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn whole(&mut self, at: At, parsed: &Parsed<'_>) -> anyhow::Result<()> {
+        match parsed {
+            Parsed::Segment(segment) => {
+                if !self.servers.has(segment.source) && !self.servers.has(segment.destination) {
+                    self.other_segment(segment);
+                    return Ok(());
+                }
+                self.coverage.server_packets += 1;
+                if segment.path != 0 && self.path.is_tunnel() {
+                    self.count_tunnel();
+                }
+                if segment.data.len() < segment.length as usize {
+                    self.coverage.cut_packets += 1;
+                }
+                self.table.segment(at.time_ns, segment, &self.servers, self.streams, &mut self.coverage)?;
+            }
+            Parsed::Other(other) => {
+                self.coverage.other_packets += 1;
+                *self.others.entry(*other).or_default() += 1;
+            }
+            Parsed::Copy => {
+                self.coverage.other_packets += 1;
+                *self.others.entry(Other::Named("copies on a loopback device")).or_default() += 1;
+            }
+            Parsed::Cut => self.coverage.cut_packets += 1,
+            Parsed::Damaged(reason) => self.coverage.damage(self.name, at.offset, at.item, *reason),
+            // Both were taken apart before.
+            Parsed::Fragment(_) | Parsed::Inside(..) => {}
+        }
+        Ok(())
+    }
+
+    fn other_segment(&mut self, segment: &Segment<'_>) {
+        self.coverage.other_packets += 1;
+        *self.others.entry(Other::Tcp).or_default() += 1;
+        for port in [segment.source.port, segment.destination.port] {
+            *self.ports.entry(port).or_default() += 1;
+        }
+        // A greeting of protocol 10 in the first packet of an answer.
+        if let [_, _, 0, 0, 10, payload @ ..] = segment.data
+            && payload.first().is_some_and(u8::is_ascii_digit)
+            && mysql::protocol::parse_greeting(&segment.data[4..]).is_ok()
+        {
+            self.speaking.insert(segment.source.port);
+        }
+    }
+
+    fn count_tunnel(&mut self) {
+        let key = self.path.key();
+        if let Some((_, count)) = self.tunnels.get_mut(&key) {
+            *count += 1;
+        } else if self.tunnels.len() < MOST_COUNTED {
+            self.tunnels.insert(key, (self.path.name(), 1));
+        } else {
+            self.coverage.tunnels.add("others", 1);
+        }
+    }
+
     /// Where to look when nothing was found: a wrong port is the commonest mistake, and looks like a silent server.
     fn advice(&self) -> Option<String> {
-        if self.coverage.other_packets < self.coverage.packets {
+        let listed = |ports: Vec<String>| ports.join(", ");
+        if !self.speaking.is_empty() {
+            let ports = listed(self.speaking.iter().take(NAMED_PORTS).map(u16::to_string).collect());
+            return Some(format!("servers of MySQL greet on other ports, too: {ports} (see --port)"));
+        }
+        if self.coverage.server_packets > 0 || self.ports.is_empty() {
             return None;
         }
-        if self.others.is_empty() {
-            return self
-                .unknown_link
-                .map(|number| format!("its link type, {number}, is not one that is read"));
-        }
-        let mut ports: Vec<_> = self.others.iter().map(|(port, packets)| (*packets, *port)).collect();
+        let mut ports: Vec<_> = self.ports.iter().map(|(port, packets)| (*packets, *port)).collect();
         ports.sort_unstable_by(|a, b| b.cmp(a));
-        let named: Vec<_> =
-            ports.iter().take(3).map(|(packets, port)| format!("{port} ({packets})")).collect();
-        Some(format!("no packet of a server; its busiest ports: {} (see --port)", named.join(", ")))
+        let named = ports.iter().take(NAMED_PORTS).map(|(packets, port)| format!("{port} ({packets})"));
+        Some(format!("no packet of a server; its busiest ports: {} (see --port)", listed(named.collect())))
+    }
+
+    /// Names what was counted, the most frequent first, because only so many names are kept.
+    fn name_counts(&mut self) {
+        let mut others: Vec<_> = self.others.iter().map(|(other, count)| (*count, other.name())).collect();
+        others.sort_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+        for (count, name) in others {
+            self.coverage.other_kinds.add(&name, count);
+        }
+        let mut tunnels: Vec<_> = self.tunnels.values().collect();
+        tunnels.sort_by(|a, b| (b.1, &a.0).cmp(&(a.1, &b.0)));
+        for (name, count) in tunnels {
+            self.coverage.tunnels.add(name, *count);
+        }
     }
 
     pub fn finish(mut self) -> anyhow::Result<Coverage> {
+        self.give_up_fragments(At { time_ns: 0, offset: 0, item: 0 }, None)?;
+        self.name_counts();
         if let Some(advice) = self.advice() {
             eprintln!("headrace-agent: {}: {advice}", self.name);
             self.coverage.note(self.name, advice);
@@ -125,16 +268,17 @@ impl<'a, S: Streams> Packets<'a, S> {
 
 impl<S: Streams> Frames for Packets<'_, S> {
     fn frame(&mut self, frame: &Frame<'_>) -> anyhow::Result<()> {
-        if let Link::Unknown(number) = frame.link {
-            self.unknown_link = Some(number);
-        }
-        let parsed = link::parse(frame.link, frame.data, frame.wire_bytes);
-        self.parsed(frame.time_ns, &parsed, frame.offset, frame.item)
+        let parsed = link::parse(frame.link, frame.data, frame.wire_bytes, &mut self.path);
+        self.parsed(At { time_ns: frame.time_ns, offset: frame.offset, item: frame.item }, &parsed)
     }
 
     fn damage(&mut self, offset: u64, item: u64, skipped: u64, reason: &str) {
         self.coverage.damage(self.name, offset, item, reason);
         self.coverage.skipped_bytes += skipped;
+    }
+
+    fn note(&mut self, note: &str) {
+        self.coverage.note(self.name, note);
     }
 
     fn dropped(&mut self, packets: u64) {
@@ -165,17 +309,43 @@ pub fn read(
     let mut window = Window::new(input);
     let mut packets = Packets::new(name, options, streams);
     if let Err(error) = read_frames(&mut window, &mut packets) {
-        let is_damage = |kind| matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::InvalidData);
-        if !error.downcast_ref::<std::io::Error>().is_some_and(|error| is_damage(error.kind())) {
+        if !is_damage(&error) {
             return Err(error.context(format!("cannot read the capture {name}")));
         }
-        // A compressed file that was cut: what came out of it counts.
         let left = window.bytes().len() as u64;
         packets.damage(window.offset(), 0, left, &format!("{error:#}"));
     }
     let mut coverage = packets.finish()?;
     coverage.bytes = window.offset() + window.bytes().len() as u64;
     Ok(coverage)
+}
+
+/// Reads a text of tcpdump to its end, as `read` does a capture.
+///
+/// # Errors
+/// As with `read`.
+pub fn read_dump(
+    dump: &mut Dump<impl Read>,
+    name: &str,
+    options: &PacketOptions,
+    streams: &mut impl Streams,
+) -> anyhow::Result<Coverage> {
+    let mut packets = Packets::new(name, options, streams);
+    if let Err(error) = dump::read(dump, &mut packets) {
+        if !is_damage(&error) {
+            return Err(error.context(format!("cannot read the packets in {name}")));
+        }
+        packets.damage(dump.offset(), 0, 0, &format!("{error:#}"));
+    }
+    let mut coverage = packets.finish()?;
+    coverage.bytes = dump.offset();
+    Ok(coverage)
+}
+
+/// A compressed file that was cut: what came out of it counts.
+fn is_damage(error: &anyhow::Error) -> bool {
+    let is_damage = |kind| matches!(kind, ErrorKind::UnexpectedEof | ErrorKind::InvalidData);
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| is_damage(error.kind()))
 }
 
 fn read_frames<R: Read>(window: &mut Window<R>, frames: &mut impl Frames) -> anyhow::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::link::{ACK, Endpoint, SYN, Segment};
+use super::segment::{ACK, Endpoint, SYN, Segment};
 
 /// What is looked for, and how much memory it may take.
 #[derive(Clone, Debug)]

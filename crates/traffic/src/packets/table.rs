@@ -5,8 +5,8 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hasher};
 
 use super::connection::{Connection, Output, State};
-use super::link::{ACK, Endpoint, RST, SYN, Segment};
 use super::options::{PacketOptions, Servers};
+use super::segment::{ACK, Endpoint, RST, SYN, Segment};
 use crate::coverage::Coverage;
 use crate::stream::{Side, Streams};
 
@@ -17,6 +17,8 @@ const HOLE_NS: u64 = 10_000_000_000;
 /// Closed connections that are remembered, for what still arrives of them.
 const REMEMBERED: usize = 8192;
 const NOBODY: u32 = u32::MAX;
+/// Connections of the same addresses that came in different tunnels.
+const MOST_ALIKE: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
@@ -77,6 +79,10 @@ impl BuildHasher for Folding {
 struct Slot {
     connection: Connection,
     key: Key,
+    /// The tunnels in which its packets come: one, or one a direction.
+    paths: [u64; 2],
+    /// Another one of the same addresses.
+    alike: u32,
     older: u32,
     newer: u32,
 }
@@ -100,7 +106,6 @@ pub struct Table {
     held_bytes: usize,
     max_connections: usize,
     max_held_bytes: usize,
-    last_ns: u64,
 }
 
 impl Table {
@@ -118,7 +123,6 @@ impl Table {
             held_bytes: 0,
             max_connections: options.max_connections.clamp(1, NOBODY as usize - 1),
             max_held_bytes: options.max_held_bytes,
-            last_ns: 0,
         }
     }
 
@@ -130,19 +134,19 @@ impl Table {
         streams: &mut S,
         coverage: &mut Coverage,
     ) -> anyhow::Result<()> {
-        self.last_ns = time_ns;
         self.watch(time_ns, streams, coverage)?;
         let key = Key::of(segment);
-        let slot = match self.found.get(&key) {
-            Some(&slot) => slot,
+        let slot = match self.find(&key, segment) {
+            Some(slot) => slot,
             None => {
                 // What is left of a connection that ended before we looked begins none.
                 if segment.has(RST) || (segment.length == 0 && !segment.has(SYN)) {
                     return Ok(());
                 }
                 let (client, server) = servers.roles(segment);
-                let slot = self.take_slot(time_ns, streams, coverage)?;
-                self.begin(slot, key, client, server, time_ns);
+                self.limit_alike(&key, streams, coverage)?;
+                let slot = self.take_slot(streams, coverage)?;
+                self.begin(slot, key, segment.path, (client, server), time_ns);
                 slot
             }
         };
@@ -295,14 +299,13 @@ impl Table {
         }
     }
 
-    /// Ends all that is left, in the order in which it began.
+    /// Lets go of all that is left, in the order in which it began.
     pub fn finish<S: Streams>(mut self, streams: &mut S, coverage: &mut Coverage) -> anyhow::Result<()> {
-        let mut slots: Vec<u32> = self.found.values().copied().collect();
+        let mut slots: Vec<u32> = self.found.values().flat_map(|&first| self.alike(first)).collect();
         slots.sort_unstable_by_key(|&slot| self.slots[slot as usize].connection.session);
-        let last_ns = self.last_ns;
         for slot in slots {
             let (connection, mut output) = self.split(slot, streams, coverage);
-            connection.close(last_ns, &mut output)?;
+            connection.cut(&mut output)?;
         }
         Ok(())
     }
@@ -322,10 +325,36 @@ impl Table {
         (&mut self.slots[slot as usize].connection, output)
     }
 
-    fn begin(&mut self, slot: u32, key: Key, client: Endpoint, server: Endpoint, time_ns: u64) {
+    /// The connection of a packet. The same addresses in another tunnel are another network's, unless the packet's
+    /// numbers are those that the connection expects: then each direction has its tunnel, or it was mirrored twice.
+    fn find(&mut self, key: &Key, segment: &Segment<'_>) -> Option<u32> {
+        let first = *self.found.get(key)?;
+        if self.slots[first as usize].paths.contains(&segment.path) {
+            return Some(first);
+        }
+        let same = self.alike(first).find(|&slot| self.slots[slot as usize].paths.contains(&segment.path));
+        if same.is_some() {
+            return same;
+        }
+        let slot = self.alike(first).find(|&slot| self.slots[slot as usize].connection.expects(segment))?;
+        let paths = &mut self.slots[slot as usize].paths;
+        if paths[1] == paths[0] {
+            paths[1] = segment.path;
+        }
+        Some(slot)
+    }
+
+    /// A connection and all others of its addresses.
+    fn alike(&self, first: u32) -> impl Iterator<Item = u32> {
+        let next = |slot: &u32| Some(self.slots[*slot as usize].alike).filter(|&next| next != NOBODY);
+        std::iter::successors(Some(first), next)
+    }
+
+    fn begin(&mut self, slot: u32, key: Key, path: u64, ends: (Endpoint, Endpoint), time_ns: u64) {
         self.last_session += 1;
-        let connection = Connection::new(self.last_session, client, server, time_ns);
-        let entry = Slot { connection, key, older: NOBODY, newer: NOBODY };
+        let connection = Connection::new(self.last_session, ends.0, ends.1, time_ns);
+        let alike = self.found.get(&key).copied().unwrap_or(NOBODY);
+        let entry = Slot { connection, key, paths: [path; 2], alike, older: NOBODY, newer: NOBODY };
         match self.slots.get_mut(slot as usize) {
             Some(place) => *place = entry,
             None => self.slots.push(entry),
@@ -380,17 +409,27 @@ impl Table {
         Ok(())
     }
 
-    /// A free place; when there are too many connections, that of the idlest one.
-    fn take_slot<S: Streams>(
+    /// Lets go of the oldest of many connections with the same addresses.
+    fn limit_alike<S: Streams>(
         &mut self,
-        time_ns: u64,
+        key: &Key,
         streams: &mut S,
         coverage: &mut Coverage,
-    ) -> anyhow::Result<u32> {
-        if self.found.len() >= self.max_connections {
+    ) -> anyhow::Result<()> {
+        let Some(&first) = self.found.get(key) else { return Ok(()) };
+        let Some(last) = self.alike(first).nth(MOST_ALIKE - 1) else { return Ok(()) };
+        let (connection, mut output) = self.split(last, streams, coverage);
+        connection.cut(&mut output)?;
+        self.remove(last);
+        Ok(())
+    }
+
+    /// A free place; when there are too many connections, that of the idlest one.
+    fn take_slot<S: Streams>(&mut self, streams: &mut S, coverage: &mut Coverage) -> anyhow::Result<u32> {
+        if self.slots.len() - self.free.len() >= self.max_connections {
             let oldest = self.oldest;
             let (connection, mut output) = self.split(oldest, streams, coverage);
-            connection.close(time_ns, &mut output)?;
+            connection.cut(&mut output)?;
             self.remove(oldest);
         }
         // Below NOBODY, by the limit on connections.
@@ -402,7 +441,17 @@ impl Table {
         let entry = &mut self.slots[slot as usize];
         // No session has this number, so nothing that still names the place finds it.
         entry.connection.session = 0;
-        self.found.remove(&entry.key);
+        let (key, alike) = (entry.key, entry.alike);
+        match self.found.get(&key).copied() {
+            Some(first) if first != slot => {
+                let before = self.alike(first).find(|&other| self.slots[other as usize].alike == slot);
+                if let Some(before) = before {
+                    self.slots[before as usize].alike = alike;
+                }
+            }
+            _ if alike == NOBODY => drop(self.found.remove(&key)),
+            _ => drop(self.found.insert(key, alike)),
+        }
         self.free.push(slot);
     }
 

@@ -3,6 +3,7 @@
 //! What a plugin says is passed on as it is.
 
 use crate::stream::Side;
+use crate::wire::{BalancerHeader, HeaderStep};
 use mysql::frames::HEADER;
 
 /// Bytes of a request for TLS, and of what is before the user of a login.
@@ -54,6 +55,8 @@ enum Stage {
 pub struct Login {
     rules: Rules,
     stage: Stage,
+    /// What a balancer may say before the server speaks; None when it is over, or was none.
+    header: Option<BalancerHeader>,
     from_client: Held,
     from_server: Held,
     /// What to add to a number on its way to the server.
@@ -65,6 +68,7 @@ impl Login {
         Login {
             rules,
             stage: Stage::default(),
+            header: Some(BalancerHeader::default()),
             from_client: Held::default(),
             from_server: Held::default(),
             shift: 0,
@@ -74,6 +78,8 @@ impl Login {
     /// Takes what one side said.
     pub fn take(&mut self, from: Side, bytes: &[u8]) -> Vec<Act> {
         let mut acts = Vec::new();
+        let used = if from == Side::Client { self.take_header(bytes, &mut acts) } else { 0 };
+        let bytes = &bytes[used..];
         let held = match from {
             Side::Client => &mut self.from_client,
             Side::Server => &mut self.from_server,
@@ -100,6 +106,25 @@ impl Login {
                 return acts;
             }
         }
+    }
+
+    /// A balancer's header is the server's to read: it goes on as it is. How many bytes belong to it.
+    fn take_header(&mut self, bytes: &[u8], acts: &mut Vec<Act>) -> usize {
+        let Some(header) = self.header.as_mut().filter(|_| self.stage == Stage::Greeting) else { return 0 };
+        let used = match header.take(bytes) {
+            HeaderStep::More => bytes.len(),
+            HeaderStep::Done(used) => {
+                self.header = None;
+                used
+            }
+            HeaderStep::Other => {
+                self.header = None;
+                return 0;
+            }
+        };
+        acts.push(Act::Record(Side::Client, bytes[..used].to_vec()));
+        acts.push(Act::Send(Side::Server, bytes[..used].to_vec()));
+        used
     }
 
     fn greeting(&mut self, mut packet: Vec<u8>, acts: &mut Vec<Act>) {
@@ -256,6 +281,26 @@ mod tests {
     }
 
     const HEADER_BYTES: usize = 4;
+
+    #[test]
+    fn a_balancers_header_goes_on_as_it_is() {
+        let mut login = Login::new(Rules { hides_tls: true, ..Rules::default() });
+        let header = b"PROXY TCP4 203.0.113.9 127.0.0.1 45678 3306\r\n";
+        for piece in [&header[..7], &header[7..]] {
+            let acts = login.take(Side::Client, piece);
+            assert_eq!(
+                acts,
+                [Act::Record(Side::Client, piece.to_vec()), Act::Send(Side::Server, piece.to_vec())]
+            );
+        }
+        let mut greeting = GREETING.to_vec();
+        greeting[0] = (greeting.len() - HEADER_BYTES) as u8;
+        assert_eq!(sent(&login.take(Side::Server, &greeting), Side::Client).len(), 1);
+        assert_eq!(sent(&login.take(Side::Client, &hello(1, 0)), Side::Server), [hello(1, 0)]);
+        // What only looks like one is refused as before.
+        let mut login = Login::new(Rules { hides_tls: true, ..Rules::default() });
+        assert!(matches!(login.take(Side::Client, b"POST / HTTP/1.1\r\n\r\n")[..], [] | [Act::Refuse(_)]));
+    }
 
     #[test]
     fn nothing_is_moved_where_nobody_encrypts_and_the_offer_is_gone() {

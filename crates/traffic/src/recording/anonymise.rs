@@ -46,6 +46,9 @@ pub fn run(input: &Path, output: &Destination<'_>, scheme: &Scheme) -> anyhow::R
     let mut reader = Reader::open(input)?;
     let mut options = options_like(&[&reader], &[input.to_owned()], output.force, "anonymised")?;
     options.info.is_anonymised = true;
+    // Files and hosts are often named after people, customers and machines.
+    options.info.sources = vec!["anonymised".to_owned()];
+    options.info.host.clear();
     let mut writer = Writer::create(output.path, &options)?;
     let mut pseudonyms = Pseudonyms { scheme: *scheme, ..Pseudonyms::default() };
     let (mut text, mut parameters) = (Vec::new(), Vec::new());
@@ -58,7 +61,7 @@ pub fn run(input: &Path, output: &Destination<'_>, scheme: &Scheme) -> anyhow::R
         pseudonyms.string(event.host, &mut host);
         text.clear();
         if event.command.has_text() {
-            sql::anonymise(event.text, scheme, &mut text);
+            sql::anonymise(event.text, event.is_cut, scheme, &mut text);
         }
         let is_whole = pseudonyms.parameters(&event, &mut parameters);
         writer.event(&Event {
@@ -76,6 +79,7 @@ pub fn run(input: &Path, output: &Destination<'_>, scheme: &Scheme) -> anyhow::R
     }
     let mut coverage = sources::coverage_of(&reader, &input.display().to_string());
     coverage.events = kept;
+    coverage.places.iter_mut().for_each(|place| "anonymised".clone_into(&mut place.input));
     let totals = writer.finish(&coverage)?;
     Ok(Edited { totals, read: kept, kept, forgotten: 0 })
 }
@@ -89,41 +93,17 @@ fn is_number(kind: u8) -> bool {
 #[derive(Default)]
 struct Pseudonyms {
     scheme: Scheme,
-    literal: Vec<u8>,
     replaced: Vec<u8>,
 }
 
 impl Pseudonyms {
     fn string(&mut self, value: &[u8], out: &mut Vec<u8>) {
-        out.clear();
-        self.literal.clear();
-        self.literal.push(b'\'');
-        for &byte in value {
-            if byte == b'\'' || byte == b'\\' {
-                self.literal.push(b'\\');
-            }
-            self.literal.push(byte);
-        }
-        self.literal.push(b'\'');
-        sql::anonymise_string(&self.literal, &self.scheme, &mut self.replaced);
-        let inner =
-            self.replaced.strip_prefix(b"'").and_then(|rest| rest.strip_suffix(b"'")).unwrap_or_default();
-        let mut bytes = inner.iter();
-        while let Some(&byte) = bytes.next() {
-            out.push(if byte == b'\\' { bytes.next().copied().unwrap_or(byte) } else { byte });
-        }
-        // In order a number may have one digit more.
-        let is_longer_number =
-            self.scheme.order.numbers && out.iter().all(|byte| byte.is_ascii_digit() || b"-.".contains(byte));
-        if out.len() != value.len() && !is_longer_number {
-            out.clear();
-            out.resize(value.len(), b'x');
-        }
+        sql::anonymise_name(value, &self.scheme, out);
     }
 
     /// A number as digits.
     fn number(&mut self, value: &str) -> &str {
-        sql::anonymise(value.as_bytes(), &self.scheme, &mut self.replaced);
+        sql::anonymise(value.as_bytes(), false, &self.scheme, &mut self.replaced);
         std::str::from_utf8(&self.replaced).unwrap_or("0")
     }
 

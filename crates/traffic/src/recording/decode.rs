@@ -298,6 +298,7 @@ fn command(code: u64) -> Result<Command, Malformed> {
         9 => Command::ChangeUser,
         10 => Command::ResetConnection,
         11 => Command::Ping,
+        12 => Command::Rows,
         BULK_EXECUTE => Command::BulkExecute,
         code => {
             Command::Other(code.checked_sub(256).and_then(|byte| u8::try_from(byte).ok()).ok_or(Malformed)?)

@@ -93,6 +93,7 @@ pub fn command_code(command: Command) -> u64 {
         Command::ChangeUser => 9,
         Command::ResetConnection => 10,
         Command::Ping => 11,
+        Command::Rows => 12,
         Command::BulkExecute => BULK_EXECUTE,
         Command::Other(byte) => 256 + u64::from(byte),
     }

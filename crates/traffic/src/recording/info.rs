@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::Coverage;
+use crate::coverage::{Coverage, Named};
 
 /// Stands at the beginning of each session of recording, and again, with its totals, at the end of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,8 @@ pub struct Totals {
     pub most_sessions: Option<u64>,
     /// The longest statement with its parameters, before anything was taken from it.
     pub longest_bytes: Option<u64>,
+    /// The sessions' databases, with the events in each; those that the server refused are left out.
+    pub databases: Named,
     pub coverage: Coverage,
 }
 

@@ -1,5 +1,6 @@
 //! Recordings: captured traffic in our own format (docs/reference/recording-format.md). Blocks of columns, each whole in itself.
 
+mod again;
 mod anonymise;
 mod columns;
 pub mod commands;

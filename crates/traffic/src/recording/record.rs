@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::again::Again;
 use super::edit::{apart, refuse_same_file};
 use super::info::{Info, Totals};
 use super::reader::Reader;
@@ -194,16 +195,22 @@ fn read_all(
             ports: arguments.ports.clone(),
             checksum: arguments.with_literals,
             state: true,
+            ..SourceOptions::default()
         };
         let mut events = 0;
+        let mut again = Again::default();
+        let mut keep = |event: &Event<'_>| shared.keep(event, index, arguments.sources.len());
         let mut sink = |event: &Event<'_>| {
             if shared.is_over.load(Ordering::Relaxed) && !options.follow {
                 return Err(Stopped.into());
             }
             events += 1;
-            shared.keep(event, index, arguments.sources.len())
+            again.take(event, &mut keep)
         };
-        match sources::read(path, &options, &mut sink) {
+        let read = sources::read(path, &options, &mut sink);
+        let finished = again.finish(&mut keep);
+        again.say(&path.display().to_string(), &mut coverage);
+        match read.and_then(|read| finished.map(|()| read)) {
             Ok(read) => coverage.merge(&read),
             Err(error) => {
                 let name = path.display().to_string();
@@ -215,7 +222,10 @@ fn read_all(
             }
         }
     }
-    Ok((coverage, None))
+    let inputs: Vec<_> = arguments.sources.iter().map(|path| path.display().to_string()).collect();
+    let named = |why| AgentError::Named(format!("{}: {why}", inputs.join(", "))).into();
+    let unreadable = coverage.unreadable().map(named);
+    Ok((coverage, unreadable))
 }
 
 /// Captures until it is stopped or a limit is reached. What was seen by then is kept in both cases.

@@ -14,7 +14,8 @@ use rustix::io::Errno;
 use super::frame::{HEADER_BYTES, Header, MAGIC};
 use crate::coverage::Coverage;
 
-/// How much is read at once where the next block has to be looked for.
+/// How much is read at once where the next block has to be looked for: first, and at most.
+const FIRST_SEARCH_BYTES: usize = 4 << 10;
 const SEARCH_BYTES: usize = 1 << 20;
 
 /// A file, or bytes in memory.
@@ -136,13 +137,16 @@ impl Source {
     /// Offset of the next whole block at or after an offset, or the end.
     fn search(&self, from: u64) -> io::Result<u64> {
         let finder = memmem::Finder::new(&MAGIC);
-        let mut buffer = vec![0; SEARCH_BYTES];
+        // What is damaged often is short: a search that began with a large piece would read it anew for every block.
+        let mut piece_bytes = FIRST_SEARCH_BYTES;
+        let mut buffer = Vec::new();
         let mut at = self.next_data(from);
         while self.len().saturating_sub(at) >= HEADER_BYTES as u64 {
-            let length = usize::try_from(self.len() - at).unwrap_or(SEARCH_BYTES).min(SEARCH_BYTES);
-            self.read_at(&mut buffer[..length], at)?;
+            let length = usize::try_from(self.len() - at).unwrap_or(piece_bytes).min(piece_bytes);
+            buffer.resize(length, 0);
+            self.read_at(&mut buffer, at)?;
             let mut searched = 0;
-            while let Some(found) = finder.find(&buffer[searched..length]) {
+            while let Some(found) = finder.find(&buffer[searched..]) {
                 let offset = at + (searched + found) as u64;
                 if self.entry_at(offset)?.is_some() {
                     return Ok(offset);
@@ -151,6 +155,7 @@ impl Source {
             }
             // A magic may lie across the border.
             at = self.next_data(at + (length - (MAGIC.len() - 1)) as u64);
+            piece_bytes = SEARCH_BYTES.min(2 * piece_bytes);
         }
         Ok(self.len())
     }

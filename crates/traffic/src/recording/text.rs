@@ -38,7 +38,7 @@ impl Cleaner {
         }
         self.fingerprint.clear();
         if event.command.has_text() {
-            sql::fingerprint(Mode::Strict, event.text, &mut self.fingerprint);
+            sql::fingerprint(Mode::Strict, event.text, event.is_cut, &mut self.fingerprint);
         }
         // Rows of few possible values could be found by trying their checksums.
         window.push(&Event { text: &self.fingerprint, parameters: b"", checksum: None, ..event.clone() });

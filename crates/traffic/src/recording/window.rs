@@ -85,7 +85,8 @@ impl Window {
 pub fn without_parts(event: &Event<'_>) -> Event<'static> {
     // Every field by name: one that is new must not be lost here.
     let Event { start_ns, response_ns, first_byte_ns, session, connection, command, outcome, .. } = *event;
-    let Event { statement, parameter_count, measures, checksum, is_cut, is_state, .. } = *event;
+    let Event { statement, parameter_count, measures, checksum, is_cut, is_state, is_log_reopened, .. } =
+        *event;
     Event {
         start_ns,
         response_ns,
@@ -105,6 +106,7 @@ pub fn without_parts(event: &Event<'_>) -> Event<'static> {
         measures,
         checksum,
         is_state,
+        is_log_reopened,
     }
 }
 

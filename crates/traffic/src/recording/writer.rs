@@ -90,6 +90,8 @@ pub struct Writer {
     offset: u64,
     info: Info,
     totals: Totals,
+    /// The database of the last events, and how many they are.
+    database: (Vec<u8>, u64),
     flushed: Instant,
     events_at_tick: u64,
     payload: Vec<u8>,
@@ -161,6 +163,7 @@ impl Writer {
             entries,
             info,
             totals: Totals::default(),
+            database: (Vec::new(), 0),
             flushed: Instant::now(),
             events_at_tick: 0,
             payload: Vec::new(),
@@ -210,6 +213,7 @@ impl Writer {
         self.drain(u64::MAX)?;
         self.flush()?;
         self.totals.coverage = coverage.clone();
+        self.add_database();
         self.totals.most_sessions = Some(self.open.most());
         self.info.totals = Some(self.totals.clone());
         self.write_info()?;
@@ -329,6 +333,28 @@ impl Writer {
     }
 }
 
+impl Writer {
+    fn count_database(&mut self, event: &Event<'_>) {
+        if event.is_state || event.database.is_empty() || matches!(event.outcome, Outcome::Error(1044 | 1049))
+        {
+            return;
+        }
+        if self.database.0 != event.database {
+            self.add_database();
+            self.database.0.clear();
+            self.database.0.extend_from_slice(event.database);
+        }
+        self.database.1 += 1;
+    }
+
+    fn add_database(&mut self) {
+        let count = std::mem::take(&mut self.database.1);
+        if let Ok(name) = std::str::from_utf8(&self.database.0) {
+            self.totals.databases.add(name, count);
+        }
+    }
+}
+
 impl Sink for Writer {
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         let mut event = event.clone();
@@ -337,6 +363,7 @@ impl Sink for Writer {
         let bytes = (event.text.len() + event.parameters.len()) as u64;
         self.totals.longest_bytes = self.totals.longest_bytes.max(Some(bytes));
         self.open.follow(&event);
+        self.count_database(&event);
         let parts = [event.user, event.host, event.database, event.text, event.parameters];
         if parts.iter().map(|part| part.len()).sum::<usize>() > MAX_EVENT_BYTES {
             self.totals.oversized_events += 1;

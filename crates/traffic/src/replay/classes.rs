@@ -44,6 +44,8 @@ pub struct Known {
     pub has_placeholders: bool,
     /// Whether others wait for it, and it for others, where the order of commits is kept.
     pub is_ordered: bool,
+    /// It names a database whose sessions are played in another one.
+    pub names_mapped: bool,
 }
 
 /// The name of a class.
@@ -60,10 +62,12 @@ pub struct Classifier {
     numbers: HashMap<Vec<u8>, u32>,
     classes: Vec<Class>,
     fingerprint: Vec<u8>,
+    /// Recorded names of databases that have another one here.
+    mapped: Vec<Vec<u8>>,
 }
 
 impl Classifier {
-    pub fn new() -> Self {
+    pub fn new(mapped: Vec<Vec<u8>>) -> Self {
         let rest =
             Class { id: "others".to_owned(), fingerprint: b"(all other classes)".to_vec(), varying: None };
         Self {
@@ -71,6 +75,7 @@ impl Classifier {
             numbers: HashMap::new(),
             classes: vec![rest],
             fingerprint: Vec::new(),
+            mapped,
         }
     }
 
@@ -91,7 +96,7 @@ impl Classifier {
     }
 
     fn look_at(&mut self, text: &[u8]) -> Known {
-        sql::fingerprint(Mode::Strict, text, &mut self.fingerprint);
+        sql::fingerprint(Mode::Strict, text, false, &mut self.fingerprint);
         let class = match self.numbers.get(&self.fingerprint) {
             Some(class) => *class,
             None if self.classes.len() > MAX_CLASSES => REST,
@@ -118,6 +123,7 @@ impl Classifier {
             has_variables,
             mentions_kill: has_variables && sql::mentions_kill(text),
             runs_other_text: sql::runs_other_text(text),
+            names_mapped: !self.mapped.is_empty() && names_database(text, &self.mapped),
             has_placeholders: may_have_placeholders && !sql::kept_placeholders(text).is_empty(),
         }
     }
@@ -125,6 +131,27 @@ impl Classifier {
     /// The classes by their numbers.
     pub fn into_classes(self) -> Vec<Class> {
         self.classes
+    }
+}
+
+/// Whether a statement names one of these databases itself: of a table, of a procedure that it calls, or as what it makes
+/// or drops. Functions are not looked for.
+fn names_database(text: &[u8], databases: &[Vec<u8>]) -> bool {
+    let is_named = |name: &[u8]| databases.iter().any(|database| database.eq_ignore_ascii_case(name));
+    let is_qualifier = |name: &Vec<u8>| memchr::memchr_iter(b'.', name).any(|dot| is_named(&name[..dot]));
+    if sql::tables(text).iter().any(is_qualifier) {
+        return true;
+    }
+    let ends = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b'`' | b'"' | b'.' | b'(' | b';');
+    let mut words = text.split(ends).filter(|word| !word.is_empty());
+    match sql::verb(text).as_ref().to_ascii_lowercase().as_slice() {
+        b"create" | b"alter" | b"drop" => {
+            let kind = words.nth(1).unwrap_or_default();
+            let is_database = kind.eq_ignore_ascii_case(b"database") || kind.eq_ignore_ascii_case(b"schema");
+            is_database && words.any(is_named)
+        }
+        b"call" => words.nth(1).is_some_and(is_named),
+        _ => false,
     }
 }
 
@@ -156,7 +183,7 @@ mod tests {
 
     #[test]
     fn statements_are_known_by_what_they_do() {
-        let mut classifier = Classifier::new();
+        let mut classifier = Classifier::new(Vec::new());
         for (text, operation, reads) in [
             ("SELECT 1", "select", true),
             ("WITH a AS (SELECT 1) SELECT * FROM a", "select", true),
@@ -176,8 +203,32 @@ mod tests {
     }
 
     #[test]
+    fn statements_that_name_a_mapped_database_are_known() {
+        let mut classifier = Classifier::new(vec![b"shop".to_vec()]);
+        for (text, expected) in [
+            ("select * from shop.item", true),
+            ("update `shop`.`item` set a = 1", true),
+            ("insert into t select * from u join SHOP.v", true),
+            ("drop database if exists shop", true),
+            ("create schema `shop`", true),
+            ("call shop.refill(1)", true),
+            // A table, an alias, a value, a part of a name.
+            ("select shop.id from item shop where shop.id = 1", false),
+            ("select * from shop", false),
+            ("select 'shop.item' from t", false),
+            ("select * from my_shop.item", false),
+            ("drop table shop", false),
+            ("call refill('shop')", false),
+            ("use shop", false),
+        ] {
+            assert_eq!(classifier.know(text.as_bytes()).names_mapped, expected, "{text}");
+        }
+        assert!(!Classifier::new(Vec::new()).know(b"select * from shop.item").names_mapped);
+    }
+
+    #[test]
     fn classes_have_a_limit() {
-        let mut classifier = Classifier::new();
+        let mut classifier = Classifier::new(Vec::new());
         for number in 0..MAX_CLASSES + 10 {
             let table: String =
                 number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect();

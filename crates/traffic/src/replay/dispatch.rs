@@ -94,6 +94,8 @@ pub struct Counts {
     pub redacted: u64,
     pub unsupported: u64,
     pub refused_logins: u64,
+    /// They name a database that is mapped.
+    pub qualified: u64,
     /// Sessions that began before the recording, and of which it does not know the database.
     pub without_database: u64,
     /// What it found of statements that end other sessions, or the server.
@@ -121,6 +123,7 @@ impl Counts {
                 "redacted": self.redacted,
                 "unsupported": self.unsupported,
                 "refused_logins": self.refused_logins,
+                "qualified": self.qualified,
             },
             "damaged": self.damaged,
             "unordered": self.unordered,
@@ -171,7 +174,7 @@ impl<'a> Dispatch<'a> {
     pub fn new(plan: &'a Plan, accounts: &'a Accounts, channel: Channel<'a>) -> Self {
         Self {
             timeline: Timeline::new(plan.speed, plan.longest_idle_ns),
-            classifier: Classifier::new(),
+            classifier: Classifier::new(plan.databases.keys().cloned().collect()),
             texts: Numbers::default(),
             text_bytes: 0,
             new_text: 0,
@@ -285,6 +288,10 @@ impl<'a> Dispatch<'a> {
         }
         if known.is_some_and(|known| self.may_run_kill(event, known)) {
             self.counts.kills.leave_out(LeftOut::Variable);
+            return Ok(());
+        }
+        if known.is_some_and(|known| known.names_mapped) {
+            self.counts.qualified += 1;
             return Ok(());
         }
         self.follow_database(event);
@@ -429,7 +436,7 @@ impl<'a> Dispatch<'a> {
             // Passwords are not recorded: the session stays who it is, and forgets its state.
             Command::ChangeUser | Command::ResetConnection => Some(Request::ResetConnection),
             Command::Ping => Some(Request::Ping),
-            Command::Connect | Command::Quit | Command::Fetch | Command::Other(_) => None,
+            Command::Connect | Command::Quit | Command::Fetch | Command::Rows | Command::Other(_) => None,
         }
     }
 

@@ -14,6 +14,7 @@ mod order;
 mod play;
 mod queue;
 mod rate;
+mod refusals;
 mod results;
 mod session;
 mod stats;
@@ -22,7 +23,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,9 +35,11 @@ use self::answers::{AnswerWriter, RecordedAnswers, Scope};
 use self::dispatch::Plan;
 use self::limits::{Asked, Limits};
 use self::play::Replay;
+use self::queue::Request;
+use self::refusals::Refusal;
 use self::results::Verdict;
 use self::timeline::Speed;
-use crate::recording::Reader;
+use crate::recording::{Info, Reader};
 use base::duration::parse_duration;
 use base::error::AgentError;
 use engine::net::Address;
@@ -219,14 +222,7 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     let missing = || AgentError::Input("no server: give --mysql-socket or --mysql-host".to_owned());
     let options = arguments.server.options(arguments.timeout)?.ok_or_else(missing)?;
     let accounts = Accounts::read(options, arguments.user_map.as_deref())?;
-    let asked = Asked::of(reader.info(), arguments.sessions);
-    let (mut max_allowed_packet, mut can_bulk, mut doubts) = (u64::MAX, false, Vec::new());
-    for account in &accounts.options {
-        let mut connection = Connection::open(account)?;
-        let limits = Limits::ask(&mut connection)?;
-        (max_allowed_packet, doubts) = (limits.max_allowed_packet, limits.doubts(asked));
-        can_bulk = connection.can_bulk();
-    }
+    let Server { max_allowed_packet, can_bulk, doubts } = ask_server(arguments, &accounts, reader.info())?;
     let answer_writer =
         arguments.keep_answers.as_deref().map(|path| AnswerWriter::create(path, scope)).transpose()?;
     let is_checked = arguments.check || answers.is_some();
@@ -272,6 +268,83 @@ pub fn run(arguments: &ReplayArguments) -> anyhow::Result<()> {
     };
     play::run(&replay, &mut reader, arguments.output.as_deref())?;
     answer_writer.map_or(Ok(()), AnswerWriter::finish)
+}
+
+/// What the replay must know of the server.
+struct Server {
+    max_allowed_packet: u64,
+    can_bulk: bool,
+    doubts: Vec<String>,
+}
+
+/// Logs in with each account, and asks for limits and databases.
+///
+/// # Errors
+/// The server refuses one of them.
+fn ask_server(arguments: &ReplayArguments, accounts: &Accounts, infos: &[Info]) -> anyhow::Result<Server> {
+    let asked = Asked::of(infos, arguments.sessions);
+    let mut found = Server { max_allowed_packet: u64::MAX, can_bulk: false, doubts: Vec::new() };
+    for account in &accounts.options {
+        let mut connection = Connection::open(account).map_err(|error| {
+            match Refusal::of_login(&error, &account.user, account.database.as_deref()) {
+                Some(refusal) => refusal.into(),
+                None => anyhow::Error::from(error),
+            }
+        })?;
+        let limits = Limits::ask(&mut connection)?;
+        (found.max_allowed_packet, found.doubts) = (limits.max_allowed_packet, limits.doubts(asked));
+        found.can_bulk = connection.can_bulk();
+        if arguments.user_map.is_none() {
+            found.doubts.extend(needs_databases(arguments, infos, &mut connection, &account.user)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Asks for each database of the recording before anything is sent. The words about those that the server refuses, where
+/// the replay may never come to them.
+///
+/// # Errors
+/// The server refuses one of the databases, and the whole recording is played.
+fn needs_databases(
+    arguments: &ReplayArguments,
+    infos: &[Info],
+    connection: &mut Connection,
+    user: &str,
+) -> anyhow::Result<Option<String>> {
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in
+        infos.iter().filter_map(|info| info.totals.as_ref()).flat_map(|all| all.databases.names())
+    {
+        *names.entry(name).or_default() += count;
+    }
+    let mut refusals = Vec::new();
+    for &recorded in names.keys() {
+        let pair = arguments.database_map.iter().find(|(from, _)| from == recorded);
+        let name = pair.map_or(recorded, |(_, to)| to.as_str());
+        if let Err(error) = connection.execute(&format!("USE `{}`", name.replace('`', "``"))) {
+            let request = Request::InitDb(name.as_bytes().into());
+            match Refusal::of_answer(&error, &request, user) {
+                Some(refusal) => refusals.push((recorded, refusal)),
+                None => return Err(error.into()),
+            }
+        }
+    }
+    let Some((_, first)) = refusals.first() else { return Ok(None) };
+    let missing: Vec<&str> = refusals.iter().map(|(name, _)| *name).collect();
+    let listed: Vec<String> = names.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    let is_part = arguments.since.is_some() || arguments.until.is_some() || arguments.duration.is_some();
+    let consequence = match is_part {
+        true => "which ends the replay where a session needs it",
+        false => "so nothing was sent",
+    };
+    let words = format!(
+        "{}. The recording's databases, with their events: {}; refused: {}",
+        first.with(consequence).replace("RECORDED=", &format!("{}=", missing[0])),
+        listed.join(", "),
+        missing.join(", ")
+    );
+    if is_part { Ok(Some(words)) } else { Err(AgentError::Unreachable(words).into()) }
 }
 
 /// What makes sessions late whatever the server does, in words; None for a replay as it was recorded.

@@ -18,12 +18,14 @@ use super::dispatch::{Channel, Counts, Dispatch, Events, Plan};
 use super::order::Order;
 use super::queue::{Budget, Delivery, Inbox, Item, Opening, Progress, Request};
 use super::rate::{Probe, request_cost_ns};
+use super::refusals::Halt;
 use super::results::{Results, Verdict};
 use super::session::{Session, Shared};
 use super::stats::ReplayStats;
 use super::timeline::Speed;
 use crate::numbers::Numbers;
 use base::clock::{epoch_offset_ns, now_ns};
+use base::error::AgentError;
 use base::output::Output;
 use base::stop::StopSignal;
 use engine::arrivals::Think;
@@ -92,6 +94,7 @@ pub fn run(
     let budget = Budget::new(replay.queue_bytes);
     let inboxes: Vec<Inbox> = (0..replay.threads).map(|_| Inbox::default()).collect();
     let (progress, writes, closes) = (Progress::default(), Order::default(), Order::default());
+    let halt = Halt::new(&stop);
     let stage = Stage {
         replay,
         budget: &budget,
@@ -99,6 +102,7 @@ pub fn run(
         progress: &progress,
         writes: &writes,
         closes: &closes,
+        halt: &halt,
         stop: &stop,
     };
     std::thread::scope(|scope| {
@@ -131,7 +135,9 @@ pub fn run(
         watched.join().map_err(|_| anyhow!("the thread that waits for signals panicked"))?;
         result
     })?;
-    output.finish()
+    output.finish()?;
+    // All lines are written: whoever reads them knows as much as whoever looks at the exit code.
+    halt.refusal().map_or(Ok(()), |refusal| Err(AgentError::Unreachable(refusal.sentence()).into()))
 }
 
 /// Nobody may wait for a reader that is gone, also when it panicked.
@@ -162,6 +168,7 @@ struct Stage<'a> {
     progress: &'a Progress,
     writes: &'a Order,
     closes: &'a Order,
+    halt: &'a Halt<'a>,
     stop: &'a AtomicBool,
 }
 
@@ -209,6 +216,7 @@ impl Stage<'_> {
             budget: self.budget,
             writes: self.writes,
             closes: self.closes,
+            halt: self.halt,
             stats: RefCell::new(ReplayStats::default()),
         });
         let mut feeder = SessionFeeder {
@@ -253,6 +261,7 @@ impl Stage<'_> {
             offset_ns,
             connections: 0,
             pacing: RECORDED,
+            has_faster_warmup: false,
             needs,
             doubts: &replay.doubts,
         };
@@ -274,11 +283,12 @@ impl Stage<'_> {
                 Err(_) => bail!("a thread of the replay panicked"),
             }
         }
-        let was_stopped = self.stop.load(Ordering::Relaxed);
+        let refusal = self.halt.refusal();
+        let was_stopped = self.stop.load(Ordering::Relaxed) && refusal.is_none();
         // It may wait for room that is never made.
         self.stop.store(true, Ordering::Relaxed);
         let (counts, classes) = read()?;
-        let (also, class_lines) = results.finish(&counts, &classes, self.budget, &replay.verdict);
+        let (also, class_lines) = results.finish(&counts, &classes, self.budget, &replay.verdict, refusal);
         lines.finish(was_stopped, also)?;
         for line in class_lines {
             output.write(format!("{line}\n").as_bytes())?;

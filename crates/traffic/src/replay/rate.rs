@@ -10,6 +10,7 @@ use super::classes::{NONE, OPERATIONS, SESSION};
 use super::kills::SessionState;
 use super::order::{Order, Step};
 use super::queue::{Budget, Expected, Item, Request};
+use super::refusals::Halt;
 use super::session::{Session, Shared};
 use super::stats::ReplayStats;
 use base::clock::{now_ns, thread_cpu_ns};
@@ -80,6 +81,9 @@ pub fn request_cost_ns(probe: &Probe<'_>, stop: &AtomicBool) -> Option<f64> {
     };
     let engine: Engine<'_, Session<'_>> = Engine::new(config, std::iter::empty(), stop).ok()?;
     let (budget, writes, closes) = (Budget::new(usize::MAX), Order::default(), Order::default());
+    // A session of the replay would be refused the same, and says so.
+    let is_refused = AtomicBool::new(false);
+    let halt = Halt::new(&is_refused);
     let start_ns = now_ns();
     let schedule = Schedule { start_ns, window_start_ns: start_ns, end_ns: start_ns + LONGEST_NS };
     let shared = Rc::new(Shared {
@@ -93,6 +97,7 @@ pub fn request_cost_ns(probe: &Probe<'_>, stop: &AtomicBool) -> Option<f64> {
         budget: &budget,
         writes: &writes,
         closes: &closes,
+        halt: &halt,
         stats: RefCell::new(ReplayStats::default()),
     });
     let mut pings = Pings { account: probe.account, shared, has_begun: false };

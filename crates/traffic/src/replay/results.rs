@@ -6,6 +6,7 @@ use super::classes::Class;
 use super::dispatch::Counts;
 use super::kills::Kills;
 use super::queue::Budget;
+use super::refusals::Refusal;
 use super::stats::{ReplayStats, class_lines};
 use base::histogram::Sparse;
 use engine::lines::{ThreadEnd, summary};
@@ -74,6 +75,7 @@ impl Results {
         classes: &[Class],
         budget: &Budget,
         verdict: &Verdict,
+        refusal: Option<&Refusal>,
     ) -> (Map<String, Value>, Vec<Value>) {
         let total = Totals::of(&self.threads, counts);
         let (invalid, warnings) = self.judge(&total, counts, budget, verdict);
@@ -90,6 +92,9 @@ impl Results {
         replay["max_queued_bytes"] = budget.largest().into();
         let (comparison, lines) = class_lines(self.threads, classes, verdict.is_checked);
         let mut invalid = invalid;
+        if let Some(refusal) = refusal {
+            invalid.insert(0, refusal.sentence());
+        }
         if verdict.is_checked && counts.sent > 0 && comparison.compared == 0 {
             invalid.push("no answer was compared".to_owned());
         }
@@ -107,6 +112,7 @@ impl Results {
                 }),
             );
         }
+        also.insert("refused".to_owned(), refusal.map(Refusal::to_json).into());
         also.insert("lag".to_owned(), summary(&self.lag));
         also.insert("replay".to_owned(), replay);
         also.insert("invalid".to_owned(), invalid.into());
@@ -154,6 +160,13 @@ impl Results {
         if unknown_statements > 0 {
             warnings.push(format!(
                 "{unknown_statements} executions of statements whose text the recording does not have were left out"
+            ));
+        }
+        if counts.qualified > 0 {
+            warnings.push(format!(
+                "{} statements name a database of --database-map themselves (as in shop.item) and were not sent: \
+                 only the sessions' database and USE are mapped, so they would read and write the recorded one",
+                counts.qualified
             ));
         }
         warnings.extend(total.kills.warning());

@@ -12,6 +12,7 @@ use super::answers::AnswerWriter;
 use super::kills::{Aim, SessionState, Shot, is_interrupted};
 use super::order::{Order, Step};
 use super::queue::{Budget, Item, Request, UNIT_RESULTS};
+use super::refusals::{Halt, Refusal};
 use super::stats::{Got, ReplayStats};
 use base::clock::now_ns;
 use engine::client::{Assignment, Choice, Client, Failure, Progress, Random, Turn};
@@ -49,6 +50,7 @@ pub struct Shared<'a> {
     pub budget: &'a Budget,
     pub writes: &'a Order,
     pub closes: &'a Order,
+    pub halt: &'a Halt<'a>,
     pub stats: RefCell<ReplayStats>,
 }
 
@@ -243,6 +245,10 @@ impl<'a> Session<'a> {
                 if item.expected.outcome != Outcome::Error(code.unwrap_or(0))
                     && !(was_hit && code.is_some_and(is_interrupted)) =>
             {
+                self.shared.stats.borrow_mut().unlike_recorded(&item, &error);
+                if let Some(refusal) = Refusal::of_answer(&error, &item.request, &self.account.user) {
+                    self.shared.halt.refused(refusal);
+                }
                 Progress::Failed(Failure { is_lost_race: false, ..Failure::from(&error) })
             }
             _ => Progress::Ended { rows: got.rows, bytes: self.answers.bytes },
@@ -365,7 +371,13 @@ impl Client for Session<'_> {
                     self.phase = Phase::Idle;
                     Progress::Ready
                 }
-                Err(error) => self.lose(&error),
+                Err(error) => {
+                    let database = self.database.as_deref();
+                    if let Some(refusal) = Refusal::of_login(&error, &self.account.user, database) {
+                        self.shared.halt.refused(refusal);
+                    }
+                    self.lose(&error)
+                }
             };
         }
         match self.answers.feed(input) {

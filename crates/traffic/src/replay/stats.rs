@@ -5,14 +5,18 @@ use serde_json::{Value, json};
 use super::classes::{Class, NONE};
 use super::kills::{Kills, NO_SUCH_THREAD, is_interrupted};
 use super::queue::{Expected, Item, Request};
+use super::refusals::hint_of_statement;
 use crate::event::Outcome;
 use base::histogram::{Histogram, Sparse};
 use engine::lines::summary;
+use mysql::Error;
 use mysql::answers::Answers;
 use sql::Varying;
 
 /// Examples of differences that are kept of each class.
 const EXAMPLES: usize = 3;
+/// Errors of a class that are kept apart.
+const ERRORS: usize = 8;
 /// An example shows so much of its statement, in bytes.
 const SHOWN_TEXT: usize = 2_000;
 
@@ -77,6 +81,15 @@ struct Entry {
     interrupted: u64,
     kinds: [u64; KINDS.len()],
     examples: Vec<Example>,
+    failures: Vec<Failures>,
+}
+
+/// Answers with one error that the recording does not have.
+struct Failures {
+    code: u16,
+    /// Of the first of them.
+    message: String,
+    count: u64,
 }
 
 struct Example {
@@ -98,6 +111,7 @@ struct Sum {
     set_apart: u64,
     kinds: [u64; KINDS.len()],
     examples: Vec<Example>,
+    failures: Vec<Failures>,
 }
 
 /// What the comparison came to, over all classes.
@@ -120,6 +134,16 @@ impl ReplayStats {
             self.classes.resize_with(class + 1, Entry::default);
         }
         &mut self.classes[class]
+    }
+
+    /// A statement failed that had not failed so when it was recorded.
+    pub fn unlike_recorded(&mut self, item: &Item, error: &Error) {
+        let (Some(code), false) = (error.code(), item.class == NONE) else { return };
+        let message = match error {
+            Error::Server { message, .. } => message.as_str(),
+            _ => "",
+        };
+        add_failures(&mut self.entry(item.class as usize).failures, code, message, 1);
     }
 
     /// No answer will come, because the connection is gone.
@@ -222,6 +246,14 @@ impl Entry {
     }
 }
 
+fn add_failures(failures: &mut Vec<Failures>, code: u16, message: &str, count: u64) {
+    if let Some(same) = failures.iter_mut().find(|same| same.code == code) {
+        same.count += count;
+    } else if failures.len() < ERRORS {
+        failures.push(Failures { code, message: message.chars().take(SHOWN_TEXT).collect(), count });
+    }
+}
+
 fn keep_worst(examples: &mut Vec<Example>) {
     examples.sort_by_key(|example| example.kind);
     examples.truncate(EXAMPLES);
@@ -316,7 +348,7 @@ pub fn class_lines(
     let mut comparison = Comparison::default();
     let mut lines = Vec::new();
     for (mut sum, class) in sums.into_iter().zip(classes) {
-        if sum.count == 0 && sum.different == 0 {
+        if sum.count == 0 && sum.different == 0 && sum.failures.is_empty() {
             continue;
         }
         if let Some(varying) = class.varying {
@@ -358,6 +390,9 @@ impl Sum {
         for (sum, count) in self.kinds.iter_mut().zip(entry.kinds) {
             *sum += count;
         }
+        for Failures { code, message, count } in entry.failures {
+            add_failures(&mut self.failures, code, &message, count);
+        }
         self.examples.append(&mut entry.examples);
         keep_worst(&mut self.examples);
     }
@@ -373,6 +408,14 @@ impl Sum {
             "recorded": summary(&self.recorded),
             "service": summary(&self.service),
         });
+        let mut failures = self.failures;
+        failures.sort_by_key(|one| std::cmp::Reverse(one.count));
+        line["failures"] = failures
+            .iter()
+            .map(|one| {
+                json!({"code": one.code, "message": one.message, "count": one.count, "hint": hint_of_statement(one.code)})
+            })
+            .collect();
         if is_checked {
             line["compared"] = self.compared.into();
             line["different"] = self.different.into();

@@ -382,8 +382,11 @@ fn databases_have_other_names() {
         query(2, "use `a` ;", b"b"),
         query(3, "SELECT 1", b"a"),
         query(4, "/* app */ USE a; DELETE FROM t", b"a"),
+        // It would delete in the recorded one.
+        query(4, "DELETE FROM a.t", b"a"),
     ];
-    let (words, _) = played(&Plan { databases, ..plan() }, events);
+    let (words, counts) = played(&Plan { databases, ..plan() }, events);
+    assert_eq!(counts.qualified, 1);
     assert_eq!(words[..3], ["0 open 0 x", "0 1 session use b", "0 2 other use `x` ;"]);
     // In the other database is what is deleted, too.
     assert!(words.contains(&"0 4 other /* app */ USE `x`; DELETE FROM t".to_owned()), "{words:?}");

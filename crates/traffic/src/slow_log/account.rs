@@ -3,16 +3,16 @@
 use memchr::{memmem, memrchr};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Account<'a> {
+pub(crate) struct Account<'a> {
     /// Who logged in; the account that is before it may be another one (a proxy, an anonymous account).
-    pub(super) user: &'a [u8],
+    pub(crate) user: &'a [u8],
     /// The name of the client's host, or its address where the server knows no name.
-    pub(super) host: &'a [u8],
-    pub(super) id: Option<u64>,
+    pub(crate) host: &'a [u8],
+    pub(crate) id: Option<u64>,
 }
 
 /// Reads from the right, where nothing is the client's choice.
-pub(super) fn parse(line: &[u8]) -> Option<Account<'_>> {
+pub(crate) fn parse(line: &[u8]) -> Option<Account<'_>> {
     let line = line.trim_ascii_end();
     let (line, id) = match line.last()? {
         b']' => (line, None),
@@ -26,9 +26,16 @@ pub(super) fn parse(line: &[u8]) -> Option<Account<'_>> {
     let bracket = memrchr(b'[', line)?;
     let address = &line[bracket + 1..];
     let names = &line[..bracket];
-    let at = memmem::rfind(names, b"] @ ")?;
+    let at = memmem::rfind(names, b"] @ ").or_else(|| memmem::rfind(names, b"] @\n"))?;
     let name = names[at + 4..].trim_ascii();
     Some(Account { user: user(&names[..at])?, host: if name.is_empty() { address } else { name }, id })
+}
+
+/// Whether a line ends as servers end it: with an address in brackets, or the number of the thread.
+pub(super) fn is_whole(line: &[u8]) -> bool {
+    let line = line.trim_ascii_end();
+    let digits = line.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    line.ends_with(b"]") || digits > 0 && line[..line.len() - digits].trim_ascii_end().ends_with(b"Id:")
 }
 
 /// `account[user`: mostly the same name twice.

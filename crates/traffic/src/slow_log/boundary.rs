@@ -8,7 +8,7 @@
 
 use memchr::{memchr, memmem};
 
-use super::time;
+use super::{time, touched};
 /// A header line longer than this is none.
 pub(super) use crate::pieces::LINE_BYTES;
 use crate::pieces::{without_banner, without_return};
@@ -22,35 +22,73 @@ const QUERY_TIME: &[u8] = b"# Query_time: ";
 pub(super) enum Line {
     /// The first line of an event.
     First,
+    /// One as well, but not as servers write it: never a firm boundary.
+    Touched,
     Other,
     /// The buffer ends too early to tell.
     Unknown,
 }
 
+/// Where an event ends, and by what.
+pub(super) struct End {
+    pub(super) at: usize,
+    pub(super) is_firm: bool,
+    pub(super) by: By,
+    /// A literal of the statement is never closed: it is cut off.
+    pub(super) is_open: bool,
+}
+
+#[derive(PartialEq, Eq)]
+pub(super) enum By {
+    Header,
+    Limit,
+    Input,
+}
+
 /// Looks at the line that begins `text`; `at_end` when nothing will follow.
 pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
     let prefix = |prefix: &[u8]| text.starts_with(prefix);
-    if !prefix(b"# T") && !prefix(b"# U") && !prefix(b"# Q") {
+    if !prefix(TIME) && !prefix(USER) && !prefix(QUERY_TIME) {
         return if text.len() < 3 && !at_end && b"# ".starts_with(&text[..text.len().min(2)]) {
             Line::Unknown
         } else {
-            Line::Other
+            match touched::begins_event(text, at_end) {
+                Some(true) => Line::Touched,
+                Some(false) => Line::Other,
+                None => Line::Unknown,
+            }
         };
     }
     let window = &text[..text.len().min(LINE_BYTES)];
-    let line = match memchr(b'\n', window) {
-        Some(end) => &window[..end],
-        None if window.len() == LINE_BYTES => return Line::Other,
-        None if !at_end => return Line::Unknown,
-        None => window,
+    let unknown = if window.len() == LINE_BYTES { Line::Other } else { Line::Unknown };
+    let Some((end, next)) = line_end(window, 0, at_end) else { return unknown };
+    if is_first(&window[..end]) {
+        return Line::First;
+    }
+    // Of a time that cannot be read, and of an account that is wrapped, the next line tells.
+    let Some((next_end, _)) = line_end(window, next, at_end) else { return unknown };
+    let is_before = if prefix(USER) {
+        is_account(&window[USER.len()..next_end])
+    } else {
+        prefix(TIME) && window[next..next_end].strip_prefix(USER).is_some_and(is_account)
     };
-    if is_first(without_return(line)) { Line::First } else { Line::Other }
+    if is_before { Line::First } else { Line::Other }
+}
+
+/// Where the line at `at` ends, without its end, and where the next begins. `None`: the buffer ends before.
+fn line_end(window: &[u8], at: usize, at_end: bool) -> Option<(usize, usize)> {
+    let rest = window.get(at..)?;
+    match memchr(b'\n', rest) {
+        Some(end) => Some((at + without_return(&rest[..end]).len(), at + end + 1)),
+        None => (at_end && window.len() < LINE_BYTES).then_some((window.len(), window.len())),
+    }
 }
 
 fn is_first(line: &[u8]) -> bool {
     if let Some(rest) = line.strip_prefix(TIME) {
         return time::stamp(rest).is_some_and(|(_, rest)| {
-            rest.is_empty() || rest.trim_ascii_start().strip_prefix(USER).is_some_and(is_account)
+            let rest = rest.trim_ascii();
+            rest.is_empty() || rest.strip_prefix(USER).is_some_and(is_account)
         });
     }
     if let Some(rest) = line.strip_prefix(USER) {
@@ -64,15 +102,17 @@ fn is_account(text: &[u8]) -> bool {
     super::account::parse(text).is_some()
 }
 
-/// Whether what ends with `before` is a whole statement, so that a line after it may begin an event.
+/// Whether what ends with `before` is a whole statement, so that a line after it may begin an event. Blank lines that
+/// somebody put between events change nothing.
 pub(super) fn ends_statement(before: &[u8]) -> bool {
-    before.ends_with(b";\n")
-        || before.ends_with(b";\r\n")
-        || before.ends_with(b"Argument\n") && ends_banner(before)
-}
-
-fn ends_banner(before: &[u8]) -> bool {
-    without_banner(before).len() < before.len()
+    if before.ends_with(b";\n") || before.ends_with(b";\r\n") {
+        return true;
+    }
+    if !before.ends_with(b"\n") {
+        return false;
+    }
+    let text = before[before.len().saturating_sub(LINE_BYTES)..].trim_ascii_end();
+    text.ends_with(b";") || text.ends_with(b"Argument") && without_banner(before).len() < before.len()
 }
 
 /// Whether a place in a statement is inside a literal or a comment: asked for places further and further on.

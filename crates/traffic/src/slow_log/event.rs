@@ -14,7 +14,8 @@ const BY_NAME: u64 = 1 << 63;
 pub(super) struct Carried {
     /// `use db;` is written only where the database differs from that of the event before, whichever session that was.
     pub(super) database: Option<Vec<u8>>,
-    /// `# Time:` is written once a second in the older form. Needed only where no timestamp is set.
+    /// `# Time:` is written once a second in the older form. Needed only where no timestamp is set; 0 where it could not be
+    /// read.
     pub(super) time_ns: Option<u64>,
 }
 
@@ -25,8 +26,10 @@ impl Carried {
             database.clear();
             database.extend_from_slice(used);
         }
-        if let Some(time) = header.time {
-            self.time_ns = Some(time.ns);
+        match header.time {
+            Some(time) => self.time_ns = Some(time.ns),
+            None if header.has_unread_time => self.time_ns = Some(0),
+            None => {}
         }
     }
 

@@ -5,6 +5,10 @@ use memchr::{memchr, memmem};
 use super::account::{self, Account};
 use super::boundary::{Line, classify};
 use super::time::{self, Stamp};
+use super::touched;
+use super::values::{
+    is_blank, number, seconds, skip_blanks, take_flag, take_number, take_seconds, value_length,
+};
 use crate::measures::{Measure, Measures, Unit};
 use crate::pieces::without_return;
 
@@ -28,6 +32,12 @@ pub(super) struct Header<'a> {
     pub(super) errno: Option<u16>,
     /// The log has one statement, or session, in so many.
     pub(super) rate_limit: Option<u64>,
+    /// It has a `# Time:` that cannot be read: no other event's time is this one's.
+    pub(super) has_unread_time: bool,
+    /// It has a `# User@Host:` that cannot be read.
+    pub(super) has_unread_account: bool,
+    /// Lines that are not as servers write them, and were read all the same.
+    pub(super) touched_lines: u64,
     /// `Start:` of MySQL's log_slow_extra.
     pub(super) start: Option<Stamp>,
     /// `SET timestamp=`, in ns; its fraction is that of the text.
@@ -36,12 +46,15 @@ pub(super) struct Header<'a> {
     pub(super) last: Option<&'a [u8]>,
 }
 
+/// Names of fields are shorter, with what is before them.
+const LONGEST_KEY: usize = 32;
+
 /// Reads the header that begins `text`. Gives it with the offset of what follows, or nothing if the buffer ends before.
 pub(super) fn parse(text: &[u8], at_end: bool) -> Option<(Header<'_>, usize)> {
     let mut header = Header::default();
     let mut at = 0;
-    while text.get(at) == Some(&b'#') {
-        let (line, next) = line(text, at, at_end)?;
+    while text.get(at) == Some(&b'#') || is_touched(text, at, at_end)? {
+        let (line, next) = wrapped(text, at, at_end)?;
         if line.starts_with(COMMAND) {
             return Some((header, at));
         }
@@ -49,9 +62,55 @@ pub(super) fn parse(text: &[u8], at_end: bool) -> Option<(Header<'_>, usize)> {
             return Some((header, at));
         }
         header.comment(line);
-        at = next;
+        at = over_blanks(text, next, at_end)?;
     }
     header.statements(text, at, at_end)
+}
+
+/// Where the next line of a header begins behind blank ones, which editors and mails put there; else `at`.
+fn over_blanks(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
+    if !matches!(text.get(at), Some(b'\n' | b'\r')) {
+        return Some(at);
+    }
+    let blanks = text[at..].iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    let rest = &text[at + blanks..];
+    if rest.len() < LONGEST_KEY && !at_end {
+        return None;
+    }
+    let is_key = |rest: &[u8]| begins_with_key(&rest[..rest.len().min(LONGEST_KEY)]);
+    let is_header = rest.starts_with(b"use ")
+        || rest.starts_with(b"SET timestamp=")
+        || rest.strip_prefix(b"# ").map(skip_blanks).is_some_and(is_key);
+    Some(if is_header { at + blanks } else { at })
+}
+
+/// Whether a line without `#` is of the header all the same.
+fn is_touched(text: &[u8], at: usize, at_end: bool) -> Option<bool> {
+    let rest = &text[at..];
+    if rest.starts_with(b"SET ") || rest.starts_with(b"use ") {
+        return Some(false);
+    }
+    let window = &rest[..rest.len().min(touched::LOOK_BYTES)];
+    let is_short = window.len() < touched::LOOK_BYTES && !at_end && memchr(b'\n', window).is_none();
+    (!is_short).then(|| touched::fields(window).is_some())
+}
+
+/// The line at `at`, with the next one if somebody's editor wrapped it, and where the one after them begins.
+fn wrapped(text: &[u8], at: usize, at_end: bool) -> Option<(&[u8], usize)> {
+    let (first, next) = line(text, at, at_end)?;
+    let name = first.strip_prefix(b"# User@Host: ").filter(|name| !account::is_whole(name));
+    if name.is_none() && !first.ends_with(b":") && !first.ends_with(b": ") {
+        return Some((first, next));
+    }
+    let (second, after) = match line(text, next, at_end) {
+        Some(found) => found,
+        None if text.len() - at > super::boundary::LINE_BYTES => return Some((first, next)),
+        None => return None,
+    };
+    let both = &text[at..next + second.len()];
+    let is_one =
+        touched::is_wrapped(first, second) || name.is_some() && account::parse(&both[13..]).is_some();
+    Some(if is_one { (both, after) } else { (first, next) })
 }
 
 /// The line at `at` without its end, and where the next begins.
@@ -63,37 +122,80 @@ fn line(text: &[u8], at: usize, at_end: bool) -> Option<(&[u8], usize)> {
     }
 }
 
+/// What `# Time:` says, with the account that stands behind it before MySQL 5.1. Nothing where anything else is behind it,
+/// which may change its meaning.
+pub(super) fn time_of(text: &[u8]) -> Option<(Stamp, Option<Account<'_>>)> {
+    let (stamp, rest) = time::stamp(text.trim_ascii_start())?;
+    if rest.trim_ascii().is_empty() {
+        return Some((stamp, None));
+    }
+    let account = touched::user(rest).and_then(account::parse)?;
+    Some((stamp, Some(account)))
+}
+
 impl<'a> Header<'a> {
+    /// Whether a server wrote it that sets a timestamp before each statement: it writes times with a zone, or numbers of
+    /// threads.
+    pub(super) fn is_since_5_1(&self) -> bool {
+        self.time.is_some_and(|time| !time.is_local)
+            || self.thread.is_some()
+            || self.account.is_some_and(|account| account.id.is_some())
+    }
+
     /// Whether a line is not of this header, but begins the next event: then this one has no statement.
     fn begins_another(&self, text: &[u8], at: usize, line: &[u8], at_end: bool) -> Option<bool> {
         let is_again = match line.get(2) {
-            Some(b'T') => (self.time.is_some() || self.account.is_some()) && line.starts_with(b"# Time: "),
-            Some(b'U') => self.account.is_some() && line.starts_with(b"# User@Host: "),
-            _ => false,
+            Some(b'T') if line.starts_with(b"# Time: ") => self.has_time() || self.account.is_some(),
+            Some(b'U') if line.starts_with(b"# User@Host: ") => self.account.is_some(),
+            _ => self.is_touched_again(line),
         };
         if !is_again && !super::boundary::ends_statement(&text[..at]) {
             return Some(false);
         }
         match classify(&text[at..], at_end) {
             Line::Unknown => None,
-            kind => Some(kind == Line::First),
+            kind => Some(kind == Line::First || is_again && kind == Line::Touched),
         }
+    }
+
+    fn has_time(&self) -> bool {
+        self.time.is_some() || self.has_unread_time
+    }
+
+    fn is_touched_again(&self, line: &[u8]) -> bool {
+        let begins = |key| touched::begins_with(line, key);
+        (self.account.is_some() && (begins(b"time:") || begins(b"user@host:")))
+            || (self.has_time() && begins(b"time:"))
     }
 
     fn comment(&mut self, line: &'a [u8]) {
         match line.get(2) {
-            Some(b'T') if line.starts_with(b"# Time: ") => {
-                let Some((stamp, rest)) = time::stamp(&line[8..]) else { return };
-                self.time = Some(stamp);
-                if let Some(rest) = rest.trim_ascii_start().strip_prefix(b"# User@Host: ") {
-                    self.account = account::parse(rest);
-                }
-            }
-            Some(b'U') if line.starts_with(b"# User@Host: ") => self.account = account::parse(&line[13..]),
-            Some(b' ' | b'A'..=b'Z') => self.fields(&line[1..]),
+            Some(b'T') if line.starts_with(b"# Time: ") => self.time(&line[8..]),
+            Some(b'U') if line.starts_with(b"# User@Host: ") => self.account(&line[13..]),
+            Some(b' ' | b'A'..=b'Z') if line.starts_with(b"# ") => self.fields(&line[1..]),
             // A plan, line by line, as MariaDB writes it; it holds names of the client's choice.
-            _ => {}
+            _ if line.starts_with(b"# explain:") => {}
+            _ => self.touched(line),
         }
+    }
+
+    fn time(&mut self, text: &'a [u8]) {
+        match time_of(text) {
+            Some((stamp, account)) => (self.time, self.account) = (Some(stamp), account.or(self.account)),
+            None => self.has_unread_time = true,
+        }
+    }
+
+    fn account(&mut self, text: &'a [u8]) {
+        self.account = account::parse(text);
+        self.has_unread_account = self.account.is_none();
+    }
+
+    /// A line that somebody changed.
+    fn touched(&mut self, line: &'a [u8]) {
+        let Some(rest) = touched::fields(line) else { return };
+        self.touched_lines += 1;
+        self.fields(rest);
     }
 
     /// `Key: value  Key: value`, with one blank or two between. The keys that are in every event come first and in
@@ -101,12 +203,12 @@ impl<'a> Header<'a> {
     fn fields(&mut self, rest: &'a [u8]) {
         let mut rest = skip_blanks(rest);
         if let Some(after) = rest.strip_prefix(b"Query_time: ") {
-            (self.query_ns, rest) = take_seconds(after);
+            (self.query_ns, rest) = take_seconds(skip_blanks(after));
             rest = self.after_key(rest, b"Lock_time: ", Measure::LockNs);
             rest = self.after_key(rest, b"Rows_sent: ", Measure::RowsSent);
             rest = self.after_key(rest, b"Rows_examined: ", Measure::RowsExamined);
         } else if let Some(after) = rest.strip_prefix(b"Thread_id: ") {
-            (self.thread, rest) = take_number(after);
+            (self.thread, rest) = take_number(skip_blanks(after));
             rest = skip_blanks(rest);
         } else if !begins_with_key(rest) {
             // A warning, as MariaDB writes it: its text has values of the client's choice.
@@ -116,6 +218,7 @@ impl<'a> Header<'a> {
             let key = &rest[..colon];
             rest = &rest[colon + 1..];
             rest = rest.strip_prefix(b" ").unwrap_or(rest);
+            let key = if touched::is_changed(key) { touched::canonical(key).unwrap_or(key) } else { key };
             rest = skip_blanks(self.field(key, rest));
         }
     }
@@ -123,28 +226,42 @@ impl<'a> Header<'a> {
     /// Takes the value of a key; gives what follows it.
     fn field(&mut self, key: &[u8], rest: &'a [u8]) -> &'a [u8] {
         if let Some(measure) = Measure::of_slow_log(key) {
-            return self.measure(measure, rest);
+            return self.measure(measure, skip_blanks(rest));
         }
         match key {
             b"Query_time" => {
+                let rest = skip_blanks(rest);
                 let (query_ns, rest) = take_seconds(rest);
                 self.query_ns = query_ns;
                 return rest;
             }
-            b"Thread_id" => {
-                let (thread, rest) = take_number(rest);
+            b"Time" => {
+                self.time(rest);
+                return b"";
+            }
+            b"User@Host" => {
+                self.account(rest.trim_ascii_start());
+                return b"";
+            }
+            b"Thread_id" | b"Id" => {
+                let (thread, rest) = take_number(skip_blanks(rest));
                 self.thread = thread;
                 return rest;
             }
             b"Schema" => {
                 let (schema, rest) = rest.split_at(schema_length(rest));
-                self.schema = Some(schema);
+                self.schema = Some(schema.trim_ascii());
                 return rest;
             }
             b"Stored_routine" => return b"",
             _ => {}
         }
-        let (value, rest) = rest.split_at(value_length(rest));
+        let value = skip_blanks(rest);
+        let (value, rest) = match value.split_at(value_length(value)) {
+            // A key without a value, and the next one.
+            (next, _) if next.ends_with(b":") => return value,
+            found => found,
+        };
         match key {
             b"Errno" => self.errno = number(value).and_then(|errno| u16::try_from(errno).ok()),
             b"Log_slow_rate_limit" => self.rate_limit = number(value).filter(|limit| *limit > 1),
@@ -158,7 +275,7 @@ impl<'a> Header<'a> {
     fn after_key(&mut self, rest: &'a [u8], key: &[u8], measure: Measure) -> &'a [u8] {
         let rest = skip_blanks(rest);
         match rest.strip_prefix(key) {
-            Some(after) => skip_blanks(self.measure(measure, after)),
+            Some(after) => skip_blanks(self.measure(measure, skip_blanks(after))),
             None => rest,
         }
     }
@@ -180,7 +297,8 @@ impl<'a> Header<'a> {
     /// `use db;` and `SET timestamp=1;`, each at most once and in this order.
     fn statements(mut self, text: &'a [u8], mut at: usize, at_end: bool) -> Option<(Self, usize)> {
         for keyword in [&b"use "[..], b"SET "] {
-            let rest = &text[at..];
+            let begin = over_blanks(text, at, at_end)?;
+            let rest = &text[begin..];
             if !rest.starts_with(keyword) {
                 if rest.len() < keyword.len() && !at_end && keyword.starts_with(rest) {
                     return None;
@@ -205,7 +323,7 @@ impl<'a> Header<'a> {
                 continue;
             }
             self.last = Some(inner);
-            at += next;
+            at = begin + next;
         }
         Some((self, at))
     }
@@ -247,83 +365,33 @@ fn setting(text: &[u8]) -> Option<Option<u64>> {
     Some(timestamp_ns)
 }
 
-/// A name is not quoted, so it ends where the last key that servers write after it begins.
+/// A name is not quoted, so it ends where the last key that servers write after it begins: behind two blanks, or one where
+/// somebody collapsed them.
 fn schema_length(text: &[u8]) -> usize {
     for end in [&b"  QC_hit: No"[..], b"  Last_errno: 0  Killed: 0"] {
         if text.ends_with(end) {
             return text.len() - end.len();
         }
     }
-    let next =
-        [&b"  QC_hit: "[..], b"  Last_errno: "].iter().filter_map(|key| memmem::rfind(text, key)).max();
-    next.unwrap_or(text.len())
+    let last = |keys: [&[u8]; 2]| keys.iter().filter_map(|key| memmem::rfind(text, key)).max();
+    last([b"  QC_hit: ", b"  Last_errno: "]).unwrap_or_else(|| collapsed_schema_length(text))
+}
+
+fn collapsed_schema_length(text: &[u8]) -> usize {
+    let is_key = |at: usize, key: &[u8]| {
+        text.get(at..at + key.len()).is_some_and(|found| found.eq_ignore_ascii_case(key))
+            && (at == 0 || is_blank(text[at - 1]))
+    };
+    let keys: [&[u8]; 6] =
+        [b"QC_hit:", b"Last_errno:", b"Killed:", b"Query_time:", b"Rows_sent:", b"Bytes_sent:"];
+    let begins = |at: &usize| keys.iter().any(|key| is_key(*at, key));
+    // The last of the two keys that follow a name; the others only where these are on another line.
+    let last = |keys: &[&[u8]]| (0..text.len()).rev().find(|at| keys.iter().any(|key| is_key(*at, key)));
+    last(&keys[..2]).or_else(|| (0..text.len()).find(begins)).unwrap_or(text.len())
 }
 
 fn begins_with_key(text: &[u8]) -> bool {
     text.iter().find(|byte| matches!(byte, b':' | b' ')) == Some(&b':')
-}
-
-fn value_length(text: &[u8]) -> usize {
-    memchr(b' ', text).unwrap_or(text.len())
-}
-
-fn skip_blanks(mut text: &[u8]) -> &[u8] {
-    while let [b' ', rest @ ..] = text {
-        text = rest;
-    }
-    text
-}
-
-fn take_number(text: &[u8]) -> (Option<u64>, &[u8]) {
-    let mut value = 0u64;
-    let mut at = 0;
-    while let Some(byte @ b'0'..=b'9') = text.get(at) {
-        value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
-        at += 1;
-    }
-    if matches!(text.get(at), None | Some(b' ')) && (1..=19).contains(&at) {
-        return (Some(value), &text[at..]);
-    }
-    (None, &text[value_length(text)..])
-}
-
-fn take_seconds(text: &[u8]) -> (Option<u64>, &[u8]) {
-    let (value, rest) = text.split_at(text.iter().position(|byte| *byte == b' ').unwrap_or(text.len()));
-    (seconds(value), rest)
-}
-
-fn take_flag(text: &[u8]) -> (Option<u64>, &[u8]) {
-    let (value, rest) = text.split_at(value_length(text));
-    let flag = match value {
-        b"Yes" => Some(1),
-        b"No" => Some(0),
-        _ => None,
-    };
-    (flag, rest)
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    take_number(text).0
-}
-
-/// `12.345678` in ns.
-fn seconds(text: &[u8]) -> Option<u64> {
-    let mut whole = 0u64;
-    let mut at = 0;
-    while let Some(byte @ b'0'..=b'9') = text.get(at) {
-        whole = whole.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
-        at += 1;
-    }
-    if at == 0 {
-        return None;
-    }
-    let (ns, length) = match text.get(at) {
-        Some(b'.') => time::fraction_ns(&text[at + 1..]),
-        _ => (0, 0),
-    };
-    let end = if length > 0 { at + 1 + length } else { at };
-    (end == text.len()).then_some(())?;
-    whole.checked_mul(NS_PER_S)?.checked_add(ns)
 }
 
 /// How long it took, where that can be.

@@ -5,8 +5,8 @@ use memchr::memmem;
 use super::boundary::{Line, classify, ends_statement};
 use super::event::Carried;
 use super::header;
-use super::time;
-use crate::pieces::without_banner;
+use super::touched;
+use crate::pieces::{without_banner, without_return};
 
 /// Searched from the end in pieces of this size: forward is the fast direction.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -98,7 +98,7 @@ impl Region<'_> {
     /// The first line of the event to whose header the line at `line` belongs.
     fn first_line(&self, line: usize) -> Found<usize> {
         let mut at = line;
-        let mut is_header = false;
+        let (mut is_header, mut has_fields) = (false, false);
         loop {
             let kind = classify(&self.buffer[at..], true);
             if kind == Line::First {
@@ -111,9 +111,14 @@ impl Region<'_> {
                 break;
             }
             let before = memchr::memrchr(b'\n', &self.buffer[..at - 1]).map_or(0, |end| end + 1);
-            if self.buffer[before] != b'#' {
+            let line = &self.buffer[before..at];
+            let is_field = touched::fields(line).is_some();
+            if line[0] != b'#' {
+                // Of a line that somebody changed or wrapped only reading it tells.
+                is_header |= is_field || has_fields || line[0].is_ascii_digit();
                 break;
             }
+            has_fields |= is_field;
             at = before;
         }
         // A header after something broken, as it seems.
@@ -138,10 +143,11 @@ impl Region<'_> {
     fn time(&self, line: usize) -> Found<u64> {
         let is_first = classify(&self.buffer[line..], true) == Line::First;
         match self.first_line(line) {
-            Found::It(first) if first == line => match time::stamp(&self.buffer[line + 8..]) {
-                Some((stamp, _)) => Found::It(stamp.ns),
-                None => Found::Nothing,
-            },
+            Found::It(first) if first == line => {
+                let text = &self.buffer[line + 8..];
+                let end = memchr::memchr(b'\n', text).unwrap_or(text.len());
+                Found::It(header::time_of(without_return(&text[..end])).map_or(0, |(stamp, _)| stamp.ns))
+            }
             Found::It(_) | Found::Nothing if !is_first => Found::Nothing,
             _ => Found::Unclear,
         }

@@ -29,11 +29,40 @@ mod parallel;
 mod parser;
 mod reader;
 mod repeated;
+mod statement;
 pub(super) mod time;
+mod touched;
+mod values;
 
+pub(crate) use self::account::{Account, parse as parse_account};
 pub use self::parallel::read_parallel;
+pub(crate) use self::parser::Parser;
 pub use self::parser::{MAX_EVENT_BYTES, MAX_HEADER_BYTES};
 pub use self::reader::read;
+
+/// Whether a line, with or without its end, is of a header: to tell this kind of log from others.
+#[must_use]
+pub fn is_header_line(line: &[u8]) -> bool {
+    const BEGINNINGS: [&[u8]; 5] =
+        [b"# Time: ", b"# User@Host: ", b"# Query_time: ", b"# Thread_id: ", b"# administrator"];
+    BEGINNINGS.iter().any(|begin| line.starts_with(begin)) || touched::begins_event(line, true) == Some(true)
+}
+
+/// Whether a line, with or without its end, begins an event: stricter, for a line that has something before it.
+#[must_use]
+pub fn begins_event(line: &[u8]) -> bool {
+    // A line of a duration may go on with anything, so that what another program put behind it would be taken for values.
+    let line_end = memchr::memchr(b'\n', line).unwrap_or(line.len());
+    let is_of_values = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.- #\t\r".contains(byte);
+    let is_clean = memchr::memmem::find(&line[..line_end], b"Query_time:")
+        .is_none_or(|at| line[at..line_end].iter().all(is_of_values));
+    is_clean && boundary::classify(line, true) != boundary::Line::Other
+}
+
+/// How many statements a server left out, where a text is what it writes in their place, in a log or a table.
+pub(crate) fn throttled(text: &[u8]) -> Option<u64> {
+    statement::throttled(text)
+}
 
 #[cfg(test)]
 mod tests;

@@ -24,10 +24,13 @@ use crate::event::Sink;
 use crate::input;
 use crate::pieces::{Buffer, drive};
 
-/// Small enough for a core's cache, large enough that its edges do not matter.
+/// Large enough that its edges do not matter.
 const WINDOW_BYTES: u64 = 2 << 20;
+/// How much of a window is read at once where it need not be there as a whole: with what is made of it, it stays in a
+/// core's cache.
+const PIECE_BYTES: usize = 256 << 10;
 /// How much of the next window is read at once, because the last event of a window mostly ends there.
-const TAIL_BYTES: u64 = 64 << 10;
+const TAIL_BYTES: u64 = 16 << 10;
 
 /// Reads a log with several threads. `make` makes a sink for each; the counts of the coverages add. What cannot be read
 /// in parts (a pipe, a compressed file) is read by one.
@@ -121,8 +124,8 @@ struct Reading<'f> {
 impl Reading<'_> {
     fn work(&self, sink: &mut impl Sink) -> anyhow::Result<Coverage> {
         let mut coverage = Coverage::default();
-        let first = CONTEXT_BYTES as u64 + self.window_bytes + TAIL_BYTES;
-        let mut buffer = Buffer::new(usize::try_from(first)?);
+        let whole = usize::try_from(CONTEXT_BYTES as u64 + self.window_bytes + TAIL_BYTES)?;
+        let mut buffer = Buffer::new(if self.needs_change { whole } else { whole.min(PIECE_BYTES) });
         // A panic of another thread must not leave us waiting for what it would have published.
         let guard = Guard(self);
         loop {
@@ -140,9 +143,11 @@ impl Reading<'_> {
         let start = index * self.window_bytes;
         let limit = if index + 1 == self.windows { u64::MAX } else { start + self.window_bytes };
         let from = start.saturating_sub(CONTEXT_BYTES as u64);
-        let mut part = Part { file: self.file, position: from, end: self.length };
+        let behind = start + self.window_bytes + TAIL_BYTES;
+        let mut part = Part { file: self.file, position: from, behind, end: self.length };
         buffer.clear();
-        buffer.fill(&mut part)?;
+        // A buffer that a long event made larger is not filled for that.
+        buffer.fill(&mut part.by_ref().take(behind - from))?;
         let mut is_published = false;
         if self.needs_change
             && let Some(change) =
@@ -212,12 +217,18 @@ impl Drop for Guard<'_> {
 struct Part<'f> {
     file: &'f File,
     position: u64,
+    /// What comes from here on is mostly not needed, so that little of it is read at once.
+    behind: u64,
     end: u64,
 }
 
 impl Read for Part<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
+        let until = match self.behind.checked_sub(self.position) {
+            None | Some(0) => self.position + TAIL_BYTES,
+            Some(_) => self.behind,
+        };
+        let left = usize::try_from(until.min(self.end) - self.position).unwrap_or(usize::MAX);
         let room = buffer.len().min(left);
         let count = self.file.read_at(&mut buffer[..room], self.position)?;
         self.position += count as u64;

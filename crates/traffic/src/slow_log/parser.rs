@@ -1,11 +1,13 @@
 //! From bytes to events, with nothing left unaccounted.
 
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::{memchr_iter, memmem};
 
-use super::boundary::{LINE_BYTES, Lexer, Line, classify, ends_statement};
-use super::event::{Carried, Statement, event};
+use super::boundary::{By, End, LINE_BYTES, Lexer, Line, classify, ends_statement};
+use super::event::{Carried, event};
 use super::header::{self, COMMAND, Header};
 use super::repeated;
+use super::statement::{self, Found, without_terminator};
+use super::touched;
 use crate::coverage::Coverage;
 use crate::event::Sink;
 use crate::pieces::{Pieces, without_banners};
@@ -17,14 +19,16 @@ pub const MAX_HEADER_BYTES: usize = 1 << 20;
 /// A header longer than this is looked at again only once it has grown by a quarter, not with every piece that comes: the
 /// work stays in proportion to its length.
 const LONG_HEADER_BYTES: usize = 64 << 10;
-/// How much of what came before must be there to know a boundary: a banner's three lines.
-pub(super) const CONTEXT_BYTES: usize = 3 * LINE_BYTES + 16;
+/// How much of what came before must be there to know a boundary: a banner's three lines, and blank ones.
+pub(super) const CONTEXT_BYTES: usize = 4 * LINE_BYTES + 16;
 
 /// Takes a log in pieces of any size and gives its events.
-pub(super) struct Parser<'n> {
+pub(crate) struct Parser<'n> {
     name: &'n str,
-    pub(super) coverage: Coverage,
+    pub(crate) coverage: Coverage,
     pub(super) carried: Carried,
+    /// A banner came after the last event.
+    is_reopened: bool,
     /// What was said before this part of a log: asked for once, when an event needs it.
     inherited: Option<&'n dyn Fn() -> Carried>,
     mode: Mode,
@@ -34,6 +38,8 @@ pub(super) struct Parser<'n> {
     /// Up to here in the input a line like a header is one: the literal that it seems to be in is never closed. Else
     /// each such line would be followed to where that is known, by one event after the other.
     unclosed_until: u64,
+    /// The last event's statement had no `;` at its end.
+    is_unterminated: bool,
     /// Of the next byte in the input, and how many lines end before it.
     pub(super) offset: u64,
     lines: Option<u64>,
@@ -77,23 +83,9 @@ impl Scan {
     }
 }
 
-/// Where an event ends, and by what.
-struct End {
-    at: usize,
-    is_firm: bool,
-    by: By,
-}
-
-#[derive(PartialEq, Eq)]
-enum By {
-    Header,
-    Limit,
-    Input,
-}
-
 impl<'n> Parser<'n> {
     /// Begins at the beginning of a log.
-    pub(super) fn new(name: &'n str) -> Self {
+    pub(crate) fn new(name: &'n str) -> Self {
         let skip = Skip { is_loose: true, is_counted: true, is_told: false };
         Self { lines: Some(0), ..Self::with(name, 0, u64::MAX, skip) }
     }
@@ -111,11 +103,13 @@ impl<'n> Parser<'n> {
             name,
             coverage: Coverage::default(),
             carried: Carried::default(),
+            is_reopened: false,
             inherited: None,
             mode: Mode::Skip(skip),
             header_from: 0,
             scan: Scan::default(),
             unclosed_until: 0,
+            is_unterminated: false,
             offset: start.saturating_sub(CONTEXT_BYTES as u64),
             lines: None,
             start,
@@ -214,6 +208,7 @@ impl Parser<'_> {
         };
         if without_banners(&text[..end.at]).len() < end.at {
             self.carried.reopen();
+            self.is_reopened = true;
         }
         if end.by == By::Limit {
             self.mode = Mode::Skip(Skip { is_loose: is_whole, is_counted: true, is_told: true });
@@ -240,7 +235,7 @@ impl Parser<'_> {
         let window = &text[..text.len().min(MAX_EVENT_BYTES)];
         for found in memchr_iter(b'\n', window.get(from..).unwrap_or_default()) {
             let line = from + found + 1;
-            if text.get(line).is_some_and(|first| *first != b'#') {
+            if text.get(line).is_some_and(|first| !touched::may_begin(*first)) {
                 continue;
             }
             match classify(&text[line..], at_end) {
@@ -252,40 +247,73 @@ impl Parser<'_> {
                 Line::First if ends_statement(&text[..line]) => {
                     return Some(self.firm_end(text, start, body, line));
                 }
-                Line::First => {
-                    let is_header = line < body || start + (line as u64) < self.unclosed_until;
-                    if is_header || !self.scan.lexer.is_inside(&text[body..], line - body) {
-                        return Some(End { at: line, is_firm: false, by: By::Header });
+                Line::First | Line::Touched => {
+                    let is_open = start + (line as u64) < self.unclosed_until;
+                    let is_inside = |scan: &mut Scan| {
+                        scan.is_open(text, body, line) && !statement::has_others(&text[body..line])
+                    };
+                    if line < body || is_open || !is_inside(&mut self.scan) {
+                        // Nothing ends a statement with a literal that had a header in it: it was cut off before that.
+                        let cut = self.scan.refused.filter(|refused| {
+                            line >= body
+                                && !is_open
+                                && (!statement::has_others(&text[body..line])
+                                    || self.is_cut_before(text, body, *refused, line))
+                        });
+                        if let Some(refused) = cut {
+                            return Some(self.cut_at(refused, start, line));
+                        }
+                        let is_open = is_open && line > body && self.scan.is_open(text, body, line);
+                        return Some(End { at: line, is_firm: false, by: By::Header, is_open });
                     }
                     self.scan.refused.get_or_insert(line);
                 }
             }
         }
         if text.len() > MAX_EVENT_BYTES {
-            return Some(End { at: MAX_EVENT_BYTES, is_firm: false, by: By::Limit });
+            return Some(End { at: MAX_EVENT_BYTES, is_firm: false, by: By::Limit, is_open: false });
         }
         self.scan.from = text.len().saturating_sub(1).max(body.saturating_sub(1));
         let refused = self.scan.refused;
         at_end.then(|| match refused {
-            Some(line) if self.scan.is_open(text, body, text.len()) => {
-                self.unclosed_until = start + text.len() as u64;
-                End { at: line, is_firm: false, by: By::Header }
+            Some(line) if !ends_statement(text) || self.is_cut_before(text, body, line, text.len()) => {
+                self.cut_at(line, start, text.len())
             }
-            _ => End { at: text.len(), is_firm: false, by: By::Input },
+            _ => {
+                let is_open = self.is_unterminated && self.scan.is_open(text, body, text.len());
+                End { at: text.len(), is_firm: false, by: By::Input, is_open }
+            }
         })
     }
 
-    /// A literal that is still open at the end of a statement was never closed: the lines that seemed to be in it
-    /// were headers.
     fn firm_end(&mut self, text: &[u8], start: u64, body: usize, line: usize) -> End {
         let refused = self.scan.refused;
         match refused {
-            Some(refused) if self.scan.is_open(text, body, line) => {
-                self.unclosed_until = start + line as u64;
-                End { at: refused, is_firm: false, by: By::Header }
+            Some(refused) if self.is_cut_before(text, body, refused, line) => {
+                self.cut_at(refused, start, line)
             }
-            _ => End { at: line, is_firm: true, by: By::Header },
+            _ => End { at: line, is_firm: true, by: By::Header, is_open: false },
         }
+    }
+
+    /// Whether a line like a header, which seems to be in a literal, is one: the literal is still open where the statement
+    /// ends, or what follows the line is a whole event. Else a cut literal and the next statement's quotes make a pair,
+    /// and what was a literal there is outside of one.
+    fn is_cut_before(&mut self, text: &[u8], body: usize, line: usize, end: usize) -> bool {
+        if self.scan.is_open(text, body, end) {
+            return true;
+        }
+        let found = header::parse(&text[line..end], true).filter(|(header, _)| header.query_ns.is_some());
+        found.is_some_and(|(_, length)| {
+            let statement = &text[line + length..end];
+            !Lexer::default().is_inside(statement, statement.len())
+        })
+    }
+
+    /// The end of a statement that is cut off in a literal: up to `known`, lines that seemed to be in it are headers.
+    fn cut_at(&mut self, line: usize, start: u64, known: usize) -> End {
+        self.unclosed_until = start + known as u64;
+        End { at: line, is_firm: false, by: By::Header, is_open: true }
     }
 
     /// Gives the event, or says why there is none. True if its statement ended before the limit of an event did.
@@ -300,13 +328,21 @@ impl Parser<'_> {
     ) -> anyhow::Result<bool> {
         let event_bytes = &buffer[at..at + end.at];
         self.coverage.bytes += event_bytes.len() as u64;
-        let rest = without_banners(&event_bytes[body.min(event_bytes.len())..]);
+        let behind = &event_bytes[body.min(event_bytes.len())..];
+        let rest = without_banners(behind);
         if self.carried.lacks(header)
             && let Some(inherited) = self.inherited.take()
         {
             self.carried.inherit(&inherited());
         }
-        let (statement, kept) = match statement(rest, header, end) {
+        let follows_unterminated = std::mem::take(&mut self.is_unterminated);
+        if let Some(count) = statement::throttled(rest) {
+            self.coverage.throttled(count, header.query_ns.and_then(header::duration));
+            self.understood_bytes += event_bytes.len() as u64;
+            return Ok(true);
+        }
+        let has_banner = rest.len() < behind.len();
+        let found = match statement::find(rest, header, end, has_banner, follows_unterminated) {
             Ok(found) if header.query_ns.is_some() => found,
             other => {
                 self.coverage.skipped_bytes += event_bytes.len() as u64;
@@ -318,22 +354,41 @@ impl Parser<'_> {
                 return Ok(false);
             }
         };
+        let kept = found.kept;
         if kept < rest.len() {
             self.coverage.skipped_bytes += (rest.len() - kept) as u64;
-            self.damage(buffer, at + body + kept, "no part of a statement, and no event");
+            let reason = if statement::other_log(rest).is_some() {
+                "a log whose lines have something before them begins here: give it as a file of its own"
+            } else {
+                "no part of a statement, and no event"
+            };
+            self.damage(buffer, at + body + kept, reason);
         } else if end.by == By::Limit {
             self.damage(buffer, at, "a statement longer than 16 MiB: cut there");
         }
         self.understood_bytes += (event_bytes.len() - (rest.len() - kept)) as u64;
+        self.is_unterminated = found.is_unterminated;
+        self.count(header, &found);
+        let mut event = event(header, &self.carried, &found.statement);
+        event.is_cut = (end.by == By::Limit && kept == rest.len())
+            || ((found.is_unterminated || found.is_end_guessed) && ends_elsewhere_if_cut(event.text));
+        event.is_log_reopened = std::mem::take(&mut self.is_reopened);
+        sink.event(&event)?;
+        Ok(kept < rest.len())
+    }
+
+    /// Counts an event, and what is unusual of it.
+    fn count(&mut self, header: &Header<'_>, found: &Found<'_>) {
         self.coverage.events += 1;
         if let Some(limit) = header.rate_limit {
             self.coverage.sampled_events += 1;
             self.coverage.represented_events = self.coverage.represented_events.saturating_add(limit);
         }
-        let mut event = event(header, &self.carried, &statement);
-        event.is_cut = end.by == By::Limit && kept == rest.len();
-        sink.event(&event)?;
-        Ok(kept < rest.len())
+        self.coverage.touched_lines += header.touched_lines;
+        self.coverage.unread_times += u64::from(header.has_unread_time);
+        self.coverage.unread_accounts += u64::from(header.has_unread_account);
+        self.coverage.unterminated_events += u64::from(found.is_unterminated);
+        self.coverage.other_lines += found.other_lines;
     }
 
     /// Finds the next boundary.
@@ -342,19 +397,22 @@ impl Parser<'_> {
         let is_loose = skip.is_loose;
         // The first line of the input has no end of line before it.
         let mut candidate =
-            if at == 0 && self.offset == 0 { Some(0) } else { next_line(buffer, at.max(1) - 1) };
+            if at == 0 && self.offset == 0 { Some(0) } else { next_line(buffer, at.max(1) - 1, is_loose) };
+        self.is_unterminated = false;
         while let Some(line) = candidate {
             let is_before = self.offset + (line as u64) < self.start;
             match classify(&buffer[line..], at_end) {
                 Line::Unknown => break,
-                Line::First if !is_before && (is_loose || ends_statement(&buffer[..line])) => {
+                kind @ (Line::First | Line::Touched)
+                    if !is_before && (is_loose || kind == Line::First && ends_statement(&buffer[..line])) =>
+                {
                     self.skipped(buffer, at, line, true);
                     self.mode = Mode::Event;
-                    let is_firm = line > 0 && ends_statement(&buffer[..line]);
+                    let is_firm = kind == Line::First && line > 0 && ends_statement(&buffer[..line]);
                     self.is_finished = is_firm && self.offset + line as u64 >= self.limit;
                     return Some(line);
                 }
-                _ => candidate = next_line(buffer, line),
+                _ => candidate = next_line(buffer, line, is_loose),
             }
         }
         at_end.then(|| {
@@ -382,6 +440,7 @@ impl Parser<'_> {
         let garbage = if is_last { without_banners(bytes) } else { bytes };
         if garbage.len() < bytes.len() {
             self.carried.reopen();
+            self.is_reopened = true;
         }
         self.coverage.bytes += bytes.len() as u64;
         self.coverage.skipped_bytes += garbage.len() as u64;
@@ -399,58 +458,32 @@ impl Parser<'_> {
     }
 }
 
-/// The beginning of the next line that begins like a header, after an end of line at or after `from`.
-fn next_line(buffer: &[u8], from: usize) -> Option<usize> {
-    memmem::find(buffer.get(from..)?, b"\n#").map(|found| from + found + 1)
+/// The beginning of the next line that begins like a header, after an end of line at or after `from`: as servers write it, or
+/// as people leave it.
+fn next_line(buffer: &[u8], from: usize, is_loose: bool) -> Option<usize> {
+    let text = buffer.get(from..)?;
+    let found = if is_loose {
+        memchr_iter(b'\n', text).find(|at| text.get(at + 1).is_none_or(|first| touched::may_begin(*first)))
+    } else {
+        memmem::find(text, b"\n#")
+    };
+    found.map(|found| from + found + 1).filter(|line| *line < buffer.len())
 }
 
 /// Whether the statement of the event that begins `text` comes again in a later one. `None`: more is needed.
 fn is_repeated(text: &[u8], header: &Header<'_>, body: usize, end: &End, at_end: bool) -> Option<bool> {
     let rest = text.get(body..end.at).unwrap_or_default();
-    let is_whole = rest.is_empty() || without_terminator(rest, false).is_some() && !rest.starts_with(COMMAND);
+    let is_whole = rest.is_empty() || without_terminator(rest).is_some() && !rest.starts_with(COMMAND);
     if end.by == By::Header && is_whole && repeated::may_be(header) {
         return repeated::by_next(header, rest, &text[end.at..], at_end);
     }
     Some(false)
 }
 
-/// The statement that `rest` holds, and how many of its bytes that took.
-fn statement<'a>(
-    rest: &'a [u8],
-    header: &Header<'a>,
-    end: &End,
-) -> Result<(Statement<'a>, usize), &'static str> {
-    if let Some(name) = rest.strip_prefix(COMMAND) {
-        let line = memchr(b'\n', name).map_or(name.len(), |length| length + 1);
-        let name =
-            without_terminator(&name[..line], true).ok_or("an administrator command that is cut off")?;
-        return Ok((Statement::Command(name), COMMAND.len() + line));
-    }
-    if rest.is_empty() {
-        // What looked like the header's is the statement.
-        return match header.last {
-            Some(last) if end.by == By::Header => Ok((Statement::Text(last), 0)),
-            _ => Err("an event without a statement"),
-        };
-    }
-    if let Some(text) = without_terminator(rest, end.by == By::Input) {
-        return Ok((Statement::Text(text), rest.len()));
-    }
-    // After a crash, blocks that were never written are full of zeros.
-    let zeros = memmem::find(rest, b";\n\0").map(|at| at + 2);
-    let last = || memmem::rfind(rest, b";\n").map(|at| at + 2);
-    let is_cut_here = end.by == By::Header;
-    match zeros.or_else(|| if is_cut_here { last() } else { None }) {
-        Some(kept) => Ok((Statement::Text(&rest[..kept - 2]), kept)),
-        None if end.by == By::Limit => Ok((Statement::Text(rest), rest.len())),
-        None => Err("a statement that is cut off"),
-    }
-}
-
-/// The text before `;` and an end of line, which may lack at the end of the input.
-fn without_terminator(text: &[u8], at_end: bool) -> Option<&[u8]> {
-    text.strip_suffix(b";\n")
-        .or_else(|| text.strip_suffix(b";\r\n"))
-        // A copied log may end with empty lines.
-        .or_else(|| if at_end { text.trim_ascii_end().strip_suffix(b";") } else { None })
+/// Whether a statement that nothing ends reads otherwise if a shipper cut it off: then it is not sure what a string is.
+fn ends_elsewhere_if_cut(text: &[u8]) -> bool {
+    let (mut whole, mut cut) = (Vec::new(), Vec::new());
+    sql::fingerprint(sql::Mode::Strict, text, false, &mut whole);
+    sql::fingerprint(sql::Mode::Strict, text, true, &mut cut);
+    whole != cut
 }

@@ -295,6 +295,24 @@ fn a_statement_that_is_too_long_is_cut_and_says_so() {
     assert_eq!((cut, coverage.damaged), (vec![false, true, false], 1));
 }
 
+/// Its quote and the next statement's would make pairs, and the values of that one would be names.
+#[test]
+fn a_statement_cut_off_in_a_literal_takes_nothing_of_the_next() {
+    let whole = r"select a from t where b = 'it\'s' and c = 'secret'";
+    let log = |cut: &str, next: &str| {
+        let cut = event(1, 8, cut).replace(";\n# User", "\n# User");
+        let cut = cut.strip_suffix(";\n").unwrap_or(&cut);
+        format!("{cut}\n{}{}", event(2, 8, next), event(3, 8, "select 3"))
+    };
+    assert_eq!(texts(&log("select 'abc", whole)), [whole, "select 3"]);
+    // A literal that holds such lines is whole.
+    let note =
+        "insert into notes values ('seen:\n# User@Host: a[a] @ h []  Id: 3\n# Query_time: 1\nselect 5')";
+    assert_eq!(texts(&format!("{}{}", event(1, 8, note), event(2, 8, "select 2"))), [note, "select 2"]);
+}
+
+mod touched;
+
 mod properties {
     use proptest::prelude::*;
 
@@ -337,6 +355,14 @@ mod properties {
             Just(of_mariadb(7, 0, "set @x=1")),
             Just(of_mariadb(7, 0, "delete from t where a=?").replace("d: 2", "d: 3")),
             Just(of_mariadb(7, 0, "delete from t where a=?")),
+            Just("  Tmp_tables: 1  Tmp_disk_tables: 0\n".to_owned()),
+            Just("Time: 240131 12:00:05\n".to_owned()),
+            Just("# Time: flies\n# User@Host: a[a] @ b1\n[::1]  Id: 3\n".to_owned()),
+            Just("#user@host: a[a] @ localhost []\n# Query_time: 1  Lock_time:\n0.5\n".to_owned()),
+            Just("select 1\n\n".to_owned()),
+            Just(";\n\n\n".to_owned()),
+            Just("throttle: 39 'index not used' warning(s) suppressed.;\n".to_owned()),
+            Just("2024-01-31 12:00:01 0 [Warning] it's half a quote\n".to_owned()),
             "[ -~\n]{0,30}",
         ];
         let cut = (line, 0..200usize)

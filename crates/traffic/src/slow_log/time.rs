@@ -49,6 +49,12 @@ fn old(text: &[u8]) -> Option<(Stamp, &[u8])> {
     let date = days(if year < 70 { 2000 + year } else { 1900 + year }, two(&head[2..4])?, two(&head[4..6])?)?;
     let blanks = text[7..].iter().take_while(|byte| **byte == b' ').count();
     let rest = text.get(7 + blanks.min(MAX_BLANKS)..)?;
+    if let Some(clock) = rest.get(..6).filter(|clock| clock.iter().all(u8::is_ascii_digit)) {
+        // Scripts that write mysql.slow_log as text leave out the colons.
+        let seconds = clock_at(clock)?;
+        let (fraction_ns, rest) = fraction(&rest[6..])?;
+        return local(date, seconds, fraction_ns, rest);
+    }
     let (hour, rest) = if rest.get(1) == Some(&b':') {
         (digit(rest[0])?, &rest[1..])
     } else {
@@ -57,6 +63,10 @@ fn old(text: &[u8]) -> Option<(Stamp, &[u8])> {
     let rest = rest.get(..6).filter(|clock| clock[0] == b':' && clock[3] == b':').map(|_| rest)?;
     let seconds = clock(hour, two(&rest[1..3])?, two(&rest[4..6])?)?;
     let (fraction_ns, rest) = fraction(&rest[6..])?;
+    local(date, seconds, fraction_ns, rest)
+}
+
+fn local(date: i64, seconds: i64, fraction_ns: u64, rest: &[u8]) -> Option<(Stamp, &[u8])> {
     let seconds = u64::try_from(date * S_PER_DAY + seconds).ok()?;
     Some((Stamp { ns: seconds * NS_PER_S + fraction_ns, is_local: true }, rest))
 }
@@ -81,6 +91,11 @@ fn clock(hour: i64, minute: i64, second: i64) -> Option<i64> {
     (hour < 24 && minute < 60 && second <= 60).then_some(hour * 3600 + minute * 60 + second)
 }
 
+/// `hhmmss`.
+fn clock_at(digits: &[u8]) -> Option<i64> {
+    clock(two(&digits[..2])?, two(&digits[2..4])?, two(&digits[4..])?)
+}
+
 /// Days since 1970 of a date, by the usual count from the first of March of the year 0.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
@@ -99,7 +114,7 @@ fn fraction(text: &[u8]) -> Option<(u64, &[u8])> {
 }
 
 /// Digits after a decimal point in ns, and how many there are; those after the ninth count for nothing.
-pub(super) fn fraction_ns(text: &[u8]) -> (u64, usize) {
+pub(crate) fn fraction_ns(text: &[u8]) -> (u64, usize) {
     let (mut ns, mut unit, mut length) = (0, NS_PER_S / 10, 0);
     while let Some(byte @ b'0'..=b'9') = text.get(length) {
         ns += u64::from(byte - b'0') * unit;
@@ -140,6 +155,7 @@ mod tests {
         is("2024-02-29 23:59:59", 1_709_251_199_000_000_000, true);
         is("240229 23:59:59", 1_709_251_199_000_000_000, true);
         is("070101  1:02:03", 1_167_613_323_000_000_000, true);
+        is("070101 010203", 1_167_613_323_000_000_000, true);
         is("070101 01:02:03.000001", 1_167_613_323_000_001_000, true);
         assert_eq!(stamp(b"071015 21:43:52  # User").unwrap().1, b"  # User");
     }

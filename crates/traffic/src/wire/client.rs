@@ -81,7 +81,11 @@ impl Session {
         let is_login = self.phase == Phase::LoggingIn
             || (sequence != 0 && self.requests.front().is_some_and(|r| r.command == Command::ChangeUser));
         side.target = match self.phase {
-            Phase::Greeted => Target::Request,
+            Phase::Greeted if sequence == 1 => Target::Request,
+            Phase::Greeted => {
+                self.not_a_login(shared);
+                return Ok(());
+            }
             _ if side.is_file || is_login => Target::Part,
             _ if sequence == 0 => Target::Request,
             _ => return self.lose(Some("a client's packet is out of order"), shared),

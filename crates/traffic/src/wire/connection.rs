@@ -18,13 +18,26 @@ impl Session {
         if bytes.is_empty() {
             return Ok(());
         }
-        let follows_quiet = self.last_side.replace(from) != Some(Side::Client);
+        let before = self.last_side.replace(from);
+        let (mut bytes, behind) = (bytes, self.behind_header(from, bytes, shared));
+        if let Some(behind) = &behind {
+            bytes = behind;
+            if bytes.is_empty() {
+                self.last_side = before;
+                return Ok(());
+            }
+        }
         if self.phase == Phase::Start && !self.begins(from, bytes) {
-            shared.coverage.midstream_sessions += 1;
+            self.missed();
             self.phase = Phase::Lost;
         }
+        if self.is_foreign_after(from, bytes, before != Some(from)) {
+            self.phase = Phase::Ignored;
+        }
+        let follows_quiet = before != Some(Side::Client);
         if self.phase == Phase::Lost && resync::is_tls(bytes) {
             shared.coverage.tls_sessions += 1;
+            self.settle_origin(shared);
             self.phase = Phase::Ignored;
         }
         if self.phase == Phase::Lost && from == Side::Client && follows_quiet {
@@ -128,7 +141,7 @@ impl Session {
     ) -> anyhow::Result<()> {
         match self.phase {
             Phase::Ignored | Phase::Lost => return Ok(()),
-            Phase::Start => shared.coverage.midstream_sessions += 1,
+            Phase::Start => self.missed_bytes(),
             Phase::Greeted | Phase::LoggingIn | Phase::Commands => {}
         }
         let missing = missing.and_then(|missing| usize::try_from(missing).ok());
@@ -154,6 +167,7 @@ impl Session {
         // the end below, and no other one.
         self.requests.retain(|request| request.command != Command::Quit);
         self.end_open(shared)?;
+        self.count_origin(shared);
         if was_known {
             let event = self.event(time_ns, Command::Quit);
             shared.emit(&event)?;
@@ -161,8 +175,10 @@ impl Session {
         Ok(())
     }
 
-    /// The input ends here, which says nothing about the connection.
+    /// Nothing more is seen of it, which says nothing about the connection's end.
     pub fn cut(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
-        self.end_open(shared)
+        self.end_open(shared)?;
+        self.count_origin(shared);
+        Ok(())
     }
 }

@@ -10,10 +10,14 @@
 //! compressed bytes.
 
 mod answer;
+mod beginning;
 mod client;
 mod connection;
+mod foreign;
 mod inflate;
 mod login;
+mod origin;
+mod proxied;
 mod request;
 mod resync;
 mod server;
@@ -24,6 +28,7 @@ mod statements;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::proxied::{Header as BalancerHeader, Step as HeaderStep};
 use crate::coverage::Coverage;
 use crate::event::Sink;
 use crate::numbers::Numbers;
@@ -128,5 +133,10 @@ impl<S: Sink> Streams for Decoder<S> {
     fn closed(&mut self, time_ns: u64, session: u64) -> anyhow::Result<()> {
         let (mut shared, sessions, _) = self.shared();
         sessions.remove(&session).map_or(Ok(()), |mut session| session.closed(time_ns, &mut shared))
+    }
+
+    fn cut(&mut self, session: u64) -> anyhow::Result<()> {
+        let (mut shared, sessions, _) = self.shared();
+        sessions.remove(&session).map_or(Ok(()), |mut session| session.cut(&mut shared))
     }
 }

@@ -253,9 +253,13 @@ impl Session {
                 self.server_flags = greeting.capabilities;
                 self.connection = Some(greeting.connection.into());
                 self.phase = Phase::Greeted;
+                self.greeted();
                 Ok(())
             }
-            Err(error) => self.lose(Some(&error.to_string()), shared),
+            Err(error) => {
+                self.missed();
+                self.lose(Some(&error.to_string()), shared)
+            }
         }
     }
 }

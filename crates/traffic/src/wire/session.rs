@@ -7,6 +7,7 @@ use mysql_common::constants::CapabilityFlags as Flags;
 use super::answer::Answer;
 use super::inflate::Inflate;
 use super::login::parse_change_user;
+use super::origin::Origin;
 use super::request::Request;
 use super::shared::{SPARE_REQUESTS, Shared};
 use super::sides::{ClientSide, ServerSide};
@@ -17,6 +18,8 @@ use crate::measures::Measure;
 use crate::stream::{Opened, Side};
 use mysql::reply::{Dialect, Stage};
 
+/// Requests without an answer that may wait for a proof that they are some.
+const MOST_UNPROVED: usize = 64;
 /// Requests that may wait for their answers. No client sends so many ahead.
 const MOST_PENDING: usize = 65_536;
 pub const SEND_LONG_DATA: u8 = 0x18;
@@ -49,6 +52,10 @@ pub struct Session {
     pub is_verified: bool,
     pub is_logged_in: bool,
     was_lost: bool,
+    /// How it began, until an answer fits a request for the first time.
+    pub origin: Option<Box<Origin>>,
+    /// Requests that nobody answers, from before that.
+    unproved: Vec<Request>,
     pub last_side: Option<Side>,
     pub server_flags: Flags,
     pub dialect: Dialect,
@@ -73,6 +80,8 @@ impl Session {
             is_verified: false,
             is_logged_in: false,
             was_lost: false,
+            origin: Some(Box::new(Origin::new(opened.is_midstream))),
+            unproved: Vec::new(),
             last_side: None,
             server_flags: Flags::empty(),
             dialect: Dialect::default(),
@@ -91,7 +100,9 @@ impl Session {
 
     /// No sense can be made of what comes, or bytes are missing (`reason` is None then): everything open ends.
     pub fn lose(&mut self, reason: Option<&str>, shared: &mut Shared<'_>) -> anyhow::Result<()> {
-        if let Some(reason) = reason {
+        // Where nothing was ever understood, a guess went wrong and not the traffic.
+        let is_guess = self.origin.as_ref().is_some_and(|origin| origin.is_missed);
+        if let Some(reason) = reason.filter(|_| !is_guess) {
             shared.damage(self.id, reason);
         }
         self.end_open(shared)?;
@@ -121,6 +132,9 @@ impl Session {
                 shared.coverage.skipped_bytes += request.wire_bytes;
             }
             shared.recycle(request);
+        }
+        for request in std::mem::take(&mut self.unproved) {
+            shared.coverage.skipped_bytes += request.wire_bytes;
         }
         self.pending_bytes = 0;
         self.answer = Answer::default();
@@ -264,6 +278,25 @@ impl Session {
     fn finish_unanswered(&mut self, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         let Some(request) = self.requests.pop_front() else { return Ok(()) };
         self.pending_bytes = self.pending_bytes.saturating_sub(request.body.len());
+        if self.origin.is_some() {
+            return self.keep_unproved(request, shared);
+        }
+        self.end_unanswered(request, shared)
+    }
+
+    /// Without an answer nothing shows that it was a request: other protocols have bytes that look like one.
+    fn keep_unproved(&mut self, request: Request, shared: &mut Shared<'_>) -> anyhow::Result<()> {
+        let is_end = request.command == Command::Quit;
+        if is_end || self.unproved.len() >= MOST_UNPROVED {
+            shared.coverage.skipped_bytes += request.wire_bytes;
+            shared.recycle(request);
+        } else {
+            self.unproved.push(request);
+        }
+        if is_end { self.lose(None, shared) } else { Ok(()) }
+    }
+
+    fn end_unanswered(&mut self, request: Request, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         if request.command != Command::Other(SEND_LONG_DATA) {
             let mut event = self.event(request.start_ns, request.command);
             event.statement = request.statement;
@@ -284,6 +317,10 @@ impl Session {
     pub fn finish(&mut self, now_ns: u64, shared: &mut Shared<'_>) -> anyhow::Result<()> {
         let Some(request) = self.requests.pop_front() else { return Ok(()) };
         self.pending_bytes = self.pending_bytes.saturating_sub(request.body.len());
+        self.settle_origin(shared);
+        for unanswered in std::mem::take(&mut self.unproved) {
+            self.end_unanswered(unanswered, shared)?;
+        }
         self.emit(&request, Some(now_ns), shared)?;
         self.is_verified = true;
         self.client.is_file = false;
@@ -403,6 +440,10 @@ impl Session {
 impl Shared<'_> {
     pub(super) fn emit(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
         self.coverage.events += 1;
+        if !self.options.has_times {
+            let untimed = Event { start_ns: 0, response_ns: None, first_byte_ns: None, ..event.clone() };
+            return self.sink.event(&untimed);
+        }
         self.sink.event(event)
     }
 

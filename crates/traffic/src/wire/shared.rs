@@ -14,13 +14,15 @@ pub struct WireOptions {
     /// Text of one request that is kept, and of all prepared statements of a session; twice as much may wait for
     /// answers. Of what is longer an event has the beginning (`is_cut`), and it is counted as damage.
     pub max_text_bytes: usize,
+    /// Times mean something; without, events have none.
+    pub has_times: bool,
     /// Name of the input, for places of damage.
     pub name: String,
 }
 
 impl Default for WireOptions {
     fn default() -> Self {
-        WireOptions { checksum: false, max_text_bytes: 64 << 20, name: String::new() }
+        WireOptions { checksum: false, max_text_bytes: 64 << 20, has_times: true, name: String::new() }
     }
 }
 

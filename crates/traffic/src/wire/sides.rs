@@ -33,9 +33,10 @@ pub struct ClientSide {
 }
 
 impl ClientSide {
-    /// Bytes of a packet that is not whole.
+    /// Bytes that came of a packet that is not whole.
     pub fn unfinished_bytes(&self) -> u64 {
-        if self.is_inside() { self.have as u64 + self.request.wire_bytes } else { 0 }
+        let missing = self.left.unwrap_or(0) as u64;
+        if self.is_inside() { self.have as u64 + self.request.wire_bytes.saturating_sub(missing) } else { 0 }
     }
 
     pub fn is_inside(&self) -> bool {

@@ -8,6 +8,7 @@ from dataclasses import replace
 from time import monotonic
 
 from headrace.analysis import sequential
+from headrace.analysis.intervals import Needed, span
 from headrace.analysis.study import analyse_experiment
 from headrace.design import Design
 from headrace.errors import PlanError
@@ -108,6 +109,9 @@ class Decided(Kind):
             for e in open_ones[:MOST_NAMED]
         ]
         more = f" and {len(open_ones) - MOST_NAMED} more" if len(open_ones) > MOST_NAMED else ""
-        needed = max((e.blocks_needed or 0 for e in open_ones), default=0)
-        outlook = f"; about {needed} blocks in all would decide" if needed > done else ""
+        known = [e.needed for e in open_ones if e.needed]
+        needed = Needed(max(n.least for n in known), max(n.most for n in known)) if known else None
+        outlook = (
+            f"; about {span(needed)} blocks in all would decide" if needed and needed.most > done else ""
+        )
         return True, f"block {done}: open: {', '.join(told)}{more}{outlook}"

@@ -82,7 +82,10 @@ def _card(digest: Digest, view: View, rank: int, each: QueryClass) -> Card:
     if labels := list(_labels(each)):
         parts.append(Box("labels", labels))
     if each.sample.get("text"):
-        title: Words = ("The slowest call ", Span(", ".join(slowest(each)), "aside"))
+        title: Words = (
+            "A call " if each.is_summarised else "The slowest call ",
+            Span(", ".join(slowest(each)), "aside"),
+        )
         parts.append(Details(title, [Lines(sample_text(each, MOST_SAMPLE))], is_open=rank <= 3))
     if plan := view.plans.get(each.name, "")[:MOST_PLAN]:
         parts.append(Details("Its plan", [Lines(plan)], is_open=True))
@@ -147,7 +150,9 @@ def _short(digest: Digest, view: View, rank: int, each: QueryClass) -> Iterator[
     if each.response.total:
         parts.append(_bars(each))
     if each.sample:
-        lead = "slowest call at" if each.sample.get("start_ns") else "slowest call:"
+        # A server's summary has any of its calls as the sample.
+        lead = "a call" if each.is_summarised else "slowest call"
+        lead += " at" if each.sample.get("start_ns") else ":"
         parts.append(Sentence(f"{lead} {', '.join(slowest(each))}".rstrip(": "), "aside"))
         parts.append(Sentence(sample_text(each, MOST_SHORT), ""))
     if plan := view.plans.get(each.name):

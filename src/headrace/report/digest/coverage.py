@@ -15,10 +15,12 @@ from headrace.report.digest.words import (
     attributes,
     coverage_lines,
     duration,
+    names_line,
     nothing_lines,
     overall,
     percent,
     place_text,
+    rest_lines,
     short_number,
 )
 from headrace.report.parts import Gap, Key, Keys, Part, Section, Sentence, Sentences
@@ -36,8 +38,9 @@ def section(digest: Digest, view: View) -> Section:
 
 
 def _parts(digest: Digest, view: View) -> Iterator[Part]:
-    found = [(line, "lost") for line in nothing_lines(digest)]
+    found = [(line, "lost") for line in (*rest_lines(digest), *nothing_lines(digest))]
     found += [(line, "lost" if is_loss else "") for line, is_loss in coverage_lines(digest)]
+    found += [(line, "") for line in [names_line(digest)] if line]
     found += [(place_text(place), "lost place") for place in digest.places]
     found += [(f"filtered: {dict(each)}", "lost") for each in digest.filters]
     yield Sentences([line for line, _ in found], "coverage", [look for _, look in found])
@@ -52,11 +55,13 @@ def lines(digest: Digest) -> Iterator[Part]:
     sources = [f"{name} ({host})" if host else name for name, host in digest.sources]
     more = f" and {len(sources) - MOST_SOURCES} more" if len(sources) > MOST_SOURCES else ""
     group = "" if digest.group == ("class",) else f", by {', '.join(digest.group)}"
-    for line in nothing_lines(digest):
+    for line in (*rest_lines(digest), *nothing_lines(digest)):
         yield Sentence(line, "attention")
     yield Sentence(f"{'; '.join(sources[:MOST_SOURCES])}{more} · {digest.mode} fingerprints{group}", "aside")
     for line, is_loss in coverage_lines(digest):
         yield Sentence(line, "attention" if is_loss else "aside")
+    if line := names_line(digest):
+        yield Sentence(line, "attention")
     for place in digest.places[:MOST_PLACES]:
         yield Sentence(f"    {place_text(place)}", "attention")
     rest = digest.coverage.get("damaged", 0) - min(len(digest.places), MOST_PLACES)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import traffic
+from headrace.digests.table import SUMMARISED
+from headrace.report.digest import binary_log
 from headrace.report.digest.words import View
 
 if TYPE_CHECKING:
@@ -25,15 +27,17 @@ def to_json(digest: Digest, view: View) -> dict[str, Any]:
         "has_whole_seconds": digest.has_whole_seconds,
         "coverage": {**digest.coverage, "places": [dict(place) for place in digest.places]},
         "all": _class(digest, digest.all, view),
+        "binary_log": binary_log.to_json(digest),
         "class_count": len(digest.classes),
+        "classes_alike_but_for_names": digest.alike_but_for_names[0],
         "classes": [_class(digest, each, view) for each in shown],
     }
 
 
 def _attribute(each: QueryClass, name: str) -> dict[str, Any]:
     found = traffic.attribute(each, name)
-    more = {"mean": found.mean, "p95": found.p95, "stddev": found.deviation}
-    return {**vars(each.number(name)), **more}
+    known = {"count": each.number(name).count, "sum": found.total, "least": found.least, "most": found.most}
+    return {**known, "mean": found.mean, "p95": found.p95, "stddev": found.deviation}
 
 
 def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
@@ -41,6 +45,7 @@ def _class(digest: Digest, each: QueryClass, view: View) -> dict[str, Any]:
     objective = traffic.satisfaction(each, view.objective_ns) if view.objective_ns else None
     told: dict[str, Any] = {
         "calls": each.count,
+        "summarised_calls": each.number(SUMMARISED).count,
         "calls_a_second": each.count / digest.span_s if digest.span_s else None,
         "share_of_response_time": traffic.share(each, digest.all),
         "failed": each.failed,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from headrace.analysis import traffic
 from headrace.digests.classes import Digest
-from headrace.report.digest import classes, course, coverage, ranking
+from headrace.report.digest import binary_log, classes, course, coverage, ranking
 from headrace.report.digest.jsonform import to_json
 from headrace.report.digest.words import View, clock
 from headrace.report.parts import Page, Section, method
@@ -23,6 +23,7 @@ def page_of(digest: Digest, view: View) -> Page:
         verdicts=[],
         sections=[
             coverage.section(digest, view),
+            *binary_log.sections(digest),
             course.section(digest),
             ranking.section(digest, view),
             classes.section(digest, view),

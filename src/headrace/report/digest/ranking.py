@@ -9,7 +9,7 @@ from markupsafe import Markup
 from headrace.analysis import traffic
 from headrace.digests.classes import Digest, Number, QueryClass
 from headrace.report import text
-from headrace.report.digest import charts
+from headrace.report.digest import changes, charts
 from headrace.report.digest.words import View, most_ms, ms, percent, short_number
 from headrace.report.parts import Cell, Cells, Column, Note, Part, Section, Sentence, Span, Table
 
@@ -23,6 +23,8 @@ _ORDERS = {
 
 
 def section(digest: Digest, view: View) -> Section:
+    if digest.is_binary_log:
+        return changes.section(digest, view)
     return Section(
         "classes",
         "Classes",

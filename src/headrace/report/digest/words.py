@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from headrace.analysis import traffic
+from headrace.digests.table import OTHERS
 from headrace.report import text
 from headrace.report.digest.counts import counted
 from headrace.report.text import count
@@ -15,8 +16,12 @@ from headrace.report.text import count
 if TYPE_CHECKING:
     from headrace.digests.classes import Digest, QueryClass
 
+#: The share of the time that may be in no row of the ranking without a word about it.
+MOST_REST = 0.05
 #: Maximum names of each kind in a class's detail.
 MOST_NAMES = 4
+#: Maximum tunnels, protocols or other kinds in a line of the coverage.
+MOST_LISTED = 6
 
 
 @dataclass(frozen=True)
@@ -49,47 +54,60 @@ def nothing_lines(digest: Digest) -> list[str]:
         said.append(f"{which} encrypted (TLS), so no statement could be read: use the slow log, or the proxy")
     elif not digest.all.count and of.get("filtered"):
         said.append(f"Nothing matches: --since, --until or --filter left out all events ({of['filtered']:,})")
+    elif of.get("sessions") and (foreign := by_name(of, "foreign_sessions")) and not digest.all.count:
+        said.append(f"No session of the classic MySQL protocol could be read; others: {listed(foreign)}")
     elif not digest.all.count and of.get("packets") and of.get("other_packets", 0) >= of["packets"]:
         packets = (
             "The only packet is none"
             if of["packets"] == 1
             else f"None of the {of['packets']:,} packets is one"
         )
-        said.append(f"{packets} of a server on the ports that were read")
+        kinds = listed(by_name(of, "other_kinds"))
+        said.append(f"{packets} of a server on the ports that were read" + (f": {kinds}" if kinds else ""))
     elif not digest.all.count:
         said.append("No event was found")
     return said
 
 
+def rest_lines(digest: Digest) -> list[str]:
+    """What no row of the ranking shows, if it takes so much of the time that the ranking misleads without it."""
+    rest, whole = digest.by_name.get(OTHERS), digest.all
+    if rest is None:
+        return []
+    part, all_of_it = (rest.total_ns, whole.total_ns) if whole.total_ns else (rest.count, whole.count)
+    if part <= MOST_REST * all_of_it:
+        return []
+    limit = "the server's own table" if rest.is_summarised else "this digest's"
+    of_what = f"response time ({counted(rest.count, 'call')})" if whole.total_ns else "calls"
+    said = f"{percent(part / all_of_it)} of the {of_what} is of statements beyond the limit of {limit}"
+    most_ns = digest.coverage.get("unlisted_most_ns", 0)
+    if most_ns and len(digest.sources) > 1:
+        # What one part lists may be beyond the limit of another.
+        return [f"{said}; no class has more than {duration(most_ns)} of its time there"]
+    return [f"{said}; no class of them has more than {duration(most_ns)}" if most_ns else said]
+
+
 def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
     """(what was read or missed, whether something was missed)."""
     of = {name: digest.coverage.get(name, 0) for name in COVERAGE}
-    said = [_decoded(of)]
+    said = [_decoded(of), *_of_logs(of)]
     if digest.has_whole_seconds:
         said.append(("times: whole seconds only, so the time covered is rounded up to them", True))
-    if of["sessions"]:
-        clear = of["sessions"] - of["tls_sessions"]
-        line = f"sessions: {of['sessions']:,}, readable {percent(clear / of['sessions'])}"
-        if of["tls_sessions"]:
-            line += f"; {of['tls_sessions']:,} encrypted (TLS), so their statements are missing"
-        if of["midstream_sessions"]:
-            line += f"; {of['midstream_sessions']:,} began before the capture: user and database unknown"
-        said.append((line, of["tls_sessions"] + of["midstream_sessions"] > 0))
+    said += _sessions(digest.coverage, of)
     if of["packets"]:
         lost = [counted(of[key], *what) for key, what in _LOST if of[key]]
         if of["gap_bytes"]:
             lost.append(f"{size(of['gap_bytes'])} in gaps")
-        said.append((f"packets: {of['packets']:,}; {', '.join(lost) or 'none lost'}", bool(lost)))
+        line = f"packets: {of['packets']:,}; {', '.join(lost) or 'none lost'}"
+        if tunnels := by_name(digest.coverage, "tunnels"):
+            line += f"; in tunnels: {listed(tunnels)}"
+        if kinds := by_name(digest.coverage, "other_kinds"):
+            line += f"; not of the servers: {listed(kinds)}"
+        said.append((line, bool(lost)))
     unanswered = [counted(of[key], *what) for key, what in _PARTLY if of[key]]
     if unanswered:
         said.append((f"incomplete: {', '.join(unanswered)}", True))
-    if of["sampled_events"]:
-        of_log = counted(
-            of["sampled_events"], "event is of a log with log_slow_rate_limit, and stands for",
-            "events are of a log with log_slow_rate_limit, and stand for",
-        )  # fmt: skip
-        about = f"about {of['represented_events']:,}; counts and sums are those of the log"
-        said.append((f"sampled: {of_log} {about}", True))
+    said += _not_single(of)
     left = [f"{of[key]:,} {what}" for key, what in _LEFT_OUT if of[key]]
     if left:
         said.append((f"events: {', '.join(left)}", False))
@@ -102,6 +120,90 @@ def coverage_lines(digest: Digest) -> list[tuple[str, bool]]:
         share = percent(lost_events / (lost_events + of["read_events"]))
         lost_words = f"lost: at least {counted(lost_events, 'event')} ({share}) that damage or holes made"
         said.append((f"{lost_words} unreadable", True))
+    return said
+
+
+def names_line(digest: Digest) -> str:
+    """The option that counts classes with generated names together; empty if most are not alike."""
+    alike, fingerprints = digest.alike_but_for_names
+    if 2 * alike <= fingerprints:
+        return ""
+    return (
+        f"generated names: {alike:,} of {fingerprints:,} classes differ from another only in digits or hashes of "
+        "table names; --fold-names counts them together"
+    )
+
+
+def by_name(coverage: Mapping[str, int], counter: str) -> dict[str, int]:
+    """Counts by name, the largest first: ``{"VXLAN (VNI 7)": 22}`` of ``tunnels``."""
+    start = f"{counter}."
+    found = {name.removeprefix(start): n for name, n in coverage.items() if name.startswith(start) and n}
+    return dict(sorted(found.items(), key=lambda each: (-each[1], each[0])))
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """``22 ESP, 3 ARP``."""
+    shown = [f"{number:,} {name}" for name, number in list(counts.items())[:MOST_LISTED]]
+    rest = sum(list(counts.values())[MOST_LISTED:])
+    return ", ".join(shown) + (f", {rest:,} others" if rest else "")
+
+
+def _sessions(coverage: Mapping[str, int], of: Mapping[str, int]) -> list[tuple[str, bool]]:
+    if not of["sessions"]:
+        return []
+    foreign = by_name(coverage, "foreign_sessions")
+    missing = of["tls_sessions"] + sum(foreign.values()) + of["one_sided_sessions"]
+    line = f"sessions: {of['sessions']:,}, readable {percent((of['sessions'] - missing) / of['sessions'])}"
+    if of["tls_sessions"]:
+        line += f"; {of['tls_sessions']:,} encrypted (TLS), so their statements are missing"
+    if foreign:
+        line += f"; not the classic MySQL protocol: {listed(foreign)}"
+    if of["one_sided_sessions"]:
+        line += (
+            f"; of {of['one_sided_sessions']:,} only one direction was captured, so nothing of them counts"
+        )
+    if of["midstream_sessions"]:
+        line += f"; {of['midstream_sessions']:,} began before the capture: user and database unknown"
+    if proxied := by_name(coverage, "proxied_sessions"):
+        line += f"; announced by a balancer: {listed(proxied)}"
+    return [(line, missing + of["midstream_sessions"] > 0)]
+
+
+def _of_logs(of: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
+    """What servers leave out of their logs, and what people and programs changed in them since."""
+    if of["throttled_events"]:
+        left_out = counted(of["throttled_events"], "statement")
+        took_s = of["throttled_ns"] / 1e9
+        took = f", {took_s:,.0f} s," if took_s >= 100 else f", {took_s:.3g} s," if took_s else ""
+        verb = "is" if of["throttled_events"] == 1 else "are"
+        why = "the server left them out (log_throttle_queries_not_using_indexes)"
+        yield f"throttled: {left_out}{took} {verb} not in this log: {why}", True
+    if of["unread_times"]:
+        yield (
+            f"times: {counted(of['unread_times'], 'line with # Time:', 'lines with # Time:')} could not be read",
+            True,
+        )
+    if of["unread_accounts"]:
+        accounts = counted(of["unread_accounts"], "line with # User@Host:", "lines with # User@Host:")
+        yield f"accounts: {accounts} could not be read", True
+    changed = [counted(of[key], *what) for key, what in _CHANGED if of[key]]
+    if changed:
+        yield f"changed since the server wrote it: {', '.join(changed)}", False
+
+
+def _not_single(of: Mapping[str, int]) -> list[tuple[str, bool]]:
+    """Of events that stand for others, and of calls that only sums are known of."""
+    said = []
+    if of["sampled_events"]:
+        of_log = counted(
+            of["sampled_events"], "event is of a log with log_slow_rate_limit, and stands for",
+            "events are of a log with log_slow_rate_limit, and stand for",
+        )  # fmt: skip
+        about = f"about {of['represented_events']:,}; counts and sums are those of the log"
+        said.append((f"sampled: {of_log} {about}", True))
+    if of["summarised_events"]:
+        calls = counted(of["summarised_events"], "call is", "calls are")
+        said.append((f"summary: {calls} known by the server's own sums only, no single one", True))
     return said
 
 
@@ -118,11 +220,18 @@ def _decoded(of: Mapping[str, int]) -> tuple[str, bool]:
 
 COVERAGE = (
     "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sampled_events",
-    "represented_events", "sessions", "tls_sessions", "midstream_sessions",
+    "represented_events", "summarised_events", "throttled_events", "throttled_ns", "touched_lines",
+    "unterminated_events", "unread_times", "unread_accounts", "other_lines", "sessions", "tls_sessions",
+    "midstream_sessions", "one_sided_sessions",
     "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
     "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
 )  # fmt: skip
 #: Coverage -> what it is, of one and of several.
+_CHANGED = (
+    ("touched_lines", ("header line in another form", "header lines in another form")),
+    ("unterminated_events", ("statement without its ;", "statements without their ;")),
+    ("other_lines", ("line of another log, left out", "lines of other logs, left out")),
+)
 _LOST = (
     ("dropped_packets", ("lost by the kernel", "lost by the kernel")),
     ("cut_packets", ("cut by the snap length", "cut by the snap length")),
@@ -142,7 +251,8 @@ _LEFT_OUT = (
 def overall(digest: Digest, view: View) -> str:
     """All classes together, in one sentence."""
     every = digest.all
-    parts = [f"{counted(every.count, 'call')} in {counted(len(digest.classes), 'class', 'classes')}"]
+    one = "change" if digest.is_binary_log else "call"
+    parts = [f"{counted(every.count, one)} in {counted(len(digest.classes), 'class', 'classes')}"]
     if digest.span_s > 0:
         parts[0] += f" over {text.seconds(digest.span_s)}"
         parts.append(f"{count(every.count / digest.span_s)}/s")
@@ -151,10 +261,8 @@ def overall(digest: Digest, view: View) -> str:
             parts.append(f"{count(every.total_ns / 1e9 / digest.span_s)} concurrent on average")
     if every.total_ns:
         shown = [f"{name} {ms(every, name)}" for name in ("p50", "p95", "p99")]
-        parts.append(
-            f"mean {text.milliseconds(traffic.mean_ns(every))} ms, {', '.join(shown)}, max {most_ms(every)} "
-            "ms"
-        )
+        known = "percentiles are not in the source" if every.is_summarised else ", ".join(shown)
+        parts.append(f"mean {text.milliseconds(traffic.mean_ns(every))} ms, {known}, max {most_ms(every)} ms")
     if every.failed:
         share = every.failed_share
         parts.append(f"{every.failed:,} failed" + (f" ({percent(share)})" if share is not None else ""))
@@ -254,6 +362,12 @@ def class_lines(digest: Digest, each: QueryClass, view: View) -> list[tuple[str,
         rows.append(
             ("ms", f"min {least}, {', '.join(known)}, max {most_ms(each)}; {shape}, V/M {spread:.3g} s")
         )
+    elif each.is_summarised:
+        stated = [(name, traffic.percentile_ns(each, name)) for name in traffic.PERCENTILES]
+        known = [f"{name} {text.milliseconds(ns)}" for name, ns in stated if ns is not None]
+        least = text.milliseconds(each.number("response_ns").least)
+        known = [f"min {least}", *known, f"max {most_ms(each)}"]
+        rows.append(("ms", f"{', '.join(known)}; mean {text.milliseconds(traffic.mean_ns(each))}"))
     if each.first_byte.total:
         first = each.number("first_byte_ns")
         bounds = (each.first_byte, "p99", first.least, first.most)

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from headrace.analysis.decision import Best, Certainty, Decision, Front, Robust
-from headrace.analysis.intervals import USELESS
+from headrace.analysis.intervals import span
 from headrace.analysis.result import Interval
 from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts
@@ -15,6 +15,9 @@ from headrace.report.parts import Cell, Chart, Column, Gap, Heading, Part, Row, 
 
 #: Names that a sentence lists before counting the rest.
 MOST_NAMES = 5
+
+#: A leader that may have less than this share of the best is no leader to speak of.
+LEAST_SAID = 0.5
 
 #: Rows of a chart or an unfolded table: the first in rank.
 MOST_ROWS = 12
@@ -51,12 +54,18 @@ def _best_words(best: Best, margin: float) -> str:
             f"({text.count(best.leader.mean)}), {within}, and without repeats the noise is "
             f"unknown.{out}"
         )
-    needed = f" About {best.blocks_needed} blocks in total would settle it." if best.blocks_needed else ""
+    needed = (
+        f" About {span(best.blocks_needed)} blocks in total would settle it." if best.blocks_needed else ""
+    )
     unknown = f"Not enough data to say which has the best {what}: {name} leads"
     if best.leader.kept is None or best.leader.kept.low is None:
         return f"{unknown}.{needed}{out}"
-    is_useful = best.leader.kept.low * USELESS > 1
-    least = f", with at least {_percent(best.leader.kept.low)} of the best" if is_useful else ""
+    least = f", with at least {_percent(best.leader.kept.low)} of the best"
+    if best.leader.kept.low < LEAST_SAID:
+        # What may be so much worse is not said to be anything.
+        least = ""
+    if best.question.is_paired:
+        needed = needed or " No plan of this size will tell."
     return f"{unknown}{least}; {_names(best.rivals)} may be better.{needed}{out}"
 
 
@@ -128,7 +137,8 @@ def to_json(decision: Decision) -> dict[str, Any]:
                 "leader": b.leader.name,
                 "rivals": list(b.rivals),
                 "blocks": b.blocks,
-                "blocks_needed": b.blocks_needed,
+                "blocks_needed": b.blocks_needed.most if b.blocks_needed else None,
+                "blocks_least": b.blocks_needed.least if b.blocks_needed else None,
                 "left_out": list(b.question.left_out),
                 "candidates": [asdict(c) for c in b.candidates],
             }

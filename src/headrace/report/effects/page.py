@@ -233,7 +233,7 @@ def _method() -> Section:
             "their separate effects. It says nothing about levels that were not tried.",
         ),
         (
-            "p (Holm)",
+            "p (adjusted)",
             "is how often chance would show at least as much if there were no effect, adjusted for the number "
             "of terms. It is only as good as the error estimate named above.",
         ),

@@ -9,9 +9,9 @@ from typing import Any
 
 from headrace.analysis import choice, matters
 from headrace.analysis.aliasing import Aliasing
+from headrace.analysis.claims import WITH, WITHOUT
 from headrace.analysis.effects import Conditional, Effects, Term
 from headrace.analysis.factors import Study
-from headrace.analysis.whole import WITH, WITHOUT
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Gap, Part, Sentence, Sentences, Table
 
@@ -110,7 +110,7 @@ def error_words(effects: Effects) -> str:
     """What the intervals rest on."""
     if effects.has_own_variances:
         return (
-            "Each treatment has a variance of its own, as in the verdicts; repeats of a treatment vary by "
+            "Trials that do not fit, and treatments that vary more, weigh less; repeats of a treatment vary by "
             f"{100 * (effects.deviation or 0):.2g}% on average."
         )
     once = (
@@ -163,9 +163,11 @@ def _main(study: Study) -> Iterator[str]:
         levels = [e for e in study.effects.levels if e.factor == term.term[0]]
         if len(levels) < 2:
             continue
-        order = sorted(levels, key=lambda e: -e.mean if study.is_higher_better else e.mean)
-        best, worst = order[0], order[-1]
-        ratio = max(best.mean, worst.mean) / min(best.mean, worst.mean)
+        # The ratios that are tested, where they are not those of the means.
+        sizes = [e.ratio.estimate if study.effects.has_own_variances else e.mean for e in levels]
+        order = sorted(range(len(levels)), key=lambda i: -sizes[i] if study.is_higher_better else sizes[i])
+        best, worst = levels[order[0]], levels[order[-1]]
+        ratio = max(sizes) / min(sizes)
         yield (
             f"{term.name} explains {100 * term.share:.0f}% of the variation of {study.response}: "
             f"{_it(best.level)} is {ratio:.2f} times as good as {_it(worst.level)} "
@@ -193,7 +195,7 @@ def _certainty(study: Study, p: float | None) -> str:
     if p is None:
         return ""
     if p < study.alpha:
-        return f" (p = {p:.2g})"
+        return f" (p = {p:.2g})" if p else " (p < 1e-300)"
     return f" (not significant: p = {p:.2g})"
 
 
@@ -263,6 +265,8 @@ def _levels(study: Study) -> Iterator[str]:
         if not found.ratios:
             continue
         others = [name for name in study.factors if name != factor]
+        if not others:  # the ratio of its two cells is said already
+            continue
         what = f"{levels[1]} {factor} it" if levels[1] in _PARTS else f"{factor} {levels[1]}"
         what = what[0].upper() + what[1:] if levels[1] in _PARTS else what
         if found.is_at_least_as_good:
@@ -344,4 +348,4 @@ def terms_table(effects: Effects) -> Table:
         ]
         for term in sorted(effects.terms, key=lambda t: -t.share)
     ]
-    return Table((("term", ""), ("of variation", "n"), ("", ""), ("p (Holm)", "n")), rows)
+    return Table((("term", ""), ("of variation", "n"), ("", ""), ("p (adjusted)", "n")), rows)

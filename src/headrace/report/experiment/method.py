@@ -84,6 +84,7 @@ def _lines(view: View) -> Iterator[tuple[str, str]]:
         f"of a ratio covers the true ratio with {view.confidence} confidence, for all comparisons of a "
         "response jointly (Bonferroni). With few blocks it is wide.",
     )
+    yield "It holds for", _covers(view)
     yield (
         "The noise floor",
         "is how far the baseline's second trial of a block may differ from its first, which only noise "
@@ -106,6 +107,24 @@ def _lines(view: View) -> Iterator[tuple[str, str]]:
         "Invalid trials",
         "ran on a disturbed host, failed trials did not finish: both are shown, neither is analysed. A gap in "
         "a chart is a missing sample, never a zero.",
+    )
+
+
+def _covers(view: View) -> str:
+    """What the trials varied, which is all that an interval can generalise to."""
+    design = view.design
+    if design.target.addresses:
+        return "other hosts as these: each block ran on one of them, so how they differ is in the interval."
+    if design.blocks_per_session:
+        count = len({design.session_of(r.block) for r in view.records})
+        return (
+            f"other loadings of the data: each of {count} sessions loaded them anew, and is one observation. All "
+            "ran on one host; another one may differ by more."
+        )
+    return (
+        "more trials on this host and these data. Each trial restores the same copy of the data and starts a "
+        "server of its own; another loading of the data, another boot or another host may differ by more. "
+        "In a plan, [design] sessions = 4 loads the data anew for each quarter of the blocks."
     )
 
 

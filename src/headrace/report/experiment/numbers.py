@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from headrace.analysis.intervals import span
 from headrace.analysis.percentiles import PERCENTILES
 from headrace.analysis.result import Effect, Interval, TreatmentSummary
 from headrace.report import text
@@ -86,7 +87,7 @@ def _every_comparison(view: View) -> Table:
                 ratio = [text.ratio(effect.ratio.estimate), text.between(effect.ratio)]
                 verdict = Cell(str(effect.verdict), text.CHIP[effect.verdict])
                 known = [text.plus_minus(group.floor(effect.response)), str(effect.blocks)]
-                needed = str(effect.blocks_needed or "–")
+                needed = span(effect.needed) if effect.needed else "–"
                 rows.append([row.configuration, *where, effect.response, *ratio, verdict, *known, needed])
     return Table(columns, rows, f"Every comparison ({len(rows)})", is_folded=True)
 
@@ -127,7 +128,7 @@ def _results(group: tables.Group, compared: Sequence[str]) -> Table:
 def _compared(group: tables.Group, row: tables.ResultRow, response: str) -> list[Cell]:
     effect = row.effects.get(response)
     if effect:
-        needed = f"needs ~{effect.blocks_needed} blocks" if effect.blocks_needed else ""
+        needed = f"needs {span(effect.needed)} blocks" if effect.needed else ""
         verdict = Cell(str(effect.verdict), text.CHIP[effect.verdict], needed)
         ratio = Cell(text.ratio(effect.ratio.estimate), look="strong", label=f"{response} ratio")
         return [
@@ -260,7 +261,7 @@ def _short_row(group: tables.Group, row: tables.ResultRow) -> list[Cell]:
             Cell(text.milliseconds(found.estimate if (found := latencies.get(p)) else None))
             for p in LATENCIES
         ),
-        Cell(str(effect.blocks_needed) if effect and effect.blocks_needed else "", style="dim"),
+        Cell(span(effect.needed) if effect and effect.needed else "", style="dim"),
     ]
 
 

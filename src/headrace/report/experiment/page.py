@@ -11,8 +11,8 @@ A new section needs its own file and a line here. ``report.json``: the page's co
                           numbers, or ""), shares[] (each kind of operation, if there are several: operation,
                           operations, errors, throughput_ops_s, latency_ns; omitted if none succeeded in some
                           trial), per_minute (the workload's customary figure, or null: name, operation, rate)
-    effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_needed,
-                          comparisons, noise_floor (of the same condition and response)
+    effects[]             treatment, baseline, condition, response, ratio, verdict, blocks, blocks_least,
+                          blocks_needed, comparisons, noise_floor (of the same condition and response)
     factors[]             factor effects by condition and response: see docs/explanation/effects.md
     choice                which one to choose, or null with fewer than three treatments: alpha, margin,
                           sentences[], best[], fronts[], robust[]; see docs/explanation/effects.md

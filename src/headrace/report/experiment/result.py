@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from headrace.analysis.result import Effect, Interval, NoiseFloor
+from headrace.analysis.intervals import TOO_WIDE
+from headrace.analysis.result import Effect, Interval, NoiseFloor, Verdict
 from headrace.report import charts, text
 from headrace.report.charts.trials import scaling
+from headrace.report.effects import figures
 from headrace.report.experiment import tables
 from headrace.report.experiment.looks import line_styles
 from headrace.report.experiment.view import View
@@ -50,7 +52,17 @@ def section(view: View) -> Section:
 
 
 def _effect(group: tables.Group, effect: Effect) -> dict[str, object]:
-    shown = ("treatment", "baseline", "condition", "response", "ratio", "verdict", "blocks", "blocks_needed")
+    shown = (
+        "treatment",
+        "baseline",
+        "condition",
+        "response",
+        "ratio",
+        "verdict",
+        "blocks",
+        "blocks_least",
+        "blocks_needed",
+    )
     found: dict[str, object] = {name: getattr(effect, name) for name in (*shown, "comparisons")}
     return found | {"noise_floor": group.floor(effect.response)}
 
@@ -76,7 +88,13 @@ def keys(view: View) -> Iterator[Key]:
 
 def _key(title: str, row: tables.ResultRow, effect: Effect, where: str) -> Key:
     name = f"{title}, {text.short(row.configuration, 60)}{where}"
-    note = f"{text.between(effect.ratio)} · {effect.verdict}"
+    between = text.between(effect.ratio)
+    if effect.verdict is Verdict.NOT_ENOUGH_DATA:
+        # A number in large type is quoted without its interval.
+        return Key(
+            name, between if between in ("–", TOO_WIDE) else f"{between} ×", str(effect.verdict), "unsure"
+        )
+    note = f"{between} · {effect.verdict}"
     return Key(name, f"{text.ratio(effect.ratio.estimate)} ×", note, text.CHIP[effect.verdict])
 
 
@@ -93,6 +111,8 @@ def _parts(view: View) -> Iterator[Part]:
         yield Note(" ".join(view.together))
     yield from (Note(sentence) for sentence in view.between_machines)
     yield from (Note(f"Caution: {caution}.", is_attention=True) for caution in view.cautions)
+    factors = [figures.forest(s) for s in view.analysis.studies if s.response == tables.THROUGHPUT]
+    yield from (chart for chart in factors if chart)
     present = {e.response for e in view.analysis.effects}
     responses = [r for r in RATIO_RESPONSES if r in present]
     switch: list[Part] = [Switch("response", "Compare by", responses)] if len(responses) > 1 else []

@@ -6,19 +6,23 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from headrace.analysis.headline import TAIL
+from headrace.analysis.intervals import MOST_ADVISED, TOO_WIDE, USELESS, span
 from headrace.analysis.result import Effect, Verdict
-from headrace.design import Design
+from headrace.analysis.study import block_seconds, blocks_of
+from headrace.analysis.trials import THROUGHPUT
 from headrace.experiment.kinds import of_design
 from headrace.report import text
 from headrace.report.experiment.view import View
 from headrace.report.parts import Cell, Cells, Column, Part, Section, Sentence, Span, Table
 
-#: Comparisons that are not folded.
-MOST_SHOWN = 12
+#: Comparisons with a row.
+MOST_SHOWN = 8
 
 SEE = (
-    "Each comparison without a verdict, the total number of blocks that would probably settle it, and how "
-    "long a study of that size would take at this pace."
+    "Comparisons without a verdict: how many blocks in total would settle them, from the lucky end of what the "
+    "trials allow to the other, and how long that takes at this pace. Where no number would be a promise, it says "
+    "what is excluded already."
 )
 
 
@@ -28,35 +32,40 @@ def section(view: View) -> Section:
 
 
 def _parts(view: View) -> Iterator[Part]:
-    open_ones = [e for e in view.analysis.effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
+    everything = [e for e in view.analysis.effects if e.verdict is Verdict.NOT_ENOUGH_DATA]
+    # Other percentiles follow these, and nobody decides by them.
+    open_ones = [e for e in everything if e.response in (THROUGHPUT, TAIL)]
     if not open_ones:
         return
-    block_s = _block_seconds(view)
-    rows: list[Cells] = []
-    for effect in sorted(open_ones, key=lambda e: e.blocks_needed or 10**9):
-        ratio = f"{text.ratio(effect.ratio.estimate)} ({text.between(effect.ratio)})"
-        needed = str(effect.blocks_needed) if effect.blocks_needed else "–"
-        rows.append(
-            [effect.treatment, effect.response, ratio, str(effect.blocks), needed, _time(effect, block_s)]
-        )
+    block_s = block_seconds(view.design, view.records)
+    rows: list[Cells] = [
+        [effect.treatment, effect.response, text.between(effect.ratio), str(effect.blocks), _outlook(effect),
+         _time(effect, block_s)]
+        for effect in sorted(open_ones, key=_rank)[:MOST_SHOWN]
+    ]  # fmt: skip
     columns = (
-        Column("treatment"), Column("response"), Column("ratio", "n"), Column("blocks", "n"),
-        Column("blocks needed", "n"), Column("would take", "n"),
+        Column("treatment"), Column("response"), Column("interval", "n"), Column("blocks", "n"),
+        Column("would settle it", "wrap"), Column("would take", "n"),
     )  # fmt: skip
-    yield Table(columns, rows[:MOST_SHOWN], is_stacked=True)
-    if left := rows[MOST_SHOWN:]:
-        yield Table(columns, left, f"{len(left)} more", is_folded=True, is_stacked=True)
+    yield Table(columns, rows, is_stacked=True)
+    if more := len(everything) - len(rows):
+        yield Sentence(f"{more} more comparisons are open: report.json has all.", "aside")
     yield from _command(view, max(e.blocks_needed or 0 for e in open_ones), block_s)
-    if any(effect.blocks_needed is None for effect in open_ones):
-        yield Sentence("A dash: too few blocks for an estimate.", "aside")
+
+
+def _rank(effect: Effect) -> tuple[bool, int, bool]:
+    """What can be settled first, soonest first; then throughput."""
+    return (effect.needed is None, effect.blocks_needed or 0, effect.response != THROUGHPUT)
 
 
 def _command(view: View, needed: int, block_s: float | None) -> Iterator[Part]:
     """What brings the data, and how long that takes."""
     design = view.design
-    more = needed - _blocks(design)
+    more = needed - blocks_of(design)
     can_extend = of_design(design).extends and not design.target.addresses and 0 < more <= MOST_MORE
     if not (can_extend or design.until_decided):
+        show = shlex.join(["headrace", "plan", "show", f"{view.folder.path}/plan.toml"])
+        yield Sentence(["To see what a plan can detect here: ", Span(show, "code")])
         return
     took = f" (about {text.seconds(more * block_s)})" if block_s and more > 0 else ""
     command = longer(view.folder.path, 0 if design.until_decided else more)
@@ -70,24 +79,22 @@ def longer(folder: Path, more: int) -> str:
 
 
 #: More blocks than this are no advice.
-MOST_MORE = 200
+MOST_MORE = MOST_ADVISED
 
 
-def _blocks(design: Design) -> int:
-    """The plan's blocks; a duet numbers its pairs instead. Of one that runs until it is decided, those begun."""
-    return design.trials[-1].block if design.until_decided else design.blocks
-
-
-def _block_seconds(view: View) -> float | None:
-    """How long a block takes if its trials take as long as these; None before the first trial ends."""
-    lengths = [r.duration_s for r in view.records if r.duration_s is not None]
-    if not lengths:
-        return None
-    trials_a_block = len(view.design.trials) / _blocks(view.design)
-    return trials_a_block * sum(lengths) / len(lengths) / view.design.at_once
+def _outlook(effect: Effect) -> str:
+    """What more blocks would do: how many, or what is excluded already."""
+    if effect.needed:
+        return f"{span(effect.needed)} blocks"
+    low, high = effect.ratio.low, effect.ratio.high
+    if not low or not high or high > USELESS * low:
+        return TOO_WIDE
+    gain = high if effect.response == THROUGHPUT else 1 / low
+    return f"no plan of this size will tell; a gain above {gain:.2f}x is excluded"
 
 
 def _time(effect: Effect, block_s: float | None) -> Cell:
-    if not effect.blocks_needed or block_s is None:
+    if not effect.needed or block_s is None:
         return Cell("–")
-    return Cell(text.seconds(effect.blocks_needed * block_s))
+    least, most = (text.seconds(end * block_s) for end in effect.needed)
+    return Cell(least if least == most else f"{least} to {most}")

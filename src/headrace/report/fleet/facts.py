@@ -8,20 +8,31 @@ from typing import Any
 
 from rich.console import RenderableType
 
+from headrace.errors import HeadraceError
 from headrace.facts import HostFacts
 from headrace.fleet.folded import Folded, named
+from headrace.fleet.ranges import fold
 from headrace.fleet.runner import Outcome
 from headrace.model import Facts
 from headrace.report import terminal as show
 from headrace.report.fleet.hosts import Roll
-from headrace.report.parts import Cell, Cells, Gap, Part, Table
+from headrace.report.parts import Cell, Cells, Gap, Part, Sentence, Table
 
 
 def terminal(outcomes: Iterable[Outcome], hosts: Mapping[str, Any]) -> RenderableType:
-    roll, folded = Roll(len(hosts)), Folded()
+    roll, folded, strange = Roll(len(hosts)), Folded(), dict[str, str]()
     for outcome in roll.call(outcomes):
+        try:
+            lines = list(_digest(outcome.answer))
+        except HeadraceError as error:
+            strange[outcome.host] = error.message[:200]
+            continue
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            # Another version's facts, or a host that answers anything: it costs its own lines.
+            strange[outcome.host] = f"{type(error).__name__}: {error}"[:200]
+            continue
         folded.host(outcome.host)
-        for key, value in _digest(outcome.answer):
+        for key, value in lines:
             folded.add(key, value)
     rows: list[Cells] = [
         [Cell(key, style="bold") if is_first else "", value, named(found, folded.size)]
@@ -29,8 +40,14 @@ def terminal(outcomes: Iterable[Outcome], hosts: Mapping[str, Any]) -> Renderabl
         for is_first, (value, found) in _with_first(folded.groups(key))
     ]
     table = Table((("what", ""), ("value", "wrap"), ("hosts", "wrap")), rows)
-    parts: list[Part] = [*roll.parts(), Gap(), table]
-    return show.show(parts if rows else parts[:-2])
+    parts: list[Part] = [*roll.parts(), *_strange(strange)]
+    return show.show([*parts, Gap(), table] if rows else parts)
+
+
+def _strange(hosts: Mapping[str, str]) -> Iterable[Part]:
+    for why in dict.fromkeys(hosts.values()):
+        names = [name for name, each in hosts.items() if each == why]
+        yield Sentence(f"the facts of {fold(names)} cannot be read: {why}", "red")
 
 
 def _with_first(groups: list[tuple[str, tuple[str, ...]]]) -> Iterable[tuple[bool, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.fleet.causes import groups, sentences
 from headrace.fleet.findings import Findings, severities
 from headrace.fleet.folded import named
 from headrace.fleet.ranges import fold
@@ -17,6 +18,10 @@ def parts(found: Findings) -> Iterator[Part]:
     if not total:
         return
     yield Gap()
+    if said := list(sentences(found.causes, found.verdicts)):
+        yield Heading("What limits them")
+        yield Sentences(said)
+        yield Gap()
     yield from _no_server(found)
     rows: list[Cells] = []
     for common in found.ranked():
@@ -79,6 +84,10 @@ def to_json(found: Findings) -> dict[str, Any]:
                 "examples": dict(common.examples),
             }
             for common in found.ranked()
+        ],
+        "groups": [
+            {"cause": group.words, "hosts": list(group.hosts), "example": group.example}
+            for group in groups(found.causes, found.verdicts)
         ],
         "odd": [
             {"code": common.code, "few": "have it" if few_have else "lack it", "hosts": list(hosts)}

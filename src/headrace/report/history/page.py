@@ -59,6 +59,7 @@ def page_of(found: History, response: str, *, alpha: float, margin: float, is_ti
             ],
             "segments": found.segments,
             "changes": found.changes,
+            "outliers": found.outliers,
         },
         notice=_notice(found, response),
     )
@@ -89,11 +90,12 @@ def _notice(found: History, response: str) -> Notice:
 def _brief(found: History, unit: str, scale: float) -> Table:
     """One line per point, with the changes between them."""
     starts = {change.at: change for change in found.changes}
+    far = {each.at: "outlier" for each in found.outliers}
     top = max((p.log for p in found.points), default=0.0)
     rows: list[Cells] = []
     for i, point in enumerate(found.points):
         change = starts.get(i)
-        said = f"{change.verdict}: {text.ratio(change.ratio.estimate)} x" if change else ""
+        said = f"{change.verdict}: {text.ratio(change.ratio.estimate)} x" if change else far.get(i, "")
         bar = "█" * max(1, round(_BAR * math.exp(point.log - top)))
         value = text.count(scale * math.exp(point.log))
         note = Cell(said, text.CHIP[change.verdict] if change else "")
@@ -102,7 +104,10 @@ def _brief(found: History, unit: str, scale: float) -> Table:
 
 
 def _level(found: History, start: int, end: int, scale: float) -> float:
-    return scale * math.exp(math.fsum(p.log for p in found.points[start:end]) / (end - start))
+    far = {each.at for each in found.outliers}
+    own = range(start, end)
+    logs = [found.points[at].log for at in own if at not in far] or [found.points[at].log for at in own]
+    return scale * math.exp(math.fsum(logs) / len(logs))
 
 
 def _keys(found: History, scale: float) -> Iterator[Key]:
@@ -196,13 +201,14 @@ def _changes(found: History, scale: float) -> Table:
 
 def _points(found: History, unit: str, scale: float) -> Table:
     starts = {change.at: change for change in found.changes}
+    far = {each.at: f"outlier, {text.ratio(each.ratio)} × its neighbours" for each in found.outliers}
     rows: list[Sequence[str | Cell]] = []
     for i, point in enumerate(found.points):
         change = starts.get(i)
         note = (
             Cell(f"{change.verdict}, {text.ratio(change.ratio.estimate)} ×", text.CHIP[change.verdict])
             if change
-            else Cell("")
+            else Cell(far.get(i, ""))
         )
         rows.append((point.name, str(len(point.logs)), text.count(scale * math.exp(point.log)), note))
     columns = (("point", ""), ("trials", "n"), (unit, "n"), ("", ""))
@@ -213,7 +219,7 @@ def _method(alpha: float, margin: float) -> Section:
     lines = (
         (
             "A change",
-            "is one that stands out more than the largest in noise: in all but "
+            "is one that explains more of the series than the largest in noise: in all but "
             f"{100 * alpha:g}% of {SERIES:,} noise series, fewer for short ones. They are made of this series: "
             "the deviations of its points from their levels, with random signs, and with as much carried over "
             "from point to point as the series itself may have.",
@@ -223,7 +229,11 @@ def _method(alpha: float, margin: float) -> Section:
             "Earlier looks are not remembered: a series that is looked at every night raises a false alarm in "
             "some year more often than that. A second alarm on the next night says more than the first.",
         ),
-        ("One slow point is not a change:", "a level has at least two points."),
+        (
+            "One slow point is not a change:",
+            "a point far from those on both sides of it is named as an outlier, and counts only as far as noise "
+            "reaches.",
+        ),
         (
             "Better, worse, equivalent:",
             "better and worse mean that the interval excludes 1; equivalent means certainly smaller than "
@@ -242,8 +252,8 @@ def _method(alpha: float, margin: float) -> Section:
         ),
         (
             "Sources:",
-            "Wu 1986, Annals of Statistics 14 (random signs); Daly et al. 2020, ICPE (in continuous integration); "
-            "Page 1954, Biometrika 41 (CUSUM).",
+            "Wu 1986, Annals of Statistics 14 (random signs); Auger & Lawrence 1989, Bulletin of Mathematical "
+            "Biology 51 (all changes together); Daly et al. 2020, ICPE (in continuous integration).",
         ),
     )
     return Section("method", "Method", "How to read it", [method(lines)])

@@ -17,7 +17,22 @@ MOST_NAMED = 3
 
 def headline(found: History) -> str:
     """The latest change, or that there is none; and which points lack trials."""
-    return f"{_change(found)}{_left_out(found)}"
+    return f"{_change(found)}{_outliers(found)}{_left_out(found)}"
+
+
+def _outliers(found: History) -> str:
+    """Points that are no level, the latest first."""
+    if not found.outliers or len(found.points) < MIN_POINTS:
+        return ""
+    latest = list(reversed(found.outliers))[:MOST_NAMED]
+    named = ", ".join(f"{each.name} ({text.ratio(each.ratio)} times its neighbours)" for each in latest)
+    more = len(found.outliers) - len(latest)
+    rest = f" and {more} more" if more else ""
+    one = "An outlier, no change" if len(found.outliers) == 1 else "Outliers, no changes"
+    said = f" {one}: {named}{rest}."
+    if found.outliers[-1].at == len(found.points) - 1:
+        said += " The latest point may also be a new level: the next ones show it."
+    return said
 
 
 def _left_out(found: History) -> str:
@@ -56,10 +71,18 @@ def rates(found: Sequence[Rate]) -> list[Part]:
     """One line per rate, and the allowed rate."""
     rows: list[Cells] = [
         [r.what, f"{r.studies:,}", f"{r.alarms:,}", f"{100 * r.rate:.1f}%",
-         Cell("holds", "better") if r.holds else Cell("too many", "worse")]
+         "{:.1f} – {:.1f}%".format(*(100 * end for end in r.interval)),
+         Cell("holds", "better") if r.holds else Cell("too many" if r.least is None else "too few", "worse")]
         for r in found
     ]  # fmt: skip
-    columns = (("simulated studies of", ""), ("studies", "n"), ("count", "n"), ("rate", "n"), ("", ""))
+    columns = (
+        ("simulated studies of", ""),
+        ("studies", "n"),
+        ("count", "n"),
+        ("rate", "n"),
+        ("interval", "n"),
+        ("", ""),
+    )
     alpha = found[0].alpha if found else 0.05
     limit = max((rate.limit for rate in found), default=alpha)
     said = (
@@ -72,4 +95,9 @@ def rates(found: Sequence[Rate]) -> list[Part]:
 
 
 def rates_json(found: Sequence[Rate]) -> dict[str, Any]:
-    return {"rates": [{**asdict(r), "rate": r.rate, "limit": r.limit, "holds": r.holds} for r in found]}
+    return {
+        "rates": [
+            {**asdict(r), "rate": r.rate, "interval": r.interval, "limit": r.limit, "holds": r.holds}
+            for r in found
+        ]
+    }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 
 from headrace.hunt import Hunt
@@ -31,10 +30,6 @@ def _first_to_tidy(hunt: Hunt) -> Finding | None:
     return next((f for f in hunt.judgement.findings if f.severity is Severity.HOUSEKEEPING), None)
 
 
-def _is_provable(finding: Finding) -> bool:
-    return any(remedy.settings and finding.promises_speed(remedy) for remedy in finding.hit.remedies)
-
-
 def _parts(hunt: Hunt) -> Iterator[Part]:
     for finding in hunt.judgement.findings:
         if finding is _first_to_tidy(hunt):
@@ -60,8 +55,8 @@ def _rows(finding: Finding) -> Iterator[tuple[str, Words]]:
         yield "or" if i else "fix", _remedy(remedy)
     if finding.rule.disputed:
         yield "disputed", finding.rule.disputed
-    if _is_provable(finding):
-        yield "prove", Span(f"headrace prove {shlex.quote(finding.id)}", "code")
+    if finding.proof:
+        yield "prove", Span(finding.proof, "code")
     yield "refuted if", finding.rule.refute
     yield "source", finding.rule.source
 
@@ -97,8 +92,8 @@ def _short(finding: Finding) -> list[tuple[str, str]]:
         rows.append(("or" if rows else "fix", remedy_text(remedy)))
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
-    if _is_provable(finding):
-        rows.append(("prove", f"headrace prove {shlex.quote(finding.id)}"))
+    if finding.proof:
+        rows.append(("prove", finding.proof))
     return [*rows, ("refuted", finding.rule.refute)]
 
 
@@ -110,7 +105,9 @@ def to_json(finding: Finding) -> dict[str, object]:
         "severity": finding.severity,
         "confidence": rule.confidence,
         "summary": hit.summary,
-        "evidence": {number.what: number.value for number in hit.evidence},
+        "evidence": {
+            number.what: number.value if number.exact is None else number.exact for number in hit.evidence
+        },
         "remedies": [
             {
                 "label": remedy.label,
@@ -118,6 +115,7 @@ def to_json(finding: Finding) -> dict[str, object]:
                 "steps": remedy.steps,
                 "cost": remedy.cost,
                 "weakens": remedy.weakens,
+                "way": remedy.way,
             }
             for remedy in hit.remedies
         ],

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from headrace.analysis.spared import OPTION, left_out
 from headrace.analysis.stacks import parse, profile
 from headrace.analysis.waits import events, kernel_waits
-from headrace.hunt import Hunt
-from headrace.report.hunt import findings, resources
+from headrace.hunt import Hunt, refusal
+from headrace.report.hunt import findings, origin, resources, sessions, words
 from headrace.report.hunt.words import heading
 from headrace.report.parts import Cell, Facts, Gap, Image, Note, Page, Part, Section, Sentence, Table
 
@@ -28,30 +28,35 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
     verdict = hunt.verdict.sentence
     cautions = _cautions(hunt)
     first: list[Part] = [Sentence(heading(hunt), "aside"), Gap(), Sentence(verdict, "verdict"), Gap()]
+    if refused := words.unexamined(hunt):
+        first = [Sentence(refused, "error"), Gap(), *first]
     first += [part for text in cautions for part in (Note(f"Caution: {text}.", is_attention=True), Gap())]
     return Page(
         eyebrow="headrace hunt",
         title=facts.hostname or hunt.snapshot.target,
         lead=heading(hunt, is_named=False),
-        verdicts=[verdict],
+        verdicts=[text for text in (refused, verdict) if text],
         is_verdict_brief=False,
         cautions=cautions,
         sections=[
             Section("heading", "", "", brief=first),
             resources.section(hunt, everything=everything),
+            sessions.section(hunt),
             findings.section(hunt),
             Section("waits", "", "", brief=list(_waits(hunt, everything))),
             _stacks(hunt, flame_graph),
             _gaps(hunt, everything),
+            *origin.sections(hunt),
             Section("host", "Host", "Host", lambda: [Facts(list(facts.digest()))]),
         ],
-        footer="sampled once a second; nothing on the host was changed",
+        footer=origin.footer(hunt),
         data={
             "host": facts.hostname,
             "target": hunt.snapshot.target,
             "started_at": hunt.snapshot.started_at,
             "seconds": hunt.snapshot.seconds,
             "verdict": verdict,
+            "why_no_server": refusal(hunt.snapshot) or None,
             "limiting": hunt.verdict.limiting.name if hunt.verdict.limiting else None,
             "causes": list(hunt.verdict.causes),
         },
@@ -59,9 +64,10 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
 
 
 def _cautions(hunt: Hunt) -> list[str]:
-    """A warning if no server was examined."""
+    """Warnings if no server was examined, and about what a dump is."""
     why = hunt.snapshot.errors.get("server")
-    return [f"only the host was examined: {why}"] if why else []
+    own = [f"only the host was examined: {why}"] if why else []
+    return own + list(hunt.snapshot.origin.cautions if hunt.snapshot.origin else ())
 
 
 def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
@@ -74,7 +80,7 @@ def _waits(hunt: Hunt, everything: bool) -> Iterator[Part]:
             columns, [(f"{e.share:.0%}", f"{e.rate:,.0f}", f"{e.mean_us:,.1f}", e.name) for e in found]
         )
         yield Gap()
-    if waiting := kernel_waits(hunt.evidence.window):
+    if hunt.evidence.has_host and (waiting := kernel_waits(hunt.evidence.window)):
         rows = [
             (
                 f"{wait.threads:.1f}",

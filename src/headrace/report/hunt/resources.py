@@ -62,7 +62,7 @@ def _parts(hunt: Hunt) -> Iterator[Part]:
         Column("waiting, errors, limit", "wrap"),
     )  # fmt: skip
     yield Table(columns, rows, look="uses")
-    if found := cores(hunt.evidence.window)[1:]:
+    if hunt.evidence.has_host and (found := cores(hunt.evidence.window)[1:]):
         yield Heading("Each core")
         lines = []
         for core in found:

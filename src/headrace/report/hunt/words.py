@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.analysis.resources import ResourceUsage
+from headrace.knobs.provider import managed_by
 from headrace.report.parts import Cell, Cells, Table
 from headrace.report.text import setting
 from headrace.rules.rule import Remedy, Severity
@@ -28,12 +29,25 @@ def heading(hunt: Hunt, *, is_named: bool = True) -> str:
     """The host, its server, the time and the duration; without the host's name if that appears above."""
     facts = hunt.evidence.facts
     parts = [facts.hostname or hunt.snapshot.target] if is_named else []
-    parts += [f"{facts.cpu_count} CPUs, kernel {facts.kernel_release}"]
+    parts.append(f"SQL only, asked from {hunt.snapshot.target}" if facts.only_sql else facts.size)
     if hunt.evidence.has_server:
         settings = hunt.evidence.settings
-        parts.append(f"{settings['vendor']} {settings['version']}")
-    parts.append(f"{hunt.snapshot.seconds:.0f} s from {hunt.snapshot.started_at}")
+        parts.append(f"{settings['vendor']} {settings['version'] or 'of an unknown version'}")
+    if (found := managed_by(facts.variables, facts.server_asked)) is not None:
+        parts.append(f"managed by {found.provider.name} ({found.sign})")
+    if hunt.snapshot.seconds > 0 or hunt.snapshot.origin is None:
+        parts.append(f"{hunt.snapshot.seconds:.0f} s from {hunt.snapshot.started_at}")
+    else:
+        parts.append("one reading, and no time between two")
     return " · ".join(parts)
+
+
+def unexamined(hunt: Hunt) -> str:
+    """That a server was asked and not examined, with the reason; empty if it was, or if none was asked."""
+    from headrace.hunt import refusal
+
+    why = refusal(hunt.snapshot)
+    return f"The server was not examined: {why.rstrip('.')}. This is about the host alone." if why else ""
 
 
 @dataclass(frozen=True)
@@ -47,11 +61,12 @@ class Line:
 
 
 def line(hunt: Hunt) -> Line:
+    refused = unexamined(hunt)
     return Line(
         hunt.evidence.facts.hostname or hunt.snapshot.target,
         counted(hunt) or "none",
-        hunt.verdict.sentence,
-        hunt.verdict.limiting is not None or bool(hunt.verdict.causes),
+        " ".join(text for text in (refused, hunt.verdict.sentence) if text),
+        bool(refused) or hunt.verdict.limiting is not None or bool(hunt.verdict.causes),
     )
 
 
@@ -95,6 +110,8 @@ def settings_text(remedy: Remedy) -> str:
 def notes_text(remedy: Remedy) -> str:
     """The fix's number among several, what setting it requires, and how it reduces durability."""
     notes = [remedy.label] if remedy.label else []
-    if remedy.settings:
+    if remedy.settings and not remedy.way:
         notes.append(str(remedy.cost))
+    if remedy.way:
+        notes.append(remedy.way)
     return "; ".join([*notes, *(f"REDUCES DURABILITY: {reason}" for reason in remedy.weakens)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -283,8 +282,8 @@ def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
     for number, remedy in enumerate(finding.hit.remedies):
         title = "Or" if number else "Fix"
         drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(remedy_text(remedy)), width)]
-    if any(remedy.settings and finding.promises_speed(remedy) for remedy in finding.hit.remedies):
-        drawn += [Text(), Text(clean(f"Prove: headrace prove {shlex.quote(finding.id)}"))]
+    if finding.proof:
+        drawn += [Text(), Text(clean(f"Prove: {finding.proof}"))]
     drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
     return drawn
 

@@ -7,6 +7,7 @@ from rich.text import Text
 from headrace.analysis import devices, resources
 from headrace.analysis.resources import Core, Level
 from headrace.analysis.spared import OPTION, resting
+from headrace.facts import link_speed_mbit_s
 from headrace.report.live import lines, lists
 from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
 from headrace.report.live.shot import Shot
@@ -221,7 +222,7 @@ def network_lines(shot: Shot, width: int, most: int) -> list[Text]:
             window.rate("network", metric, name) or 0.0
             for metric in ("rx_errors", "rx_dropped", "rx_fifo", "tx_errors", "tx_dropped")
         )
-        speed = (shot.facts.network_interface(name) or {}).get("speed_mbit_s") or 0
+        speed = link_speed_mbit_s(shot.facts.network_interface(name) or {}) or 0
         used = f"{percent(max(received, sent) * 8e-6 / speed)} of {speed:,} Mbit/s" if speed > 0 else ""
         cells: list[lines.Cell] = [
             clean(name),

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::packets::link::{ACK, FIN, RST, SYN};
+use crate::packets::segment::{ACK, FIN, RST, SYN};
 use crate::stream::{Opened, Side, Streams};
 
 pub const START_NS: u64 = 1_700_000_000_000_000_000;
@@ -210,6 +210,7 @@ pub enum Call {
     Bytes(u64, u64, Side, Vec<u8>),
     Gap(u64, Side, Option<u64>),
     Closed(u64),
+    Cut(u64),
 }
 
 /// `Opened`, comparable.
@@ -255,6 +256,12 @@ impl Streams for Calls {
         self.calls.push(Call::Closed(session));
         Ok(())
     }
+
+    fn cut(&mut self, session: u64) -> anyhow::Result<()> {
+        assert!(self.open.remove(&session), "closed before, or never open");
+        self.calls.push(Call::Cut(session));
+        Ok(())
+    }
 }
 
 impl Calls {
@@ -278,7 +285,8 @@ impl Calls {
         self.calls.iter().filter_map(opened).collect()
     }
 
+    /// Sessions that ended, or were let go of.
     pub fn closed(&self) -> usize {
-        self.calls.iter().filter(|call| matches!(call, Call::Closed(_))).count()
+        self.calls.iter().filter(|call| matches!(call, Call::Closed(_) | Call::Cut(_))).count()
     }
 }

@@ -4,6 +4,7 @@ mod formats;
 mod generate;
 mod random;
 mod troubles;
+mod tunnels;
 
 use self::generate::{Calls, Packet, ethernet};
 use super::{PacketOptions, read};

@@ -3,7 +3,7 @@
 use super::generate::{Call, START_NS, Talk};
 use super::read_packets;
 use crate::coverage::Coverage;
-use crate::packets::link::{ACK, FIN, RST, SYN};
+use crate::packets::segment::{ACK, FIN, RST, SYN};
 use crate::stream::Side::{Client, Server};
 
 /// Handshake, greeting, one question and its answer, the end.

@@ -303,7 +303,9 @@ fn pseudonyms_are_the_same_for_text_and_parameters() {
     anonymise::run(&input, &Destination::new(&output, false), &Scheme { key: [7; 32], ..Scheme::default() })
         .unwrap();
     let mut reader = Reader::open(&output).unwrap();
-    assert!(reader.info()[0].is_anonymised);
+    let info = &reader.info()[0];
+    assert!(info.is_anonymised && info.host.is_empty());
+    assert!(!format!("{info:?}").contains(folder.path().to_str().unwrap()), "names of files tell of people");
     let query = reader.next().unwrap().unwrap();
     let text = String::from_utf8(query.text.to_vec()).unwrap();
     let (name, id) =

@@ -6,7 +6,7 @@ use mysql_common::constants::CapabilityFlags as Flags;
 use proptest::prelude::{Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::commands::everything;
-use super::{COLUMN, EOF, Kept, NEW, OK, OLD, Talk, decode, keep, opened};
+use super::{COLUMN, EOF, Kept, NEW, OK, OLD, Talk, decode, decode_as, keep, opened};
 use crate::coverage::Coverage;
 use crate::event::{Command, Event, Outcome};
 use crate::stream::{Side, Streams};
@@ -92,7 +92,8 @@ fn a_session_may_be_joined_at_every_turn() {
         let (whole, _) = talk.events();
         for start in 1..talk.said.len() {
             let turns = talk.said[start..].iter().enumerate();
-            let (events, coverage) = decode(turns.map(|(at, (side, bytes))| (at as u64, *side, &bytes[..])));
+            let (events, coverage) =
+                decode_as(true, turns.map(|(at, (side, bytes))| (at as u64, *side, &bytes[..])));
             assert_eq!(coverage.midstream_sessions, 1, "{start}");
             none_is_invented(&events, &whole);
             let left =
@@ -253,7 +254,7 @@ fn compressed_sessions_give_the_same_events() {
         }
         // Joined in the middle, it is seen to be compressed.
         let turns = talk.said[5..].iter().map(|(side, bytes)| (1, *side, &bytes[..]));
-        let (events, _) = decode(turns);
+        let (events, _) = decode_as(true, turns);
         assert!(events.iter().any(|event| event.text == "call p()" && event.rows == Some(2)), "{events:?}");
     }
 }

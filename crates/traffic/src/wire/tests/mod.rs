@@ -2,6 +2,7 @@
 
 mod commands;
 mod damage;
+mod others;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -135,6 +136,14 @@ pub fn opened(is_midstream: bool) -> Opened {
 
 /// Feeds pieces with their times and closes.
 pub fn decode<'a>(pieces: impl Iterator<Item = (u64, Side, &'a [u8])>) -> (Vec<Kept>, Coverage) {
+    decode_as(false, pieces)
+}
+
+/// The same of a connection whose beginning was seen, or not.
+pub fn decode_as<'a>(
+    is_midstream: bool,
+    pieces: impl Iterator<Item = (u64, Side, &'a [u8])>,
+) -> (Vec<Kept>, Coverage) {
     let mut events = Vec::new();
     let options = WireOptions { checksum: true, ..WireOptions::default() };
     let sink = |event: &Event<'_>| {
@@ -142,7 +151,7 @@ pub fn decode<'a>(pieces: impl Iterator<Item = (u64, Side, &'a [u8])>) -> (Vec<K
         Ok(())
     };
     let mut decoder = Decoder::with_options(sink, options);
-    decoder.opened(0, &opened(false)).unwrap();
+    decoder.opened(0, &opened(is_midstream)).unwrap();
     let mut last = 0;
     for (time_ns, side, bytes) in pieces {
         decoder.bytes(time_ns, 1, side, bytes).unwrap();

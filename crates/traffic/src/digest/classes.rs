@@ -1,0 +1,459 @@
+//! The classes of a digest, so many of them as memory holds: which of them are heavy is known only at the end.
+//!
+//! Names that a program generates make a class of nearly every event. So a class keeps its first events as they came,
+//! which is small, and counts them together when there are more. All classes are kept until the digest is written, and
+//! those with the most time are listed: the same ones in whatever order the events came, and in whatever parts.
+//!
+//! Memory has an end. Where a class more would exceed `Bounds`, the median of what the classes are worth (their time,
+//! and 1 ns for each call) is taken off all of them, and those with nothing left join the others. So half of the classes
+//! lost as much as is taken off: that sum, `lost_most`, is at most twice all time divided by the number of classes that
+//! there is room for. A class with more time than that is there, whatever the order, and lacks no more than that. The
+//! sums add when digests are merged (Misra and Gries 1982; Agarwal et al., Mergeable summaries, 2012).
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::digest::class_stats::{ClassStats, Moment, Sample};
+use crate::digest::names::{KEPT_PER_CLASS, Name, Sender};
+use crate::digest::seeded::Seeded;
+use crate::digest::slices::WIDEST;
+use crate::event::{Event, Summary};
+use crate::measures::Measure;
+
+/// Events that a class keeps as they came.
+const KEPT_EVENTS: usize = 8;
+/// While there are fewer classes, what is counted of them is in a core's cache: an event is counted at once. Of more
+/// classes several events are counted together, because the way to a class's memory takes longer than the counting.
+const MOST_IN_CACHE: usize = 1024;
+
+/// What memory has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Classes, and those of them with more events than are kept as they came.
+    pub most_classes: usize,
+    pub most_busy: usize,
+    /// Bytes of keys and examples.
+    pub most_bytes: usize,
+    /// Slices of all classes together.
+    pub most_slices: usize,
+}
+
+/// One class, while it is counted.
+#[derive(Debug, Default)]
+pub struct Class {
+    /// Response times, and 1 ns for each event.
+    worth: u64,
+    /// What had been taken off all classes when this one came.
+    since: u64,
+    /// Of the example, to see without a way to it that an event is none.
+    best: Option<(Reverse<Option<u64>>, u64)>,
+    /// Not in `stats` yet.
+    kept: Vec<(Moment, Arc<Sender>)>,
+    stats: Option<Box<ClassStats>>,
+    example: Option<Box<Sample>>,
+}
+
+impl Class {
+    /// Counts an event; true if that makes a new slice.
+    #[inline]
+    fn add(&mut self, event: &Event<'_>, sender: &Arc<Sender>, shift: u32, at_once: bool) -> usize {
+        self.worth = self.worth.saturating_add(worth(event));
+        if at_once && let Some(stats) = &mut self.stats {
+            return usize::from(stats.add(&Moment::of(event), sender, shift));
+        }
+        let slices = if self.kept.len() >= KEPT_EVENTS { self.fold(shift) } else { 0 };
+        if self.kept.len() == self.kept.capacity() {
+            // Most classes of a flood have one event.
+            self.kept.reserve_exact(self.kept.len().max(1));
+        }
+        self.kept.push((Moment::of(event), Arc::clone(sender)));
+        slices
+    }
+
+    /// Counts together what was kept. How many slices that made.
+    #[inline(never)]
+    fn fold(&mut self, shift: u32) -> usize {
+        let stats = self.stats.get_or_insert_default();
+        self.kept.drain(..).map(|(moment, sender)| usize::from(stats.add(&moment, &sender, shift))).sum()
+    }
+
+    #[inline]
+    fn may_be_example(&self, event: &Event<'_>) -> bool {
+        self.best.is_none_or(|best| (Reverse(event.response_ns), event.start_ns) <= best)
+    }
+
+    /// Keeps the better example of the two. By how many bytes that makes it longer.
+    fn offer(&mut self, sample: Box<Sample>) -> isize {
+        let before = self.example.as_ref().map_or(0, |kept| kept.text.len());
+        if self.example.as_ref().is_none_or(|kept| sample < *kept) {
+            self.best = Some((sample.response_ns, sample.start_ns));
+            self.example = Some(sample);
+        }
+        self.example_bytes() as isize - before as isize
+    }
+
+    fn example_bytes(&self) -> usize {
+        self.example.as_ref().map_or(0, |kept| kept.text.len())
+    }
+
+    /// Of its slices at this shift; some more than once.
+    fn slice_numbers(&self, shift: u32) -> Vec<u64> {
+        let counted = self.stats.iter().flat_map(|stats| stats.slices.iter().map(|(number, _)| *number));
+        counted.chain(self.kept.iter().filter_map(|(moment, _)| moment.slice(shift))).collect()
+    }
+
+    fn slices(&self) -> usize {
+        self.stats.as_ref().map_or(0, |stats| stats.slices.count())
+    }
+
+    /// What is left of its worth.
+    fn left(&self, taken_off: u64) -> u64 {
+        self.worth.saturating_sub(taken_off - self.since)
+    }
+
+    /// The order of a digest's classes: the most time first, or the most bytes of events, then the most calls.
+    pub fn rank(&self, by_bytes: bool) -> Reverse<(u128, u64)> {
+        let of_stats = |stats: &ClassStats| match by_bytes {
+            true => stats.measures.sum(Measure::EventBytes).into(),
+            false => stats.response.sum_ns,
+        };
+        let of_kept = |moment: &Moment| match by_bytes {
+            true => moment.measures.get(Measure::EventBytes),
+            false => moment.response_ns,
+        };
+        let counted = self.stats.as_deref().map_or(0, of_stats);
+        let kept: u128 = self.kept.iter().filter_map(|(moment, _)| of_kept(moment)).map(u128::from).sum();
+        let count = self.stats.as_ref().map_or(0, |stats| stats.count) + self.kept.len() as u64;
+        Reverse((counted + kept, count))
+    }
+
+    /// All that is counted of it, with its example.
+    pub fn stats(&self, shift: u32) -> Cow<'_, ClassStats> {
+        match &self.stats {
+            Some(stats) if self.kept.is_empty() && self.example.is_none() => Cow::Borrowed(stats),
+            stats => {
+                let mut whole = stats.as_deref().cloned().unwrap_or_default();
+                for (moment, sender) in &self.kept {
+                    whole.add(moment, sender, shift);
+                }
+                if let Some(example) = &self.example {
+                    whole.offer(example);
+                }
+                Cow::Owned(whole)
+            }
+        }
+    }
+
+    /// Takes another part of the class.
+    fn merge(&mut self, other: Class, shift: u32) {
+        self.worth = self.worth.saturating_add(other.worth);
+        if let Some(example) = other.example {
+            self.offer(example);
+        }
+        self.kept.extend(other.kept);
+        let is_busy = self.stats.is_some() || other.stats.is_some() || self.kept.len() > KEPT_EVENTS;
+        if is_busy {
+            self.fold(shift);
+        }
+        if let (Some(stats), Some(theirs)) = (&mut self.stats, other.stats) {
+            stats.merge(&theirs);
+        }
+    }
+}
+
+/// What an event counts for where room is short: its time, or its bytes in a binary log, which has no times of rows; and
+/// 1 for the event.
+#[inline]
+fn worth(event: &Event<'_>) -> u64 {
+    let bytes = event.measures.get(Measure::EventBytes);
+    bytes.or(event.response_ns).unwrap_or(0).saturating_add(1)
+}
+
+/// All classes of a digest.
+#[derive(Debug)]
+pub struct Classes {
+    bounds: Bounds,
+    places: HashMap<Box<[u8]>, u32, Seeded>,
+    all: Vec<Class>,
+    others: Option<Box<ClassStats>>,
+    /// Of keys and examples.
+    bytes: usize,
+    busy: usize,
+    /// Of the busy ones. The slices of the rest are few, and made when the digest is written.
+    slices: usize,
+    shift: u32,
+    lost_most: u64,
+    unnamed_ns: u64,
+}
+
+impl Classes {
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            places: HashMap::with_hasher(Seeded::new()),
+            all: Vec::new(),
+            others: None,
+            bytes: 0,
+            busy: 0,
+            slices: 0,
+            shift: 0,
+            lost_most: 0,
+            unnamed_ns: 0,
+        }
+    }
+
+    /// The width of slices, as a power of two seconds.
+    pub fn shift(&self) -> u32 {
+        self.shift
+    }
+
+    /// Events of classes that found no room.
+    pub fn others(&self) -> Option<&ClassStats> {
+        self.others.as_deref()
+    }
+
+    /// A class that is not among these has at most so much time, in ns; one that is lacks at most so much.
+    pub fn lost_most_ns(&self) -> u64 {
+        self.lost_most
+    }
+
+    /// The time of calls of which a server does not say which class they are of.
+    pub fn unnamed_ns(&self) -> u64 {
+        self.unnamed_ns
+    }
+
+    /// Keys and classes.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Class)> {
+        self.places.iter().map(|(key, place)| (&**key, &self.all[*place as usize]))
+    }
+
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.places.contains_key(key)
+    }
+
+    /// Counts an event of the class with this key. `sample` makes an example of the event.
+    #[inline]
+    pub fn count(
+        &mut self,
+        key: &[u8],
+        event: &Event<'_>,
+        sender: &Arc<Sender>,
+        sample: Option<fn(&Event<'_>) -> Sample>,
+    ) {
+        let known = self.places.get(key).map(|place| *place as usize);
+        let is_new = known.is_none();
+        let place = known.unwrap_or_else(|| {
+            let since = self.lost_most;
+            self.insert(key.into(), Class { since, ..Class::default() })
+        });
+        let at_once = self.all.len() <= MOST_IN_CACHE;
+        let class = &mut self.all[place];
+        let was_busy = class.stats.is_some();
+        self.slices += class.add(event, sender, self.shift, at_once);
+        let is_busier = !was_busy && class.stats.is_some();
+        if let Some(sample) = sample
+            && class.may_be_example(event)
+        {
+            self.bytes = self.bytes.saturating_add_signed(class.offer(Box::new(sample(event))));
+        }
+        if is_new || is_busier {
+            self.busy += usize::from(is_busier);
+            self.make_room();
+        }
+        if self.slices > self.bounds.most_slices && self.shift < WIDEST {
+            self.coarsen(self.shift + 1);
+        }
+    }
+
+    /// Adds what a server summed up of one class; without a key of all that found no room in its table.
+    pub fn count_summary(
+        &mut self,
+        key: Option<&[u8]>,
+        summary: &Summary<'_>,
+        database: &Name,
+        example: Option<Box<Sample>>,
+    ) {
+        let Some(key) = key else {
+            self.unnamed_ns = self.unnamed_ns.saturating_add(summary.sum_ns);
+            let others = self.others.get_or_insert_default();
+            others.add_summary(summary);
+            others.databases.add(database, summary.count, summary.sum_ns, KEPT_PER_CLASS);
+            return;
+        };
+        let known = self.places.get(key).map(|place| *place as usize);
+        let place = known.unwrap_or_else(|| {
+            let since = self.lost_most;
+            self.insert(key.into(), Class { since, ..Class::default() })
+        });
+        let class = &mut self.all[place];
+        class.worth = class.worth.saturating_add(summary.sum_ns.saturating_add(summary.count));
+        self.busy += usize::from(class.stats.is_none());
+        let stats = class.stats.get_or_insert_default();
+        stats.add_summary(summary);
+        stats.databases.add(database, summary.count, summary.sum_ns, KEPT_PER_CLASS);
+        if let Some(example) = example {
+            self.bytes = self.bytes.saturating_add_signed(class.offer(example));
+        }
+        self.make_room();
+    }
+
+    fn insert(&mut self, key: Box<[u8]>, class: Class) -> usize {
+        let place = self.all.len();
+        self.bytes += key.len() + class.example_bytes();
+        self.busy += usize::from(class.stats.is_some());
+        self.slices += class.slices();
+        self.places.insert(key, place as u32);
+        self.all.push(class);
+        place
+    }
+
+    fn make_room(&mut self) {
+        while self.all.len() > 1
+            && (self.all.len() > self.bounds.most_classes
+                || self.busy > self.bounds.most_busy
+                || self.bytes > self.bounds.most_bytes)
+        {
+            self.drop_lightest();
+        }
+    }
+
+    #[cold]
+    fn drop_lightest(&mut self) {
+        let mut left: Vec<_> = self.all.iter().map(|class| class.left(self.lost_most)).collect();
+        let middle = left.len() / 2;
+        let (_, median, _) = left.select_nth_unstable(middle);
+        self.lost_most = self.lost_most.saturating_add(*median);
+        let mut all = std::mem::take(&mut self.all);
+        (self.bytes, self.busy, self.slices) = (0, 0, 0);
+        for (key, place) in self.take_places() {
+            let class = std::mem::take(&mut all[place as usize]);
+            if class.left(self.lost_most) > 0 {
+                self.insert(key, class);
+            } else {
+                let others = self.others.get_or_insert_default();
+                join(others, &class, self.shift);
+            }
+        }
+    }
+
+    /// Leaves none.
+    fn take_places(&mut self) -> HashMap<Box<[u8]>, u32, Seeded> {
+        let empty = HashMap::with_hasher(self.places.hasher().clone());
+        std::mem::replace(&mut self.places, empty)
+    }
+
+    /// Slices with at least this shift, and few enough of them.
+    pub fn coarsen(&mut self, mut shift: u32) {
+        loop {
+            let by = shift - self.shift;
+            self.shift = shift;
+            self.slices = 0;
+            for stats in self.all.iter_mut().filter_map(|class| class.stats.as_deref_mut()) {
+                stats.slices.coarsen(by);
+                self.slices += stats.slices.count();
+            }
+            if let Some(others) = &mut self.others {
+                others.slices.coarsen(by);
+            }
+            if self.slices <= self.bounds.most_slices || shift >= WIDEST {
+                return;
+            }
+            shift += 1;
+        }
+    }
+
+    /// Adds the classes of another part.
+    pub fn merge(&mut self, mut other: Classes) {
+        let shift = self.shift.max(other.shift);
+        self.coarsen(shift);
+        other.coarsen(shift);
+        // A part that was coarsened further because of its slices makes the whole as coarse.
+        self.coarsen(other.shift);
+        let (ours_lost, theirs_lost) = (self.lost_most, other.lost_most);
+        self.lost_most = ours_lost.saturating_add(theirs_lost);
+        self.all.iter_mut().for_each(|class| class.since += theirs_lost);
+        self.unnamed_ns = self.unnamed_ns.saturating_add(other.unnamed_ns);
+        if let Some(others) = other.others.take() {
+            self.others.get_or_insert_default().merge(&others);
+        }
+        for (key, place) in other.take_places() {
+            let mut class = std::mem::take(&mut other.all[place as usize]);
+            let Some(ours) = self.places.get(&key) else {
+                class.since += ours_lost;
+                self.insert(key, class);
+                continue;
+            };
+            let ours = &mut self.all[*ours as usize];
+            // What was taken off adds up.
+            let since = (ours.since - theirs_lost) + class.since;
+            let (slices, bytes, was_busy) = (ours.slices(), ours.example_bytes(), ours.stats.is_some());
+            ours.merge(class, self.shift);
+            ours.since = since;
+            self.slices = self.slices - slices + ours.slices();
+            self.bytes = self.bytes - bytes + ours.example_bytes();
+            self.busy += usize::from(!was_busy && ours.stats.is_some());
+        }
+        self.make_room();
+        self.coarsen(self.shift);
+    }
+
+    /// Counts together what was kept of busy classes, and makes slices so wide that those of the first classes and of
+    /// the rest as one are few enough.
+    pub fn settle(&mut self, most_listed: usize, by_bytes: bool) {
+        for class in self.all.iter_mut().filter(|class| class.stats.is_some()) {
+            self.slices += class.fold(self.shift);
+            if let (Some(stats), Some(example)) = (&mut class.stats, class.example.take()) {
+                stats.offer(&example);
+            }
+        }
+        self.coarsen(self.shift);
+        let mut shift = self.shift;
+        {
+            let ranked = self.ranked(by_bytes);
+            let (listed, rest) = ranked.split_at(most_listed.min(ranked.len()));
+            let others =
+                self.others.iter().flat_map(|others| others.slices.iter().map(|(number, _)| *number));
+            let of_others: Vec<_> =
+                others.chain(rest.iter().flat_map(|(_, class)| class.slice_numbers(self.shift))).collect();
+            let of_listed: Vec<_> = listed.iter().map(|(_, class)| class.slice_numbers(self.shift)).collect();
+            let count = |shift: u32| {
+                let by = shift - self.shift;
+                let lists = of_listed.iter().chain(std::iter::once(&of_others));
+                lists.map(|numbers| distinct(numbers.iter().map(|number| number >> by))).sum::<usize>()
+            };
+            while count(shift) > self.bounds.most_slices && shift < WIDEST {
+                shift += 1;
+            }
+        }
+        self.coarsen(shift);
+    }
+
+    /// Keys and classes, those with the most time or bytes first.
+    pub fn ranked(&self, by_bytes: bool) -> Vec<(&[u8], &Class)> {
+        let mut ranked: Vec<_> = self.iter().map(|(key, class)| (class.rank(by_bytes), key, class)).collect();
+        ranked.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+        ranked.into_iter().map(|(_, key, class)| (key, class)).collect()
+    }
+}
+
+fn distinct(numbers: impl Iterator<Item = u64>) -> usize {
+    let mut numbers: Vec<_> = numbers.collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers.len()
+}
+
+/// Adds a class to the others.
+pub fn join(others: &mut ClassStats, class: &Class, shift: u32) {
+    for (moment, sender) in &class.kept {
+        others.add(moment, sender, shift);
+    }
+    if let Some(stats) = &class.stats {
+        others.merge(stats);
+    }
+    if let Some(example) = &class.example {
+        others.offer(example);
+    }
+}

@@ -1,0 +1,83 @@
+//! Fingerprints of statements whose shape was seen before: these are looked up, and not made again.
+
+use sql::Shapes;
+
+use crate::digest::seeded::Seeded;
+use crate::event::{Command, Event};
+
+/// To learn a shape takes as long as so many lookups save.
+const PRICE: u32 = 8;
+/// What may be spent before anything was saved.
+const CREDIT: u32 = 1 << 15;
+
+#[derive(Debug)]
+pub struct Known {
+    shapes: Shapes,
+    fingerprints: Vec<Box<[u8]>>,
+    /// Learning what never comes again costs a share of what was saved, and no more.
+    credit: u32,
+}
+
+impl Known {
+    pub fn new() -> Self {
+        Self { shapes: Shapes::new(Seeded::new().seed()), fingerprints: Vec::new(), credit: CREDIT }
+    }
+
+    /// The fingerprint of an event's statement, if its shape was learnt; into `out`.
+    #[inline]
+    pub fn find(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> bool {
+        if event.command != Command::Query || event.is_cut {
+            return false;
+        }
+        let Some(place) = self.shapes.find(event.text) else { return false };
+        out.clear();
+        out.extend_from_slice(&self.fingerprints[place as usize]);
+        self.credit = self.credit.saturating_add(1);
+        true
+    }
+
+    /// Learns the shape of an event's statement, which has this fingerprint.
+    pub fn learn(&mut self, event: &Event<'_>, fingerprint: &[u8]) {
+        if event.command != Command::Query || event.is_cut || self.credit < PRICE {
+            return;
+        }
+        self.credit -= PRICE;
+        if self.shapes.learn(event.text, self.fingerprints.len() as u32) {
+            self.fingerprints.push(fingerprint.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CREDIT, Known, PRICE};
+    use crate::event::{Command, Event};
+
+    fn event(text: &str) -> Event<'_> {
+        Event { text: text.as_bytes(), ..Event::new(1, 1, Command::Query) }
+    }
+
+    #[test]
+    fn a_shape_that_was_learnt_is_found_of_whole_statements_alone() {
+        let (mut known, mut out) = (Known::new(), b"before".to_vec());
+        assert!(!known.find(&event("SELECT 1 FROM t"), &mut out));
+        known.learn(&event("SELECT 1 FROM t"), b"select ? from t");
+        for other in ["SELECT 1 FROM u", "SELECT a FROM t", "SELECT 1 FROM t "] {
+            assert!(!known.find(&event(other), &mut out), "{other}");
+        }
+        assert!(!known.find(&Event { is_cut: true, ..event("SELECT 1 FROM t") }, &mut out));
+        assert!(!known.find(&Event { command: Command::Rows, ..event("SELECT 1 FROM t") }, &mut out));
+        assert_eq!(out, b"before");
+        assert!(known.find(&event("SELECT 22 FROM t"), &mut out));
+        assert_eq!(out, b"select ? from t");
+    }
+
+    #[test]
+    fn what_never_comes_again_is_learnt_only_so_often() {
+        let mut known = Known::new();
+        for number in 0..=CREDIT / PRICE {
+            known.learn(&event(&format!("SELECT a{number}")), b"");
+        }
+        assert_eq!(known.fingerprints.len() as u32, CREDIT / PRICE);
+    }
+}

@@ -1,0 +1,262 @@
+//! Characters that tickets, wikis, terminals and shippers put in the place of others.
+
+use memchr::{memchr, memmem};
+
+use super::pages;
+use super::returns::Ends;
+
+/// What was found in the line that tells, and so is put back in all lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changed {
+    /// Colours of a terminal.
+    has_colours: bool,
+    /// Blanks that do not break, or have another width; with these go quotes of typography.
+    has_wide_blanks: bool,
+    /// `#012` for an end of line, as rsyslog writes control characters.
+    has_octal: bool,
+    /// `\n` for an end of line, as in JSON.
+    has_backslashes: bool,
+    /// Blanks for ends of lines.
+    is_joined: bool,
+    /// Entities and marks of a page.
+    pub(super) is_page: bool,
+    /// What is behind each line, as `pages` counts it.
+    end: u8,
+    /// Of the whole text.
+    pub(super) ends: Ends,
+}
+
+const NAMES: [&str; 6] = [
+    "colours",
+    "blanks that do not break",
+    "#012 for ends of lines",
+    "\\n for ends of lines",
+    "blanks for the ends of lines of headers",
+    "the characters and ends of lines of a page of HTML",
+];
+
+impl Changed {
+    /// How this line was changed.
+    pub(super) fn of(line: &[u8]) -> Self {
+        let has = |needle: &[u8]| memmem::find(line, needle).is_some();
+        let is_header = has(b"User@Host") || has(b"Query_time");
+        let end = if is_header || has(b"# Time:") { pages::end_of(line) } else { 0 };
+        Self {
+            is_page: (1..=pages::PAGE_ENDS).contains(&end) || (is_header && has(b"&nbsp;")),
+            end,
+            ends: Ends::Usual,
+            has_colours: has(b"\x1b["),
+            has_wide_blanks: is_header && blank(line).is_some(),
+            has_octal: is_header && (has(b"#012#") || has(b"#012 #") || has(b"#012SET ")),
+            has_backslashes: is_header && (has(b"\\n#") || has(b"\\nSET ")),
+            is_joined: has(b"# User@Host:") && has(b" # Query_time:"),
+        }
+    }
+
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        let flags = [
+            self.has_colours,
+            self.has_wide_blanks,
+            self.has_octal,
+            self.has_backslashes,
+            self.is_joined,
+            self.is_page,
+        ];
+        let names = NAMES.into_iter().zip(flags).filter_map(|(name, flag)| flag.then_some(name));
+        let end = (self.end > pages::PAGE_ENDS).then_some("what `cat` shows at ends of lines");
+        names.chain(end).chain(self.ends.name())
+    }
+
+    pub(super) fn is_any(self) -> bool {
+        self != Self::default()
+    }
+
+    /// Puts back what can be before the prefix of a line.
+    pub(super) fn restore_marks(self, line: &mut Vec<u8>) {
+        if self.has_colours && memchr(0x1b, line).is_some() {
+            *line = without_colours(line);
+        }
+        pages::take_end(self.end, line);
+        if self.is_page && memchr::memchr2(b'&', b'<', line).is_some() {
+            *line = pages::plain(line);
+        }
+        if self.has_wide_blanks && line.iter().any(|byte| *byte >= 0x80) {
+            *line = with_plain_blanks(line);
+        }
+    }
+
+    /// Puts back what is in the text behind it.
+    pub(super) fn restore_text(self, text: &mut Vec<u8>) {
+        if self.has_octal && memchr(b'#', text).is_some() {
+            *text = without_octal(text);
+        }
+        if self.has_backslashes && memchr(b'\\', text).is_some() {
+            *text = without_backslashes(text);
+        }
+        if self.is_joined && memchr(b'#', text).is_some() {
+            *text = with_lines(text);
+        }
+    }
+}
+
+fn without_colours(line: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(at) = memmem::find(rest, b"\x1b[") {
+        out.extend_from_slice(&rest[..at]);
+        let inner = &rest[at + 2..];
+        let end = inner.iter().position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b'?'));
+        rest = end.map_or(&b""[..], |end| &inner[end + 1..]);
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+/// Length and place of the first blank that is none of ASCII, or nothing at all in its place.
+fn blank(text: &[u8]) -> Option<(usize, usize)> {
+    let mut from = 0;
+    while let Some(found) = text[from..].iter().position(|byte| *byte >= 0xc2) {
+        let at = from + found;
+        if let Some((_, length)) = replaced(&text[at..]) {
+            return Some((at, length));
+        }
+        from = at + 1;
+    }
+    None
+}
+
+/// What stands for a character that begins a text, and its length there.
+fn replaced(text: &[u8]) -> Option<(&'static [u8], usize)> {
+    Some(match text {
+        [0xc2, 0xa0, ..] => (b" ", 2),
+        [0xe2, 0x80, 0x8b, ..] | [0xef, 0xbb, 0xbf, ..] => (b"", 3),
+        [0xe2, 0x80, 0x80..=0x8a | 0xaf, ..] | [0xe3, 0x80, 0x80, ..] => (b" ", 3),
+        _ => return None,
+    })
+}
+
+/// In a line that has no other quotes, those of typography were some.
+fn quote(text: &[u8]) -> Option<(&'static [u8], usize)> {
+    Some(match text {
+        [0xe2, 0x80, 0x98 | 0x99, ..] => (b"'", 3),
+        [0xe2, 0x80, 0x9c | 0x9d, ..] => (b"\"", 3),
+        _ => return None,
+    })
+}
+
+fn with_plain_blanks(line: &[u8]) -> Vec<u8> {
+    let has_quotes = memchr::memchr2(b'\'', b'"', line).is_some();
+    let mut out = Vec::with_capacity(line.len());
+    let mut at = 0;
+    while at < line.len() {
+        let found = replaced(&line[at..]).or_else(|| if has_quotes { None } else { quote(&line[at..]) });
+        let (text, length) = found.unwrap_or((&line[at..=at], 1));
+        out.extend_from_slice(text);
+        at += length;
+    }
+    out
+}
+
+fn without_octal(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let (byte, length) = match &text[at..] {
+            [b'#', b'0', b'1', b'2', ..] => (b'\n', 4),
+            [b'#', b'0', b'1', b'1', ..] => (b'\t', 4),
+            [b'#', b'0', b'1', b'5', ..] => (b'\r', 4),
+            rest => (rest[0], 1),
+        };
+        out.push(byte);
+        at += length;
+    }
+    out
+}
+
+fn without_backslashes(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let (byte, length) = match &text[at..] {
+            [b'\\', b'n', ..] => (b'\n', 2),
+            [b'\\', b't', ..] => (b'\t', 2),
+            [b'\\', b'r', ..] => (b'\r', 2),
+            [b'\\', other @ (b'"' | b'\\' | b'/'), ..] => (*other, 2),
+            rest => (rest[0], 1),
+        };
+        out.push(byte);
+        at += length;
+    }
+    out
+}
+
+/// Puts back the ends of the lines of headers: before each of their marks, and around `use db;` and `SET timestamp=1;`.
+fn with_lines(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, b"# Query_time:") {
+        let (before, header) = rest.split_at(at);
+        with_marks(before, &mut out);
+        // A header ends with its timestamp, and has its database before that.
+        let Some(set) = memmem::find(header, b" SET timestamp=") else {
+            rest = header;
+            break;
+        };
+        let (fields, statement) = header.split_at(set);
+        let used = memmem::find(fields, b" use ").unwrap_or(fields.len());
+        with_marks(&fields[..used], &mut out);
+        if used < fields.len() {
+            out.push(b'\n');
+            out.extend_from_slice(fields[used..].trim_ascii());
+        }
+        out.push(b'\n');
+        let end = memchr(b';', statement).map_or(statement.len(), |end| end + 1);
+        out.extend_from_slice(&statement[1..end]);
+        out.push(b'\n');
+        rest = statement[end..].strip_prefix(b" ").unwrap_or(&statement[end..]);
+    }
+    with_marks(rest, &mut out);
+    out
+}
+
+fn with_marks(text: &[u8], out: &mut Vec<u8>) {
+    const MARKS: [&[u8]; 4] = [b" # Time:", b" # User@Host:", b" # Thread_id:", b" # Schema:"];
+    let mut from = 0;
+    for at in memmem::find_iter(text, b" # ") {
+        let is_mark = MARKS.iter().any(|mark| text[at..].starts_with(mark)) || is_key(&text[at + 3..]);
+        if is_mark {
+            out.extend_from_slice(&text[from..at]);
+            out.push(b'\n');
+            from = at + 1;
+        }
+    }
+    let last = &text[from..];
+    // A mark that begins what follows.
+    match last.strip_suffix(b" ").filter(|last| !last.is_empty()) {
+        Some(last) => out.extend_from_slice(&[last, b"\n"].concat()),
+        None => out.extend_from_slice(last),
+    }
+}
+
+/// `Rows_affected:`.
+fn is_key(text: &[u8]) -> bool {
+    let length = text.iter().take_while(|byte| byte.is_ascii_alphabetic() || **byte == b'_').count();
+    length > 3 && text.get(length) == Some(&b':') && text[..length].contains(&b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_put_back() {
+        assert_eq!(without_colours(b"\x1b[36mdb |\x1b[0m # x\x1b["), b"db | # x");
+        assert_eq!(
+            with_plain_blanks("#\u{a0}a\u{2003}b\u{200b}c \u{2018}x\u{2019}".as_bytes()),
+            b"# a bc 'x'"
+        );
+        assert_eq!(with_plain_blanks("'it\u{2019}s'\u{a0}".as_bytes()), "'it\u{2019}s' ".as_bytes());
+        assert_eq!(without_octal(b"a#012b#011c#x#01"), b"a\nb\tc#x#01");
+        assert_eq!(without_backslashes(b"a\\nb\\\\n\\'\\"), b"a\nb\\n\\'\\");
+    }
+}

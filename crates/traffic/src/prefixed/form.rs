@@ -1,0 +1,262 @@
+//! How the lines of a log begin, told by the first of them that is one of a log.
+
+use memchr::memmem;
+
+use super::characters::Changed;
+use super::layers::{LAYERS, Layer, Peeled};
+use super::pages;
+use super::returns::Ends;
+use crate::{general_log, slow_log};
+
+/// A prefix is not longer, and has not more layers.
+const PREFIX_BYTES: usize = 512;
+const MOST_LAYERS: usize = 4;
+/// Of a line that may tell, no more is looked at.
+const LOOK_BYTES: usize = 4096;
+
+/// What the first lines of a text tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    SlowLog,
+    GeneralLog,
+    /// One of these, behind something.
+    Prefixed,
+}
+
+/// What is before each line, and what was done to its characters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub(super) layers: Vec<Layer>,
+    /// Of an indentation.
+    width: usize,
+    /// What is before each line where no layer is known.
+    pub(super) shape: Vec<Part>,
+    pub(super) changed: Changed,
+}
+
+/// A part of a shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Same(Vec<u8>),
+    Digits,
+    Letters,
+    Blanks,
+}
+
+/// What the first line says that says anything. `at_end`: nothing follows.
+pub(crate) fn first(head: &[u8], at_end: bool) -> Option<(First, Form)> {
+    let ends = Ends::of(head);
+    if ends == Ends::Usual {
+        return of_lines(head, at_end);
+    }
+    let (_, mut form) = of_lines(&ends.restored(head), at_end)?;
+    form.changed.ends = ends;
+    Some((First::Prefixed, form))
+}
+
+fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
+    let mut stranger: Option<Vec<u8>> = None;
+    let mut is_page = false;
+    let is_whole = |line: &&[u8]| at_end || line.ends_with(b"\n");
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n').filter(is_whole).peekable();
+    while let Some(line) = lines.next() {
+        let line = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line));
+        let line = &line[..line.len().min(LOOK_BYTES)];
+        let mut changed = Changed::of(line);
+        is_page |= pages::is_page(line);
+        changed.is_page |= is_page;
+        if !changed.is_any() {
+            // An indentation is taken off all lines, not only those of headers.
+            let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
+            if !is_indented && slow_log::is_header_line(line) {
+                return match lines.peek() {
+                    Some(next) => Some(slow(next)),
+                    None => at_end.then(|| (First::SlowLog, Form::default())),
+                };
+            }
+            if general_log::is_event(&[line, b"\n"].concat()) {
+                return Some((First::GeneralLog, Form::default()));
+            }
+        }
+        let mut line = line.to_vec();
+        changed.restore_marks(&mut line);
+        changed.restore_text(&mut line);
+        if let Some(form) = Form::of(&line, changed) {
+            return Some((First::Prefixed, form));
+        }
+        let Some(at) = header(&line) else { continue };
+        if let Some(shape) = stranger.as_ref().and_then(|before| shape(before, &line[..at])) {
+            return Some((First::Prefixed, Form { shape, changed, ..Form::default() }));
+        }
+        stranger = Some(line[..at].to_vec());
+    }
+    None
+}
+
+/// A slow log whose second line is this: shippers indent all lines of an event but the first.
+fn slow(next: &[u8]) -> (First, Form) {
+    let width = next.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    if width > 0 && begins_indented(&next[width..]) {
+        return (First::Prefixed, Form { layers: vec![Layer::Indent], width, ..Form::default() });
+    }
+    (First::SlowLog, Form::default())
+}
+
+fn begins_indented(text: &[u8]) -> bool {
+    [&b"# User@Host:"[..], b"# Query_time:"].iter().any(|key| text.starts_with(key))
+}
+
+/// Whether a text is what a log has in a line.
+fn is_of_log(text: &[u8]) -> bool {
+    let is_indented = text.first().is_none_or(|first| matches!(first, b' ' | b'\t' | b'>'));
+    (!is_indented && slow_log::begins_event(text)) || general_log::is_event(&[text, b"\n"].concat())
+}
+
+impl Form {
+    /// By a line that has known layers before a log's own, or other characters.
+    fn of(line: &[u8], changed: Changed) -> Option<Self> {
+        let mut form = Form { changed, ..Form::default() };
+        let mut rest = line;
+        while !is_of_log(rest) {
+            let layer = LAYERS.into_iter().find_map(|layer| {
+                let width = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+                let peeled = layer.peel(rest, width).filter(|peeled| peeled.length > 0)?;
+                let is_on_way = header(&rest[peeled.length..]).is_some() || is_of_log(&rest[peeled.length..]);
+                is_on_way.then_some((layer, peeled.length, width))
+            });
+            let (layer, length, width) = layer.filter(|_| form.layers.len() < MOST_LAYERS)?;
+            form.layers.push(layer);
+            if layer == Layer::Indent {
+                form.width = width;
+            }
+            rest = &rest[length..];
+        }
+        (!form.layers.is_empty() || changed.is_any()).then_some(form)
+    }
+
+    /// What is to be taken off a line without its end: how much, and who wrote it. `None` where a line does not begin like
+    /// this.
+    pub(super) fn peel(&self, line: &[u8]) -> Option<Peeled> {
+        if !self.shape.is_empty() {
+            return matched(&self.shape, line).map(|length| Peeled { length, ..Peeled::default() });
+        }
+        let mut all = Peeled::default();
+        for layer in &self.layers {
+            let Some(peeled) = layer.peel(&line[all.length..], self.width) else {
+                return (all.length > 0).then_some(all);
+            };
+            if peeled.who.1 > 0 && all.who.1 == 0 {
+                all.who = (all.length + peeled.who.0, all.length + peeled.who.1);
+            }
+            all.is_partial |= peeled.is_partial;
+            all.length += peeled.length;
+        }
+        Some(all)
+    }
+
+    /// Takes off a line, which may have its end, what is before it, and puts back its characters. Gives who wrote it and
+    /// whether it goes on in the next one; `None` where it does not begin like this.
+    pub(crate) fn take_off(&self, line: &mut Vec<u8>) -> Option<(Vec<u8>, bool)> {
+        self.changed.restore_marks(line);
+        let inner = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line));
+        let peeled = self.peel(inner);
+        let who = peeled.map(|peeled| inner[peeled.who.0..peeled.who.1].to_vec());
+        line.drain(..peeled.map_or(0, |peeled| peeled.length));
+        self.changed.restore_text(line);
+        Some((who?, peeled?.is_partial))
+    }
+
+    /// Whether a line that does not begin like this is unusual.
+    pub(super) fn is_of_all_lines(&self) -> bool {
+        !self.shape.is_empty() || self.layers.iter().any(|layer| *layer != Layer::Indent)
+    }
+
+    /// In words, for the coverage.
+    pub(crate) fn description(&self) -> String {
+        let mut parts: Vec<String> =
+            self.layers.iter().map(|layer| format!("the prefix {}", layer.name())).collect();
+        if !self.shape.is_empty() {
+            parts.push("a prefix of no known program that all lines have".to_owned());
+        }
+        let mut said = match parts.len() {
+            0 => String::new(),
+            _ => format!("taken off each line: {}", parts.join(", ")),
+        };
+        for name in self.changed.names() {
+            said += if said.is_empty() { "put back in each line: " } else { "; put back: " };
+            said += name;
+        }
+        said
+    }
+}
+
+/// Where a line of a header begins that is not at the beginning.
+fn header(line: &[u8]) -> Option<usize> {
+    const MARKS: [&[u8]; 4] =
+        [b"# Time: ", b"# User@Host: ", b"# Query_time: ", b"# administrator command: "];
+    let window = &line[..line.len().min(PREFIX_BYTES)];
+    MARKS.iter().filter_map(|mark| memmem::find(window, mark)).min().filter(|at| is_of_log(&line[*at..]))
+}
+
+/// What two prefixes have in common: digits may be others, and letters where they differ.
+fn shape(one: &[u8], other: &[u8]) -> Option<Vec<Part>> {
+    let (ones, others) = (runs(one), runs(other));
+    if ones.len() != others.len() || one.is_empty() {
+        return None;
+    }
+    ones.into_iter()
+        .zip(others)
+        .map(|((kind, one), (other_kind, other))| {
+            let is_same = kind == other_kind;
+            match kind {
+                Run::Digits if is_same => Some(Part::Digits),
+                Run::Blanks if is_same => Some(Part::Blanks),
+                Run::Letters if is_same && one != other => Some(Part::Letters),
+                _ => (one == other).then(|| Part::Same(one.to_vec())),
+            }
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Run {
+    Digits,
+    Letters,
+    Blanks,
+    Other,
+}
+
+fn run(byte: u8) -> Run {
+    match byte {
+        b'0'..=b'9' => Run::Digits,
+        b'a'..=b'z' | b'A'..=b'Z' => Run::Letters,
+        b' ' | b'\t' => Run::Blanks,
+        _ => Run::Other,
+    }
+}
+
+fn runs(text: &[u8]) -> Vec<(Run, &[u8])> {
+    text.chunk_by(|a, b| run(*a) == run(*b)).map(|chunk| (run(chunk[0]), chunk)).collect()
+}
+
+/// How much of a line is like a shape. Its last blanks may lack at the end of a line.
+fn matched(shape: &[Part], line: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    for (place, part) in shape.iter().enumerate() {
+        let rest = &line[at..];
+        let count = |kind: Run| rest.iter().take_while(|byte| run(**byte) == kind).count();
+        let is_last = place + 1 == shape.len();
+        at += match part {
+            Part::Same(text) => rest.starts_with(text).then_some(text.len())?,
+            Part::Digits => Some(count(Run::Digits)).filter(|length| *length > 0)?,
+            Part::Letters => Some(count(Run::Letters)).filter(|length| *length > 0)?,
+            // What is behind the last blank is the line's own, as are further blanks.
+            Part::Blanks if is_last => usize::from(!rest.is_empty()),
+            Part::Blanks => Some(count(Run::Blanks)).filter(|length| *length > 0)?,
+        };
+        if is_last && *part == Part::Blanks && !rest.is_empty() && count(Run::Blanks) == 0 {
+            return None;
+        }
+    }
+    Some(at)
+}

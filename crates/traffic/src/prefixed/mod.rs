@@ -1,0 +1,45 @@
+//! Logs whose lines have something before them: what containers, syslog, mails, tickets and `grep` put there.
+//!
+//! The first line that is one of a log behind such a prefix tells how all lines begin: `form` peels known layers off it
+//! (a container's name and a timestamp, say), or learns a common shape from the first two. `reading` takes the prefix off
+//! each line and gives what is left to the reader of the log, for each container or host its own, so that lines of two
+//! servers are never mixed. What was taken off is a note of the coverage.
+
+mod characters;
+mod form;
+mod layers;
+mod pages;
+mod reading;
+mod returns;
+
+use std::io::{Cursor, Read};
+
+pub use self::form::First;
+pub(crate) use self::form::{Form, first as first_form};
+use crate::coverage::Coverage;
+use crate::event::Sink;
+
+/// What a text is, by its first line that tells, and perhaps the next one: only whole lines count, so that it does not
+/// matter how it comes. `at_end`: nothing follows.
+#[must_use]
+pub fn first(head: &[u8], at_end: bool) -> Option<First> {
+    form::first(head, at_end).map(|(first, _)| first)
+}
+
+/// Reads a log of which [`first`] said that its lines have prefixes; `head` was read already.
+///
+/// # Errors
+/// Reading failed, or the sink refused an event.
+pub fn read(
+    head: Vec<u8>,
+    input: impl Read,
+    name: &str,
+    follow: bool,
+    sink: &mut dyn Sink,
+) -> anyhow::Result<Coverage> {
+    let form = form::first(&head, true).map(|(_, form)| form).unwrap_or_default();
+    reading::read(&form, Cursor::new(head).chain(input), name, follow, sink)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! Logs that people and programs changed after the server: the values are those of the original.
+
+use super::super::parallel::tests::same;
+use super::*;
+use crate::event::Sink;
+use crate::measures::Measure;
+
+/// What a log gives, read in windows of many sizes as well.
+#[track_caller]
+fn read_everywhere(log: &str) -> (Vec<Seen>, Coverage) {
+    for window_bytes in [7, 150, 1000] {
+        same(log.as_bytes(), window_bytes, 1);
+    }
+    same(log.as_bytes(), 200, 3);
+    parsed(log.as_bytes())
+}
+
+/// (text, database, response in ms, start in ms since the first, user, thread) of each event, and what was counted.
+#[track_caller]
+fn seen(log: &str) -> (Vec<(String, String, u64)>, Coverage) {
+    let (events, coverage) = read_everywhere(log);
+    let of = |event: Seen| (event.text, event.database, event.response_ns.unwrap_or(0) / 1_000_000);
+    (events.into_iter().map(of).collect(), coverage)
+}
+
+fn measure(log: &str, measure: Measure) -> Vec<Option<u64>> {
+    struct Keep(Measure, Vec<Option<u64>>);
+    impl Sink for Keep {
+        fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+            self.1.push(event.measures.get(self.0));
+            Ok(())
+        }
+    }
+    let mut keep = Keep(measure, Vec::new());
+    read(log.as_bytes(), "log", &mut keep).unwrap();
+    keep.1
+}
+
+const SUMMARY: &str = "throttle:         39 'index not used' warning(s) suppressed.";
+
+/// What a person or a program makes of a log.
+type Change = fn(&str) -> String;
+
+#[test]
+fn what_a_server_left_out_is_counted_and_no_event() {
+    for account in ["[] @  []  Id:     4", "[] @  []", "root[root] @ localhost []"] {
+        let throttled = event(2, 4, SUMMARY)
+            .replace("app[app] @ web1 [10.0.0.1]  Id:     4", account)
+            .replace("0.250000", "913.010000");
+        for end in ["", "\n"] {
+            let log = [event(1, 8, "select 1"), throttled.clone() + end, event(3, 8, "select 3")].concat();
+            let (events, coverage) = seen(&log);
+            assert_eq!(events.len(), 2, "{events:?}");
+            assert_eq!((coverage.throttled_events, coverage.throttled_ns), (39, 913_010_000_000));
+            assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+        }
+        // At the end of the log, whole or not.
+        let (events, coverage) = parsed(throttled.trim_end_matches(";\n").as_bytes());
+        assert_eq!((events.len(), coverage.throttled_events), (0, 39));
+        let (events, coverage) = parsed(throttled.replace('\n', "\r\n\r\n").as_bytes());
+        assert_eq!((events.len(), coverage.throttled_events), (0, 39));
+    }
+    for statement in
+        ["throttle: x 'index not used' warning(s) suppressed.", "throttle: 39", "select 'throttle: 3'"]
+    {
+        let (events, coverage) = seen(&event(1, 8, statement));
+        assert_eq!((events.len(), coverage.throttled_events), (1, 0), "{statement}");
+    }
+}
+
+#[test]
+fn a_header_line_without_its_mark_is_read_as_one() {
+    let percona = |second: u32, lines: &str| {
+        event(second, 8, "select a from t").replace("SET t", &format!("{lines}SET t"))
+    };
+    for line in [
+        "  Tmp_tables: 1  Tmp_disk_tables: 2  Tmp_table_sizes: 0\n",
+        "Tmp_tables: 1 Tmp_disk_tables: 2\n",
+        "#Tmp_tables: 1  Tmp_disk_tables: 2\n",
+        "\tTmp_tables:\t1\tTmp_disk_tables:\t2\r\n",
+        "# tmp_tables: 1  TMP_DISK_TABLES: 2\n",
+        "##  Tmp_tables:  1  Tmp_disk_tables:  2 \n",
+        "# Tmp_tables: 1  Tmp_disk_tables:\n2\n",
+    ] {
+        let log = percona(1, line) + &percona(2, &format!("{line}# Full_scan: Yes  Full_join: No\n"));
+        let (events, coverage) = seen(&log);
+        assert_eq!(events, vec![("select a from t".to_owned(), String::new(), 250); 2], "{line}");
+        assert_eq!(coverage.damaged, 0, "{line}");
+        assert_eq!(measure(&log, Measure::TmpTables), [Some(1); 2], "{line}");
+        assert_eq!(measure(&log, Measure::TmpDiskTables), [Some(2); 2], "{line}");
+        assert_eq!(measure(&log, Measure::IsFullScan), [None, Some(1)], "{line}");
+    }
+    let (_, coverage) = seen(&percona(1, "  Tmp_tables: 1\n"));
+    assert_eq!(coverage.touched_lines, 1);
+}
+
+/// Every line of a header, changed in one way: the same events as before.
+#[test]
+fn headers_that_somebody_changed_say_the_same() {
+    let original = [
+        event(1, 8, "select 1").replace("SET t", "use shop;\nSET t"),
+        event(2, 9, "select 2\n  from t")
+            .replace("SET t", "# Thread_id: 9  Schema: a b  Last_errno: 0  Killed: 0\nSET t"),
+        of_mariadb(7, 11, "select 3").replace("# User", "# Time: 240131 12:00:01\n# User"),
+        of_mariadb(8, 11, "select 4").replace("Schema: d", "Schema: "),
+    ]
+    .concat();
+    let (expected, _) = parsed(original.as_bytes());
+    assert_eq!(
+        expected.iter().map(|event| event.database.as_str()).collect::<Vec<_>>(),
+        ["shop", "a b", "d", ""]
+    );
+    let changes: [(&str, Change); 11] = [
+        ("one blank", |line| line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")),
+        ("tabs", |line| line.replace("  ", "\t")),
+        ("more blanks", |line| line.replace(": ", ":  ")),
+        ("no blank behind the mark", |line| line.replacen("# ", "#", 1)),
+        ("more blanks behind the mark", |line| line.replacen("# ", "#   ", 1)),
+        ("no mark", |line| line.replacen("# ", "", 1)),
+        ("lower case", |line| match line.split_once(':') {
+            Some((key, value)) if key != "# User@Host" => format!("{}:{value}", key.to_lowercase()),
+            _ => line.to_owned(),
+        }),
+        ("indented", |line| format!("    {line}")),
+        ("blanks at the end", |line| format!("{line}  ")),
+        ("a return at the end", |line| format!("{line}\r")),
+        ("two marks", |line| format!("#{line}")),
+    ];
+    for (name, change) in changes {
+        let log: String = original
+            .lines()
+            .map(|line| if line.starts_with('#') { change(line) } else { line.to_owned() } + "\n")
+            .collect();
+        let (events, coverage) = read_everywhere(&log);
+        assert_eq!(events, expected, "{name}: {log}");
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{name}: {coverage:?}");
+    }
+}
+
+#[test]
+fn wrapped_headers_say_the_same() {
+    let original = event(1, 8, "select 1") + &event(2, 9, "select 2");
+    let (expected, _) = parsed(original.as_bytes());
+    for wrapped in [
+        "@ web1\n[10.0.0.1]",
+        "@\nweb1 [10.0.0.1]",
+        "[10.0.0.1]\nId:",
+        "Id:\n",
+        "0.250000\nLock_time",
+        "Lock_time:\n0",
+    ] {
+        let joined = wrapped.replace('\n', " ").replace("0.250000 ", "0.250000  ").replace("] Id", "]  Id");
+        assert!(original.contains(joined.trim_end()), "{joined}");
+        let log = original.replace(joined.trim_end(), wrapped);
+        let (events, coverage) = read_everywhere(&log);
+        assert_eq!(events, expected, "{log}");
+        assert_eq!(coverage.damaged, 0, "{log}");
+    }
+}
+
+#[test]
+fn a_header_ends_the_statement_before_it() {
+    let without =
+        |second, statement| event(second, 8, statement).replacen(&format!("{statement};"), statement, 1);
+    let statements =
+        ["select sleep(15)", "select 2\nfrom t", "# administrator command: Ping", "select '; # Time'"];
+    let log: String = (1..).zip(statements).map(|(second, statement)| without(second, statement)).collect();
+    let (events, coverage) = seen(&log);
+    let texts: Vec<_> = events.iter().map(|(text, ..)| text.as_str()).collect();
+    assert_eq!(texts, ["select sleep(15)", "select 2\nfrom t", "", "select '; # Time'"]);
+    assert_eq!((coverage.damaged, coverage.unterminated_events), (0, 4), "{coverage:?}");
+    // A literal that is still open, and what ends where a server began again, is cut off.
+    for (statement, end) in [("select 'open", ""), ("select 1", BANNER), ("select a fro", "")] {
+        let log = match end {
+            "" if statement.ends_with("fro") => event(1, 8, statement).replace("fro;\n", "fro"),
+            _ => without(1, statement) + end + &event(2, 8, "select 2"),
+        };
+        let (events, coverage) = seen(&log);
+        assert!(events.iter().all(|(text, ..)| text == "select 2"), "{events:?}");
+        assert_eq!((coverage.damaged, coverage.unterminated_events), (1, 0), "{log}");
+    }
+    // Where others have theirs, the last of the input is cut off without it.
+    let (events, coverage) = seen(&(event(1, 8, "select 1") + &without(2, "select 2 from t")));
+    assert_eq!((events.len(), coverage.damaged), (1, 1));
+}
+
+#[test]
+fn blank_lines_and_lines_of_other_logs_are_no_damage() {
+    for between in [
+        "\n",
+        "\n\n  \n\t\r\n",
+        "2024-01-31T12:00:01.970826Z 34 [Note] [MY-010914] [Server] Aborted connection 34 to db: 'a'\n",
+        "2024-01-31 12:00:01 0 [Warning] it's half a quote\n\n",
+        "\n==> /var/log/mysql/error.log <==\n240131 12:00:01 [ERROR] x\n\n==> /var/log/mysql/slow.log <==\n",
+    ] {
+        let log = [
+            event(1, 8, "select 1").replace("SET t", "use shop;\nSET t"),
+            event(2, 8, "select 2"),
+            event(3, 8, "# administrator command: Quit"),
+            event(4, 8, "select 4"),
+        ]
+        .map(|event| event + between)
+        .concat();
+        let (events, coverage) = seen(&log);
+        assert_eq!(events.len(), 4, "{log}");
+        assert!(
+            events.iter().all(|(_, database, took)| (database.as_str(), *took) == ("shop", 250)),
+            "{events:?}"
+        );
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{log}: {coverage:?}");
+        assert_eq!(coverage.other_lines > 0, between.contains('['), "{between}");
+    }
+    // Behind a banner as well.
+    let log = BANNER.to_owned()
+        + "\n\n"
+        + &event(1, 8, "select 1")
+        + "\n"
+        + BANNER
+        + "\n"
+        + &event(2, 8, "select 2");
+    let (events, coverage) = seen(&log);
+    assert_eq!((events.len(), coverage.damaged), (2, 0), "{coverage:?}");
+}
+
+#[test]
+fn times_of_other_forms_and_times_that_cannot_be_read() {
+    let of = |time: &str, rest: &str| {
+        let header = "# User@Host: a[a] @ localhost []\n# Query_time: 2  Lock_time: 0  Rows_sent: 1  Rows_examined: 0\n";
+        format!("# Time: {time}\n{header}{rest}select 1;\n")
+    };
+    let start = |log: &str| read_everywhere(log).0.iter().map(|event| event.start_ns).collect::<Vec<_>>();
+    let expected = 1_706_702_399_000_000_000;
+    for time in ["240131 115959 ", "240131 11:59:59 ", "240131  11:59:59", "2024-01-31T11:59:59Z  "] {
+        let log = of(time, "") + &of(time, "");
+        assert_eq!(start(&log), [expected - 2_000_000_000; 2], "{time}");
+    }
+    for time in ["31.01.2024 11:59", "2024-01-31 11:59:59 PM", "yesterday", ""] {
+        let set = of(time, "SET timestamp=1706702399;\n");
+        let log = of("240131 09:00:00", "") + &set + &of(time, "") + &set;
+        let (events, coverage) = read_everywhere(&log);
+        let starts: Vec<_> = events.iter().skip(1).map(|event| event.start_ns).collect();
+        assert_eq!(starts, [expected - 2_000_000_000, 0, expected - 2_000_000_000], "{time}");
+        assert_eq!((coverage.unread_times, coverage.damaged), (3, 0), "{time}: {coverage:?}");
+    }
+}
+
+#[test]
+fn a_timestamp_that_the_server_set_is_no_statement() {
+    let log = event(1, 8, "select 1") + &event(2, 8, "x").replace("x;\n", "") + &event(3, 8, "select 3");
+    let (events, coverage) = seen(&log);
+    assert_eq!(events.iter().map(|(text, ..)| text.as_str()).collect::<Vec<_>>(), ["select 1", "select 3"]);
+    assert_eq!(coverage.places[0].reason, "an event without a statement");
+}
+
+#[test]
+fn what_somebody_wrote_under_a_log_costs_no_event() {
+    for under in ["```\n\nThanks!\n", "{noformat}\n", "root@db1:~# \n", "-- \nAnn"] {
+        let log = event(1, 8, "select 1") + &event(2, 8, "select ';\nx'") + under;
+        let (events, coverage) = seen(&log);
+        let texts: Vec<_> = events.iter().map(|(text, ..)| text.as_str()).collect();
+        assert_eq!((texts, coverage.damaged), (vec!["select 1", "select ';\nx'"], 1), "{under}");
+    }
+    // Not where it may be a part of the statement.
+    for statement in ["create procedure p()\nbegin\nselect 1;\nsel", "select '1;\nsel"] {
+        let log = event(1, 8, statement);
+        let (events, coverage) = parsed(&log.as_bytes()[..log.len() - 2]);
+        assert_eq!((events.len(), coverage.damaged), (0, 1), "{statement}");
+    }
+}
+
+#[test]
+fn a_log_with_prefixes_behind_one_without_is_named() {
+    let prefixed: String = event(3, 9, "select 3").lines().map(|line| format!("db-1  | {line}\n")).collect();
+    let log =
+        event(1, 8, "select 1") + &event(2, 8, "select 2\nfrom t") + &prefixed + &event(4, 8, "select 4");
+    let (events, coverage) = seen(&log);
+    let texts: Vec<_> = events.iter().map(|(text, ..)| text.as_str()).collect();
+    assert_eq!(texts, ["select 1", "select 2\nfrom t", "select 4"]);
+    assert_eq!((coverage.damaged, coverage.skipped_bytes), (1, prefixed.len() as u64));
+    assert!(coverage.places[0].reason.contains("file of its own"), "{coverage:?}");
+    // A text that an application stores is none.
+    let stored = format!("insert into t values ('\n{prefixed}')");
+    assert_eq!(seen(&event(1, 8, &stored)).0[0].0, stored);
+}
+
+#[test]
+fn an_account_that_cannot_be_read_is_counted() {
+    let log = event(1, 8, "select 1") + &event(2, 8, "select 2").replace(" @ ", " &#64; ");
+    let (events, coverage) = seen(&log);
+    assert_eq!((events.len(), coverage.unread_accounts, coverage.damaged), (2, 1, 0));
+}
+
+#[test]
+fn blank_lines_inside_of_a_header_change_nothing() {
+    let log =
+        [event(1, 8, "select 1"), event(2, 4, "select 'a\n\n# b'"), event(3, 8, "\n\n# c: d\nselect 3")]
+            .concat();
+    let (events, _) = seen(&log);
+    for end in ["\n\n", "\r\n\r\n", "\n\n\n"] {
+        // All lines of headers, and none of statements.
+        let mut is_header = true;
+        let doubled: String = log
+            .split_inclusive('\n')
+            .map(|line| {
+                is_header = line.starts_with("# Time") || is_header;
+                let text = if is_header { line.replace('\n', end) } else { line.to_owned() };
+                is_header &= !line.starts_with("SET ");
+                text
+            })
+            .collect();
+        let (found, coverage) = seen(&doubled);
+        assert_eq!(found.len(), 3, "{doubled}");
+        for (found, event) in found.iter().zip(&events) {
+            assert_eq!(found.0.trim_start(), event.0.trim_start());
+            assert_eq!((&found.1, found.2), (&event.1, event.2));
+        }
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+    }
+}

@@ -1,0 +1,206 @@
+//! What is not read, by its content: a sentence with what it seems to be, and the command that makes a form that is read.
+
+use memchr::memmem;
+
+use crate::packets::dump;
+
+/// So much of a file is looked at.
+const HEAD_BYTES: usize = 64 << 10;
+
+/// How a file is recognised.
+enum Mark {
+    /// It begins with this.
+    Begin(&'static [u8]),
+    /// A line of its first ones begins with this.
+    Line(&'static [u8]),
+    /// Its head has all of these, in any case.
+    All(&'static [&'static str]),
+    /// At a place counted from its beginning.
+    At(usize, &'static [u8]),
+}
+
+use Mark::{All, At, Begin, Line};
+
+const SLOW_LOG: &str = "export the slow log itself, or mysql.slow_log with `mysql --batch`";
+
+/// What it is, and what to do. The first that fits is told, so that the surer ones come first.
+#[rustfmt::skip]
+const KNOWN: &[(Mark, &str, &str)] = &[
+    (Begin(b"%PDF-"), "a PDF document", "export as text or CSV"),
+    (Begin(b"SQLite format 3"), "a database of SQLite", "export its table as CSV: sqlite3 -csv -header FILE 'SELECT * FROM ...'"),
+    (Begin(b"PAR1"), "a Parquet file", "a digest that headrace saved is read by `headrace digest`; export any other as CSV"),
+    (Begin(b"\xd0\xcf\x11\xe0"), "an old document of Excel or Word", "save the sheet as CSV"),
+    (Begin(b"\x7fELF"), "a program", "name the log that it wrote"),
+    (Begin(b"PMLZ"), "a capture of another program", "convert it with `tshark -F pcap`"),
+    (Begin(b"\x7fcap"), "a capture of another program", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (Begin(b"snoop\0"), "a capture of Solaris' snoop", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (Begin(b"RTSS"), "a capture of Microsoft's Network Monitor", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (Begin(b"GMBU"), "a capture of Microsoft's Network Monitor", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (At(257, b"ustar"), "a tar archive", "`tar -xOf FILE NAME | headrace digest -` reads one of its files"),
+    (Begin(b"7z\xbc\xaf\x27\x1c"), "a 7z archive", "`7z x -so FILE | headrace digest -`"),
+    (Begin(b"Rar!"), "a rar archive", "unpack it first"),
+    (Line(b"{\"type\":\"digest\""), "a digest", "give it to `headrace digest` by its name: files of digests are merged there"),
+    (Line(b"data: {\"__CURSOR\""), "the journal as a stream of events", "journalctl -o json, or -o cat"),
+    (Begin(b"\"# Time: "), "a log as one text of JSON", "`jq -r . FILE | headrace digest -`"),
+    (Begin(b"\"/"), "a log as one text of JSON", "`jq -r . FILE | headrace digest -`"),
+    (All(&["user@host", "<br"]), "a page of HTML", "save the log itself, not the page that shows it"),
+    (Line(b"<!DOCTYPE html"), "a page of HTML", "save the log itself, not the page that shows it (mysql: leave out --html)"),
+    (Line(b"<html"), "a page of HTML", "save the log itself, not the page that shows it (mysql: leave out --html)"),
+    (Line(b"<TABLE BORDER=1>"), "a table of HTML", "mysql: leave out --html, use --batch"),
+    (All(&["<audit_record", "sqltext"]), "an audit log in XML", SLOW_LOG),
+    (All(&["\"audit_record\""]), "an audit log: it has no response times", SLOW_LOG),
+    (All(&["\"general_data\"", "\"connection_id\""]), "an audit log: it has no response times", SLOW_LOG),
+    (All(&["insert into", "sql_text"]), "rows as INSERT statements", "export them as CSV or JSON"),
+    (All(&["insert into", "digest_text"]), "rows as INSERT statements", "export them as CSV or JSON"),
+    (All(&["|--", "digest_text"]), "a table of Markdown", "export it as CSV or JSON"),
+    (All(&["|--", "sql_text"]), "a table of Markdown", "export it as CSV or JSON"),
+    (All(&["hostgroup", "digest_text", "count_star"]), "ProxySQL's stats_mysql_query_digest, which counts in other units", "export the server's performance_schema.events_statements_summary_by_digest"),
+    (All(&["timer_wait", "sql_text", "event_name"]), "rows of performance_schema.events_statements_history, which has only the last few of each thread", "export performance_schema.events_statements_summary_by_digest"),
+    (All(&["\"columnmetadata\""]), "the Data API's rows without names", "aws rds-data execute-statement --format-records-as JSON"),
+    (All(&["\"primaryresult\"", "\"columns\""]), "Log Analytics' rows without names", "az monitor log-analytics query, or *Export to CSV*"),
+    (Line(b"Date,User@Host,Query"), "a query log of MaxScale: it has no response times of the server", SLOW_LOG),
+    (Line(b"Date,Service,"), "a query log of MaxScale: it has no response times of the server", SLOW_LOG),
+    (All(&["command", "state", "info", "show processlist"]), "a list of processes: what runs at one moment, not what ended", SLOW_LOG),
+    (All(&["count: ", "time=", "lock=", "rows="]), "a report of mysqldumpslow", "digest the log that it was made of"),
+    (All(&["<resultset", "<row>"]), "a result in XML", "mysql: leave out --xml, use --batch"),
+    (Line(b"<?xml"), "a document of XML", SLOW_LOG),
+    (Line(b"-- MySQL dump"), "a dump of tables", "export the rows with `mysql --batch -e 'SELECT * FROM mysql.slow_log'`"),
+    (Line(b"-- MariaDB dump"), "a dump of tables", "export the rows with `mysql --batch -e 'SELECT * FROM mysql.slow_log'`"),
+    (Line(b"/*M!999999"), "a dump of tables", "export the rows with `mysql --batch -e 'SELECT * FROM mysql.slow_log'`"),
+    (All(&["# overall:", "# profile"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["# query 1:", "# attribute"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["\"global\"", "\"classes\"", "\"attribute\""]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["\"checksum\"", "\"distillate\""]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["reading mysql slow query log from", "count:"]), "a report of mysqldumpslow", "digest the log that it was made of"),
+    (All(&["\"query_block\"", "\"select_id\""]), "a plan of EXPLAIN", "digest the log; `headrace digest --explain` shows the plans"),
+    (All(&["select_type", "possible_keys", "key_len"]), "a plan of EXPLAIN", "digest the log; `headrace digest --explain` shows the plans"),
+    (All(&["(cost=", "actual time="]), "a plan of EXPLAIN ANALYZE", "digest the log; `headrace digest --explain` shows the plans"),
+    (All(&["\"alignedstarttime\"", "\"metriclist\""]), "Performance Insights' metrics: average active sessions, not calls", "export the digests: SELECT * FROM performance_schema.events_statements_summary_by_digest"),
+    (All(&["\"db.sql"]), "Performance Insights' top statements: average active sessions, not calls", "export the digests: SELECT * FROM performance_schema.events_statements_summary_by_digest"),
+    (All(&["\"events\": []"]), "CloudWatch's answer without events", "widen --start-time and --end-time"),
+    (All(&["\"events\":[]"]), "CloudWatch's answer without events", "widen --start-time and --end-time"),
+    (All(&["\"results\":", "\"status\":"]), "Logs Insights' answer without @message", "query `fields @timestamp, @logStream, @message | sort @timestamp asc`"),
+    (Line(b"EVENTS\t"), "CloudWatch's events as text", "aws logs get-log-events --output json"),
+    (All(&["innodb monitor output"]), "the output of SHOW ENGINE INNODB STATUS", "it has no statements that ended; digest the slow log"),
+    (All(&["# headrace"]), "a report of headrace", "digest the log that it was made of"),
+    (All(&["[system] [my-"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[note] [my-"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[warning] [my-"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[error] [my-"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[note] innodb"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[note] server socket"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[note] starting mariadb"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["[warning] aborted connection"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["ready for connections"]), "an error log", "the slow log is another file: SELECT @@slow_query_log_file"),
+    (All(&["log:  duration:", "statement:"]), "a log of PostgreSQL", "headrace reads MySQL and MariaDB; pgBadger reads this"),
+];
+
+/// Why a file cannot be read, with the likely cause.
+pub(super) fn reason(name: &str, head: &[u8]) -> String {
+    match sentence(head) {
+        Some(sentence) => format!("{name} seems to be {sentence}"),
+        None => format!(
+            "{name} is no capture, slow log, general log, recording or export that can be told; headrace reads slow and \
+             general logs, pcap and pcapng, exports of mysql.slow_log and of \
+             performance_schema.events_statements_summary_by_digest (CSV, JSON, `mysql --batch`), and what clouds make of \
+             these logs (docs/reference/sources.md)"
+        ),
+    }
+}
+
+/// What a text or file seems to be, and what to do; `None` if nothing here fits.
+pub(super) fn sentence(head: &[u8]) -> Option<String> {
+    let head = &head[..head.len().min(HEAD_BYTES)];
+    if let Some(what) = server_audit(head) {
+        return Some(format!("{what}: {SLOW_LOG}"));
+    }
+    if dump::is_without_bytes(head) {
+        let how = "print them with `tcpdump -n -x -tttt`, or write them with `tcpdump -w FILE`";
+        return Some(format!("text of tcpdump without the bytes of the packets: {how}"));
+    }
+    let lower = head.to_ascii_lowercase();
+    KNOWN
+        .iter()
+        .find(|(mark, ..)| is_marked(mark, head, &lower))
+        .map(|(_, what, how)| format!("{what}: {how}"))
+}
+
+fn is_marked(mark: &Mark, head: &[u8], lower: &[u8]) -> bool {
+    match mark {
+        Begin(begin) => head.starts_with(begin),
+        At(place, begin) => head.get(*place..).is_some_and(|rest| rest.starts_with(begin)),
+        Line(begin) => head
+            .split(|byte| *byte == b'\n')
+            .take(20)
+            .any(|line| line.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))),
+        All(parts) => parts.iter().all(|part| memmem::find(lower, part.as_bytes()).is_some()),
+    }
+}
+
+/// `20240501 10:11:12,host,user,client,7,42,QUERY,db,'SELECT 1',0`: MariaDB's plugin.
+fn server_audit(head: &[u8]) -> Option<&'static str> {
+    let is_record = |line: &[u8]| {
+        let fields: Vec<_> = line.splitn(9, |byte| *byte == b',').collect();
+        let is_number = |field: &[u8]| !field.is_empty() && field.iter().all(u8::is_ascii_digit);
+        fields.len() == 9
+            && fields[0].len() == 17
+            && fields[0][8] == b' '
+            && is_number(&fields[0][..8])
+            && is_number(fields[4])
+            && is_number(fields[5])
+            && fields[6].iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
+    };
+    head.split(|byte| *byte == b'\n')
+        .take(5)
+        .any(is_record)
+        .then_some("an audit log, which has no response times")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{reason, sentence};
+
+    #[test]
+    fn what_people_give_is_named_with_what_to_do() {
+        for (head, what) in [
+            ("%PDF-1.4\n", "PDF"),
+            ("<!doctype HTML>\n<html>", "HTML"),
+            ("-- MySQL dump 10.13  Distrib 8.0.36\n", "dump"),
+            (
+                "2024-05-01T10:11:12.345678Z 0 [System] [MY-010116] [Server] /usr/sbin/mysqld starting\n",
+                "error log",
+            ),
+            ("2026-11-28 13:07:07 0 [Note] Starting MariaDB 10.11.19\n", "error log"),
+            ("# 120ms user time\n# Overall: 12 total, 3 unique\n# Profile\n", "pt-query-digest"),
+            ("20240501 10:11:12,db1,app,10.0.0.1,7,42,QUERY,shop,'SELECT 1',0\n", "audit"),
+            ("{\"audit_record\":{\"name\":\"Query\",\"sqltext\":\"select 1\"}}\n", "audit"),
+            (
+                "{\"AlignedStartTime\":1,\"MetricList\":[{\"Key\":{\"Metric\":\"db.load.avg\"}}]}",
+                "Performance Insights",
+            ),
+            ("{\"query_block\":{\"select_id\":1}}", "EXPLAIN"),
+            ("id\tselect_type\ttable\tpossible_keys\tkey\tkey_len\n", "EXPLAIN"),
+            (
+                "INSERT INTO `slow_log` (`start_time`,`sql_text`) VALUES ('2026-03-01','select 1');\n",
+                "INSERT",
+            ),
+            (
+                "Count: 2  Time=1.50s (3s)  Lock=0.00s (0s)  Rows=1.0 (2), app[app]@localhost\n",
+                "mysqldumpslow",
+            ),
+            ("hostgroup,digest,digest_text,count_star,sum_time\n", "ProxySQL"),
+            ("data: {\"__CURSOR\":\"s=1\"}\n\n", "journal"),
+            ("\"# Time: 2026-03-01T10:32:03Z\\n# User@Host: a[a] @ b []\\n\"\n", "jq -r"),
+            ("# User@Host: a[a] @ b []<br>", "HTML"),
+            ("{\"type\":\"digest\",\"version\":1}\n", "digest"),
+        ] {
+            let found = sentence(head.as_bytes());
+            assert!(
+                found.as_deref().is_some_and(|found| found.contains(what) && found.contains(": ")),
+                "{head}: {found:?}"
+            );
+        }
+        assert_eq!(sentence(b"hello\nworld\n"), None);
+        assert!(reason("a.txt", b"hello").contains("a.txt is no capture"));
+    }
+}

@@ -1,0 +1,110 @@
+#!/bin/sh
+# What `headrace hunt --from DIRECTORY` needs of this host and its MySQL or MariaDB server, as plain text.
+#
+#   sh collect.sh [-s SECONDS] [-o DIRECTORY] [OPTIONS OF THE mysql CLIENT]
+#   sh collect.sh -s 30 --socket=/run/mysqld/mysqld.sock --user=root       (a password: from ~/.my.cnf)
+#
+# It only reads: files of /proc and /sys once a second, and over one login SHOW GLOBAL STATUS, SHOW FULL PROCESSLIST
+# and, every fifth second, SHOW ENGINE INNODB STATUS. It needs no root and installs nothing. Values in statements,
+# variables that may be passwords, option files, rows, and other programs' command lines are not written.
+# If it is interrupted it removes what it has written, and no process stays.
+set -u
+umask 077
+LC_ALL=C PATH=$PATH:/usr/bin:/bin:/usr/sbin:/sbin
+export LC_ALL PATH
+seconds=30 out='' pid='' server=''
+usage() { echo "usage: sh collect.sh [-s SECONDS (2 to 600)] [-o DIRECTORY] [OPTIONS OF THE mysql CLIENT]" >&2; exit 2; }
+while [ $# -gt 0 ]; do
+  case $1 in
+    -s) [ $# -gt 1 ] || usage; seconds=$2; shift 2 ;;
+    -o) [ $# -gt 1 ] || usage; out=$2; shift 2 ;;
+    -h | --help) usage ;;
+    --password=?* | -p?*) echo "a password in an argument is seen by everybody: put it into ~/.my.cnf" >&2; exit 2 ;;
+    *) break ;;
+  esac
+done
+case $seconds in '' | *[!0-9]*) usage ;; esac
+[ "$seconds" -ge 2 ] && [ "$seconds" -le 600 ] || usage
+out=${out:-headrace-$(uname -n)-$(date -u +%Y%m%dT%H%M%S)}
+mkdir "$out" || exit 1 # a new one: nothing of yours is overwritten
+
+undo() { trap '' HUP INT TERM; [ "$pid" ] && kill "$pid" 2>/dev/null; wait; rm -rf -- "$out"; echo "interrupted: nothing was kept" >&2; exit 130; }
+trap undo HUP INT TERM
+
+keep() { # FOLDER FILE...: at most 1 MiB of each file, under its own path in the folder
+  to=$1; shift
+  for file; do
+    [ -f "$file" ] && [ -r "$file" ] || continue
+    mkdir -p "$to${file%/*}" && head -c 1048576 "$file" >"$to$file" 2>/dev/null || rm -f "$to$file"
+  done
+}
+
+redact() { # what mysql prints, without values of statements and without secrets
+  awk -F '\t' '
+    function secret(text) { return tolower(text) ~ /pass|pwd|secret|token|credential|sst_auth|access_key|filekey/ }
+    function clean(text) {
+      gsub(/\\\\./, "", text); gsub(/\047[^\047]*\047/, "?", text); gsub(/"[^"]*"/, "?", text)
+      sub(/[\047"].*/, "?", text); sub(/(\/\*|--|#).*/, "", text); gsub(/[0-9][0-9a-fA-FxX.]*/, "0", text)
+      return text
+    }
+    /^TS [0-9.]+$/ { print; mode = ""; next }
+    /^#(variables|status|processlist|innodb)$/ { mode = substr($0, 2); next }
+    mode == "status" && NF > 1 { print }
+    mode == "variables" && NF > 1 {
+      if (secret($1) || secret($2) || $2 ~ /:\/\/[^\/]*@/ || $1 ~ /^init_/) $2 = "<removed>"
+      print $1 "\t" $2
+    }
+    mode == "processlist" && NF > 7 { print $1 "\t" $2 "\t" $3 "\t" $4 "\t" $5 "\t" $6 "\t" $7 "\t" ($8 == "NULL" || $8 == "Info" ? $8 : clean($8)) }
+    mode == "innodb" && /^(-+|=+|SEMAPHORES|TRANSACTIONS|FILE I\/O|LOG|BUFFER POOL AND MEMORY|INDIVIDUAL BUFFER POOL INFO|ROW OPERATIONS|END OF INNODB MONITOR OUTPUT|[0-9: -]+0x[0-9a-f]+ INNODB MONITOR OUTPUT)$/ { print }
+    mode == "innodb" && /^(---TRANSACTION [0-9]+, ACTIVE |LOCK WAIT |History list|Log |Last checkpoint|Max checkpoint|Pending |--Thread |[0-9]+ queries inside)/ { print }
+    mode == "innodb" && /created in file/ { print }
+  '
+}
+
+ask() { # the statements, as long as it is watched; the client ends with them
+  echo "SELECT '' AS '#variables'; SHOW GLOBAL VARIABLES;"
+  turn=0
+  while [ "$turn" -le "$seconds" ] && [ -d "$out" ]; do
+    echo "SELECT CONCAT('TS ', UNIX_TIMESTAMP(NOW(6))) AS ''; SELECT '' AS '#status'; SHOW GLOBAL STATUS;"
+    echo "SELECT '' AS '#processlist'; SHOW FULL PROCESSLIST;"
+    [ $((turn % 5)) -eq 0 ] && printf '%s\n' "SELECT '' AS '#innodb'; SHOW ENGINE INNODB STATUS\\G"
+    turn=$((turn + 1))
+    sleep 1
+  done
+}
+
+echo "reading this host and its server for $seconds s into $out" >&2
+client=$(command -v mariadb || command -v mysql)
+if [ "$client" ]; then
+  ask | "$client" "$@" --batch --unbuffered --force 2>"$out/mysql.err" | redact >"$out/mysql.txt" &
+  pid=$!
+else
+  echo "no mysql or mariadb client here: the server is not asked" | tee "$out/mysql.err" >&2
+fi
+for found in /proc/[0-9]*; do # a server of any user; of its options only those that say where it is
+  read -r name 2>/dev/null <"$found/comm" || continue
+  case $name in mysqld | mariadbd) server="$server $found" ;; esac
+done
+keep "$out" /proc/cpuinfo /proc/version /proc/mounts /proc/mdstat /proc/cmdline /proc/swaps /proc/sys/vm/* /proc/sys/fs/*-max /proc/sys/fs/*-nr \
+  /proc/sys/net/core/* /proc/sys/net/ipv4/tcp_* /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/osrelease /proc/sys/kernel/hostname /proc/sys/kernel/version /proc/sys/kernel/numa* \
+  /proc/self/mountinfo /proc/1/mountinfo /etc/os-release /proc/meminfo /proc/stat /proc/uptime /sys/block/*/queue/* /sys/block/*/size /sys/block/*/dev /sys/block/*/ro \
+  /sys/block/*/removable /sys/block/*/md/* /sys/block/*/dm/name /sys/block/*/dm/uuid /sys/block/*/*/partition /sys/block/*/*/dev /sys/block/*/*/size /sys/devices/system/cpu/online /sys/devices/system/cpu/isolated \
+  /sys/devices/system/cpu/smt/active /sys/devices/system/cpu/cpu[0-9]*/topology/*_id /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_* /sys/devices/system/clocksource/clocksource0/* \
+  /sys/devices/system/node/node*/cpulist /sys/kernel/mm/transparent_hugepage/* /sys/class/net/*/mtu /sys/class/net/*/speed /sys/class/net/*/operstate /sys/class/net/*/tx_queue_len
+for found in $server; do
+  keep "$out" "$found/comm" "$found/stat" "$found/status" "$found/limits" "$found/cgroup" "$found/mountinfo" "$found/oom_score_adj"
+  tr '\0' '\n' 2>/dev/null <"$found/cmdline" | awk 'NR == 1 || /^--(no-defaults$|(datadir|socket|port|basedir|tmpdir|user|pid-file|innodb[a-z_-]*)=)/' |
+    tr '\n' '\0' >"$out$found/cmdline"
+done
+end=$(($(date +%s) + seconds))
+while now=$(date +%s) && [ "$now" -le "$end" ]; do
+  keep "$out/samples/$now" /proc/uptime /proc/stat /proc/meminfo /proc/vmstat /proc/diskstats /proc/interrupts /proc/softirqs /proc/net/dev /proc/net/snmp \
+    /proc/net/netstat /proc/net/sockstat /proc/net/softnet_stat /proc/pressure/cpu /proc/pressure/io /proc/pressure/memory
+  cat /proc/[0-9]*/stat 2>/dev/null | head -c 4194304 >"$out/samples/$now/proc/processes" # all of them, or none
+  for found in $server; do keep "$out/samples/$now" "$found/stat" "$found/status" "$found/io"; done
+  sleep 1
+done
+[ "$pid" ] && wait "$pid"
+trap - HUP INT TERM
+[ -s "$out/mysql.err" ] && { echo "the server said:"; head -n 3 "$out/mysql.err"; } >&2
+echo "done; read it, then send it: tar czf $out.tar.gz $out" >&2

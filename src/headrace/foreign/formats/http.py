@@ -1,0 +1,156 @@
+"""Load on HTTP, Redis, memcached or a network: k6, wrk, ab, memtier_benchmark, iperf3."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.foreign.run import OtherVariant, Run, known, number, parsed, pieces, text_of, within
+
+NAME = "k6, wrk, ab, memtier_benchmark or iperf3"
+
+#: Share of the requests that may fail, and of its time that a run must have lasted.
+FEW_ERRORS, WHOLE = 0.01, 0.95
+_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def read(text: str) -> list[Run] | None:
+    for begins, reader in (
+        (r"^Running \d+(?:\.\d+)?[smh] test @ ", _wrk),
+        (r"^This is ApacheBench", _ab),
+        (r"^ALL STATS$", _memtier),
+    ):
+        if parts := pieces(re.compile(begins, re.MULTILINE), text):
+            return [reader(part) for part in parts]
+    if found := re.search(r"^unable to connect to [^\n]*|^iperf3: error - [^\n]*", text, re.MULTILINE):
+        return [Run(problem=f"it failed: {found[0][:120]}")]
+    if re.search(r"^\[ *ID\] Interval +Transfer", text, re.MULTILINE):
+        raise OtherVariant("iperf's report for people", "iperf3 --json")
+    content = parsed(text)
+    if within(content, "metrics", "http_reqs") is not None:
+        return [_k6(content["metrics"])]
+    if isinstance(content, dict) and {"start", "intervals", "end"} <= set(content):
+        return [_iperf(content)]
+    return None
+
+
+def _k6(metrics: dict[str, Any]) -> Run:
+    def of(metric: str, key: str) -> float | None:
+        """k6 1.0 writes the values one level deeper."""
+        deeper = number(metrics, metric, "values", key)
+        return deeper if deeper is not None else number(metrics, metric, key)
+
+    found = known(
+        requests_s=of("http_reqs", "rate"),
+        mean_ms=of("http_req_duration", "avg"),
+        p50_ms=of("http_req_duration", "med"),
+        p90_ms=of("http_req_duration", "p(90)"),
+        p95_ms=of("http_req_duration", "p(95)"),
+        p99_ms=of("http_req_duration", "p(99)"),
+        max_ms=of("http_req_duration", "max"),
+    )
+    failed = of("http_req_failed", "rate")
+    failed = failed if failed is not None else of("http_req_failed", "value")
+    problem = "" if "requests_s" in found else "it has no rate of requests"
+    if failed is not None and failed > FEW_ERRORS:
+        problem = f"{failed:.1%} of its requests failed"
+    vus = of("vus_max", "max") or of("vus_max", "value")
+    return Run(found, {"clients": text_of(vus)} if vus is not None else {}, problem)
+
+
+def _wrk(part: str) -> Run:
+    found: dict[str, float] = {}
+    rate = re.search(r"^Requests/sec:\s+([\d.]+)", part, re.MULTILINE)
+    if rate:
+        found["requests_s"] = float(rate[1])
+    latency = re.search(r"^ +Latency +([\d.]+)(us|ms|s|m)\b +\S+ +([\d.]+)(us|ms|s|m)\b", part, re.MULTILINE)
+    if latency:
+        found |= {
+            "mean_ms": float(latency[1]) * _MS[latency[2]],
+            "max_ms": float(latency[3]) * _MS[latency[4]],
+        }
+    for share, value, unit in re.findall(
+        r"^ +(\d+(?:\.\d+)?)%\s+([\d.]+)(us|ms|s|m)\s*$", part, re.MULTILINE
+    ):
+        found[f"p{float(share):g}_ms"] = float(value) * _MS[unit]
+    settings = {}
+    if duration := re.match(r"Running ([\d.]+)([smh])", part):
+        settings["duration_s"] = text_of(float(duration[1]) * _SECONDS[duration[2]])
+    if threads := re.search(r"(\d+) threads and (\d+) connections", part):
+        settings |= {"threads": threads[1], "connections": threads[2]}
+    done = re.search(r"^ +(\d+) requests in +(\d+\.?\d*)([smh])", part, re.MULTILINE)
+    if rate is None or done is None or "Transfer/sec:" not in part:
+        return Run(found, settings, "it has no rate at its end: it was interrupted")
+    if duration and float(done[2]) * _SECONDS[done[3]] < WHOLE * float(settings["duration_s"]):
+        return Run(found, settings, f"it was stopped after {done[2]}{done[3]} of {settings['duration_s']} s")
+    bad = [int(count) for count in re.findall(r"(?:connect|read|write|timeout) (\d+)", part)]
+    bad += [int(count) for count in re.findall(r"Non-2xx or 3xx responses: (\d+)", part)]
+    problem = f"{sum(bad):,} requests failed" if sum(bad) > FEW_ERRORS * int(done[1]) else ""
+    return Run(found, settings, problem)
+
+
+def _ab(part: str) -> Run:
+    found: dict[str, float] = {}
+    for name, pattern in {
+        "requests_s": r"^Requests per second:\s+([\d.]+)",
+        "mean_ms": r"^Time per request:\s+([\d.]+) \[ms\] \(mean\)\s*$",
+    }.items():
+        if match := re.search(pattern, part, re.MULTILINE):
+            found[name] = float(match[1])
+    for share, value in re.findall(r"^\s+(\d+)%\s+(\d+)(?: \(longest request\))?\s*$", part, re.MULTILINE):
+        found["max_ms" if share == "100" else f"p{share}_ms"] = float(value)
+    settings = {}
+    if match := re.search(r"^Concurrency Level:\s+(\d+)", part, re.MULTILINE):
+        settings["connections"] = match[1]
+    done = re.search(r"^Complete requests:\s+(\d+)", part, re.MULTILINE)
+    seconds = re.search(r"^Time taken for tests:\s+([\d.]+) seconds", part, re.MULTILINE)
+    if done and seconds:
+        # A run is of so many requests (-n), a round number, or of a time (-t), after which it has any number.
+        is_counted = int(done[1]) % 10 == 0
+        settings |= (
+            {"requests": done[1]} if is_counted else {"duration_s": text_of(round(float(seconds[1]), 1))}
+        )
+    if "requests_s" not in found or done is None or "max_ms" not in found:
+        return Run(found, settings, "its report is cut off")
+    bad = re.findall(r"^(?:Failed requests|Non-2xx responses|Write errors):\s+(\d+)", part, re.MULTILINE)
+    failed = sum(int(count) for count in bad)
+    problem = f"{failed:,} requests failed" if failed > FEW_ERRORS * int(done[1]) else ""
+    return Run(found, settings, problem)
+
+
+def _memtier(part: str) -> Run:
+    header = re.search(r"^Type +(.*)$", part, re.MULTILINE)
+    totals = re.search(r"^Totals +(.*)$", part, re.MULTILINE)
+    if header is None or totals is None:
+        return Run(problem="its table is cut off")
+    names = [name.strip() for name in re.split(r"\s{2,}", header[1].strip())]
+    cells = totals[1].split()
+    if len(names) != len(cells):
+        return Run(problem="its table is cut off")
+    found = {}
+    for name, cell in zip(names, cells, strict=True):
+        ours = {"Ops/sec": "ops_s", "Avg. Latency": "mean_ms", "Latency": "mean_ms", "KB/sec": "kb_s"}.get(
+            name
+        )
+        if tail := re.fullmatch(r"p([\d.]+) Latency", name):
+            ours = f"p{float(tail[1]):g}_ms"
+        if ours and re.fullmatch(r"[\d.]+", cell):
+            found[ours] = float(cell)
+    return Run(found, {}, "" if "ops_s" in found else "it has no rate")
+
+
+def _iperf(content: dict[str, Any]) -> Run:
+    received = number(content, "end", "sum_received", "bits_per_second")
+    found = known(
+        received_mbit_s=received / 1e6 if received is not None else None,
+        retransmits=number(content, "end", "sum_sent", "retransmits"),
+    )
+    seconds = number(content, "end", "sum_received", "seconds")
+    settings = {"duration_s": text_of(round(seconds, 1))} if seconds is not None else {}
+    if (streams := number(content, "start", "test_start", "num_streams")) is not None:
+        settings["streams"] = text_of(streams)
+    problem = str(content["error"])[:120] if content.get("error") else ""
+    return Run(
+        found, settings, problem or ("" if found.get("received_mbit_s") is not None else "it has no result")
+    )

@@ -1,0 +1,82 @@
+"""One run of a benchmark by its own output: what it measured, how it ran, and whether it can be believed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run measured and how it ran.
+
+    ``responses``: name with its unit -> value, also zero. ``settings``: ``duration_s``, ``threads`` and others, as
+    text. ``problem``: why it failed or is incomplete; empty for a run that ended as it should.
+    """
+
+    responses: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+class OtherVariant(Exception):
+    """The output of a known tool in a form that is not read. ``hint`` says how to get one that is."""
+
+    def __init__(self, what: str, hint: str) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+def parsed(text: str) -> Any:
+    """The JSON of a file, also behind warnings that a tool printed first; None if there is none."""
+    for start in sorted(place for place in (text.find("{"), text.find("[")) if place >= 0):
+        try:
+            return json.loads(text[start:])
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def within(content: Any, *path: str) -> Any:
+    """The value at a path of keys; None where there is none, whatever is there instead."""
+    for key in path:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content
+
+
+def rows_of(content: Any) -> list[dict[str, Any]]:
+    """The objects of a list; empty for anything else."""
+    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+
+
+def number(content: Any, *path: str) -> float | None:
+    """The number at a path; None for anything but a finite one."""
+    found = within(content, *path)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        return None
+    try:
+        value = float(found)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def pieces(pattern: re.Pattern[str], text: str) -> list[str]:
+    """The parts of a text that begin with ``pattern``; what is before the first is left out."""
+    starts = [match.start() for match in pattern.finditer(text)]
+    return [text[start:end] for start, end in itertools.pairwise([*starts, len(text)])]
+
+
+def text_of(value: float) -> str:
+    """A setting's number without needless digits: ``60``, ``0.5``."""
+    return f"{value:.6g}"
+
+
+def known(**values: float | None) -> dict[str, float]:
+    """Those that are known."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,206 @@
+"""Which lines of a table are runs, not failed ones, warm-ups, summaries or units."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from headrace.foreign import names
+from headrace.foreign.alike import Line
+from headrace.foreign.units import is_absent, parts
+
+# fmt: off
+#: Columns that say how a run ended: by a word, by a code, as good or bad, by a count, in free text.
+STATUS = frozenset({
+    "status", "state", "result", "outcome", "verdict", "passed", "ok", "success", "error", "errors", "failed",
+    "error_message", "message", "reason", "final_state", "conclusion", "end", "ended",
+})
+CODES = frozenset({
+    "exit_code", "exitcode", "exit", "rc", "returncode", "return_code", "exit_status", "signal", "retval",
+    "ret", "errno",
+})
+GOOD = frozenset({
+    "ok", "success", "passed", "valid", "is_valid", "completed", "complete", "finished", "successful",
+    "succeeded", "usable",
+})
+BAD = frozenset({
+    "failed", "aborted", "killed", "crashed", "invalid", "oom", "timed_out", "timeout", "interrupted",
+    "excluded", "exclude", "discard", "discarded", "incomplete", "truncated", "is_error", "has_error",
+    "outlier",
+})
+# fmt: on
+COUNTS = frozenset({"errors", "error_count", "n_errors", "failures", "num_errors", "failed_requests", "err"})
+# fmt: off
+REMARKS = frozenset({
+    "comment", "comments", "note", "notes", "remark", "remarks", "bemerkung", "kommentar", "commentaire",
+    "nota", "info",
+})
+# fmt: on
+PHASES = frozenset({"phase", "stage", "period", "step", "kind", "type"})
+# fmt: off
+#: How people name a line that sums up others, or compares them, also in other languages. With other words beside
+#: them, those of ``_WEAK`` may be levels.
+_WEAK = frozenset({
+    "min", "max", "minimum", "maximum", "all", "count", "overall", "summary", "sd", "std", "cv", "rsd", "n",
+    "diff", "difference", "ratio", "speedup", "change", "delta", "δ", "gain", "improvement", "p_value", "p",
+    "range", "var", "media", "suma", "variance", "harmonic", "geometric", "geo",
+})
+SUMMARY = frozenset({
+    "average", "averages", "avg", "mean", "means", "total", "totals", "subtotal", "sum", "median", "stddev",
+    "stdev", "geomean", "durchschnitt", "mittelwert", "mittel", "mittelw", "summe", "gesamt", "gesamtsumme",
+    "gesamtergebnis", "ergebnis", "zwischensumme", "standardabweichung", "stabw", "moyenne", "médiane",
+    "mediane", "somme", "promedio", "mediana", "totale", "média", "soma", "gemiddelde", "totaal", "som",
+    "standaardafwijking", "średnia", "srednia", "razem", "suma", "průměr", "prumer", "součet", "celkem",
+    "átlag", "összesen", "keskiarvo", "summa", "yhteensä", "medelvärde", "genomsnitt", "gennemsnit",
+    "gjennomsnitt", "sammanlagt", "ortalama", "toplam", "среднее", "итого", "сумма", "всего", "медиана",
+    "середнє", "разом", "μέσος", "σύνολο", "ממוצע", "متوسط", "المجموع", "ecart_type", "écart_type",
+    "desviación", "desvio", "deviazione", "std_dev", "st_dev", "standard_deviation", "std_deviation",
+    "geo_mean", "geometric_mean", "harmonic_mean", "grand_total", "trung_bình", "rata_rata",
+})
+# fmt: on
+_CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
+_FAILED = re.compile(
+    r"(fail|err(?!ors?\b.*\b0\b)|abort|kill|time ?out|timed|interrupt|incomplete|crash|cancel|invalid|oom|skip|"
+    r"broken|panic|segfault|core dump|truncat|dnf|did not|fatal|stopped|dead|hung|hang)\w*",
+    re.IGNORECASE,
+)
+_IN_TEXT = re.compile(
+    r"\b(crash|kill|oom\b|abort|fail|interrupt|timed? ?out|incomplete|invalid|segfault|did not finish|truncat)\w*",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(r"\b(no|not|none|never|without|0|zero|kein\w*)\s+(\w+\s+)?$", re.IGNORECASE)
+_WARM = re.compile(
+    r"(warm|ramp|burn|pre|cool)[\s_-]?(up|down|in|ing|heat|fill|condition)\w*|aufw(ä|ae)rm\w*", re.IGNORECASE
+)
+_PREPARE = re.compile(r"(prepare|preparation|load|loading|setup|cleanup|init\w*)$", re.IGNORECASE)
+_YES = frozenset({"1", "yes", "true", "y", "x", "ja", "t"})
+_NO = frozenset({"0", "no", "false", "n", "nein", "f"})
+
+
+def runs_of(
+    lines: Sequence[Line], factors: Collection[str], responses: Collection[str]
+) -> tuple[list[Line], list[str]]:
+    """The lines that are runs, and a note on each kind that is left out."""
+    left: list[Line] = list(lines)
+    notes: list[str] = []
+    used = {*factors, *responses}
+    markers = _markers(lines, responses)
+    counted = _counted(lines, used)
+    kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
+        ("repeats the header", lambda cells: all(cell.strip() == name for name, cell in cells.items())),
+        ("sums up others", lambda cells: _is_summary(cells, factors, markers)),
+        ("has units instead of numbers", lambda cells: _is_units(cells, factors, responses)),
+        ("is a run that failed", lambda cells: _has_failed(cells, used)),
+        (
+            "counts errors, where most runs have none",
+            lambda cells: any(_count(cells[name]) for name in counted),
+        ),
+        ("is a warm-up, or prepares a run", lambda cells: _is_warm_up(cells, used)),
+    )
+    for what, is_one in kinds:
+        out = [place for place, cells in left if is_one(cells)]
+        if out:
+            named = ", ".join(place.rpartition(":")[2] for place in out[:5])
+            more = f" and {len(out) - 5} more" if len(out) > 5 else ""
+            notes.append(
+                f"1 line left out, because it {what}: line {named}"
+                if len(out) == 1
+                else f"{len(out)} lines left out, each of which {what}: {named}{more}"
+            )
+            left = [line for line in left if not is_one(line[1])]
+    return left, notes
+
+
+@functools.lru_cache(4096)
+def _names_a_summary(cell: str) -> bool:
+    whole = names.words(cell)
+    if whole in SUMMARY or whole in _WEAK or _CJK.search(cell):
+        return True
+    tokens = [names.words(token) for token in cell.split()]
+    return len(tokens) > 1 and (
+        tokens[0] in SUMMARY or tokens[-1] in SUMMARY or "_".join(tokens[:2]) in SUMMARY
+    )
+
+
+def _markers(lines: Sequence[Line], responses: Collection[str]) -> list[str]:
+    """Columns in which a few lines are named as summaries; where most are, the word means something else."""
+    return [
+        name
+        for name in (lines[0][1] if lines else ())
+        if name not in responses
+        and 0 < sum(_names_a_summary(cells[name]) for _, cells in lines) <= 0.5 * len(lines)
+    ]
+
+
+def _is_summary(cells: dict[str, str], factors: Collection[str], markers: Collection[str]) -> bool:
+    if not any(_names_a_summary(cells[name]) for name in markers):
+        return False
+    # A level of that name stands beside the other factors' levels.
+    return (
+        len(factors) == 1
+        or any(not cells[name].strip() for name in factors)
+        or any(name not in factors and _names_a_summary(cells[name]) for name in markers)
+    )
+
+
+def _is_units(cells: dict[str, str], factors: Collection[str], responses: Collection[str]) -> bool:
+    told = [cells[name].strip().strip("()[]") for name in responses]
+    has_no_level = all(not cells[name].strip() for name in factors)
+    return bool(told) and has_no_level and all(text and not _is_plain(text) for text in told)
+
+
+def _is_plain(text: str) -> bool:
+    return is_absent(text) or (parts(text) is not None and not re.fullmatch(r"1?\s*/\s*\w+", text))
+
+
+def _has_failed(cells: dict[str, str], used: Collection[str]) -> bool:
+    for name, cell in cells.items():
+        key, text = names.plain(name), cell.strip()
+        if name in used or not text:
+            continue
+        if (
+            key in CODES
+            and text not in ("0", "0.0", "-")
+            and text.casefold() not in ("none", "ok", "success")
+        ):
+            return True
+        if key in STATUS and _FAILED.match(text):
+            return True
+        if key in GOOD and text.casefold() in _NO:
+            return True
+        if key in BAD and text.casefold() in _YES:
+            return True
+        if key in REMARKS and any(
+            not _DENIED.search(text[: found.start()]) for found in _IN_TEXT.finditer(text)
+        ):
+            return True
+    return False
+
+
+def _counted(lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Columns that count errors, of which most lines have none."""
+    found = []
+    for name in lines[0][1] if lines else ():
+        if names.plain(name) in COUNTS and name not in used:
+            told = [_count(cells[name]) for _, cells in lines]
+            if 2 * sum(count == 0 for count in told) > len(told):
+                found.append(name)
+    return found
+
+
+def _count(text: str) -> float:
+    found = parts(text)
+    return found[0] if found else 0.0
+
+
+def _is_warm_up(cells: dict[str, str], used: Collection[str]) -> bool:
+    for name, cell in cells.items():
+        if name in used:
+            continue
+        text, key = cell.strip(), names.plain(name)
+        if _WARM.fullmatch(text) or (key in PHASES and _PREPARE.match(text)):
+            return True
+        if _WARM.fullmatch(key.removeprefix("is_").replace("_", "")) and text.casefold() in _YES - {"1", "t"}:
+            return True
+    return False

@@ -1,0 +1,221 @@
+"""A drop-in of the server's systemd unit, named so that it is read last; what would win over it is named instead.
+
+systemd.unit(5): drop-ins of all folders are read by the order of their names. systemd.exec(5): what an
+EnvironmentFile= sets is stronger than Environment=, UnsetEnvironment= than both.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from headrace.errors import NotReady, Refused
+from headrace.facts import HostFacts
+from headrace.model import Vendor
+from headrace.persist.boot import HEADER, own_text
+from headrace.persist.last_word import in_order, lines_of
+from headrace.server.option_files import Copies
+from headrace.server.sources import EMIT, copies
+from headrace.target import Target
+
+SERVICES = {
+    Vendor.MARIADB: ("mariadb.service", "mysql.service", "mysqld.service"),
+    Vendor.MYSQL: ("mysql.service", "mysqld.service"),
+    Vendor.PERCONA: ("mysql.service", "mysqld.service"),
+}
+FOLDERS = (
+    "/etc/systemd/system.control",
+    "/run/systemd/system.control",
+    "/run/systemd/transient",
+    "/run/systemd/generator.early",
+    "/etc/systemd/system",
+    "/etc/systemd/system.attached",
+    "/run/systemd/system",
+    "/run/systemd/system.attached",
+    "/run/systemd/generator",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+    "/run/systemd/generator.late",
+)
+DROP_IN = "zz-headrace.conf"
+#: Units and drop-ins, then the files that they take variables from. The manager knows more of them, if one runs.
+#: First the unit's other names: links to it.
+_COLLECT = (
+    EMIT
+    + """
+unit=$1 names=$2; shift 2
+for folder in "$@"; do
+  for link in "$folder"/*.service; do
+    [ -L "$link" ] || continue
+    other=$(basename "$link") real=$(basename "$(readlink -f "$link")")
+    case $real:$other in
+      "$unit:$unit") ;;
+      "$unit:"*) names="$names $other"; printf '0 0 alias:%s\n' "$other";;
+      *":$unit") names="$names $real"; printf '0 0 alias:%s\n' "$real";;
+    esac
+  done
+done
+known=
+[ -d /run/systemd/system ] && known=$(systemctl show -p FragmentPath -p DropInPaths --value "$unit" 2>/dev/null)
+for file in $known; do emit "$file"; done
+for folder in "$@"; do
+  for name in $names; do
+    for file in "$folder/$name" "$folder/$name.d"/*.conf; do emit "$file" || mask "$file"; done
+  done
+done
+exit 0
+"""
+)
+#: What sets it in the command itself.
+_IN_A_COMMAND = {
+    "LD_PRELOAD": re.compile(r"LD_PRELOAD="),
+    "LimitNOFILE": re.compile(r"\bulimit\s+-\w*n|\bprlimit\b"),
+}
+_FILES = f'{EMIT}\nfor file in $1; do emit "$file"; done\nexit 0\n'
+_ALIAS = "alias:"
+
+
+def names_of(unit: str) -> list[str]:
+    """The names whose folders of drop-ins count for a unit, by itself: its own, its template's, those of each of
+    its beginnings that end in a dash, and its kind's."""
+    name, _, kind = unit.rpartition(".")
+    template = f"{name.partition('@')[0]}@.{kind}" if "@" in name else ""
+    parts = name.split("-")
+    starts = [f"{'-'.join(parts[:count])}-.{kind}" for count in range(len(parts) - 1, 0, -1)]
+    return [each for each in (unit, template, *starts, kind) if each]
+
+
+async def unit_of(target: Target, facts: HostFacts, vendor: Vendor) -> str | None:
+    """The unit that started the server: its control group says it, without systemd the packages' names; None where
+    there is none."""
+    folders = ((facts.server_process or {}).get("cgroup") or {}).get("folders") or {}
+    for folder in folders.values():
+        if match := re.search(r"/([A-Za-z0-9_.@:\\-]+\.service)(/|$)", str(folder)):
+            return match[1]
+    if await target.exists("/run/systemd/system"):
+        return None
+    for service in SERVICES[vendor]:
+        for place in FOLDERS:
+            if await target.exists(f"{place}/{service}"):
+                return service
+    return None
+
+
+async def drop_in(target: Target, facts: HostFacts, lines: Mapping[str, str]) -> tuple[str, str] | None:
+    """Path and content of our drop-in with these lines: ``LimitNOFILE`` or ``LD_PRELOAD`` -> the whole line.
+
+    None where no unit starts the server, and the option alone holds. Raises Refused where another file wins.
+    """
+    if (vendor := facts.vendor) is None:
+        raise NotReady("without a server login its unit is unknown", place="systemd")
+    unit = await unit_of(target, facts, vendor)
+    if unit is None:
+        if "LD_PRELOAD" in lines:
+            raise NotReady("systemd has no unit of this server", place=SERVICES[vendor][0])
+        return None
+    words = ["sh", "-c", _COLLECT, "sh", unit, " ".join(names_of(unit)), *FOLDERS]
+    answer = await target.run(words, repeatable=True)
+    found, unreadable = copies(answer.stdout, target.name)
+    others = [path.removeprefix(_ALIAS) for path in found.files if path.startswith(_ALIAS)]
+    # A shell would take these names apart where they hold patterns, and nothing else does.
+    named = " ".join(value for _, value in environment_files(Copies(found.files), unit, list(found.files)))
+    more, unread = copies(
+        (await target.run(["sh", "-c", _FILES, "sh", named], repeatable=True)).stdout, target.name
+    )
+    if unreadable or unread:
+        raise NotReady(
+            f"cannot be read: {', '.join([*unreadable, *unread])}", place=target.name, hint="as root"
+        )
+    return unit_file(Copies({**found.files, **more.files}), unit, lines, others)
+
+
+def unit_file(
+    found: Copies, unit: str, lines: Mapping[str, str], others: Sequence[str] = ()
+) -> tuple[str, str]:
+    """As ``drop_in``, over files that were read; ``others`` are the unit's other names."""
+    path = f"/etc/systemd/system/{unit}.d/{DROP_IN}"
+    for key in lines:
+        if winner := next(_winners(found, unit, others, path, key), None):
+            raise Refused(
+                f"{winner} decides {key} at the next start, not {path}",
+                place=unit,
+                hint=f"change or remove that line of {winner.rpartition(':')[0]}, then run this again",
+            )
+    kept = {_about(line): line for line in own_text(found, path).splitlines() if _about(line)}
+    body = [*(line for key, line in kept.items() if key not in lines), *lines.values()]
+    return path, HEADER + "[Service]\n" + "\n".join(body) + "\n"
+
+
+def _winners(found: Copies, unit: str, others: Sequence[str], path: str, key: str) -> Iterator[str]:
+    """File and line of what is stronger than our drop-in."""
+    names = dict.fromkeys(each for name in (unit, *others) for each in names_of(name))
+    folders = [f"{place}/{name}.d" for name in names for place in FOLDERS]
+    order = in_order(found.replaced(path, ""), folders, ".conf")
+    if path not in order:
+        hides = next(each for each in order if each.endswith(f"/{DROP_IN}"))
+        yield f"{hides}:1"
+        return
+    for other in order[order.index(path) + 1 :]:
+        for number, line in lines_of(found, other):
+            # An empty Environment= forgets all that was set before.
+            if _about(line) == key or (key == "LD_PRELOAD" and _is_reset(line)):
+                yield f"{other}:{number}"
+    units = [each for each in found.files if each.rpartition("/")[2] in (unit, *others)]
+    yield from _anywhere(found, [*order, *units], key)
+    if key == "LD_PRELOAD":
+        yield from _by_file(found, unit, [*order, *units], key)
+
+
+def _anywhere(found: Copies, files: Sequence[str], key: str) -> Iterator[str]:
+    """What is stronger wherever it stands."""
+    for other in files:
+        for number, line in lines_of(found, other):
+            name, _, value = (part.strip() for part in line.partition("="))
+            takes_away = name == "UnsetEnvironment" and key in value
+            if takes_away or (name.startswith("ExecStart") and _IN_A_COMMAND[key].search(value)):
+                yield f"{other}:{number}"
+
+
+def _by_file(found: Copies, unit: str, files: Sequence[str], key: str) -> Iterator[str]:
+    for place, pattern in environment_files(found, unit, files):
+        if "%" in pattern:
+            yield place
+        for each in sorted(found.files):
+            if fnmatch.fnmatchcase(each, pattern):
+                yield from _in_file(found, each, key)
+
+
+def environment_files(found: Copies, unit: str, files: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Line and pattern of each EnvironmentFile; what is left with a ``%`` only the manager knows."""
+    name = unit.rpartition(".")[0]
+    prefix, _, instance = name.partition("@")
+    known = {"%n": unit, "%N": name, "%p": prefix, "%i": instance, "%I": instance, "%%": "%"}
+    known |= {"%E": "/etc", "%t": "/run", "%S": "/var/lib"}
+    for file in files:
+        for number, line in lines_of(found, file):
+            key, _, value = (part.strip() for part in line.partition("="))
+            if key == "EnvironmentFile" and value:
+                pattern = value.lstrip("-").strip("\"'")
+                yield f"{file}:{number}", re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
+
+
+def _in_file(found: Copies, path: str, key: str) -> Iterator[str]:
+    for number, line in lines_of(found, path):
+        if line.partition("=")[0].strip() == key:
+            yield f"{path}:{number}"
+
+
+def _is_reset(line: str) -> bool:
+    name, equals, value = (part.strip() for part in line.partition("="))
+    return name == "Environment" and equals == "=" and not value
+
+
+def _about(line: str) -> str:
+    if line.startswith(("#", "[")) or "=" not in line:
+        return ""
+    name = line.partition("=")[0].strip()
+    if name == "Environment" and re.search(r"(?<!\w)LD_PRELOAD=", line):
+        return "LD_PRELOAD"
+    return name

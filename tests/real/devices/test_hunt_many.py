@@ -1,0 +1,106 @@
+"""Things of which the kernel has too many, planted in namespaces of their own and found by a hunt from outside.
+
+Tracked connections are not among them: their limit is one of the whole machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests import programs
+
+#: Says what it did, and then opens and closes connections until its input ends.
+PLANT = """
+import ctypes, os, socket, subprocess, sys, threading
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+def mount(source, place, kind, flags):
+    if libc.mount(source, place, kind, flags, None):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+mounts, buckets = map(int, sys.argv[1:])
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+if buckets:
+    with open("/proc/sys/net/ipv4/tcp_max_tw_buckets", "w") as file:
+        file.write(str(buckets))
+mount(b"plant", b"/mnt", b"tmpfs", 0)
+for number in range(mounts):
+    os.mkdir(f"/mnt/{number}")
+    mount(b"/mnt/0" if number else b"/tmp", f"/mnt/{number}".encode(), None, 4096)
+listening = socket.create_server(("127.0.0.1", 0))
+is_over = threading.Event()
+
+def work():
+    while not is_over.wait(0.02):
+        client = socket.create_connection(listening.getsockname())
+        # Whoever closes first holds the connection in TIME_WAIT.
+        client.close()
+        listening.accept()[0].close()
+
+print("ready", flush=True)
+worker = threading.Thread(target=work)
+worker.start()
+sys.stdin.read()
+is_over.set()
+worker.join()
+"""
+
+
+@contextlib.contextmanager
+def planted(mounts: int, buckets: int) -> Iterator[int]:
+    """The pid of a process in a mount and a network namespace of its own, with these things in them."""
+    command = ["unshare", "--mount", "--net", "--propagation", "private", sys.executable, "-c", PLANT]
+    process = subprocess.Popen(
+        [*command, str(mounts), str(buckets)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process.pid
+    finally:
+        process.communicate(timeout=20)
+
+
+def found(pid: int, folder: Path) -> dict[str, dict[str, str]]:
+    environment = {**os.environ, "XDG_STATE_HOME": str(folder), "HEADRACE_AGENT": programs.agent_path()}
+    target = f"exec:nsenter -t {pid} -m -n"
+    words = [
+        "hunt",
+        "--target",
+        target,
+        "--host-only",
+        "--seconds",
+        "4",
+        "--save",
+        str(folder / "it.hunt"),
+        "--json",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {row["id"].partition("@")[0]: row for row in json.loads(done.stdout)["findings"]}
+
+
+def test_thousands_of_mounts_and_a_full_table_of_closed_connections_are_found(tmp_path: Path) -> None:
+    with planted(mounts=2_500, buckets=20) as pid:
+        codes = found(pid, tmp_path)
+    assert "mounts" in codes["FS15"]["summary"]
+    assert "closed connections are in TIME_WAIT, of 20 that may be" in codes["TCP08"]["summary"]
+
+
+def test_a_few_of_each_are_not(tmp_path: Path) -> None:
+    with planted(mounts=5, buckets=0) as pid:
+        codes = found(pid, tmp_path)
+    assert not {"FS15", "TCP08", "MEM23"} & set(codes)

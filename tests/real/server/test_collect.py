@@ -1,0 +1,93 @@
+"""The script for hosts where nothing may be installed, beside a real server under load, in every shell here."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from headrace import hunt as hunts
+from tests.folders import ROOT
+from tests.servers import Server, mariadb
+
+SCRIPT = ROOT / "src" / "headrace" / "dumps" / "collect.sh"
+SECRET = "hunter2"
+#: Statements that take a while, each with the secret in another place.
+STATEMENTS = (
+    f"SELECT SLEEP(60), '{SECRET}'",
+    f"SELECT SLEEP(60), 'it\\'s {SECRET}'",
+    f"SELECT SLEEP(60), 'it''s {SECRET}'",
+    f'SELECT SLEEP(60), "say ""{SECRET}"""',
+    f"SELECT SLEEP(60) /* {SECRET} */",
+    f"SELECT SLEEP(60),\n '\n{SECRET}\t{SECRET}'",
+    f"SELECT SLEEP(60), 0x{SECRET.encode().hex()}, 4111111111111111",
+)
+
+
+@pytest.fixture(scope="module")
+def busy(folder: Path) -> Iterator[Server]:
+    """With sessions that execute ``STATEMENTS``, and one in a transaction with the secret in its row."""
+    with (
+        mariadb(folder / "server", f"--init-connect=SET @secret = '{SECRET}'") as server,
+        contextlib.ExitStack() as all_of,
+    ):
+        server.sql("CREATE DATABASE d", "CREATE TABLE d.t (id INT PRIMARY KEY, c TEXT)")
+        for statement in STATEMENTS:
+            connection = pymysql.connect(unix_socket=server.socket, user="root")
+
+            def execute(connection: pymysql.Connection = connection, statement: str = statement) -> None:
+                with contextlib.suppress(pymysql.Error), connection.cursor() as cursor:
+                    cursor.execute(statement)
+
+            thread = threading.Thread(target=execute)
+            thread.start()
+            all_of.callback(thread.join)
+            all_of.callback(server.sql, f"KILL {connection.thread_id()}")
+        holder = all_of.enter_context(
+            contextlib.closing(pymysql.connect(unix_socket=server.socket, user="root"))
+        )
+        holder.cursor().execute(f"INSERT INTO d.t VALUES (1, '{SECRET}')")
+        yield server
+
+
+@pytest.mark.parametrize("shell", ["dash", "bash --posix", "busybox sh"])
+def test_what_it_writes_is_a_hunt_and_has_no_secret(shell: str, busy: Server, tmp_path: Path) -> None:
+    if shutil.which(shell.split()[0]) is None:
+        pytest.skip(f"{shell} is not installed")
+    words = [*shell.split(), str(SCRIPT), "-s", "3", "-o", "saved", "--user=root", f"--socket={busy.socket}"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for path in (tmp_path / "saved").rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert SECRET.encode() not in content, path
+            assert SECRET.encode().hex().encode() not in content, path
+            assert b"411111" not in content, path
+    snapshot = hunts.saved(tmp_path / "saved")
+    found = hunts.examine(snapshot)
+    assert found.evidence.has_server
+    assert found.evidence.status_rate("questions") > 0
+    assert found.evidence.cores
+    assert found.evidence.gauge("innodb_status", "active_transactions").last >= 1
+    assert found.evidence.server_process["pid"] == busy.pid
+    assert snapshot.activity is not None
+    assert any("sleep" in each.text for each in snapshot.activity.classes)
+    assert found.verdict.sentence
+    assert snapshot.origin is not None
+    assert snapshot.origin.missing == ()
+
+
+def test_a_server_that_refuses_the_login_is_named(busy: Server, tmp_path: Path) -> None:
+    words = ["sh", str(SCRIPT), "-s", "2", "-o", "saved", "--user=nobody-here", f"--socket={busy.socket}"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert "Access denied" in done.stderr
+    origin = hunts.saved(tmp_path / "saved").origin
+    assert origin is not None
+    assert any("Access denied" in text for text in origin.unread)

@@ -1,0 +1,112 @@
+"""What lasts, on a real server: refusals before a file is written, what stays in it, what a start made of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.option_lab import OWN, OptionLab, option_lab
+from tests.servers import open_folder
+
+pytestmark = pytest.mark.needs("root")
+
+CAPACITY = "server.innodb_io_capacity"
+HEADER = "# Written by headrace; `headrace rollback` takes it away.\n"
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[OptionLab]:
+    with open_folder() as folder, option_lab("mariadb-10.11", folder / "lab") as lab:
+        yield lab
+
+
+@pytest.fixture
+def lab(made: OptionLab) -> OptionLab:
+    made.clear()
+    made.restart()
+    return made
+
+
+def test_a_refused_apply_is_not_what_rollback_last_undoes(lab: OptionLab) -> None:
+    lab.headrace("apply", f"{CAPACITY}=700", "--persist", "files", code=0)
+    lab.write("conf.d/zzz.cnf", "[server]\ninnodb-io-capacity=321\n")
+    done = lab.headrace("apply", f"{CAPACITY}=800", "--persist", "files", code=5)
+    assert "/etc/mysql/conf.d/zzz.cnf:2 decides it" in done.stderr
+    assert lab.value("innodb_io_capacity") == "700"
+    done = lab.headrace("rollback", "--last", code=5)
+    assert "the last apply was refused and changed nothing" in done.stderr
+    change = done.stderr.rpartition("--id ")[2].split()[0]
+    done = lab.headrace("rollback", "--id", change, code=0)
+    assert "innodb_io_capacity is 200 now, and 321 after the next start" in done.stderr
+    assert lab.read() is None
+
+
+def test_other_sections_of_our_file_stay_as_they_are(lab: OptionLab) -> None:
+    before = f"{HEADER}# mine\n[client]\nuser=me\n\n[mysqld]\nmax-connections = 99\n# c\n[mysqldump]\nquick\n"
+    lab.write(OWN, before)
+    lab.restart()
+    lab.headrace("apply", "server.max_connections=98", f"{CAPACITY}=300", "--persist", "files", code=0)
+    ours = "# c\nmax_connections = 98\ninnodb_io_capacity = 300\n[mysqldump]"
+    assert lab.read() == before.replace("max-connections = 99\n", "").replace("# c\n[mysqldump]", ours)
+    lab.restart()
+    assert (lab.value("max_connections"), lab.value("innodb_io_capacity")) == ("98", "300")
+
+
+def test_what_a_start_made_of_a_file_is_news(lab: OptionLab) -> None:
+    lab.headrace("apply", "server.back_log=90", f"{CAPACITY}=500", "--persist", "files", code=0)
+    [waits] = json.loads(lab.headrace("journal", "--json", code=0).stdout)["news"]
+    assert (waits["option"], waits["asked"], waits["running"], waits["waits"]) == (
+        "back_log",
+        "90",
+        "80",
+        True,
+    )
+    lab.restart()
+    assert json.loads(lab.headrace("journal", "--json", code=0).stdout)["news"] == []
+    lab.restart("--innodb-io-capacity=321")
+    [news] = json.loads(lab.headrace("journal", "--json", code=0).stdout)["news"]
+    assert (news["option"], news["asked"], news["running"], news["waits"]) == (
+        "innodb_io_capacity", "500", "321", False,
+    )  # fmt: skip
+
+
+def test_the_dry_run_says_what_the_apply_would(lab: OptionLab) -> None:
+    mount = [*lab.server.prefix, "mount", "-o"]
+    subprocess.run([*mount, "bind,ro", f"{lab.etc}/conf.d", "/etc/mysql/conf.d"], check=True)
+    try:
+        for more in (["--dry-run"], []):
+            done = lab.headrace("apply", f"{CAPACITY}=600", "--persist", "files", *more, code=5)
+            assert "/etc/mysql/conf.d: cannot be written" in done.stderr
+    finally:
+        subprocess.run([*lab.server.prefix, "umount", "/etc/mysql/conf.d"], check=True)
+    assert lab.value("innodb_io_capacity") == "200"
+
+
+def test_a_server_with_its_own_view_of_the_files_is_left_alone(lab: OptionLab) -> None:
+    """headrace runs outside: it must not write where the server does not read."""
+    inside = lab.server.prefix
+    try:
+        lab.server.prefix = []
+        done = lab.headrace("apply", f"{CAPACITY}=600", "--persist", "files", code=5)
+    finally:
+        lab.server.prefix = inside
+    assert "the server sees other files than this host" in done.stderr
+    assert lab.value("innodb_io_capacity") == "200"
+
+
+def test_an_option_of_another_name_and_what_is_none(lab: OptionLab) -> None:
+    words = ["server.time_zone=+00:00", "server.log_bin=OFF"]
+    allowed = ["--allow-weaker", "server.time_zone", "--allow-weaker", "server.log_bin"]
+    lab.headrace("apply", *words, *allowed, "--persist", "files", code=0)
+    assert lab.read() == f"{HEADER}[mysqld]\ndefault_time_zone = +00:00\nskip_log_bin\n"
+    lab.restart()
+    assert (lab.value("time_zone"), lab.value("log_bin")) == ("+00:00", "OFF")
+    name = "server.max_statement_time_x"
+    assert lab.headrace("apply", f"{name}=1", "--allow-weaker", name, "--persist", "files").returncode != 0
+    lab.write("conf.d/a.cnf", "[mysqld]\nno_such_option = 1\n")
+    done = lab.headrace("apply", f"{CAPACITY}=600", "--persist", "files", code=5)
+    assert "would not even start" in done.stderr
+    assert "no_such_option" in done.stderr

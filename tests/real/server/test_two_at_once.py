@@ -1,0 +1,71 @@
+"""Two commands on one machine: neither takes back what the other has on trial."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from headrace.agent import Agent, Journal
+from headrace.agent.journal import is_of_another_server
+from headrace.facts import HostFacts
+from headrace.model import ServerLogin
+from headrace.target.local import LocalTarget
+from tests.commands import headrace
+from tests.servers import Server, started
+
+PLAN = """
+name = "beside"
+[target]
+address = "local"
+[design]
+kind = "cumulative"
+baseline = "AS-IS"
+blocks = 1
+[design.rungs]
+AS-IS = []
+[workload]
+kind = "observe"
+seconds = 1
+warmup_s = 0
+mysql_socket = "{socket}"
+mysql_user = "root"
+"""
+
+
+async def are_of_another_server(servers: Sequence[Server]) -> list[bool]:
+    """Of the one open change."""
+    agent = await Agent.install(LocalTarget())
+    (entry,) = await Journal(agent, "apply").entries()
+    logins = [ServerLogin(socket=server.socket, user="root") for server in servers]
+    facts = [HostFacts(await agent.facts(login)) for login in logins]
+    return [is_of_another_server(entry, each.server_identities) for each in facts]
+
+
+@pytest.fixture(scope="module")
+def servers(folder: Path) -> Iterator[tuple[Server, Server]]:
+    with started("mariadb", folder / "a") as one, started("mariadb", folder / "b") as other:
+        yield one, other
+
+
+def test_an_experiment_leaves_what_is_on_trial_on_another_server(
+    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = servers
+    monkeypatch.setenv("HEADRACE_STATE", str(tmp_path / "state"))
+    login = ["--mysql-socket", one.socket, "--mysql-user", "root"]
+    done = headrace("apply", "server.innodb_io_capacity=777", "--confirm-within", "60s", *login)
+    assert done.returncode == 0, done.stderr
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN.format(socket=other.socket))
+    done = headrace("run", str(plan), "--output", str(tmp_path / "run"))
+    assert done.returncode == 7, done.stderr
+    assert "innodb_io_capacity" in done.stderr
+    assert one.socket in done.stderr
+    assert one.sql("SELECT @@GLOBAL.innodb_io_capacity") == [(777,)]
+    assert asyncio.run(are_of_another_server([one, other])) == [False, True]
+    assert headrace("rollback").returncode == 0
+    done = headrace("run", str(plan), "--output", str(tmp_path / "run"))
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,102 @@
+"""Cases of the rules about limits that a cloud keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.rules.rule import Severity
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+NIC, DISK = "enp1s0f0np0", "nvme1n1"
+ENA = {f"network_interfaces.{NIC}.driver": "ena"}
+EBS = {f"block_devices.{DISK}.model": "Amazon Elastic Block Store"}
+LIMITS = ("volume_iops_us", "volume_bytes_us", "instance_iops_us", "instance_bytes_us")
+
+
+def allowances(**held: float) -> dict[str, float]:
+    return {f"allowance.{metric}.{NIC}": rate for metric, rate in held.items()}
+
+
+def held(**us: float) -> dict[str, float]:
+    return {f"ebs.{metric}.{DISK}": us.get(metric, 0.0) for metric in LIMITS}
+
+
+def on_ena(**rates: float) -> Any:
+    return unwell(facts=ENA, rates=allowances(**rates))
+
+
+CASES = [
+    Case(
+        "NET15",
+        "bandwidth out",
+        lambda: on_ena(bw_out_allowance_exceeded=900.0, pps_allowance_exceeded=0.0),
+        (NIC,),
+        ("drops 900 packets/s of enp1s0f0np0: the instance has reached the limit of its bandwidth out",),
+        steps=("Send less",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "NET15",
+        "a few of many packets",
+        lambda: on_ena(pps_allowance_exceeded=2.0),
+        (NIC,),
+        ("its packets per second",),
+        steps=("fewer, larger packets",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "NET15",
+        "connections that cannot be tracked",
+        lambda: unwell(
+            facts=ENA,
+            rates=allowances(conntrack_allowance_exceeded=3.0),
+            gauges={f"allowance.conntrack_allowance_available.{NIC}": 0.0},
+        ),
+        (NIC,),
+        ("its tracked connections",),
+        steps=("Security groups track each connection",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "NET15",
+        "names that nobody caches",
+        lambda: on_ena(linklocal_allowance_exceeded=40.0),
+        (NIC,),
+        ("local services (DNS, time, metadata)",),
+        steps=("skip_name_resolve",),
+    ),
+    Case(
+        "NET15",
+        "a virtual card with a rate",
+        lambda: unwell(rates=allowances(ratelimit_packets=500.0)),
+        (NIC,),
+        ("the rate of its virtual card",),
+    ),
+    Case("NET15", "within its limits", lambda: on_ena(bw_in_allowance_exceeded=0.0)),
+    Case("NET15", "no cloud", unwell),
+    Case(
+        "NET15", "not sampled", lambda: unwell(facts=ENA), missing=f"the allowances of {NIC} were not sampled"
+    ),
+    Case(
+        "BLK20",
+        "the volume's operations",
+        lambda: unwell(facts=EBS, rates=held(volume_iops_us=620_000.0)),
+        (DISK,),
+        ("nvme1n1 was held back 62% of the time: the volume has reached its limit of operations per second",),
+        steps=("provisioned IOPS", "buffer pool"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK20",
+        "the instance's throughput",
+        lambda: unwell(facts=EBS, rates=held(volume_iops_us=10_000.0, instance_bytes_us=120_000.0)),
+        (DISK,),
+        ("12% of the time: the instance has reached its limit of throughput to all its volumes",),
+        steps=("an instance type",),
+        severity=Severity.COST,
+    ),
+    Case("BLK20", "a burst", lambda: unwell(facts=EBS, rates=held(volume_bytes_us=9_000.0))),
+    Case("BLK20", "no such volume", unwell),
+    Case("BLK20", "not root", lambda: unwell(facts=EBS), missing="how long nvme1n1 was held back is unknown"),
+]

@@ -1,0 +1,71 @@
+"""Cases of the rules about nodes of clusters and members of groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.rules.rule import Severity
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+NODE = {"wsrep_on": "ON", "wsrep_reject_queries": "NONE", "wsrep_desync": "OFF"}
+
+
+def group(state: str) -> dict[str, Any]:
+    members = [
+        {"id": "a", "host": "db1", "port": 3306, "state": state, "role": "", "is_own": True},
+        {"id": "b", "host": "db2", "port": 3306, "state": "ONLINE", "role": "PRIMARY", "is_own": False},
+    ]
+    return {"server_settings.group": {"name": "g", "members": members, "applier": "ON", "lag_s": None}}
+
+
+CASES = [
+    Case(
+        "REPL15",
+        "forgotten after maintenance",
+        lambda: unwell(variables={**NODE, "wsrep_reject_queries": "ALL"}),
+        ("",),
+        ("this node refuses all queries (wsrep_reject_queries=ALL)",),
+        severity=Severity.LIMIT,
+    ),
+    Case("REPL15", "takes queries", lambda: unwell(variables=NODE)),
+    Case("REPL15", "no node", unwell),
+    Case("REPL15", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL16",
+        "told to",
+        lambda: unwell(
+            variables={**NODE, "wsrep_desync": "ON"},
+            status={"wsrep_local_state": 4.0, "wsrep_local_recv_queue": 812.0},
+        ),
+        ("",),
+        ("wsrep_desync is ON; 812 transactions wait to be applied",),
+    ),
+    Case(
+        "REPL16",
+        "a donor",
+        lambda: unwell(variables=NODE, status={"wsrep_local_state": 2.0}),
+        ("",),
+        ("it is a donor",),
+    ),
+    Case("REPL16", "synced", lambda: unwell(variables=NODE, status={"wsrep_local_state": 4.0})),
+    Case("REPL16", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL17",
+        "expelled",
+        lambda: unwell(vendor="mysql", facts=group("ERROR")),
+        ("",),
+        ("this member is ERROR: it has left its group after an error",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REPL17",
+        "catches up",
+        lambda: unwell(vendor="mysql", facts=group("RECOVERING")),
+        ("",),
+        ("still catching up with its group",),
+    ),
+    Case("REPL17", "online", lambda: unwell(vendor="mysql", facts=group("ONLINE"))),
+    Case("REPL17", "no group", unwell),
+    Case("REPL17", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+]

@@ -1,0 +1,137 @@
+"""Cases of the rules about properties of ZFS datasets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.rules.evidence import Evidence
+from headrace.rules.rule import Severity
+from tests.rules.case import Case
+from tests.rules.hosts import GIB, cores, healthy, unwell
+
+DATASET = "tank/mysql"
+GOOD = {
+    "recordsize": "16384",
+    "logbias": "latency",
+    "sync": "standard",
+    "primarycache": "metadata",
+    "compression": "lz4",
+    "dedup": "off",
+}
+PAGES = {"innodb_pages_written": 400.0}
+SYNCS = {"innodb_os_log_fsyncs": 300.0}
+
+
+def on_zfs(unknown: str | None = None, **more: Any) -> Evidence:
+    """The data on a dataset; properties by their names, everything else as ``unwell`` takes it."""
+    found = GOOD | {name: more.pop(name) for name in list(more) if name in GOOD}
+    mounts = [
+        {**mount, "kind": "zfs", "source": DATASET, "block_device": None}
+        if mount["mount_point"] == "/var/lib/mysql"
+        else mount
+        for mount in healthy().raw["file_systems"]
+    ]
+    facts = {
+        "file_systems": mounts,
+        "zfs": {"properties": {} if unknown else {DATASET: found}, "unknown": unknown},
+        **more.pop("facts", {}),
+    }
+    return unwell(facts=facts, **more)
+
+
+CASES = [
+    Case(
+        "FS16",
+        "records of 128 KiB",
+        lambda: on_zfs(recordsize="131072", status_rates=PAGES),
+        (DATASET,),
+        (
+            "tank/mysql has records of 128 KiB, and InnoDB pages of 16 KiB: 400 pages/s written",
+            "up to 8 times",
+        ),
+        steps=("zfs set recordsize=16K tank/mysql", "new files only"),
+        severity=Severity.COST,
+    ),
+    Case(
+        "FS16",
+        "large records at rest",
+        lambda: on_zfs(
+            recordsize="131072", status_rates={"innodb_pages_written": 0.0, "innodb_buffer_pool_reads": 0.0}
+        ),
+        (DATASET,),
+        severity=Severity.ADVICE,
+    ),
+    Case("FS16", "records are pages", lambda: on_zfs(status_rates=PAGES)),
+    Case("FS16", "another file system", unwell),
+    Case(
+        "FS16",
+        "no program to ask",
+        lambda: on_zfs(unknown="the program zfs cannot be run"),
+        missing="tank/mysql are unknown: the program zfs cannot be run; zfs get -Hp all tank/mysql",
+    ),
+    Case(
+        "FS17",
+        "no syncs",
+        lambda: on_zfs(sync="disabled"),
+        (DATASET,),
+        ("tank/mysql, with the redo log and the binary log, has sync=disabled",),
+        steps=("zfs set sync=standard tank/mysql", "SLOG"),
+        severity=Severity.RISK,
+    ),
+    Case("FS17", "as usual", on_zfs),
+    Case("FS17", "another file system", unwell),
+    Case(
+        "FS18",
+        "cached twice",
+        lambda: on_zfs(primarycache="all", gauges={"zfs.size.": 20.0 * GIB}),
+        (DATASET,),
+        ("primarycache=all: ZFS caches 20 GiB beside a buffer pool of 44 GiB",),
+        steps=("zfs set primarycache=metadata tank/mysql", "zfs_arc_max"),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "FS18",
+        "no cache at all",
+        lambda: on_zfs(primarycache="none"),
+        (DATASET,),
+        ("primarycache=none: every read of a page also reads metadata",),
+        severity=Severity.COST,
+    ),
+    Case("FS18", "a small cache", lambda: on_zfs(primarycache="all", gauges={"zfs.size.": 1.0 * GIB})),
+    Case("FS18", "metadata only", lambda: on_zfs(gauges={"zfs.size.": 20.0 * GIB})),
+    Case(
+        "FS19",
+        "logs for throughput, and every write waits",
+        lambda: on_zfs(logbias="throughput", sync="always", status_rates=SYNCS),
+        (DATASET,),
+        ("has logbias=throughput and sync=always, at 300 syncs/s of the log",),
+        steps=("zfs set logbias=latency tank/mysql", "zfs set sync=standard tank/mysql"),
+        severity=Severity.COST,
+    ),
+    Case("FS19", "as usual", lambda: on_zfs(status_rates=SYNCS)),
+    Case("FS19", "another file system", unwell),
+    Case(
+        "FS20",
+        "gzip and deduplication",
+        lambda: on_zfs(
+            compression="gzip-9",
+            dedup="on",
+            status_rates=PAGES,
+            rates=cores(system=30.0, user=10.0, idle=58.0),
+        ),
+        (DATASET,),
+        ("tank/mysql has compression=gzip-9 and dedup=on: 400 pages/s are written",),
+        steps=("zfs set compression=lz4 tank/mysql", "zfs set dedup=off tank/mysql"),
+        severity=Severity.COST,
+    ),
+    Case("FS20", "a fast level of zstd", lambda: on_zfs(compression="zstd-3", status_rates=PAGES)),
+    Case("FS20", "another file system", unwell),
+    Case(
+        "FLUSH09",
+        "records smaller than a page",
+        lambda: on_zfs(recordsize="8192", variables={"innodb_doublewrite": "OFF"}),
+        ("",),
+        ("innodb_doublewrite is OFF",),
+    ),
+    Case("FLUSH09", "a page is a record", lambda: on_zfs(variables={"innodb_doublewrite": "OFF"})),
+]

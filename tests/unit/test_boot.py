@@ -1,0 +1,263 @@
+"""The matrix {setting of a host x who else sets it}: what was promised is what a boot gives, or it was refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.errors import NotReady, Refused
+from headrace.persist import SYSCTL, TMPFILES, UDEV
+from headrace.persist.units import names_of, unit_file
+from tests.boot_replay import QUEUE, RPS, THP, VM, replay
+from tests.unit.test_persist import HEADER, LIMIT, PRELOAD, copies, files, lasting
+
+SETTINGS = {
+    "swappiness": (lasting("host.vm.swappiness", "7"), f"{VM}/swappiness"),
+    "ratio": (lasting("host.vm.dirty_ratio", "22"), f"{VM}/dirty_ratio"),
+    "bytes": (lasting("host.vm.dirty_background_bytes", "67108864"), f"{VM}/dirty_background_bytes"),
+    "overcommit": (lasting("host.vm.overcommit_ratio", "80"), f"{VM}/overcommit_ratio"),
+    "scheduler": (lasting("volume.scheduler", "none", "sda", f"{QUEUE}/scheduler"), f"{QUEUE}/scheduler"),
+    "requests": (lasting("volume.nr_requests", "96", "sda", f"{QUEUE}/nr_requests"), f"{QUEUE}/nr_requests"),
+    "readahead": (
+        lasting("volume.read_ahead_kb", "64", "sda", f"{QUEUE}/read_ahead_kb"),
+        f"{QUEUE}/read_ahead_kb",
+    ),
+    "thp": (lasting("host.thp", "never"), THP),
+    "rps": (lasting("host.rps_cpus", "f", "eth0", RPS), RPS),
+}
+D, R, T = "/etc/sysctl.d", "/etc/udev/rules.d", "/etc/tmpfiles.d"
+LATER = f"{R}/99-zzz.rules"
+EARLIER = "/usr/lib/udev/rules.d/60-site.rules"
+ACTIVE = {"/etc/tuned/active_profile": "db\n"}
+BASE, DB = "/usr/lib/tuned/base/tuned.conf", "/etc/tuned/db/tuned.conf"
+#: Setting, the files that are there, and whether ours decides.
+CELLS: list[tuple[str, dict[str, str], bool]] = [
+    # -- sysctl
+    ("swappiness", {}, True),
+    ("swappiness", {f"{D}/10-a.conf": "vm.swappiness = 33"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 33"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 7"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm/swappiness=33"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "/vm//swappiness=33"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness = 33"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappi* = 33"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "# vm.swappiness = 33\n;vm.swappiness=3"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 33\nvm.swappiness = 7"}, True),
+    ("swappiness", {"/run/sysctl.d/99-zzz.conf": "vm.swappiness = 33"}, False),
+    ("swappiness", {"/usr/local/lib/sysctl.d/99-zzz.conf": "vm.swappiness = 33"}, False),
+    ("swappiness", {"/usr/lib/sysctl.d/99-zzz.conf": "vm.swappiness = 33"}, False),
+    ("swappiness", {"/usr/lib/sysctl.d/99-z.conf": "vm.swappiness = 33", f"{D}/99-z.conf": ""}, True),
+    ("swappiness", {"/usr/lib/sysctl.d/99-z.conf": "", f"{D}/99-z.conf": "vm.swappiness=33"}, True),
+    ("swappiness", {"/run/credentials/@system/sysctl.extra": "vm.swappiness = 33"}, False),
+    ("swappiness", {f"{T}/a.conf": f"w {VM}/swappiness - - - - 33"}, False),
+    ("swappiness", {f"{T}/a.conf": f"w {VM}/swap* - - - - 33"}, False),
+    ("swappiness", {LATER: 'SUBSYSTEM=="block", SYSCTL{vm.swappiness}="33"'}, False),
+    ("swappiness", {"/etc/rc.local": f"echo 33 > {VM}/swappiness"}, False),
+    ("swappiness", {"/etc/rc.local": "sysctl -w vm.swappiness=33"}, False),
+    ("swappiness", {"/etc/rc.local": "# sysctl -w vm.swappiness=33"}, True),
+    ("ratio", {f"{D}/10-a.conf": "vm.dirty_bytes = 500000000"}, True),
+    ("ratio", {f"{D}/10-a.conf": "vm.dirty_ratio = 22", f"{D}/50-b.conf": "vm.dirty_bytes = 5000000"}, False),
+    ("ratio", {f"{D}/10-a.conf": "vm.dirty_ratio = 21", f"{D}/50-b.conf": "vm.dirty_bytes = 5000000"}, True),
+    ("ratio", {f"{D}/99-zzz.conf": "vm.dirty_bytes = 500000000"}, False),
+    ("ratio", {f"{D}/99-zzz.conf": "vm.dirty_b?tes = 500000000"}, False),
+    ("ratio", {f"{D}/99-zzz.conf": "vm.dirty_bytes = 500000000\nvm.dirty_ratio = 22"}, False),
+    ("bytes", {f"{D}/99-zzz.conf": "vm.dirty_background_ratio = 5"}, False),
+    ("overcommit", {f"{D}/99-zzz.conf": "vm.overcommit_kbytes = 5"}, False),
+    ("overcommit", {f"{D}/50-a.conf": "vm.overcommit_kbytes = 5"}, True),
+    # -- udev
+    ("scheduler", {EARLIER: 'SUBSYSTEM=="block", ATTR{queue/scheduler}="bfq"'}, True),
+    ("scheduler", {LATER: 'SUBSYSTEM=="block", ATTR{queue/scheduler}="bfq"'}, False),
+    ("scheduler", {LATER: 'SUBSYSTEM=="block", ATTR{queue/scheduler}="none"'}, True),
+    ("scheduler", {LATER: 'KERNEL=="sd?", ATTR{queue/scheduler}:="bfq"'}, False),
+    ("scheduler", {LATER: 'KERNEL=="sd?", ATTR{queue/scheduler} += "bfq"'}, False),
+    ("scheduler", {LATER: 'KERNEL=="nvme*|vd*", \\\n  ATTR{queue/scheduler}="bfq"'}, True),
+    ("scheduler", {LATER: 'KERNEL=="vd*|sd*", \\\n  ATTR{queue/scheduler}="bfq"'}, False),
+    ("scheduler", {LATER: 'KERNEL!="sda", ATTR{queue/scheduler}="bfq"'}, True),
+    ("scheduler", {LATER: 'ACTION=="remove", ATTR{queue/scheduler}="bfq"'}, True),
+    ("scheduler", {LATER: 'SUBSYSTEM=="net", ATTR{queue/scheduler}="bfq"'}, True),
+    ("scheduler", {EARLIER: 'KERNEL=="sd?1", ATTR{../queue/scheduler}="bfq"'}, False),
+    ("scheduler", {LATER: 'KERNEL=="sda", ATTR{../sda/queue/scheduler}="bfq"'}, False),
+    ("scheduler", {LATER: 'KERNEL=="sda", ATTR{queue//scheduler}="bfq"'}, False),
+    ("scheduler", {LATER: 'KERNEL=="sda" ATTR{queue/scheduler}=e"bfq"'}, False),
+    ("scheduler", {EARLIER: 'KERNEL=="sda1", ATTR{[block/sda]queue/scheduler}="bfq"'}, False),
+    ("scheduler", {EARLIER: "KERNEL==\"sda\", RUN+=\"/bin/sh -c 'echo bfq > /sys/block/%k/queue/scheduler'\""},
+     False),
+    ("scheduler", {EARLIER: "KERNEL==\"vda\", RUN+=\"/bin/sh -c 'echo bfq > /sys/block/%k/queue/scheduler'\""},
+     True),
+    ("scheduler", {"/usr/local/lib/udev/rules.d/99-zzz.rules": 'KERNEL=="sda", ATTR{queue/scheduler}="bfq"'},
+     False),
+    ("scheduler", {f"{R}/99-z.rules": "", "/usr/lib/udev/rules.d/99-z.rules": 'ATTR{queue/scheduler}="bfq"'},
+     True),
+    ("scheduler", {f"{T}/a.conf": f"w {QUEUE}/scheduler - - - - bfq"}, False),
+    ("scheduler", {f"{T}/a.conf": "w /sys/block/sd*/queue/scheduler - - - - bfq"}, False),
+    ("scheduler", {f"{T}/a.conf": "w /sys/block/vd*/queue/scheduler - - - - bfq"}, True),
+    ("scheduler", {"/etc/rc.local": "echo bfq > /sys/block/*/queue/scheduler"}, False),
+    ("requests", {LATER: 'KERNEL=="sda", ATTR{queue/scheduler}="bfq"'}, False),
+    ("requests", {EARLIER: 'KERNEL=="sda", ATTR{queue/scheduler}="bfq"'}, True),
+    ("readahead", {EARLIER: 'SUBSYSTEM=="bdi", ATTR{read_ahead_kb}="4096"'}, False),
+    ("readahead", {LATER: 'KERNEL=="sda", ATTR{bdi/read_ahead_kb}="4096"'}, False),
+    ("rps", {EARLIER: 'SUBSYSTEM=="queues", KERNEL=="rx-*", ATTR{rps_cpus}="3"'}, False),
+    ("rps", {LATER: 'KERNEL=="eth1", ATTR{queues/rx-0/rps_cpus}="3"'}, True),
+    # -- tmpfiles
+    ("thp", {f"{T}/a.conf": f"w {THP} - - - - always"}, False),
+    ("thp", {f"{T}/zz.conf": f"w {THP} - - - - always"}, True),
+    ("thp", {f"{T}/zz.conf": f"w+ {THP} - - - - always"}, True),
+    ("thp", {f"{T}/a.conf": f"w+ {THP} - - - - always"}, False),
+    ("thp", {f"{T}/zz.conf": "w /sys/kernel/mm/transparent_hugepage/enable? - - - - always"}, False),
+    ("thp", {f"{T}/a.conf": "w /sys/kernel/mm/transparent_hugepage/enable? - - - - always"}, True),
+    ("thp", {"/usr/local/lib/tmpfiles.d/a.conf": f"w! {THP} - - - - always"}, False),
+    ("thp", {"/etc/rc.local": f"echo always > {THP}"}, False),
+    ("thp", {f"{T}/zz.conf": "w /sys/kernel/mm/{ksm,transparent_hugepage}/enabled - - - - always"}, False),
+    ("thp", {f"{T}/zz.conf": "w /sys/kernel/mm/{ksm,x}/enabled - - - - always"}, True),
+    # -- TuneD, over our files
+    ("thp", {**ACTIVE, DB: "[vm]\ntransparent_hugepages=always"}, False),
+    ("thp", {**ACTIVE, DB: "[vm]\ntransparent_hugepages=never"}, True),
+    ("thp", {**ACTIVE, DB: "[vm.big]\ntype=vm\ntransparent_hugepage = always # x"}, False),
+    ("thp", {**ACTIVE, DB: "[vm]\nenabled=0\ntransparent_hugepages=always"}, True),
+    ("thp", {**ACTIVE, DB: "[main]\ninclude=base", BASE: "[vm]\ntransparent_hugepages=always"}, False),
+    ("thp", {**ACTIVE, DB: "[main]\ninclude=base\n[vm]\ntransparent_hugepages=never",
+             BASE: "[vm]\ntransparent_hugepages=always"}, True),
+    ("thp", {**ACTIVE, DB: "[main]\ninclude=db", "/usr/lib/tuned/db/tuned.conf": f"[sysfs]\n{THP}=always"},
+     False),
+    ("thp", {"/etc/tuned/post_loaded_profile": "base", BASE: "[vm]\ntransparent_hugepages=always"}, False),
+    ("requests", {**ACTIVE, DB: "[disk]\nelevator=bfq"}, False),
+    ("readahead", {**ACTIVE, DB: "[disk]\nreadahead=>4096"}, False),
+    ("swappiness", {**ACTIVE, DB: "[sysctl]\nvm.swappiness=10"}, True),
+    ("swappiness", {**ACTIVE, DB: "[sysctl]\nvm.swappiness=10",
+                    "/etc/tuned/tuned-main.conf": "reapply_sysctl = 0"}, False),
+    ("swappiness", {**ACTIVE, DB: "[sysctl]\nvm.dirty_ratio=10", "/etc/sysctl.conf": "vm.swappiness = 60",
+                    f"{D}/99-sysctl.conf": "vm.swappiness = 60"}, False),
+    ("ratio", {**ACTIVE, DB: "[vm]\ndirty_bytes=500000000"}, False),
+]  # fmt: skip
+OURS = "/etc/tuned/headrace-mysql/tuned.conf"
+#: The same with our profile: it includes the active one, and becomes it.
+PROFILES: list[tuple[str, dict[str, str], bool]] = [
+    ("swappiness", {**ACTIVE, DB: "[sysctl]\nvm.swappiness=10"}, True),
+    ("swappiness", {**ACTIVE, DB: "", f"{D}/10-a.conf": "vm.swappiness = 33"}, False),
+    ("swappiness", {**ACTIVE, DB: "", "/etc/sysctl.conf": "vm.swappiness = 33"}, False),
+    ("swappiness", {**ACTIVE, DB: "", "/usr/lib/sysctl.d/10-a.conf": "vm.swappiness = 33"}, True),
+    ("swappiness", {**ACTIVE, DB: "", f"{D}/10-a.conf": "vm.swappiness = 33",
+                    "/etc/tuned/tuned-main.conf": "reapply_sysctl = 0"}, True),
+    ("ratio", {**ACTIVE, DB: "[sysctl]\nvm.dirty_ratio=10\nvm.dirty_bytes=500000000"}, False),
+    ("ratio", {**ACTIVE, DB: "[sysctl]\nvm.dirty_bytes=500000000"}, True),
+    ("thp", {**ACTIVE, DB: "[vm]\ntransparent_hugepages=always"}, True),
+    ("thp", {**ACTIVE, DB: "[sysfs]\n/sys/x=1\n[vm]\ntransparent_hugepages=always"}, False),
+    ("scheduler", {**ACTIVE, DB: "[disk]\nelevator=bfq"}, True),
+    ("scheduler", {**ACTIVE, DB: "[sysfs]\n/sys/x=1\n[disk]\nelevator=bfq"}, False),
+    ("requests", {**ACTIVE, DB: "[sysfs]\n/sys/x=1\n[disk]\nelevator=bfq"}, False),
+    ("thp", {**ACTIVE, DB: "", "/etc/tuned/post_loaded_profile": "base",
+             BASE: "[vm]\ntransparent_hugepages=always"}, False),
+]  # fmt: skip
+
+
+def promised(name: str, there: dict[str, str], **more: Any) -> bool:
+    """Whether it was; then the boot gives it."""
+    setting, path = SETTINGS[name]
+    try:
+        written = files(there, setting, **more)
+    except Refused as refused:
+        return "decides it at boot" not in str(refused)
+    active = {"/etc/tuned/active_profile": "headrace-mysql"} if OURS in written else {}
+    kernel = replay({**there, **written, **active})
+    assert kernel[path] == setting.value, (
+        f"promised {setting.value}, the boot gives {kernel[path]}: {written}"
+    )
+    return True
+
+
+@pytest.mark.parametrize("cell", range(len(CELLS)))
+def test_what_was_promised_is_what_a_boot_gives(cell: int) -> None:
+    name, there, is_ours = CELLS[cell]
+    assert promised(name, there) == is_ours, there
+
+
+@pytest.mark.parametrize("cell", range(len(PROFILES)))
+def test_a_profile_of_ours_is_what_tuned_makes_of_it(cell: int) -> None:
+    name, there, is_ours = PROFILES[cell]
+    assert promised(name, there, tuned=True) == is_ours, there
+
+
+def test_the_replay_itself_tells_a_promise_that_fails() -> None:
+    """Else the matrix could not fail: the same files with ours among them, and no refusal before."""
+    ours = {
+        SYSCTL: f"{HEADER}vm.swappiness = 7\nvm.dirty_ratio = 22\nvm.dirty_background_bytes = 67108864\n"
+        "vm.overcommit_ratio = 80\n",
+        UDEV: f'{HEADER}KERNEL=="sda", ATTR{{queue/scheduler}}="none"\nKERNEL=="sda", '
+        'ATTR{queue/nr_requests}="96"\nKERNEL=="sda", ATTR{queue/read_ahead_kb}="64"\n'
+        'KERNEL=="eth0", ATTR{queues/rx-0/rps_cpus}="f"\n',
+        TMPFILES: f"{HEADER}w {THP} - - - - never\n",
+    }
+    wrong = []
+    for name, there, is_ours in CELLS:
+        setting, path = SETTINGS[name]
+        if (replay({**there, **ours})[path] == setting.value) != is_ours:
+            wrong.append((name, there))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("script", ["s.sh", "${i:PROFILE_DIR}/s.sh", "/etc/tuned/db/s.sh"])
+def test_a_script_of_the_profile_is_read(script: str) -> None:
+    there = {**ACTIVE, DB: f"[script]\nscript={script}\n", "/etc/tuned/db/s.sh": f"echo always > {THP}\n"}
+    with pytest.raises(Refused, match=r"/etc/tuned/db/s\.sh:1 decides it"):
+        files(there, SETTINGS["thp"][0])
+
+
+@pytest.mark.parametrize(("file", "wins"), [(LATER, True), (EARLIER, False)])
+def test_a_program_that_a_rule_asks_runs_where_it_stands(file: str, wins: bool) -> None:
+    rule = 'KERNEL=="sda", PROGRAM="/bin/sh -c \'echo bfq > /sys/block/sda/queue/scheduler\'"'
+    if not wins:
+        assert files({file: rule}, SETTINGS["scheduler"][0])
+        return
+    with pytest.raises(Refused, match=r"99-zzz\.rules:1 decides it"):
+        files({file: rule}, SETTINGS["scheduler"][0])
+
+
+def test_a_profile_that_only_tuned_can_resolve_is_no_promise() -> None:
+    there = {**ACTIVE, DB: "[main]\ninclude=${f:virt_check:a:b}\n"}
+    with pytest.raises(NotReady, match="only TuneD can resolve"):
+        files(there, SETTINGS["thp"][0])
+
+
+UNIT = "mariadb@one.service"
+E = "/etc/systemd/system"
+UNITS: list[tuple[str, dict[str, str], dict[str, str], tuple[str, ...], str]] = [
+    (UNIT, {f"{E}/mariadb@.service.d/zzz.conf": "[Service]\nLimitNOFILE=1"}, LIMIT, (), "zzz.conf:2"),
+    (UNIT, {f"{E}/mariadb@.service.d/a.conf": "[Service]\nLimitNOFILE=1"}, LIMIT, (), ""),
+    ("mysql-db-1.service", {f"{E}/mysql-db-.service.d/zzz.conf": "LimitNOFILE=1"}, LIMIT, (), "zzz.conf:1"),
+    ("mysql-db-1.service", {f"{E}/mysql-.service.d/zzz.conf": "LimitNOFILE=1"}, LIMIT, (), "zzz.conf:1"),
+    (UNIT, {f"{E}/mysql.service.d/zzz.conf": "LimitNOFILE=1"}, LIMIT, ("mysql.service",), "zzz.conf:1"),
+    (UNIT, {f"{E}/mysql.service.d/zzz.conf": "LimitNOFILE=1"}, LIMIT, (), ""),
+    (UNIT, {f"/run/systemd/system.control/{UNIT}.d/zzz.conf": "LimitNOFILE = 1"}, LIMIT, (), "zzz.conf:1"),
+    (UNIT, {f"/etc/systemd/system.control/{UNIT}.d/zz-headrace.conf": "x"}, LIMIT, (), "zz-headrace.conf:1"),
+    (UNIT, {f"{E}/{UNIT}.d/a.conf": "ExecStart=\nExecStart=/bin/sh -c 'ulimit -n 9; x'"}, LIMIT, (), "a.conf:2"),
+    (UNIT, {f"{E}/{UNIT}.d/zzz.conf": "[Service]\nEnvironment="}, PRELOAD, (), "zzz.conf:2"),
+    (UNIT, {f"{E}/{UNIT}.d/a.conf": "[Service]\nEnvironment="}, PRELOAD, (), ""),
+    (UNIT, {f"{E}/{UNIT}.d/zzz.conf": 'Environment=A=1 \\\n  "LD_PRELOAD=/x.so"'}, PRELOAD, (), "zzz.conf:1"),
+    (UNIT, {f"{E}/{UNIT}.d/zzz.conf": "Environment=MY_LD_PRELOAD=/x"}, PRELOAD, (), ""),
+    (UNIT, {f"{E}/{UNIT}.d/a.conf": "EnvironmentFile=-/etc/default/maria*", "/etc/default/mariadb":
+            "LD_PRELOAD=/x"}, PRELOAD, (), "/etc/default/mariadb:1"),
+    (UNIT, {f"{E}/{UNIT}.d/a.conf": "EnvironmentFile=-/etc/default/%p-%i", "/etc/default/mariadb-one":
+            "LD_PRELOAD=/x"}, PRELOAD, (), "/etc/default/mariadb-one:1"),
+    (UNIT, {f"{E}/{UNIT}.d/a.conf": "EnvironmentFile=/x/%H"}, PRELOAD, (), "a.conf:1"),
+    (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env LD_PRELOAD=/x.so /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cell", range(len(UNITS)))
+def test_what_wins_over_our_drop_in_is_named(cell: int) -> None:
+    unit, there, lines, others, wins = UNITS[cell]
+    if not wins:
+        assert unit_file(copies(there), unit, lines, others)
+        return
+    with pytest.raises(Refused, match=f"{wins} decides"):
+        unit_file(copies(there), unit, lines, others)
+
+
+def test_the_names_of_a_units_folders() -> None:
+    assert names_of("mariadb.service") == ["mariadb.service", "service"]
+    assert names_of("a-b-c@x.service") == [
+        "a-b-c@x.service", "a-b-c@.service", "a-b-.service", "a-.service", "service"
+    ]  # fmt: skip

@@ -1,0 +1,153 @@
+"""What sessions wait for, from states, and that nothing of a host is used where only SQL is known."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from headrace.activity import Activity, Looks, without_port
+from headrace.analysis.sessions import COMMIT, METADATA, ROW, of_activity, sentence, wait_of
+from headrace.errors import HostUnknown
+from headrace.hunt import SqlOnly
+from headrace.model import Facts
+from headrace.rules import AREAS, all_rules, judge
+from headrace.rules.cause import conclude
+from headrace.rules.evidence import Evidence
+from tests.rules.case import Case
+from tests.rules.hosts import unwell
+
+OF_HOSTS = ("ALLOC", "BLK", "CPU", "FS", "HOST", "IRQ", "MEM", "NET", "RAID", "TCP")
+CASES: list[Case] = [
+    case for area in AREAS for case in importlib.import_module(f"tests.rules.{area}_cases").CASES
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "lock", "text", "wait"),
+    [
+        ("Query", "Updating", "row", "", ROW),
+        ("Query", "Waiting for table metadata lock", "", "", METADATA),
+        ("Query", "Waiting for table metadata lock", "metadata", "", METADATA),
+        ("Query", "waiting for handler commit", "", "update t", COMMIT),
+        ("Execute", "Commit", "", "update t", COMMIT),
+        ("Query", "starting", "", "COMMIT", COMMIT),
+        ("Query", "Waiting for commit lock", "", "", "a lock on the whole server"),
+        ("Query", "Waiting for semi-sync ACK from replica", "", "", "a replica's acknowledgement"),
+        ("Query", "Waiting for table level lock", "", "", "table locks"),
+        ("Query", "User lock", "", "", "locks of the application (GET_LOCK)"),
+        ("Query", "Waiting for something new", "", "", "something new"),
+        ("Connect", "login", "", "", "their login"),
+        ("Query", "Sending data", "", "select 1", ""),
+        ("Query", "", "", "", ""),
+    ],
+)
+def test_a_state_says_what_a_session_waits_for(
+    command: str, state: str, lock: str, text: str, wait: str
+) -> None:
+    assert wait_of(command, state, lock, text) == wait
+
+
+@pytest.mark.parametrize(
+    ("host", "alone"),
+    [
+        ("10.0.0.7:51234", "10.0.0.7"),
+        ("app1.example.com:51234", "app1.example.com"),
+        ("localhost", "localhost"),
+        ("::1:51234", "::1"),
+        ("2001:db8::5", "2001:db8::5"),
+        ("", ""),
+    ],
+)
+def test_sessions_of_one_client_are_one_sort(host: str, alone: str) -> None:
+    assert without_port(host) == alone
+
+
+def looked(*rows: dict[str, object], times: int = 4) -> Activity:
+    looks = Looks()
+    for _ in range(times):
+        looks.add({"statements": list(rows)})
+    return looks.activity()
+
+
+def running(number: int, state: str, text: str, **more: object) -> dict[str, object]:
+    return {"id": number, "user": "app", "host": f"10.0.0.7:5{number:04}", "command": "Query", "state": state,
+            "class": text, **more}  # fmt: skip
+
+
+def test_the_sentence_names_rows_their_holder_and_what_executes() -> None:
+    update = "update orders set k = ? where id = ?"
+    wait = {"lock": "row", "table": "shop.orders", "holder": 71, "holder_user": "app", "holder_host": "10.0.0.9",
+            "holder_open_s": 41, "holder_idle_s": 40, "is_certain": True, "waiter_class": update}  # fmt: skip
+    activity = looked(
+        running(1, "Updating", update),
+        running(2, "Updating", update),
+        running(3, "Commit", "commit"),
+        running(4, "Sending data", "select ?"),
+        running(5, "Sleep", "", command="Sleep"),
+        running(6, "Waiting for an event", "", user="system user"),
+        {**wait, "waiter": 1},
+        {**wait, "waiter": 2},
+    )
+    load = of_activity(activity)
+    assert load is not None
+    assert sentence(load, activity) == (
+        "4.0 sessions are active on average: 2.0 wait for row locks of shop.orders, held by connection 71 of "
+        "app@10.0.0.9 (idle for 40 s, its transaction is open for 41 s), 1.0 wait for commits, 1.0 execute (1.0 "
+        "of them select ?)."
+    )
+    assert [(share.name, share.sessions) for share in load.by("host")] == [("10.0.0.7", 4.0)]
+    assert Activity.of_json(activity.to_json()) == activity
+
+
+def test_so_many_sorts_that_not_all_are_kept_lose_no_session() -> None:
+    activity = looked(*(running(n, "Sending data", f"select {n}") for n in range(3_000)), times=2)
+    load = of_activity(activity)
+    assert load is not None
+    assert load.active == pytest.approx(3_000)
+    assert len(activity.sessions) <= 2_001
+
+
+def by_sql(evidence: Evidence) -> Evidence:
+    facts = SqlOnly().facts(Facts("0" * 16, dict(evidence.raw)))
+    return Evidence(facts, evidence.window, activity=evidence.activity)
+
+
+def test_no_rule_speaks_of_a_host_that_is_not_the_servers() -> None:
+    """An ill host of each rule about hosts, with the server's part alone."""
+    rules = {rule.code: rule for rule in all_rules()}
+    said, seen = [], set[str]()
+    for case in CASES:
+        if not case.subjects or rules[case.rule].area not in OF_HOSTS or case.rule in seen:
+            continue
+        evidence = case.host()
+        if not evidence.has_server:
+            continue
+        seen.add(case.rule)
+        alone = by_sql(evidence)
+        judgement = judge(alone, [rules[case.rule]])
+        said += [f.id for f in judgement.findings if f.rule.area in OF_HOSTS]
+        verdict = conclude(alone, judgement)
+        assert "this host" not in verdict.sentence
+        assert "is unknown: only SQL was asked" in verdict.sentence
+        assert {use.level for use in verdict.uses if use.resource == "cpu"} == {"unknown"}
+    assert said == []
+    assert len(seen) > 100
+
+
+def test_a_host_is_refused_not_empty() -> None:
+    alone = by_sql(unwell())
+    for ask in (
+        lambda: alone.facts.block_devices,
+        lambda: alone.facts.cpu_count,
+        lambda: alone.rows("numa_nodes"),
+        lambda: alone.raw.get("memory"),
+        lambda: alone.window.rate("cpu", "user", "cpu0"),
+        lambda: alone.window.labels("disk", "reads"),
+        lambda: alone.use("cpu"),
+        lambda: alone.programs,
+    ):
+        with pytest.raises(HostUnknown):
+            ask()
+    assert alone.status_rate("questions") > 0
+    assert alone.facts.hostname == alone.variable("hostname")

@@ -1,0 +1,245 @@
+"""Lines of tables that are no runs, numbers and levels as people write them, and runs that are not alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace import foreign
+from headrace.errors import PlanError
+from headrace.foreign import alike
+
+RUNS = [("xfs", 1000.5), ("xfs", 1010.25), ("ext4", 900.5), ("ext4", 905.75)]
+CSV = "fs,rep,tps\n" + "".join(f"{fs},{n},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
+
+
+def read(
+    folder: Path, text: str | bytes, response: str = "tps", *, mixed: tuple[str, ...] = ()
+) -> foreign.Table:
+    path = folder / "t.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return foreign.read_csv(path, ["fs"], [response], mixed=mixed)
+
+
+def runs(table: foreign.Table) -> list[tuple[str, float]]:
+    return sorted((row.levels["fs"], value) for row in table.rows for value in row.responses.values())
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "Summe", "Gesamtsumme", "Mittelwert", "Mittelw.", "Standardabweichung", "Promedio", "Media", "Moyenne",
+        "Écart-type", "Średnia", "Razem", "Keskiarvo", "ortalama", "Medelvärde", "Итого",
+        "среднее значение", "合計",
+        "平均値", "总计", "Grand Total", "Std. Dev.", "Geo. mean", "Geometric mean", "Mean (xfs)", "xfs Average",
+        "Avg of 3", "Diff", "Speedup", "Δ", "p-value", "CV", "Subtotal",
+    ],
+)  # fmt: skip
+def test_summaries_are_no_runs(tmp_path: Path, word: str) -> None:
+    table = read(tmp_path, f"{CSV}{word},,953.2\nxfs,{word},1005\n")
+    assert runs(table) == sorted(RUNS)
+    assert "2 lines left out, each of which sums up others: 6, 7" in table.notes[0]
+
+
+def test_a_word_that_most_lines_have_names_no_summary(tmp_path: Path) -> None:
+    text = "fs,cpu,tps\n" + "".join(f"{fs},all,{tps}\n" for fs, tps in RUNS)
+    assert runs(read(tmp_path, text)) == sorted(RUNS)
+    text = "fs,tps\nstock-to-all,1\nstock-to-all,2\nfor-the-max,3\nfor-the-max,4\n"
+    assert len(runs(read(tmp_path, text))) == 4
+
+
+@pytest.mark.parametrize(
+    ("column", "bad", "good"),
+    [
+        ("status", "FAILED", "ok"), ("Status", "killed", "Success"), ("exit status", "1", "0"), ("rc", "-9", "0"),
+        ("signal", "9", ""), ("success", "false", "true"), ("valid", "no", "yes"), ("completed", "0", "1"),
+        ("aborted", "true", "false"), ("oom", "1", "0"), ("errors", "1203", "0"), ("error", "timeout", ""),
+        ("comment", "crashed at 30 s", ""), ("notes", "OOM killed", "no crash"), ("result", "DNF", "ok"),
+        ("phase", "warmup", "run"), ("phase", "prepare", "run"),
+        ("warmup", "yes", "no"), ("stage", "ramp-up", "steady"),
+    ],
+)  # fmt: skip
+def test_runs_that_failed_and_warm_ups_are_left_out_and_counted(
+    tmp_path: Path, column: str, bad: str, good: str
+) -> None:
+    text = f"fs,{column},tps\n" + "".join(f"{fs},{good},{tps}\n" for fs, tps in RUNS) + f"xfs,{bad},12\n"
+    table = read(tmp_path, text)
+    assert runs(table) == sorted(RUNS)
+    assert "1 line left out, because it " in table.notes[0]
+    assert table.notes[0].endswith(": line 6")
+
+
+def test_errors_in_most_runs_are_no_reason(tmp_path: Path) -> None:
+    text = "fs,errors,tps\n" + "".join(f"{fs},{n},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
+    assert runs(read(tmp_path, text)) == sorted(RUNS)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "n.a.", "#DIV/0!", "#VALUE!", "#WERT!", "nil", "–", "...", "x", "DNF", "failed", "timeout", "timed out",
+        "ERR",
+        "crashed", "OOM", "TBD", "skipped", "n/d", "k.A.", "нет", ".", "(null)", "\\N", "unknown",
+        "did not finish",
+    ],
+)  # fmt: skip
+def test_a_cell_without_a_number_is_named(tmp_path: Path, cell: str) -> None:
+    table = read(tmp_path, f"{CSV}xfs,5,{cell}\n")
+    assert runs(table) == sorted(RUNS)
+    assert "no tps in line 6: left out" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1 000,5", "1 010,25", "900,5", "905,75"], None),
+        (["1\u00a0000.5", "1\u00a0010.25", "900.5", "905.75"], None),
+        (["1\u202f000,5", "1\u202f010,25", "900,5", "905,75"], None),
+        (["1'000.5", "1'010.25", "900.5", "905.75"], None),
+        (["1’000.5", "1’010.25", "900.5", "905.75"], None),
+        (["1_000.5", "1_010.25", "900.5", "905.75"], None),
+        (["12,34,567", "1,00,000", "1,000", "2,500"], [1234567, 100000, 1000, 2500]),
+        (["1,234,567", "1,000", "2,000", "3,000"], [1234567, 1000, 2000, 3000]),
+        (["~1000.5", "≈1010.25", "900.5*", "905.75 †"], None),
+        (["1000.5 (+3%)", "1010.25 (12.3)", "900.5", "905.75"], None),
+        (["1000.5 ± 1.2%", "1010.25±3", "900.5 +/- 2", "905.75"], None),
+        (["1000.5 tx/s", "1010.25 tx/s", "900.5 tx/s", "905.75 tx/s"], None),
+        (["1000.5 1/s", "1010.25 1/s", "900.5 1/s", "905.75 1/s"], None),
+        (["1.0005 kIOPS", "1.01025 kIOPS", "0.9005 kIOPS", "905.75 IOPS"], [1.0005, 1.01025, 0.9005, 0.90575]),
+        (["0:01:40.5", "1:40", "00:59", "61 s"], [100.5, 100, 59, 61]),
+        (["1m40.5s", "1h 2m 3s", "59s", "2 min"], [100.5, 3723, 59, 120]),
+    ],
+)  # fmt: skip
+def test_numbers_as_people_write_them(tmp_path: Path, cells: list[str], values: list[float] | None) -> None:
+    text = "fs\ttps\n" + "".join(f"{n}\t{cell}\n" for n, cell in enumerate(cells))
+    found = [row.responses["tps"] for row in read(tmp_path, text).rows]
+    assert found == pytest.approx(values or [tps for _, tps in RUNS])
+
+
+@pytest.mark.parametrize("cell", ["<1000", "10 - 12", "inf", "1.2.3"])
+def test_what_is_no_number_is_refused(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(PlanError, match="must be a positive number") as error:
+        read(tmp_path, f"{CSV}xfs,5,{cell}\n")
+    assert error.value.hint
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32"])
+def test_text_of_any_alphabet_in_any_unicode(tmp_path: Path, encoding: str) -> None:
+    text = CSV.replace("xfs", "файловая").encode(encoding)
+    assert {fs for fs, _ in runs(read(tmp_path, text))} == {"файловая", "ext4"}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        ("XFS", "xfs"), ("8", "8.0", "08"), ("ON", "1", "true"), ("no", "off", "0"), ("1G", "1024M", "1GiB"),
+        ("16 KiB", "16k", "16384"), ("READ-COMMITTED", "read_committed", "readcommitted"),
+        ("1000", "1,000", "1e3"),
+        ("mysql-8.0.36", "MySQL 8.0.36"), ("1s", "1000ms"),
+    ],
+)  # fmt: skip
+def test_levels_that_are_one(written: tuple[str, ...]) -> None:
+    lines = [(f"t:{n}", {"fs": text}) for n, text in enumerate(written)]
+    assert "are counted as one level" in " ".join(alike.unified(lines, ["fs"]))
+    assert len({cells["fs"] for _, cells in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    "pair", [("ext3", "ext4"), ("1", "2"), ("8.0.36", "8.0.37"), ("0", "1"), ("a-1", "a1")]
+)
+def test_levels_that_are_two(pair: tuple[str, str]) -> None:
+    lines = [(f"t:{n}", {"fs": text}) for n, text in enumerate([*pair * 3, pair[0]])]
+    assert alike.unified(lines, ["fs"]) == []
+    assert len({cells["fs"] for _, cells in lines}) == 2
+
+
+@pytest.mark.parametrize("slip", ["inodb", "innobd", "innodbb", "innpdb"])
+def test_a_rare_level_one_letter_away_is_named(slip: str) -> None:
+    lines = [(f"t:{n}", {"e": text}) for n, text in enumerate(["innodb"] * 4 + [slip, "rocks"])]
+    (note,) = alike.unified(lines, ["e"])
+    assert f"e: {slip!r} (1 line) is one letter away from 'innodb' (4)" in note
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("threads", ("8", "64")),
+        ("duration_s", ("600", "2")),
+        ("bs", ("4k", "64k")),
+        ("percentile", ("95", "99")),
+    ],
+)
+def test_runs_that_are_not_alike_are_a_question(tmp_path: Path, column: str, values: tuple[str, str]) -> None:
+    text = f"fs,{column},tps\n" + "".join(f"{fs},{values[n % 2]},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
+    with pytest.raises(PlanError, match=f"the runs differ in {column}: {values[0]} in lines 2, 4") as error:
+        read(tmp_path, text)
+    assert f"--mixed {column}" in (error.value.hint or "")
+    assert runs(read(tmp_path, text, mixed=(column,))) == sorted(RUNS)
+
+
+SECONDS: dict[str, Callable[[int], object]] = {
+    "Elapsed (s)": lambda t: 10 * t,
+    "time_ms": lambda t: 1000 * t,
+    "datetime": lambda t: f"2026-01-01 10:00:{t:02}",
+    "clock": lambda t: f"10:00:{t:02}",
+    "tick": lambda t: t,
+    "whatever": lambda t: t,
+}
+
+
+@pytest.mark.parametrize("column", SECONDS)
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_seconds_are_no_runs_whatever_their_column(tmp_path: Path, column: str, repeats: int) -> None:
+    text = f"fs,run,{column},tps\n" + "".join(
+        f"{fs},{run},{SECONDS[column](t)},{1000 + t % 7}\n"
+        for fs in ("xfs", "ext4")
+        for run in range(repeats)
+        for t in range(40)
+    )
+    with pytest.raises(PlanError, match=rf"one line per .*\({2 * repeats} runs\)"):
+        read(tmp_path, text)
+
+
+def test_many_lines_that_nothing_tells_apart_are_suspected(tmp_path: Path) -> None:
+    text = "fs,tps\n" + "".join(f"{fs},{1000 + t % 7}\n" for fs in ("xfs", "ext4") for t in range(120))
+    assert "up to 120 lines have the same levels" in " ".join(read(tmp_path, text).notes)
+    numbered = "fs,rep,tps\n" + "".join(f"{fs},{t},{1000 + t}\n" for fs in ("xfs", "ext4") for t in range(70))
+    assert len(read(tmp_path, numbered).rows) == 140
+
+
+def test_a_metric_per_line_may_have_its_unit(tmp_path: Path) -> None:
+    text = "fs,metric,run,value,unit\n" + "".join(
+        f"{fs},tps,{n},{tps},1/s\n{fs},p99,{n},3,ms\n" for n, (fs, tps) in enumerate(RUNS)
+    )
+    assert runs(read(tmp_path, text)) == sorted(RUNS)
+
+
+def test_points_between_thousands_are_never_decimal_points_in_silence(tmp_path: Path) -> None:
+    """1.010 beside 900 made the faster file system the worse, at 0.11% of the other."""
+    with pytest.raises(PlanError, match=r"tps = '1\.000' could be 1000 or 1\.000"):
+        read(tmp_path, "fs;tps\nxfs;1.000\nxfs;1.010\next4;900\next4;905\n")
+    sure = read(tmp_path, "fs;tps\nxfs;1.234.567\nxfs;10.000\next4;900\n")
+    assert [value for _, value in runs(sure)] == [900, 10_000, 1_234_567]
+    # All with three decimals, or small whole numbers beside them.
+    for cells in (["1.125", "2.250", "0.905"], ["1.125", "2", "3.375"]):
+        text = "fs;tps\n" + "".join(f"{n};{cell}\n" for n, cell in enumerate(cells))
+        assert [value for _, value in runs(read(tmp_path, text))] == [float(cell) for cell in cells]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is empty"),
+        ("fs,tps\nxfs,1000,1010\n", "2 columns in the header"),
+        # A short line was lost where runs stand side by side, and broke tables of metrics.
+        ("fs,run1,run2\nxfs,1000,1010\next4,900\n", "3 columns in the header"),
+        ("fs,metric,value\nxfs,tps,1000\next4,tps\n", "3 columns in the header"),
+        ("fs,speed\nxfs,1000\n", "no column 'tps'"),
+    ],
+)
+def test_every_refusal_of_a_table_says_what_to_do(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(PlanError, match=said) as error:
+        read(tmp_path, text)
+    assert error.value.hint
