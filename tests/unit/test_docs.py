@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+import shlex
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import typer
 
-from headrace import knobs
+from headrace import cli, knobs
 from headrace.cli.docs import find
-from headrace.errors import HeadraceError, NotReady
+from headrace.cli.docs_search import search
+from headrace.cli.shell import app
+from headrace.errors import NotReady
 from headrace.rules import all_rules
 from tests.folders import ROOT
 
@@ -84,8 +90,78 @@ def test_docs_finds_pages_and_rules_by_name(tmp_path: Path) -> None:
     assert find(tmp_path, "sweep") == str(tmp_path / "explanation" / "sweeps.html")
     assert find(tmp_path, "rules") == str(tmp_path / "reference" / "rules" / "index.html")
     assert find(tmp_path, "NET01").endswith("reference/rules/network.html#net01")
-    with pytest.raises(HeadraceError, match="no such page"):
-        find(tmp_path, "nothing")
+    assert find(tmp_path, "nothing") is None
+
+
+def test_docs_searches_sections(tmp_path: Path) -> None:
+    entries = [
+        ("howto/symptoms.html", "What do I do when ...", ""),
+        (
+            "howto/symptoms.html#slow",
+            "Commits are slow",
+            "<p><code>hunt</code> says how long they wait",
+        ),
+        ("reference/rules/logs.html", "Rules: logs", ""),
+        ("reference/rules/logs.html#blog04", "BLOG04: Each commit waits", "for others &amp; on purpose"),
+        ("project/changelog.html", "Changelog", "commit wait commit wait"),
+        ("howto/other.html", "Other", "a replica, and a commit"),
+        *((f"howto/{number}.html", "Another page", "about nothing of that kind") for number in range(20)),
+    ]
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "search_index.json").write_text(
+        json.dumps({"docs": [dict(zip(("location", "title", "text"), row, strict=True)) for row in entries]})
+    )
+    answers = search(tmp_path, "When do commits wait?")
+    assert [answer.address for answer in answers] == [
+        "howto/symptoms.html#slow", "reference/rules/logs.html#blog04", "howto/other.html",
+    ]  # fmt: skip
+    assert (answers[0].page, answers[0].title) == ("What do I do when ...", "Commits wait")
+    assert answers[1].excerpt == "for others & on purpose"
+    assert search(tmp_path, "the") == search(tmp_path, 'zzz" OR *') == []
+
+
+FENCED = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+def test_every_command_in_the_documentation_exists_with_its_options() -> None:
+    cli.load()
+    root = typer.main.get_command(app)
+    wrong, seen = [], 0
+    for path in [*DOCS.rglob("*.md"), *(path for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md")]:
+        text = path.read_text()
+        inline = re.findall(r"`(headrace [^`]+)`", FENCED.sub("", text))
+        lines = [
+            line
+            for language, block in FENCED.findall(text)
+            if language in ("", "sh", "bash", "console")
+            for line in re.findall(r"^(?:sudo )?(headrace .*)", block.replace("\\\n", " "), re.MULTILINE)
+        ]
+        for line in inline + lines:
+            seen += 1
+            if fault := unknown_word(root, line):
+                wrong.append(f"{path.relative_to(ROOT)}: {line!r}: {fault}")
+    assert seen > 400
+    assert not wrong, "\n".join(wrong)
+
+
+def unknown_word(root: Any, line: str) -> str:
+    """The first word of a command line that the command does not know; empty if it knows all."""
+    try:
+        words = shlex.split(re.split(r"[;|>&]| \.\.\.", line)[0], comments=True)[1:]
+    except ValueError:
+        return ""  # a text that quotes half of a command
+    command, context = root, root.context_class(root, info_name="headrace")
+    while words and hasattr(command, "list_commands") and not words[0].startswith("-"):
+        child = command.get_command(context, words[0])
+        if child is None:
+            is_group = all(each.param_type_name != "argument" for each in command.get_params(context))
+            is_name = re.fullmatch(r"[a-z][a-z-]+", words[0])
+            return f"no command {words[0]}" if is_group and is_name else ""
+        command, context = child, child.context_class(child, info_name=words[0], parent=context)
+        words = words[1:]
+    known = {option for each in command.get_params(context) for option in (*each.opts, *each.secondary_opts)}
+    options = [word.partition("=")[0].rstrip(",.") for word in words if re.match(r"-{1,2}[a-z]", word)]
+    return next((f"no option {option}" for option in options if option not in known), "")
 
 
 def test_every_page_that_a_hint_names_exists() -> None:

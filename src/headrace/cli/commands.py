@@ -91,6 +91,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "lab": "Virtual machines with a chosen kernel, disks and network.",
     },
     "docs": {
-        "docs": "Open the documentation.",
+        "docs": "Open or search the documentation.",
     },
 }

@@ -1,41 +1,93 @@
-"""The command ``docs``: opens the documentation site packed into the wheel."""
+"""The command ``docs``: opens or searches the documentation site packed into the wheel."""
 
 from __future__ import annotations
 
+import re
 import webbrowser
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import headrace
-from headrace.cli.shell import app
+from headrace.cli.docs_search import Section, search
+from headrace.cli.shell import app, print_json, stdout
 from headrace.errors import HeadraceError, NotReady
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 #: Built by `make docs` (mkdocs.yml names the same directory) and packed into the wheel.
 SITE = Path(headrace.__file__).parent / "docs_site"
 
 
-@app.command(epilog="Example: headrace docs plans")
+@app.command(epilog="Example: headrace docs plans; headrace docs commit wait")
 def docs(
-    page: Annotated[
-        str, typer.Argument(metavar="[PAGE]", help="Name of a page or rule, such as plans or POOL01.")
-    ] = "",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PAGE|WORD...]", help="A page or rule, such as plans or POOL01; or words to search for."
+        ),
+    ] = None,
     path: Annotated[
         bool, typer.Option("--path", help="Print the file's path instead of opening it.")
     ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")] = False,
 ) -> None:
-    """Open the documentation in a browser. Works offline."""
-    address = find(SITE, page)
-    typer.echo(address)
-    if not path:
-        webbrowser.open(address if address.startswith("file:") else Path(address).as_uri())
+    """Open the documentation in a browser, or search it here. Works offline."""
+    name = " ".join(words or ())
+    address = find(SITE, name)
+    if address is None:
+        sections = search(SITE, name)
+        if not sections:
+            raise HeadraceError(
+                "no page has that name, and no section has these words",
+                place=name,
+                hint="`headrace docs` opens the site; `headrace docs symptoms` begins with what you see",
+            )
+        if as_json:
+            print_json({"words": name, "sections": [asdict(section) for section in sections]})
+        else:
+            stdout().print(results(sections))
+    elif as_json:
+        print_json({"page": address})
+    else:
+        typer.echo(address)
+        if not path:
+            webbrowser.open(address if address.startswith("file:") else Path(address).as_uri())
 
 
-def find(site: Path, name: str) -> str:
-    """The page's path, or the URL of its section if ``name`` is a rule code.
+def results(sections: Sequence[Section]) -> RenderableType:
+    """A search's answer for a terminal."""
+    from headrace.report import terminal
+    from headrace.report.parts import Gap, Part, Sentence, Span
 
-    Raises NotReady if the site is not built, HeadraceError if no page has that name.
+    parts: list[Part] = []
+    for section in sections:
+        title = "" if section.title == section.page else f" > {section.title}"
+        parts += [
+            Sentence([Span(f"{section.page}{title}", "strong")]),
+            Sentence(section.excerpt, "aside"),
+            Sentence(["headrace docs ", Span(_name(section.address), "code")]),
+            Gap(),
+        ]
+    return terminal.show(parts[:-1])
+
+
+def _name(address: str) -> str:
+    """What opens an address: a rule by its code, a page by its path."""
+    page, _, section = address.partition("#")
+    if page.startswith("reference/rules/") and re.fullmatch(r"[a-z]+\d+", section):
+        return section.upper()
+    return page.removesuffix(".html").removesuffix("/index")
+
+
+def find(site: Path, name: str) -> str | None:
+    """The page's path, or the URL of its section if ``name`` is a rule code; None if no page has that name.
+
+    Raises NotReady if the site is not built.
     """
     if not (site / "index.html").exists():
         raise NotReady(
@@ -58,4 +110,4 @@ def find(site: Path, name: str) -> str:
     for each in sorted((site / "reference" / "rules").glob("*.html")):
         if f'id="{wanted}"' in each.read_text(encoding="utf-8"):
             return f"{each.as_uri()}#{wanted}"
-    raise HeadraceError("no such page", place=name, hint="`headrace docs` opens the site, which has a search")
+    return None

@@ -81,7 +81,8 @@ impl Session {
         let is_login = self.phase == Phase::LoggingIn
             || (sequence != 0 && self.requests.front().is_some_and(|r| r.command == Command::ChangeUser));
         side.target = match self.phase {
-            Phase::Greeted if sequence == 1 => Target::Request,
+            // Two where a proxy ended the encryption: it took the request for it away.
+            Phase::Greeted if matches!(sequence, 1 | 2) => Target::Request,
             Phase::Greeted => {
                 self.not_a_login(shared);
                 return Ok(());

@@ -77,6 +77,16 @@ fn a_balancers_header_names_the_client() {
     }
 }
 
+/// A proxy that ends encryption takes the request for it away, so that the login has the next number.
+#[test]
+fn a_login_behind_the_end_of_encryption_is_one() {
+    let mut talk = Talk::default();
+    talk.server(0, &[&greeting(NEW)]).client(2, &hello(NEW)).server(3, &[OK]).query("select 1", &[OK]);
+    let (events, coverage) = talk.events();
+    assert_eq!(commands(&events), [Command::Connect, Command::Query, Command::Quit]);
+    assert_eq!(coverage.foreign_sessions.total(), 0);
+}
+
 /// MariaDB greets as soon as it accepts, which may be before the balancer's header is there.
 #[test]
 fn a_balancers_header_behind_the_greeting() {
