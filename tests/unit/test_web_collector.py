@@ -20,6 +20,7 @@ import pytest
 
 from headrace.activity import summed
 from headrace.analysis.live import LiveWindow, Ring
+from headrace.analysis.sessions import of_activity
 from headrace.archive import questions
 from headrace.archive.files import HOUR_S, MINUTE_S, Archive
 from headrace.archive.reader import Range, Reader
@@ -385,6 +386,29 @@ def test_the_process_list_shows_classes_without_inventing_calls() -> None:
     assert (nobody["class"], nobody["seen"], nobody["looks"]) == ("", 0, 2)
     assert (seen["seen"], seen["looks"], seen.get("calls")) == (1, 2, None)
     assert texts[0]["text"] == "select ?"
+
+
+def test_no_session_is_lost_from_the_load_however_many_sorts_there_are() -> None:
+    rows = [
+        {
+            "id": n,
+            "class": f"select {n}",
+            "command": "Query",
+            "state": "Sending data",
+            "user": f"u{n}",
+            "host": "h:1",
+        }
+        for n in range(3 * minute.MOST_SORTS)
+    ]
+    load = of_activity(summed([{"statements": rows}, {"statements": rows[:1]}, {"statements": []}]))
+    found = minute.session_rows(load)
+    assert len(found) <= minute.MOST_SORTS + 2
+    assert sum(row["seen"] for row in found) == pytest.approx(len(rows) + 1)
+    assert [row["looks"] for row in found if row["looks"] is not None] == [3]
+    [busiest] = [row for row in found if row["user"] == "u0"]
+    assert busiest["seen"] == pytest.approx(2)
+    assert busiest["class"] == minute.class_name("select 0")
+    assert minute.session_rows(None) == []
 
 
 def test_a_line_of_a_digest_becomes_rows() -> None:

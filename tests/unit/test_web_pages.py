@@ -27,7 +27,7 @@ from headrace.target import TargetSpec
 from headrace.web import app, capacity, locks, merged, plans, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
-from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, seen_rows, table_of, text_row
+from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, class_name, seen_rows, table_of, text_row
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
 from headrace.web.watched import watched as watched_of
@@ -106,6 +106,85 @@ def test_sums_have_no_columns_of_single_calls(found: Site, client: TestClient) -
     # By load, as without an order that this source has.
     rows = client.get(f"/api/classes.json?source={PERFORMANCE_SCHEMA}&sort=p99_change").json()["rows"]
     assert [row["class"] for row in rows] == ["digest", "a"]
+
+
+def test_no_column_of_a_list_is_beyond_its_statement(found: Site, client: TestClient) -> None:
+    page = client.get(f"/queries?source={SLOW}").text
+    table = page.partition('<table class="listing classes')[2].partition("</table>")[0]
+    head, _, body = table.partition("<tbody>")
+    assert "Databases" not in head
+    first = body.partition("</th>")[0]
+    assert "databases <b>shop</b>" in first
+    assert "class <b>" in first
+
+
+def test_findings_are_cards_with_what_would_refute_them(found: Site, client: TestClient) -> None:
+    archive, t_s = found.reader.archive, start_s() + 3 * MINUTE_S
+    kept = {
+        "id": "LOCK02",
+        "title": "<b>Rows</b>",
+        "severity": "bottleneck",
+        "summary": "3 wait",
+        "fix": "one; or two",
+    }
+    kept |= {"test": "", "refuted_if": "nobody waits"}
+    write(archive, "states", "db1", t_s, [state(findings=json.dumps([kept]))])
+    page = client.get("/host?host=db1").text
+    card = page.partition('<article class="finding bottleneck"')[2].partition("</article>")[0]
+    assert "&lt;b&gt;Rows" in card
+    assert re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", card) == [
+        ("fix", "one"), ("or", "two"), ("refuted if", "nobody waits"),
+    ]  # fmt: skip
+
+
+def sorts(wait: str, seen: float, text: str, user: str = "web") -> dict[str, Any]:
+    names = {"class": class_name(text) if text else "", "wait": wait, "state": "s", "user": user}
+    return {**names, "client": "10.0.0.1", "seen": seen, "looks": None}
+
+
+def looked(looks: int) -> dict[str, Any]:
+    return {**dict.fromkeys(("class", "wait", "state", "user", "client"), ""), "seen": 0.0, "looks": looks}
+
+
+def test_load_is_over_the_looks_of_each_host_without_monitors(tmp_path: Path) -> None:
+    made = site(tmp_path, ("db1", "db2"), key="k")
+    archive, t_s = made.reader.archive, start_s()
+    locked = sorts("row locks", 45, "update t set n = ?")
+    own = sorts("", 9, "select ? from threads")
+    write(archive, "sessions", "db1", t_s, [looked(30), locked, sorts("", 15, "commit", "job"), own])
+    write(archive, "sessions", "db1", t_s + MINUTE_S, [looked(30)])
+    write(archive, "sessions", "db2", t_s, [looked(10), sorts("row locks", 5, "update t set n = ?")])
+    texts = [text_row(PROCESS_LIST, class_name("select ? from threads"), "q", ["performance_schema.threads"])]
+    write(archive, "texts", "db1", t_s, texts)
+    with TestClient(app.application(made), base_url="http://localhost") as client:
+        client.get("/enter?key=k")
+        answer = client.get("/api/load.json?by=wait&range=15m").json()
+        at = answer["t_s"].index(t_s)
+        assert {line["label"]: line["mean"][at : at + 3] for line in answer["lines"]} == {
+            "row locks": [2.0, 0.0, None], "executes": [0.5, 0.0, None],
+        }  # fmt: skip
+        users = client.get("/api/load.json?by=user&range=15m&host=db1").json()["lines"]
+        assert {line["label"]: line["mean"][at] for line in users} == {"web": 1.5, "job": 0.5}
+        own_too = client.get("/api/load.json?by=wait&range=15m&own=1").json()["lines"]
+        assert {line["label"]: line["mean"][at] for line in own_too}["executes"] == pytest.approx(0.8)
+
+
+def test_a_time_that_was_selected_is_of_the_statements_and_not_of_the_chart(
+    found: Site, client: TestClient
+) -> None:
+    first = start_s()
+    selected = f"range=1h&from={first + MINUTE_S}&to={first + 2 * MINUTE_S}"
+    [a, b] = client.get(f"/api/classes.json?{selected}&sort=class&order=asc").json()["rows"]
+    assert (a["class"], b["class"]) == ("a", "b")
+    # The second minute alone: 2 calls of a, 5 of b.
+    assert (a["calls_s"], b["calls_s"]) == (pytest.approx(2 / 60), pytest.approx(5 / 60))
+    assert len(client.get(f"/api/load.json?{selected}").json()["t_s"]) >= 60
+    page = client.get(f"/queries?{selected}").text
+    assert f'data-from="{float(first + MINUTE_S)}"' in page
+    assert f"from={first + MINUTE_S}" in page
+    wrong = client.get(f"/queries?from={first}&to={first}")
+    assert wrong.status_code == 400
+    assert "ends before it begins" in wrong.text
 
 
 def test_a_list_of_nothing_but_monitors_says_so(found: Site, client: TestClient) -> None:

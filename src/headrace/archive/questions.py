@@ -338,6 +338,60 @@ def class_series(
     return times, found
 
 
+#: What tells sessions at work apart.
+SORTS = ("wait", "class", "state", "user", "client")
+
+
+def session_classes(reader: Reader, hosts: Sequence[str], span: Range) -> list[str]:
+    """Classes that sessions were seen to execute, the one of most of them first."""
+    rows = reader.added(
+        "sessions",
+        "SELECT class, SUM(seen) AS seen FROM rows WHERE class <> '' GROUP BY class",
+        "SELECT class FROM lots GROUP BY class ORDER BY SUM(seen) DESC, class",
+        hosts,
+        span,
+        width_s=span.sums_s,
+    )
+    return [row["class"] for row in rows]
+
+
+def sessions(
+    reader: Reader,
+    hosts: Sequence[str],
+    span: Range,
+    by: str,
+    without: Collection[str] = (),
+    most: int = MOST_POINTS,
+) -> tuple[list[int], int, dict[str, list[float | None]]]:
+    """Times, the seconds of a point, and average active sessions of each: over the looks of each host, added up.
+
+    ``by`` is one of ``SORTS``; ``without`` these classes. None where nobody looked. A name's zeros are zeros.
+    """
+    unit = unit_of(span, most)
+    times = _times(span, unit)
+    rows = reader.added(
+        "sessions",
+        f"SELECT host, t_s - t_s % {unit} AS t, {by} AS name, SUM(looks) AS looks, "
+        "SUM(CASE WHEN class NOT IN (SELECT unnest($without)) THEN seen ELSE 0 END) AS seen "
+        "FROM rows GROUP BY ALL",
+        "WITH each_host AS (SELECT host, t, SUM(looks) AS looks FROM lots GROUP BY ALL), "
+        "each_name AS (SELECT host, t, name, SUM(seen) AS seen FROM lots GROUP BY ALL) "
+        "SELECT t, name, SUM(seen / looks) AS mean FROM each_name JOIN each_host USING (host, t) "
+        "WHERE looks > 0 GROUP BY ALL",
+        hosts,
+        span,
+        without=["-", *sorted(without)],
+    )
+    at = {t: i for i, t in enumerate(times)}
+    seen = {row["t"] for row in rows}
+    empty = [0.0 if t in seen else None for t in times]
+    found: dict[str, list[float | None]] = {}
+    for row in rows:
+        if row["t"] in at:
+            found.setdefault(row["name"], list(empty))[at[row["t"]]] = row["mean"]
+    return times, unit, found
+
+
 _TEXTS = (
     "SELECT class, arg_max(text, t_s) AS text, arg_max(tables, t_s) AS tables, MAX(t_s) AS t_s FROM {} "
     "GROUP BY class"

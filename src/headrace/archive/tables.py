@@ -180,6 +180,13 @@ CLASSES = Table(
         "most_ns": ("most", _COUNT),
     },
 )
+#: Sessions at work, as looks at the process list saw them: ``seen / looks`` of a time is how many were at it on
+#: average. The looks are in the row whose names are all empty; those of a minute are of every other row of it.
+SESSIONS = Table(
+    "sessions",
+    {"class": _WORD, "wait": _WORD, "state": _WORD, "user": _WORD, "client": _WORD},
+    {"seen": ("sum", _NUMBER), "looks": ("sum", _COUNT)},
+)
 #: Calls by latency bucket (``headrace.buckets``), of sources that measure each call.
 BUCKETS = Table(
     "buckets", {"source": _WORD, "class": _WORD, "bucket": pa.int32()}, {"count": ("sum", _COUNT)}
@@ -208,5 +215,5 @@ CHANGES = Table(
 
 TABLES: Mapping[str, Table] = {
     each.name: each
-    for each in (STATES, RESOURCES, METRICS, CLASSES, BUCKETS, TEXTS, EXAMPLES, PLANS, CHANGES)
+    for each in (STATES, RESOURCES, METRICS, CLASSES, SESSIONS, BUCKETS, TEXTS, EXAMPLES, PLANS, CHANGES)
 }

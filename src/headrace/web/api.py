@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from headrace import __version__
 from headrace.archive import questions
+from headrace.web import load
 from headrace.web.asked import MOST_WORDS, RANGES, Asked
 from headrace.web.guard import needs
 from headrace.web.listing import KINDS
@@ -34,6 +35,12 @@ _PARAMETERS: Mapping[str, tuple[str, Any]] = {
     "sort": ("A column's name.", {"type": "string"}),
     "order": ("asc or desc.", {"type": "string", "enum": ["asc", "desc"]}),
     "class": ("A class's id, with its source.", {"type": "string"}),
+    "from": ("Only the part of the range that starts here: a time as in until.", {"type": "string"}),
+    "to": ("Its end.", {"type": "string"}),
+    "by": (
+        "What tells sessions apart.",
+        {"type": "string", "enum": list(load.BY), "default": "wait"},
+    ),
     "metric": ("A metric of the history, such as `cpu`.", {"type": "string"}),
 }
 #: The charts of a host: metric -> title, kind of number, and the lines that are stacked or compared in it.
@@ -66,6 +73,7 @@ def routes(site: Site) -> list[Route]:
         needs(Role.VIEWER, Route("/api/openapi.json", _described)),
         needs(Role.VIEWER, Route("/api/chart.json", _Chart(site).answer)),
         needs(Role.VIEWER, Route("/api/heat.json", _Heat(site).answer)),
+        needs(Role.VIEWER, Route("/api/load.json", _Load(site).answer)),
     ]
     for table in TABLES.values():
         answers = _Answers(site, table)
@@ -115,6 +123,16 @@ class _Chart:
                 "lines": [vars(line) for line in lines[:MOST_LINES]],
             }
         )
+
+
+class _Load:
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def answer(self, request: Request) -> Response:
+        """Average active sessions over the whole range, whatever part of it is selected; null is a gap."""
+        asked = Asked.of(request)
+        return JSONResponse(await load.load(self._site, asked, request.query_params.get("by", "")))
 
 
 class _Heat:
@@ -170,6 +188,14 @@ def openapi() -> dict[str, Any]:
             "parameters": [
                 _parameter(name) for name in ("host", "range", "until", "metric", "source", "class")
             ],
+            "responses": _responses("application/json"),
+        }
+    }
+    paths["/api/load.json"] = {
+        "get": {
+            "summary": "Load over time",
+            "description": "Average active sessions: how many were at work at any moment, and the CPUs.",
+            "parameters": [_parameter(name) for name in ("host", "range", "until", "by", "own")],
             "responses": _responses("application/json"),
         }
     }

@@ -42,7 +42,8 @@ class UnknownHost(BadAddress):
 
 @dataclass(frozen=True)
 class Asked:
-    """``until`` is empty for now; ``host`` is empty for all hosts."""
+    """``until`` is empty for now; ``host`` is empty for all hosts. ``since`` and ``till`` are a part of the range
+    that was selected, empty for all of it."""
 
     host: str = ""
     range: str = DEFAULT_RANGE
@@ -53,6 +54,8 @@ class Asked:
     descending: bool = True
     #: Also classes that only look at the server: headrace's own, and other monitors'.
     with_own: bool = False
+    since: str = ""
+    till: str = ""
 
     @staticmethod
     def of(request: Request) -> Asked:
@@ -63,12 +66,26 @@ class Asked:
         asked = Asked(
             query.get("host", "")[:MOST_WORDS], chosen, query.get("until", "")[:40], query.get("source", "")[:40],
             query.get("q", "")[:MOST_WORDS], query.get("sort", "")[:40], query.get("order", "desc") != "asc",
-            query.get("own", "") == "1",
+            query.get("own", "") == "1", query.get("from", "")[:40], query.get("to", "")[:40],
         )  # fmt: skip
         asked.span()
         return asked
 
     def span(self) -> Range:
+        """What is asked for: the part that was selected, or the whole range."""
+        whole = self.whole()
+        if not (self.since or self.till):
+            return whole
+        since = seconds_of(self.since) if self.since else whole.since_s
+        till = seconds_of(self.till) if self.till else whole.until_s
+        if till <= since:
+            raise BadAddress("the selected time ends before it begins", hint="from must be earlier than to")
+        if till - since > max(RANGES.values()):
+            raise BadAddress("the selected time is too long", hint=f"at most {list(RANGES)[-1]}")
+        return Range(since, till).aligned()
+
+    def whole(self) -> Range:
+        """The range, whatever part of it was selected."""
         seconds = RANGES[self.range]
         until = seconds_of(self.until) if self.until else time.time() + SETTLE_S
         return Range(until - seconds, until).aligned()
@@ -78,6 +95,7 @@ class Asked:
         values = {
             "host": self.host, "range": self.range, "until": self.until, "source": self.source, "q": self.words,
             "sort": self.sort, "order": "" if self.descending else "asc", "own": "1" if self.with_own else "",
+            "from": self.since, "to": self.till,
         }  # fmt: skip
         kept = {key: value for key, value in {**values, **other}.items() if value}
         return f"{path}?{urlencode(kept)}" if kept else path

@@ -39,13 +39,15 @@ NUMBERS = frozenset(kind for kind, (json_type, _) in KINDS.items() if json_type 
 
 @dataclass(frozen=True)
 class Column:
-    """``name`` is its key in JSON and CSV. ``link`` makes the page's address of a row's cell."""
+    """``name`` is its key in JSON and CSV. ``link`` makes the page's address of a row's cell. ``is_below``: a page
+    shows it below the row's name, so that no window is too narrow for it."""
 
     name: str
     title: str
     kind: str = "text"
     about: str = ""
     link: Callable[[Row], str] | None = None
+    is_below: bool = False
 
 
 @dataclass(frozen=True)

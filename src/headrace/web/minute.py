@@ -25,6 +25,7 @@ from headrace.size import used
 
 if TYPE_CHECKING:
     from headrace.activity import Activity
+    from headrace.analysis.sessions import Load
     from headrace.facts import HostFacts
 
 Row = dict[str, Any]
@@ -34,6 +35,8 @@ PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list
 MOST_TEXT = 20_000
 #: Findings of a minute that are kept.
 MOST_FINDINGS = 1000
+#: Sorts of sessions of a minute that are kept whole.
+MOST_SORTS = 120
 #: Classes that were counted once and are remembered.
 MOST_REMEMBERED = 100_000
 #: Metric of the sampler -> column of the archive.
@@ -142,7 +145,9 @@ def metric_rows(window: Window, facts: HostFacts | None = None) -> list[Row]:
 
 def _metrics(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str, float | None]]:
     yield from _sizes(window, facts)
-    for core in resources.cores(window):
+    cores = resources.cores(window)
+    yield "cpus", "", len(cores) - 1.0 if len(cores) > 1 else None
+    for core in cores:
         if core.name == "all":
             for state in ("busy", "iowait", "steal", "softirq"):
                 yield "cpu", state, getattr(core, state)
@@ -269,6 +274,44 @@ def _added(rows: list[Row]) -> list[Row]:
             known["seen"] += row["seen"]
             known["most_ns"] = max(known["most_ns"], row["most_ns"])
     return list(found.values())
+
+
+def session_rows(load: Load | None) -> list[Row]:
+    """The sorts of sessions that were seen at work, and one row with how often was looked.
+
+    Of the rarest only what they wait for is kept, so that no session is lost from the sum.
+    """
+    if load is None:
+        return []
+    found: dict[tuple[str, ...], float] = {("",) * 5: 0.0}
+    groups = [
+        ((class_name(g.text) if g.text else "", wait, g.state, g.user, g.host), mean)
+        for g, wait, mean in load.groups
+    ]
+    if not groups:
+        groups = [(("", share.name, "", "", ""), share.sessions) for share in load.waits]
+        groups.append((("",) * 5, load.executing))
+    for key, mean in sorted(groups, key=lambda pair: -pair[1]):
+        if key not in found and len(found) >= MOST_SORTS:
+            key = ("", key[1], "", "", "")
+        found[key] = found.get(key, 0.0) + mean * load.looks
+    names = ("class", "wait", "state", "user", "client")
+    return [
+        {**dict(zip(names, key, strict=True)), "seen": seen, "looks": None if any(key) else load.looks}
+        for key, seen in found.items()
+    ]
+
+
+def session_texts(activity: Activity | None) -> list[Row]:
+    """Texts of what sessions at work execute, also of those that wait for a lock."""
+    if activity is None:
+        return []
+    tables = {each.text: each.tables for each in activity.classes}
+    texts = {each.text: (each.table,) if each.table else () for each in activity.sessions if each.text}
+    return [
+        text_row(PROCESS_LIST, class_name(text), text, tables.get(text) or known)
+        for text, known in texts.items()
+    ]
 
 
 def class_name(text: str) -> str:

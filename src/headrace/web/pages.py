@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import capacity, compare, locks, merged, plans, rates, rollouts, schema, tables
+from headrace.web import capacity, compare, load, locks, merged, plans, rates, rollouts, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -142,7 +142,12 @@ class Pages:
         site.names(asked)
 
         async def work() -> dict[str, Any]:
-            return {"listing": await tables.classes(site, asked, MOST_CLASSES), "hosts": site.hosts()}
+            listing = await tables.classes(site, asked, MOST_CLASSES)
+            by = request.query_params.get("by", "")
+            return {
+                "listing": listing, "hosts": site.hosts(), "load_by": load.BY,
+                "by": by if by in load.BY else "wait",
+            }  # fmt: skip
 
         return await self._page(request, "queries.html", "Queries", work())
 

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.archive import questions
 from headrace.archive.reader import Range
 from headrace.rules.cause import limited_by
+from headrace.rules.rule import Finding
 from headrace.store import ExperimentFolder
 from headrace.web import capacity, locks, marks, rates, rollouts
 from headrace.web.asked import RANGES, Asked
@@ -31,7 +32,7 @@ _OF_SINGLE_CALLS = frozenset({"p99_ns", "p99_change", "most_ns"})
 
 #: Classes of headrace's own sessions and of other monitors, which are left out.
 OWN_CLASSES = 100
-SERVER_SCHEMAS = frozenset({"performance_schema", "information_schema", "sys"})
+SERVER_SCHEMAS = frozenset({"performance_schema", "information_schema", "sys", "mysql"})
 _EXPLAIN = re.compile(r"\s*explain\b", re.IGNORECASE)
 _SERVER_TEXT = re.compile(
     r"\s*(show\s+(global\s+|session\s+|full\s+|engine\s|all\s+|master\s|slave\s|replica|binary\s|binlog\s|"
@@ -59,7 +60,7 @@ class Table:
     title: str
     about: str
     read: Callable[[Site, Asked], Awaitable[Listing]]
-    takes: Sequence[str] = ("host", "range", "until")
+    takes: Sequence[str] = ("host", "range", "until", "from", "to")
     role: Role = Role.VIEWER
 
 
@@ -182,10 +183,10 @@ async def findings(site: Site, asked: Asked) -> Listing:
     [name] = one_host(site, asked)
     watched = site.watched(name)
     if watched is not None and watched.judgement is not None:
-        rows = [_with_test(finding_row(found), watched) for found in watched.judgement.findings]
+        rows = [_with_test(_finding(found), watched) for found in watched.judgement.findings]
     else:
         last = await site.ask(questions.last_states, site.reader, [name], asked.span())
-        rows = loaded(last.get(name, {}).get("findings"))
+        rows = [{**_UNKEPT, **row} for row in loaded(last.get(name, {}).get("findings"))]
     columns = (
         Column("severity", "Severity", "chip"),
         Column("id", "Finding", "code"),
@@ -196,6 +197,16 @@ async def findings(site: Site, asked: Asked) -> Listing:
         Column("refuted_if", "Refuted if"),
     )
     return Listing(columns, rows, "Each is a hypothesis, worst first.", "No findings.")
+
+
+#: What the history does not keep of a finding.
+_UNKEPT: Mapping[str, Any] = {"why": "", "numbers": ()}
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    """With the reason and the numbers, which the history does not keep."""
+    numbers = [(number.what, str(number.value)) for number in found.hit.evidence]
+    return {**finding_row(found), "why": found.rule.why, "numbers": numbers}
 
 
 def _with_test(row: dict[str, Any], watched: Watched) -> dict[str, Any]:
@@ -404,10 +415,10 @@ def class_columns(asked: Asked, source: str) -> Sequence[Column]:
     )
     rest = (
         Column("review", "Review", "chip", "reviewed, to do or ignore, as noted by users"),
-        Column("hosts", "Hosts"),
-        Column("databases", "Databases"),
-        Column("tables", "Tables"),
-        Column("class", "Class", "code"),
+        Column("hosts", "Hosts", is_below=True),
+        Column("databases", "Databases", is_below=True),
+        Column("tables", "Tables", is_below=True),
+        Column("class", "Class", "code", is_below=True),
     )
     if source == PROCESS_LIST:
         middle: tuple[Column, ...] = (
@@ -556,7 +567,7 @@ TABLES: Mapping[str, Table] = {
             "Query classes",
             "Statements without their values, by time, compared with the range before.",
             classes,
-            ("host", "range", "until", "source", "q", "own", "sort", "order"),
+            ("host", "range", "until", "from", "to", "source", "q", "own", "sort", "order"),
         ),
         Table("running", "Running", "Statements that run now.", running, ("host",)),
         Table("waits", "Lock waits", "Who waits for whose lock, now, as a tree.", locks.waits, ("host",)),

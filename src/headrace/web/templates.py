@@ -54,6 +54,7 @@ def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any
             query=dict(request.query_params),
             asked=asked,
             span=asked.span(),
+            whole=asked.whole(),
             ranges=RANGES,
             navigation=NAVIGATION,
             problem=problem,

@@ -136,7 +136,16 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
     )
     columns = (("missing", "wrap"), ("rules", "wrap"))
     table = (
-        [Table(columns, [(name, ", ".join(codes)) for name, codes in missing], named=-1)] if missing else []
+        [
+            Table(
+                columns,
+                [(Cell(name, look="wide"), Cell(", ".join(codes), look="wide")) for name, codes in missing],
+                named=-1,
+                is_stacked=True,
+            )
+        ]
+        if missing
+        else []
     )
     brief = list(_blind(missing, len(judgement.blind), everything))
     skipped = f", {others} are for other servers or versions" if others else ""

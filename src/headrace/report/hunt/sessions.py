@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from headrace.activity import cut
 from headrace.analysis.sessions import Load, as_json
 from headrace.hunt import Hunt
-from headrace.report.parts import Column, Gap, Note, Part, Section, Sentence, Table
+from headrace.report.parts import Cell, Column, Gap, Note, Part, Section, Sentence, Table
 
 #: Sorts of sessions listed; in a terminal fewer.
 MOST, MOST_BRIEF = 25, 8
@@ -44,14 +44,14 @@ def _parts(hunt: Hunt, load: Load | None, most: int) -> Iterator[Part]:
     if load is None or _is_blind(hunt):
         yield Note("Not known: the list of threads was not read, or shows only the sessions of this account.")
         return
-    rows = [
+    rows: list[tuple[str | Cell, ...]] = [
         (
             f"{mean:.1f}",
             wait or "executes",
             group.state,
             f"{group.user}@{group.host}" if group.user else "",
             group.table,
-            f"{cut(group.text, 100)}{' (prepared)' if group.command == 'Execute' else ''}",
+            Cell(f"{cut(group.text, 100)}{' (prepared)' if group.command == 'Execute' else ''}", look="wide"),
         )
         for group, wait, mean in load.groups
         if mean >= LEAST
@@ -64,7 +64,7 @@ def _parts(hunt: Hunt, load: Load | None, most: int) -> Iterator[Part]:
         Column("statement", "wrap"),
     )  # fmt: skip
     if rows:
-        yield Table(columns, rows[:most])
+        yield Table(columns, rows[:most], named=-1, is_stacked=True)
     if len(rows) > most:
         yield Sentence(f"and {len(rows) - most} more sorts of sessions", "aside")
     yield Sentence(

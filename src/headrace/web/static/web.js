@@ -53,6 +53,13 @@
     context.restore();
   }
 
+  /* Where no time is pointed at, the legend has the last known value of each line. */
+  function sayLast(u) {
+    if (u.cursor.idx != null) return;
+    const last = u.data.map((values) => { let i = values.length - 1; while (i > 0 && values[i] == null) i--; return i; });
+    u.setLegend({ idxs: [Math.max(...last.slice(1)), ...last.slice(1)] }, false);
+  }
+
   function draw(figure, t, lines, options) {
     const plot = figure.querySelector(".plot"), said = figure.querySelector(".said");
     const form = options.form || forms.n;
@@ -70,13 +77,14 @@
       width: Math.max(plot.clientWidth, 240), height: options.height || 190, tzDate: zone,
       scales: { x: { time: !options.isLog, distr: options.isLog ? 3 : 1 }, y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 1) * 1.05] } },
       axes: [{ ...axis, values: options.xValues || ((u, ticks) => ticks.map((t) => clock(t, u.scales.x.max - u.scales.x.min))), ...(options.isLog ? {} : { space: 90 }) }, { ...axis, size: 76, values: (_, ticks) => ticks.map(form) }],
-      cursor: { y: false },
+      cursor: { y: false, ...(options.cursor || {}) },
       legend: { live: true },
+      bands: options.bands,
       series: [{ label: options.xLabel || "UTC", value: options.xValue || ((_, t) => (t == null ? "–" : new Date(t * 1e3).toISOString().slice(0, 16).replace("T", " "))) }, ...lines.map((line, i) => ({
         label: line.label || "value", stroke: colours[i % 7], dash: dashes[Math.floor(i / 1) % 6], width: 1.6, spanGaps: false,
-        points: { show: known.length < 4 ? true : undefined, size: 4 }, value: (_, v) => form(v), ...(line.look || {}),
+        points: { show: known.length < 4 ? true : undefined, size: 4 }, value: (_, v, __, at) => form(line.own ? line.own[at] : v), ...(line.look || {}),
       }))],
-      hooks: options.isLog ? {} : { draw: [drawMarks] },
+      hooks: { ...(options.isLog ? {} : { draw: [drawMarks], ready: [sayLast], setLegend: [sayLast] }), ...(options.hooks || {}) },
     }, [t, ...lines.map((line) => line.values)], plot);
     charts.push({ made, plot });
     if (!options.isLog) sayMarks(figure, t[0], t[t.length - 1]);
@@ -101,6 +109,66 @@
       if (one) lines.push({ label: "highest minute", values: found.lines[0].most });
       draw(figure, found.t_s, lines, { form: forms[figure.dataset.kind] });
     } catch (error) { figure.querySelector(".said").textContent = "not loaded: " + error.message; }
+  }
+
+  /* Sessions at work, one area on the other. The line of the CPUs only where it is near enough to be seen with them. */
+  const NEAR = 6;
+  async function load(figure) {
+    const said = figure.querySelector(".said");
+    try {
+      const answer = await fetch(figure.dataset.load);
+      const found = await answer.json();
+      if (!answer.ok) throw new Error(found.error);
+      drawLoad(figure, said, found);
+    } catch (error) { said.textContent = "not loaded: " + error.message; }
+  }
+
+  function drawLoad(figure, said, { t_s, unit_s, lines, is_known, cpus }) {
+    const sum = t_s.map(() => null), areas = [];
+    for (const line of lines) {
+      line.mean.forEach((v, i) => { if (v != null) sum[i] = (sum[i] || 0) + v; });
+      const colour = css(areas.length < 7 ? "--line" + (areas.length + 1) : "--muted");
+      areas.push({ label: line.label, own: line.mean, values: [...sum], look: { stroke: colour, fill: colour + "99", width: 1, dash: [], points: { show: false } } });
+    }
+    if (is_known && !areas.length) { said.textContent = "Nobody was at work in this range."; return; }
+    const bands = areas.slice(1).map((_, i) => ({ series: [i + 2, i + 1] }));
+    const top = Math.max(...sum.map((v) => v || 0)), last = (cpus || []).filter((v) => v != null).at(-1);
+    const isNear = last != null && last <= NEAR * Math.max(top, 0.5);
+    if (isNear) areas.push({ label: "CPUs", values: cpus, look: { stroke: css("--ink"), dash: [6, 4], width: 1.5, points: { show: false } } });
+    const mean = sum.filter((v) => v != null), all = mean.reduce((a, b) => a + b, 0) / (mean.length || 1);
+    const beyond = last != null && !isNear ? ` ${short(last)} CPUs, beyond the top of the chart.` : last == null && mean.length ? " The number of CPUs is not known of this time." : "";
+    const { from, to, until } = figure.dataset;
+    draw(figure, t_s, areas, {
+      height: 240, bands, said: `${short(all)} on average, ${short(top)} at most.${beyond}`,
+      cursor: { drag: { x: true, y: false, setScale: false } },
+      hooks: {
+        ready: [sayLast, (u) => {
+          if (!from) return;
+          const left = Math.max(u.valToPos(Number(from), "x"), 0), right = Math.min(u.valToPos(Number(to), "x"), u.over.clientWidth);
+          u.setSelect({ left, width: Math.max(right - left, 2), top: 0, height: u.over.clientHeight }, false);
+        }],
+        setSelect: [(u) => {
+          if (u.select.width < 4) return;
+          const since = Math.floor(u.posToVal(u.select.left, "x") / unit_s) * unit_s, till = Math.ceil(u.posToVal(u.select.left + u.select.width, "x") / unit_s) * unit_s;
+          const there = new URL(location.href);
+          for (const [name, value] of [["from", since], ["to", till], ["until", there.searchParams.get("until") || until]]) there.searchParams.set(name, value);
+          location.assign(there);
+        }],
+      },
+    });
+    addLinks(figure, lines);
+  }
+
+  /* A statement in the legend leads to its page. */
+  function addLinks(figure, lines) {
+    figure.querySelectorAll(".u-legend .u-series .u-label").forEach((label, i) => {
+      const address = i > 0 && lines[i - 1] && lines[i - 1].address;
+      if (!address) return;
+      const link = make("a", "", label.textContent);
+      link.href = address;
+      link.addEventListener("click", (event) => event.stopPropagation());
+      label.replaceChildren(link);
+    });
   }
 
   function series(figure) {
@@ -193,12 +261,20 @@
     charts.splice(0).forEach(({ made }) => made.destroy());
     document.querySelectorAll("[data-series]").forEach(series);
     document.querySelectorAll("[data-histogram]").forEach(histogram);
-    document.querySelectorAll("[data-chart], [data-heat]").forEach((figure) => seen.observe(figure));
+    document.querySelectorAll("[data-chart], [data-heat], [data-load]").forEach((figure) => seen.observe(figure));
   }
   /* A chart is asked for when it comes near. */
   const seen = new IntersectionObserver((entries) => entries.forEach((entry) => {
-    if (entry.isIntersecting) { seen.unobserve(entry.target); (entry.target.dataset.heat ? heat : chart)(entry.target); }
+    if (entry.isIntersecting) { seen.unobserve(entry.target); const { heat: cells, load: sessions } = entry.target.dataset; (cells ? heat : sessions ? load : chart)(entry.target); }
   }), { rootMargin: "300px" });
+
+  /* A column beyond the edge is one that nobody sees: a table that does not fit is folded into cards. */
+  function fold() {
+    document.querySelectorAll(".listing").forEach((table) => {
+      table.classList.remove("folded");
+      table.classList.toggle("folded", table.scrollWidth > table.parentElement.clientWidth + 1);
+    });
+  }
 
   function live(section) {
     const state = document.getElementById("live-state"), keys = document.getElementById("live-keys"), cores = document.getElementById("live-cores");
@@ -259,8 +335,9 @@
   if (bar && bar.scrollWidth > bar.clientWidth) bar.scrollLeft = here.offsetLeft - (bar.clientWidth - here.offsetWidth) / 2;
   document.querySelectorAll("[data-live]").forEach(live);
   document.querySelectorAll("[data-ask]").forEach(ask);
+  fold();
   redraw();
   let width = innerWidth;
-  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; redraw(); } });
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; fold(); redraw(); } });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 })();
