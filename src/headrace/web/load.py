@@ -1,4 +1,4 @@
-"""Load over time: how many sessions were at work on average, by what tells them apart, and how many CPUs they have.
+"""Load over time: how many sessions were at work on average, what tells them apart, and how many CPUs they have.
 
 From looks at the process list, so that what waits counts as much as what executes.
 """
