@@ -72,6 +72,10 @@ class CommandFailed(TargetError):
     """A command on a target ended with an exit code other than 0, or ran out of time."""
 
 
+class TookTooLong(CommandFailed):
+    """A command on a target was killed because its time was over."""
+
+
 class TreatmentFailed(CommandFailed):
     """The host rejects the treatment: mkfs or mount refused its options.
 

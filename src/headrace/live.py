@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -31,6 +31,9 @@ SILENT_S = 12.0
 FACTS_EVERY_S = 300.0
 #: Looks at the server's process list that are kept.
 LOOKS = 10
+#: Statements in one look, and how long one run of the agent looks.
+MOST_LISTED, LOOK_FOR_S = 500, 3600.0
+NO_SERVER = "needs a server: --mysql-socket or --mysql-host"
 #: Time limit of a query about the server.
 ASK_S = 10.0
 
@@ -87,6 +90,34 @@ class Feed:
         if self._activity is None and looks:
             self._activity = summed({"statements": rows} for rows in looks)
         return self._activity
+
+    async def look(self) -> None:
+        """Look at what the server executes, once a second and rarer where that costs it much, until cancelled."""
+        while True:
+            agent, login = self.agent, self.login
+            if agent is None or login is None or not login.is_named:
+                self.listed["processlist"] = self.no_login or NO_SERVER
+                await asyncio.sleep(INTERVAL_S / 4)
+                continue
+            options = ["--every", f"{INTERVAL_S:.0f}s", "--limit", str(MOST_LISTED)]
+            options += ["--duration", f"{LOOK_FOR_S:.0f}s", *(["--thorough"] if self.thorough else [])]
+            try:
+                async with agent.lines("statements", *options, *login.argv) as lines:
+                    async for line in lines:
+                        self.took(line)
+            except (HeadraceError, OSError, TimeoutError) as error:
+                self.took({"error": error.message if isinstance(error, HeadraceError) else str(error)})
+                await asyncio.sleep(RETRY_S[-1] / 3)
+
+    def took(self, line: Mapping[str, Any]) -> None:
+        """A line of ``headrace-agent statements --every``."""
+        if line.get("error"):
+            self.listed["processlist"] = str(line["error"])
+            return
+        rows = [row for row in line.get("statements") or () if "id" in row or "lock" in row]
+        self.looked(rows)
+        self.listed["processlist"] = [row for row in rows if "id" in row]
+        self.listed["locks"] = [row for row in rows if "lock" in row]
 
     async def run(self) -> None:
         """Run until cancelled.
@@ -201,7 +232,7 @@ async def ask(feed: Feed, command: str, *options: str) -> Any:
     if agent is None:
         return "the host is not connected"
     if login is None or not login.is_named:
-        return "needs a server: --mysql-socket or --mysql-host"
+        return NO_SERVER
     try:
         return await agent.answer(command, *options, *login.argv, timeout_s=ASK_S)
     except HeadraceError as error:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
-from headrace.report.live import plan
+import pytest
+
+from headrace.agent import Agent
+from headrace.errors import TookTooLong
+from headrace.live import Feed
+from headrace.report.live import lists, locks, overview, plan, screen
 from headrace.report.live.screen import Pages, Position, draw
-from headrace.report.live.shot import take
+from headrace.report.live.shot import VERDICT_S, judged, take
 from headrace.rules import all_rules, judge
 from headrace.rules.evidence import Evidence
+from headrace.target import TargetSpec
 from tests.rules.hosts import unwell
 from tests.rules.locks_cases import HELD, MDL
 from tests.rules.neighbours_cases import COMPILER, FULL
@@ -119,3 +127,89 @@ def test_a_plan_is_a_tree() -> None:
     ]
     rows = [{"id": "1", "table": "t", "type": "ALL", "key": None}]
     assert plan.tree({"format": "traditional", "rows": rows}) == ["id 1  table t  type ALL"]
+
+
+def blocked(feed: Feed) -> None:
+    """Connection 5 sleeps in its transaction; 7 waits for it, and 8 for 7."""
+    wait = {"lock": "row", "table": "shop.t", "is_certain": True, "waiter_class": "update t set n = ?"}
+    held = {"holder_user": "app", "holder_host": "10.0.0.7:51234", "holder_class": "update t set n = n + ?"}
+    for _ in range(10):
+        feed.took(
+            {
+                "statements": [
+                    {"id": n, "user": "web", "host": "10.0.0.9:1", "command": "Query", "state": "Updating",
+                     "class": "update t set n = ?", "time_s": 28}
+                    for n in (7, 8)
+                ]
+                + [
+                    {**wait, **held, "waiter": 7, "holder": 5, "holder_open_s": 30, "holder_idle_s": 28},
+                    {**wait, "waiter": 8, "holder": 7, "holder_open_s": 28},
+                ]
+            }
+        )  # fmt: skip
+
+
+def test_the_verdict_is_that_of_a_hunt_of_what_is_blocked_now() -> None:
+    feed = feed_of()
+    blocked(feed)
+    found = judged(feed, VERDICT_S)
+    assert found is not None
+    shot = take(feed, "12:00:00", 0.0, found)
+    assert shot is not None
+    assert "connection 5 of app@10.0.0.7" in shot.verdict.sentence
+    assert judged(Feed(TargetSpec("local")), VERDICT_S) is None
+
+
+def test_locks_are_a_tree_with_who_is_to_blame_and_the_statement_that_ends_it() -> None:
+    feed = feed_of()
+    blocked(feed)
+    shot = take(feed, "12:00:00", 0.0)
+    assert shot is not None
+    drawn = [line.plain for line in screen.draw(shot, Position("locks"), Pages(), 120, 12)]
+    assert [line.split()[:5] for line in drawn[2:5]] == [
+        ["5", "2", "30", "28", "app@10.0.0.7"],
+        ["└", "7", "1", "28", "–"],
+        ["└", "8", "0", "28", "–"],
+    ]
+    assert screen.names(shot, Position("locks")) == ["5", "7", "8"]
+    page = "\n".join(line.plain for line in screen.draw(shot, Position("locks", page="5"), Pages(), 80, 24))
+    assert "KILL 5;" in page
+    assert "update t set n = n + ?" in page
+    assert "2 connections wait" in page
+    feed.took({"error": "access denied"})
+    assert "access denied" in locks.empty(replace(shot, listed=dict(feed.listed)))
+
+
+def test_statements_are_the_applications_and_prepared_ones_are_there() -> None:
+    feed = feed_of()
+    feed.listed["statements"] = [
+        {"digest": "1", "digest_text": "SELECT * FROM performance_schema.threads", "calls": 9, "time_s": 9.0,
+         "tables": ["performance_schema.threads"]},
+        {"digest": "2", "digest_text": "SELECT ? FROM t", "calls": 1, "time_s": 0.5, "tables": ["shop.t"]},
+    ]  # fmt: skip
+    row = {"id": 9, "user": "web", "host": "h:1", "command": "Execute", "state": "Sending data"}
+    for _ in range(4):
+        feed.took({"statements": [{**row, "class": "select ? from u"}]})
+    shot = take(feed, "12:00:00", 0.0)
+    assert shot is not None
+    _, rows = lists.statements(shot, "time")
+    assert [name for name, _ in rows] == ["select ? from u", "2"]
+    assert "prepared, as seen in the process list" in str(rows[0][1][-1])
+
+
+def test_a_verdict_ends_after_a_whole_sentence_where_there_is_no_room() -> None:
+    long = " ".join(f"Sentence {n} says that something is slow because of something else." for n in range(9))
+    found = [line.plain for line in overview.verdict_lines(long, 40, "", 6)]
+    assert len(found) <= 6
+    assert " ".join(found).endswith("something else. (6: all findings)")
+    assert " ".join(line.plain for line in overview.verdict_lines(long, 40, "", 99)) == long
+
+
+async def test_a_server_that_does_not_answer_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def slow(*_: Any, **__: Any) -> Any:
+        raise TookTooLong("`headrace-agent explain --thread 253` took longer than 10 s and was killed")
+
+    agent = Agent(SimpleNamespace(name="db1", run=slow), "/a/headrace-agent")  # type: ignore[arg-type]
+    with pytest.raises(TookTooLong, match="the server did not answer within 10 s") as raised:
+        await agent.answer("explain", "--thread", "253", timeout_s=10.0)
+    assert "headrace-agent" not in str(raised.value)

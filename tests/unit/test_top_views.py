@@ -147,7 +147,7 @@ innodb  pool 400 misses/s of 20,000 (2.00%),
 
 
 
-1overview 2threads 3statements 4processlist 5interrupts 6findings  ? help q quit\
+1overview 2threads 3sql 4list 5irqs 6findings 7locks  ? help q quit p pause\
 """)
 
 
@@ -166,7 +166,7 @@ interrupts a second        all       0      1      2      3
 40 eth0-rx-0            30,000       ·      · 30,000      ·
 
 
-1overview 2threads 3statements 4processlist 5interrupts 6findings  ? help q quit\
+1overview 2threads 3sql 4list 5irqs 6findings 7locks  ? help q quit p pause\
 """)
 
 
@@ -237,7 +237,7 @@ def test_keys() -> None:
             at = press(key, at, [f"row {n}" for n in range(rows)])
         return at
 
-    assert [after(str(n)).screen for n in range(1, 7)] == list(SCREENS)
+    assert [after(str(n)).screen for n in range(1, 8)] == list(SCREENS)
     assert after("9") == after("x") == after("0") == Position()
     assert after("4", "j", "down").row == 2
     assert after("4", "j", "j", "j", "j").row == 2

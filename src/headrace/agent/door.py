@@ -13,7 +13,7 @@ from headrace.agent.failures import failure
 from headrace.agent.program import PROGRAM, install
 from headrace.agent.seen import AT_ONCE, Seen, seen
 from headrace.agent.stable import facts_hash
-from headrace.errors import CommandFailed, HeadraceError
+from headrace.errors import CommandFailed, HeadraceError, TookTooLong
 from headrace.model import OWNER_VARIABLE, Facts, ServerEndpoint, ServerLogin
 from headrace.received import ANY, ASIDE_BYTES, OF_VERBS, BadContent, parsed
 from headrace.target import Completed, Process, Target, to_the_end
@@ -25,6 +25,8 @@ STOPPING_S = 5.0
 #: A leased agent ends once it has heard nothing for this long, and how often it hears of us.
 LEASE_S = 30.0
 BEAT_S = 5.0
+#: Verbs whose answer is the server's own.
+OF_SERVER = frozenset({"explain", "histograms", "statements", "tables"})
 #: Before a program that ends with us, and its arguments.
 LEASED = ("leased", "--lease", f"{LEASE_S:.0f}s", "--")
 
@@ -248,9 +250,18 @@ class Agent:
         self, words: tuple[str, ...], stdin: bytes, timeout_s: float | None, repeatable: bool
     ) -> Completed:
         argv = [self.path, *words]
-        return await self.target.run(
-            argv, stdin=stdin, timeout_s=timeout_s, check=False, repeatable=repeatable
-        )
+        try:
+            return await self.target.run(
+                argv, stdin=stdin, timeout_s=timeout_s, check=False, repeatable=repeatable
+            )
+        except TookTooLong:
+            if words[0] not in OF_SERVER:
+                raise
+            raise TookTooLong(
+                f"the server did not answer within {timeout_s:g} s: it is busy, or what was asked for waits for "
+                "a lock",
+                place=self.target.name,
+            ) from None
 
     def _failure(self, exit_code: int, error_text: str) -> HeadraceError:
         return failure(exit_code, error_text, self.target.name)

@@ -18,14 +18,13 @@ from headrace.errors import HeadraceError
 from headrace.live import Feed, ask
 from headrace.report.live import plan, screen
 from headrace.report.live.screen import Pages, Position
-from headrace.report.live.shot import FINDINGS_S, Shot, take
-from headrace.rules import Evidence, Judgement, all_rules, judge
+from headrace.report.live.shot import FINDINGS_S, VERDICT_S, Shot, judged, take
+from headrace.rules import Judgement
 
-#: Statements and the processlist are queried this often while they are on screen.
-LIST_EVERY_S = 2.0
-FINDINGS_EVERY_S = 10.0
-#: Screens that show what the server executes, or what follows from it.
-ASKS = ("statements", "processlist", "overview", "findings")
+#: The texts of statements that ended are asked for this often while they are on screen.
+LIST_EVERY_S = 5.0
+#: How often the rules are evaluated for the verdict, and for the list of findings.
+VERDICT_EVERY_S, FINDINGS_EVERY_S = 3.0, 10.0
 
 
 class Lines(Widget):
@@ -81,6 +80,7 @@ class Live(App[None]):
 
     def on_mount(self) -> None:
         self.run_worker(self._follow())
+        self.run_worker(self.feed.look())
         self.set_interval(1.0, self.tick)
         self.set_interval(0.1, self._begin)
         self.draw()
@@ -138,36 +138,28 @@ class Live(App[None]):
         self.draw()
 
     def _judge(self) -> None:
-        """Evaluate the rules every ten seconds, only while the verdict or the findings are on screen."""
-        now = time.monotonic()
-        if (
-            self.at.screen not in ("overview", "findings")
-            or now - self._judged_at < FINDINGS_EVERY_S
-            or self.feed.facts is None
-        ):
+        """Evaluate the rules, only while the verdict or the findings are on screen: as a hunt of the last ten
+        seconds, or of the last minute.
+        """
+        now, is_verdict = time.monotonic(), self.at.screen == "overview"
+        every_s = VERDICT_EVERY_S if is_verdict else FINDINGS_EVERY_S
+        if self.at.screen not in ("overview", "findings") or now - self._judged_at < every_s:
             return
-        self._judged_at = now
-        window = self.feed.ring.window(FINDINGS_S)
-        if window.seconds < FINDINGS_EVERY_S / 2:
-            self._judged_at = -FINDINGS_EVERY_S
-            return
-        evidence = Evidence(self.feed.facts, window, activity=self.feed.activity)
-        self._judgement = judge(evidence, all_rules())
+        found = judged(self.feed, VERDICT_S if is_verdict else FINDINGS_S)
+        if found is not None:
+            self._judged_at, self._judgement = now, found
 
     def _list(self) -> None:
-        every_s = LIST_EVERY_S if self.at.screen in ("statements", "processlist") else FINDINGS_EVERY_S
-        if self.at.screen not in ASKS or time.monotonic() - self._listed_at < every_s:
+        if self.at.screen != "statements" or time.monotonic() - self._listed_at < LIST_EVERY_S:
             return
         self._listed_at = time.monotonic()
         self._spawn(self._fetch())
 
     async def _fetch(self) -> None:
-        """One query serves both lists: running statements have an id, finished ones a digest."""
+        """The texts of digests; what runs is looked at all the time."""
         answer = await ask(self.feed, "statements")
-        self.feed.looked(answer)
-        for name, key in (("processlist", "id"), ("statements", "digest")):
-            told = [row for row in answer if key in row] if isinstance(answer, list) else str(answer)
-            self.feed.listed[name] = told
+        told = [row for row in answer if "digest" in row] if isinstance(answer, list) else str(answer)
+        self.feed.listed["statements"] = told
 
     def _open(self) -> None:
         if self.at.screen not in ("processlist", "statements"):

@@ -88,9 +88,10 @@ async def _one(feed: Feed) -> Shot:
     import time
 
     from headrace.errors import NothingMeasured
-    from headrace.report.live.shot import take
+    from headrace.report.live.shot import VERDICT_S, judged, take
 
     following = asyncio.ensure_future(feed.run())
+    looking = asyncio.ensure_future(feed.look())
     start, told = time.monotonic(), ""
     try:
         while feed.ticks < ONCE_SAMPLES or feed.facts is None:
@@ -106,12 +107,13 @@ async def _one(feed: Feed) -> Shot:
             if feed.ticks and waited_s >= FACTS_S:
                 raise NothingMeasured("the host does not report its settings", place=feed.name)
         await asyncio.sleep(0.3)  # the server's samplers may take longer
-        shot = take(feed, time.strftime("%H:%M:%S"), 0.0)
+        shot = take(feed, time.strftime("%H:%M:%S"), 0.0, judged(feed, VERDICT_S))
         assert shot is not None
         return shot
     finally:
-        following.cancel()
-        await asyncio.wait([following])
+        for task in (following, looking):
+            task.cancel()
+        await asyncio.wait([following, looking])
 
 
 def _print(shot: Shot) -> None:

@@ -9,7 +9,7 @@ import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from headrace.errors import CommandFailed, ConnectionLost, HeadraceError
+from headrace.errors import CommandFailed, ConnectionLost, HeadraceError, TookTooLong
 from headrace.target.interface import Completed
 
 #: Unread output above this makes the command wait, unless a caller waits for its end.
@@ -336,8 +336,8 @@ async def run_to_end(
     return completed
 
 
-def timed_out(argv: Sequence[str], timeout_s: float | None, place: str) -> CommandFailed:
-    return CommandFailed(f"`{shown(argv)}` took longer than {timeout_s:g} s and was killed", place=place)
+def timed_out(argv: Sequence[str], timeout_s: float | None, place: str) -> TookTooLong:
+    return TookTooLong(f"`{shown(argv)}` took longer than {timeout_s:g} s and was killed", place=place)
 
 
 def failed(completed: Completed, place: str) -> CommandFailed:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from headrace.analysis.monitors import looks_at_server as looks_at_server
 from headrace.archive import questions
 from headrace.archive.reader import Range
 from headrace.rules.cause import limited_by
@@ -32,15 +32,6 @@ _OF_SINGLE_CALLS = frozenset({"p99_ns", "p99_change", "most_ns"})
 
 #: Classes of headrace's own sessions and of other monitors, which are left out.
 OWN_CLASSES = 100
-SERVER_SCHEMAS = frozenset({"performance_schema", "information_schema", "sys", "mysql"})
-_EXPLAIN = re.compile(r"\s*explain\b", re.IGNORECASE)
-_SERVER_TEXT = re.compile(
-    r"\s*(show\s+(global\s+|session\s+|full\s+|engine\s|all\s+|master\s|slave\s|replica|binary\s|binlog\s|"
-    r"status|variables|processlist|plugins|engines|databases|grants)|set\s+(session|global|names|@@)|"
-    r"select\s+(@@|version\s*\(|connection_id|current_user|user\s*\(|unix_timestamp\s*\(\s*\)\s*;?\s*$))",
-    re.IGNORECASE,
-)
-
 NOTES: Mapping[str, str] = {
     PERFORMANCE_SCHEMA: "From performance_schema: the 50 classes with the most time since the server's statistics "
     "were reset. It gives sums, so there are no percentiles.",
@@ -311,22 +302,6 @@ def is_wanted(asked: Asked, row: Row) -> bool:
         return False
     wanted = asked.words.lower()
     return not wanted or any(wanted in row[key].lower() for key in ("text", "class", "tables"))
-
-
-def looks_at_server(text: str, tables: str) -> bool:
-    """Whether a class reads only what the server knows of itself: headrace's own sessions, and other monitors.
-
-    A plan, too: ``--plans`` asks for many.
-    """
-    if _EXPLAIN.match(text):
-        return True
-    schemas = {name.strip().strip("`").partition(".")[0].strip("`").lower() for name in tables.split(",")} - {
-        ""
-    }
-    if schemas:
-        return schemas <= SERVER_SCHEMAS
-    # performance_schema puts names into quotes, and spaces around what is none.
-    return bool(_SERVER_TEXT.match(text.replace("`", "")))
 
 
 def _weight(row: Row) -> float:

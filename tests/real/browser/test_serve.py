@@ -166,6 +166,8 @@ def test_every_page_is_drawn_without_an_error(
         tab.open(served.url + path)
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{path} is {wide} pixels wide in a window of {width}"
+        beyond = "[...document.querySelectorAll('.scroll, nav > div')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
+        assert tab.evaluate(f"{beyond}.length") == 0, f"{path} has columns beyond the edge at {width}"
         assert tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
         assert tab.evaluate("document.querySelector('h1').textContent.length") > 0
     assert not [url for url in tab.seen.network if not url.startswith(served.url)]
@@ -239,6 +241,38 @@ def test_a_query_is_found_and_its_plan_is_shown(served: Served, tab: browser.Pag
     until(lambda: tab.evaluate(sizes) not in ("", "asking …"))
     assert "InnoDB, about" in tab.evaluate(sizes)
     assert tab.evaluate("document.querySelectorAll('main img').length") == 0
+    assert not tab.seen.errors
+
+
+def test_a_time_dragged_on_the_load_is_that_of_the_list_and_of_the_address(
+    served: Served, tab: browser.Page
+) -> None:
+    tab.look()
+    tab.open(f"{served.url}/queries?range=15m&host=db1&by=user")
+    over = "document.querySelector('[data-load] .u-over')"
+    until(lambda: tab.evaluate(f"!!{over}"))
+    box = tab.evaluate(
+        f"(() => {{ const r = {over}.getBoundingClientRect(); return [r.x, r.y, r.width]; }})()"
+    )
+
+    def mouse(kind: str, share: float) -> None:
+        place = {"x": box[0] + share * box[2], "y": box[1] + 30}
+        pressed = int(kind != "mouseReleased")
+        tab.call("Input.dispatchMouseEvent", type=kind, button="left", buttons=pressed, clickCount=1, **place)
+
+    for kind, share in (
+        ("mousePressed", 0.2),
+        ("mouseMoved", 0.5),
+        ("mouseMoved", 0.9),
+        ("mouseReleased", 0.9),
+    ):
+        mouse(kind, share)
+    until(lambda: "from=" in tab.evaluate("location.search") and tab.evaluate(f"!!{over}"))
+    assert "Statements from" in tab.evaluate("document.querySelector('#classes h2').textContent")
+    shown = "document.querySelector('[data-load] .u-legend').textContent"
+    assert "root" in tab.evaluate(shown)
+    assert "CPUs" in tab.evaluate("document.querySelector('[data-load]').textContent")
+    assert tab.evaluate("document.querySelector('.u-select').offsetWidth") > 0
     assert not tab.seen.errors
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from headrace.activity import Activity
+from headrace.analysis.monitors import looks_at_server
 from headrace.analysis.resources import BUSY, FULL
 from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.report.hunt.words import SEVERITY_STYLE, remedy_text
@@ -120,7 +121,7 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
         Column("schema", 10, right=False, keep=2),
         Column("statement", 0, right=False),
     ]
-    rows = _digests(shot)
+    rows = [*(row for row in _digests(shot) if not _is_own(row)), *_prepared(shot)]
     key = {"calls": "calls", "rows": "rows_examined"}.get(sort, "time_s")
     found: Rows = []
     for row in sorted(rows, key=lambda row: -float(row.get(key) or 0)):
@@ -133,10 +134,31 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
             rate(row.get("rows_examined")),
             rate(row.get("rows_sent")),
             clean(row.get("schema") or ""),
-            clean(row.get("text") or row.get("digest_text") or ""),
+            clean(row.get("digest_text") or row.get("text") or ""),
         ]
         found.append((str(row.get("digest") or row.get("text")), cells))
     return columns, found
+
+
+def _is_own(row: Mapping[str, Any]) -> bool:
+    """Whether headrace, or another monitor, sent it."""
+    text = str(row.get("text") or row.get("digest_text") or "")
+    return looks_at_server(text, ", ".join(map(str, row.get("tables") or ())))
+
+
+def _prepared(shot: Shot) -> list[dict[str, Any]]:
+    """Prepared statements, which MariaDB does not count, as the process list saw them: threads at them on average."""
+    if shot.activity is None or not shot.server.startswith("mariadb"):
+        return []
+    found: dict[str, float] = {}
+    for group in shot.activity.sessions:
+        if group.command == "Execute" and group.text and not group.lock:
+            found[group.text] = found.get(group.text, 0.0) + shot.activity.threads(group)
+    return [
+        {"text": text, "digest_text": f"{text} (prepared, as seen in the process list)", "time_s": mean}
+        for text, mean in found.items()
+        if not looks_at_server(text, "")
+    ]
 
 
 def _seen(activity: Activity) -> tuple[list[Column], Rows]:
@@ -188,6 +210,7 @@ def _digests(shot: Shot) -> list[dict[str, Any]]:
                 "time_s": time_s,
                 "text": text,
                 "schema": row.get("schema"),
+                "tables": row.get("tables"),
             }
         )
     return found

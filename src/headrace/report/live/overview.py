@@ -20,6 +20,8 @@ NARROWEST_BAR = 8
 BESIDE_BAR = 11
 #: Processes are shown below everything else if at least this many fit.
 FEWEST_TASKS = 3
+#: Kept free for what is below a long verdict.
+REST_LINES = 11
 #: From this width, two tables are side by side.
 WIDE = 140
 
@@ -30,7 +32,7 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
     style = VERDICT_STYLE[limiting.level if limiting else Level.FINE]
     if limiting is None and "unknown" in shot.verdict.sentence.lower():
         style = "bold"
-    found = lines.wrap(clean(shot.verdict.sentence), width, style, most=3 if height < 30 else 5)
+    found = verdict_lines(shot.verdict.sentence, width, style, max(height - REST_LINES, 3))
     server = server_lines(shot, width)
     memory = memory_lines(shot, width)
     left = height - len(found) - len(server) - len(memory)
@@ -45,11 +47,25 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
         devices = device_lines(shot, width, max((left - 3) // 2, 1))
         tables = [*devices, *network_lines(shot, width, max(left - len(devices) - 2, 1))]
     drawn = [*found, *cpu, *memory, *tables, *server]
+    if len(drawn) > height:
+        # The server is what most people look for: of the rest the end is out of sight.
+        drawn = [*found, *cpu, *server, *memory, *tables]
     if height - len(drawn) >= FEWEST_TASKS + 2:
         columns, tasks = lists.tasks(shot, "cpu")
         rows_left = height - len(drawn) - 2
         drawn += [Text(), *lines.table(columns, [cells for _, cells in tasks[:rows_left]], width)]
     return drawn[:height]
+
+
+def verdict_lines(sentence: str, width: int, style: str, most: int) -> list[Text]:
+    """The verdict, whole; or as many of its sentences as there is room for, and where the rest is."""
+    text = clean(sentence)
+    found = lines.wrap(text, width, style)
+    parts = text.split(". ")
+    while len(found) > most and len(parts) > 1:
+        parts.pop()
+        found = lines.wrap(f"{'. '.join(parts)}. (6: all findings)", width, style)
+    return found if len(found) <= most else lines.wrap(text, width, style, most=most)
 
 
 def cpu_lines(shot: Shot, width: int, most: int) -> list[Text]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass, field, replace
 
 from rich.text import Text
 
-from headrace.report.live import heat, lines, lists, overview
+from headrace.report.live import heat, lines, lists, locks, overview
 from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column
 from headrace.report.live.shot import Shot
 from headrace.report.text import clean
 
-SCREENS = ("overview", "threads", "statements", "processlist", "interrupts", "findings")
+SCREENS = ("overview", "threads", "statements", "processlist", "interrupts", "findings", "locks")
+#: Their names where there is no room for all of them.
+SHORT = {"statements": "sql", "processlist": "list", "interrupts": "irqs"}
+ROOM_FOR_NAMES = 100
 #: Screen -> the sort orders that `s` cycles through.
 ORDERS = {
     "threads": ("cpu", "memory", "io"),
@@ -24,9 +27,10 @@ LISTS: dict[str, Callable[[Shot, str], tuple[list[Column], lists.Rows]]] = {
     "statements": lists.statements,
     "processlist": lists.processlist,
     "findings": lists.findings,
+    "locks": locks.locks,
 }
 #: Screens where enter opens the chosen row.
-OPEN = ("statements", "processlist", "findings")
+OPEN = ("statements", "processlist", "findings", "locks")
 #: Lines of the head and the foot.
 FRAME_LINES = 2
 
@@ -37,6 +41,7 @@ HELP = """\
 4     processlist: what runs now; enter shows the plan
 5     interrupts: which core does which
 6     findings: what limited the host in the last minute; enter shows one
+7     locks: who waits for whom; enter shows the statement that would end one
 
 ↑ ↓ j k   choose          enter  open it            escape  back
 s  sort                   p  pause                   q  quit
@@ -128,7 +133,8 @@ def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
     above = lists.summary(shot, width) if at.screen == "processlist" else []
     columns, rows = LISTS[at.screen](shot, at.sort)
     if not rows:
-        return [*above, *lines.wrap(clean(lists.empty(shot, at.screen)), width, DIM)]
+        why = locks.empty(shot) if at.screen == "locks" else lists.empty(shot, at.screen)
+        return [*above, *lines.wrap(clean(why), width, DIM)]
     room -= len(above)
     chosen = min(at.row, len(rows) - 1)
     first = max(0, chosen - max(room - 2, 0))
@@ -138,6 +144,8 @@ def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
 def _page(shot: Shot, at: Position, pages: Pages, width: int) -> list[Text]:
     if at.screen == "findings":
         return lists.finding_page(shot, at.page, width)
+    if at.screen == "locks":
+        return locks.page(shot, at.page, width)
     text = pages.texts.get((at.screen, at.page))
     if text is None:
         return [Text("querying the server ...", DIM)]
@@ -172,7 +180,8 @@ def _foot(at: Position, width: int) -> Text:
     line = Text()
     for number, name in enumerate(SCREENS, 1):
         line.append(f"{number}", "bold")
-        line.append(f"{name} ", "reverse" if name == at.screen else DIM)
+        shown = name if width >= ROOM_FOR_NAMES else SHORT.get(name, name)
+        line.append(f"{shown} ", "reverse" if name == at.screen else DIM)
     keys = [("s", f"sort: {at.sort}")] if at.sort else []
     keys += [("enter", "open")] if at.screen in OPEN else []
     if at.page:

@@ -10,8 +10,10 @@ from headrace.activity import Activity
 from headrace.analysis.resources import Verdict, judge
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts
+from headrace.rules import all_rules
 from headrace.rules.cause import conclude
 from headrace.rules.evidence import Evidence
+from headrace.rules.rule import judge as judge_rules
 
 if TYPE_CHECKING:
     from headrace.live import Feed
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 #: Figures are means over the last samples; the verdict covers a longer time, so that it does not change every
 #: second.
 NOW_S, VERDICT_S, FINDINGS_S = 2.5, 10.5, 60.5
+#: Below this nothing is judged.
+FEWEST_S = 1.5
 #: Expensive samplers run every 5 or 10 s; this covers at least two of their samples.
 SELDOM, SELDOM_S = ("statements", "innodb_status", "mysql_waits", "innodb_mutex", "threads"), 25.5
 
@@ -56,6 +60,14 @@ class Shot:
     def server_problem(self) -> str:
         """Why the server does not answer; empty while it does."""
         return self.errors.get("mysql_status", "")
+
+
+def judged(feed: Feed, seconds: float) -> Judgement | None:
+    """What all rules find in the last seconds; None before there is enough to judge."""
+    window = feed.ring.window(seconds)
+    if feed.facts is None or window.seconds < FEWEST_S:
+        return None
+    return judge_rules(Evidence(feed.facts, window, activity=feed.activity), all_rules())
 
 
 def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = None) -> Shot | None:

@@ -20,6 +20,7 @@
   const two = (n) => String(n).padStart(2, "0");
   /* 24 hours, UTC; days where the range is long. */
   const clock = (t, span) => { const d = new Date(t * 1e3), day = `${two(d.getUTCMonth() + 1)}-${two(d.getUTCDate())}`, hour = `${two(d.getUTCHours())}:${two(d.getUTCMinutes())}`; return span > 3 * 86400 ? day : span > 86400 ? `${day} ${hour}` : hour; };
+  const minuteOf = (t) => new Date(t * 1e3).toISOString().slice(0, 16) + "Z";
   const zone = (t) => uPlot.tzDate(new Date(t * 1e3), "UTC");
   const make = (tag, className, text) => { const found = document.createElement(tag); if (className) found.className = className; if (text != null) found.textContent = text; return found; };
   const marks = () => [...document.querySelectorAll("[data-changes] tbody tr")].map((row, i) => ({ n: i + 1, at: Number(row.dataset.at), said: row.dataset.mark || "", effect: (row.dataset.effect || "").split(" (")[0], look: row.dataset.look || "unsure" })).filter((mark) => mark.at);
@@ -151,7 +152,7 @@
           if (u.select.width < 4) return;
           const since = Math.floor(u.posToVal(u.select.left, "x") / unit_s) * unit_s, till = Math.ceil(u.posToVal(u.select.left + u.select.width, "x") / unit_s) * unit_s;
           const there = new URL(location.href);
-          for (const [name, value] of [["from", since], ["to", till], ["until", there.searchParams.get("until") || until]]) there.searchParams.set(name, value);
+          for (const [name, value] of [["from", minuteOf(since)], ["to", minuteOf(till)], ["until", there.searchParams.get("until") || until]]) there.searchParams.set(name, value);
           location.assign(there);
         }],
       },
