@@ -388,6 +388,62 @@ def test_the_process_list_shows_classes_without_inventing_calls() -> None:
     assert texts[0]["text"] == "select ?"
 
 
+async def test_the_slow_log_that_is_followed_is_the_one_that_the_server_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed: asyncio.Queue[str] = asyncio.Queue()
+    ended = []
+
+    async def follow(agent: Any, path: str, pending: Any, *, with_examples: bool) -> None:
+        followed.put_nowait(path)
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append(path)
+
+    def writes(name: str) -> Facts:
+        variables = {"slow_query_log": "ON", "log_output": "FILE", "slow_query_log_file": name}
+        return Facts(name, {"server_settings": {"variables": variables}})
+
+    monkeypatch.setattr(slow_log, "follow", follow)
+    monkeypatch.setattr("headrace.web.collector.LOG_CHECKED_S", 0.01)
+    monkeypatch.setattr("headrace.web.collector.SETTINGS_EVERY_S", 0.01)
+    found = collector(tmp_path)
+    each = found.hosts["db1"]
+    answers = [writes("/a.log")]
+
+    async def facts(login: Any) -> Facts:
+        return answers[-1]
+
+    each.feed.agent = SimpleNamespace(facts=facts)  # type: ignore[assignment]
+    each.feed.login, each.feed.facts = ServerLogin(socket="/s"), answers[0]
+    tasks = [asyncio.create_task(loop(each)) for loop in (found._log, found._settings)]
+    try:
+        async with asyncio.timeout(30):
+            assert await followed.get() == "/a.log"
+            answers.append(writes("/b.log"))
+            assert await followed.get() == "/b.log"
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert ended == ["/a.log", "/b.log"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"slow_query_log": "ON", "log_output": "FILE", "slow_query_log_file": "/a"}, ""),
+        ({"slow_query_log": "OFF", "log_output": "FILE"}, "the slow log is off"),
+        ({"slow_query_log": "ON", "log_output": "TABLE"}, "log_output is TABLE"),
+    ],
+)
+def test_why_a_slow_log_is_not_read(variables: dict[str, str], said: str) -> None:
+    why = slow_log.why_not(Facts("", {"server_settings": {"variables": variables}}))
+    assert why.startswith(said) if said else not why
+    assert slow_log.why_not(None) == ""
+
+
 def test_no_session_is_lost_from_the_load_however_many_sorts_there_are() -> None:
     rows = [
         {

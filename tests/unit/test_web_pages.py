@@ -137,6 +137,29 @@ def test_findings_are_cards_with_what_would_refute_them(found: Site, client: Tes
     ]  # fmt: skip
 
 
+def test_a_page_says_which_slow_log_it_lacks(tmp_path: Path) -> None:
+    made = site(tmp_path, key="k")
+    watched = watched_of(Host("db1", TargetSpec("local")))
+    variables = {"slow_query_log": "ON", "log_output": "TABLE"}
+    watched.feed.facts = Facts("", {"server_settings": {"variables": variables}})
+    made.collector.hosts = {"db1": watched}
+    write(
+        made.reader.archive,
+        "classes",
+        "db1",
+        start_s(),
+        [{**query("a", 1, 1e6), "source": PERFORMANCE_SCHEMA}],
+    )
+    said = "Of db1 the slow log is not read: log_output is TABLE"
+    assert said in asyncio.run(tables.classes(made, Asked())).note
+    watched.feed.facts = Facts("", {"server_settings": {"variables": {**variables, "slow_query_log": "OFF"}}})
+    assert "is off" in asyncio.run(tables.classes(made, Asked())).note
+    made.collector.slow_log = "/other.log"
+    on = {"slow_query_log": "ON", "log_output": "FILE", "slow_query_log_file": "/a.log"}
+    watched.feed.facts = Facts("", {"server_settings": {"variables": on}})
+    assert "but the server writes /a.log" in asyncio.run(tables.classes(made, Asked())).note
+
+
 def sorts(wait: str, seen: float, text: str, user: str = "web") -> dict[str, Any]:
     names = {"class": class_name(text) if text else "", "wait": wait, "state": "s", "user": user}
     return {**names, "client": "10.0.0.1", "seen": seen, "looks": None}

@@ -58,6 +58,8 @@ NO_SERVER = "no server to query: set one with --mysql-socket or --mysql-host"
 OF_A_MOMENT = {"changes", "plans"}
 #: Hosts whose problem the pages say.
 MOST_SAID = 3
+#: How often the server's settings are read, and whether its slow log is still the one that is followed.
+SETTINGS_EVERY_S, LOG_CHECKED_S = 45.0, 2.0
 #: How often a host's journal of changes is read.
 JOURNAL_EVERY_S = 60.0
 
@@ -164,7 +166,7 @@ class Collector:
             self._look,
             self._journal,
         ]
-        loops += [self._log] if self.slow_log != "off" else []
+        loops += [self._log, self._settings] if self.slow_log != "off" else []
         loops += [plans.follow] if self.with_plans else []
         tasks = [asyncio.create_task(loop(each)) for each in asked for loop in loops]
         tasks += [asyncio.create_task(self._copy(self._mirror))] if self._mirror else []
@@ -263,18 +265,45 @@ class Collector:
             await asyncio.sleep(JOURNAL_EVERY_S)
 
     async def _log(self, each: Watched) -> None:
-        """The server's slow log, as long as it writes one."""
+        """The server's slow log, as long as it writes one: another file, once the server writes another."""
         while True:
-            path = self.slow_log if self.slow_log != "auto" else slow_log.path_of(each.feed.facts)
+            path = self._log_of(each)
             agent = each.feed.agent
             if agent is None or not path:
                 await asyncio.sleep(2)
                 continue
+            following = asyncio.ensure_future(
+                slow_log.follow(agent, path, each.pending, with_examples=self.with_examples)
+            )
             try:
-                await slow_log.follow(agent, path, each.pending, with_examples=self.with_examples)
+                while not following.done() and self._log_of(each) == path:
+                    await asyncio.wait([following], timeout=LOG_CHECKED_S)
+                if following.done():
+                    following.result()
+                else:
+                    log.info("the slow log of %s is no longer %s", each.name, path)
+                    continue
             except Exception as error:
                 log.debug("the slow log of %s: %s: %s", each.name, type(error).__name__, error)
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
             await asyncio.sleep(5)
+
+    def _log_of(self, each: Watched) -> str:
+        return self.slow_log if self.slow_log != "auto" else slow_log.path_of(each.feed.facts)
+
+    async def _settings(self, each: Watched) -> None:
+        """The server's settings, so often that a page says nothing of a source that was changed a minute ago."""
+        while True:
+            await asyncio.sleep(SETTINGS_EVERY_S)
+            agent, login = each.feed.agent, each.feed.login
+            if agent is None or login is None or not login.is_named or each.feed.facts is None:
+                continue
+            try:
+                each.feed.facts = await agent.facts(login)
+            except Exception as error:
+                log.debug("the settings of %s: %s: %s", each.name, type(error).__name__, error)
 
     async def write(self, t_s: int) -> None:
         """Write the minute that starts at ``t_s`` for every host. A full disk stops this, and no page."""

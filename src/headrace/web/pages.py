@@ -38,6 +38,8 @@ REPORT_POLICY = (
 FRAME_AFTER_S = 0.03
 #: nginx would keep the first piece back.
 UNBUFFERED = {"x-accel-buffering": "no"}
+FOR_A_COMMAND_LINE = ": explain one that runs, with --thread"
+FOR_A_PAGE = "; a call that is kept from the slow log has a plan (headrace serve --examples)"
 NO_CATALOGUE = "without headrace serve --catalogue FILE there is no plan of a merge"
 #: In the templates, where the first piece ends.
 FRAME_END = "<!--frame-->"
@@ -182,6 +184,7 @@ class Pages:
             "has_histogram": bool(histograms[0]),
             "series": json.dumps({"t_s": t_s, "points": rates.over_time(series.get(name, []), times)}),
             "example": example,
+            "with_examples": site.collector.with_examples,
             "may": may,
             "changes": await tables.changes(site, asked),
             "plans": await site.ask(questions.plans, site.reader, names, source, name, span.until_s),
@@ -210,7 +213,8 @@ class Pages:
                 )
             return JSONResponse({"text": await plans.ask(watched, source, name, example)})
         except HeadraceError as error:
-            return JSONResponse({"error": error.message})
+            # The agent's advice is for a command line.
+            return JSONResponse({"error": error.message.replace(FOR_A_COMMAND_LINE, FOR_A_PAGE)})
 
     async def tables(self, request: Request) -> Response:
         """Sizes and indexes of a class's tables, asked for on the server; or why they are unknown."""

@@ -35,6 +35,16 @@ def path_of(facts: Facts | None) -> str:
     return name if name.startswith("/") or not folder else f"{folder.rstrip('/')}/{name}"
 
 
+def why_not(facts: Facts | None) -> str:
+    """Why the slow log is not read now; empty if it is, or if nothing is known of the server."""
+    variables = ((facts.data if facts else {}).get("server_settings") or {}).get("variables") or {}
+    if not variables or path_of(facts):
+        return ""
+    if str(variables.get("slow_query_log", "")).upper() not in ("ON", "1"):
+        return "the slow log is off: SET GLOBAL slow_query_log = ON"
+    return f"log_output is {variables.get('log_output')}, which is not read: SET GLOBAL log_output = 'FILE'"
+
+
 async def follow(agent: Agent, path: str, pending: dict[str, list[Row]], *, with_examples: bool) -> None:
     """Append the rows of each minute to ``pending`` until the log or the connection ends."""
     options = "" if with_examples else "--no-samples"

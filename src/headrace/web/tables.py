@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from headrace.archive.reader import Range
 from headrace.rules.cause import limited_by
 from headrace.rules.rule import Finding
 from headrace.store import ExperimentFolder
-from headrace.web import capacity, locks, marks, rates, rollouts
+from headrace.web import capacity, locks, marks, rates, rollouts, slow_log
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
@@ -264,7 +264,7 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
             for row in totals
             if not only or row["class"] == only
         ],
-        NOTES.get(source, ""),
+        " ".join(filter(None, (NOTES.get(source, ""), *_unread(site, names)))),
         "No class matches." if asked.words else ONLY_OWN,
         {"source": source, "sources": sources},
     )
@@ -308,10 +308,25 @@ def _weight(row: Row) -> float:
     return float(row["time_ns"] or 0) or float(row["seen"] or 0)
 
 
+def _unread(site: Site, names: Sequence[str]) -> Iterator[str]:
+    """Which hosts' slow logs are not read now, and why."""
+    if site.collector.slow_log == "off":
+        return
+    for name in names:
+        watched = site.watched(name)
+        facts = watched.feed.facts if watched is not None else None
+        asked, writes = site.collector.slow_log, slow_log.path_of(facts)
+        if why := slow_log.why_not(facts):
+            yield f"Of {name} the slow log is not read: {why}."
+        elif asked != "auto" and writes and writes != asked:
+            yield f"Of {name} {asked} is read, as asked with --slow-log, but the server writes {writes}."
+
+
 def _why_no_classes(site: Site, names: Sequence[str]) -> str:
     problems = {w.listed_problem or w.problem for n in names if (w := site.watched(n)) is not None} - {""}
     why = f" Now: {'; '.join(sorted(problems)[:3])}" if problems else ""
-    return f"No statement was counted or seen in this range.{why}"
+    unread = "".join(f" {each}" for each in _unread(site, names))
+    return f"No statement was counted or seen in this range.{why}{unread}"
 
 
 def _class_row(

@@ -39,6 +39,9 @@ PAGES = (
     "/changes",
 )  # fmt: skip
 
+#: Of what can be scrolled sideways: whether something of it is out of sight.
+BEYOND = "(e) => e.scrollWidth > e.clientWidth + 1"
+
 
 @dataclass
 class Served:
@@ -166,8 +169,9 @@ def test_every_page_is_drawn_without_an_error(
         tab.open(served.url + path)
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{path} is {wide} pixels wide in a window of {width}"
-        beyond = "[...document.querySelectorAll('.scroll, nav > div')].filter((e) => e.scrollWidth > e.clientWidth + 1)"
-        assert tab.evaluate(f"{beyond}.length") == 0, f"{path} has columns beyond the edge at {width}"
+        assert (
+            tab.evaluate(f"[...document.querySelectorAll('.scroll, nav > div')].filter({BEYOND}).length") == 0
+        ), f"{path} has columns beyond the edge at {width}"
         assert tab.evaluate("document.querySelectorAll('main img, main script').length") == 0
         assert tab.evaluate("document.querySelector('h1').textContent.length") > 0
     assert not [url for url in tab.seen.network if not url.startswith(served.url)]

@@ -147,7 +147,7 @@ def _is_own(row: Mapping[str, Any]) -> bool:
 
 
 def _prepared(shot: Shot) -> list[dict[str, Any]]:
-    """Prepared statements, which MariaDB does not count, as the process list saw them: threads at them on average."""
+    """Prepared statements, which MariaDB does not count: how many threads were at each on average."""
     if shot.activity is None or not shot.server.startswith("mariadb"):
         return []
     found: dict[str, float] = {}

@@ -22,13 +22,12 @@ NO_STATEMENT = "unknown: it executes nothing, and performance_schema has no last
 def locks(shot: Shot, sort: str) -> tuple[list[Column], list[tuple[str, list[Cell]]]]:
     """The tree, then the oldest transaction if nobody waits for it."""
     columns = [
-        Column("connection", 14, right=False),
+        Column("connection", 12, right=False),
         Column("behind", 6, keep=4),
-        Column("age s", 6),
+        Column("age s", 5),
         Column("idle s", 6, keep=5),
-        Column("user", 18, right=False, keep=6),
-        Column("lock", 8, right=False, keep=3),
-        Column("table", 18, right=False, keep=2),
+        Column("user", 16, right=False, keep=6),
+        Column("lock", 30, right=False, keep=2),
         Column("statement", 0, right=False),
     ]
     found: list[tuple[str, list[Cell]]] = []
@@ -41,8 +40,7 @@ def locks(shot: Shot, sort: str) -> tuple[list[Column], list[tuple[str, list[Cel
             _seconds(age),
             _seconds(idle),
             clean(row["who"]),
-            clean(row["lock"]),
-            clean(row["table"]),
+            clean(f"{row['lock']} {row['table']}".strip()),
             clean(row["statement"]) if row["statement"] else ("last statement unknown", DIM),
         ]
         found.append((row["connection"], cells))

@@ -336,6 +336,16 @@
   if (bar && bar.scrollWidth > bar.clientWidth) bar.scrollLeft = here.offsetLeft - (bar.clientWidth - here.offsetWidth) / 2;
   document.querySelectorAll("[data-live]").forEach(live);
   document.querySelectorAll("[data-ask]").forEach(ask);
+  /* On a phone a page begins with what changed, and its other sections are opened by whoever wants them. */
+  if (innerWidth <= 760) {
+    const changes = document.querySelector("#changes .fold");
+    document.querySelectorAll(".fold").forEach((each) => { each.open = each === changes; });
+    if (changes) document.getElementById("main").prepend(document.getElementById("changes"));
+  }
+  const opened = () => { const wanted = document.getElementById(location.hash.slice(1))?.querySelector(".fold"); if (wanted) wanted.open = true; };
+  addEventListener("hashchange", opened);
+  document.querySelectorAll(".fold").forEach((each) => each.addEventListener("toggle", fold));
+  opened();
   fold();
   redraw();
   let width = innerWidth;
