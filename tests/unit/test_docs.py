@@ -89,7 +89,7 @@ def test_docs_finds_pages_and_rules_by_name(tmp_path: Path) -> None:
     )
     assert find(tmp_path, "sweep") == str(tmp_path / "explanation" / "sweeps.html")
     assert find(tmp_path, "rules") == str(tmp_path / "reference" / "rules" / "index.html")
-    assert find(tmp_path, "NET01").endswith("reference/rules/network.html#net01")
+    assert str(find(tmp_path, "NET01")).endswith("reference/rules/network.html#net01")
     assert find(tmp_path, "nothing") is None
 
 
