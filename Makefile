@@ -10,7 +10,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # Every test of the command line is a start of Python: one that may not keep its bytecode compiles NumPy and SciPy anew.
 unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-real check format bench docs wheel torture lock clean
+.PHONY: help setup demo test test-real check format bench docs wheel release advisories torture lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -38,7 +38,7 @@ check: ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit/test_architecture.py tests/unit/test_crates.py
+	$(BIN)/pytest tests/unit/test_architecture.py tests/unit/test_crates.py tests/unit/test_ways_out.py tests/unit/test_trust_rules.py
 
 format: ## rewrite the sources in the project's format
 	cargo fmt
@@ -55,6 +55,14 @@ docs: ## the documentation as a site, from the code and docs/ (headrace docs ope
 
 wheel: setup docs ## dist/: a wheel per processor, for glibc and musl, and a source distribution
 	@$(BIN)/python scripts/wheels.py
+
+release: setup docs ## dist/: the same wheels bit for bit from two directories, with SBOM, provenance, sums and, with a key, signatures
+	@$(BIN)/python scripts/release.py --twice
+	@$(BIN)/python scripts/release.py --check dist
+
+advisories: ## known defects of what both locks bring (needs cargo-deny and pip-audit, and their data, once, from the network)
+	cargo deny --locked check advisories bans sources
+	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.txt
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
 	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/unit/test_crash_points.py tests/real/vm/test_volumes_md.py tests/real/vm/test_round_trip_vm.py tests/real/vm/test_ordinary_user.py tests/real/server/test_round_trip.py tests/real/server/test_option_matrix.py

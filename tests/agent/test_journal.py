@@ -142,6 +142,40 @@ def test_one_controller_holds_the_host_until_it_lets_go_or_dies(host: Host) -> N
         host.call("record", owner="other", stdin=[])
 
 
+@pytest.mark.parametrize("how", ["free", "gone"])
+def test_what_a_controller_leaves_ends_unless_it_lets_go(host: Host, how: str) -> None:
+    """One that was killed says no word: its processes end, and the host is as before, with nobody asking for it."""
+    originals = fake_settings(host.folder, 1)
+    root = ("--root", str(host.folder))
+    mark = {**os.environ, "HEADRACE_OWNER": f"{OWNER}/server"}
+    script = ["sh", "-c", "trap '' TERM; sleep 1000 & wait; wait"]
+    program = subprocess.Popen(script, env=mark, start_new_session=True)
+    argv = host.argv("hold", "--owner", OWNER, *root)
+    try:
+        with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdin
+            assert holder.stdout
+            assert holder.stdout.readline() == "held\n"
+            change = {"path": "/sys/fake/0", "value": "replaced 0"}
+            host.call("apply", *root, owner=f"{OWNER}/part", stdin=[change])
+            if how == "free":
+                holder.stdin.write("free\n")
+            holder.stdin.close()
+            assert holder.wait(timeout=60) == 0
+        path, text = next(iter(originals.items()))
+        if how == "free":
+            assert program.poll() is None
+            assert (host.folder / path[1:]).read_text() == "replaced 0\n"
+        else:
+            assert program.wait(timeout=60) == -signal.SIGKILL
+            assert (host.folder / path[1:]).read_text() == text
+            assert host.open_entries() == []
+    finally:
+        if program.poll() is None:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+
+
 def test_everyone_means_the_changes_of_all_owners(host: Host) -> None:
     host.record({"kind": "remove", "path": str(host.scratch / "mine")})
     other = {"kind": "remove", "path": str(host.scratch / "other")}

@@ -245,23 +245,26 @@ def test_toml_is_read_in_one_place() -> None:
     assert readers == {"toml.py"}
 
 
+#: The process that holds a host ends what has its owner's mark, as soon as the controller is gone.
+HELD = "the hold of its host"
 #: Where a program is started on a host, file: function -> what ends it if this process is killed.
 SPAWNS = {
     "agent/door.py: lines": "its lease, or the end of its input",
     "agent/door.py: leased": "its lease",
     "agent/door.py: spawn": "its callers are in this list",
-    "agent/door.py: start_sampler": "the owner's mark of its trial",
+    "agent/door.py: start_sampler": HELD,
     "agent/journal.py: _take": "the end of its input",
     "hunt.py: _sample": "its --duration, and the lease of its folder",
-    "server/process.py: start": "the owner's mark of its trial",
+    "server/process.py: start": HELD,
     "target/clock.py: read_clock": "the end of its input",
+    "target/leased.py: listen": "the end of its input",
     "traffic.py: record": "the lease of its folder",
     "vm/image.py: _bootstrap": "the folder's mark, found by the next command",
     "vm/machine.py: _start_qemu": "the machine's state, found by the next command",
-    "workloads/drive/clients.py: begun": "the owner's mark, and the length of the load",
-    "workloads/memcached.py: _start": "the owner's mark of its trial",
-    "workloads/observe.py: run": "its --duration, and the owner's mark of its trial",
-    "workloads/tool.py: run_measured": "the owner's mark, and the length of the load",
+    "workloads/drive/clients.py: begun": f"{HELD}; on another machine the length of the load",
+    "workloads/memcached.py: _start": HELD,
+    "workloads/observe.py: run": HELD,
+    "workloads/tool.py: run_measured": HELD,
 }
 
 

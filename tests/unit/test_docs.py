@@ -183,3 +183,18 @@ def test_every_path_that_contributors_are_sent_to_exists() -> None:
     assert len(named) > 20
     for name in named:
         assert (ROOT / name).exists(), name
+
+
+def test_each_promise_of_security_names_a_test_that_is_there() -> None:
+    text = (DOCS / "explanation" / "security.md").read_text()
+    part = text.partition("## What holds these promises")[2].partition("\n## ")[0]
+    rows = [row.split("|")[1:3] for row in part.splitlines() if row.startswith("| ")][1:]
+    assert len(rows) > 20
+    for promise, held in rows:
+        tests = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", held)
+        assert tests, promise
+        assert held.count("`") == 2 * len(tests), f"{promise}: a file is no test"
+        for path, name in tests:
+            assert (ROOT / path).is_file(), f"{promise}: {path}"
+            is_there = re.search(rf"^\s*(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE)
+            assert is_there, f"{promise}: {path} has no {name}"

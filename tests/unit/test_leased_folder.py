@@ -19,7 +19,7 @@ KILLED = """
 import asyncio, os, signal, sys
 from headrace.target import FOLDER_VARIABLE, leased, leased_folder
 from headrace.target.local import LocalTarget
-leased.LEASE_S, leased.LOOK_S = 1, 1
+leased.LEASE_S, leased.LOOK_S = int(sys.argv[2]), 1
 async def work():
     target = LocalTarget()
     async with leased_folder(target, sys.argv[1]) as folder:
@@ -35,8 +35,10 @@ def users(folder: str) -> list[list[bytes]]:
     return [words for words in commands().values() if folder.encode() in words]
 
 
-def test_the_host_removes_what_a_killed_controller_left(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", KILLED, str(tmp_path / "folders")]
+@pytest.mark.parametrize("lease_s", [1, 900])
+def test_the_host_removes_what_a_killed_controller_left(tmp_path: Path, lease_s: int) -> None:
+    """Not only when the lease is over: a controller that is killed closes its side."""
+    argv = [sys.executable, "-c", KILLED, str(tmp_path / "folders"), str(lease_s)]
     folder = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False).stdout.strip()
     assert Path(folder).parent == tmp_path / "folders"
     until(lambda: not Path(folder).exists() and not users(folder), what=f"{folder} or its users remain")

@@ -58,8 +58,14 @@ use world::fs;
 
 #[derive(Subcommand)]
 pub enum JournalCommand {
-    /// Take this host's lock, print `held`, keep it until standard input ends
-    Hold(Caller),
+    /// Take this host's lock, print `held`, keep it until standard input says `free` and ends. If it ends without, end
+    /// the processes of ID and undo its changes
+    Hold {
+        #[command(flatten)]
+        caller: Caller,
+        #[command(flatten)]
+        root: Root,
+    },
     /// Write a JSON array of undo entries (standard input) to the journal, before the caller acts
     Record(Caller),
     /// Make a JSON array of changes (standard input), all of them or none: {"path","value"}, {"variable","value"},
@@ -166,7 +172,9 @@ pub fn run(command: &JournalCommand) -> anyhow::Result<()> {
 
 fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -> anyhow::Result<()> {
     match command {
-        JournalCommand::Hold(caller) => hold::hold(&caller.state.dir, &caller.owner, out),
+        JournalCommand::Hold { caller, root } => {
+            hold::hold(&caller.state.dir, &caller.owner, &KernelFiles::new(&root.root), out)
+        }
         JournalCommand::Record(caller) => {
             let requests = read_json(input)?;
             undo::record(&mut Journal::open_as(&caller.state.dir, &caller.owner)?, &caller.owner, requests)

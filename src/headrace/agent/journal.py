@@ -26,6 +26,8 @@ HOLD_TIMEOUT_S = 60.0
 #: tried for.
 LEASE_S = 900
 RENEW_S = 60.0
+#: The last word to the process that holds the host: nothing is left to end or undo.
+FREE = b"free\n"
 #: A holding process that was killed is gone by then.
 DEATH_S = 10.0
 
@@ -397,6 +399,8 @@ async def _let_go(held: _Hold) -> None:
     if held.renewal:
         held.renewal.cancel()
     with contextlib.suppress(HeadraceError):
+        # Without this word it would end our processes and undo our changes: those of a controller that was killed.
+        await held.process.write(FREE)
         await held.process.close_stdin()
         done, _ = await asyncio.wait([held.ending], timeout=10)
         if not done:

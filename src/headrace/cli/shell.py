@@ -202,15 +202,15 @@ def _error_text(error: HeadraceError) -> Any:
 
 
 def stderr() -> Console:
-    from rich.console import Console
+    from headrace.cli.screen import Screen
 
-    return Console(stderr=True)
+    return Screen(stderr=True)
 
 
 def stdout() -> Console:
-    from rich.console import Console
+    from headrace.cli.screen import Screen
 
-    return Console()
+    return Screen()
 
 
 def print_json(content: Any) -> None:
@@ -355,7 +355,9 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    pass
+    from headrace.cli.log import log_cleanly
+
+    log_cleanly()
 
 
 def tell(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -12,13 +13,16 @@ from pathlib import Path
 
 from headrace.digests.files import is_digest
 from headrace.errors import HeadraceError, PlanError, Refused, StoreError
+from headrace.temporary import temporary_folder
 
 #: Directories below the root that are looked into, and entries of one listing.
 MOST_DEPTH, MOST_ENTRIES = 4, 500
 #: Directories of an experiment: it has one per trial, and one more of raw outputs.
 MOST_FOLDERS = 50_000
-#: Larger files are not opened: an answer must come in time.
+#: Larger files are not opened, nor experiments: an answer must come in time.
 MOST_BYTES = 1 << 30
+#: Directories of an experiment that no answer reads, and how deep those are that one does.
+UNREAD, MOST_INNER = ("raw", "set-aside"), 3
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,28 @@ class Library:
                 error.place = name[:200]
                 raise
 
+    @contextlib.contextmanager
+    def copied(self, name: str) -> Iterator[Path]:
+        """A copy of the experiment of this name, of our own: it is read by names that nobody else may change.
+
+        Raises Refused for a link or a pipe in it, also where one comes while it is copied.
+        """
+        path = self.find(name)
+        if path.is_file() and not path.is_symlink():
+            raise StoreError("this is not an experiment directory: it is a file", place=name[:200])
+        with temporary_folder() as own, contextlib.ExitStack() as held:
+            folder = _beneath(held, self.root, path.relative_to(self.root).parts, name, is_folder=True)
+            copy = own / (path.name or "experiment")
+            try:
+                _copy(folder, copy, name)
+            except OSError as error:
+                raise StoreError(f"cannot be copied: {error.strerror or error}", place=name[:200]) from error
+            try:
+                yield copy
+            except HeadraceError as error:
+                error.place = (error.place or name).replace(str(copy), name)[:400]
+                raise
+
     def entries(self) -> Iterator[Entry]:
         """In order of their names; links are not followed."""
         count = 0
@@ -94,21 +120,61 @@ class Library:
                 yield Entry(entry.kind, str(Path(entry.path).relative_to(self.root)) or ".")
 
 
-def _beneath(held: contextlib.ExitStack, root: Path, parts: Sequence[str], name: str) -> int:
-    """The file, open: each of its folders from the one above, none by a link. Raises Refused."""
+def _beneath(
+    held: contextlib.ExitStack, root: Path, parts: Sequence[str], name: str, *, is_folder: bool = False
+) -> int:
+    """The file or folder, open: each folder from the one above, none by a link. Raises Refused."""
     opened = None
     try:
         for depth, part in enumerate((str(root), *parts)):
-            kind = os.O_NONBLOCK if depth == len(parts) else os.O_DIRECTORY
+            kind = os.O_NONBLOCK if depth == len(parts) and not is_folder else os.O_DIRECTORY
             opened = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=opened)
             held.callback(os.close, opened)
         assert opened is not None
         found = os.fstat(opened)
     except OSError as error:
         raise Refused("it changed while it was opened", place=name[:200]) from error
-    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+    if not is_folder and (not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES):
         raise Refused("it changed while it was opened", place=name[:200])
     return opened
+
+
+def _copy(source: int, copy: Path, name: str, depth: int = 0, left: int = MOST_BYTES) -> int:
+    """Copy what is in an open folder; how many bytes may still be copied. Raises Refused, OSError."""
+    copy.mkdir()
+    with os.scandir(source) as entries:
+        names = sorted(each.name for each in entries)
+    for part in names:
+        if part.startswith(".") or part in UNREAD:
+            continue
+        try:
+            opened = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=source)
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.ENXIO):
+                raise Refused("it holds a link or a pipe", place=name[:200]) from error
+            raise
+        try:
+            kind = os.fstat(opened).st_mode
+            if stat.S_ISDIR(kind):
+                if depth < MOST_INNER:
+                    left = _copy(opened, copy / part, name, depth + 1, left)
+            elif not stat.S_ISREG(kind):
+                raise Refused("it holds a link or a pipe", place=name[:200])
+            else:
+                left = _copy_file(opened, copy / part, name, left)
+        finally:
+            os.close(opened)
+    return left
+
+
+def _copy_file(source: int, copy: Path, name: str, left: int) -> int:
+    with open(source, "rb", closefd=False) as file, copy.open("xb") as own:
+        while piece := file.read(min(1 << 20, left + 1)):
+            left -= len(piece)
+            if left < 0:
+                raise Refused(f"larger than {MOST_BYTES >> 20} MiB", place=name[:200])
+            own.write(piece)
+    return left
 
 
 def _refuse_links(folder: Path, name: str) -> None:

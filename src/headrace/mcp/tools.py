@@ -42,9 +42,11 @@ class Tools:
     def experiment(self, path: str) -> Answer:
         """The verdict of an experiment: each effect as a ratio to its baseline with an interval, and the commands
         that apply the winner and undo it (a person runs them)."""
-        found = report.of(ExperimentFolder.open(self.library.find(path))).notice
+        with self.library.copied(path) as place:
+            found = report.of(ExperimentFolder.open(place)).notice
         if found is None:
             raise NothingMeasured("it has no verdict", place=path)
+        commands = found.next.replace(str(place), str(self.library.root / path))
         return {
             "id": word(found.id),
             "kind": word(found.kind),
@@ -60,7 +62,7 @@ class Tools:
                 }
                 for each in found.effects
             ],
-            "commands_for_a_person": untrusted(found.next),
+            "commands_for_a_person": untrusted(commands),
         }
 
     def hunt_findings(self, path: str) -> Answer:
@@ -132,8 +134,7 @@ class Tools:
         """Changes of level over experiments given in order of time, told from noise."""
         if not 1 <= len(paths) <= MOST_POINTS:
             raise PlanError(f"name 1 to {MOST_POINTS} experiments")
-        folders = [ExperimentFolder.open(self.library.find(path)) for path in paths]
-        points = [points_of(folder, treatment, response) for folder in folders]
+        points = [self._points(path, treatment, response) for path in paths]
         found = histories.watch(points, is_higher_better=response == "throughput")
         from headrace.report.history import words
 
@@ -151,6 +152,10 @@ class Tools:
                 for each in found.changes
             ],
         }
+
+    def _points(self, path: str, treatment: str, response: str) -> histories.Point:
+        with self.library.copied(path) as place:
+            return points_of(ExperimentFolder.open(place), treatment, response)
 
 
 def _finding(content: dict[str, Any]) -> Answer:

@@ -7,19 +7,29 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from headrace.errors import HeadraceError, TargetError
-from headrace.target.interface import Target, to_the_end
+from headrace.target.interface import Process, Target, to_the_end
+from headrace.target.local import LocalTarget
 
 #: A host removes a leased folder when nothing was heard of the controller for this long, in whole seconds: longer
 #: than a lost connection is retried. How often the controller is heard, and how often the host looks.
 LEASE_S, RENEW_S, LOOK_S = 900, 60.0, 10
+#: The same once the connection was closed, as that of a controller that was killed is: it may be made again.
+CUT_S = 30
 #: Environment variable of processes that must not outlive the folder they write to.
 FOLDER_VARIABLE = "HEADRACE_FOLDER"
 
-#: Runs on the host while the folder exists. Arguments: folder, lease, seconds between two looks. The times are
-#: counted, because a clock may be set. Processes that write to the folder end first.
+#: Its input ends with the controller, or with the connection to it. That makes the folder new, so the time counts
+#: from there.
+_LISTEN = 'rm -f -- "$0/.cut"; cat >/dev/null; : >"$0/.cut"'
+#: Runs on the host while the folder exists. Arguments: folder, lease, seconds between two looks, lease once the
+#: controller's side was closed. The times are counted, because a clock may be set. Processes that write to the
+#: folder end first.
 _WATCH = f"""
 seen= silent=0
-while [ -d "$0" ] && [ "$silent" -lt "$1" ]; do
+while [ -d "$0" ]; do
+  lease=$1
+  [ -e "$0/.cut" ] && lease=$3
+  [ "$silent" -lt "$lease" ] || break
   sleep "$2"
   now=$(stat -c %Y "$0" 2>/dev/null)
   if [ "$now" = "$seen" ]; then silent=$((silent + $2)); else seen=$now silent=0; fi
@@ -35,8 +45,8 @@ for name in TERM KILL KILL KILL; do
 done
 rm -rf -- "$0"
 """
-#: Makes the folder and prints it and its watcher's process. Arguments: parent or nothing, lease, seconds, watcher.
-#: The watcher is none of the processes that end with this command.
+#: Makes the folder and prints it and its watcher's process. Arguments: parent or nothing, those of the watcher,
+#: the watcher. It is none of the processes that end with this command.
 _MAKE_LEASED = """
 if [ "$0" ]; then
   mkdir -p -- "$0" && folder=$(mktemp -d -p "$0" headrace-XXXXXXXX) || exit 1
@@ -44,7 +54,7 @@ else
   folder=$(mktemp -d -t headrace-XXXXXXXX) || exit 1
 fi
 unset HEADRACE_COMMAND
-setsid sh -c "$3" "$folder" "$1" "$2" </dev/null >/dev/null 2>&1 &
+setsid sh -c "$4" "$folder" "$1" "$2" "$3" </dev/null >/dev/null 2>&1 &
 echo "$folder"
 echo $!
 """
@@ -57,17 +67,30 @@ rm -rf -- "$0"
 
 @contextlib.asynccontextmanager
 async def leased_folder(target: Target, parent: str = "") -> AsyncIterator[str]:
-    """A scratch folder that no journal knows of: if this process dies, the host removes it after ``LEASE_S``.
+    """A scratch folder that no journal knows of: if this process dies, the host removes it within a minute, and
+    within ``LEASE_S`` if it only falls silent.
 
     Before that the host ends what has ``FOLDER_VARIABLE`` set to the folder.
     """
-    make = ["sh", "-c", _MAKE_LEASED, parent, str(LEASE_S), str(LOOK_S), _WATCH]
+    cut_s = 0 if isinstance(target, LocalTarget) else CUT_S
+    make = ["sh", "-c", _MAKE_LEASED, parent, str(LEASE_S), str(LOOK_S), str(cut_s), _WATCH]
     folder, watcher = (await target.run(make)).text.split("\n")[:2]
     renewal = asyncio.create_task(_renew(target, folder))
+    ears: list[Process] = []
+
+    async def listen() -> None:
+        ears.append(await target.spawn(["sh", "-c", _LISTEN, folder]))
+
+    forget = target.on_return(listen)
     try:
+        await listen()
         yield folder
     finally:
+        forget()
         renewal.cancel()
+        for ear in ears[-1:]:
+            with contextlib.suppress(HeadraceError):
+                await to_the_end(ear.signal("KILL"))
         with contextlib.suppress(TargetError):
             await to_the_end(target.run(["sh", "-c", _END_LEASED, folder, watcher], check=False))
 

@@ -39,5 +39,5 @@ def plain(notice: Notice, most: int = 12) -> str:
     if len(notice.effects) > most:
         lines.append(f"- and {len(notice.effects) - most} more in the report")
     lines += ["", *(_clean(line) for line in notice.next.splitlines())] if notice.next else []
-    lines += ["", f"report: {text.clean(notice.link)}"] if notice.link else []
+    lines += ["", f"report: {_clean(notice.link)}"] if notice.link else []
     return "\n".join([*lines, "", f"evidence: {_clean(notice.id)[:80]}"])

@@ -186,6 +186,8 @@ async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> N
         server_header=False,
         access_log=False,
         log_level="warning",
+        # Without handlers of its own: what it says is cleaned as every other record is.
+        log_config=None,
         # So many are accepted before the room can say no.
         backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=3,

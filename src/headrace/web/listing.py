@@ -83,7 +83,7 @@ class Listing:
         columns = [column for column in self.columns if column.kind != "spark"]
         output = io.StringIO()
         writer = csv.writer(output)
-        writer.writerow([column.name for column in columns])
+        writer.writerow([_cell(column.name) for column in columns])
         for row in self.rows:
             writer.writerow([_cell(row.get(column.name)) for column in columns])
         return output.getvalue()
@@ -101,13 +101,17 @@ def _json(value: Any) -> Any:
     return value
 
 
+#: What begins with these a spreadsheet runs; the wide forms, where such keyboards are used.
+_FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
+
+
 def _cell(value: Any) -> Any:
-    """A spreadsheet runs what begins with these: captured text must not."""
+    """Captured text must not be a formula."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
     if isinstance(value, str):
         value = text.clean(value)
-        return f"'{value}" if value.lstrip()[:1] in ("=", "+", "-", "@") else value
+        return f"'{value}" if value.lstrip().startswith(_FORMULA) else value
     return value
