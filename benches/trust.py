@@ -2,8 +2,8 @@
 
     python benches/trust.py [ROW ...]
 
-At least ten forms of each. Those that need a server, a connection or hours are in `make torture`'s other lines. The
-exit code is 1 if one was not held.
+At least ten forms of each. Those that need a server, a connection or hours are in other lines of `make torture`.
+The exit code is 1 if one was not held.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ SECRET = "root:$6$salt$hash:1:0:9:::"
 NOBODY = 65534
 HUGE = 2**63 - 1
 HOSTILE = (
-    "\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202egpj", "\u2066x", "a\rb", "\x00", "\x7f", "\x08\x08", "\ud800", "\u2028", "\u200b",
-    "<script>alert(1)</script>", "[link=https://evil]x[/link]", "<!channel>", "=cmd()", "x" * 100_000,
+    "\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202egpj", "\u2066x", "a\rb", "\x00", "\x7f", "\x08\x08", "\ud800", "\u2028",
+    "\u200b", "<script>alert(1)</script>", "[link=https://evil]x[/link]", "<!channel>", "=cmd()", "x" * 100_000,
 )  # fmt: skip
 
 
@@ -305,7 +305,8 @@ def ways_out() -> Iterator[Attack]:
     from headrace.cli.screen import Screen
     from headrace.mcp.untrusted import sealed
     from headrace.report.notice import Conclusion, Notice
-    from headrace.report.parts import Heading, Lines, Page, Section, Sentence, Table as Rows
+    from headrace.report.parts import Heading, Lines, Page, Section, Sentence
+    from headrace.report.parts import Table as Rows
     from headrace.tell import markdown, words
     from headrace.web.listing import Column, Listing
 
@@ -382,7 +383,7 @@ def clocks() -> Iterator[Attack]:
     year = 365 * DAY_S
     steps: dict[str, list[float]] = {
         "+1 h": [HOUR_S], "-1 h": [-HOUR_S], "+1 h and back": [HOUR_S, 0], "+10 years": [10 * year],
-        "-10 years": [-10 * year], "+10 years and back": [10 * year, 0], "there and back, often": [10 * year, 0] * 5,
+        "-10 years": [-10 * year], "+10 years and back": [10 * year, 0], "often": [10 * year, 0] * 5,
         "+100 years": [100 * year], "1970": [-float(int(time.time()))], "2038": [12 * year], "+1 day": [DAY_S],
         "by steps": [n * 30 * DAY_S for n in range(20)], "+40 days": [40 * DAY_S, 0, 40 * DAY_S],
     }  # fmt: skip

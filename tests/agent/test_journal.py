@@ -144,7 +144,7 @@ def test_one_controller_holds_the_host_until_it_lets_go_or_dies(host: Host) -> N
 
 @pytest.mark.parametrize("how", ["free", "gone"])
 def test_what_a_controller_leaves_ends_unless_it_lets_go(host: Host, how: str) -> None:
-    """One that was killed says no word: its processes end, and the host is as before, with nobody asking for it."""
+    """One that was killed says no word: its processes end, and the host is as before, unasked."""
     originals = fake_settings(host.folder, 1)
     root = ("--root", str(host.folder))
     mark = {**os.environ, "HEADRACE_OWNER": f"{OWNER}/server"}

@@ -290,7 +290,7 @@ def test_an_experiment_that_changes_while_it_is_copied_is_refused(
 
     monkeypatch.setattr(Library, "find", find)
     with (
-        pytest.raises(Refused, match="changed while|a link or a pipe"),
+        pytest.raises(Refused, match=r"changed while|a link or a pipe"),
         Library.of(tmp_path / "root").copied("a/won"),
     ):
         pass
