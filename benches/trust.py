@@ -34,8 +34,8 @@ SECRET = "root:$6$salt$hash:1:0:9:::"
 NOBODY = 65534
 HUGE = 2**63 - 1
 HOSTILE = (
-    "\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202egpj", "\u2066x", "a\rb", "\x00", "\x7f", "\x08\x08", "\ud800", "\u2028",
-    "\u200b", "<script>alert(1)</script>", "[link=https://evil]x[/link]", "<!channel>", "=cmd()", "x" * 100_000,
+    "\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202egpj", "\u2066x", "a\rb", "\x00", "\x7f", "\x08\x08", "\ud800",
+    "\u2028", "\u200b", "<script>alert(1)</script>", "[link=https://evil]x[/link]", "<!channel>", "=cmd()", "x" * 100_000,
 )  # fmt: skip
 
 

@@ -257,6 +257,7 @@ SPAWNS = {
     "hunt.py: _sample": "its --duration, and the lease of its folder",
     "server/process.py: start": HELD,
     "target/clock.py: read_clock": "the end of its input",
+    "target/leased.py: leased_folder": "the end of its input",
     "target/leased.py: listen": "the end of its input",
     "traffic.py: record": "the lease of its folder",
     "vm/image.py: _bootstrap": "the folder's mark, found by the next command",
