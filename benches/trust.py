@@ -35,7 +35,8 @@ NOBODY = 65534
 HUGE = 2**63 - 1
 HOSTILE = (
     "\x1b[2J", "\x1b]0;x\x07", "\x9b31m", "\u202egpj", "\u2066x", "a\rb", "\x00", "\x7f", "\x08\x08", "\ud800",
-    "\u2028", "\u200b", "<script>alert(1)</script>", "[link=https://evil]x[/link]", "<!channel>", "=cmd()", "x" * 100_000,
+    "\u2028", "\u200b", "<script>alert(1)</script>", "[link=https://evil]x[/link]", "<!channel>", "=cmd()",
+    "x" * 100_000,
 )  # fmt: skip
 
 
