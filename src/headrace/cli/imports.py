@@ -119,7 +119,7 @@ def _read(
 
 #: Names of measurements of which less is better, and of which more is.
 _LESS = re.compile(
-    r"(^|_)(latency|lat|response|duration|elapsed|time|wait|stall|errors?|lag)(_|$)|_(ns|us|ms|s|sec|min)$"
+    r"(^|_)(latency|lat|response|duration|elapsed|time|wait|stall|errors?|lag|jitter|lost|retransmits)(_|$)|_(ns|us|ms|s|sec|min)$"
 )
 _MORE = re.compile(
     r"(^|_)(iops|tps|qps|tpm|tpmc|nopm|throughput|ops|requests|transactions|queries|reads|writes)(_s)?$|(bit|b)_s$"

@@ -1,6 +1,6 @@
 """One file per benchmark, or per family of them: ``NAME``, and ``read``, its runs or None for another's output.
 
-A new one: its file, its name here, and its cases in ``tests/unit/test_formats.py``.
+A new one: its file, its name here, and its cases in ``tests/outputs.py``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from headrace.foreign.formats import (
     fio,
     hammerdb,
     http,
+    keys,
     micro,
     mysqlslap,
+    network,
     pgbench,
     stress,
     sysbench,
@@ -19,4 +21,18 @@ from headrace.foreign.formats import (
     ycsb,
 )
 
-FORMATS = (sysbench, fio, hammerdb, benchbase, mysqlslap, pgbench, ycsb, tpcc, micro, http, stress)
+FORMATS = (
+    sysbench,
+    fio,
+    hammerdb,
+    benchbase,
+    mysqlslap,
+    pgbench,
+    ycsb,
+    tpcc,
+    micro,
+    http,
+    keys,
+    network,
+    stress,
+)

@@ -12,6 +12,8 @@ NAME = "fio (--output-format=json or json+)"
 #: The share of its time that a run must have lasted.
 WHOLE = 0.95
 _FATAL = re.compile(r"^fio: (?!terminating)[^\n]*", re.MULTILINE)
+#: All kinds of requests are one with --unified_rw_reporting.
+_SIDES = ("read", "write", "trim", "mixed")
 _TRY = "fio --output-format=json --output=FILE, and without --status-interval"
 
 
@@ -19,7 +21,7 @@ def read(text: str) -> list[Run] | None:
     """A run per group of jobs: groups run one after the other, and the jobs of one together."""
     contents = _objects(text)
     if contents is None:
-        if re.match(r"[2-5];fio-", text):
+        if re.search(r"^[2-5];fio-\d", text, re.MULTILINE):
             raise OtherVariant("fio's terse form, of which versions have different columns", _TRY)
         if re.search(r"^ *(read|write|trim) ?: *(IOPS=|io=)|^fio-\d.*\nStarting \d", text, re.MULTILINE):
             raise OtherVariant("fio's report for people", _TRY)
@@ -66,7 +68,7 @@ def _run(content: dict[str, Any], jobs: list[dict[str, Any]]) -> Run:
     """Rates of the jobs are summed, and the worst job's percentile is taken: percentiles cannot be averaged."""
     found: dict[str, float] = {}
     for job in jobs:
-        for side in ("read", "write", "trim"):
+        for side in _SIDES:
             if (number(job, side, "total_ios") or 0.0) > 0:
                 _add(found, side, job[side])
     if not found:  # nothing was done, which is a result
@@ -77,7 +79,7 @@ def _run(content: dict[str, Any], jobs: list[dict[str, Any]]) -> Run:
         values = sorted({str(each[key]) for each in options if key in each})
         if values:
             settings[name] = ",".join(values)
-    runtimes = [number(job, side, "runtime") or 0.0 for job in jobs for side in ("read", "write", "trim")]
+    runtimes = [number(job, side, "runtime") or 0.0 for job in jobs for side in _SIDES]
     if max(runtimes) > 0:
         settings["duration_s"] = text_of(round(max(runtimes) / 1e3, 1))
     return Run(found, settings, _problem(jobs) or _cut_short(options, max(runtimes) / 1e3))
@@ -100,11 +102,7 @@ def _sides(content: dict[str, Any], jobs: list[dict[str, Any]]) -> list[str]:
         str(within(source, part, "rw") or "")
         for source, part in ((content, "global options"), (jobs[0], "job options"))
     }
-    return [
-        side
-        for side in ("read", "write", "trim")
-        if any(side in mode or mode in ("rw", "randrw") for mode in modes)
-    ]
+    return [side for side in _SIDES if any(side in mode or mode in ("rw", "randrw") for mode in modes)]
 
 
 def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
@@ -133,5 +131,5 @@ def _problem(jobs: list[dict[str, Any]]) -> str:
     missing = [job for job in jobs if number(job, "error") is None]
     if missing:
         return "a job does not say whether it ended without an error"
-    dropped = sum((number(job, side, "drop_ios") or 0.0) for job in jobs for side in ("read", "write"))
+    dropped = sum((number(job, side, "drop_ios") or 0.0) for job in jobs for side in _SIDES)
     return f"{dropped:,.0f} requests were dropped" if dropped else ""

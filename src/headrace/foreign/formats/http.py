@@ -1,4 +1,4 @@
-"""Load on HTTP, Redis, memcached or a network: k6, wrk, ab, memtier_benchmark, iperf3."""
+"""Load on HTTP: k6, wrk, ab."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.foreign.run import OtherVariant, Run, known, number, parsed, pieces, text_of, within
 
-NAME = "k6, wrk, ab, memtier_benchmark or iperf3"
+NAME = "k6, wrk or ab"
 
 #: Share of the requests that may fail, and of its time that a run must have lasted.
 FEW_ERRORS, WHOLE = 0.01, 0.95
@@ -19,19 +19,19 @@ def read(text: str) -> list[Run] | None:
     for begins, reader in (
         (r"^Running \d+(?:\.\d+)?[smh] test @ ", _wrk),
         (r"^This is ApacheBench", _ab),
-        (r"^ALL STATS$", _memtier),
     ):
         if parts := pieces(re.compile(begins, re.MULTILINE), text):
             return [reader(part) for part in parts]
-    if found := re.search(r"^unable to connect to [^\n]*|^iperf3: error - [^\n]*", text, re.MULTILINE):
+    if found := re.search(r"^unable to connect to [^\n]*", text, re.MULTILINE):
         return [Run(problem=f"it failed: {found[0][:120]}")]
-    if re.search(r"^\[ *ID\] Interval +Transfer", text, re.MULTILINE):
-        raise OtherVariant("iperf's report for people", "iperf3 --json")
+    if (
+        re.search(r"^ +http_reqs\.*: +\d|execution: local\n", text, re.MULTILINE)
+        or '"type":"Point"' in text[:2000]
+    ):
+        raise OtherVariant("k6's summary for people, or its points", "k6 run --summary-export=FILE")
     content = parsed(text)
     if within(content, "metrics", "http_reqs") is not None:
         return [_k6(content["metrics"])]
-    if isinstance(content, dict) and {"start", "intervals", "end"} <= set(content):
-        return [_iperf(content)]
     return None
 
 
@@ -113,44 +113,10 @@ def _ab(part: str) -> Run:
         )
     if "requests_s" not in found or done is None or "max_ms" not in found:
         return Run(found, settings, "its report is cut off")
+    # Only its progress tells a run that was stopped: the report is as that of fewer requests.
+    if "\nCompleted " in part and "\nFinished " not in part:
+        return Run(found, settings, "it was interrupted: its progress does not end with Finished")
     bad = re.findall(r"^(?:Failed requests|Non-2xx responses|Write errors):\s+(\d+)", part, re.MULTILINE)
     failed = sum(int(count) for count in bad)
     problem = f"{failed:,} requests failed" if failed > FEW_ERRORS * int(done[1]) else ""
     return Run(found, settings, problem)
-
-
-def _memtier(part: str) -> Run:
-    header = re.search(r"^Type +(.*)$", part, re.MULTILINE)
-    totals = re.search(r"^Totals +(.*)$", part, re.MULTILINE)
-    if header is None or totals is None:
-        return Run(problem="its table is cut off")
-    names = [name.strip() for name in re.split(r"\s{2,}", header[1].strip())]
-    cells = totals[1].split()
-    if len(names) != len(cells):
-        return Run(problem="its table is cut off")
-    found = {}
-    for name, cell in zip(names, cells, strict=True):
-        ours = {"Ops/sec": "ops_s", "Avg. Latency": "mean_ms", "Latency": "mean_ms", "KB/sec": "kb_s"}.get(
-            name
-        )
-        if tail := re.fullmatch(r"p([\d.]+) Latency", name):
-            ours = f"p{float(tail[1]):g}_ms"
-        if ours and re.fullmatch(r"[\d.]+", cell):
-            found[ours] = float(cell)
-    return Run(found, {}, "" if "ops_s" in found else "it has no rate")
-
-
-def _iperf(content: dict[str, Any]) -> Run:
-    received = number(content, "end", "sum_received", "bits_per_second")
-    found = known(
-        received_mbit_s=received / 1e6 if received is not None else None,
-        retransmits=number(content, "end", "sum_sent", "retransmits"),
-    )
-    seconds = number(content, "end", "sum_received", "seconds")
-    settings = {"duration_s": text_of(round(seconds, 1))} if seconds is not None else {}
-    if (streams := number(content, "start", "test_start", "num_streams")) is not None:
-        settings["streams"] = text_of(streams)
-    problem = str(content["error"])[:120] if content.get("error") else ""
-    return Run(
-        found, settings, problem or ("" if found.get("received_mbit_s") is not None else "it has no result")
-    )

@@ -22,6 +22,12 @@ def read(text: str) -> list[Run] | None:
         return _go(text)
     if re.search(r"^Benchmark (#?\d+|1): |^command,mean,stddev,|^\| Command \| Mean \[", text, re.MULTILINE):
         raise OtherVariant("hyperfine's report for people, CSV or Markdown", "hyperfine --export-json FILE")
+    if re.search(
+        r"^# (JMH version|Run complete|Run progress|VM version): |^Benchmark +Mode +Cnt +Score",
+        text,
+        re.MULTILINE,
+    ):
+        raise OtherVariant("JMH's report for people", "java -jar benchmarks.jar -rf json -rff FILE")
     content = parsed(text)
     if isinstance(content, list):
         runs = rows_of(content)
@@ -39,7 +45,8 @@ def read(text: str) -> list[Run] | None:
 
 def _hyperfine(result: dict[str, Any]) -> Run:
     times = {f"{name}_s": number(result, name) for name in ("mean", "median", "min", "max")}
-    codes = [code for code in result.get("exit_codes") or () if code]
+    told = result.get("exit_codes")
+    codes = [code for code in told if code] if isinstance(told, list) else []
     problem = f"it ended with exit code {codes[0]} {len(codes)} times" if codes else ""
     if not problem and times["mean_s"] is None:
         problem = "it has no mean"

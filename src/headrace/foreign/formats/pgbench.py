@@ -48,6 +48,8 @@ def _run(part: str) -> Run:
         "scale": r"scaling factor: (\d+)",
         "duration_s": r"duration: (\d+) s",
         "mode": r"query mode: (\w+)",
+        "threads": r"number of threads: (\d+)",
+        "script": r"transaction type: (.+)",
     }.items():
         if match := re.search(pattern, part):
             settings[name] = match[1]

@@ -34,7 +34,9 @@ _RESPONSES = {
 }
 _LATENCIES = {"mean_ms", "max_ms"}
 _CHECKPOINT = re.compile(r"^\[ *\d+s *\] Checkpoint report:", re.MULTILINE)
-_SECOND = re.compile(r"^\[ *(\d+)s *\].*?(?:tps: ([\d.]+)|reads: ([\d.]+)|eps: ([\d.]+))", re.MULTILINE)
+_SECOND = re.compile(r"^\[ *(\d+)s *\](.*)$", re.MULTILINE)
+#: What an interval has done; of files it may have written, or read, alone.
+_DONE = re.compile(r"\b(?:tps|reads|writes|eps): ([\d.]+)|^ *([\d.]+) MiB/sec")
 #: A share of errors below which a run counts: deadlocks that sysbench repeats are part of an OLTP load.
 FEW_ERRORS = 0.01
 
@@ -55,7 +57,7 @@ def read(text: str) -> list[Run] | None:
 
 
 def _is_preparation(part: str) -> bool:
-    return "Threads started!" not in part and bool(
+    return not re.search(r"Threads started!|^FATAL: ", part, re.MULTILINE) and bool(
         re.search(r"^(Creating table|Dropping table|Inserting \d+ records|\d+ files, )", part, re.MULTILINE)
     )
 
@@ -87,6 +89,14 @@ def _settings(part: str) -> dict[str, str]:
         settings["threads"] = threads[1]
     if (rate := re.search(r"^Target transaction rate: ([\d.]+)", part, re.MULTILINE)) is not None:
         settings["rate_s"] = rate[1]
+    for name, pattern in {
+        "block_size": r"^(?:Block size|  block size:) (\w+)$",
+        "mode": r"^Doing (.+) test$",
+        "operation": r"^  operation: (\w+)",
+        "primes": r"^Prime numbers limit: (\d+)",
+    }.items():
+        if (told := re.search(pattern, part, re.MULTILINE)) is not None:
+            settings[name] = told[1]
     return settings
 
 
@@ -117,7 +127,10 @@ def _problem(part: str, responses: dict[str, float], duration: float | None, *, 
         return f"{ignored:,.0f} errors were ignored beside {done or 0:,.0f} transactions"
     if reconnects > 0:
         return f"it lost its connection {reconnects:,.0f} times"
-    still = [match[1] for match in _SECOND.finditer(part) if float(match[2] or match[3] or match[4]) == 0]
+    intervals = {
+        end: [float(one or two) for one, two in _DONE.findall(did)] for end, did in _SECOND.findall(part)
+    }
+    still = [end for end, done in intervals.items() if done and not any(done)]
     if still and any(value > 0 for name, value in responses.items() if name not in _LATENCIES):
         return f"{len(still)} of its intervals did nothing, the first ending at {still[0]} s"
     return ""

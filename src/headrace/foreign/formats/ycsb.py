@@ -1,10 +1,11 @@
-"""YCSB: the measurements at its end, as text."""
+"""YCSB: the measurements at its end, as text and JSON; go-ycsb is named."""
 
 from __future__ import annotations
 
+import json
 import re
 
-from headrace.foreign.run import Run, pieces, text_of
+from headrace.foreign.run import OtherVariant, Run, pieces, text_of
 
 NAME = "YCSB"
 
@@ -22,11 +23,35 @@ _LATENCIES = {
 FEW_ERRORS = 0.01
 
 
+_OURS = re.compile(r"^YCSB Client \d|site\.ycsb\.Client", re.MULTILINE)
+#: A measurement in JSON, in an array or alone.
+_OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
+
+
 def read(text: str) -> list[Run] | None:
+    if re.search(r"^(READ|UPDATE|INSERT|TOTAL) +- Takes\(s\): ", text, re.MULTILINE):
+        raise OtherVariant("the report of go-ycsb", "make a table of it, with a line per run")
+    settings = {}
+    if threads := re.search(r"^Command line: .*-threads (\d+)", text, re.MULTILINE):
+        settings["threads"] = threads[1]
+    if objects := _OBJECT.findall(text):
+        # The array's end is that of the run; objects one after the other have none.
+        end = "" if not re.search(r"^\[ *\{", text, re.MULTILINE) or text.rstrip().endswith("]") else "cut"
+        text = "\n".join([*map(_line, objects), end])
     parts = pieces(_START, text)
     if not parts:
-        return [Run(problem="it has no results: it was interrupted")] if "site.ycsb.Client" in text else None
-    return [_run(part) for part in parts]
+        return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
+    runs = [_run(part) for part in parts]
+    return [Run(run.responses, settings | dict(run.settings), run.problem) for run in runs]
+
+
+def _line(measurement: str) -> str:
+    """``{"metric": "READ", "measurement": "Operations", "value": 9}`` as the text has it."""
+    try:
+        told = json.loads(measurement)
+    except ValueError:
+        return ""
+    return f"[{told.get('metric')}], {told.get('measurement')}, {told.get('value')}"
 
 
 def _run(part: str) -> Run:

@@ -1,0 +1,455 @@
+# ruff: noqa: E501 - what programs print
+"""What benchmarks print: a run of each that ended well, and what to replace in it so that it failed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+SYSBENCH = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
+
+Running the test with following options:
+Number of threads: 4
+Report intermediate results every 1 second(s)
+Initializing random number generator from current time
+
+
+Initializing worker threads...
+
+Threads started!
+
+[ 1s ] thds: 4 tps: 500.10 qps: 9990.00 (r/w/o: 1/2/3) lat (ms,95%): 4.25 err/s: 0.00 reconn/s: 0.00
+SQL statistics:
+    queries performed:
+        read:                            70000
+        total:                           100000
+    transactions:                        5000   (499.50 per sec.)
+    queries:                             100000 (9990.00 per sec.)
+    ignored errors:                      0      (0.00 per sec.)
+    reconnects:                          0      (0.00 per sec.)
+
+General statistics:
+    total time:                          10.0053s
+    total number of events:              5000
+
+Latency (ms):
+         min:                                    1.00
+         avg:                                    2.00
+         max:                                   30.00
+         95th percentile:                        4.25
+         sum:                                39900.00
+
+Threads fairness:
+    events (avg/stddev):           1250.0000/10.00
+    execution time (avg/stddev):   9.9900/0.00
+
+"""
+CLAT = {"percentile": {"50.000000": 1_000_000, "99.000000": 2_000_000, "99.500000": 2_500_000}}
+READS = {"total_ios": 10, "iops": 75.0, "bw": 1536, "runtime": 60_000, "drop_ios": 0, "clat_ns": CLAT}
+JOB = {
+    "groupid": 0,
+    "error": 0,
+    "job options": {"rw": "randread", "bs": "4k"},
+    "read": READS,
+    "write": {"total_ios": 0},
+}
+FIO = {"fio version": "fio-3.33", "global options": {}, "jobs": [JOB, JOB]}
+HAMMERDB = """HammerDB CLI v4.9
+Vuser 1:TEST RESULT : System achieved 12 NOPM from 28 MySQL TPM
+Vuser 1:FINISHED SUCCESS
+ALL VIRTUAL USERS COMPLETE
+"""
+BENCHBASE = {
+    "Benchmark Type": "tpcc",
+    "Final State": "EXIT",
+    "Elapsed Time (nanoseconds)": 60e9,
+    "Throughput (requests/second)": 123.5,
+    "Goodput (requests/second)": 123.0,
+    "Latency Distribution": {"99th Percentile Latency (microseconds)": 4500},
+}
+SLAP = """Benchmark
+\tAverage number of seconds to run all queries: 0.316 seconds
+\tMinimum number of seconds to run all queries: 0.129 seconds
+\tMaximum number of seconds to run all queries: 0.684 seconds
+\tNumber of clients running queries: 4
+\tAverage number of queries per client: 25
+"""
+PGBENCH = """pgbench (16.1)
+transaction type: <builtin: TPC-B (sort of)>
+scaling factor: 10
+query mode: simple
+number of clients: 4
+duration: 60 s
+number of transactions actually processed: 60000
+number of failed transactions: 0 (0.000%)
+latency average = 3.980 ms
+initial connection time = 4.1 ms
+tps = 1005.000000 (without initial connection time)
+"""
+YCSB = """[OVERALL], RunTime(ms), 10110
+[OVERALL], Throughput(ops/sec), 99.3945
+[READ], Operations, 491
+[READ], AverageLatency(us), 3980.10
+[READ], 99thPercentileLatency(us), 9000
+[READ], Return=OK, 491
+"""
+TPCC = """***************************************
+*** ###easy### TPC-C Load Generator ***
+***************************************
+<Parameters>
+     [warehouse]: 10
+    [connection]: 4
+       [measure]: 60 (sec.)
+MEASURING START.
+
+  10, trx: 12920, 95%: 9.483, 99%: 18.738, max_rt: 213.169, 12919|98.778, 1292|101.096, 1293|443.955, 1293|670.842
+<Raw Results>
+  [0] sc:0 lt:12920  rt:0  fl:0 avg_rt: 3.5 (5)
+
+<TpmC>
+                 77907.600 TpmC
+"""
+GO_TPC = """Finished
+[Summary] NEW_ORDER - Takes(s): 59.9, Count: 1200, TPM: 1202.0, Sum(ms): 9000.0, Avg(ms): 7.5, 50th(ms): 7.1, 90th(ms): 9.4, 95th(ms): 11.0, 99th(ms): 20.0, 99.9th(ms): 30.0, Max(ms): 40.0
+tpmC: 1202.0, tpmTotal: 2671.1, efficiency: 9.3%
+"""
+HYPERFINE = {
+    "results": [{"command": "q", "mean": 1.2, "median": 1.1, "min": 1.0, "max": 1.5, "exit_codes": [0, 0]}]
+}
+PYTEST = {
+    "benchmarks": [
+        {"name": "t", "fullname": "a.py::t", "stats": {"mean": 0.01, "median": 0.01, "ops": 100.0}}
+    ]
+}
+GOOGLE = {
+    "context": {},
+    "benchmarks": [
+        {"name": "BM_x", "run_type": "iteration", "real_time": 12.0, "cpu_time": 11.0, "time_unit": "us"},
+        {
+            "name": "BM_x_mean",
+            "run_type": "aggregate",
+            "real_time": 12.0,
+            "cpu_time": 11.0,
+            "time_unit": "us",
+        },
+    ],
+}
+JMH = [
+    {
+        "jmhVersion": "1.37",
+        "benchmark": "x.q",
+        "mode": "thrpt",
+        "primaryMetric": {"score": 5.5, "scoreUnit": "ops/s"},
+    }
+]
+GO = "goos: linux\nBenchmarkScan-8 \t 1000\t 1234.5 ns/op\nPASS\nok  \tx\t1.2s\n"
+K6 = {"metrics": {"http_reqs": {"count": 10, "rate": 100.5}, "http_req_duration": {"avg": 9.5, "p(95)": 25}}}
+WRK = """Running 30s test @ http://127.0.0.1:8080/
+  2 threads and 10 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   635.91us    0.89ms  12.92ms   93.69%
+    Req/Sec    56.20k     8.07k   62.00k    86.54%
+  Latency Distribution
+     50%  250.00us
+     99%    2.50ms
+  22464657 requests in 30.00s, 17.76GB read
+Requests/sec: 748868.53
+Transfer/sec:    606.33MB
+"""
+AB = """This is ApacheBench, Version 2.3 <$Revision: 1903618 $>
+Concurrency Level:      10
+Time taken for tests:   0.104 seconds
+Complete requests:      1000
+Failed requests:        0
+Requests per second:    9588.68 [#/sec] (mean)
+Time per request:       1.043 [ms] (mean)
+Time per request:       0.104 [ms] (mean, across all concurrent requests)
+Percentage of the requests served within a certain time (ms)
+  50%      1
+  99%      3
+ 100%      4 (longest request)
+"""
+MEMTIER = """ALL STATS
+============================================================================================================================
+Type         Ops/sec     Hits/sec   Misses/sec    Avg. Latency     p50 Latency     p99 Latency   p99.9 Latency       KB/sec
+----------------------------------------------------------------------------------------------------------------------------
+Sets         9090.49          ---          ---         0.40226         0.39100         0.80700         1.87900       700.09
+Totals      99994.03     12345.00     78558.00         0.40117         0.39100         0.79900         1.83100      4242.40
+"""
+SYSBENCH_04 = """sysbench 0.4.12:  multi-threaded system evaluation benchmark
+
+Running the test with following options:
+Number of threads: 8
+
+Doing OLTP test.
+Threads started!
+Done.
+
+OLTP test statistics:
+    queries performed:
+        read:                            140014
+        total:                           200020
+    transactions:                        10000  (999.50 per sec.)
+    deadlocks:                           1      (0.10 per sec.)
+    read/write requests:                 190019 (18991.40 per sec.)
+    other operations:                    20001  (1999.00 per sec.)
+
+Test execution summary:
+    total time:                          10.0050s
+    total number of events:              10000
+    total time taken by event execution: 79.9000
+    per-request statistics:
+         min:                                  2.10ms
+         avg:                                  7.99ms
+         max:                                 60.10ms
+         approx.  95 percentile:              12.34ms
+
+Threads fairness:
+    events (avg/stddev):           1250.0000/3.00
+    execution time (avg/stddev):   9.9875/0.00
+
+"""
+SYSBENCH_CPU = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
+
+Running the test with following options:
+Number of threads: 1
+Threads started!
+
+CPU speed:
+    events per second:  1970.48
+
+General statistics:
+    total time:                          2.0019s
+    total number of events:              3948
+
+Latency (ms):
+         min:                                    0.31
+         avg:                                    0.51
+         max:                                    8.42
+         percentile stats:               disabled
+         sum:                                 2000.74
+
+Threads fairness:
+    events (avg/stddev):           3948.0000/0.00
+    execution time (avg/stddev):   2.0007/0.00
+
+"""
+STRESS = """stress-ng: info:  [18606] setting to a 2 second run per stressor
+stress-ng: info:  [18606] dispatching hogs: 1 cpu
+stress-ng: metrc: [18606] stressor       bogo ops real time  usr time  sys time   bogo ops/s     bogo ops/s
+stress-ng: metrc: [18606]                           (secs)    (secs)    (secs)   (real time) (usr+sys time)
+stress-ng: metrc: [18606] cpu                1910      2.00      0.92      0.01       954.78        2049.08
+stress-ng: info:  [18606] successful run completed in 2.01s
+"""
+IPERF = {
+    "start": {"test_start": {"num_streams": 1}},
+    "intervals": [],
+    "end": {"sum_received": {"bits_per_second": 9.4e9, "seconds": 10.0}, "sum_sent": {"retransmits": 3}},
+}
+
+IPERF_TEXT = """Connecting to host 127.0.0.1, port 15201
+[  5] local 127.0.0.1 port 54478 connected to 127.0.0.1 port 15201
+[ ID] Interval           Transfer     Bitrate         Retr  Cwnd
+[  5]   0.00-1.01   sec   482 MBytes  4.01 Gbits/sec    2   3.25 MBytes
+[  7]   0.00-1.01   sec   482 MBytes  4.01 Gbits/sec    2   3.25 MBytes
+- - - - - - - - - - - - - - - - - - - - - - - - -
+[ ID] Interval           Transfer     Bitrate         Retr
+[  5]   0.00-3.00   sec  1.01 GBytes  2.90 Gbits/sec    0             sender
+[  5]   0.00-3.00   sec  1.01 GBytes  2.89 Gbits/sec                  receiver
+[  7]   0.00-3.00   sec  1.01 GBytes  2.88 Gbits/sec    2             sender
+[  7]   0.00-3.00   sec  1.01 GBytes  2.88 Gbits/sec                  receiver
+[SUM]   0.00-3.00   sec  2.02 GBytes  5.78 Gbits/sec    2             sender
+[SUM]   0.00-3.00   sec  2.02 GBytes  5.77 Gbits/sec                  receiver
+
+iperf Done.
+"""
+IPERF_UDP = """Connecting to host 127.0.0.1, port 15201
+[ ID] Interval           Transfer     Bitrate         Jitter    Lost/Total Datagrams
+[  5]   0.00-1.01   sec  5.94 MBytes  49.5 Mbits/sec  0.000 ms  0/190 (0%)  sender
+[  5]   0.00-1.01   sec  5.94 MBytes  49.5 Mbits/sec  0.210 ms  19/190 (10%)  receiver
+
+iperf Done.
+"""
+REDIS = """ \rSET: rps=0.0 (overall: 0.0) avg_msec=-nan (overall: -nan)\r          \r====== SET ======
+  200000 requests completed in 17.00 seconds
+  50 parallel clients
+  3 bytes payload
+  keep alive: 1
+  multi-thread: no
+
+Latency by percentile distribution:
+0.000% <= 0.143 milliseconds (cumulative count 1)
+100.000% <= 60.127 milliseconds (cumulative count 200000)
+
+Summary:
+  throughput summary: 11764.71 requests per second
+  latency summary (msec):
+          avg       min       p50       p95       p99       max
+        3.139     0.136     2.103     8.983    14.439    60.127
+"""
+REDIS_QUIET = "SET: rps=5230.5 (overall: 6047.9) avg_msec=9.468 (overall: 6.705)\r      \rSET: 6041.20 requests per second, p50=4.943 msec\n"
+REDIS_CSV = """"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"
+"SET","3409.13","12.614","0.144","7.879","39.839","65.471","143.999"
+"""
+MEMTIER_JSON = {
+    "configuration": {"server": "localhost"},
+    "run information": {"Threads": 1, "Connections per thread": 5, "Seconds": 2},
+    "ALL STATS": {
+        "Runtime": {"Total duration": 2002, "Interrupted": "false"},
+        "Totals": {
+            "Ops/sec": 2390.1,
+            "Average Latency": 2.0,
+            "Percentile Latencies": {"p50.00": 0.18, "p99.90": 120.3},
+        },
+    },
+}
+YCSB_JSON = [
+    {"metric": "OVERALL", "measurement": "RunTime(ms)", "value": 3100},
+    {"metric": "OVERALL", "measurement": "Throughput(ops/sec)", "value": 23102.5},
+    {"metric": "READ", "measurement": "Operations", "value": 69125},
+    {"metric": "READ", "measurement": "AverageLatency(us)", "value": 500.0},
+    {"metric": "READ", "measurement": "Return=OK", "value": 69125},
+]
+FIO_MIXED = {**FIO, "jobs": [{"groupid": 0, "error": 0, "job options": {"rw": "rw"}, "mixed": READS}]}
+SYSBENCH_FILES = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
+
+Running the test with following options:
+Number of threads: 1
+
+4 files, 16MiB each
+Block size 16KiB
+Doing random write test
+Initializing worker threads...
+
+Threads started!
+
+[ 1s ] reads: 0.00 MiB/s writes: 51.32 MiB/s fsyncs: 127.40/s latency (ms,99%): 8.581
+
+File operations:
+    reads/s:                      0.00
+    writes/s:                     3339.59
+    fsyncs/s:                     134.58
+
+Throughput:
+    read, MiB/s:                  0.00
+    written, MiB/s:               52.18
+
+General statistics:
+    total time:                          3.0009s
+    total number of events:              10426
+
+Latency (ms):
+         min:                                    0.00
+         avg:                                    0.28
+         max:                                   53.26
+         99th percentile:                        8.43
+         sum:                                 2966.25
+
+Threads fairness:
+    events (avg/stddev):           10426.0000/0.00
+    execution time (avg/stddev):   2.9663/0.00
+
+"""
+
+
+@dataclass(frozen=True)
+class Good:
+    """``text`` of a run that ended well, ``has`` some of its responses, ``bad``: what to replace, so that it failed."""
+
+    name: str
+    text: str
+    has: Mapping[str, float]
+    bad: Mapping[str, str] = field(default_factory=dict)
+
+
+GOODS = [
+    Good("sysbench", SYSBENCH, {"transactions_s": 499.5, "queries_s": 9990, "p95_ms": 4.25, "mean_ms": 2.0}, {
+        "Threads started!": "Threads started!\nFATAL: mysql_drv_query() returned error 1205",
+        "ignored errors:                      0": "ignored errors:                      300000",
+        "reconnects:                          0": "reconnects:                          7",
+        "tps: 500.10": "tps: 0.00",
+    }),
+    Good("sysbench 0.4", SYSBENCH_04, {"transactions_s": 999.5, "mean_ms": 7.99, "p95_ms": 12.34}, {
+        "Done.": "FATAL: failed to connect to database server!",
+    }),
+    Good("sysbench cpu without percentile", SYSBENCH_CPU, {"events_s": 1970.48, "max_ms": 8.42}, {
+        "CPU speed": SYSBENCH_CPU[SYSBENCH_CPU.index("CPU speed"):] + "CPU speed",
+    }),
+    Good("stress-ng", STRESS, {"bogo_ops_s": 954.78, "bogo_ops_cpu_s": 2049.08}, {
+        "successful run": "unsuccessful",
+        "2 second run": "9 second run",
+        "dispatching": "x\nstress-ng: error: [18606] cannot allocate\nx",
+    }),
+    Good("fio", json.dumps(FIO), {"read_iops": 150.0, "read_mib_s": 3.0, "read_p99_ms": 2.0, "read_p99.5_ms": 2.5}, {
+        '"error": 0': '"error": 28',
+        '"error": 0, ': "",
+        '{"fio version"': 'fio: terminating on signal 2\n{"fio version"',
+        '"global options": {}': '"global options": {"time_based": "1", "runtime": "600"}',
+    }),
+    Good("fio behind a warning", "fio: a warning\n" + json.dumps(FIO), {"read_iops": 150.0}),
+    Good("fio 2", json.dumps(FIO).replace("clat_ns", "clat"), {"read_p99_ms": 2000.0}),
+    Good("HammerDB", HAMMERDB, {"nopm": 12, "tpm": 28}, {"FINISHED SUCCESS": "FINISHED FAILED"}),
+    Good("BenchBase", json.dumps(BENCHBASE), {"requests_s": 123.5, "p99_ms": 4.5}, {
+        '"EXIT"': '"ERROR"',
+        '(requests/second)": 123.0': '(requests/second)": 12.0',
+        ": 4500": ": -4500",
+    }),
+    Good("mysqlslap", SLAP, {"runs_s": 1 / 0.316, "mean_ms": 316, "max_ms": 684}, {
+        "Benchmark": "mariadb-slap: Cannot run query SELECT bad ERROR : Table 't.x' doesn't exist\nBenchmark",
+    }),
+    Good("pgbench", PGBENCH, {"tps": 1005, "mean_ms": 3.98}, {
+        "initial": "pgbench: error: client 2 aborted in command 5\ninitial",
+        "failed transactions: 0": "failed transactions: 9000",
+        "processed: 60000": "processed: 400/60000",
+    }),
+    Good("YCSB", YCSB, {"ops_s": 99.3945, "read_mean_ms": 3.9801}, {"Return=OK, 491": "Return=ERROR, 91"}),
+    Good("tpcc-mysql", TPCC, {"tpmc": 77907.6}, {"fl:0": "fl:12"}),
+    Good("go-tpc", GO_TPC, {"tpmc": 1202.0, "p99_ms": 20.0}),
+    Good("hyperfine", json.dumps(HYPERFINE), {"mean_s": 1.2}, {"[0, 0]": "[0, 1]"}),
+    Good("pytest-benchmark", json.dumps(PYTEST), {"mean_s": 0.01, "ops_s": 100}),
+    Good("Google Benchmark", json.dumps(GOOGLE), {"real_s": 12e-6}, {
+        '"iteration", ': '"iteration", "error_occurred": true, ',
+    }),
+    Good("JMH", json.dumps(JMH), {"ops_s": 5.5}),
+    Good("go test -bench", GO, {"mean_ns": 1234.5}, {"PASS\nok ": "--- FAIL: TestX\nFAIL"}),
+    Good("k6", json.dumps(K6), {"requests_s": 100.5, "p95_ms": 25}, {
+        '"http_reqs"': '"http_req_failed": {"value": 0.4}, "http_reqs"',
+    }),
+    Good("wrk", WRK, {"requests_s": 748868.53, "mean_ms": 0.63591, "p99_ms": 2.5}, {
+        "requests in 30.00s": "requests in 4.10s",
+        "Requests/sec": "  Socket errors: connect 0, read 0, write 0, timeout 900000\nRequests/sec",
+    }),
+    Good("ab", AB, {"requests_s": 9588.68, "mean_ms": 1.043, "p99_ms": 3}, {
+        "Failed requests:        0": "Failed requests: 900",
+        "Concurrency": "Completed 100 requests\nConcurrency",
+    }),
+    Good("memtier_benchmark", MEMTIER, {"ops_s": 99994.03, "p99_ms": 0.799}, {
+        "ALL STATS": "[RUN #1] Interrupted by user (Ctrl+C) after 1.4 secs, stopping threads...\nALL STATS",
+    }),
+    Good("memtier_benchmark, JSON", json.dumps(MEMTIER_JSON), {"ops_s": 2390.1, "mean_ms": 2.0, "p99.9_ms": 120.3}, {
+        '"false"': '"true"',
+        "2002": "802",
+    }),
+    Good("redis-benchmark", REDIS, {"requests_s": 11764.71, "mean_ms": 3.139, "p99_ms": 14.439}, {
+        "====== SET": "Error from server: OOM command not allowed\n====== SET",
+    }),
+    Good("redis-benchmark -q", REDIS_QUIET, {"requests_s": 6041.2, "p50_ms": 4.943}, {
+        "SET: 6041.20 requests per second, p50=4.943 msec\n": "",
+    }),
+    Good("redis-benchmark --csv", REDIS_CSV, {"requests_s": 3409.13, "mean_ms": 12.614, "p99_ms": 65.471}, {
+        ',"143.999"\n': "",
+    }),
+    Good("iperf3, text", IPERF_TEXT, {"received_mbit_s": 5770, "retransmits": 2}, {
+        "Connecting": "iperf3: interrupt - the client has terminated\nConnecting",
+        "iperf Done.": "",
+    }),
+    Good("iperf3, UDP", IPERF_UDP, {"received_mbit_s": 49.5, "lost_percent": 10, "jitter_ms": 0.21}),
+    Good("YCSB, JSON", json.dumps(YCSB_JSON), {"ops_s": 23102.5, "read_mean_ms": 0.5}, {"Return=OK": "Return=ERROR"}),
+    Good("fio, all kinds of requests as one", json.dumps(FIO_MIXED), {"mixed_iops": 75.0, "mixed_p99_ms": 2.0}),
+    Good("sysbench fileio that only writes", SYSBENCH_FILES, {"writes_s": 3339.59, "p99_ms": 8.43}, {
+        "Initializing worker": "FATAL: Cannot open file 'test_file.4' errno = 2\nInitializing worker",
+        "writes: 51.32": "writes: 0.00",
+    }),
+    Good("iperf3", json.dumps(IPERF), {"received_mbit_s": 9400.0}, {'"intervals"': '"error": "refused", "intervals"'}),
+]  # fmt: skip
