@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 
@@ -23,7 +24,8 @@ MOST_LEVELS = 200
 #: Words of so many letters are seldom different by design where they differ in one.
 LONG = 5
 #: Lengths of runs, which were measured: those that differ by no more than this share are alike.
-DURATIONS, ALIKE = frozenset({"duration", "duration_s", "runtime", "runtime_s"}), 0.10
+MEASURED = frozenset({"elapsed", "walltime"})
+DURATIONS, ALIKE = frozenset({"duration", "runtime"}) | MEASURED, 0.10
 
 
 def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
@@ -47,13 +49,30 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
     return notes
 
 
+#: Letters of Greek and Cyrillic that look like Latin ones, for words that mix alphabets.
+_LOOK_ALIKE = str.maketrans("асеорхуіѕјһԁӏкмтвнαορνυικ", "aceopxyisjhdlkmtbhaopvuik")
+
+
+def plain(text: str) -> str:
+    """A level without what cannot be seen: its forms of width, kinds of dashes, characters of no width."""
+    bare = "".join(each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each) != "Cf")
+    bare = re.sub("[\u2010-\u2015\u2212]", "-", bare).strip()
+    folded = bare.casefold()
+    if bare.isascii() or not re.search(r"[a-z]", folded):
+        return bare
+    latin = folded.translate(_LOOK_ALIKE)
+    return latin if latin.isascii() else bare
+
+
 def meaning(text: str) -> object:
     """What a level means: a number, a size, a switch, or a word whatever its case and what joins its parts."""
-    bare = text.strip()
+    bare = plain(text)
     if re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+", bare):
         bare = bare.replace(",", "")
     if bare.casefold() in _SWITCH:
         return _SWITCH[bare.casefold()]
+    if re.fullmatch(r"0x[0-9a-f]{1,16}", bare, re.IGNORECASE):
+        return "", float(int(bare, 16))
     found = parts(bare)
     if found is None:
         joined = re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", bare.casefold())
@@ -109,23 +128,60 @@ def _is_one_letter_away(one: str, other: str) -> bool:
     return (is_swap or max(len(a), len(b)) == 1) and not any(c.isdigit() for c in a + b)
 
 
+#: Words of columns that say what was run and on what, which may not differ without being said.
+_CIRCUMSTANCES = frozenset({
+    "version", "release", "kernel", "engine", "script", "workload", "scenario", "benchmark", "build", "compiler",
+    "cpu", "instance", "machine", "os", "dataset", "schema", "storage", "disk", "region", "driver", "rw", "mode",
+    "cache",
+})  # fmt: skip
+
+
+def circumstances(lines: Sequence[Line], factors: Sequence[str], used: Collection[str]) -> list[str]:
+    """A note on each column that says how runs were made and differs between runs of the same levels."""
+    notes = []
+    for name in lines[0][1] if lines else ():
+        if name in used or name in factors or not _CIRCUMSTANCES & set(names.plain(name).split("_")):
+            continue
+        values = {plain(cells[name]).casefold() for _, cells in lines}
+        cells_with = {
+            (*(cells[each] for each in factors), plain(cells[name]).casefold()) for _, cells in lines
+        }
+        levels = {tuple(cells[each] for each in factors) for _, cells in lines}
+        if 1 < len(values) <= len(lines) / 2 and len(cells_with) > len(levels):
+            shown = ", ".join(sorted(values)[:3])
+            notes.append(
+                f"{name} differs between runs of the same levels ({shown}): --factor {name} or --condition {name} "
+                "keeps them apart"
+            )
+    return notes
+
+
+def _have_most_one(lengths: Sequence[float]) -> bool:
+    """Whether most runs lasted as long as the usual one, and some did not."""
+    usual = sorted(lengths)[len(lengths) // 2]
+    near = sum(usual / (1 + ALIKE) <= each <= (1 + ALIKE) * usual for each in lengths)
+    return len(lengths) >= 5 and near >= 0.75 * len(lengths)
+
+
 def differences(lines: Sequence[Line], allowed: Collection[str]) -> PlanError | None:
     """The first setting of the runs that differs between them and is none of ``allowed``."""
     for name in lines[0][1] if lines else ():
-        if name in allowed or names.plain(name) not in SETTINGS:
+        if name in allowed or names.setting(name) not in SETTINGS:
             continue
         values: dict[object, list[str]] = {}
         for place, cells in lines:
             values.setdefault(meaning(cells[name]), []).append(place.rpartition(":")[2])
         told = [own[1] for own in values if isinstance(own, tuple)]
-        are_near = (
-            names.plain(name) in DURATIONS
-            and len(told) == len(values)
-            and min(told) > 0
-            and max(told) <= (1 + ALIKE) * min(told)
-        )
-        # Values that hardly repeat were measured, not set.
-        if len(values) < 2 or are_near or 2 * len(values) > len(lines):
+        is_duration = names.setting(name) in DURATIONS and len(told) == len(values) and min(told) > 0
+        if len(values) < 2 or (is_duration and max(told) <= (1 + ALIKE) * min(told)):
+            continue
+        # Values that hardly repeat were measured, not set; also a time, unless most runs have the same.
+        if names.setting(name) in MEASURED:
+            if not is_duration or not _have_most_one(
+                [own[1] for _, cells in lines if isinstance(own := meaning(cells[name]), tuple)]
+            ):
+                continue
+        elif 2 * len(values) > len(lines):
             continue
         text = {place.rpartition(":")[2]: cells[name].strip() for place, cells in lines}
         shown = "; ".join(

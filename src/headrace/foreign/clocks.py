@@ -66,7 +66,10 @@ def _is_number(text: str) -> bool:
 
 def _seconds(text: str) -> float | None:
     """A time as a number: seconds, any other unit, a clock's or a date's; None for other text."""
-    bare = text.strip()
+    # ``[3s]`` and ``3-4`` are the interval that ends, or begins, there.
+    bare = re.sub(
+        r"^(\d+(?:\.\d+)?)\s*(?:-|–|\.\.)\s*\d+(?:\.\d+)?\s*s?$", r"\1", text.strip().strip("[]() ")
+    )
     if _is_number(bare):
         return (parts(bare) or (0.0, ""))[0]
     if clock := re.fullmatch(r"(?:(\d+):)?(\d{1,2}):(\d{2}(?:\.\d+)?)", bare):

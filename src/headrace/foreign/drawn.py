@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from headrace.foreign import names
 from headrace.foreign.grid import RULE, Grid, without_remarks
 
-_BARS = "|│┃║"
+_BARS = "|│┃║┆"
 _ROW = re.compile(r"\*{5,} *\d+\. row *\*{5,}")
 _PAIRS = re.compile(r"\s*(?:[\w.-]+=(?:\"[^\"]*\"|\S+)\s*){2,}")
 _RULE_OF_COLUMNS = re.compile(r"\s*(?:={2,}|-{2,})(?:\s+(?:={2,}|-{2,}))+\s*")
@@ -20,6 +20,10 @@ def of_drawing(text: str, needed: Sequence[str]) -> Grid | None:
     if re.search(r"<table\b", text, re.IGNORECASE):
         return _of_html(text, needed)
     lines = text.splitlines()
+    if found := _of_blocks(lines, needed):
+        return found
+    if text.lstrip().startswith("{|"):
+        return _of_wiki(lines, needed)
     if any(_ROW.match(line) for line in lines):
         return _of_records(lines)
     if sum(line.strip()[:1] in tuple(_BARS) for line in lines if line.strip()) >= 2:
@@ -31,6 +35,53 @@ def of_drawing(text: str, needed: Sequence[str]) -> Grid | None:
     if filled and all(_PAIRS.fullmatch(line) for line in filled):
         return _of_records(lines, pairs=True)
     return None
+
+
+#: A line of a record, as psql, sqlite3, YAML, TOML and INI have it; and what begins one.
+_FIELD = re.compile(r"\s*(?:- )?\"?([\w .-]*?\w)\"?\s*(?:=|:|\|)\s+?(\S.*)|\s*(?:- )?([\w.-]+)=(\S.*)")
+_BEGIN = re.compile(r"-\[ RECORD \d+ \].*|\s*- (?=\S)|\s*-\s*$|\[\[?[\w .\"-]+\]\]?\s*$|\s*$|---\s*$")
+
+
+def _of_blocks(lines: Sequence[str], needed: Sequence[str]) -> Grid | None:
+    """Records of several lines, with a name and a value in each; None unless two have all that is needed."""
+    records: list[tuple[int, dict[str, str]]] = []
+    is_open = False
+    for number, line in enumerate(lines, 1):
+        begins, field = _BEGIN.match(line), _FIELD.fullmatch(line)
+        if begins:
+            is_open = False
+        if field is None:
+            if not begins:
+                return None
+            continue
+        if not is_open:
+            records.append((number, {}))
+            is_open = True
+        name, value = (field[1], field[2]) if field[1] else (field[3], field[4])
+        if name in records[-1][1]:
+            return None
+        records[-1][1][name] = value.strip().strip("\"'")
+    if len(records) < 2 or all(len(each) < 2 for _, each in records):
+        return None
+    header = list(dict.fromkeys(name for _, each in records for name in each))
+    if len(names.columns(header, needed)) < len(needed):
+        return None
+    return Grid(header, [(number, [each.get(name, "") for name in header]) for number, each in records])
+
+
+def _of_wiki(lines: Sequence[str], needed: Sequence[str]) -> Grid:
+    """MediaWiki: ``! fs !! tps``, ``| xfs || 1200``, or a cell a line; ``|-`` begins a row."""
+    rows: list[tuple[int, list[str]]] = []
+    for number, line in enumerate(lines, 1):
+        bare = line.strip()
+        if bare.startswith(("{|", "|}", "|+")):
+            continue
+        if bare.startswith("|-") or not rows:
+            rows.append((number, []))
+        if bare.startswith(("!", "|")) and not bare.startswith("|-"):
+            cells = re.split(r"!!|\|\|", bare[1:])
+            rows[-1][1].extend(_unmarked(re.sub(r"^[^|\[]*\|(?!\|)", "", cell)) for cell in cells)
+    return _of_rows([row for row in rows if row[1]], needed, "|")
 
 
 def _of_box(lines: Sequence[str], needed: Sequence[str]) -> Grid:
@@ -71,6 +122,10 @@ def _of_columns(lines: Sequence[str], rules: Sequence[int]) -> Grid | None:
     header = [lines[place][a:b].strip() for a, b in zip(starts, ends, strict=True)]
     below = first + 3 if place > first else first + 1
     end = next((rule for rule in rules if rule >= below), len(lines))
+    # SQL*Plus counts the rows below them.
+    end = next(
+        (n for n in range(below, end) if re.fullmatch(r"\d+ rows? selected\.?", lines[n].strip())), end
+    )
     rows = []
     for number in range(below, end):
         if lines[number].strip():

@@ -13,7 +13,7 @@ from headrace.foreign import names
 #: Lines above the header that are looked at: titles, comments, settings.
 MOST_ABOVE = 50
 #: A line that only draws: ``+----+``, ``|---:|``, ``=====  ===``.
-RULE = re.compile(r"[\s|+:=─━═┼╋╪╬├┝┠┡╠┤┥┩┨╣┌┏╔┐┓╗└┗╚┘┛╝┬┳╦╇┴┻╩╧│┃║-]+")
+RULE = re.compile(r"[\s|+:=┆─━═┼╋╪╬├┝┠┡╠┤┥┩┨╣┌┏╔┐┓╗└┗╚┘┛╝┬┳╦╇┴┻╩╧│┃║-]+")
 #: What stands between cells, in the order of preference where two are as frequent; the last two are spaces.
 SPACES, SPACE = "  ", " "
 DELIMITERS = (",", ";", "\t", "|", "&", "~", SPACES, SPACE)
@@ -43,11 +43,59 @@ def of_lines(lines: Sequence[str], needed: Sequence[str], delimiter: str, *, ski
         text = "\n".join(_bare(line, split) for line in lines[place:])
         reader = csv.reader(io.StringIO(text), delimiter=split)
         rows = [(place + reader.line_num, row) for row in reader]
+    rows = _without_marks(rows, lines)
+    if split == SPACES:
+        rows = _without_numbers(rows)
     rows = [(number, row) for number, row in rows if row and not RULE.fullmatch("".join(row))]
-    header = [cell.strip() for cell in rows[0][1]] if rows else []
+    header = [_bare_cell(cell) for cell in rows[0][1]] if rows else []
+    rows = [(number, [_bare_cell(cell) for cell in row]) for number, row in rows]
+    if _is_numbered(header, rows[1:]):
+        header = ["", *header]
     above = [line for line in lines[skipped:place] if line.strip(" ,;\t") and not RULE.fullmatch(line)]
     notes = [f"{len(above)} line{'s' * (len(above) != 1)} above the header left out"] if above else []
     return Grid(header, without_remarks(header, rows[1:], notes), split, notes)
+
+
+#: A remark below a table, which may have as many cells: ``# done, ok``, ``Note: disks are old, and slow``.
+_REMARK = re.compile(
+    r"\s*(#|//|--\s|%|\*{1,2}\s|\(?\d+ rows?\b.*$|(notes?|sources?|remarks?|legend|generated|created|date|author|"
+    r"n\.b\.|nb|quelle|hinweis|anmerkung|remarque|nota|fuente|opmerking|uwaga|примечание|источник|注|備考)\b[^,;\t|]*:)",
+    re.IGNORECASE,
+)
+
+
+def _without_marks(rows: list[tuple[int, list[str]]], lines: Sequence[str]) -> list[tuple[int, list[str]]]:
+    """The rows without comments below the header, unless the header begins as they do."""
+    if not rows or _REMARK.match("".join(rows[0][1])):
+        return rows
+    return [
+        rows[0],
+        *((n, row) for n, row in rows[1:] if n > len(lines) or not n or not _REMARK.match(lines[n - 1])),
+    ]
+
+
+def _without_numbers(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[str]]]:
+    """The rows without their numbers, of which one space parts the first cell: tibbles are printed so."""
+    below = [row for _, row in rows[1:] if len(row) > 1]
+    told = [re.match(r"(\d+) +(?=\S)", row[0]) for row in below]
+    numbers = [int(each[1]) for each in told if each]
+    if len(numbers) < max(len(below), 2) or numbers != [*range(numbers[0], numbers[0] + len(numbers))]:
+        return rows
+    return [rows[0], *((n, [re.sub(r"^\d+ +", "", row[0]), *row[1:]]) for n, row in rows[1:])]
+
+
+def _bare_cell(cell: str) -> str:
+    """A cell without quotes of another kind, and Markdown's marks, around it."""
+    bare = cell.strip()
+    return re.sub(r"^('|`|\*\*|__)(.+)\1$", r"\2", bare) if bare[:1] in "'`*_" else bare
+
+
+def _is_numbered(header: Sequence[str], rows: Sequence[tuple[int, list[str]]]) -> bool:
+    """Whether each row begins with its number or name, without a header: pandas and R print so."""
+    filled = [row for _, row in rows if len(row) > 1]
+    if len(filled) < 2 or any(len(row) != len(header) + 1 for row in filled):
+        return False
+    return len({row[0] for row in filled}) == len(filled) and not any(not row[0].strip() for row in filled)
 
 
 def _header(lines: Sequence[str], needed: Sequence[str], delimiter: str, skipped: int) -> tuple[int, str]:

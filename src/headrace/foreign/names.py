@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import unicodedata
 from collections.abc import Sequence
 
 _UNIT = re.compile(r"(?<=[^\s(\[])\s*[(\[][^)\]]*[)\]]\s*$")
@@ -15,9 +16,48 @@ def plain(name: str) -> str:
     return words(_UNIT.sub("", name.replace("*", "").replace("`", "").strip()))
 
 
+#: Words that only count, or give the unit: ``num_threads``, ``thread_count``, ``elapsed_s``.
+_BESIDE = frozenset({
+    "n", "num", "number", "of", "no", "nr", "count", "total", "s", "sec", "secs", "seconds", "ms", "min", "test",
+    "run",
+})  # fmt: skip
+_SAME = {
+    "nthreads": "threads",
+    "thread": "threads",
+    "client": "clients",
+    "nclients": "clients",
+    "conns": "connections",
+    "connection": "connections",
+    "io_size": "block_size",
+    "iosize": "block_size",
+    "record_size": "block_size",
+    "elapsed_time": "elapsed",
+    "wall": "walltime",
+    "wall_time": "walltime",
+    "wall_clock": "walltime",
+    "qd": "iodepth",
+    "io_depth": "iodepth",
+    "nwarehouses": "warehouses",
+    "warehouse": "warehouses",
+    "workers": "threads",
+    "parallelism": "threads",
+    "users": "clients",
+}
+
+
+@functools.lru_cache(4096)
+def setting(name: str) -> str:
+    """A setting's name, whatever counts it or gives its unit: ``threads`` of ``num_threads`` and ``# threads``."""
+    own = plain(name)
+    kept = "_".join(word for word in own.split("_") if word not in _BESIDE) or own
+    joined = own.replace("run_time", "runtime")
+    kept = "runtime" if joined.startswith("runtime") else kept
+    return _SAME.get(kept, kept)
+
+
 def words(text: str) -> str:
     """Words in lower case, joined by underscores."""
-    return re.sub(r"[\W_]+", "_", text.casefold()).strip("_")
+    return re.sub(r"[\W_]+", "_", unicodedata.normalize("NFKC", text).casefold()).strip("_")
 
 
 def columns(header: Sequence[str], wanted: Sequence[str]) -> dict[str, int]:

@@ -82,6 +82,9 @@ def _rows(content: Any, notes: list[str]) -> list[dict[str, Any]]:
         if all(key.isdigit() for each in values for key in each):
             keys = dict.fromkeys(key for each in values for key in each)
             return [{name: each.get(key) for name, each in content.items()} for key in keys]
+        inner = {name: [each[k] for k in each if _rows(each[k], [])] for name, each in content.items()}
+        if all(len(each) == 1 and isinstance(each[0], list) for each in inner.values()):
+            return [{KEY: name, **row} for name, each in inner.items() for row in _rows(each[0], [])]
         return [{KEY: name, **each} for name, each in content.items()]
     return [content]
 

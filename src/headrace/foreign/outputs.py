@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import PlanError
+from headrace.foreign import names as names_of
 from headrace.foreign.alike import ALIKE, DURATIONS, meaning
 from headrace.foreign.formats import FORMATS
 from headrace.foreign.row import Row, Table
@@ -163,7 +164,11 @@ def _check_alike(runs: Sequence[_Placed], allowed: Collection[str]) -> None:
         values: dict[str, list[str]] = {}
         for each in runs:
             values.setdefault(each.run.settings.get(name, "unknown"), []).append(each.place)
-        if len(values) < 2 or (name in DURATIONS and _are_alike(list(values))) or _is_a_level(runs, name):
+        if (
+            len(values) < 2
+            or (names_of.setting(name) in DURATIONS and _are_alike(list(values)))
+            or _is_a_level(runs, name)
+        ):
             continue
         shown = "; ".join(
             f"{value} in {_named(places)}" for value, places in list(values.items())[:MOST_NAMED]

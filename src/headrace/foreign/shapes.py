@@ -30,11 +30,24 @@ _MEAN = ("mean", "avg", "average")
 _SPREADS = {
     **dict.fromkeys(("sd", "std", "stddev", "stdev", "std_dev", "standard_deviation"), "sd"),
     **dict.fromkeys(("se", "sem", "stderr", "std_err", "standard_error"), "se"),
+    **dict.fromkeys(("cv", "rsd", "cov", "rel_sd", "relative_sd"), "cv"),
     **dict.fromkeys(("ci", "ci95", "ci_95", "95_ci", "conf_int"), "ci"),
 }
+#: What is told of several runs instead of a spread that can be used.
+_RANGES = frozenset({"min", "max", "iqr", "median", "minimum", "maximum", "range", "p25", "p75", "mad"})
+#: How other languages call runs side by side.
+_RUNS = frozenset({
+    "run", "rep", "trial", "pass", "lauf", "versuch", "messung", "durchlauf", "durchgang",
+    "wiederholung", "essai", "passage", "mesure", "exécution", "corrida", "ejecución", "prueba",
+    "repetición", "esecuzione", "prova", "execução", "rodada", "прогон", "замер", "запуск",
+    "попытка", "повтор", "uruchomienie", "próba", "pomiar", "běh", "měření", "meting", "körning",
+    "mätning", "mittaus", "ajo", "måling", "çalıştırma", "回目", "第次", "次", "第回", "回", "試行", "测试",
+    "运行", "실행", "회", "measurement", "attempt", "replicate", "repetition", "round",
+})  # fmt: skip
 _COUNT = ("n", "runs", "count", "reps", "samples", "n_runs", "repeats", "replicates")
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _SIDE = re.compile(
-    r"(run|rep|repeat|trial|iter|iteration|sample|r|try|pass)?_?(\d+)|(\d+)(st|nd|rd|th)(_(run|rep|trial|try|pass))?"
+    r"(run|rep|repeat|trial|iter|iteration|sample|r|try|pass)?_?(\d+)(?:_run)?|(\d+)(st|nd|rd|th)(_(run|rep|trial|try|pass))?"
 )
 # fmt: off
 #: Columns that tell repeats apart, or say how a run was made: no levels of another factor.
@@ -47,12 +60,14 @@ SETTINGS = frozenset({
     "threads", "clients", "connections", "concurrency", "jobs", "numjobs", "duration", "duration_s",
     "runtime", "runtime_s", "block_size", "blocksize", "bs", "iodepth", "queue_depth", "warehouses",
     "terminals", "virtual_users", "vus", "percentile", "rate", "target_rate", "scale", "scalefactor",
+    "elapsed", "walltime",
 })
 # fmt: on
 
 
 def reshape(grid: Grid, factors: Sequence[str], responses: Sequence[str], others: Collection[str]) -> None:
     """Gives the grid one line per run with a column per response, in place; what was done is in its notes."""
+    _transpose(grid, (*factors, *responses))
     rename(grid, (*factors, *responses, *others))
     missing = [name for name in responses if name not in grid.header]
     if missing:
@@ -75,6 +90,20 @@ def reshape(grid: Grid, factors: Sequence[str], responses: Sequence[str], others
     _fill_down(grid, factors, responses)
 
 
+def _transpose(grid: Grid, wanted: Sequence[str]) -> None:
+    """Runs side by side, below each other what they have: names stand in the first column."""
+    first = [names.plain(row[0]) for _, row in grid.lines if row]
+    there = [*first, *(names.plain(name) for name in grid.header[:1])]
+    if len(grid.header) < 3 or not all(there.count(names.plain(name)) == 1 for name in wanted):
+        return
+    if all(names.plain(name) in map(names.plain, grid.header) for name in wanted):
+        return
+    rows = [grid.header, *(row for _, row in grid.lines)]
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    grid.header, grid.lines = columns[0], list(enumerate(columns[1:], 2))
+    grid.notes.append("rows and columns are exchanged: names stand in the first column")
+
+
 def rename(grid: Grid, wanted: Sequence[str]) -> None:
     """Gives columns whose names are written in another way the names that are asked for."""
     for name, at in names.columns(grid.header, wanted).items():
@@ -93,6 +122,10 @@ def _from_long(grid: Grid, missing: Sequence[str]) -> None:
     if metric is None or value is None:
         return
     at, of = grid.header.index(metric), grid.header.index(value)
+    same = {names.words(name): name for name in missing}
+    for _, cells in grid.lines:
+        if len(cells) == len(grid.header):
+            cells[at] = same.get(names.words(cells[at]), cells[at])
     told = {cells[at].strip() for _, cells in grid.lines if len(cells) == len(grid.header)}
     if not set(missing) <= told:
         return
@@ -111,11 +144,11 @@ def _from_long(grid: Grid, missing: Sequence[str]) -> None:
             if with_unit >= 0 and cells[of].strip()
             else cells[of]
         )
-    names = sorted(told)
+    metrics = sorted(told)
     grid.lines = [
-        (n, [*key, *(found.get(name, "") for name in names)]) for (key, _), (n, found) in runs.items()
+        (n, [*key, *(found.get(name, "") for name in metrics)]) for (key, _), (n, found) in runs.items()
     ]
-    grid.header = [grid.header[i] for i in kept] + names
+    grid.header = [grid.header[i] for i in kept] + metrics
     grid.notes.append(f"one line per {metric}: put together to {len(grid.lines)} runs")
 
 
@@ -125,9 +158,18 @@ def _from_means(grid: Grid, name: str) -> None:
         ((c, how) for word, how in _SPREADS.items() if (c := _of(grid, name, [word]))), ("", "")
     )
     mean = name if name in grid.header else _of(grid, name, _MEAN)
+    count = _of(grid, name, _COUNT)
+    if (
+        not spread
+        and mean is not None
+        and count
+        and any(names.words(each) in _RANGES for each in grid.header)
+    ):
+        grid.notes.append(
+            f"each line sums up several runs ({count}) and counts as one: their spread is not there"
+        )
     if not spread or mean is None:
         return
-    count = _of(grid, name, _COUNT)
     if count is None:
         if mean == name:
             grid.notes.append(f"each line is a mean of runs whose number is not there: {spread} is not used")
@@ -145,12 +187,12 @@ def _from_means(grid: Grid, name: str) -> None:
             return
         if not (2 <= runs <= 10_000 and width >= 0 and runs == int(runs)):
             return
-        deviation = width * _deviations(how, int(runs))
+        deviation = width * (centre / 100 if how == "cv" else _deviations(how, int(runs)))
         lines += [(number, [*cells, repr(value)]) for value in _with(centre, deviation, int(runs))]
     if mean == name:
         grid.header[grid.header.index(name)] = f"{name} (mean)"
     grid.header, grid.lines = [*grid.header, name], lines
-    assumed = ", half the width of a 95% interval" if how == "ci" else ""
+    assumed = {"ci": ", half the width of a 95% interval", "cv": ", in percent of it"}.get(how, "")
     grid.notes.append(
         f"each line is {count} runs: rebuilt with their {mean} and {spread}{assumed}, which is all that a "
         "comparison uses"
@@ -187,6 +229,8 @@ def _from_wide(grid: Grid, name: str) -> None:
     side, numbers = [], []
     for i, column in enumerate(grid.header):
         bare = re.sub(rf"^{re.escape(own)}_?(?=.)", "", names.words(column))
+        word = re.sub(r"_(run|rep|trial|try|pass)$", "", bare)
+        bare = str(_ORDINALS.index(word) + 1) + "_run" if word in _ORDINALS else bare
         if (found := _SIDE.fullmatch(bare)) and column != name:
             side.append(i)
             numbers.append(int(found[2] or found[3]))
@@ -196,11 +240,17 @@ def _from_wide(grid: Grid, name: str) -> None:
         for i in itertools.takewhile(lambda i: grid.header[i] == "", range(same[0] + 1, len(grid.header))):
             if any(i < len(row) and row[i].strip() for _, row in grid.lines):
                 same.append(i)
+    if len(side) < 2 and not same:
+        side, numbers = _numbered(grid, name), []
     if len(same) > 1:
         side = same
     elif same or len(side) < 2:
         return
-    elif all(grid.header[i].strip().isdigit() for i in side) and numbers != [*range(1, len(side) + 1)]:
+    elif (
+        numbers
+        and all(grid.header[i].strip().isdigit() for i in side)
+        and numbers != [*range(1, len(side) + 1)]
+    ):
         shown = ", ".join(grid.header[i] for i in side[:5])
         raise PlanError(
             f"columns {shown} may be levels, or runs of {name}",
@@ -208,6 +258,34 @@ def _from_wide(grid: Grid, name: str) -> None:
         )
     _unpivot(grid, side, None, name)
     grid.notes.append(f"{len(side)} columns side by side are runs of {name}")
+
+
+def _numbered(grid: Grid, name: str) -> list[int]:
+    """Columns that other languages call runs: ``Lauf 1, Lauf 2``. Raises PlanError for an unknown word."""
+    groups: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for i, column in enumerate(grid.header):
+        cells = [row[i] for _, row in grid.lines if i < len(row)]
+        found = re.fullmatch(r"(\D*?)[\s_#.-]*(\d+)(\D*)", column.strip()) or re.fullmatch(
+            r"(run|rep|trial|pass)[\s_#.-]+([A-Ha-h])()", column.strip(), re.IGNORECASE
+        )
+        if found and (found[1] or found[3]) and cells and all(parts(cell) for cell in cells if cell.strip()):
+            number = int(found[2]) if found[2].isdigit() else ord(found[2].lower()) - ord("a") + 1
+            groups.setdefault((names.words(found[1]), names.words(found[3])), []).append((i, number))
+    counted = {
+        words: each
+        for words, each in groups.items()
+        if len(each) > 1 and [n for _, n in each] in ([*range(1, len(each) + 1)], [*range(len(each))])
+    }
+    if len(counted) != 1:
+        return []
+    ((words, each),) = counted.items()
+    if not _RUNS & {*words[0].split("_"), *words[1].split("_"), "".join(words)}:
+        shown = ", ".join(grid.header[i] for i, _ in each[:5])
+        raise PlanError(
+            f"columns {shown} may be levels, or runs of {name}",
+            hint="call runs run1, run2, ...; or --factor NAME, as the last factor, says that they are its levels",
+        )
+    return [i for i, _ in each]
 
 
 def _from_pivot(grid: Grid, factor: str, response: str, used: Collection[str]) -> None:

@@ -22,14 +22,50 @@ CODES = frozenset({
 })
 GOOD = frozenset({
     "ok", "success", "passed", "valid", "is_valid", "completed", "complete", "finished", "successful",
-    "succeeded", "usable",
+    "succeeded", "usable", "include", "included", "keep", "accepted",
 })
 BAD = frozenset({
     "failed", "aborted", "killed", "crashed", "invalid", "oom", "timed_out", "timeout", "interrupted",
     "excluded", "exclude", "discard", "discarded", "incomplete", "truncated", "is_error", "has_error",
-    "outlier",
+    "outlier", "skipped", "skip", "ignored", "ignore", "rejected",
 })
 # fmt: on
+#: Words for how a run ended, also beside others (``run_status``) and in other languages.
+_STATES = frozenset(
+    {
+        "status",
+        "state",
+        "outcome",
+        "verdict",
+        "статус",
+        "результат",
+        "состояние",
+        "statut",
+        "état",
+        "estado",
+        "stato",
+        "durum",
+        "stav",
+        "zustand",
+        "resultado",
+        "résultat",
+        "ergebnis",
+        "状态",
+        "状態",
+        "結果",
+        "结果",
+        "狀態",
+        "상태",
+        "결과",
+    }
+)  # fmt: skip
+_ERRORS = frozenset(
+    {"error", "errors", "err", "errs", "failure", "failures", "failed", "aborts", "aborted", "timeouts"}
+)
+_OF_ERRORS = frozenset({
+    "rate", "ratio", "count", "n", "num", "number", "of", "pct", "percent", "percentage", "s", "sec", "per",
+    "total", "requests", "transactions", "queries", "share",
+})  # fmt: skip
 COUNTS = frozenset({"errors", "error_count", "n_errors", "failures", "num_errors", "failed_requests", "err"})
 # fmt: off
 REMARKS = frozenset({
@@ -45,8 +81,9 @@ _WEAK = frozenset({
     "min", "max", "minimum", "maximum", "all", "count", "overall", "summary", "sd", "std", "cv", "rsd", "n",
     "diff", "difference", "ratio", "speedup", "change", "delta", "δ", "gain", "improvement", "p_value", "p",
     "range", "var", "media", "suma", "variance", "harmonic", "geometric", "geo",
+    "best", "worst", "winner", "ci", "se", "sem", "std_error", "standard_error", "t_test", "p_val", "significance",
 })
-SUMMARY = frozenset({
+SUMMARY = frozenset(names.words(each) for each in (
     "average", "averages", "avg", "mean", "means", "total", "totals", "subtotal", "sum", "median", "stddev",
     "stdev", "geomean", "durchschnitt", "mittelwert", "mittel", "mittelw", "summe", "gesamt", "gesamtsumme",
     "gesamtergebnis", "ergebnis", "zwischensumme", "standardabweichung", "stabw", "moyenne", "médiane",
@@ -57,12 +94,25 @@ SUMMARY = frozenset({
     "середнє", "разом", "μέσος", "σύνολο", "ממוצע", "متوسط", "المجموع", "ecart_type", "écart_type",
     "desviación", "desvio", "deviazione", "std_dev", "st_dev", "standard_deviation", "std_deviation",
     "geo_mean", "geometric_mean", "harmonic_mean", "grand_total", "trung_bình", "rata_rata",
-})
+    "priemer", "spolu", "povprečje", "skupaj", "vidējais", "kopā", "vidurkis", "iš viso", "keskmine", "kokku",
+    "mitjana", "medie", "prosjek", "ukupno", "prosek", "общо", "средно", "всього", "усього", "сярэдняе",
+    "μέσος όρος", "μέση τιμή", "میانگین", "مجموع", "ortalama değer", "औसत", "कुल", "ค่าเฉลี่ย", "รวม",
+    "tổng", "tổng cộng", "trung bình", "i alt", "סה\"כ", "סך הכל", "jumlah", "purata", "meðaltal", "samtals",
+    "batez besteko", "mesatarja", "wastani", "kabuuan", "średnio", "łącznie", "σ", "ø", "μ", "x̄", "percentile",
+    "quartile", "aggregate", "rollup",
+))
 # fmt: on
 _CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
+_TAIL = re.compile(
+    r"(p|pct|q)_?\d{1,2}(_?\d)?|\d{1,2}(_\d)?(th)?_(percentile|pct|quantile|ci|confidence_interval)|t_test_p|std_error"
+)
 _FAILED = re.compile(
     r"(fail|err(?!ors?\b.*\b0\b)|abort|kill|time ?out|timed|interrupt|incomplete|crash|cancel|invalid|oom|skip|"
-    r"broken|panic|segfault|core dump|truncat|dnf|did not|fatal|stopped|dead|hung|hang)\w*",
+    r"broken|panic|segfault|core dump|truncat|dnf|did not|fatal|stopped|dead|hung|hang|unfinished|"
+    r"not (ok|complete|finished|valid|success)|abgebroch|fehl|échou|echou|échec|annul|fallid|falló|fallo|"
+    r"cancelad|falhou|fallit|interrott|mislukt|błąd|chyba|selhal|ошиб|сбой|отмен|прерван|"
+    r"помилк|невдал|başarısız|hata|失败|失敗|错误|錯誤|エラー|异常|異常|中断|中止|오류|실패|"
+    r"❌|✗|✘|✖|⛔|🔴|👎|nok\b|ko\b|no ok|bad\b)\w*",
     re.IGNORECASE,
 )
 _IN_TEXT = re.compile(
@@ -71,9 +121,18 @@ _IN_TEXT = re.compile(
 )
 _DENIED = re.compile(r"\b(no|not|none|never|without|0|zero|kein\w*)\s+(\w+\s+)?$", re.IGNORECASE)
 _WARM = re.compile(
-    r"(warm|ramp|burn|pre|cool)[\s_-]?(up|down|in|ing|heat|fill|condition)\w*|aufw(ä|ae)rm\w*", re.IGNORECASE
+    r"(warm|ramp|burn|pre|cool)[\s_-]?(up|down|in|ing|heat|fill|condition)\w*(?:[\s_#-]*\d+)?|aufw(ä|ae)rm\w*|прогрев\w*|разогрев\w*|"
+    r"预热|預熱|ウォームアップ|暖機|chauffe|calentamiento|riscaldamento|opwarm\w*|rozgrzewka|ısınma",
+    re.IGNORECASE,
 )
-_PREPARE = re.compile(r"(prepare|preparation|load|loading|setup|cleanup|init\w*)$", re.IGNORECASE)
+_PREPARE = re.compile(
+    r"(prepare|preparation|load|loading|setup|cleanup|init\w*|ramp|priming|prime)$", re.IGNORECASE
+)
+#: What a row of types has, below the header.
+_TYPES = frozenset({
+    "varchar", "string", "str", "text", "char", "chr", "fct", "object", "category", "enum", "nvarchar", "utf8",
+    "int", "int64", "bigint", "i64", "float", "double", "numeric", "nominal", "factor", "-",
+})  # fmt: skip
 _YES = frozenset({"1", "yes", "true", "y", "x", "ja", "t"})
 _NO = frozenset({"0", "no", "false", "n", "nein", "f"})
 
@@ -85,13 +144,22 @@ def runs_of(
     left: list[Line] = list(lines)
     notes: list[str] = []
     used = {*factors, *responses}
-    markers = _markers(lines, responses)
+    markers = _markers(lines, factors, responses)
     counted = _counted(lines, used)
+    told = _told(lines, used)
+    shares = _shares(lines, used)
     kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
         ("repeats the header", lambda cells: all(cell.strip() == name for name, cell in cells.items())),
         ("sums up others", lambda cells: _is_summary(cells, factors, markers)),
         ("has units instead of numbers", lambda cells: _is_units(cells, factors, responses)),
-        ("is a run that failed", lambda cells: _has_failed(cells, used)),
+        (
+            "is a run that failed",
+            lambda cells: _has_failed(cells, used) or any(not _is_nothing(cells[name]) for name in told),
+        ),
+        (
+            "succeeded in part, where most runs did wholly",
+            lambda cells: any(_count(cells[name]) < 0.99 * whole for name, whole in shares.items()),
+        ),
         (
             "counts errors, where most runs have none",
             lambda cells: any(_count(cells[name]) for name in counted),
@@ -115,7 +183,13 @@ def runs_of(
 @functools.lru_cache(4096)
 def _names_a_summary(cell: str) -> bool:
     whole = names.words(cell)
-    if whole in SUMMARY or whole in _WEAK or _CJK.search(cell):
+    if (
+        whole in SUMMARY
+        or whole in _WEAK
+        or cell.strip() == "∑"
+        or _CJK.search(cell)
+        or _TAIL.fullmatch(whole)
+    ):
         return True
     tokens = [names.words(token) for token in cell.split()]
     return len(tokens) > 1 and (
@@ -123,14 +197,27 @@ def _names_a_summary(cell: str) -> bool:
     )
 
 
-def _markers(lines: Sequence[Line], responses: Collection[str]) -> list[str]:
+def _markers(lines: Sequence[Line], factors: Collection[str], responses: Collection[str]) -> list[str]:
     """Columns in which a few lines are named as summaries; where most are, the word means something else."""
-    return [
-        name
-        for name in (lines[0][1] if lines else ())
-        if name not in responses
-        and 0 < sum(_names_a_summary(cells[name]) for _, cells in lines) <= 0.5 * len(lines)
-    ]
+    found = []
+    for name in lines[0][1] if lines else ():
+        if name in responses:
+            continue
+        texts = [cells[name].strip() for _, cells in lines]
+        summaries = {text for text in set(texts) if _names_a_summary(text)}
+        if not 0 < sum(text in summaries for text in texts) <= 0.5 * len(texts):
+            continue
+        if name not in factors or not all(_is_a_level(text, texts, summaries) for text in summaries):
+            found.append(name)
+    return found
+
+
+def _is_a_level(text: str, texts: Sequence[str], summaries: Collection[str]) -> bool:
+    """Whether a word has as many runs as levels have: ``all`` beside ``none``."""
+    others = sorted(texts.count(each) for each in set(texts) - set(summaries))
+    own = texts.count(text)
+    usual = others[len(others) // 2]
+    return own >= usual and (own > 1 or (names.words(text) in _WEAK and text not in texts[-3:]))
 
 
 def _is_summary(cells: dict[str, str], factors: Collection[str], markers: Collection[str]) -> bool:
@@ -146,22 +233,26 @@ def _is_summary(cells: dict[str, str], factors: Collection[str], markers: Collec
 
 def _is_units(cells: dict[str, str], factors: Collection[str], responses: Collection[str]) -> bool:
     told = [cells[name].strip().strip("()[]") for name in responses]
-    has_no_level = all(not cells[name].strip() for name in factors)
+    levels = [cells[name].strip().strip("()[]<> ").casefold() for name in factors]
+    has_no_level = all(not text or text in _TYPES or not text.strip("-—") for text in levels)
     return bool(told) and has_no_level and all(text and not _is_plain(text) for text in told)
 
 
 def _is_plain(text: str) -> bool:
-    return is_absent(text) or (parts(text) is not None and not re.fullmatch(r"1?\s*/\s*\w+", text))
+    return (is_absent(text) and text.strip("-") != "") or (
+        parts(text) is not None and not re.fullmatch(r"1?\s*/\s*\w+", text)
+    )
 
 
 def _has_failed(cells: dict[str, str], used: Collection[str]) -> bool:
     for name, cell in cells.items():
-        key, text = names.plain(name), cell.strip()
+        text = cell.strip()
         if name in used or not text:
             continue
+        key = _key(name)
         if (
             key in CODES
-            and text not in ("0", "0.0", "-")
+            and re.sub(r"^\w+[=: ]+", "", text) not in ("0", "0.0", "-")
             and text.casefold() not in ("none", "ok", "success")
         ):
             return True
@@ -178,14 +269,75 @@ def _has_failed(cells: dict[str, str], used: Collection[str]) -> bool:
     return False
 
 
+@functools.lru_cache(4096)
+def _key(column: str) -> str:
+    """What a column says of how a run ended, whatever stands before it: ``was_killed``, ``process_exit_code``."""
+    own = re.sub(r"^(is|was|has|did|run|test|final|job)_(?=.)", "", names.plain(column))
+    parts_of = set(own.split("_"))
+    if own in STATUS | CODES | GOOD | BAD | REMARKS:
+        return own
+    if {"exit", "return"} & parts_of and {"code", "status", "value"} & parts_of:
+        return "exit_code"
+    return "status" if parts_of & _STATES else own
+
+
 def _counted(lines: Sequence[Line], used: Collection[str]) -> list[str]:
     """Columns that count errors, of which most lines have none."""
     found = []
     for name in lines[0][1] if lines else ():
-        if names.plain(name) in COUNTS and name not in used:
+        own = set(names.plain(name).split("_"))
+        is_count = names.plain(name) in COUNTS or (
+            len(own) > 1 and own & _ERRORS and own <= _ERRORS | _OF_ERRORS
+        )
+        if is_count and name not in used:
             told = [_count(cells[name]) for _, cells in lines]
             if 2 * sum(count == 0 for count in told) > len(told):
                 found.append(name)
+    return found
+
+
+_TELLS = frozenset(
+    {"error", "errors", "exception", "failure", "stderr", "errmsg", "err", "fehler", "erreur", "ошибка"}
+)
+
+
+def _is_nothing(text: str) -> bool:
+    return (is_absent(text) and not _FAILED.match(text.strip())) or text.strip().casefold() in (
+        "0",
+        "ok",
+        "no",
+        "false",
+    )
+
+
+def _told(lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Columns in which a few runs have the text of an error, and the others nothing."""
+    found = []
+    for name in lines[0][1] if lines else ():
+        if name in used or not _TELLS & set(names.plain(name).split("_")):
+            continue
+        texts = [cells[name] for _, cells in lines]
+        has_numbers = any(parts(text) for text in texts if not _is_nothing(text))
+        if not has_numbers and 2 * sum(map(_is_nothing, texts)) > len(texts):
+            found.append(name)
+    return found
+
+
+def _shares(lines: Sequence[Line], used: Collection[str]) -> dict[str, float]:
+    """Columns of the share that succeeded, with the value of most runs."""
+    found = {}
+    for name in lines[0][1] if lines else ():
+        own = set(names.plain(name).split("_"))
+        if (
+            name in used
+            or not own & {"success", "succeeded", "ok"}
+            or not own & _OF_ERRORS & {"rate", "ratio", "pct", "percent", "share"}
+        ):
+            continue
+        values = sorted(_count(cells[name]) for _, cells in lines)
+        usual = values[len(values) // 2]
+        if 2 * values.count(usual) > len(values):
+            found[name] = usual
     return found
 
 
@@ -201,6 +353,7 @@ def _is_warm_up(cells: dict[str, str], used: Collection[str]) -> bool:
         text, key = cell.strip(), names.plain(name)
         if _WARM.fullmatch(text) or (key in PHASES and _PREPARE.match(text)):
             return True
-        if _WARM.fullmatch(key.removeprefix("is_").replace("_", "")) and text.casefold() in _YES - {"1", "t"}:
+        yes = _YES if key.startswith("is_") else _YES - {"1", "t"}
+        if _WARM.fullmatch(key.removeprefix("is_").replace("_", "")) and text.casefold() in yes:
             return True
     return False

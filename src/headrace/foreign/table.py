@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from headrace.errors import PlanError
-from headrace.foreign import alike, clocks, shapes, sheets, sift
-from headrace.foreign.forms import grid_of
+from headrace.foreign import alike, clocks, encodings, shapes, sheets, sift
+from headrace.foreign.forms import grid_of, unread
 from headrace.foreign.grid import Grid
 from headrace.foreign.row import Row, Table
 from headrace.foreign.units import in_one_unit, in_seconds, is_absent, parts, without_groups
@@ -72,6 +72,7 @@ def read_csv(
     if unlike and mixed is not None:
         raise unlike
     notes += [str(unlike).partition("\n")[0]] if unlike else []
+    notes += alike.circumstances(lines, factors, {*responses, *others, *(mixed or ())})
     notes += alike.unified(lines, [*factors, *(name for name in others if name in lines[0][1])])
     for name in responses:
         if (found := in_one_unit([cells[name] for _, cells in lines])) is not None:
@@ -133,9 +134,11 @@ def cells_of(
     ``needed`` are columns that must be there; in those of ``numbers`` only decimal points are left. ``shape`` may
     rearrange the grid first.
     """
-    text, notes = _sheet(path, needed) or decoded(path)
+    text, notes = _sheet(path, needed) or decoded(path, needed)
     if not text.strip():
         raise PlanError("the file is empty", place=str(path), hint=_SAVE_AS)
+    if told := unread(text):
+        raise PlanError(f"{told[0]}: not read", place=str(path), hint=told[1])
     lines: list[tuple[str, dict[str, str]]] = []
     try:
         grid = grid_of(text, needed)
@@ -317,8 +320,8 @@ def _sheet(path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
         return None
 
 
-def decoded(path: Path) -> tuple[str, list[str]]:
-    """The file's text, and what was assumed about its encoding."""
+def decoded(path: Path, needed: Collection[str] = ()) -> tuple[str, list[str]]:
+    """The file's text, and what was assumed about its encoding. ``needed`` names help to know it."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))
@@ -343,4 +346,5 @@ def decoded(path: Path) -> tuple[str, list[str]]:
                 return content.decode(encoding), [f"no byte order mark: read as {encoding.upper()}"]
         return content.decode("utf-8-sig"), []
     except UnicodeDecodeError:
-        return content.decode("cp1252", errors="replace"), ["not UTF-8: read as Windows-1252"]
+        text, note = encodings.text_of(content, needed)
+        return text, [note]

@@ -16,12 +16,14 @@ ABSENT = frozenset({
     "...", "…", ".", "x", "tbd", "todo", "n/d", "nd", "n.d.", "k.a.", "k. a.", "s/d", "нет", "н/д", "missing",
     "(null)", "<null>", "\\n", "unknown", "#n/a", "#na", "#div/0!", "#value!",
     "#ref!", "#num!", "#name?", "#null!", "#wert!", "empty", "not measured", "not run", "(none)", "无", "なし",
+    "(blank)", "not available", "pending", "нет данных",
+    "keine", "aucun", "не измерено",
 })
 # fmt: on
 #: What stands in the place of the number of a run that did not end.
 _DID_NOT_END = re.compile(
     r"(fail|err|error|abort|kill|time ?d? ?out|crash|cancel|skip|oom|dnf|dnr|did not|invalid|interrupt|incomplete|"
-    r"fatal|segfault|panic|hung|stalled|fehler|échec|ошибка)[^\d]*",
+    r"fatal|segfault|panic|hung|stalled|fehler|échec|ошибка|失败|失敗|エラー|#\S+[!?]).*",
     re.IGNORECASE,
 )
 #: Between thousands: spaces of any width, apostrophes, underscores.
