@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ NAMESPACES = {
     "cgroup": ("unshare", "--cgroup"),
 }
 START_S = 30.0
+#: What a verdict without a host may not speak of, but for "unknown".
+OF_A_HOST = re.compile(
+    r"\d% idle|iowait|CPUs? (is|are) \d|PSI|device \w+\d|/dev/|kernel \d|GiB of memory|No hardware|this host",
+    re.I,
+)
 #: Accounts: what a hunt logs in as, and whether the server lets it in.
 LOGINS = {
     "right": ("dba", "right", True),
@@ -45,6 +51,19 @@ ACCOUNTS = (
     "GRANT ALL ON *.* TO dba@'%'",
     "CREATE USER nobody@'%' IDENTIFIED BY 'right'",
 )
+
+
+def claims_of_a_host(found: Mapping[str, Any]) -> str:
+    """What a hunt by SQL alone, as JSON, says about a host beyond that it is unknown; empty if nothing."""
+    said = found["verdict"].replace("How busy its CPUs, memory and disks are is unknown", "")
+    said = " ".join((said, *(finding["summary"] for finding in found["findings"])))
+    levels = [
+        f"{use['name']} is {use['level']}"
+        for use in found["resources"]
+        if use["name"] in ("cpu", "block", "memory") and use["level"] != "unknown"
+    ]
+    claim = OF_A_HOST.search(said)
+    return ", ".join([*([claim.group()] if claim else []), *levels])
 
 
 @dataclass

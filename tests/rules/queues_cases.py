@@ -87,6 +87,20 @@ SNAPSHOT = mapped(
     dm(3, "vg-backup-cow", f"{LVM}{'s' * 32}-cow", DISK),
 )
 
+#: As lvmcache(7) makes it: the volume, its slow device, and a fast one for data and for what is where.
+CACHED = mapped(
+    dm(0, "vg-data", f"{LVM}{'o' * 32}", "dm-1", "dm-2", "dm-3"),
+    dm(1, "vg-data_corig", f"{LVM}{'c' * 32}-real", "sda"),
+    dm(2, "vg-fast_cdata", f"{LVM}{'d' * 32}-cdata", DISK),
+    dm(3, "vg-fast_cmeta", f"{LVM}{'m' * 32}-cmeta", DISK),
+)
+
+
+def lvm(end: str) -> dict[str, Any]:
+    """A logical volume on a hidden one whose uuid ends so."""
+    return mapped(dm(0, "vg-data", f"{LVM}{'o' * 32}", "dm-1"), dm(1, "vg-x", f"{LVM}{'p' * 32}{end}", DISK))
+
+
 PATHS = {
     **mapped(dm(0, "mpatha", "mpath-3600508b4", "sda", "sdb")),
 }
@@ -329,6 +343,55 @@ CASES = [
         ),
         ("loop7",),
         ("loop7, a file as a device (loop), takes 9.0 ms per write",),
+    ),
+    Case(
+        "BLK17",
+        "a cache that is no snapshot",
+        lambda: unwell(
+            facts=CACHED,
+            rates={
+                **WAITS,
+                **served("dm-0", 400.0, 9.0),
+                **served("dm-1", 400.0, 0.3),
+                **served("dm-2", 400.0, 0.1),
+            },
+        ),
+        ("dm-0",),
+        ("vg-data (dm-0), a cached volume (dm-cache, dm-writecache), takes 9.0 ms per write",),
+        steps=("dmsetup table vg-data", "cache_mode"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "BLK18",
+        "a cache's slow device is not a snapshot's origin",
+        lambda: unwell(
+            facts=CACHED,
+            rates={**served("dm-0", 900.0, 1.0), **served("dm-1", 900.0, 0.2), **served("dm-3", 500.0, 0.3)},
+        ),
+    ),
+    *(
+        Case(
+            "BLK17",
+            f"a layer is called what it is: {what}",
+            lambda facts=facts, beneath=beneath: unwell(
+                facts=facts, rates={**served("dm-0", 400.0, 9.0), **served(beneath, 400.0, 0.1)}
+            ),
+            ("dm-0",),
+            (f"(dm-0), {what}, takes 9.0 ms per write",),
+        )
+        for what, facts, beneath in (
+            ("a thin volume", lvm("-tpool"), "dm-1"),
+            ("a deduplicated volume (VDO)", lvm("-vpool"), "dm-1"),
+            ("the origin of a snapshot", lvm("-real"), "dm-1"),
+            ("a logical volume", lvm(""), "dm-1"),
+            ("verification (dm-verity)", mapped(dm(0, "data", "CRYPT-VERITY-0a1b-data", DISK)), DISK),
+            ("checksums (dm-integrity)", mapped(dm(0, "data", "CRYPT-INTEGRITY-0a1b-data", DISK)), DISK),
+            (
+                "several paths to a volume (multipath)",
+                mapped(dm(0, "mpatha-part1", "part1-mpath-3600508b4", DISK)),
+                DISK,
+            ),
+        )
     ),
     Case(
         "BLK18",

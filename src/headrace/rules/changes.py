@@ -84,7 +84,7 @@ def changes_buffered_in_vain(evidence: Evidence) -> Iterator[Match]:
 
     Then each change is written to the change buffer, read from it and applied, and the page is read all the same.
     """
-    if evidence.variable(NAME).lower() == "none" or not sizes.is_flash(evidence):
+    if evidence.variable(NAME).lower() == "none" or (evidence.has_host and not sizes.is_flash(evidence)):
         return
     merges, changes = _merged(evidence)
     if merges < MERGES_S or changes > CHANGES_PER_MERGE * merges:

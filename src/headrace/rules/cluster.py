@@ -360,7 +360,7 @@ def cluster_is_paused(evidence: Evidence) -> Iterator[Match]:
     sent = evidence.status_rate("wsrep_flow_control_sent")
     queue = evidence.window.gauge("mysql_status", "wsrep_local_recv_queue")
     threads = _named(evidence, "wsrep_applier_threads", "wsrep_slave_threads")
-    cpus = evidence.facts.cpu_count
+    cpus = evidence.cpus or 0
     is_here = sent > 0
     more: dict[str, Value] = {}
     if is_here and threads is not None and evidence.number(threads) < cpus:

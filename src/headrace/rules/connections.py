@@ -22,6 +22,8 @@ NAMELESS = "login"
 LONG_LOGIN_S = 1.0
 #: CPU time of a full TLS handshake with a 2,048-bit key, and the part of the host's CPUs that is worth a word.
 HANDSHAKE_CPU_S, OF_THE_CPUS = 0.001, 0.02
+#: CPUs for handshakes that are many on a server of any size.
+MANY_HANDSHAKES = 0.2
 #: Sessions that execute init_connect on average, and seconds of each: a few statements should take less than a
 #: millisecond per login.
 STARTING, START_S = 1.0, 0.005
@@ -134,7 +136,8 @@ def handshakes_take_cpu(evidence: Evidence) -> Iterator[Match]:
     tenth of that for ECDSA. Encrypting the statements themselves costs little.
     """
     full = evidence.status_rate("ssl_finished_accepts") - evidence.status_rate("ssl_session_cache_hits")
-    if HANDSHAKE_CPU_S * full < OF_THE_CPUS * len(evidence.cores):
+    # Where their number is unknown, a fifth of one is much for this.
+    if HANDSHAKE_CPU_S * full < (OF_THE_CPUS * evidence.cpus if evidence.cpus else MANY_HANDSHAKES):
         return
     yield Match(
         "",

@@ -117,6 +117,21 @@ class Evidence:
             raise NotEnough("block devices were not sampled")
         return {device.name: device for device in devices(self.window)}
 
+    @property
+    def cpus(self) -> int | None:
+        """CPUs of the server's host, sampled or given; None where nobody knows."""
+        return len(self.cores) if self.has_host else self.facts.given_cpus
+
+    @property
+    def server_cpus(self) -> float:
+        """CPUs that the servers use. Of a server alone the most that it can: a session that executes uses one or
+        waits."""
+        if self.has_host:
+            return sum(program.cpus for program in self.programs if program.is_server)
+        if self.load is not None:
+            return self.load.executing
+        return max(self.gauge("mysql_status", "threads_running").mean - 1, 0.0)  # one is the sampler's
+
     @cached_property
     def control_groups(self) -> list[Group]:
         """Every control group that a process was seen in, by CPU time."""

@@ -52,7 +52,8 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
     flushed = evidence.status_rate("innodb_buffer_pool_pages_flushed")
     age, most = checkpoint_age(evidence)
     is_behind = most > 0 and age >= BEHIND * most
-    if capacity > OLD_DEFAULT or not sizes.is_flash(evidence) or not is_behind:
+    is_flash = sizes.is_flash(evidence) if evidence.has_host else None
+    if capacity > OLD_DEFAULT or is_flash is False or not is_behind:
         return
     # Of a load that is over the age stays where it is, and nobody waits for it.
     if flushed < AT_CAPACITY * capacity:
@@ -62,7 +63,7 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"innodb_io_capacity is {capacity:.0f} on solid state; {flushed:,.0f} pages/s are flushed, and the "
+        f"innodb_io_capacity is {capacity:.0f}{_on_flash(evidence)}; {flushed:,.0f} pages/s are flushed, and the "
         f"checkpoint age is {share(age / most)} of its limit.",
         (
             number("innodb_io_capacity", capacity, ".0f"),
@@ -71,6 +72,10 @@ def capacity_of_a_disk(evidence: Evidence) -> Iterator[Match]:
         ),
         (Remedy(settings),),
     )
+
+
+def _on_flash(evidence: Evidence) -> str:
+    return " on solid state" if evidence.has_host else " (whether on solid state is unknown)"
 
 
 @rule(
@@ -89,13 +94,16 @@ def neighbours_on_flash(evidence: Evidence) -> Iterator[Match]:
     """
     setting = evidence.variable("innodb_flush_neighbors")
     written = evidence.status_rate("innodb_pages_written")
-    if setting in ("0", "OFF") or written < FEW_WRITES_S or not sizes.is_flash(evidence):
+    if setting in ("0", "OFF") or written < FEW_WRITES_S:
+        return
+    if evidence.has_host and not sizes.is_flash(evidence):
         return
     yield Match(
         "",
-        f"innodb_flush_neighbors is {setting} on solid state, with {written:,.0f} pages/s written.",
+        f"innodb_flush_neighbors is {setting}{_on_flash(evidence)}, with {written:,.0f} pages/s written.",
         (number("innodb_flush_neighbors", setting), number("pages written/s", written, ",.0f")),
         (Remedy({"server.innodb_flush_neighbors": 0}),),
+        None if evidence.has_host else Severity.ADVICE,
     )
 
 
@@ -121,36 +129,44 @@ def pages_cached_twice(evidence: Evidence) -> Iterator[Match]:
         name, value = "innodb_flush_method", evidence.variable("innodb_flush_method")
         is_cached = value.lower() in ("", "fsync", "o_dsync", "0", "1")
     pages = evidence.status_rate("innodb_buffer_pool_reads") + evidence.status_rate("innodb_pages_written")
-    mount = evidence.data_file_system
-    if mount is None:
-        raise NotEnough("the file system of the data is unknown")
-    options = [*(mount.get("options") or ()), *(mount.get("super_options") or ())]
-    if not is_cached or pages < PAGES_S or mount.get("kind") not in ("xfs", "ext4"):
-        return
-    if "data=journal" in options:
+    if not is_cached or pages < PAGES_S or (evidence.has_host and not _takes_direct_io(evidence)):
         return
     setting: dict[str, Value] = {f"server.{name}": False if by_switch else "O_DIRECT"}
     misses, pool = (
         evidence.status_rate("innodb_buffer_pool_reads"),
         evidence.number("innodb_buffer_pool_size"),
     )
-    if misses >= MISSES_S and pool < evidence.data_bytes:
+    if evidence.has_host and misses >= MISSES_S and pool < evidence.data_bytes:
         # The page cache answers reads that the pool misses: they need their memory in the pool first.
         larger, _ = growth(evidence)
         if larger <= pool:
             return
         setting["server.innodb_buffer_pool_size"] = int(larger)
+    held = size(evidence.gauge("memory", "Cached").mean) if evidence.has_host else "unknown"
+    which = f"which holds {held}" if evidence.has_host else "whose size is unknown, as is the file system"
+    unknown = (
+        () if evidence.has_host else ("On XFS, or ext4 without data=journal, and with a pool for all data.",)
+    )
     yield Match(
         "",
-        f"{name} is {value or 'fsync'}: {pages:,.0f} pages/s pass through the page cache, which holds "
-        f"{size(evidence.gauge('memory', 'Cached').mean)}.",
+        f"{name} is {value or 'fsync'}: {pages:,.0f} pages/s pass through the page cache, {which}.",
         (
             number(name, value or "fsync"),
             number("pages read and written/s", pages, ",.0f"),
-            number("page cache", size(evidence.gauge("memory", "Cached").mean)),
+            number("page cache", held),
         ),
-        (Remedy(setting),),
+        (Remedy(setting, unknown),),
+        None if evidence.has_host else Severity.ADVICE,
     )
+
+
+def _takes_direct_io(evidence: Evidence) -> bool:
+    """Whether the data's file system does. Raises NotEnough if it is unknown."""
+    mount = evidence.data_file_system
+    if mount is None:
+        raise NotEnough("the file system of the data is unknown")
+    options = [*(mount.get("options") or ()), *(mount.get("super_options") or ())]
+    return mount.get("kind") in ("xfs", "ext4") and "data=journal" not in options
 
 
 @rule(
@@ -276,7 +292,7 @@ def without_asynchronous_io(evidence: Evidence) -> Iterator[Match]:
     threads = evidence.number("innodb_write_io_threads")
     pending = evidence.window.gauge("mysql_status", "innodb_data_pending_writes")
     waits = pending is not None and pending.mean >= threads
-    forbidden = evidence.facts.sysctl("kernel.io_uring_disabled") in ("1", "2")
+    forbidden = evidence.has_host and evidence.facts.sysctl("kernel.io_uring_disabled") in ("1", "2")
     by_ring = evidence.vendor is Vendor.MARIADB and evidence.version in Versions(since="10.6")
     causes = (
         "Check the error log of the server's start: if the server turned it off, remove the cause first: "
@@ -368,12 +384,13 @@ def pages_unprotected(evidence: Evidence) -> Iterator[Match]:
         weak["server.innodb_checksum_algorithm"] = "crc32"
     if not weak:
         return
-    record = zfs.record_bytes(evidence)
+    record = zfs.record_bytes(evidence) if evidence.has_host else None
     if record is not None and record >= evidence.number("innodb_page_size"):
         return
+    unknown = "" if evidence.has_host else "; whether its file system writes a page whole or not is unknown"
     yield Match(
         "",
-        f"innodb_doublewrite is {doublewrite}, innodb_checksum_algorithm is {checksums}.",
+        f"innodb_doublewrite is {doublewrite}, innodb_checksum_algorithm is {checksums}{unknown}.",
         (number("innodb_doublewrite", doublewrite), number("innodb_checksum_algorithm", checksums)),
         (Remedy(weak),),
     )

@@ -459,7 +459,7 @@ def key_cache_too_small(evidence: Evidence) -> Iterator[Match]:
         return
     engines = evidence.settings.get("engines") or ()
     indexes = sum(float(e.get("index_bytes") or 0) for e in engines if e["engine"] == "MyISAM")
-    idle = 0.25 * evidence.gauge("memory", "MemAvailable").low
+    idle = 0.25 * evidence.gauge("memory", "MemAvailable").low if evidence.has_host else 0.0
     # All index blocks, if memory has room for them; what is in the key cache leaves the page cache.
     wanted = max(int(min(indexes, cache + idle)), 8 * MIB) // MIB * MIB
     larger = (

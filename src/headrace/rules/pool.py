@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from headrace.errors import HostUnknown
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules import sizes
@@ -145,7 +146,7 @@ def that_fits(evidence: Evidence) -> float:
     step = _step(evidence)
     most = SHARE_OF_MEMORY * memory_bytes(evidence)
     # Without a look at the process or the sessions the share has to do.
-    with contextlib.suppress(NotEnough):
+    with contextlib.suppress(NotEnough, HostUnknown):
         beside = sum(sizes.beside_the_pool(evidence).values()) + sizes.fixed_buffers(evidence)
         most = min(most, (bytes_there(evidence) - beside) / ON_TOP)
     return max(most // step * step, step)
@@ -155,7 +156,7 @@ def _is_starved(evidence: Evidence) -> bool:
     """Whether the pool is too small for no reason: then waits for its pages are a consequence, not a cause."""
     try:
         return any(smaller_than_data(evidence))
-    except NotEnough:
+    except (NotEnough, HostUnknown):
         return False
 
 
@@ -340,20 +341,20 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
     pool = evidence.number("innodb_buffer_pool_size")
     instances = evidence.number("innodb_buffer_pool_instances")
     running = evidence.gauge("mysql_status", "threads_running").mean
-    cpus = len(evidence.cores)
+    cpus = evidence.cpus
     if instances > 1 or pool < GIB or running < MANY_THREADS:
         return
     chunk = evidence.number("innodb_buffer_pool_chunk_size") or STEP_BYTES
-    by_formula = int(max(min(pool / chunk / 2, cpus / 4, 64), 1))
+    by_formula = int(max(min(pool / chunk / 2, cpus / 4, 64), 1)) if cpus else 1
     values = dict.fromkeys(value for value in (by_formula, 8) if value > 1)
     yield Match(
         "",
-        f"the buffer pool of {size(pool)} has one instance, with {running:.0f} threads running on {cpus} "
-        "CPUs.",
+        f"the buffer pool of {size(pool)} has one instance, with {running:.0f} threads running on "
+        f"{cpus or 'an unknown number of'} CPUs.",
         (
             number("innodb_buffer_pool_instances", int(instances)),
             number("threads running, mean", running, ".1f"),
-            number("CPUs", cpus),
+            number("CPUs", cpus or "unknown"),
         ),
         tuple(
             Remedy({"server.innodb_buffer_pool_instances": value}, label=f"{value} instances")

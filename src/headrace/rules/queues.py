@@ -254,12 +254,24 @@ SILENT_LAYERS = {
 }
 #: Other kinds of layers.
 LAYERS = {"md": "an array", "loop": "a file as a device (loop)"}
-#: Beginning of a mapped device's uuid -> what it is.
+#: Beginning of a mapped device's uuid -> what it is, the longest first.
 MADE_BY = {
+    "CRYPT-VERITY": "verification (dm-verity)",
+    "CRYPT-INTEGRITY": "checksums (dm-integrity)",
     "CRYPT-": "encryption (dm-crypt)",
     "mpath-": "several paths to a volume (multipath)",
+    "stratis-": "a layer of Stratis",
     "LVM-": "a logical volume",
     "VDO-": "deduplication (VDO)",
+}
+
+
+#: End of the uuid of a device beneath a logical volume -> what the volume is (lvm2, lib/activate/dev_manager.c).
+LVM_ROLES = {
+    ("-cdata", "-cmeta", "-cvol"): "a cached volume (dm-cache, dm-writecache)",
+    ("-cow",): "a snapshot",
+    ("-tpool",): "a thin volume",
+    ("-vpool",): "a deduplicated volume (VDO)",
 }
 
 
@@ -274,11 +286,15 @@ def _kind(evidence: Evidence, record: Mapping[str, Any]) -> str:
     if record.get("kind") in LAYERS:
         return LAYERS[str(record["kind"])]
     beneath = [_uuid(evidence, str(slave)) for slave in record.get("slaves") or ()]
-    if any(uuid.endswith("-real") for uuid in beneath):
-        return "the origin of a snapshot" if len(beneath) == 1 else "a snapshot"
-    if any(uuid.endswith("-tpool") for uuid in beneath):
-        return "a thin volume"
+    # A cache's slow device is an origin, too, but no snapshot's: the fast one beside it tells.
+    for ends, what in LVM_ROLES.items():
+        if any(uuid.endswith(ends) for uuid in beneath):
+            return what
+    if len(beneath) == 1 and beneath[0].endswith("-real"):
+        return "the origin of a snapshot"
     uuid = _uuid(evidence, str(record["name"]))
+    # A partition of a mapped device has its uuid after its own number.
+    uuid = re.sub(r"^part\d+-", "", uuid)
     return next((kind for start, kind in MADE_BY.items() if uuid.startswith(start)), "a mapped device")
 
 
@@ -394,6 +410,13 @@ def _without_the_layer(what: str, name: str) -> tuple[str, ...]:
             look,
             "Let the kernel encrypt without its queues (Linux 5.9): cryptsetup refresh --perf-no_read_workqueue "
             f"--perf-no_write_workqueue --persistent {name}. Check that the CPUs have AES: cryptsetup benchmark.",
+        )
+    if "cached" in what:
+        return (
+            look,
+            "See what it hits and how much is dirty: lvs -o+cache_read_hits,cache_read_misses,cache_write_misses,"
+            f"cache_dirty_blocks,cache_mode. With writethrough a write waits for the slow device: {name}'s cache "
+            "helps reads only.",
         )
     if "thin" in what:
         return (look, "See how full its pool is, data and metadata: lvs -a -o+data_percent,metadata_percent.")

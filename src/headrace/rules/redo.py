@@ -71,7 +71,7 @@ def capacity_bytes(evidence: Evidence) -> float:
 
 def _setting(evidence: Evidence, capacity: float) -> dict[str, Value]:
     """The knob of this version for a capacity, in whole GiB or MiB; never more than the disk has room for."""
-    room = (evidence.data_file_system or {}).get("available_bytes")
+    room = (evidence.data_file_system or {}).get("available_bytes") if evidence.has_host else None
     if room is not None:
         capacity = max(min(capacity, SHARE_OF_ROOM * room), capacity_bytes(evidence))
     step = GIB if capacity >= GIB else MIB
@@ -123,7 +123,10 @@ def _larger(evidence: Evidence, label: str = "") -> Remedy:
             steps=("The log may not take more space on its file system: free some space there first.",),
             label=label,
         )
-    return Remedy(settings, label=label)
+    unknown = (
+        () if evidence.has_host else ("See first that its volume has room for it: that is unknown here.",)
+    )
+    return Remedy(settings, unknown, label=label)
 
 
 def checkpoint_age(evidence: Evidence) -> tuple[float, float]:

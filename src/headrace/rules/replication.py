@@ -88,7 +88,7 @@ def behind(evidence: Evidence) -> Iterator[Match]:
         if lag < LAG_S:
             continue
         is_apply = _is_behind_its_relay_log(evidence, channel)
-        io = evidence.window.rate("psi", "some_total_us", "io")
+        io = evidence.window.rate("psi", "some_total_us", "io") if evidence.has_host else None
         name, workers = _workers(evidence)
         waits_for_device = is_apply and io is not None and io / 1e6 >= 0.25
         says = "apply-bound" if is_apply else "for an unknown reason"

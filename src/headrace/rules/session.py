@@ -84,7 +84,9 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
         if value >= TIMES_DEFAULT * sizes.default(evidence, name) and not needed.get(name)
     ]
     total = sum(values.values()) * connected
-    is_risk = total > evidence.available_bytes()
+    # Of a server alone, what was given of its host is not what is available there.
+    available = evidence.available_bytes() if evidence.has_host else None
+    is_risk = available is not None and total > available
     wasted = [name for name in high if evidence.version not in _taken_as_needed(evidence, name)]
     if not high or not (is_risk or wasted):
         return
@@ -98,7 +100,7 @@ def buffers_of_every_session(evidence: Evidence) -> Iterator[Match]:
             *(number(name, size(value)) for name, value in values.items()),
             number("Max_used_connections", connected, ".0f"),
             number("all buffers of all sessions", size(total)),
-            number("available, minimum", size(evidence.available_bytes())),
+            number("available, minimum", "unknown" if available is None else size(available)),
             number("Sort_merge_passes/s", merges, ",.2f"),
         ),
         (Remedy({f"server.{name}": sizes.default(evidence, name) for name in named}),),

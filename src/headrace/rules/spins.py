@@ -86,8 +86,9 @@ def threads_spin_long(evidence: Evidence) -> Iterator[Match]:
     spin_us = poll_us * loops
     running = evidence.gauge("mysql_status", "threads_running").mean - 1
     rounds = _rounds_s(evidence)
-    cpus = len(evidence.cores)
-    least, most = ((rounds or 0.0) * pauses * ns / 1e9 / cpus for ns in (PAUSE_NS, SLOW_PAUSE_NS))
+    # Of an unknown number of CPUs no share is known.
+    a_share = 1 / evidence.cpus if evidence.cpus else 0.0
+    least, most = ((rounds or 0.0) * pauses * ns / 1e9 * a_share for ns in (PAUSE_NS, SLOW_PAUSE_NS))
     is_long = (poll_us >= POLL_US or spin_us >= SPIN_US) and running >= RUNNING
     if not is_long and least < OF_CPUS:
         return

@@ -381,7 +381,7 @@ def every_latch_is_recorded(evidence: Evidence) -> Iterator[Match]:
     counts = evidence.window.rates("mysql_waits", "count")
     events = sum(rate for name, rate in counts.items() if name.startswith("wait/synch/"))
     taken = events * EVENT_NS / 1e9
-    used = sum(program.cpus for program in evidence.programs if program.is_server)
+    used = evidence.server_cpus
     if taken < max(REMARK_CPUS, REMARK * used):
         return
     statements = evidence.status_rate("questions")

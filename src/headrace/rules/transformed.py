@@ -36,11 +36,6 @@ ARIA_CPUS = 0.02
 ARIA_CACHE, LARGEST_ARIA_CACHE = 128 * MIB, 2048 * MIB
 
 
-def server_cpus(evidence: Evidence) -> float:
-    """CPUs that the server uses."""
-    return sum(program.cpus for program in evidence.programs if program.is_server)
-
-
 @rule(
     "POOL11",
     severity=Severity.COST,
@@ -61,7 +56,7 @@ def aria_cache_too_small(evidence: Evidence) -> Iterator[Match]:
     if reads < ARIA_READS_S or reads < ARIA_READS * asked:
         return
     writes = evidence.status_rate("aria_pagecache_writes")
-    used = server_cpus(evidence)
+    used = evidence.server_cpus
     moving = (reads + writes) * ARIA_PAGE_US / 1e6
     most = min(cache + 0.25 * sizes.spare_bytes(evidence), LARGEST_ARIA_CACHE)
     wanted = sizes.power_of_two(max(4 * cache, ARIA_CACHE), most)
@@ -106,7 +101,7 @@ def pages_are_compressed(evidence: Evidence) -> Iterator[Match]:
     read rarely, not for those that everything uses.
     """
     evidence.settings  # noqa: B018 - raises NotEnough without a server
-    used = server_cpus(evidence)
+    used = evidence.server_cpus
     for found in (_compressed_tables(evidence), _compressed_pages(evidence)):
         taken = found.packing + found.unpacking
         if taken < max(CPUS, OF_SERVER * used):

@@ -160,7 +160,7 @@ def _takes_what_is_scarce(evidence: Evidence, threads: float) -> bool:
     if limiting is None:
         return False
     if limiting.resource == "cpu":
-        return threads >= OF_THE_CPUS * evidence.facts.cpu_count
+        return threads >= OF_THE_CPUS * (evidence.cpus or 1)
     return limiting.resource in ("block", "core")
 
 

@@ -437,6 +437,8 @@ def reads_lock_rows(evidence: Evidence) -> Iterator[Match]:
 
 
 def _cpu_is_full(evidence: Evidence) -> bool:
+    if not evidence.has_host:
+        return False
     cpu = evidence.use("cpu")
     return cpu is not None and cpu.utilisation is not None and cpu.utilisation >= FULL
 
@@ -468,8 +470,8 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
     wanted: dict[str, Value] = {}
     if threads >= most:
         wanted["server.thread_pool_max_threads"] = POOL_THREADS
-    if groups < evidence.facts.cpu_count:
-        wanted["server.thread_pool_size"] = evidence.facts.cpu_count
+    if groups < (evidence.cpus or 0):
+        wanted["server.thread_pool_size"] = evidence.cpus or groups
     stall_ms = evidence.number("thread_pool_stall_limit")
     is_patient = stall_ms >= LONG_STALL * STALL_MS
     if is_patient:

@@ -21,14 +21,10 @@ import pytest
 
 from tests import programs
 from tests.servers import Server, mariadb
+from tests.whereabouts import claims_of_a_host
 
 HEADRACE = Path(sys.executable).parent / "headrace"
 SECRET = "hunter2-and-more"
-#: What a verdict without a host may not speak of, but for "unknown".
-OF_A_HOST = re.compile(
-    r"\d% idle|iowait|CPUs? (is|are) \d|PSI|device \w+\d|/dev/|kernel \d|GiB of memory|No hardware|this host",
-    re.I,
-)
 #: Work of others on this machine may hide a cause for a while.
 TRIES = 2
 
@@ -101,12 +97,7 @@ def hunted(
         assert done.returncode == 0, done.stderr
         assert SECRET not in done.stdout
         found: dict[str, Any] = json.loads(done.stdout)
-        # About a host, only that it is unknown.
-        said = found["verdict"].replace("How busy its CPUs, memory and disks are is unknown", "")
-        for finding in found["findings"]:
-            said += f" {finding['summary']}"
-        assert not OF_A_HOST.search(said), OF_A_HOST.search(said)
-        assert {use["name"]: use["level"] for use in found["resources"]}["cpu"] == "unknown"
+        assert not claims_of_a_host(found)
         if is_found(found):
             break
     return found

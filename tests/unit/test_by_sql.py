@@ -1,0 +1,53 @@
+"""What the server itself tells is found without its host, too: only what nobody but the host knows is unknown."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import HostUnknown
+from headrace.hunt import SqlOnly
+from headrace.model import Facts
+from headrace.rules.evidence import Evidence
+from headrace.rules.rule import Match
+from tests.rules.case import Case
+from tests.unit.test_rules import CASES, RULES
+from tests.whereabouts import OF_A_HOST
+
+#: Areas of rules about the host; two of the server's own are among them.
+OF_HOSTS = ("ALLOC", "BLK", "CPU", "FS", "HOST", "IRQ", "LIM", "MEM", "NET", "RAID", "TCP")
+#: Rules, or one case of a rule, that need the host -> what for.
+NEEDS_THE_HOST = {
+    "LOCK20 counted, with the defaults": "how many CPUs there are: pauses as a share of them",
+    "LOCK01": "idle CPUs; the sessions' waits say it",
+    "NAME01": "option files",
+    "POOL01": "idle memory; WAIT03 says the rest",
+    "POOL02": "memory",
+    "POOL08": "idle memory; WAIT03 says the rest",
+    "REDO05": "the log's device; WAIT01 says the rest",
+    "STAT05": "huge pages",
+    "STAT06": "memory of other programs",
+    "STMT05": "what is saturated, where little is executed",
+}
+OWN = [
+    case
+    for case in CASES
+    if case.subjects and case.host().has_server and case.host().has_host
+    and not case.rule.startswith(OF_HOSTS) and {case.rule, f"{case.rule} {case.name}"}.isdisjoint(NEEDS_THE_HOST)
+]  # fmt: skip
+
+
+def by_sql(case: Case) -> list[Match]:
+    whole = case.host()
+    facts = SqlOnly().facts(Facts("0" * 16, dict(whole.raw)))
+    return list(RULES[case.rule].check(Evidence(facts, whole.window, activity=whole.activity)))
+
+
+@pytest.mark.parametrize("case", OWN, ids=lambda case: f"{case.rule}-{case.name.replace(' ', '-')}")
+def test_a_rule_of_the_server_finds_its_cause_without_the_host(case: Case) -> None:
+    try:
+        hits = by_sql(case)
+    except HostUnknown as error:
+        pytest.fail(f"needs a host: {error}")
+    assert tuple(hit.subject for hit in hits) == case.subjects
+    for hit in hits:
+        assert not OF_A_HOST.search(hit.summary)
