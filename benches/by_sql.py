@@ -1,5 +1,6 @@
-"""``hunt --sql-only`` beside the whole hunt: the same planted causes (``benches/plants``), at the same time.
+"""``hunt --sql-only`` after the whole hunt, on the same planted causes (``benches/plants``) under the same load.
 
+One after the other: each would see the other's questions as the server's work.
 A cause that lies in the host (another program, a device, a control group) cannot be known by SQL; of the others,
 SQL alone is to name 85% among the first two findings. Whatever is planted, nothing may be claimed about a host.
 Plants are restarts of one server, and some change the host for a while: needs root.
@@ -20,7 +21,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from benches.plants.plant import Plant
 from tests.servers import Server
 from tests.whereabouts import claims_of_a_host
 
-MINUTES = 40
+MINUTES = 60
 NEEDS = {"mariadbd": "mariadb-server", "fio": "fio", "strace": "strace"}
 NEEDS_ROOT = True
 
@@ -117,10 +117,9 @@ def tried(server: Server, kind: str, plant: Plant) -> Compared:
     seconds = plant.seconds or HUNT_S
     try:
         restarted(server, base, *plant.given, *plant.options)
-        with beside(server, plant), driving(server, plant.load, WARM_S + seconds + 60):
+        with beside(server, plant), driving(server, plant.load, WARM_S + 2 * seconds + 120):
             time.sleep(WARM_S)
-            with ThreadPoolExecutor(2) as both:
-                whole, alone = both.map(lambda more: hunted(seconds, *socket, *more), ((), ("--sql-only",)))
+            whole, alone = (hunted(seconds, *socket, *more) for more in ((), ("--sql-only",)))
     finally:
         restarted(server, base)
         for text in plant.undo:

@@ -100,6 +100,9 @@ def test_the_script_without_a_client_reads_the_host(tmp_path: Path) -> None:
     for name in ("awk", "cat", "date", "head", "mkdir", "rm", "sed", "sleep", "tee", "tr", "uname"):
         (programs / name).symlink_to(shutil.which(name) or "/")
     # Its own PATH has more: a client there would be found.
+    card = programs / "ethtool"
+    card.write_text("#!/bin/sh\necho NIC statistics:\necho '     pps_allowance_exceeded: 7'\n")
+    card.chmod(0o755)
     text = SCRIPT.read_text().replace("PATH=$PATH:/usr/bin:/bin:/usr/sbin:/sbin", f"PATH={programs}")
     done = subprocess.run(
         ["sh", "-s", "--", "-s", "2", "-o", "saved"],
@@ -116,6 +119,8 @@ def test_the_script_without_a_client_reads_the_host(tmp_path: Path) -> None:
     assert found.evidence.programs
     assert found.snapshot.facts.data["hostname"] == os.uname().nodename
     assert "server" in found.snapshot.errors
+    if cards := {path.parent.name for path in Path("/sys/class/net").glob("*/device")}:
+        assert set(found.evidence.window.labels("allowance", "pps_allowance_exceeded")) == cards
 
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])

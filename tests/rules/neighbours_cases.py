@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.activity import Activity
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, cores, unwell
@@ -93,6 +94,19 @@ CASES = [
         steps=("another host", "set-property UNIT CPUWeight"),
     ),
     Case("HOST01", "room for both", lambda: unwell(rates=COMPILER)),
+    Case(
+        "HOST01",
+        "a server at rest, of which only our questions waited",
+        lambda: unwell(
+            rates={
+                **FULL,
+                **COMPILER,
+                **dict.fromkeys(("process.utime_ticks.1322/mysqld", "process.stime_ticks.1322/mysqld"), 0.0),
+                "threads.runqueue_ns.1401/connection": 1e9,
+            },
+            activity=Activity(5),
+        ),
+    ),
     Case(
         "HOST01",
         "a server that never waited",

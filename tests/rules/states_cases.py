@@ -28,6 +28,7 @@ def seen(*groups: tuple[str, str, int]) -> Activity:
 
 COMMITTING = seen(("commit", "Commit", 30), (UPDATE, "Updating", 4))
 QUICK = seen(("commit", "Commit", 1), (UPDATE, "Updating", 4))
+GROUP = seen(("commit", "Commit", 3))
 AUTOCOMMIT = seen((UPDATE, "Commit", 40))
 SMALL_POOL: dict[str, Any] = {
     "variables": {"innodb_buffer_pool_size": str(4 << 30)},
@@ -94,6 +95,21 @@ CASES = [
         "own sessions only",
         lambda: by_sql(COMMITTING, missing=("PROCESS",)),
         missing="GRANT PROCESS",
+    ),
+    *(
+        Case(
+            "WAIT01",
+            f"full CPUs, and its threads {what}",
+            lambda waited=waited: unwell(
+                activity=GROUP,
+                rates={**cores(user=96.0, idle=0.0), "threads.runqueue_ns.1401/connection": waited},
+            ),
+            ("",),
+            ("sessions wait for their commits: 3.0 of 3.0; a commit takes 10 ms",),
+            severity=severity,
+        )
+        # Who leads the group waits for a CPU, and all others for it.
+        for what, waited, severity in (("wait for one", 2e9, Severity.COST), ("do not", 1e6, Severity.LIMIT))
     ),
     Case(
         "WAIT02",

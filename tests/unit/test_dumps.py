@@ -85,6 +85,19 @@ mysql_global_status_uptime 1000
 mysql_global_variables_max_connections 151
 mysql_version_info{innodb_version="8.0.36",version="8.0.36",version_comment="MySQL Community Server - GPL"} 1
 """
+ETHTOOL = """TS 1764346233.5
+ethtool -S ens5
+NIC statistics:
+     tx_timeout: 0
+     bw_in_allowance_exceeded: 10
+     bw_out_allowance_exceeded: 2000
+     conntrack_allowance_available: 136812
+
+$ sudo ethtool -S eth1
+     rx0_hw_ratelimit_packets: 7
+     tx0_hw_ratelimit_packets: 5
+
+"""
 SLOW = "Count: 12  Time=0.10s (1s)  Lock=0.00s (0s)  Rows=1.0 (12), app[app]@localhost\n  SELECT N\n"
 
 
@@ -165,6 +178,7 @@ CASES = {
     "vmstat": Case(TEXTS["vmstat.txt"], (Rates,) * 9, rates),
     "vmstat, with times": Case(TEXTS["vmstatw.txt"], (Rates,) * 6, rates),
     "diskstats": Case(FILES["stalk/2026_11_28_16_10_31-diskstats"], (Kernel,) * 6, begun),
+    "ethtool": Case(ETHTOOL, (Numbered,) * 2, numbers),
     "stat": Case(FILES["stalk/2026_11_28_16_10_31-procstat"], (Kernel,) * 6, begun),
 }
 
@@ -447,3 +461,20 @@ def test_the_report_names_what_was_read_and_what_is_missing(folder: Path) -> Non
     assert "SHOW GLOBAL STATUS status.boxed, status.tab" in text
     assert "the disks: /proc/diskstats twice, or iostat -x 1 10" in text
     assert "\x1b" not in found.stdout
+
+
+def test_what_a_cloud_holds_back_is_read_from_a_cards_statistics(tmp_path: Path) -> None:
+    later = ETHTOOL.replace("1764346233.5", "1764346243.5").replace("2000", "52000")
+    (tmp_path / "ethtool.txt").write_text(ETHTOOL + later)
+    found = hunts.examine(hunts.saved(tmp_path))
+    assert found.evidence.window.rates("allowance", "bw_out_allowance_exceeded") == {"ens5": 5_000.0}
+    assert found.evidence.window.rates("allowance", "ratelimit_packets") == {"eth1": 0.0}
+    held = next(each for each in found.judgement.findings if each.id == "NET15@ens5")
+    assert (
+        "5,000 packets/s of ens5: the instance has reached the limit of its bandwidth out" in held.hit.summary
+    )
+
+
+def test_statistics_of_a_card_without_a_name_are_said_to_be() -> None:
+    pieces = read(ETHTOOL.replace("ethtool -S ens5\n", ""))
+    assert any(isinstance(piece, Said) and "of which interface" in piece.text for piece in pieces)

@@ -151,3 +151,20 @@ def test_a_host_is_refused_not_empty() -> None:
             ask()
     assert alone.status_rate("questions") > 0
     assert alone.facts.hostname == alone.variable("hostname")
+
+
+def test_a_finding_that_the_sentence_about_sessions_does_not_name_has_its_own() -> None:
+    """Two lists of sessions, seen at different times, do not always agree."""
+    cached = {"query_cache_type": "ON", "query_cache_size": "1048576"}
+    states = {
+        "processlist.threads.Query": 6.0,
+        "processlist.states.Waiting for query cache lock": 6.0,
+    }
+    for state, says in (
+        ("Commit", "6.0 sessions wait for the query cache"),
+        ("Waiting for query cache lock", "(LOCK18)"),
+    ):
+        activity = looked(*(running(n, state, "update t set k = 1") for n in range(6)), times=4)
+        evidence = by_sql(unwell(variables=cached, gauges=states, activity=activity))
+        rules = {rule.code: rule for rule in all_rules()}
+        assert says in conclude(evidence, judge(evidence, [rules["LOCK18"]])).sentence

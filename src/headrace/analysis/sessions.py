@@ -21,21 +21,23 @@ MOST_NAMED = 3
 FEWEST = 2
 
 ROW, METADATA, TABLE, COMMIT, WORK = "row locks", "metadata locks", "table locks", "commits", ""
+WHOLE, FLUSH, QUERY_CACHE = "a lock on the whole server", "a flush of tables", "the query cache"
+APPLICATION = "locks of the application (GET_LOCK)"
 #: A thread keeps the state of one that sends while it waits for a CPU: below this share of all sessions, or below
 #: one session, it counts as work.
 CLIENT, SENDING = "the network or their client", 0.5
 #: Part of a thread's state in lower case -> what a session in it waits for; the first that fits.
 STATES = (
     ("metadata lock", METADATA),
-    ("global read lock", "a lock on the whole server"),
-    ("commit lock", "a lock on the whole server"),
-    ("backup lock", "a lock on the whole server"),
-    ("table flush", "a flush of tables"),
+    ("global read lock", WHOLE),
+    ("commit lock", WHOLE),
+    ("backup lock", WHOLE),
+    ("table flush", FLUSH),
     ("table level lock", TABLE),
     ("table lock", TABLE),
-    ("user lock", "locks of the application (GET_LOCK)"),
+    ("user lock", APPLICATION),
     ("user sleep", "SLEEP() in their own statements"),
-    ("query cache lock", "the query cache"),
+    ("query cache lock", QUERY_CACHE),
     ("semi-sync", "a replica's acknowledgement"),
     ("waiting for prior transaction", "earlier transactions"),
     ("wsrep", "the cluster (Galera)"),
@@ -177,14 +179,18 @@ def _load(
     return Load(looks, executing + sum(share.sessions for share in each), tuple(each), executing, groups)
 
 
+def named(load: Load) -> list[Share]:
+    """The waits that the sentence names."""
+    return [share for share in load.waits[:MOST_NAMED] if share.sessions >= 0.1]
+
+
 def sentence(load: Load, activity: Activity | None, cpus: int | None = None) -> str:
     """``8.2 sessions are active on average: 5.1 wait for row locks of shop.orders, held by connection 7 ...``"""
     if load.active < 0.05:
         return "Hardly any session is active."
     parts = []
-    for share in load.waits[:MOST_NAMED]:
-        if share.sessions >= 0.1:
-            parts.append(f"{share.sessions:.1f} wait for {share.name}{_held(load, activity, share.name)}")
+    for share in named(load):
+        parts.append(f"{share.sessions:.1f} wait for {share.name}{_held(load, activity, share.name)}")
     if load.executing >= 0.05:
         parts.append(f"{load.executing:.1f} execute{_works(load)}{_on(load.executing, cpus)}")
     verb = "session is" if 0.95 <= load.active < 1.05 else "sessions are"

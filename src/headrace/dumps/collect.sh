@@ -86,7 +86,7 @@ for found in /proc/[0-9]*; do # a server of any user; of its options only those 
   case $name in mysqld | mariadbd) server="$server $found" ;; esac
 done
 keep "$out" /proc/cpuinfo /proc/version /proc/mounts /proc/mdstat /proc/cmdline /proc/swaps /proc/sys/vm/* /proc/sys/fs/*-max /proc/sys/fs/*-nr \
-  /proc/sys/net/core/* /proc/sys/net/ipv4/tcp_* /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/osrelease /proc/sys/kernel/hostname /proc/sys/kernel/version /proc/sys/kernel/numa* \
+  /proc/sys/net/netfilter/nf_conntrack_count /proc/sys/net/netfilter/nf_conntrack_max /proc/sys/net/core/* /proc/sys/net/ipv4/tcp_* /proc/sys/net/ipv4/ip_local_port_range /proc/sys/kernel/osrelease /proc/sys/kernel/hostname /proc/sys/kernel/version /proc/sys/kernel/numa* \
   /proc/self/mountinfo /proc/1/mountinfo /etc/os-release /proc/meminfo /proc/stat /proc/uptime /sys/block/*/queue/* /sys/block/*/size /sys/block/*/dev /sys/block/*/ro \
   /sys/block/*/removable /sys/block/*/md/* /sys/block/*/dm/name /sys/block/*/dm/uuid /sys/block/*/*/partition /sys/block/*/*/dev /sys/block/*/*/size /sys/devices/system/cpu/online /sys/devices/system/cpu/isolated \
   /sys/devices/system/cpu/smt/active /sys/devices/system/cpu/cpu[0-9]*/topology/*_id /sys/devices/system/cpu/cpu[0-9]*/cpufreq/scaling_* /sys/devices/system/clocksource/clocksource0/* \
@@ -96,12 +96,20 @@ for found in $server; do
   tr '\0' '\n' 2>/dev/null <"$found/cmdline" | awk 'NR == 1 || /^--(no-defaults$|(datadir|socket|port|basedir|tmpdir|user|pid-file|innodb[a-z_-]*)=)/' |
     tr '\n' '\0' >"$out$found/cmdline"
 done
+cards=''
+limits() { ethtool -S "$1" 2>/dev/null | awk '/_allowance_|ratelimit_packets/ { print; any = 1 } END { exit !any }'; }
+for found in /sys/class/net/*/device; do # packets that a cloud holds back, where a card counts them
+  found=${found%/device} found=${found##*/}
+  limits "$found" >/dev/null && cards="$cards $found"
+done
 end=$(($(date +%s) + seconds))
 while now=$(date +%s) && [ "$now" -le "$end" ]; do
   keep "$out/samples/$now" /proc/uptime /proc/stat /proc/meminfo /proc/vmstat /proc/diskstats /proc/interrupts /proc/softirqs /proc/net/dev /proc/net/snmp \
     /proc/net/netstat /proc/net/sockstat /proc/net/softnet_stat /proc/pressure/cpu /proc/pressure/io /proc/pressure/memory
   cat /proc/[0-9]*/stat 2>/dev/null | head -c 4194304 >"$out/samples/$now/proc/processes" # all of them, or none
   for found in $server; do keep "$out/samples/$now" "$found/stat" "$found/status" "$found/io"; done
+  [ "$cards" ] && echo "TS $now" >>"$out/ethtool.txt"
+  for found in $cards; do { echo "ethtool -S $found"; limits "$found"; echo; } >>"$out/ethtool.txt"; done
   sleep 1
 done
 [ "$pid" ] && wait "$pid"

@@ -106,6 +106,8 @@ def _what(piece: Piece) -> str:
             return source
         case Variables():
             return "variables"
+        case Numbered(sampler="allowance"):
+            return "ethtool -S"
         case Numbered(sampler=sampler):
             return (
                 "SHOW ENGINE INNODB STATUS" if sampler == "innodb_status" else f"{sampler} of node_exporter"

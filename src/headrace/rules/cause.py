@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from headrace.analysis import server_alone
+from headrace.analysis import server_alone, sessions
 from headrace.analysis.resources import PRESSURE_HIGH, STEAL_HIGH, Verdict
 from headrace.analysis.users import SERVERS
 from headrace.rules.evidence import Evidence, Number, number
@@ -68,8 +68,15 @@ SLOW_SQL = (
 )  # fmt: skip
 #: Of these, what has not stopped anybody yet.
 RISKS_OF_SQL = ("LOCK17", "SESS08", "LOCK10")
-#: Rules about sessions in one state, which the sentence about sessions has named with its holder.
-SAID_BY_SESSIONS = ("LOCK02", "LOCK04", "LOCK05", "LOCK12", "LOCK15", "LOCK18")
+#: Rules about sessions that wait for one thing -> what the sentence about sessions calls it, if it names it.
+SAID_BY_SESSIONS = {
+    "LOCK02": (sessions.ROW,),
+    "LOCK04": (sessions.METADATA,),
+    "LOCK05": (sessions.TABLE,),
+    "LOCK12": (sessions.WHOLE, sessions.FLUSH),
+    "LOCK15": (sessions.APPLICATION,),
+    "LOCK18": (sessions.QUERY_CACHE,),
+}
 #: Named in the sentence at most, of each kind.
 MOST = 2
 #: Connections per second that are refused now; less often it was in the past.
@@ -141,7 +148,8 @@ def _of_server(evidence: Evidence, judgement: Judgement) -> Verdict:
     ]
     causes = (*waiting, *why, *risks)[:MOST]
     # The sessions' sentence has said what these are about.
-    brief = [f.id for f in causes if f.rule.code in SAID_BY_SESSIONS and load is not None]
+    said = {share.name for share in sessions.named(load)} if load is not None else set()
+    brief = [f.id for f in causes if said.intersection(SAID_BY_SESSIONS.get(f.rule.code, ()))]
     says = verdict.sentence.removesuffix(".") + f" ({', '.join(brief)})." if brief else verdict.sentence
     more = [_sentence(f) for f in causes if f.id not in brief]
     parts = [evidence.apart, refusal_of(evidence), says, *more, server_alone.not_known(evidence.facts)]

@@ -31,6 +31,8 @@ NO_SERVER = "no server was queried: name one with --mysql-socket or --mysql-host
 #: CPUs that servers use or wait for, below which they have nothing to do; the share of that time that they wait,
 #: from which on they are held up.
 AT_WORK, HELD_UP = 0.02, 0.05
+#: Sessions that are active on average, below which none has work, in so many looks.
+AT_REST, LOOKS = 0.1, 3
 
 
 class NotEnough(Exception):
@@ -151,6 +153,14 @@ class Evidence:
         if not rates:
             return own >= AT_WORK
         waited = sum(rates.values()) / 1e9
+        # Where no session had work, it is our own questions that waited.
+        if (
+            own < AT_WORK
+            and self.load is not None
+            and self.load.looks >= LOOKS
+            and self.load.active < AT_REST
+        ):
+            return False
         return own + waited >= AT_WORK and waited >= HELD_UP * (own + waited)
 
     def use(self, resource: str, instance: str = "") -> ResourceUsage | None:

@@ -27,6 +27,8 @@ OF_MEMORY = 0.7
 CHANGES = ("com_insert", "com_update", "com_delete", "com_replace", "com_insert_select")
 #: Of the active sessions, from which on a commit's wait is not one for a CPU.
 MOSTLY = 0.75
+#: Turns of others at a full CPU, of some milliseconds each, before a thread's own.
+SOME_TURNS_MS = 20.0
 #: Of the sessions seen in a commit, from which on all count as of one kind.
 NEARLY_ALL = 0.9
 
@@ -145,8 +147,20 @@ def sessions_wait_for_commits(evidence: Evidence) -> Iterator[Match]:
             ),
         ),
         _faster_commits(evidence, is_of_device),
-        # Threads that wait for a CPU are seen in every state, not in this one alone.
-        Severity.COST if _is_cpu_full(evidence) and waiting < MOSTLY * load.active else None,
+        Severity.COST if _may_wait_for_a_cpu(evidence, waiting / load.active, commit_ms) else None,
+    )
+
+
+def _may_wait_for_a_cpu(evidence: Evidence, of_all: float, commit_ms: float | None) -> bool:
+    """Whether full CPUs may be what commits wait for.
+
+    Threads that wait for a CPU are seen in every state, not in this one alone. But who leads a group of commits is
+    waited for by all of it: then a few turns at the CPU are a wait of the whole group for its commit.
+    """
+    if not _is_cpu_full(evidence):
+        return False
+    return of_all < MOSTLY or (
+        commit_ms is not None and commit_ms < SOME_TURNS_MS and evidence.is_server_held_up
     )
 
 

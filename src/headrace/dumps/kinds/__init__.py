@@ -6,6 +6,7 @@ A text may be of several kinds. A new one: its file, its name here, and its case
 from __future__ import annotations
 
 from headrace.dumps.kinds import (
+    ethtool,
     exporters,
     innodb,
     mext,
@@ -20,4 +21,6 @@ from headrace.dumps.kinds import (
     threads,
 )
 
-KINDS = (pairs, mext, innodb, threads, proc, sadf, sysstat, sar, exporters, prometheus, summaries, refused)
+KINDS = (
+    pairs, mext, innodb, threads, proc, sadf, sysstat, sar, ethtool, exporters, prometheus, summaries, refused
+)  # fmt: skip

@@ -36,6 +36,11 @@ _NODE: Mapping[str, tuple[str, str, str, float]] = {
     "network_transmit_drop_total": ("network", "tx_dropped", "device", 1),
     "network_receive_errs_total": ("network", "rx_errors", "device", 1),
     "network_transmit_errs_total": ("network", "tx_errors", "device", 1),
+    **{
+        f"ethtool_{limit}_allowance_exceeded": ("allowance", f"{limit}_allowance_exceeded", "device", 1)
+        for limit in ("bw_in", "bw_out", "pps", "conntrack", "linklocal")
+    },
+    "ethtool_conntrack_allowance_available": ("allowance", "conntrack_allowance_available", "device", 1),
     "context_switches_total": ("cpu", "ctxt", "", 1),
     "intr_total": ("cpu", "intr", "", 1),
     "forks_total": ("cpu", "processes", "", 1),
