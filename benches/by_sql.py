@@ -117,7 +117,7 @@ def tried(server: Server, kind: str, plant: Plant) -> Compared:
     seconds = plant.seconds or HUNT_S
     try:
         restarted(server, base, *plant.given, *plant.options)
-        with beside(server, plant), driving(server, plant.load, WARM_S + 2 * seconds + 120):
+        with beside(server, plant), driving(server, plant.load, WARM_S + 2 * seconds + 900):
             time.sleep(WARM_S)
             whole, alone = (hunted(seconds, *socket, *more) for more in ((), ("--sql-only",)))
     finally:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import healthy, unwell
@@ -99,6 +101,11 @@ CACHED = mapped(
 def lvm(end: str) -> dict[str, Any]:
     """A logical volume on a hidden one whose uuid ends so."""
     return mapped(dm(0, "vg-data", f"{LVM}{'o' * 32}", "dm-1"), dm(1, "vg-x", f"{LVM}{'p' * 32}{end}", DISK))
+
+
+def held(facts: dict[str, Any], beneath: str) -> Callable[[], Evidence]:
+    """The layer takes far longer than the device beneath."""
+    return lambda: unwell(facts=facts, rates={**served("dm-0", 400.0, 9.0), **served(beneath, 400.0, 0.1)})
 
 
 PATHS = {
@@ -373,9 +380,7 @@ CASES = [
         Case(
             "BLK17",
             f"a layer is called what it is: {what}",
-            lambda facts=facts, beneath=beneath: unwell(
-                facts=facts, rates={**served("dm-0", 400.0, 9.0), **served(beneath, 400.0, 0.1)}
-            ),
+            held(facts, beneath),
             ("dm-0",),
             (f"(dm-0), {what}, takes 9.0 ms per write",),
         )

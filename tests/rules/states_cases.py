@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from headrace.activity import Activity, SessionGroup
@@ -53,6 +54,11 @@ def by_sql(
     )
 
 
+def group_that_waited(for_a_cpu_ns: float) -> Callable[[], Evidence]:
+    rates = {**cores(user=96.0, idle=0.0), "threads.runqueue_ns.1401/connection": for_a_cpu_ns}
+    return lambda: unwell(activity=GROUP, rates=rates)
+
+
 CASES = [
     Case(
         "WAIT01",
@@ -100,10 +106,7 @@ CASES = [
         Case(
             "WAIT01",
             f"full CPUs, and its threads {what}",
-            lambda waited=waited: unwell(
-                activity=GROUP,
-                rates={**cores(user=96.0, idle=0.0), "threads.runqueue_ns.1401/connection": waited},
-            ),
+            group_that_waited(waited),
             ("",),
             ("sessions wait for their commits: 3.0 of 3.0; a commit takes 10 ms",),
             severity=severity,

@@ -74,7 +74,19 @@ def box(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Box]:
     limits = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=1024:1024", "--memory", "1g"]
     mounts = ["-v", "/usr:/usr:ro", "-v", "/etc:/etc:ro", "--tmpfs", "/box:rw,size=400m,mode=1777"]
     # Its memory and its process identifiers are its own; the network is the host's.
-    start = [podman, "run", "-d", "--name", NAME, "--network", "host", *limits, *mounts, "--rootfs", root]
+    start = [
+        str(podman),
+        "run",
+        "-d",
+        "--name",
+        NAME,
+        "--network",
+        "host",
+        *limits,
+        *mounts,
+        "--rootfs",
+        str(root),
+    ]
     done = subprocess.run([*start, "sh", "-c", SERVER], capture_output=True, text=True, check=False)
     try:
         if done.returncode:
