@@ -566,6 +566,8 @@ def _array(array: Mapping[str, Any]) -> str:
 
 #: How drivers write an unknown speed: 0, -1, and -1 in 16 and 32 bits without a sign (ethtool's SPEED_UNKNOWN).
 UNKNOWN_SPEEDS = frozenset({-1, 0, 2**16 - 1, 2**31 - 1, 2**32 - 1})
+#: Faster than any link: -1 divided by 10, by 100 or by 1000.
+FASTEST_MBIT_S = 3_200_000
 #: What an interface carries above its own speed is still the error of two readings; more than that cannot be.
 MOST_OF_LINK = 1.1
 
@@ -575,6 +577,8 @@ def link_speed_mbit_s(nic: Mapping[str, Any], carried_mbit_s: float = 0.0) -> in
     some emulated cards report 10 Mbit/s whatever they carry."""
     speed = nic.get("speed_mbit_s")
     if isinstance(speed, bool) or not isinstance(speed, int) or speed <= 0 or speed in UNKNOWN_SPEEDS:
+        return None
+    if speed > FASTEST_MBIT_S:
         return None
     return speed if carried_mbit_s <= MOST_OF_LINK * speed else None
 

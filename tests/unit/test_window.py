@@ -10,6 +10,7 @@ import pytest
 from headrace.analysis.resources import cores
 from headrace.analysis.window import Window
 from headrace.arrow import SAMPLES, samples_of, table_of
+from headrace.facts import link_speed_mbit_s
 from headrace.samples import Samples
 
 Row = tuple[float, str, str, str, float]
@@ -41,6 +42,23 @@ def test_a_counter_that_fell_began_anew() -> None:
     # What falls by little has stepped back: nothing since boot is counted again.
     rows[2:] = [(2.0, "disk", "reads", "sda", 1008.0), (3.0, "disk", "reads", "sda", 1030.0)]
     assert window(rows).growth("disk", "reads", "sda") == 30
+
+
+@pytest.mark.parametrize("left", [4e9, 7e9], ids=["most of it", "a part of it"])
+def test_a_sum_that_lost_a_part_did_not_grow(left: float) -> None:
+    """A bond that loses a card, a control group that loses a process: no burst, and no silence."""
+    values = [10e9, 10.1e9, 10.2e9, left, left + 0.1e9]
+    rows = [(float(second), "network", "rx_bytes", "bond0", value) for second, value in enumerate(values)]
+    assert window(rows).rate("network", "rx_bytes", "bond0") == pytest.approx(0.1e9)
+    # Two readings that only fell say nothing.
+    assert window(rows[2:4]).rate("network", "rx_bytes", "bond0") in (None, left)
+
+
+@pytest.mark.parametrize(
+    "speed", [-1, 0, 65_535, 2**31 - 1, 2**32 - 1, 4_294_967, 42_949_672, 2**64 - 1, True, "10"]
+)
+def test_an_unknown_speed_in_every_spelling(speed: object) -> None:
+    assert link_speed_mbit_s({"speed_mbit_s": speed}) is None
 
 
 def test_what_was_not_sampled_twice_has_no_rate() -> None:

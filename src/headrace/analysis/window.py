@@ -28,6 +28,10 @@ SUCCESS = "headrace_ok"
 #: has stepped back, as idle and iowait do by a tick when a CPU's sleep is shared out anew: proc_stat(5).
 RESET_SHARE = 0.5
 
+#: After it began anew it does not grow by more than so many times its most in other intervals. One that steps back
+#: by more than this share of all that it grew has not stepped back.
+NEW_TIMES, STEP_BACK = 10.0, 0.5
+
 #: Samplers whose counters begin with the boot, so that none is ever reset.
 NEVER_RESET = frozenset({"cpu"})
 
@@ -123,6 +127,7 @@ class Window:
         is_impossible = np.abs(grown) > MOST_GROWTH
         self._leave_out_pauses(grown, width)
         self._leave_out_jumps(grown, width)
+        is_impossible |= self._is_a_fall(before, grown, np.repeat(may_reset, lengths))
         grown[is_impossible] = width[is_impossible] = 0.0
         self._grown, self._width = grown, width
         self._growth = np.maximum(np.add.reduceat(grown, self._starts), 0.0)
@@ -130,6 +135,19 @@ class Window:
         self._mean = np.add.reduceat(self._value, self._starts) / (self._ends - self._starts)
         self._low = np.minimum.reduceat(self._value, self._starts)
         self._high = np.maximum.reduceat(self._value, self._starts)
+
+    def _is_a_fall(
+        self, before: NDArray[np.float64], grown: NDArray[np.float64], may_reset: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Where a sum lost one of its parts, as a bond that loses a card: by more than a step back, or to a value
+        that no counter reaches in one interval after it began anew."""
+        lengths = self._ends - self._starts
+        is_down = may_reset & (self._value < before)
+        rises = np.where(is_down, 0.0, np.maximum(grown, 0.0))
+        most = np.repeat(np.maximum.reduceat(rises, self._starts), lengths)
+        total = np.repeat(np.add.reduceat(rises, self._starts), lengths)
+        is_new = is_down & (grown >= 0)
+        return (is_new & (total > 0) & (grown > NEW_TIMES * most)) | (is_down & (grown < -STEP_BACK * total))
 
     def _leave_out_pauses(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> None:
         """Makes gaps of the time in which the host was suspended, or its guest paused.
