@@ -11,10 +11,11 @@ from tests.rules.hosts import unwell
 NODE = {"wsrep_on": "ON", "wsrep_reject_queries": "NONE", "wsrep_desync": "OFF"}
 
 
-def group(state: str) -> dict[str, Any]:
+def group(own: str, *others: str) -> dict[str, Any]:
+    states = (own, *(others or ("ONLINE",)))
     members = [
-        {"id": "a", "host": "db1", "port": 3306, "state": state, "role": "", "is_own": True},
-        {"id": "b", "host": "db2", "port": 3306, "state": "ONLINE", "role": "PRIMARY", "is_own": False},
+        {"id": str(n), "host": f"db{n + 1}", "port": 3306, "state": state, "role": "", "is_own": n == 0}
+        for n, state in enumerate(states)
     ]
     return {"server_settings.group": {"name": "g", "members": members, "applier": "ON", "lag_s": None}}
 
@@ -64,6 +65,28 @@ CASES = [
         lambda: unwell(vendor="mysql", facts=group("RECOVERING")),
         ("",),
         ("still catching up with its group",),
+    ),
+    Case(
+        "REPL17",
+        "two of three cannot be reached",
+        lambda: unwell(vendor="mysql", facts=group("ONLINE", "UNREACHABLE", "UNREACHABLE")),
+        ("",),
+        ("2 of the group's 3 members cannot be reached (db2:3306, db3:3306): there is no majority",),
+        steps=("Mend the network", "group_replication_force_members"),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "REPL17",
+        "one of three cannot be reached",
+        lambda: unwell(vendor="mysql", facts=group("ONLINE", "ONLINE", "UNREACHABLE")),
+    ),
+    Case(
+        "REPL17",
+        "nobody says its state",
+        lambda: unwell(
+            vendor="mysql", facts={"server_settings.group": {"name": "g", "members": [], "applier": None}}
+        ),
+        missing="the state of this member of its group is unknown",
     ),
     Case("REPL17", "online", lambda: unwell(vendor="mysql", facts=group("ONLINE"))),
     Case("REPL17", "no group", unwell),

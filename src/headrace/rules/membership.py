@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from headrace.rules.evidence import Evidence, number
+from headrace.rules.evidence import Evidence, NotEnough, number
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
 #: What a member of a group in this state does not do.
@@ -103,15 +104,24 @@ def node_is_desynchronised(evidence: Evidence) -> Iterator[Match]:
     refute="MEMBER_STATE of this server is ONLINE in performance_schema.replication_group_members.",
 )
 def member_is_not_online(evidence: Evidence) -> Iterator[Match]:
-    """This member of a replication group is not online.
+    """This member of a replication group is not online, or alone with too few others.
 
     Clients cannot write here, and what they read is old. A member that leaves its group after an error becomes
     read-only and stays up, so that a health check which only logs in finds nothing wrong.
     """
     group = evidence.settings.get("group") or {}
-    own = next((member for member in group.get("members") or () if member.get("is_own")), None)
-    state = str((own or {}).get("state") or "ONLINE").upper()
+    members = group.get("members") or ()
+    if not group.get("name") and not members:
+        return
+    own = next((member for member in members if member.get("is_own")), None)
+    state = str((own or {}).get("state") or "").upper()
+    if not state:
+        raise NotEnough(
+            "the state of this member of its group is unknown: it is not in "
+            "performance_schema.replication_group_members"
+        )
     if state == "ONLINE":
+        yield from _without_majority(members)
         return
     steps = {
         "ERROR": "See why in its error log and in performance_schema.replication_connection_status and "
@@ -125,7 +135,32 @@ def member_is_not_online(evidence: Evidence) -> Iterator[Match]:
         f"this member is {state}: it {NOT_ONLINE.get(state, 'is not online')}.",
         (
             number("MEMBER_STATE", state),
-            number("members that this server sees", len(group.get("members") or ())),
+            number("members that this server sees", len(members)),
         ),
         (Remedy(steps=(steps.get(state, "Start it: START GROUP_REPLICATION."),), is_faster=False),),
+    )
+
+
+def _without_majority(members: Sequence[Mapping[str, Any]]) -> Iterator[Match]:
+    """A member that others left behind stays online: only they are unreachable, and every write waits for them."""
+    lost = [each for each in members if str(each.get("state")).upper() == "UNREACHABLE"]
+    if 2 * len(lost) < len(members):
+        return
+    names = ", ".join(f"{each.get('host')}:{each.get('port')}" for each in lost)
+    yield Match(
+        "",
+        f"{len(lost)} of the group's {len(members)} members cannot be reached ({names}): there is no majority, "
+        "and every change waits for one.",
+        (number("MEMBER_STATE", "ONLINE"), number("members that cannot be reached", len(lost))),
+        (
+            Remedy(
+                steps=(
+                    "Mend the network between them, or start the members that are down.",
+                    "Only if they are gone for good, and none of them serves clients: set "
+                    "group_replication_force_members to the addresses of those that are left (MySQL Reference "
+                    "Manual, Handling a Network Partition and Loss of Quorum).",
+                ),
+                is_faster=False,
+            ),
+        ),
     )
