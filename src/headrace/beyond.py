@@ -35,6 +35,7 @@ OF_SESSIONS = frozenset(
         "tmp_table_size",
     }
 )
+DEDICATED = "server.innodb_dedicated_server"
 _SCRIPT = """cat /proc/loadavg /proc/sys/fs/file-nr /proc/sys/fs/aio-nr | tr '\\n\\t' '  '; echo
 grep -h -E '^(MemAvailable|Committed_AS|CommitLimit|SwapTotal|Hugepagesize|HugePages_Total):' /proc/meminfo
 [ -n "$1" ] && echo "maps: $(cat "/proc/$1/maps" 2>/dev/null | wc -l)"; true"""
@@ -45,11 +46,11 @@ async def why_not(agent: Agent, settings: Mapping[str, Value], facts: HostFacts)
 
     What cannot be counted is not refused: that the machine has no such number is no proof of harm.
     """
+    found = _dedicated(settings, facts)
     wanted = {name: number for name, value in settings.items() if (number := _number(value)) is not None}
     if not any(name in _CHECKS or _is_memory(name) for name in wanted):
-        return {}
+        return found
     now = await _now(agent, facts)
-    found = {}
     for name, number in wanted.items():
         check = _CHECKS.get(name)
         why = check(number, now, facts) if check else ""
@@ -58,6 +59,26 @@ async def why_not(agent: Agent, settings: Mapping[str, Value], facts: HostFacts)
         if why:
             found[name] = why
     return found
+
+
+def _dedicated(settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str]:
+    """MySQL with innodb_dedicated_server sizes itself by the whole machine, whatever else runs on it."""
+    if value_text(settings.get(DEDICATED, "OFF")).upper() not in ("ON", "1", "TRUE"):
+        return {}
+    if (facts.variable(DEDICATED.removeprefix("server.")) or "").upper() in ("ON", "1"):
+        return {}
+    memory = facts.memory_bytes
+    pool = max(128 << 20, memory // 2 if memory <= 4 * GIB else memory * 3 // 4)
+    own = [
+        name
+        for name in ("innodb_buffer_pool_size", "innodb_redo_log_capacity")
+        if f"server.{name}" in settings
+    ]
+    why = (
+        f"sizes the server by the whole machine: a buffer pool of {_gib(pool)} of {_gib(memory)}, and a redo "
+        "log of gigabytes that its start writes, which may last minutes"
+    )
+    return {DEDICATED: why + (f", except for {' and '.join(own)}" if own else "")}
 
 
 def _is_memory(name: str) -> bool:

@@ -10,20 +10,19 @@ import math
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from headrace.agent import Agent
 from headrace.errors import NotReady, Refused
 from headrace.facts import HostFacts
 from headrace.knobs.knob import size_bytes
-from headrace.knobs.servers import of
 from headrace.knobs.values import ALIASES, means_the_same, plain_value
 from headrace.model import Vendor
 from headrace.persist.derived import derived
+from headrace.persist.line import Line
+from headrace.persist.starts import must_start
 from headrace.received import BadContent
 from headrace.server.next_start import Answer, NextStart, next_start
 from headrace.server.option_files import COMMAND_LINE, MAIN_FILES, Word, persisted, quoted
-from headrace.server.trial_start import REDO, is_tried, try_start
 
 HEADER = "# Written by headrace; `headrace rollback` takes it away.\n"
 FILE = "zz-headrace.cnf"
@@ -42,17 +41,6 @@ _SWITCH = frozenset({"on", "1", "true", *_OFF})
 _RELATIVE = frozenset({"log_bin", "log_bin_index", "log_error", "pid_file", "relay_log", "relay_log_index"})
 #: It depends on the limits that the process gets when it starts.
 _UNCOMPARED = frozenset({"open_files_limit"})
-
-
-@dataclass(frozen=True)
-class Line:
-    """One variable as an option file says it. ``text`` is the line, ``wanted`` what the binary must then print."""
-
-    name: str
-    variable: str
-    option: str
-    text: str
-    wanted: str
 
 
 async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFacts) -> tuple[str, str]:
@@ -224,56 +212,11 @@ async def _must_hold(
             place=lines[0].name,
             hint="nothing was written",
         )
-    await _must_start(start, path, words, lines, facts)
 
+    def is_so(line: Line, got: str) -> bool:
+        return _is_so(line, Answer({line.option: got}), facts)
 
-async def _must_start(
-    start: NextStart, path: str, words: Sequence[Word], lines: Sequence[Line], facts: HostFacts
-) -> None:
-    """Raises Refused where an engine would not start with these lines, or make another value of one.
-
-    Raises NotReady where that could not be tried for one that nothing but a start shows.
-    """
-    own = of(facts.vendor, facts.server_version or "")
-    asked: dict[str, Line] = {}
-    unseen = ""
-    of_redo = [line for line in lines if line.option in REDO and facts.vendor is not Vendor.MARIADB]
-    for line in lines:
-        listed = own.variables.get(line.variable) if own else None
-        at_start = listed is None or not listed.is_dynamic
-        # MySQL takes seconds for it, and a running one changes such a value as its start does.
-        if is_tried(line.option, line.wanted) and (
-            at_start or facts.vendor is Vendor.MARIADB or line in of_redo
-        ):
-            asked[line.option] = line
-            unseen = unseen or (line.name if at_start else "")
-    if not asked and not of_redo:
-        return
-    trial = await try_start(start, words, list(asked))
-    if trial is None:
-        if unseen:
-            raise NotReady(
-                "whether the server starts with it could not be tried: its binary makes no data directory in /tmp",
-                place=unseen,
-                hint="is there room, and may the server's user write there?",
-            )
-        return
-    tried = list(dict.fromkeys([*asked.values(), *of_redo]))
-    text = ", ".join(line.text for line in tried)
-    if trial.problems:
-        raise Refused(
-            f"with {text} in {path} the server would not start: {'; '.join(trial.problems[:2])}",
-            place=tried[0].name,
-            hint="nothing was written; a start on an empty folder showed it",
-        )
-    for option, line in asked.items():
-        got = trial.values.get(option)
-        if got is not None and not _is_so(line, Answer({option: got}), facts):
-            raise Refused(
-                f"asked for {line.wanted}, but the next start makes it {got}, as one on an empty folder did",
-                place=line.name,
-                hint="another option limits it, or the engine does",
-            )
+    await must_start(start, path, words, lines, facts, is_so)
 
 
 async def _must_be(

@@ -87,12 +87,14 @@ class Process:
         """What a command begins with to see the files that the server sees."""
         return [] if self.is_here else ["nsenter", f"--target={self.pid}", "--mount", "--root"]
 
-    def as_server(self, *, is_root: bool) -> list[str]:
+    def as_server(self, *, is_root: bool, instead_of_root: int = 0) -> list[str]:
         """The same under the server's user, which is ours where we are not root."""
+        user, group = (each or instead_of_root for each in (self.user_id, self.group_id))
         if self.is_here:
-            ids = (f"--reuid={self.user_id}", f"--regid={self.group_id}")
-            return ["setpriv", *ids, "--clear-groups", "--"] if is_root else []
-        return [*self.enter, f"--setuid={self.user_id}", f"--setgid={self.group_id}", "--"]
+            return (
+                ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--"] if is_root else []
+            )
+        return [*self.enter, f"--setuid={user}", f"--setgid={group}", "--"]
 
 
 async def process_of(target: Target, pid: int) -> Process:
