@@ -67,6 +67,7 @@ async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFact
         )
     lines = [_line(start, name, value, facts) for name, value in settings.items()]
     folder = _folder(start, first)
+    await _must_be_ours(start, folder, first)
     path = f"{folder}/{FILE}"
     before = await _own(agent, path)
     if before.strip() and not before.startswith(HEADER):
@@ -100,15 +101,26 @@ def _folder(start: NextStart, name: str) -> str:
             place=name,
             hint=f"add `!includedir FOLDER` to {main}, or set it there by hand",
         )
-    folder = posixpath.normpath(found[-1])
-    if not start.process.is_here:
-        raise Refused(
-            f"the server sees other files than this host, as in a container: it reads its own {folder}, "
-            "and a file in this host's would never be read",
-            place=name,
-            hint="run headrace there, or put the line into the container's image or volume",
-        )
-    return folder
+    return posixpath.normpath(found[-1])
+
+
+async def _must_be_ours(start: NextStart, folder: str, name: str) -> None:
+    """Raises Refused unless the folder that the server reads is this host's.
+
+    A unit with ProtectSystem= or PrivateTmp= has its own mounts and the host's /etc; a container has both.
+    """
+    if start.process.is_here:
+        return
+    ask = ["stat", "-Lc", "%d:%i", folder, posixpath.join(start.process.root, folder.lstrip("/"))]
+    seen = (await start.target.run(ask, check=False, repeatable=True)).text.split()
+    if len(seen) == 2 and seen[0] == seen[1]:
+        return
+    raise Refused(
+        f"the server sees other files than this host, as in a container: it reads its own {folder}, "
+        "and a file in this host's would never be read",
+        place=name,
+        hint="run headrace there, or put the line into the container's image or volume",
+    )
 
 
 def _line(start: NextStart, name: str, value: str, facts: HostFacts) -> Line:

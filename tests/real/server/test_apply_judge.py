@@ -28,7 +28,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def clients(server: Server) -> Iterator[None]:
-    """A closed load whose speed is a setting."""
+    """A closed load whose speed is a setting: tens of milliseconds, beside which a busy machine's delays are small."""
     ended = threading.Event()
 
     def one() -> None:
@@ -39,10 +39,10 @@ def clients(server: Server) -> Iterator[None]:
             connection.cursor() as cursor,
         ):
             while not ended.is_set():
-                cursor.execute("SELECT SLEEP(@@GLOBAL.innodb_io_capacity / 100000)")
+                cursor.execute("SELECT SLEEP(@@GLOBAL.innodb_io_capacity / 10000)")
                 cursor.fetchall()
 
-    threads = [threading.Thread(target=one) for _ in range(2)]
+    threads = [threading.Thread(target=one) for _ in range(4)]
     for thread in threads:
         thread.start()
     try:

@@ -97,6 +97,21 @@ def test_a_server_with_its_own_view_of_the_files_is_left_alone(lab: OptionLab) -
     assert lab.value("innodb_io_capacity") == "200"
 
 
+def test_a_server_with_mounts_of_its_own_and_the_host_s_files_is_persisted(lab: OptionLab) -> None:
+    """As a unit with ProtectSystem= or PrivateTmp=, which most packages have."""
+    inside = lab.server.prefix
+    try:
+        lab.server.prefix = [*inside, "unshare", "--mount", "--"]
+        lab.restart()
+        lab.server.prefix = inside
+        lab.headrace("apply", f"{CAPACITY}=600", "--persist", "files", code=0)
+        assert lab.read() == f"{HEADER}[mysqld]\ninnodb_io_capacity = 600\n"
+        lab.restart()
+        assert lab.value("innodb_io_capacity") == "600"
+    finally:
+        lab.server.prefix = inside
+
+
 def test_an_option_of_another_name_and_what_is_none(lab: OptionLab) -> None:
     words = ["server.time_zone=+00:00", "server.log_bin=OFF"]
     allowed = ["--allow-weaker", "server.time_zone", "--allow-weaker", "server.log_bin"]
