@@ -28,7 +28,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def clients(server: Server) -> Iterator[None]:
-    """A closed load whose speed is a setting: tens of milliseconds, beside which a busy machine's delays are small."""
+    """A closed load whose speed is a setting: beside its statements a busy machine's delays are small."""
     ended = threading.Event()
 
     def one() -> None:
