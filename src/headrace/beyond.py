@@ -63,7 +63,8 @@ async def why_not(agent: Agent, settings: Mapping[str, Value], facts: HostFacts)
 
 def _dedicated(settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str]:
     """MySQL with innodb_dedicated_server sizes itself by the whole machine, whatever else runs on it."""
-    if value_text(settings.get(DEDICATED, "OFF")).upper() not in ("ON", "1", "TRUE"):
+    wanted = settings.get(DEDICATED, "OFF")
+    if isinstance(wanted, list) or value_text(wanted).upper() not in ("ON", "1", "TRUE"):
         return {}
     if (facts.variable(DEDICATED.removeprefix("server.")) or "").upper() in ("ON", "1"):
         return {}
