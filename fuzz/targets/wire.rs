@@ -18,7 +18,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
         events += 1;
         Ok(())
     };
-    let options = WireOptions { checksum: true, max_text_bytes: 4096, name: String::new() };
+    let options = WireOptions { checksum: true, max_text_bytes: 4096, ..WireOptions::default() };
     let mut decoder = Decoder::with_options(sink, options);
     let address = SocketAddr::from(([127, 0, 0, 1], 3306));
     let opened = |session| Opened { session, client: address, server: address, is_midstream: session > 1 };

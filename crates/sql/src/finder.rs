@@ -62,6 +62,8 @@ struct Finder<'a> {
     /// The last word, and the statement's first.
     last: &'a [u8],
     first: &'a [u8],
+    /// The last token was that word.
+    is_behind_word: bool,
     /// Nothing is between this and a parenthesis.
     starts_parenthesis: bool,
     /// Where table names were found, 1,024 at most.
@@ -85,6 +87,8 @@ enum Before {
     Set,
     /// USE, DATABASE or SCHEMA: a database's name follows.
     Database,
+    /// CALL, and what CREATE, ALTER, DROP and SHOW are about besides tables: a name follows.
+    Name,
 }
 
 impl<'a> Finder<'a> {
@@ -98,6 +102,7 @@ impl<'a> Finder<'a> {
             parts: Vec::new(),
             last: b"",
             first: b"",
+            is_behind_word: false,
             starts_parenthesis: false,
             places: Vec::new(),
             before: Before::Other,
@@ -120,6 +125,8 @@ impl<'a> Finder<'a> {
                     if self.first.is_empty() {
                         self.first = part;
                     }
+                    self.is_behind_word = true;
+                    continue;
                 }
                 Kind::Quoted => {
                     if before == Before::Database {
@@ -141,7 +148,7 @@ impl<'a> Finder<'a> {
                     let outer = *self.frame();
                     self.depth += 1;
                     self.starts_parenthesis = true;
-                    if before == Before::Into {
+                    if before == Before::Into || self.begins_names() {
                         self.before = Before::Columns;
                     }
                     // FROM (a, b) and FROM (SELECT ...) begin alike.
@@ -172,7 +179,13 @@ impl<'a> Finder<'a> {
                 }
                 _ => self.frame().next = Next::Other,
             }
+            self.is_behind_word = false;
         }
+    }
+
+    /// A parenthesis right behind USING, INDEX or KEY has names in it: of columns, of indexes.
+    fn begins_names(&self) -> bool {
+        self.is_behind_word && ["using", "index", "key", "join"].iter().any(|word| self.was(word.as_bytes()))
     }
 
     /// What a word, the token at hand, is for the next one.
@@ -184,11 +197,18 @@ impl<'a> Finder<'a> {
                 self.places.push(token);
                 Before::Other
             }
-            _ if is("set") => Before::Set,
+            _ if is("set") || is("update") && self.was(b"key") => Before::Set,
+            _ if self.first.is_empty() && is("call") || self.is_of_definition() && is_defined(word) => {
+                Before::Name
+            }
             _ if self.first.is_empty() && is("use") => Before::Database,
             _ if (is("database") || is("schema")) && self.is_about_database() => Before::Database,
             _ => self.before,
         }
+    }
+
+    fn is_of_definition(&self) -> bool {
+        ["create", "drop", "alter", "show"].iter().any(|word| self.is_first_word(word.as_bytes()))
     }
 
     /// CREATE, DROP or ALTER is right before the word at hand.
@@ -199,7 +219,7 @@ impl<'a> Finder<'a> {
     /// Whether `"..."`, the token at hand, can be no string.
     fn is_quoted_name(&self, before: Before) -> bool {
         match before {
-            Before::Dot | Before::Columns | Before::Database => true,
+            Before::Dot | Before::Columns | Before::Database | Before::Name => true,
             // SET NAMES and SET CHARACTER SET have a string, but no equals sign.
             Before::Set => {
                 let mut ahead = self.lexer;
@@ -237,10 +257,12 @@ impl<'a> Finder<'a> {
                 self.expect(Next::Part, false)
             }
             b"from" => {
-                let is_table = self.frame().has_from && !self.was(b"distinct") && !self.is_database_of_show();
+                let is_comparison = self.is_behind_word && self.was(b"distinct");
+                let is_table = self.frame().has_from && !is_comparison && !self.is_database_of_show();
                 self.expect(if is_table { Next::Table } else { Next::Other }, is_table)
             }
-            b"join" | b"straight_join" => {
+            // Not that of USE INDEX FOR JOIN.
+            b"join" | b"straight_join" if !self.was(b"for") => {
                 let is_list = self.frame().is_list;
                 self.expect(Next::Table, is_list)
             }
@@ -379,6 +401,13 @@ impl<'a> Finder<'a> {
             self.tables.push(table);
         }
     }
+}
+
+/// What a statement may define besides tables and databases.
+fn is_defined(word: &[u8]) -> bool {
+    ["view", "procedure", "function", "trigger", "event", "sequence"]
+        .iter()
+        .any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// A name without its quotes.

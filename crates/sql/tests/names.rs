@@ -384,3 +384,28 @@ proptest! {
         hidden(&text);
     }
 }
+
+#[test]
+fn double_quotes_where_only_names_can_be() {
+    for (text, expected) in [
+        (r#"select distinct "a" from "t""#, "select distinct `a` from `t`"),
+        (r#"call "p"(1)"#, "call `p`(?)"),
+        (r#"create view "v" as select 1"#, "create view `v` as select ?"),
+        (r#"show create procedure "p""#, "show create procedure `p`"),
+        (r#"select * from t join u using ("id")"#, "select * from t join u using (`id`)"),
+        (r#"select * from t force index ("i") where a = 1"#, "select * from t force index (`i`) where a = ?"),
+        (
+            r#"insert into t values (1) on duplicate key update "a" = 1"#,
+            "insert into t values (?+) on duplicate key update `a` = ?",
+        ),
+        (r#"select event "x" from t"#, "select event ? from t"),
+        (r#"select a from t where a is distinct from "x""#, "select a from t where a is distinct from ?"),
+    ] {
+        assert_eq!(strict(text.as_bytes()), expected, "{text}");
+    }
+    // An index's name settles it, and is no table.
+    let text = br#"select * from t use index for join ("i") where a = 1"#;
+    assert_eq!(sql::tables(text), [b"t"]);
+    assert_eq!(sql::tables(br"select distinct `a` from `t`"), [b"t"]);
+    assert_eq!(sql::tables(br"select distinct t.`a`, 'x' from t, u"), [&b"t"[..], b"u"]);
+}

@@ -55,6 +55,9 @@ impl Named {
     }
 }
 
+const UNKNOWN_SESSIONS: &str = "that began before the capture and show no request of MySQL";
+const CUT_SESSIONS: &str = "of which the capture cut the packets (`tcpdump -s 0` keeps them whole)";
+
 /// Counts of what was read and what was missed. All counts add, so that parts merge exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -145,6 +148,11 @@ impl Coverage {
     /// Counts one damage and keeps its place if there is room.
     pub fn damage(&mut self, input: &str, offset: u64, item: u64, reason: impl Into<String>) {
         self.damaged += 1;
+        self.place(input, offset, item, reason);
+    }
+
+    /// Keeps a place that is to be known, if there is room.
+    pub fn place(&mut self, input: &str, offset: u64, item: u64, reason: impl Into<String>) {
         if self.keeps_places() {
             self.places.push(Place { input: input.to_owned(), offset, item, reason: reason.into() });
         }
@@ -158,9 +166,7 @@ impl Coverage {
 
     /// Keeps what is to be known of an input and is no damage, if there is room.
     pub fn note(&mut self, input: &str, reason: impl Into<String>) {
-        if self.keeps_places() {
-            self.places.push(Place { input: input.to_owned(), offset: 0, item: 0, reason: reason.into() });
-        }
+        self.place(input, 0, 0, reason);
     }
 
     /// Why there is nothing at all, where packets came and none of them could be read: that must not look like an idle
@@ -185,6 +191,13 @@ impl Coverage {
         let mut why = self.foreign_sessions.clone();
         why.add("encrypted (TLS)", self.tls_sessions);
         why.add("of which only one direction was captured", self.one_sided_sessions);
+        // Sessions of one direction began before the capture as well.
+        let unknown = self.sessions.saturating_sub(why.total());
+        let is_cut = self.cut_packets > 0 && self.gap_bytes > 0;
+        let is_known = self.midstream_sessions.saturating_sub(self.one_sided_sessions) >= unknown;
+        if is_known && (is_cut || self.skipped_bytes > 0) {
+            why.add(if is_cut { CUT_SESSIONS } else { UNKNOWN_SESSIONS }, unknown);
+        }
         let is_all = self.sessions > 0 && why.total() >= self.sessions;
         is_all.then(|| format!("none of the {} sessions could be read: {}", self.sessions, why.listed()))
     }
@@ -226,5 +239,33 @@ impl Coverage {
         self.other_packets += other.other_packets;
         self.other_kinds.merge(&other.other_kinds);
         self.tunnels.merge(&other.tunnels);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Coverage;
+
+    #[test]
+    fn sessions_of_which_nothing_was_understood_are_named() {
+        let joined = Coverage {
+            packets: 9,
+            server_packets: 9,
+            sessions: 3,
+            midstream_sessions: 3,
+            ..Coverage::default()
+        };
+        // They may have said nothing.
+        assert_eq!(joined.unreadable(), None);
+        let spoken = Coverage { skipped_bytes: 100, one_sided_sessions: 2, ..joined.clone() };
+        let why = spoken.unreadable().unwrap();
+        assert!(
+            why.contains("2 of which only one direction") && why.contains("1 that began before"),
+            "{why}"
+        );
+        let cut = Coverage { cut_packets: 9, gap_bytes: 800, ..joined.clone() };
+        assert!(cut.unreadable().unwrap().contains("tcpdump -s 0"));
+        // One that was seen to begin is waited for.
+        assert_eq!(Coverage { sessions: 4, ..spoken }.unreadable(), None);
     }
 }

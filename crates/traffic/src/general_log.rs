@@ -15,7 +15,7 @@ mod sessions;
 
 use std::io::Read;
 
-use memchr::{memchr, memchr_iter, memmem};
+use memchr::{memchr, memchr_iter, memchr2, memchr2_iter, memmem};
 
 use self::sessions::{DENIED, Dynamic, Last, Sessions, denied_database};
 use super::commands;
@@ -116,7 +116,7 @@ fn prefix(text: &[u8], at_end: bool) -> Found<'_> {
     {
         return Found::Nothing;
     }
-    let line = match memchr(b'\n', window) {
+    let line = match memchr2(b'\n', b'\r', window) {
         Some(length) => &window[..length],
         None if at_end || window.len() == PREFIX_BYTES => window,
         None if window
@@ -216,8 +216,12 @@ impl<'n> Parser<'n> {
     /// The line after `from` that begins an event. `None` if there is none in the buffer; then the number is where to
     /// look again.
     fn next(text: &[u8], from: usize, at_end: bool) -> Result<usize, usize> {
-        for end in memchr_iter(b'\n', &text[from..]) {
+        // What an editor of another system saved has `\r` alone for ends of lines.
+        for end in memchr2_iter(b'\n', b'\r', &text[from..]) {
             let line = from + end + 1;
+            if text[line - 1] == b'\r' && text.get(line) == Some(&b'\n') {
+                continue;
+            }
             match prefix(&text[line..], at_end) {
                 Found::It(_) => return Ok(line),
                 Found::Nothing => {}
@@ -293,12 +297,12 @@ impl<'n> Parser<'n> {
         if is_cut {
             self.damage(buffer, at, "a statement longer than 16 MiB: cut there");
             self.skips = Some(true);
-        } else if !whole.ends_with(b"\n") {
+        } else if !whole.ends_with(b"\n") && !(whole.ends_with(b"\r") && end < text.len()) {
             self.coverage.skipped_bytes += end as u64;
             self.damage(buffer, at, "an event that is cut off");
             return Ok(Some(at + end));
         }
-        let argument = argument.strip_suffix(b"\n").map_or(argument, without_return);
+        let argument = without_return(argument.strip_suffix(b"\n").unwrap_or(argument));
         self.event(&prefix, argument, is_cut, sink)?;
         self.is_reopened |= is_followed_by_banner;
         Ok(Some(at + end))

@@ -1,5 +1,8 @@
 //! Any file of traffic: what it is, is found out by its content, never by its name.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 use std::io::Read;
 use std::path::Path;
 

@@ -43,6 +43,7 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (Line(b"data: {\"__CURSOR\""), "the journal as a stream of events", "journalctl -o json, or -o cat"),
     (Begin(b"\"# Time: "), "a log as one text of JSON", "`jq -r . FILE | headrace digest -`"),
     (Begin(b"\"/"), "a log as one text of JSON", "`jq -r . FILE | headrace digest -`"),
+    (All(&["\"stdout_lines\"", "query_time"]), "a result of Ansible", "`jq -r '.stdout_lines[]' FILE | headrace digest -`"),
     (All(&["user@host", "<br"]), "a page of HTML", "save the log itself, not the page that shows it"),
     (Line(b"<!DOCTYPE html"), "a page of HTML", "save the log itself, not the page that shows it (mysql: leave out --html)"),
     (Line(b"<html"), "a page of HTML", "save the log itself, not the page that shows it (mysql: leave out --html)"),
@@ -192,6 +193,7 @@ mod tests {
             ("data: {\"__CURSOR\":\"s=1\"}\n\n", "journal"),
             ("\"# Time: 2026-03-01T10:32:03Z\\n# User@Host: a[a] @ b []\\n\"\n", "jq -r"),
             ("# User@Host: a[a] @ b []<br>", "HTML"),
+            ("{\"stdout_lines\": [\"# Query_time: 1  Lock_time: 0\"]}", "Ansible"),
             ("{\"type\":\"digest\",\"version\":1}\n", "digest"),
         ] {
             let found = sentence(head.as_bytes());

@@ -18,6 +18,7 @@ mod sessions;
 mod shape;
 mod streams;
 mod summary;
+mod tagged;
 mod tail;
 mod taker;
 mod values;
@@ -32,23 +33,44 @@ use self::printed::PrintedRecords;
 use self::record::{Next, Record};
 use self::separated::{Dialect, SeparatedRecords};
 use self::shape::Shape;
+use self::tagged::Tagged;
 use self::tail::{Form, Tail};
 use self::taker::Taker;
 use crate::coverage::Coverage;
 use crate::event::Sink;
+use crate::{general_log, slow_log};
 
 /// Paths of records, and records of each, that are looked at to tell what a document is.
 const MOST_PATHS: usize = 16;
 const LOOKED_AT: usize = 50;
+/// Of a line with a document behind something, so many bytes are looked at, from so many places on.
+const LOOKED_AT_BYTES: usize = 16 << 10;
+const MOST_PLACES: usize = 4;
 /// Lines before the names of columns: what a client says before its output.
 const LINES_BEFORE: usize = 5;
 
 /// How an export is written, and what it holds.
 #[derive(Debug, PartialEq, Eq)]
 enum Export {
-    Json { path: Vec<u8>, shape: Shape },
-    Separated { skipped: usize, dialect: Dialect, columns: Vec<&'static str>, shape: Shape },
-    Printed { form: printed::Form, shape: Shape },
+    Json {
+        path: Vec<u8>,
+        shape: Shape,
+    },
+    /// A document in each line, behind something.
+    Tagged {
+        shape: Shape,
+        is_hash: bool,
+    },
+    Separated {
+        skipped: usize,
+        dialect: Dialect,
+        columns: Vec<&'static str>,
+        shape: Shape,
+    },
+    Printed {
+        form: printed::Form,
+        shape: Shape,
+    },
     Journal,
     Tail(Form),
 }
@@ -79,6 +101,14 @@ pub fn read(
             let mut records = JsonRecords::new(bytes, &path);
             // A document ends; only lines may come for ever, and those come in order.
             drive(&mut records, Taker::new(name, shape), name, follow && path.is_empty(), sink)
+        }
+        Export::Tagged { shape, is_hash } => {
+            let tagged = Tagged::new(input, is_hash);
+            let read = tagged.read.clone();
+            let mut records = JsonRecords::new(Bytes::new(tagged), b"");
+            let mut coverage = drive(&mut records, Taker::new(name, shape), name, follow, sink)?;
+            coverage.bytes = read.get();
+            Ok(coverage)
         }
         Export::Separated { skipped, dialect, columns, shape } => {
             std::io::copy(&mut input.by_ref().take(skipped as u64), &mut std::io::sink())?;
@@ -233,7 +263,12 @@ impl Export {
         // It begins each text of a JSON sequence.
         let text = text.strip_prefix(b"\x1e").unwrap_or(text);
         if matches!(text.first(), Some(b'{' | b'[')) {
-            return json_export(text);
+            // What stands before a document may be in brackets.
+            let tagged = || tagged_export(text).filter(|_| text.starts_with(b"["));
+            return json_export(text).or_else(tagged);
+        }
+        if let Some(export) = tagged_export(text) {
+            return Some(export);
         }
         if let Some(form) = Form::of(head) {
             return Some(Export::Tail(form));
@@ -265,6 +300,28 @@ fn json_export(text: &[u8]) -> Option<Export> {
             }
             if next == Next::End {
                 break;
+            }
+        }
+    }
+    None
+}
+
+/// By the first document behind something, in the first lines.
+fn tagged_export(text: &[u8]) -> Option<Export> {
+    let lines = text.split_inclusive(|byte| *byte == b'\n').take(LINES_BEFORE);
+    let is_log = |line: &[u8]| slow_log::is_header_line(line) || general_log::is_event(line);
+    for line in lines.take_while(|line| line.ends_with(b"\n") && !is_log(line)) {
+        let line = &line[..line.len().min(LOOKED_AT_BYTES)];
+        for at in tagged::places(line).take(MOST_PLACES) {
+            let is_hash = tagged::is_hash(&line[at..]);
+            let mut document = Vec::new();
+            // Reading from memory does not fail.
+            let _ = Tagged::new(&line[at..], is_hash).read_to_end(&mut document);
+            match json_export(&document) {
+                Some(Export::Json { path, shape }) if path.is_empty() => {
+                    return Some(Export::Tagged { shape, is_hash });
+                }
+                _ => {}
             }
         }
     }

@@ -51,7 +51,7 @@ pub(super) const QUERY_TIME: &[&str] = &["query_time"];
 pub(super) const SQL_TEXT: &[&str] = &["sql_text"];
 
 /// Where the text of a log is: CloudWatch, Logs Insights, docker and fluentd, GCP, journald, Loki, Splunk, Azure, Elastic,
-/// RDS, GELF (whose short text may be the first line only), OpenTelemetry.
+/// RDS, GELF (whose short text may be the first line only), OpenTelemetry, Datadog.
 pub(super) const TEXT: &[&str] = &[
     "@message",
     "message",
@@ -68,6 +68,7 @@ pub(super) const TEXT: &[&str] = &[
     "short_message",
     "body.stringvalue",
     "body",
+    "attributes.message",
 ];
 /// What stands beside it: of these, one is enough to tell that a table holds texts of logs.
 const BESIDE_TEXT: &[&str] = &[
@@ -86,9 +87,11 @@ const BESIDE_TEXT: &[&str] = &[
     "date",
     "timeunixnano",
     "observedtimeunixnano",
+    "attributes.timestamp",
 ];
 /// Whose text it is. All of these that a record has name its stream.
 pub(super) const STREAM: &[&str] = &[
+    super::tagged::TAG,
     "@log",
     "@logstream",
     "logstreamname",
@@ -105,6 +108,7 @@ pub(super) const STREAM: &[&str] = &[
     "_systemd_unit",
     "_hostname",
     "host.name",
+    "attributes.host",
     "host",
     "source",
 ];
@@ -119,4 +123,5 @@ pub(super) const TIME: &[&str] = &[
     "_time",
     "date",
     "timeunixnano",
+    "attributes.timestamp",
 ];

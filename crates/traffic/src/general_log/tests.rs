@@ -244,3 +244,18 @@ fn lines_of_a_statement_that_begin_like_an_event() {
         ]
     );
 }
+
+#[test]
+fn lines_that_end_with_a_return_alone_are_read_wherever_they_begin() {
+    let (expected, _) = parsed(MYSQL.as_bytes());
+    let begin = MYSQL.find("2024-01-31T12:00:01").unwrap();
+    let middle = MYSQL.find("2024-01-31T12:00:02.000001Z").unwrap();
+    for (from, to) in [(middle, MYSQL.len() - 1), (begin, middle - 1), (begin, MYSQL.len() - 1)] {
+        let log = [&MYSQL[..from], &MYSQL[from..to].replace('\n', "\r"), &MYSQL[to..]].concat();
+        let (events, coverage) = parsed(log.as_bytes());
+        let mut usual = events;
+        usual.iter_mut().for_each(|event| event.6 = event.6.replace('\r', "\n"));
+        assert_eq!(usual, expected, "{log:?}");
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+    }
+}

@@ -18,6 +18,8 @@ pub(super) struct Changed {
     has_backslashes: bool,
     /// Blanks for ends of lines.
     is_joined: bool,
+    /// Backslashes before marks, as Markdown has them.
+    is_escaped: bool,
     /// Entities and marks of a page.
     pub(super) is_page: bool,
     /// What is behind each line, as `pages` counts it.
@@ -26,16 +28,22 @@ pub(super) struct Changed {
     pub(super) ends: Ends,
 }
 
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "colours",
     "blanks that do not break",
     "#012 for ends of lines",
     "\\n for ends of lines",
     "blanks for the ends of lines of headers",
     "the characters and ends of lines of a page of HTML",
+    "backslashes of Markdown",
 ];
 
 impl Changed {
+    /// Whether blanks of a line of a header are none of ASCII.
+    pub(super) fn of_blanks(line: &[u8]) -> Self {
+        Self { has_wide_blanks: blank(line).is_some(), ..Self::default() }
+    }
+
     /// How this line was changed.
     pub(super) fn of(line: &[u8]) -> Self {
         let has = |needle: &[u8]| memmem::find(line, needle).is_some();
@@ -50,6 +58,7 @@ impl Changed {
             has_octal: is_header && (has(b"#012#") || has(b"#012 #") || has(b"#012SET ")),
             has_backslashes: is_header && (has(b"\\n#") || has(b"\\nSET ")),
             is_joined: has(b"# User@Host:") && has(b" # Query_time:"),
+            is_escaped: has(b"Query\\_time:") || (line.starts_with(b"\\# ") && (is_header || has(b"Time:"))),
         }
     }
 
@@ -61,6 +70,7 @@ impl Changed {
             self.has_backslashes,
             self.is_joined,
             self.is_page,
+            self.is_escaped,
         ];
         let names = NAMES.into_iter().zip(flags).filter_map(|(name, flag)| flag.then_some(name));
         let end = (self.end > pages::PAGE_ENDS).then_some("what `cat` shows at ends of lines");
@@ -79,6 +89,9 @@ impl Changed {
         pages::take_end(self.end, line);
         if self.is_page && memchr::memchr2(b'&', b'<', line).is_some() {
             *line = pages::plain(line);
+        }
+        if self.is_escaped && memchr(b'\\', line).is_some() {
+            *line = without_escapes(line);
         }
         if self.has_wide_blanks && line.iter().any(|byte| *byte >= 0x80) {
             *line = with_plain_blanks(line);
@@ -153,6 +166,21 @@ fn with_plain_blanks(line: &[u8]) -> Vec<u8> {
         let (text, length) = found.unwrap_or((&line[at..=at], 1));
         out.extend_from_slice(text);
         at += length;
+    }
+    out
+}
+
+/// Marks that mean something in Markdown have a backslash before them, but for those that also mean something in a literal.
+fn without_escapes(line: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let [first, behind @ ..] = rest {
+        let is_mark =
+            *first == b'\\' && behind.first().is_some_and(|mark| b"#_*[]<>`~-.!(){}+|".contains(mark));
+        if !is_mark {
+            out.push(*first);
+        }
+        rest = behind;
     }
     out
 }

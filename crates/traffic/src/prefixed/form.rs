@@ -6,11 +6,15 @@ use super::characters::Changed;
 use super::layers::{LAYERS, Layer, Peeled};
 use super::pages;
 use super::returns::Ends;
+use super::reversed;
+use crate::slow_log::supervised;
 use crate::{general_log, slow_log};
 
 /// A prefix is not longer, and has not more layers.
 const PREFIX_BYTES: usize = 512;
 const MOST_LAYERS: usize = 4;
+/// A header has fewer lines.
+const MOST_HEADER_LINES: usize = 64;
 /// Of a line that may tell, no more is looked at.
 const LOOK_BYTES: usize = 4096;
 
@@ -31,7 +35,13 @@ pub(crate) struct Form {
     width: usize,
     /// What is before each line where no layer is known.
     pub(super) shape: Vec<Part>,
+    /// A prefix of that shape: where others are as long, their letters and digits may be mixed in any way.
+    example: Vec<u8>,
     pub(super) changed: Changed,
+    /// Before each piece of output, supervisord writes a line with the name of the program.
+    pub(super) is_supervised: bool,
+    /// The newest lines come first.
+    pub(super) is_reversed: bool,
 }
 
 /// A part of a shape.
@@ -45,6 +55,15 @@ pub(super) enum Part {
 
 /// What the first line says that says anything. `at_end`: nothing follows.
 pub(crate) fn first(head: &[u8], at_end: bool) -> Option<(First, Form)> {
+    let (first, mut form) = in_order(head, at_end)?;
+    if first != First::GeneralLog && reversed::is_reversed(form.lines_of(head).iter().map(Vec::as_slice)) {
+        form.is_reversed = true;
+        return Some((First::Prefixed, form));
+    }
+    Some((first, form))
+}
+
+fn in_order(head: &[u8], at_end: bool) -> Option<(First, Form)> {
     let ends = Ends::of(head);
     if ends == Ends::Usual {
         return of_lines(head, at_end);
@@ -56,23 +75,24 @@ pub(crate) fn first(head: &[u8], at_end: bool) -> Option<(First, Form)> {
 
 fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
     let mut stranger: Option<Vec<u8>> = None;
-    let mut is_page = false;
+    let (mut is_page, mut is_supervised) = (false, false);
     let is_whole = |line: &&[u8]| at_end || line.ends_with(b"\n");
-    let mut lines = head.split_inclusive(|byte| *byte == b'\n').filter(is_whole).peekable();
+    let mut lines = head.split_inclusive(|byte| *byte == b'\n').filter(is_whole);
     while let Some(line) = lines.next() {
         let line = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line));
         let line = &line[..line.len().min(LOOK_BYTES)];
         let mut changed = Changed::of(line);
         is_page |= pages::is_page(line);
+        is_supervised |= supervised::output(line).is_some();
         changed.is_page |= is_page;
         if !changed.is_any() {
             // An indentation is taken off all lines, not only those of headers.
             let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
+            if is_supervised && (is_of_log(line) || slow_log::is_header_line(line)) {
+                return Some((First::Prefixed, Form { is_supervised, ..Form::default() }));
+            }
             if !is_indented && slow_log::is_header_line(line) {
-                return match lines.peek() {
-                    Some(next) => Some(slow(next)),
-                    None => at_end.then(|| (First::SlowLog, Form::default())),
-                };
+                return slow(lines, at_end);
             }
             if general_log::is_event(&[line, b"\n"].concat()) {
                 return Some((First::GeneralLog, Form::default()));
@@ -86,20 +106,35 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
         }
         let Some(at) = header(&line) else { continue };
         if let Some(shape) = stranger.as_ref().and_then(|before| shape(before, &line[..at])) {
-            return Some((First::Prefixed, Form { shape, changed, ..Form::default() }));
+            let example = line[..at].to_vec();
+            return Some((First::Prefixed, Form { shape, example, changed, ..Form::default() }));
         }
         stranger = Some(line[..at].to_vec());
     }
     None
 }
 
-/// A slow log whose second line is this: shippers indent all lines of an event but the first.
-fn slow(next: &[u8]) -> (First, Form) {
-    let width = next.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-    if width > 0 && begins_indented(&next[width..]) {
-        return (First::Prefixed, Form { layers: vec![Layer::Indent], width, ..Form::default() });
+/// A slow log with these lines behind its first one: shippers indent all lines of an event but the first, and blanks of a
+/// web page may be only where there are two. `None` until the first header is whole.
+fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(First, Form)> {
+    let (mut is_first, mut is_whole) = (true, at_end);
+    let mut form = None;
+    for (number, line) in lines.enumerate() {
+        let width = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        if std::mem::take(&mut is_first) && width > 0 && begins_indented(&line[width..]) {
+            return Some((First::Prefixed, Form { layers: vec![Layer::Indent], width, ..Form::default() }));
+        }
+        let changed = Changed::of_blanks(&line[..line.len().min(LOOK_BYTES)]);
+        if !line.starts_with(b"#") || number >= MOST_HEADER_LINES {
+            is_whole = true;
+            break;
+        }
+        if changed.is_any() && form.is_none() && line.starts_with(b"# Query_time:") {
+            form = Some(Form { changed, ..Form::default() });
+        }
     }
-    (First::SlowLog, Form::default())
+    let found = form.map_or((First::SlowLog, Form::default()), |form| (First::Prefixed, form));
+    is_whole.then_some(found)
 }
 
 fn begins_indented(text: &[u8]) -> bool {
@@ -134,11 +169,28 @@ impl Form {
         (!form.layers.is_empty() || changed.is_any()).then_some(form)
     }
 
+    /// The first lines of a text without what is before them, up to the first account.
+    fn lines_of(&self, head: &[u8]) -> Vec<Vec<u8>> {
+        let restored = self.changed.ends.restored(head);
+        let mut lines = Vec::new();
+        for line in restored.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let mut line = line[..line.len().min(LOOK_BYTES)].to_vec();
+            self.take_off(&mut line);
+            let is_account = line.starts_with(b"# User@Host: ");
+            lines.push(line);
+            if is_account {
+                break;
+            }
+        }
+        lines
+    }
+
     /// What is to be taken off a line without its end: how much, and who wrote it. `None` where a line does not begin like
     /// this.
     pub(super) fn peel(&self, line: &[u8]) -> Option<Peeled> {
         if !self.shape.is_empty() {
-            return matched(&self.shape, line).map(|length| Peeled { length, ..Peeled::default() });
+            let length = matched(&self.shape, line).or_else(|| alike(&self.example, line));
+            return length.map(|length| Peeled { length, ..Peeled::default() });
         }
         let mut all = Peeled::default();
         for layer in &self.layers {
@@ -178,6 +230,9 @@ impl Form {
         if !self.shape.is_empty() {
             parts.push("a prefix of no known program that all lines have".to_owned());
         }
+        if self.is_supervised {
+            parts.push("the lines of supervisord".to_owned());
+        }
         let mut said = match parts.len() {
             0 => String::new(),
             _ => format!("taken off each line: {}", parts.join(", ")),
@@ -185,6 +240,10 @@ impl Form {
         for name in self.changed.names() {
             said += if said.is_empty() { "put back in each line: " } else { "; put back: " };
             said += name;
+        }
+        if self.is_reversed {
+            said += if said.is_empty() { "" } else { "; " };
+            said += "put back: the order of the lines, of which the newest came first";
         }
         said
     }
@@ -237,6 +296,15 @@ fn run(byte: u8) -> Run {
 
 fn runs(text: &[u8]) -> Vec<(Run, &[u8])> {
     text.chunk_by(|a, b| run(*a) == run(*b)).map(|chunk| (run(chunk[0]), chunk)).collect()
+}
+
+/// The length of a prefix of which a line has one that is like it in all but its letters and digits.
+fn alike(example: &[u8], line: &[u8]) -> Option<usize> {
+    let window = line.get(..example.len())?;
+    let is_alike = |(one, other): (&u8, &u8)| {
+        one == other || one.is_ascii_alphanumeric() && other.is_ascii_alphanumeric()
+    };
+    example.iter().zip(window).all(is_alike).then_some(example.len())
 }
 
 /// How much of a line is like a shape. Its last blanks may lack at the end of a line.

@@ -5,7 +5,7 @@
 pub(super) enum Layer {
     /// `2026-03-01T10:32:03.000000000Z stdout F text`: containerd and CRI-O; P for a line that goes on.
     Cri,
-    /// `db-1  | text`.
+    /// `db-1  | text`; of other supervisors `10:32:03 db.1  | text`, `mysqld stdout | text`, `0|mysqld  | text`.
     Compose,
     /// `[pod/mysql-0/mysql] text`.
     Kubectl,
@@ -54,7 +54,7 @@ impl Layer {
     pub(super) fn name(self) -> &'static str {
         match self {
             Layer::Cri => "of containerd or CRI-O",
-            Layer::Compose => "of docker compose",
+            Layer::Compose => "of docker compose (or another supervisor)",
             Layer::Kubectl => "of kubectl --prefix",
             Layer::Syslog => "of syslog or journald",
             Layer::Rfc5424 => "of syslog (RFC 5424)",
@@ -239,13 +239,18 @@ fn cri(line: &[u8]) -> Option<Peeled> {
 }
 
 fn compose(line: &[u8]) -> Option<Peeled> {
-    let end = word(line, b"-._@")?;
-    let blanks = line[end..].iter().take_while(|byte| **byte == b' ').count();
-    let bar = end + blanks;
+    let at = clock(line).filter(|at| line.get(*at) == Some(&b' ')).map_or(0, |at| at + 1);
+    let number = digits(&line[at..]);
+    let at = if number > 0 && line.get(at + number) == Some(&b'|') { at + number + 1 } else { at };
+    let end = at + word(&line[at..], b"-._@:")?;
+    let channel = [&b" stdout"[..], b" stderr"].into_iter().find(|name| line[end..].starts_with(name));
+    let behind = end + channel.map_or(0, <[u8]>::len);
+    let blanks = line[behind..].iter().take_while(|byte| **byte == b' ').count();
+    let bar = behind + blanks;
     if line.get(bar) != Some(&b'|') {
         return None;
     }
-    Some(Peeled { length: with_blank(line, bar + 1)?, who: (0, end), is_partial: false })
+    Some(Peeled { length: with_blank(line, bar + 1)?, who: (at, end), is_partial: false })
 }
 
 fn kubectl(line: &[u8]) -> Option<Peeled> {

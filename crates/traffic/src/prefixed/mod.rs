@@ -11,6 +11,7 @@ mod layers;
 mod pages;
 mod reading;
 mod returns;
+mod reversed;
 
 use std::io::{Cursor, Read};
 
@@ -38,7 +39,11 @@ pub fn read(
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Coverage> {
     let form = form::first(&head, true).map(|(_, form)| form).unwrap_or_default();
-    reading::read(&form, Cursor::new(head).chain(input), name, follow, sink)
+    let input = Cursor::new(head).chain(input);
+    if form.is_reversed {
+        return reading::read(&form, reversed::turned(input, name)?, name, follow, sink);
+    }
+    reading::read(&form, input, name, follow, sink)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
 use crate::input::is_damage;
 use crate::pieces::{Pieces, is_of_banner, without_return};
+use crate::slow_log::supervised;
 use crate::{general_log, slow_log};
 
 const BUFFER_BYTES: usize = 256 << 10;
@@ -36,6 +37,8 @@ pub(super) fn read(
         follow,
         writers: Vec::new(),
         by_name: HashMap::new(),
+        program: None,
+        begun: HashMap::new(),
         other_lines: 0,
         bare_lines: 0,
         lines: 0,
@@ -52,6 +55,10 @@ struct Reading<'f> {
     follow: bool,
     writers: Vec<Writer<'f>>,
     by_name: HashMap<Box<[u8]>, usize>,
+    /// Whose output follows, where supervisord tells.
+    program: Option<Vec<u8>>,
+    /// The last line of each of its programs that wrote none of a log yet.
+    begun: HashMap<Vec<u8>, Vec<u8>>,
     lines: u64,
     /// Of those that wrote no line of a log, or are too many.
     other_lines: u64,
@@ -112,6 +119,9 @@ impl<'f> Reading<'f> {
     /// Takes the prefix off a line; gives who wrote it, if that is a server, and whether it goes on in the next line.
     fn begin(&mut self, line: &mut Vec<u8>) -> (Option<usize>, bool) {
         self.lines += 1;
+        if self.form.is_supervised {
+            return (self.supervised(line), false);
+        }
         let Some((who, is_partial)) = self.form.take_off(line) else {
             let is_empty = without_return(line.strip_suffix(b"\n").unwrap_or(line)).is_empty();
             self.bare_lines += u64::from(!is_empty && self.form.is_of_all_lines());
@@ -127,6 +137,47 @@ impl<'f> Reading<'f> {
         let writer = self.writer(&who, line);
         self.other_lines += u64::from(writer.is_none() && is_something(line));
         (writer, is_partial)
+    }
+
+    /// Who wrote a line under supervisord.
+    fn supervised(&mut self, line: &mut Vec<u8>) -> Option<usize> {
+        let inner = without_return(line.strip_suffix(b"\n").unwrap_or(line));
+        if supervised::is_line(inner) {
+            // It has put an end of line behind the output, which may have ended inside of a line.
+            if let Some(text) = self.program.take().and_then(|name| self.text_of(&name))
+                && text.ends_with(b"\n")
+            {
+                text.pop();
+            }
+            self.program = supervised::output(inner).map(<[u8]>::to_vec);
+            self.other_lines += u64::from(self.program.is_none());
+            return None;
+        }
+        let name = self.program.clone()?;
+        if let Some(writer) = self.by_name.get(name.as_slice()) {
+            return Some(*writer);
+        }
+        // Its first lines may come in pieces as well.
+        let begun = self.begun.entry(name.clone()).or_default();
+        if begun.ends_with(b"\n") || begun.len() > LINE_BYTES {
+            self.other_lines += u64::from(is_something(begun));
+            begun.clear();
+        }
+        begun.append(line);
+        std::mem::swap(begun, line);
+        let writer = self.writer(&name, line);
+        if writer.is_none() {
+            self.begun.insert(name, std::mem::take(line));
+        }
+        writer
+    }
+
+    /// What there is of the text of a program.
+    fn text_of(&mut self, name: &[u8]) -> Option<&mut Vec<u8>> {
+        match self.by_name.get(name) {
+            Some(writer) => Some(&mut self.writers[*writer].text),
+            None => self.begun.get_mut(name),
+        }
     }
 
     /// The writer of a name; a new one as soon as it writes a line of a log.
@@ -204,7 +255,8 @@ impl<'f> Reading<'f> {
         }
         // Positions and sizes of events are those of the text; the input was longer.
         coverage.bytes = bytes;
-        coverage.other_lines += self.other_lines;
+        let begun = self.begun.values().filter(|line| is_something(line)).count() as u64;
+        coverage.other_lines += self.other_lines + begun;
         if let Some(problem) = problem {
             coverage.damage(self.name, bytes, self.lines + 1, problem);
         }

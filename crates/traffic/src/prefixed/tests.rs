@@ -67,7 +67,12 @@ type Change = fn(&str) -> String;
 
 #[test]
 fn prefixes_of_programs_are_taken_off_and_named() {
-    let of: [(&str, &str, Numbered); 25] = [
+    let of: [(&str, &str, Numbered); 30] = [
+        ("no known program", "s6-log", |n, text| format!("@4000000065e1a4c3{:08x} {text}", n * 7919)),
+        ("no known program", "an id in hex", |n, text| format!("{:012x} {text}", (n + 3) * 2_654_435_761)),
+        ("another supervisor", "supervisor-stdout", |_, text| format!("mysqld stdout | {text}")),
+        ("another supervisor", "foreman", |_, text| format!("10:32:03 db.1    | {text}")),
+        ("another supervisor", "pm2", |_, text| format!("0|mysqld  | {text}")),
         ("syslog", "syslog", |_, text| format!("Mar  1 10:32:03 db1 mysqld[812]: {text}")),
         ("syslog", "syslog of day 10, without a number", |_, text| {
             format!("Mar 10 10:32:03 db1 mysqld: {text}")
@@ -124,7 +129,13 @@ fn prefixes_of_programs_are_taken_off_and_named() {
 
 #[test]
 fn characters_are_put_back() {
-    let changes: [(&str, Change); 11] = [
+    let changes: [(&str, Change); 13] = [
+        ("Markdown", |log| {
+            log.replace('_', "\\_").replace("# ", "\\# ").replace('[', "\\[").replace('>', "\\>")
+        }),
+        ("do not break", |log| {
+            log.replace("  ", " \u{a0}").replace("\n \u{a0}", "\n  ").replace("Id: \u{a0}", "Id:  ")
+        }),
         ("\\r for ends", |log| log.replace('\n', "\r")),
         ("\\r\\r\\n", |log| log.replace('\n', "\r\r\n")),
         ("a page", |log| {
@@ -174,6 +185,46 @@ fn a_whole_event_in_one_message_of_syslog() {
     let (found, coverage, _) = events(content.as_bytes());
     assert_eq!(found, expected, "{content}");
     assert_eq!(coverage.damaged, 0, "{coverage:?}");
+}
+
+#[test]
+fn lines_that_come_with_the_newest_first_are_turned_round() {
+    let events = &LOG[LOG.find("# Time").unwrap()..];
+    let (expected, ..) = events_of(events);
+    for prefix in ["", "2026-03-01T10:32:03Z ", "2026-03-01T10:32:03Z {app=\"db\", job=\"a\"} ", "db-1  | "] {
+        let lines: Vec<_> = events.lines().rev().map(|line| format!("{prefix}{line}\n")).collect();
+        let content = lines.concat();
+        let (found, coverage) = events_of(&content);
+        assert_eq!(found, expected, "{content}");
+        assert_eq!((coverage.damaged, coverage.bytes), (0, content.len() as u64), "{coverage:?}");
+        assert!(coverage.places[0].reason.contains("newest came first"), "{coverage:?}");
+    }
+}
+
+fn events_of(content: &str) -> (Vec<Seen>, Coverage) {
+    let (found, coverage, _) = events(content.as_bytes());
+    (found, coverage)
+}
+
+#[test]
+fn output_under_supervisord_is_that_of_its_programs() {
+    let (expected, _) = events_of(LOG);
+    let line = |program: &str| format!("2026-03-01 10:32:03,123 DEBG '{program}' stdout output:\n");
+    let own = "2026-03-01 10:32:01,001 INFO spawned: 'mysqld' with pid 9\n";
+    // Pieces of any length, each with an end of line behind it, and another program's between them.
+    for size in [40, 97, 1000] {
+        let mut content = own.to_owned();
+        for (at, piece) in LOG.as_bytes().chunks(size).enumerate() {
+            content += &format!("{}{}\n", line("mysqld"), String::from_utf8_lossy(piece));
+            if at % 2 == 0 {
+                content += &format!("{}GET / # Time: now 'it\n\n{own}", line("web"));
+            }
+        }
+        let (found, coverage) = events_of(&content);
+        assert_eq!(found, expected, "{size}: {content}");
+        assert_eq!((coverage.damaged, coverage.bytes), (0, content.len() as u64), "{coverage:?}");
+        assert!(coverage.places[0].reason.contains("supervisord"), "{coverage:?}");
+    }
 }
 
 #[test]

@@ -70,7 +70,10 @@ pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
     let is_before = if prefix(USER) {
         is_account(&window[USER.len()..next_end])
     } else {
-        prefix(TIME) && window[next..next_end].strip_prefix(USER).is_some_and(is_account)
+        // A whole part whose lines end with `\r` is no time.
+        prefix(TIME)
+            && memchr(b'\r', &window[..end]).is_none()
+            && window[next..next_end].strip_prefix(USER).is_some_and(is_account)
     };
     if is_before { Line::First } else { Line::Other }
 }

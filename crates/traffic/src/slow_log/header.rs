@@ -15,6 +15,9 @@ use crate::pieces::without_return;
 /// More seconds than this are no duration, but a server's subtraction that went below zero.
 const LONGEST_S: u64 = 1_000_000_000;
 const NS_PER_S: u64 = 1_000_000_000;
+/// How far behind a header its `SET timestamp` is looked for where it is not at its place.
+const LATE_BYTES: usize = 2048;
+const MOST_LATE_LINES: usize = 16;
 pub(super) const COMMAND: &[u8] = b"# administrator command: ";
 
 /// What the lines say; `None` where they say nothing.
@@ -78,7 +81,7 @@ fn over_blanks(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
         return None;
     }
     let is_key = |rest: &[u8]| begins_with_key(&rest[..rest.len().min(LONGEST_KEY)]);
-    let is_header = rest.starts_with(b"use ")
+    let is_header = is_use(rest)
         || rest.starts_with(b"SET timestamp=")
         || rest.strip_prefix(b"# ").map(skip_blanks).is_some_and(is_key);
     Some(if is_header { at + blanks } else { at })
@@ -299,8 +302,9 @@ impl<'a> Header<'a> {
         for keyword in [&b"use "[..], b"SET "] {
             let begin = over_blanks(text, at, at_end)?;
             let rest = &text[begin..];
-            if !rest.starts_with(keyword) {
-                if rest.len() < keyword.len() && !at_end && keyword.starts_with(rest) {
+            if !rest.starts_with(keyword) && !(keyword == b"use " && is_use(rest)) {
+                let may_be = rest.len() < keyword.len() && rest.eq_ignore_ascii_case(&keyword[..rest.len()]);
+                if may_be && !at_end {
                     return None;
                 }
                 continue;
@@ -316,7 +320,7 @@ impl<'a> Header<'a> {
             let line = without_return(&rest[..length]);
             let Some(inner) = line.strip_suffix(b";") else { continue };
             if keyword == b"use " {
-                self.used = Some(&inner[4..]);
+                self.used = Some(unquoted(inner[4..].trim_ascii()));
             } else if let Some(timestamp_ns) = setting(&inner[4..]) {
                 self.timestamp_ns = timestamp_ns;
             } else {
@@ -325,7 +329,79 @@ impl<'a> Header<'a> {
             self.last = Some(inner);
             at = begin + next;
         }
+        if self.timestamp_ns.is_some() { Some((self, at)) } else { self.late(text, at, at_end) }
+    }
+
+    /// Finds a `SET timestamp` that is not as a server writes it, or behind lines that somebody changed so that they are no
+    /// longer known as those of a header. Behind the end of a statement there is none of this event.
+    fn late(mut self, text: &'a [u8], at: usize, at_end: bool) -> Option<(Self, usize)> {
+        let window = &text[at..text.len().min(at + LATE_BYTES)];
+        let (mut from, mut used) = (0, None);
+        for _ in 0..MOST_LATE_LINES {
+            let (length, next) = match memchr(b'\n', &window[from..]) {
+                Some(length) => (length, from + length + 1),
+                None if window.len() < LATE_BYTES && !at_end => return None,
+                None => break,
+            };
+            let line = window[from..from + length].trim_ascii_end();
+            if let Some((timestamp_ns, set)) = touched_setting(line) {
+                for line in window[..from].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    self.unknown(line);
+                }
+                (self.timestamp_ns, self.last, self.used) =
+                    (Some(timestamp_ns), Some(set), used.or(self.used));
+                return Some((self, at + next));
+            }
+            if is_use(line) {
+                used = Some(unquoted(line[4..].strip_suffix(b";").unwrap_or(&line[4..]).trim_ascii()));
+            } else if line.ends_with(b";") || touched::begins_event(line, true) == Some(true) {
+                break;
+            }
+            from = next;
+        }
         Some((self, at))
+    }
+
+    /// A line of a header that is none by its looks: numbers that can be told are taken.
+    fn unknown(&mut self, line: &[u8]) {
+        if is_use(line) {
+            return;
+        }
+        self.touched_lines += 1;
+        let begin = line.iter().position(u8::is_ascii_alphanumeric).unwrap_or(line.len());
+        let text: Vec<u8> = line[begin..].iter().copied().filter(|byte| *byte != b'\\').collect();
+        let text = String::from_utf8_lossy(&text).replace(" :", ":");
+        let mut header = Header::default();
+        header.fields(text.as_bytes());
+        for (measure, value) in header.measures.iter() {
+            self.measures.set(measure, value);
+        }
+    }
+}
+
+/// A line that sets a timestamp, however it is written, and without the `;` that some copies lack.
+fn touched_setting(line: &[u8]) -> Option<(u64, &[u8])> {
+    let line = line.trim_ascii();
+    let set = line.strip_suffix(b";").unwrap_or(line).trim_ascii_end();
+    let (keyword, rest) = set.split_at_checked(4)?;
+    let (name, value) = rest.split_at(memchr(b'=', rest)?);
+    let is_timestamp =
+        keyword.eq_ignore_ascii_case(b"SET ") && name.trim_ascii().eq_ignore_ascii_case(b"timestamp");
+    let timestamp_ns = if is_timestamp { seconds(value[1..].trim_ascii()) } else { None };
+    Some((timestamp_ns?, set))
+}
+
+/// Whether a text begins with the server's `use `, or with what people and other programs make of it.
+pub(super) fn is_use(text: &[u8]) -> bool {
+    text.starts_with(b"use ")
+        || text.first() == Some(&b'U') && text.get(1..4).is_some_and(|rest| rest.eq_ignore_ascii_case(b"se "))
+}
+
+/// The name between backticks, which no server writes there.
+fn unquoted(name: &[u8]) -> &[u8] {
+    match name {
+        [b'`', inner @ .., b'`'] if !inner.is_empty() && memchr(b'`', inner).is_none() => inner,
+        _ => name,
     }
 }
 
@@ -387,7 +463,10 @@ fn collapsed_schema_length(text: &[u8]) -> usize {
     let begins = |at: &usize| keys.iter().any(|key| is_key(*at, key));
     // The last of the two keys that follow a name; the others only where these are on another line.
     let last = |keys: &[&[u8]]| (0..text.len()).rev().find(|at| keys.iter().any(|key| is_key(*at, key)));
-    last(&keys[..2]).or_else(|| (0..text.len()).find(begins)).unwrap_or(text.len())
+    let length = last(&keys[..2]).or_else(|| (0..text.len()).find(begins)).unwrap_or(text.len());
+    // A mark that somebody put between values is no part of the name.
+    let is_mark = |byte: &u8| is_blank(*byte);
+    text[..length].iter().rposition(|byte| !is_mark(byte)).map_or(0, |at| at + 1)
 }
 
 fn begins_with_key(text: &[u8]) -> bool {

@@ -27,8 +27,14 @@ pub(super) fn last_change(
     if from >= to {
         return Some(Carried::default());
     }
+    // Lines that end with `\r` alone have changes as well.
+    if memmem::find(&buffer[from..to], b"\r# ").is_some() {
+        return None;
+    }
     let region = Region { buffer, from, to };
-    let used = region.last(b"\nuse ", Region::used)?;
+    let of_server = region.last(b"\nuse ", Region::used)?;
+    let after = Region { buffer, from: of_server.as_ref().map_or(from, |(line, _)| *line), to };
+    let used = after.last(b"\nU", Region::used)?.or(of_server);
     let after = Region { buffer, from: used.as_ref().map_or(from, |(line, _)| *line), to };
     let database = match after.last(b"\nTime ", Region::banner)? {
         Some(()) => Some(Vec::new()),
@@ -126,6 +132,9 @@ impl Region<'_> {
     }
 
     fn used(&self, line: usize) -> Found<(usize, Vec<u8>)> {
+        if !header::is_use(&self.buffer[line..]) {
+            return Found::Nothing;
+        }
         let first = match self.first_line(line) {
             Found::It(first) => first,
             Found::Nothing => return Found::Nothing,

@@ -6,6 +6,7 @@ use super::boundary::{By, End, LINE_BYTES, Lexer, Line, classify, ends_statement
 use super::event::{Carried, event};
 use super::header::{self, COMMAND, Header};
 use super::repeated;
+use super::returns;
 use super::statement::{self, Found, without_terminator};
 use super::touched;
 use crate::coverage::Coverage;
@@ -53,6 +54,8 @@ pub(crate) struct Parser<'n> {
 
 enum Mode {
     Event,
+    /// In lines that end with `\r` alone.
+    Returns,
     Skip(Skip),
 }
 
@@ -126,6 +129,7 @@ impl Pieces for Parser<'_> {
         while !self.is_finished {
             let next = match self.mode {
                 Mode::Event => self.one(buffer, at, at_end, sink)?,
+                Mode::Returns => self.returns(buffer, at, at_end, sink)?,
                 Mode::Skip(_) => self.skip(buffer, at, at_end),
             };
             let Some(next) = next else { break };
@@ -192,7 +196,13 @@ impl Parser<'_> {
             self.scan.body = Some(body);
             return Ok(None);
         };
-        let Some(is_repeated) = is_repeated(text, &header, body, &end, at_end) else {
+        let (end, has_returns) = match returns::begins(&text[..end.at], body) {
+            Some(at) => (End { at, is_firm: false, by: By::Header, is_open: false }, true),
+            None => (end, false),
+        };
+        let is_repeated =
+            if has_returns { Some(false) } else { is_repeated(text, &header, body, &end, at_end) };
+        let Some(is_repeated) = is_repeated else {
             // That this event ends here is found again at once.
             (self.scan.body, self.scan.from) = (Some(body), (end.at - 1).max(body.saturating_sub(1)));
             return Ok(None);
@@ -209,6 +219,10 @@ impl Parser<'_> {
         if without_banners(&text[..end.at]).len() < end.at {
             self.carried.reopen();
             self.is_reopened = true;
+        }
+        if has_returns {
+            self.mode = Mode::Returns;
+            self.place(buffer, at + end.at, "lines end with \\r alone from here on, and were read like that");
         }
         if end.by == By::Limit {
             self.mode = Mode::Skip(Skip { is_loose: is_whole, is_counted: true, is_told: true });
@@ -391,6 +405,82 @@ impl Parser<'_> {
         self.coverage.other_lines += found.other_lines;
     }
 
+    /// Reads the part that begins at `at`, up to the first line of a header with the usual end. `None`: more is needed.
+    fn returns(
+        &mut self,
+        buffer: &[u8],
+        at: usize,
+        at_end: bool,
+        sink: &mut impl Sink,
+    ) -> anyhow::Result<Option<usize>> {
+        let text = &buffer[at..];
+        let window = &text[..text.len().min(MAX_EVENT_BYTES)];
+        let mut end = None;
+        for found in memchr_iter(b'\n', window.get(self.scan.from..).unwrap_or_default()) {
+            let line = self.scan.from + found + 1;
+            match classify(&text[line..], at_end) {
+                Line::Unknown => {
+                    self.scan.from = line - 1;
+                    return Ok(None);
+                }
+                Line::Other => {}
+                kind => {
+                    end = Some((line, kind == Line::First && ends_statement(&text[..line])));
+                    break;
+                }
+            }
+        }
+        self.scan.from = window.len();
+        let is_whole = end.is_some() || at_end && window.len() == text.len();
+        if !is_whole && text.len() < MAX_EVENT_BYTES {
+            return Ok(None);
+        }
+        let (end, is_firm) = end.unwrap_or((window.len(), false));
+        let end = if is_firm { end } else { returns::without_header(text, end) };
+        let taken = self.part_of_returns(buffer, at, end, is_whole, sink)?;
+        self.scan.from = 0;
+        if is_whole {
+            self.mode = Mode::Event;
+            self.is_finished = is_firm && self.offset + (at + end) as u64 >= self.limit;
+        }
+        Ok(Some(at + taken))
+    }
+
+    /// Reads what there is of a part. Gives how much was taken.
+    fn part_of_returns(
+        &mut self,
+        buffer: &[u8],
+        at: usize,
+        length: usize,
+        is_whole: bool,
+        sink: &mut impl Sink,
+    ) -> anyhow::Result<usize> {
+        let mut inner = Parser::new(self.name);
+        inner.offset = self.offset + at as u64;
+        inner.carried = std::mem::take(&mut self.carried);
+        inner.inherited = self.inherited.take();
+        inner.is_reopened = std::mem::take(&mut self.is_reopened);
+        let text = returns::restored(&buffer[at..at + length]);
+        if matches!(classify(&text, true), Line::First | Line::Touched) {
+            inner.mode = Mode::Event;
+        }
+        let mut taken = inner.feed(&text, is_whole, sink)?;
+        if taken == 0 {
+            taken = inner.feed(&text, true, sink)?;
+        }
+        self.carried = inner.carried;
+        self.inherited = inner.inherited;
+        self.is_reopened = inner.is_reopened;
+        self.understood_bytes += inner.understood_bytes;
+        for place in &mut inner.coverage.places {
+            // Lines are those of the file.
+            let behind = usize::try_from(place.offset - self.offset).unwrap_or(at).min(buffer.len());
+            place.item = self.line(buffer, behind);
+        }
+        self.coverage.merge(&inner.coverage);
+        Ok(taken)
+    }
+
     /// Finds the next boundary.
     fn skip(&mut self, buffer: &[u8], at: usize, at_end: bool) -> Option<usize> {
         let Mode::Skip(skip) = &self.mode else { return Some(at) };
@@ -451,10 +541,21 @@ impl Parser<'_> {
     }
 
     fn damage(&mut self, buffer: &[u8], at: usize, reason: &str) {
-        // Lines are counted from the start of the buffer, so only for places that are kept.
-        let lines = self.lines.filter(|_| self.coverage.keeps_places());
-        let line = lines.map_or(0, |lines| lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64);
-        self.coverage.damage(self.name, self.offset + at as u64, line, reason);
+        self.coverage.damaged += 1;
+        self.place(buffer, at, reason);
+    }
+
+    /// Keeps a place, if there is room.
+    fn place(&mut self, buffer: &[u8], at: usize, reason: &str) {
+        if self.coverage.keeps_places() {
+            let line = self.line(buffer, at);
+            self.coverage.place(self.name, self.offset + at as u64, line, reason);
+        }
+    }
+
+    /// The number of the line at a place in the buffer; 0 in a part of a log.
+    fn line(&self, buffer: &[u8], at: usize) -> u64 {
+        self.lines.map_or(0, |lines| lines + 1 + memchr_iter(b'\n', &buffer[..at]).count() as u64)
     }
 }
 

@@ -6,6 +6,7 @@ use super::account;
 use super::boundary::{By, End, Lexer};
 use super::event::Statement;
 use super::header::{COMMAND, Header};
+use super::supervised;
 use super::time;
 
 /// A statement, and what was found of its end.
@@ -69,7 +70,10 @@ pub(super) fn find<'a>(
     }
     // After a crash, blocks that were never written are full of zeros.
     let zeros = memmem::find(rest, b";\n\0").map(|at| at + 2);
-    let last = || memmem::rfind(rest, b";\n").map(|at| at + 2);
+    let last = || {
+        let ends = [&b";\n"[..], b";\r\n"].map(|end| memmem::rfind(rest, end).map(|at| at + end.len()));
+        ends.into_iter().max().flatten()
+    };
     let is_behind = match end.by {
         By::Header => true,
         // What somebody wrote under the log. But a stored program has such ends in it.
@@ -77,9 +81,10 @@ pub(super) fn find<'a>(
         By::Limit => false,
     };
     match zeros.or_else(|| if is_behind { last() } else { None }) {
-        Some(kept) => {
-            Ok(Found { is_end_guessed: true, ..Found::whole(Statement::Text(&rest[..kept - 2]), kept) })
-        }
+        Some(kept) => Ok(Found {
+            is_end_guessed: true,
+            ..Found::whole(Statement::Text(without_terminator(&rest[..kept]).unwrap_or(&rest[..kept])), kept)
+        }),
         None if end.by == By::Limit => Ok(Found::whole(Statement::Text(rest), rest.len())),
         None if is_ended => Ok(found(Statement::Text(inner.trim_ascii_end()), true)),
         None => Err("a statement that is cut off"),
@@ -140,7 +145,11 @@ pub(super) fn without_terminator(text: &[u8]) -> Option<&[u8]> {
 /// How many statements a server left out of its log, where that is what it wrote in the place of a statement:
 /// `throttle: 39 'index not used' warning(s) suppressed.` (log_throttle_queries_not_using_indexes).
 pub(super) fn throttled(rest: &[u8]) -> Option<u64> {
-    let count = rest.trim_ascii_start().strip_prefix(b"throttle:")?.trim_ascii();
+    let (begin, count) = rest.trim_ascii_start().split_at_checked(9)?;
+    let count = count.trim_ascii();
+    if !begin.eq_ignore_ascii_case(b"throttle:") {
+        return None;
+    }
     let digits = count.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, what) = count.split_at_checked(digits).filter(|_| (1..=19).contains(&digits))?;
     let line = &what[..memchr(b'\n', what).unwrap_or(what.len())];
@@ -181,6 +190,9 @@ fn is_other(line: &[u8]) -> bool {
     }
     // 2024-01-05T20:11:50.970826Z 12 [Note] [MY-010914] [Server] Aborted connection
     let Some((_, rest)) = time::stamp(line) else { return false };
+    if rest.starts_with(b",") {
+        return supervised::is_line(line);
+    }
     let rest = rest.trim_ascii_start();
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = rest[digits..].trim_ascii_start();

@@ -5,8 +5,8 @@ use super::time;
 const NS_PER_S: u64 = 1_000_000_000;
 
 pub(super) fn is_blank(byte: u8) -> bool {
-    // A line that is wrapped has its end in it.
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
+    // A line that is wrapped has its end in it; some people put marks between values.
+    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b';' | b'|')
 }
 
 pub(super) fn value_length(text: &[u8]) -> usize {
@@ -14,7 +14,7 @@ pub(super) fn value_length(text: &[u8]) -> usize {
 }
 
 pub(super) fn skip_blanks(mut text: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t' | b'\n' | b'\r', rest @ ..] = text {
+    while let [b' ' | b'\t' | b'\n' | b'\r' | b',' | b';' | b'|', rest @ ..] = text {
         text = rest;
     }
     text

@@ -16,22 +16,30 @@ impl Session {
             _ => false,
         };
         let origin = self.origin.as_mut().filter(|_| may_be && from == Side::Client)?;
-        let mut behind = origin.header.held().to_vec();
-        match origin.header.take(bytes) {
-            Step::More => return Some(Vec::new()),
-            Step::Other => behind.extend_from_slice(bytes),
-            Step::Done(used) => {
-                if let Some(named) = origin.header.named() {
-                    shared.coverage.proxied_sessions.add(named.kind, 1);
-                    if let Some(host) = &named.host {
-                        self.host = host.clone().into_bytes();
+        let mut rest = bytes;
+        loop {
+            let held = origin.header.held().to_vec();
+            match origin.header.take(rest) {
+                Step::More => return Some(Vec::new()),
+                Step::Other => {
+                    origin.header = Header::default();
+                    return Some([&held, rest].concat());
+                }
+                Step::Done(used) => {
+                    if let Some(named) = origin.header.named() {
+                        shared.coverage.proxied_sessions.add(named.kind, 1);
+                        if let Some(host) = &named.host {
+                            self.host = host.clone().into_bytes();
+                        }
+                    }
+                    // Of several balancers the last header is that of the first one, which knows the client.
+                    (origin.header, rest) = (Header::default(), &rest[used..]);
+                    if rest.is_empty() {
+                        return Some(Vec::new());
                     }
                 }
-                behind = bytes[used..].to_vec();
             }
         }
-        origin.header = Header::default();
-        Some(behind)
     }
 
     /// The server's greeting came.

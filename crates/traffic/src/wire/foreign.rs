@@ -24,7 +24,7 @@ pub fn protocol(from: Side, bytes: &[u8]) -> Option<&'static str> {
 
 type Looks = (&'static str, fn(&[u8]) -> bool);
 
-const CLIENTS: [Looks; 12] = [
+const CLIENTS: [Looks; 16] = [
     (TLS, is_client_hello),
     ("HTTP/2", |bytes| bytes.starts_with(b"PRI * HTTP/2.0\r\n")),
     ("HTTP", is_http_request),
@@ -36,19 +36,26 @@ const CLIENTS: [Looks; 12] = [
     ("SQL Server (TDS)", is_tds),
     ("Kafka", is_kafka),
     ("PostgreSQL", is_postgres_message),
+    ("Cassandra (CQL)", |bytes| is_cassandra(bytes, 0)),
+    ("Oracle (TNS)", |bytes| is_oracle(bytes, &[1])),
+    ("Db2 (DRDA)", is_drda),
+    ("AMQP", |bytes| bytes.starts_with(b"AMQP")),
     (X_PROTOCOL, |bytes| is_x(bytes, is_x_request)),
 ];
 
-const SERVERS: [Looks; 9] = [
+const SERVERS: [Looks; 12] = [
     ("SSH", is_ssh),
     ("HTTP", |bytes| bytes.starts_with(b"HTTP/1.") || bytes.starts_with(b"HTTP/0.9")),
     ("HTTP/2", |bytes| matches!(bytes, [0, _, _, 4, 0, 0, 0, 0, 0, ..])),
     ("Redis", is_redis_answer),
     ("memcached", is_memcached_answer),
     ("MongoDB", |bytes| is_mongo(bytes, &[2013, 2012, 2011, 1])),
-    ("SQL Server (TDS)", |bytes| matches!(bytes, [4, 1, _, _, 0, 0, 1, 0, ..])),
+    ("SQL Server (TDS)", |bytes| is_tds_message(bytes, &[4])),
     ("PostgreSQL", is_postgres_answer),
-    (X_PROTOCOL, |bytes| is_x(bytes, |body| matches!(body, [0..=4 | 11..=22, ..]))),
+    ("Cassandra (CQL)", |bytes| is_cassandra(bytes, 0x80)),
+    ("Oracle (TNS)", |bytes| is_oracle(bytes, &[2, 4, 5, 11])),
+    ("Db2 (DRDA)", is_drda),
+    (X_PROTOCOL, |bytes| is_x(bytes, is_x_answer)),
 ];
 
 /// A handshake's record with a hello in it.
@@ -185,10 +192,39 @@ fn is_mongo(bytes: &[u8], operations: &[u32]) -> bool {
     operations.contains(&word(12)) && (21..=48_000_000).contains(&word(0)) && bytes.len() >= 21
 }
 
-/// Its first packet, or a login: a type, all of it, a big-endian length.
+/// Its first packet, or a login: a type, all of it, a big-endian length. Later, a batch, a call or a transaction.
 fn is_tds(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x12, 1, _, _, 0, 0, 0 | 1, 0, 0, 0, ..])
-        && usize::from(u16::from_be_bytes([bytes[2], bytes[3]])) >= 26
+    let is_login = matches!(bytes, [0x12, 1, _, _, 0, 0, 0 | 1, 0, 0, 0, ..])
+        && usize::from(u16::from_be_bytes([bytes[2], bytes[3]])) >= 26;
+    is_login || is_tds_message(bytes, &[1, 3, 14])
+}
+
+/// A type, whether it is the last of a message, a big-endian length that what came does not exceed, a window that is not used.
+fn is_tds_message(bytes: &[u8], kinds: &[u8]) -> bool {
+    let [kind, 0 | 1, high, low, _, _, _, 0, ..] = bytes else { return false };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    kinds.contains(kind) && length >= bytes.len().max(8)
+}
+
+/// A version, flags, a number, an operation, and a big-endian length that what came does not exceed.
+fn is_cassandra(bytes: &[u8], direction: u8) -> bool {
+    let [version, 0..=0x1F, _, _, 0..=0x10, 0, a, b, c, ..] = bytes else { return false };
+    let length = 9 + u32::from_be_bytes([0, *a, *b, *c]) as usize;
+    (direction | 3..=direction | 5).contains(version) && length >= bytes.len()
+}
+
+/// A big-endian length that what came does not exceed, a sum that is not used, a type.
+fn is_oracle(bytes: &[u8], kinds: &[u8]) -> bool {
+    let [high, low, 0, 0, kind, _, 0, 0, ..] = bytes else { return false };
+    let length = usize::from(u16::from_be_bytes([*high, *low]));
+    kinds.contains(kind) && length >= bytes.len().max(8)
+}
+
+/// A length, the mark of a message, its format; the length and code of what is in it.
+fn is_drda(bytes: &[u8]) -> bool {
+    let [high, low, 0xD0, _, _, _, inner_high, inner_low, ..] = bytes else { return false };
+    let length = u16::from_be_bytes([*high, *low]);
+    length >= 10 && u16::from_be_bytes([*inner_high, *inner_low]) == length - 6
 }
 
 /// A request by its length, which comes first: a known call, a name of a client.
@@ -215,6 +251,11 @@ fn is_x(bytes: &[u8], is_known: fn(&[u8]) -> bool) -> bool {
         rest = &body[length..];
     }
     false
+}
+
+/// Answers without content, and others that begin with the tag of a field.
+fn is_x_answer(body: &[u8]) -> bool {
+    matches!(body, [0 | 4 | 14..=18] | [0..=4 | 11..=13 | 19, 0x08 | 0x0A | 0x12 | 0x1A, ..])
 }
 
 /// Requests without content, and others that begin with the tag of a field; no command of MySQL looks like the latter.

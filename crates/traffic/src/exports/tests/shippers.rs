@@ -250,3 +250,43 @@ fn names_and_times_of_other_programs() {
         assert_eq!((seer.0[0].response_ns, coverage.throttled_events), (Some(2_500_000_000), 39));
     }
 }
+
+#[test]
+fn documents_behind_what_a_shipper_writes_before_them() {
+    let wrapped = |before: &str| {
+        objects(|_, line| format!(r#"{before}{{"log":{},"stream":"stdout"}}"#, json(&format!("{line}\n"))))
+    };
+    for before in [
+        "2026-03-01T10:32:03+00:00\tmysql.slow\t",
+        "2026-03-01 10:32:03.000000000 +0000 mysql.slow: ",
+        "Mar  1 10:32:03 db1 fluentd[8]: ",
+        "Mar  1 10:32:03 db1 app: @cee: ",
+        "db-1  | ",
+        "[pod/mysql-0/mysql] 2026-03-01T10:32:03Z ",
+        "2026-03-01T10:32:03.000000000Z stdout F ",
+    ] {
+        is_whole(before, wrapped(before).as_bytes(), 1);
+    }
+    // Two servers by their tags, line by line.
+    let (one, two) =
+        (wrapped("2026-03-01T10:32:03+00:00\ta.slow\t"), wrapped("2026-03-01T10:32:03+00:00\tb.slow\t"));
+    let both: String = one.lines().zip(two.lines()).map(|(one, two)| format!("{one}\n{two}\n")).collect();
+    is_whole("two tags", both.as_bytes(), 2);
+    let hashes = objects(|n, line| {
+        format!(r#"[{n}] tail.0: [[1772361120.000000000, {{}}], {{"log"=>{}}}]"#, json(line))
+    });
+    is_whole("hashes", hashes.as_bytes(), 1);
+}
+
+#[test]
+fn rows_of_a_store_that_keeps_the_text_among_attributes() {
+    let rows: Vec<_> = lines()
+        .iter()
+        .enumerate()
+        .map(|(n, line)| {
+            let text = json(line);
+            format!(r#"{{"id":"{n}","type":"log","attributes":{{"timestamp":"2026-03-01T10:32:03.{n:03}Z","message":{text}}}}}"#)
+        })
+        .collect();
+    is_whole("attributes", format!(r#"{{"data":[{}]}}"#, rows.join(",")).as_bytes(), 1);
+}

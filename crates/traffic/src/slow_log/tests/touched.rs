@@ -259,6 +259,8 @@ fn what_somebody_wrote_under_a_log_costs_no_event() {
         let (events, coverage) = seen(&log);
         let texts: Vec<_> = events.iter().map(|(text, ..)| text.as_str()).collect();
         assert_eq!((texts, coverage.damaged), (vec!["select 1", "select ';\nx'"], 1), "{under}");
+        let (events, coverage) = parsed(log.replace('\n', "\r\n").as_bytes());
+        assert_eq!((events.len(), coverage.damaged), (2, 1), "{under}");
     }
     // Not where it may be a part of the statement.
     for statement in ["create procedure p()\nbegin\nselect 1;\nsel", "select '1;\nsel"] {
@@ -316,4 +318,106 @@ fn blank_lines_inside_of_a_header_change_nothing() {
         }
         assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
     }
+}
+
+/// Pieces that were saved by editors of several systems, put together.
+#[test]
+fn lines_that_end_with_a_return_alone_are_read_wherever_they_begin() {
+    let plain =
+        [event(1, 8, "select 1").replace("SET t", "use shop;\nSET t"), event(2, 8, "select 2\nfrom t")];
+    let returns = [
+        BANNER.to_owned() + &event(3, 8, "select 'it''s'\n\n, 3"),
+        event(4, 9, "select 4").replace("SET t", "use zoo;\nSET t"),
+        event(5, 9, "# administrator command: Ping"),
+    ];
+    let behind = [event(6, 8, "select 6"), event(7, 8, "select 7")];
+    let whole = [plain.concat(), returns.concat(), behind.concat()].concat();
+    let (expected, _) = parsed(whole.as_bytes());
+    assert_eq!(expected.len(), 7);
+    for (end, from) in [("\n", 0), ("", 0), ("\n", 1), ("", 2)] {
+        let part = returns[from..].concat().replace('\n', "\r") + end;
+        let log = [plain.concat(), returns[..from].concat(), part, behind.concat()].concat();
+        let (events, coverage) = read_everywhere(&log);
+        let with_usual_ends: Vec<_> =
+            events.into_iter().map(|event| Seen { text: event.text.replace('\r', "\n"), ..event }).collect();
+        assert_eq!(with_usual_ends, expected, "{log:?}");
+        assert!(coverage.places[0].reason.contains("\\r alone"), "{coverage:?}");
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
+    }
+    // A text that an application stores is none.
+    let stored = format!("insert into t values ('{}')", event(3, 9, "select 3").replace('\n', "\r"));
+    let (events, coverage) = seen(&(event(1, 8, &stored) + &event(2, 8, "select 2")));
+    assert_eq!((events.len(), events[0].0.as_str(), coverage.places.len()), (2, stored.as_str(), 0));
+}
+
+#[test]
+fn what_stands_before_a_timestamp_is_of_the_header() {
+    for lines in [
+        "Tmp_tables : 1  Tmp_disk_tables : 2\n",
+        "* Tmp_tables: 1  Tmp_disk_tables: 2\n",
+        "-- Tmp_tables: 1  Tmp_disk_tables: 2\n",
+        "> # Tmp_tables: 1  Tmp_disk_tables: 2\n",
+        "\u{2022} Tmp_tables: 1 Tmp_disk_tables: 2\n",
+        "\\# Tmp\\_tables: 1  Tmp\\_disk\\_tables: 2\n",
+        "Tmp_new: 3\n  No InnoDB statistics available for this query\n# Tmp_tables: 1  Tmp_disk_tables: 2\n",
+    ] {
+        let log: String = (1..3)
+            .map(|second| event(second, 8, "select a from t").replace("SET t", &format!("{lines}SET t")))
+            .collect();
+        let (events, coverage) = seen(&log);
+        assert_eq!(events, vec![("select a from t".to_owned(), String::new(), 250); 2], "{lines}");
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{lines}");
+        assert!(coverage.touched_lines >= 2, "{lines}");
+        if !lines.contains("new") {
+            assert_eq!(measure(&log, Measure::TmpDiskTables), [Some(2); 2], "{lines}");
+        }
+    }
+    // What ends like a statement is one.
+    let (events, _) = seen(&(event(1, 8, "select 1").replace("SET t", "select 0;\nSET t")));
+    assert!(events[0].0.starts_with("select 0"), "{events:?}");
+}
+
+#[test]
+fn a_timestamp_and_a_database_however_they_are_written() {
+    let original = event(1, 8, "select 1").replace("SET t", "use shop;\nSET t") + &event(2, 8, "select 2");
+    let (expected, _) = parsed(original.as_bytes());
+    let changes: [(&str, Change); 9] = [
+        ("blanks at the end", |log| log.replace(";\n", ";  \n")),
+        ("lower case", |log| log.replace("SET t", "set t")),
+        ("blanks", |log| log.replace("timestamp=", "timestamp = ")),
+        ("no semicolon", |log| log.replace("01;\n", "01\n").replace("02;\n", "02\n")),
+        ("no semicolons", |log| {
+            log.replace("01;\n", "01\n").replace("02;\n", "02\n").replace("shop;", "shop")
+        }),
+        ("indented", |log| log.replace("SET t", "  SET t")),
+        ("upper case", |log| log.replace("use shop", "USE shop")),
+        ("backticks", |log| log.replace("use shop", "Use `shop`")),
+        ("blanks behind the name", |log| log.replace("use shop;", "use shop ; ").replace("SET t", "SET T")),
+    ];
+    for (name, change) in changes {
+        let (events, coverage) = read_everywhere(&change(&original));
+        assert_eq!(events, expected, "{name}");
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{name}");
+    }
+}
+
+#[test]
+fn marks_between_the_values_of_a_header() {
+    let original = (event(1, 8, "select 1") + &event(2, 9, "select 2"))
+        .replace("SET t", "# Thread_id: 8  Schema: my shop  Last_errno: 0  Killed: 0\nSET t");
+    let (expected, _) = parsed(original.as_bytes());
+    for mark in [", ", " | ", "; ", "\t|\t"] {
+        let log = original.replace("  L", &format!("{mark}L")).replace("  K", &format!("{mark}K"));
+        let log = log.replace("  S", &format!("{mark}S")).replace("  R", &format!("{mark}R"));
+        let (events, coverage) = read_everywhere(&log);
+        assert_eq!(events, expected, "{log}");
+        assert_eq!((coverage.damaged, events[0].database.as_str()), (0, "my shop"), "{log}");
+    }
+}
+
+#[test]
+fn lines_of_supervisord_between_events_are_no_damage() {
+    let line = "\n2024-01-31 12:00:01,970 DEBG 'mysqld' stdout output:\n";
+    let (events, coverage) = seen(&(event(1, 8, "select 1") + line + &event(2, 8, "select 2")));
+    assert_eq!((events.len(), coverage.damaged, coverage.other_lines), (2, 0, 1), "{events:?}");
 }

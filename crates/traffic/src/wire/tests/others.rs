@@ -87,6 +87,34 @@ fn a_login_behind_the_end_of_encryption_is_one() {
     assert_eq!(coverage.foreign_sessions.total(), 0);
 }
 
+/// The balancer next to the server puts its header before that of the one next to the client.
+#[test]
+fn of_several_balancers_the_first_one_names_the_client() {
+    let header = b"PROXY TCP4 10.0.0.1 127.0.0.1 45678 3306\r\n";
+    for size in [1, 7, 1000] {
+        let all = [header, PROXIED[0].0].concat();
+        let mut talk = Talk::default();
+        talk.said.extend(all.chunks(size).map(|piece| (Side::Client, piece.to_vec())));
+        talk.said.extend(everything(NEW).said);
+        let mut hosts = Vec::new();
+        let mut decoder = Decoder::new(|event: &Event<'_>| {
+            hosts.push(event.host.to_vec());
+            Ok(())
+        });
+        decoder.opened(0, &opened(false)).unwrap();
+        for (time_ns, side, bytes) in turns(&talk) {
+            decoder.bytes(time_ns, 1, side, bytes).unwrap();
+        }
+        let coverage = decoder.finish().unwrap();
+        assert_eq!(
+            (coverage.midstream_sessions, coverage.proxied_sessions.get("PROXY v1")),
+            (0, 2),
+            "{size}"
+        );
+        assert!(hosts.iter().all(|host| host == b"203.0.113.9"));
+    }
+}
+
 /// MariaDB greets as soon as it accepts, which may be before the balancer's header is there.
 #[test]
 fn a_balancers_header_behind_the_greeting() {
@@ -207,6 +235,25 @@ fn foreign() -> Vec<(&'static str, Talk)> {
             said(&[(Client, b"\x12\x01\0\x2f\0\0\x01\0\0\0\x1a\0\x06\x01\0 \0\x01\x02\0!\0\x01\x03\0\x22\0\x04\x04\0&\0\x01\xff"),
                    (Server, b"\x04\x01\0\x30\0\0\x01\0\0\0\x1f")]),
         ),
+        (
+            "SQL Server (TDS)",
+            said(&[
+                (Client, b"\x01\x01\0\x1c\0\0\x01\0\x16\0\0\0\x12\0\0\0\x02\0\0\0\0\0\0\0\0\0\x01\0"),
+                (Server, b"\x04\x01\0\x15\0\x35\x01\0\xfd\x01\0\xf9\0\0\0\0\0\0\0\0\0"),
+            ]),
+        ),
+        (
+            "Cassandra (CQL)",
+            said(&[(Client, b"\x04\0\0\x01\x05\0\0\0\0"), (Server, b"\x84\0\0\x01\x06\0\0\0\x02\0\0")]),
+        ),
+        (
+            "Oracle (TNS)",
+            said(&[(Client, b"\0\x14\0\0\x01\0\0\0\x01\x3b\x01\x2c\0\x41\x20\0\xff\xff\x4f\x98"), (Server, b"\0\x08\0\0\x0b\0\0\0")]),
+        ),
+        (
+            "Db2 (DRDA)",
+            said(&[(Client, b"\0\x0e\xd0\x41\0\x01\0\x08\x10\x41abcd"), (Server, b"\0\x0e\xd0\x43\0\x01\0\x08\x14\x43abcd")]),
+        ),
         ("Kafka", said(&[(Client, b"\0\0\0\x18\0\x12\0\x03\0\0\0\x01\0\x08consumer\0\x01\x02")])),
         ("an unknown protocol", said(&[(Server, b"220 mail ESMTP\r\n"), (Client, b"EHLO me\r\n")])),
         ("an unknown protocol", said(&[(Client, &[7; 40]), (Server, &[9; 3])])),
@@ -238,6 +285,16 @@ fn other_protocols_that_are_joined_are_named_if_both_sides_speak_them() {
         assert_eq!(coverage.midstream_sessions, 1 - named, "{name}");
         assert_eq!(coverage.damaged, 0, "{name}: {coverage:?}");
     }
+}
+
+/// Four bytes of any content are no message of the X protocol.
+#[test]
+fn bytes_of_another_protocol_are_not_the_x_protocol() {
+    use Side::{Client, Server};
+    let answer = [&b"\x45\x4b\0\0\x02\x06\x01\x55"[..], &[0x9e; 60]].concat();
+    let talk = said(&[(Client, b"KE\0\0\x02\x06\x01\x55\0\0\x03\x9e"), (Server, &answer)]);
+    let (_, coverage) = talk.events();
+    assert_eq!(coverage.foreign_sessions.get("an unknown protocol"), 1, "{coverage:?}");
 }
 
 #[test]

@@ -1,0 +1,5 @@
+//! Binary logs of any content, in pieces of any size. The promises are checked where the readers are.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| traffic::sources::fuzzing::binary_log(data));
