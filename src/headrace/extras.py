@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, str] = {
     "pydoe": "analysis",
     "ruptures": "analysis",
     "scipy": "analysis",
+    "sqlglot": "indexes",
     "optuna": "tune",
     "torch": "gp",
     "ortools": "size",

@@ -35,7 +35,7 @@ enum Command {
     Histograms(host::server::histograms::HistogramsArguments),
     /// Print the plan of a statement that runs now, or of a digest, as JSON
     Explain(host::server::explain::ExplainArguments),
-    /// Print size and indexes of named tables, as JSON lines
+    /// Print size, columns and indexes of named tables, as JSON lines
     Tables(host::server::tables::TablesArguments),
     /// Play a recording again on a server of yours, and compare the answers
     Replay(Box<traffic::replay::ReplayArguments>),

@@ -78,6 +78,9 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "digest": {
         "digest": "Summarise traffic by query class: how often, how slow, how costly.",
     },
+    "indexes": {
+        "indexes": "Find the indexes that traffic lacks, and those too many.",
+    },
     "replay": {
         "replay": "Replay recorded traffic on a server, and compare its answers.",
     },

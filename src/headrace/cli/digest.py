@@ -262,7 +262,7 @@ def _sum_up(
     view = shown.view()
     for place in (kept.save, history):
         _can_be_made(place)
-    table = _read(sources, asked)
+    table = read_sources(sources, asked)
     _keep(table, kept.save, history)
     found = _open(table)
     view = replace(view, limit=shown.most.of(found, shown.order))
@@ -318,7 +318,7 @@ def _open(table: pa.Table) -> Digest:
 # -- Sources ----------------------------------------------------------------------------------------------------
 
 
-def _read(sources: list[str], asked: Question) -> pa.Table:
+def read_sources(sources: list[str], asked: Question) -> pa.Table:
     """Merge all sources into one digest: digest files are read here, other sources on their target."""
     from headrace.digests.files import is_digest, load_all
     from headrace.digests.merge import merge
@@ -371,7 +371,7 @@ def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
     limit = shown.most.plain("--compare")
     if len(sources) != 2:
         raise typer.BadParameter("--compare needs two sources: before and after")
-    before, after = (_open(_read([source], asked)) for source in sources)
+    before, after = (_open(read_sources([source], asked)) for source in sources)
     _check_alike(before, after, sources[1])
     changes = traffic.compare(before, after)
     if shown.as_json:
@@ -398,7 +398,7 @@ def _sides(two: Two, asked: Question, shown: Shown) -> None:
     limit = shown.most.plain("--client and --server")
     if not two.client or not two.server:
         raise typer.BadParameter("--client and --server go together")
-    left, right = (_open(_read([source], asked)) for source in (two.client, two.server))
+    left, right = (_open(read_sources([source], asked)) for source in (two.client, two.server))
     _check_alike(left, right, two.server)
     found = traffic.sides(left, right)
     if shown.as_json:

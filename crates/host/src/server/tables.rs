@@ -1,4 +1,4 @@
-//! `headrace-agent tables`: size and indexes of named tables, one JSON line each.
+//! `headrace-agent tables`: size, columns and indexes of named tables, one JSON line each.
 //!
 //! Only these tables are asked for, by name: a condition that the server must test on each table would open all of them.
 
@@ -41,15 +41,41 @@ struct Table<'a> {
     data_bytes: Option<u64>,
     index_bytes: Option<u64>,
     free_bytes: Option<u64>,
+    fields: Vec<Field>,
     indexes: Vec<Index>,
+    foreign_keys: Vec<ForeignKey>,
+}
+
+/// A column of the table.
+#[derive(Debug, PartialEq, Serialize)]
+struct Field {
+    name: String,
+    /// As `varchar(64)`.
+    kind: String,
+    is_nullable: bool,
+    /// Of texts.
+    collation: Option<String>,
+    /// The most bytes of a text.
+    most_bytes: Option<u64>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
 struct Index {
     name: String,
     is_unique: bool,
+    /// BTREE, FULLTEXT, SPATIAL ...
+    kind: String,
+    /// False: invisible (MySQL) or ignored (MariaDB), so that no plan uses it.
+    is_used: bool,
     /// In the order of the index.
     columns: Vec<Column>,
+}
+
+/// A constraint that refers to another table and needs an index on its columns.
+#[derive(Debug, PartialEq, Serialize)]
+struct ForeignKey {
+    name: String,
+    columns: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -60,6 +86,7 @@ struct Column {
     prefix: Option<u64>,
     /// An estimate of the distinct values up to this column.
     cardinality: Option<u64>,
+    is_descending: bool,
 }
 
 pub fn run(arguments: &TablesArguments) -> anyhow::Result<()> {
@@ -97,18 +124,61 @@ fn read<'a>(connection: &mut Connection, wanted: &'a Wanted) -> Result<Option<Ta
             data_bytes: row.number(&["DATA_LENGTH"]),
             index_bytes: row.number(&["INDEX_LENGTH"]),
             free_bytes: row.number(&["DATA_FREE"]),
+            fields: Vec::new(),
             indexes: Vec::new(),
+            foreign_keys: Vec::new(),
         });
     })?;
     if let Some(table) = &mut table {
+        table.fields = fields(connection, &place)?;
         table.indexes = indexes(connection, &place)?;
+        table.foreign_keys = foreign_keys(connection, &place)?;
     }
     Ok(table)
 }
 
-fn indexes(connection: &mut Connection, place: &str) -> Result<Vec<Index>, Error> {
+fn fields(connection: &mut Connection, place: &str) -> Result<Vec<Field>, Error> {
     let sql = format!(
-        "SELECT INDEX_NAME, NON_UNIQUE, COLUMN_NAME, SUB_PART, CARDINALITY FROM information_schema.STATISTICS {place} \
+        "SELECT COLUMN_NAME, COLUMN_TYPE, IS_NULLABLE, COLLATION_NAME, CHARACTER_OCTET_LENGTH \
+         FROM information_schema.COLUMNS {place} ORDER BY ORDINAL_POSITION"
+    );
+    let mut fields = Vec::new();
+    connection.query(&sql, |columns, row| {
+        let row = Named::new(columns, row);
+        fields.push(Field {
+            name: row.text(&["COLUMN_NAME"]).unwrap_or_default(),
+            kind: row.text(&["COLUMN_TYPE"]).unwrap_or_default(),
+            is_nullable: row.text(&["IS_NULLABLE"]).as_deref() == Some("YES"),
+            collation: row.text(&["COLLATION_NAME"]),
+            most_bytes: row.number(&["CHARACTER_OCTET_LENGTH"]),
+        });
+    })?;
+    Ok(fields)
+}
+
+fn foreign_keys(connection: &mut Connection, place: &str) -> Result<Vec<ForeignKey>, Error> {
+    let sql = format!(
+        "SELECT CONSTRAINT_NAME, COLUMN_NAME FROM information_schema.KEY_COLUMN_USAGE {place} \
+         AND REFERENCED_TABLE_NAME IS NOT NULL ORDER BY CONSTRAINT_NAME, ORDINAL_POSITION"
+    );
+    let mut keys: Vec<ForeignKey> = Vec::new();
+    connection.query(&sql, |columns, row| {
+        let row = Named::new(columns, row);
+        let name = row.text(&["CONSTRAINT_NAME"]).unwrap_or_default();
+        if keys.last().is_none_or(|last| last.name != name) {
+            keys.push(ForeignKey { name, columns: Vec::new() });
+        }
+        if let Some(key) = keys.last_mut() {
+            key.columns.extend(row.text(&["COLUMN_NAME"]));
+        }
+    })?;
+    Ok(keys)
+}
+
+fn indexes(connection: &mut Connection, place: &str) -> Result<Vec<Index>, Error> {
+    // All columns: those that say whether plans use it differ by vendor and version.
+    let sql = format!(
+        "SELECT * FROM information_schema.STATISTICS {place} \
          ORDER BY INDEX_NAME = 'PRIMARY' DESC, INDEX_NAME, SEQ_IN_INDEX"
     );
     let mut indexes: Vec<Index> = Vec::new();
@@ -117,12 +187,16 @@ fn indexes(connection: &mut Connection, place: &str) -> Result<Vec<Index>, Error
         let name = row.text(&["INDEX_NAME"]).unwrap_or_default();
         if indexes.last().is_none_or(|last| last.name != name) {
             let is_unique = row.number(&["NON_UNIQUE"]) == Some(0);
-            indexes.push(Index { name, is_unique, columns: Vec::new() });
+            let is_hidden = row.text(&["IS_VISIBLE"]).as_deref() == Some("NO")
+                || row.text(&["IGNORED"]).as_deref() == Some("YES");
+            let kind = row.text(&["INDEX_TYPE"]).unwrap_or_default();
+            indexes.push(Index { name, is_unique, kind, is_used: !is_hidden, columns: Vec::new() });
         }
         let column = Column {
             name: row.text(&["COLUMN_NAME"]),
             prefix: row.number(&["SUB_PART"]),
             cardinality: row.number(&["CARDINALITY"]),
+            is_descending: row.text(&["COLLATION"]).as_deref() == Some("D"),
         };
         if let Some(index) = indexes.last_mut() {
             index.columns.push(column);

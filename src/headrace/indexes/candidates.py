@@ -1,0 +1,289 @@
+"""Candidates: the indexes that statements would have used, one for as many of them as possible.
+
+A candidate begins with the columns that are compared with values, then has one range or the order, so that a
+server reads few rows, in the order in which it needs them. It is a hypothesis: what it brings is known when it was
+tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from headrace.indexes.schema import Index, Schema, Table
+from headrace.indexes.statement import Hindrance, Reading, Statement, Unread, Use, read
+
+#: A table of fewer rows is read faster than an index that leads to it.
+FEW_ROWS = 1_000
+#: A statement that examines at most so many rows for each that it sends or changes has what it needs.
+GOOD_RATIO = 10.0
+MOST_COLUMNS = 5
+#: MySQL's limit of an index with rows in the format DYNAMIC.
+MOST_KEY_BYTES = 3_072
+#: Bytes of an entry beside its columns and the primary key's: header, pointers, pages two thirds full.
+ENTRY_BYTES = 20
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a statement would use a candidate: the columns it finds rows by, and those that spare a sort."""
+
+    statement: Statement
+    found_by: tuple[str, ...]
+    sorted_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """``extends`` is an existing index that it replaces, being longer. ``cautions`` are what speaks against it."""
+
+    table: Table
+    columns: tuple[str, ...]
+    reasons: tuple[Reason, ...]
+    extends: str = ""
+    cautions: tuple[str, ...] = ()
+
+    @property
+    def time_ns(self) -> int:
+        """What the calls of its statements took: an upper bound of what it can save on reads."""
+        return sum(reason.statement.time_ns for reason in self.reasons)
+
+    @property
+    def name(self) -> str:
+        return f"hr_{'_'.join(self.columns)}"[:64]
+
+    @property
+    def ddl(self) -> str:
+        parts = ", ".join(f"`{self.table.columns[name].name}`" for name in self.columns)
+        return (
+            f"ALTER TABLE `{self.table.database}`.`{self.table.name}` ADD INDEX `{self.name}` ({parts}), "
+            "ALGORITHM=INPLACE, LOCK=NONE"
+        )
+
+    @property
+    def size_bytes(self) -> int | None:
+        """A rough size on disk; None if the server does not say how many rows there are."""
+        if self.table.rows is None:
+            return None
+        columns = {*self.columns, *self.table.primary}
+        width = sum(min(key_bytes(self.table, name), 40) for name in columns)
+        return int(self.table.rows * (width + ENTRY_BYTES) * 1.5)
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """What one statement asks of one table: the columns compared, in any order, then those of ``tail``."""
+
+    table: Table
+    equal: tuple[str, ...]
+    tail: tuple[str, ...]
+    reason: Reason
+
+
+@dataclass
+class _Merged:
+    """A candidate while statements join it; the columns within a group may stand in any order."""
+
+    table: Table
+    groups: list[tuple[str, ...]]
+    tail: tuple[str, ...]
+    reasons: list[Reason]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What was read, and what follows from it."""
+
+    candidates: tuple[Candidate, ...]
+    hindrances: tuple[tuple[Statement, Hindrance], ...]
+    #: Statement -> why it was not read, or what of it is unknown.
+    unread: tuple[tuple[Statement, str], ...]
+    unknown: tuple[tuple[Statement, str], ...]
+    #: Statements with the reason why nothing is advised.
+    content: tuple[tuple[Statement, str], ...]
+
+
+def candidates(statements: Iterable[Statement], schema: Schema) -> Advice:
+    wanted: list[_Offer] = []
+    hindrances: list[tuple[Statement, Hindrance]] = []
+    unread: list[tuple[Statement, str]] = []
+    unknown: list[tuple[Statement, str]] = []
+    content: list[tuple[Statement, str]] = []
+    for statement in statements:
+        try:
+            reading = read(statement, schema)
+        except Unread as error:
+            unread.append((statement, str(error)))
+            continue
+        unknown += [(statement, each) for each in reading.unknown]
+        hindrances += [(statement, each) for each in reading.hindrances]
+        offers, why_none = _of_statement(statement, reading)
+        wanted += offers
+        if not offers and why_none:
+            content.append((statement, why_none))
+    return Advice(tuple(_merged(wanted)), tuple(hindrances), tuple(unread), tuple(unknown), tuple(content))
+
+
+def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer], str]:
+    """What it asks for, and why it asks for nothing if that is so."""
+    if statement.examined is not None and statement.sent is not None and statement.calls:
+        # A call that sends nothing had to find that out: one row a call is what it may examine at least.
+        ratio = statement.examined / max(statement.sent, statement.calls)
+        if ratio <= GOOD_RATIO:
+            return [], f"examines {ratio:,.1f} rows for each that it sends or changes"
+    offers, why_none = [], ""
+    for use in reading.uses:
+        offer = _offer(use, statement)
+        if offer is None:
+            continue
+        if problem := _unneeded(offer.table, offer.equal, offer.tail):
+            why_none = why_none or problem
+        else:
+            offers.append(offer)
+    return offers, why_none
+
+
+def _offer(use: Use, statement: Statement) -> _Offer | None:
+    def is_short(name: str) -> bool:
+        return not use.table.columns[name].is_long
+
+    equal = tuple(name for name in dict.fromkeys((*use.equal, *use.joined)) if is_short(name))[:MOST_COLUMNS]
+    ranges = tuple(name for name in use.ranges if name not in equal and is_short(name))
+    room = MOST_COLUMNS - len(equal)
+    sorts = _sorts(use, equal)[:room]
+    if sorts and all(map(is_short, sorts)) and (not ranges or ranges[0] == sorts[0]):
+        return _Offer(use.table, equal, sorts, Reason(statement, (*equal, *ranges[:1]), sorts))
+    if ranges and room:
+        return _Offer(use.table, equal, ranges[:1], Reason(statement, (*equal, ranges[0])))
+    return _Offer(use.table, equal, (), Reason(statement, equal)) if equal else None
+
+
+def _sorts(use: Use, equal: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that spare a sort: an order in one direction with a LIMIT, or groups."""
+    is_one_way = len({is_descending for _, is_descending in use.order}) == 1
+    if is_one_way and use.has_limit:
+        return tuple(name for name, _ in use.order if name not in equal)
+    return tuple(name for name in use.group if name not in equal)
+
+
+def _unneeded(table: Table, equal: tuple[str, ...], tail: tuple[str, ...]) -> str:
+    """Why no index is needed; empty if one may be."""
+    if table.engine is None:
+        return f"{table.full_name} is a view"
+    if table.rows is not None and table.rows < FEW_ROWS:
+        return f"{table.full_name} has about {table.rows:,} rows"
+    for index in table.indexes:
+        if index.is_plain and index.is_used and _serves(index, equal, tail):
+            return f"{index.name} of {table.full_name} serves it"
+    if len(equal) == 1 and not tail and table.columns[equal[0]].has_few_values:
+        return f"{table.full_name}.{equal[0]} has few values ({table.columns[equal[0]].kind})"
+    return ""
+
+
+def _serves(index: Index, equal: tuple[str, ...], tail: tuple[str, ...]) -> bool:
+    columns, width = index.columns, len(equal)
+    if index.is_unique and columns and len(columns) == len(index.parts) and set(columns) <= set(equal):
+        return True
+    return set(columns[:width]) == set(equal) and columns[width : width + len(tail)] == tail
+
+
+def _merged(wanted: Iterable[_Offer]) -> list[Candidate]:
+    """One candidate for all that its columns serve, those with the most time first."""
+    by_table: dict[tuple[str, str], list[_Offer]] = {}
+    for each in wanted:
+        by_table.setdefault((each.table.database, each.table.name), []).append(each)
+    merged = [candidate for group in by_table.values() for candidate in _of_table(group)]
+    return sorted(merged, key=lambda each: (-each.time_ns, each.table.full_name, each.columns))
+
+
+def _of_table(wanted: Sequence[_Offer]) -> list[Candidate]:
+    # The longest first: shorter ones may be served by its beginning, in whatever order that has its columns.
+    kept: list[_Merged] = []
+    for offer in sorted(
+        wanted,
+        key=lambda each: (
+            -len(each.equal) - len(each.tail),
+            -each.reason.statement.time_ns,
+            each.equal,
+            each.tail,
+        ),
+    ):
+        for place in kept:
+            groups = _together(place, offer)
+            if groups is not None:
+                place.groups = groups
+                place.reasons.append(offer.reason)
+                break
+        else:
+            kept.append(
+                _Merged(offer.table, [offer.equal] if offer.equal else [], offer.tail, [offer.reason])
+            )
+    return [_candidate(place) for place in kept]
+
+
+def _together(place: _Merged, offer: _Offer) -> list[tuple[str, ...]] | None:
+    """The groups of a candidate, cut so that it begins with what is offered; None if that cannot be."""
+    left, cut = set(offer.equal), list[tuple[str, ...]]()
+    for position, group in enumerate(place.groups):
+        if not left:
+            return None if offer.tail else [*cut, *place.groups[position:]]
+        inside = tuple(name for name in group if name in left)
+        outside = tuple(name for name in group if name not in left)
+        left -= set(inside)
+        if outside:
+            if left or offer.tail or not inside:
+                return None
+            return [*cut, inside, outside, *place.groups[position + 1 :]]
+        cut.append(group)
+    if left:
+        # Compared with a value where the candidate has its range or its order.
+        return cut if not offer.tail and left == set(place.tail[:1]) else None
+    return cut if offer.tail == place.tail[: len(offer.tail)] else None
+
+
+def _candidate(place: _Merged) -> Candidate:
+    table = place.table
+    columns = (*(name for group in place.groups for name in _by_values(table, group)), *place.tail)
+    reasons = sorted(place.reasons, key=lambda each: -each.statement.time_ns)
+    return Candidate(
+        table, columns, tuple(reasons), _extended(table, columns), tuple(_cautions(table, columns))
+    )
+
+
+def _extended(table: Table, columns: tuple[str, ...]) -> str:
+    """The existing index that a longer one replaces; empty if there is none."""
+    for index in table.indexes:
+        is_whole = index.is_plain and len(index.columns) == len(index.parts) and not index.is_unique
+        if is_whole and index.columns == columns[: len(index.columns)]:
+            return index.name
+    return ""
+
+
+def _by_values(table: Table, group: tuple[str, ...]) -> list[str]:
+    """Within a group, columns of which more values are known come first: more statements can use the beginning."""
+    return sorted(group, key=lambda name: (table.columns[name].has_few_values, -(table.values_of(name) or 0)))
+
+
+def _cautions(table: Table, columns: tuple[str, ...]) -> Iterable[str]:
+    if (total := sum(key_bytes(table, name) for name in columns)) > MOST_KEY_BYTES:
+        yield f"a key may have {total:,} bytes, and InnoDB allows {MOST_KEY_BYTES:,}: index a prefix"
+    if table.rows is None:
+        yield "the server does not say how many rows the table has"
+    if table.engine and table.engine.lower() != "innodb":
+        yield f"the table is of {table.engine}: adding an index locks it"
+    if len(table.indexes) >= 8:
+        yield f"the table has {len(table.indexes)} indexes already, and each costs every write"
+
+
+_BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8, "date": 3, "datetime": 8,
+          "timestamp": 7, "float": 4, "double": 8, "year": 1, "enum": 2, "decimal": 8, "time": 6}  # fmt: skip
+
+
+def key_bytes(table: Table, name: str) -> int:
+    """The most bytes of a column in a key."""
+    column = table.columns.get(name)
+    if column is None:
+        return 8
+    if column.most_bytes is not None and not column.kind.startswith(("enum", "set")):
+        return column.most_bytes
+    return _BYTES.get(column.kind.lower().partition("(")[0].partition(" ")[0], 8)

@@ -1,0 +1,186 @@
+"""The tables of a server, as candidates need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from headrace.errors import StoreError
+
+PRIMARY = "PRIMARY"
+#: What starts the type of a number, as in `bigint unsigned`.
+NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year")
+TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
+#: Of these an index holds a prefix at most.
+LONG = (
+    "tinytext",
+    "text",
+    "mediumtext",
+    "longtext",
+    "tinyblob",
+    "blob",
+    "mediumblob",
+    "longblob",
+    "json",
+    "geometry",
+)
+#: Types with so few values that an index on such a column alone finds large parts of the table.
+FEW = ("enum", "set", "bit(1)", "tinyint(1)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """``kind`` as `varchar(64)`; ``collation`` of texts."""
+
+    name: str
+    kind: str
+    is_nullable: bool = True
+    collation: str | None = None
+    most_bytes: int | None = None
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind.lower().startswith(NUMBERS)
+
+    @property
+    def is_text(self) -> bool:
+        return self.kind.lower().startswith(TEXTS)
+
+    @property
+    def is_long(self) -> bool:
+        return self.kind.lower().startswith(LONG)
+
+    @property
+    def has_few_values(self) -> bool:
+        return self.kind.lower().startswith(FEW)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column of an index; ``name`` is None for an expression."""
+
+    name: str | None
+    prefix: int | None = None
+    cardinality: int | None = None
+    is_descending: bool = False
+
+
+@dataclass(frozen=True)
+class Index:
+    name: str
+    parts: tuple[Part, ...]
+    is_unique: bool = False
+    kind: str = "BTREE"
+    #: False for one that is invisible (MySQL) or ignored (MariaDB).
+    is_used: bool = True
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it serves equality, ranges and order of whole columns."""
+        return self.kind.upper() in ("BTREE", "") and all(part.name for part in self.parts)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Its whole columns, in lower case, up to the first prefix or expression."""
+        names = []
+        for part in self.parts:
+            if part.name is None or part.prefix is not None:
+                break
+            names.append(part.name.lower())
+        return tuple(names)
+
+
+@dataclass(frozen=True)
+class Table:
+    """``rows`` as the server estimates them; None if it does not say."""
+
+    database: str
+    name: str
+    columns: Mapping[str, Column]
+    indexes: tuple[Index, ...]
+    rows: int | None = None
+    data_bytes: int | None = None
+    index_bytes: int | None = None
+    engine: str | None = None
+    #: Columns of each constraint that refers to another table.
+    foreign_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.database}.{self.name}"
+
+    @property
+    def primary(self) -> tuple[str, ...]:
+        return next((index.columns for index in self.indexes if index.name == PRIMARY), ())
+
+    def values_of(self, column: str) -> int | None:
+        """About how many values a column has, where an index that begins with it says so."""
+        known = [
+            index.parts[0].cardinality
+            for index in self.indexes
+            if index.columns[:1] == (column,) and index.parts[0].cardinality is not None
+        ]
+        return max(known) if known else None
+
+
+@dataclass(frozen=True)
+class Schema:
+    tables: Mapping[tuple[str, str], Table]
+
+    def table(self, database: str, name: str) -> Table | None:
+        """The table of that name; without a database only if one database alone has it."""
+        if database:
+            return self.tables.get((database.lower(), name.lower()))
+        there = [table for (_, known), table in self.tables.items() if known == name.lower()]
+        return there[0] if len(there) == 1 else None
+
+
+def read(lines: Iterable[Mapping[str, Any]]) -> Schema:
+    """The schema of the lines that `headrace-agent tables` printed. Raises StoreError if one has another shape."""
+    tables = {}
+    for line in lines:
+        try:
+            table = _table(line)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StoreError(
+                f"the description of a table has another shape ({type(error).__name__}: {error})",
+                hint="the agent on that host is of another version",
+            ) from error
+        tables[table.database.lower(), table.name.lower()] = table
+    return Schema(tables)
+
+
+def _table(line: Mapping[str, Any]) -> Table:
+    columns = [
+        Column(each["name"], each["kind"], each["is_nullable"], each["collation"], each["most_bytes"])
+        for each in line["fields"]
+    ]
+    indexes = tuple(
+        Index(
+            each["name"],
+            tuple(
+                Part(part["name"], part["prefix"], part["cardinality"], part["is_descending"])
+                for part in each["columns"]
+            ),
+            each["is_unique"],
+            each["kind"],
+            each["is_used"],
+        )
+        for each in line["indexes"]
+    )
+    keys = tuple(
+        (key["name"], tuple(column.lower() for column in key["columns"])) for key in line["foreign_keys"]
+    )
+    return Table(
+        line["database"],
+        line["table"],
+        {column.name.lower(): column for column in columns},
+        indexes,
+        line["rows"],
+        line["data_bytes"],
+        line["index_bytes"],
+        line["engine"],
+        keys,
+    )

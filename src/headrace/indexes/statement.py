@@ -1,0 +1,456 @@
+"""Statements as their tables see them: which columns each compares, orders, groups and reads.
+
+SQLGlot parses: it knows MySQL's dialect, has no dependencies, and resolves the scopes of subqueries and derived
+tables.
+A statement that it cannot read is named with the reason and never guessed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from headrace.indexes.schema import Column, Schema, Table
+
+# It prints a line for each statement that it knows by its first word alone; here that is a reason of Unread.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+#: A longer text is not read.
+MOST_BYTES = 200_000
+#: Whole statements that the parser knows by another name only.
+_REPLACE = re.compile(r"^\s*replace\b(?:\s+(?:low_priority|delayed)\b)?", re.IGNORECASE)
+_READS = (exp.Select, exp.SetOperation, exp.Update, exp.Delete, exp.Insert, exp.Subquery)
+
+
+class Unread(Exception):
+    """A statement that cannot be read, with the reason."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A class of statements with an example of it, and what its calls cost together.
+
+    ``examined`` and ``sent`` are None where the source does not have them; ``sent`` counts rows sent or changed.
+    """
+
+    name: str
+    text: str
+    database: str = ""
+    calls: int = 0
+    time_ns: int = 0
+    examined: int | None = None
+    sent: int | None = None
+
+
+@dataclass(frozen=True)
+class Hindrance:
+    """A predicate that no index on its column serves as it is written."""
+
+    table: str
+    column: str
+    predicate: str
+    why: str
+    rewrite: str = ""
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a statement uses one of its tables. Columns are in lower case, in the order of the text."""
+
+    table: Table
+    alias: str
+    #: Compared with one value or a list of them.
+    equal: tuple[str, ...] = ()
+    #: Equal to a column of another table.
+    joined: tuple[str, ...] = ()
+    ranges: tuple[str, ...] = ()
+    #: (column, descending).
+    order: tuple[tuple[str, bool], ...] = ()
+    group: tuple[str, ...] = ()
+    columns: frozenset[str] = frozenset()
+    has_limit: bool = False
+    is_written: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one statement asks of its tables."""
+
+    uses: tuple[Use, ...] = ()
+    hindrances: tuple[Hindrance, ...] = ()
+    #: Tables that the schema does not have, columns that could be of several.
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass
+class _Source:
+    """A table while its scope is read."""
+
+    table: Table
+    alias: str
+    equal: dict[str, None] = field(default_factory=dict)
+    joined: dict[str, None] = field(default_factory=dict)
+    ranges: dict[str, None] = field(default_factory=dict)
+    order: list[tuple[str, bool]] = field(default_factory=list)
+    group: list[str] = field(default_factory=list)
+    columns: set[str] = field(default_factory=set)
+
+
+def read(statement: Statement, schema: Schema) -> Reading:
+    """Raises Unread with the reason."""
+    tree = _parsed(statement.text)
+    readings = [_scope(each, statement.database, schema) for each in _scopes(tree)]
+    if isinstance(tree, exp.Update | exp.Delete):
+        readings.append(_changed(tree, statement.database, schema))
+    return Reading(
+        tuple(use for reading in readings for use in reading.uses),
+        tuple(dict.fromkeys(each for reading in readings for each in reading.hindrances)),
+        tuple(dict.fromkeys(each for reading in readings for each in reading.unknown)),
+    )
+
+
+def _parsed(text: str) -> exp.Expr:
+    if len(text) > MOST_BYTES:
+        raise Unread(f"longer than {MOST_BYTES:,} characters")
+    try:
+        trees = [
+            tree for tree in sqlglot.parse(_REPLACE.sub("INSERT", text), dialect="mysql") if tree is not None
+        ]
+    except SqlglotError as error:
+        raise Unread(str(error).partition("\n")[0].partition(". Line")[0][:120]) from error
+    except RecursionError as error:
+        raise Unread("nested too deeply") from error
+    if len(trees) != 1:
+        raise Unread(f"{len(trees)} statements in one" if trees else "no statement")
+    if not isinstance(trees[0], _READS):
+        raise Unread(f"{trees[0].key.upper()} reads no table by a condition")
+    return trees[0]
+
+
+def _scopes(tree: exp.Expr) -> list[Scope]:
+    try:
+        return list(traverse_scope(tree))
+    except SqlglotError as error:
+        raise Unread(str(error)[:120]) from error
+
+
+def _scope(scope: Scope, database: str, schema: Schema) -> Reading:
+    select = scope.expression
+    if not isinstance(select, exp.Select):
+        return Reading()
+    tables = {alias: source for alias, source in scope.sources.items() if isinstance(source, exp.Table)}
+    reader = _Reader(tables, database, schema, has_other=len(tables) < len(scope.sources))
+    conditions = [select.args["where"].this] if select.args.get("where") else []
+    for join in select.args.get("joins") or ():
+        if join.args.get("on") is not None:
+            conditions.append(join.args["on"])
+        reader.using(join)
+    reader.conditions(conditions)
+    reader.sorting(select)
+    for column in scope.columns:
+        reader.read(column)
+    if select.is_star:
+        reader.read_all()
+    return reader.reading(has_limit=select.args.get("limit") is not None)
+
+
+def _changed(tree: exp.Update | exp.Delete, database: str, schema: Schema) -> Reading:
+    """The tables of UPDATE and DELETE, whose scope the parser does not resolve."""
+    tables = {
+        table.alias_or_name: table
+        for table in tree.find_all(exp.Table)
+        if table.find_ancestor(exp.Subquery, exp.Select) is None
+    }
+    reader = _Reader(tables, database, schema, has_other=False)
+    where = tree.args.get("where")
+    conditions = [where.this] if where else []
+    conditions += [join.args["on"] for join in tree.find_all(exp.Join) if join.args.get("on") is not None]
+    reader.conditions(conditions)
+    reader.sorting(tree)
+    written = [tree.this.alias_or_name] if isinstance(tree.this, exp.Table) else list(tables)
+    return reader.reading(has_limit=tree.args.get("limit") is not None, written=written)
+
+
+class _Reader:
+    """Collects what one scope asks of its tables."""
+
+    def __init__(
+        self, tables: Mapping[str, exp.Table], database: str, schema: Schema, has_other: bool
+    ) -> None:
+        self._sources: dict[str, _Source] = {}
+        self._hindrances: list[Hindrance] = []
+        self._unknown: dict[str, None] = {}
+        #: Whether a column may belong to a derived table.
+        self._has_other = has_other
+        for alias, node in tables.items():
+            table = schema.table(node.db or database, node.name)
+            if table is None:
+                self._unknown[f"table {node.db + '.' if node.db else ''}{node.name}"] = None
+                self._has_other = True
+            else:
+                self._sources[alias.lower()] = _Source(table, alias)
+
+    def reading(self, has_limit: bool, written: list[str] | None = None) -> Reading:
+        names = {name.lower() for name in written or ()}
+        uses = tuple(
+            Use(
+                source.table,
+                source.alias,
+                tuple(source.equal),
+                tuple(name for name in source.joined if name not in source.equal),
+                tuple(name for name in source.ranges if name not in source.equal),
+                tuple(source.order),
+                tuple(source.group),
+                frozenset(source.columns),
+                has_limit,
+                alias in names,
+            )
+            for alias, source in self._sources.items()
+        )
+        return Reading(uses, tuple(self._hindrances), tuple(self._unknown))
+
+    def _owner(self, node: exp.Column) -> tuple[_Source, str] | None:
+        """The table of a column; None for one of another scope or of a derived table."""
+        name = node.name.lower()
+        if node.table:
+            source = self._sources.get(node.table.lower())
+            return (source, name) if source and name in source.table.columns else None
+        owners = [source for source in self._sources.values() if name in source.table.columns]
+        if len(owners) == 1:
+            return owners[0], name
+        if owners:
+            self._unknown[f"column {node.name}, which several tables have"] = None
+        return None
+
+    def read(self, node: exp.Column) -> None:
+        if owner := self._owner(node):
+            owner[0].columns.add(owner[1])
+
+    def read_all(self) -> None:
+        for source in self._sources.values():
+            source.columns |= set(source.table.columns)
+
+    def using(self, join: exp.Join) -> None:
+        for name in join.args.get("using") or ():
+            for source in self._sources.values():
+                if name.name.lower() in source.table.columns:
+                    source.joined[name.name.lower()] = None
+
+    def sorting(self, tree: exp.Expr) -> None:
+        """Order and groups count only if all of their columns are of one table: no index has those of two."""
+        order = tree.args.get("order")
+        keys = [(each.this, bool(each.args.get("desc"))) for each in order.expressions] if order else []
+        owners = [self._owner(key) if isinstance(key, exp.Column) else None for key, _ in keys]
+        if keys and all(owners) and len({id(owner[0]) for owner in owners if owner}) == 1:
+            for owner, (_, is_descending) in zip(owners, keys, strict=True):
+                if owner:
+                    owner[0].order.append((owner[1], is_descending))
+        group = tree.args.get("group")
+        groups = (
+            [self._owner(key) if isinstance(key, exp.Column) else None for key in group.expressions]
+            if group
+            else []
+        )
+        if groups and all(groups) and len({id(owner[0]) for owner in groups if owner}) == 1:
+            for owner in groups:
+                if owner:
+                    owner[0].group.append(owner[1])
+
+    def conditions(self, conditions: list[exp.Expr]) -> None:
+        for condition in conditions:
+            for predicate in _conjuncts(condition):
+                self._predicate(predicate)
+
+    def _predicate(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Or):
+            self._alternatives(node)
+        elif isinstance(node, exp.EQ | exp.NullSafeEQ):
+            self._equal(node)
+        elif isinstance(node, exp.In):
+            self._in(node)
+        elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            self._add(node.this, "equal")
+        elif isinstance(node, exp.Between):
+            self._compared(node, node.this, "ranges", [node.args["low"], node.args["high"]])
+        elif isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
+            column, other = (node.this, node.expression)
+            if not _columns(column):
+                column, other = other, column
+            if not _columns(other):
+                self._compared(node, column, "ranges", [other])
+        elif isinstance(node, exp.Like):
+            self._like(node)
+
+    def _equal(self, node: exp.Binary) -> None:
+        left, right = node.this, node.expression
+        if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+            for pair in zip(left.expressions, right.expressions, strict=False):
+                self._equal(exp.EQ(this=pair[0].copy(), expression=pair[1].copy()))
+            return
+        if not _columns(left):
+            left, right = right, left
+        if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+            self._joined(node, left, right)
+        elif isinstance(right, exp.Column) and _columns(left):
+            self._compared(node, left, "joined", [])
+            self._add(right, "joined")
+        elif not _columns(right):
+            self._compared(node, left, "equal", [right])
+        elif isinstance(left, exp.Column):
+            self._add(left, "joined")
+
+    def _joined(self, node: exp.Expr, left: exp.Column, right: exp.Column) -> None:
+        owners = [self._owner(left), self._owner(right)]
+        sides = [owner[0].table.columns[owner[1]] for owner in owners if owner]
+        if len(sides) == 2 and (why := _unlike(sides[0], sides[1])):
+            for owner in owners:
+                if owner:
+                    self._hinder(owner, node, why, "give both columns the same type and collation")
+            return
+        for owner in owners:
+            if owner:
+                owner[0].joined[owner[1]] = None
+
+    def _in(self, node: exp.In) -> None:
+        if node.args.get("query") is not None:
+            self._add(node.this, "joined")
+        elif node.expressions and not any(_columns(each) for each in node.expressions):
+            self._compared(node, node.this, "equal", node.expressions)
+
+    def _like(self, node: exp.Like) -> None:
+        pattern = node.expression
+        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            return
+        if pattern.this[:1] in ("%", "_"):
+            if isinstance(node.this, exp.Column) and (owner := self._owner(node.this)):
+                self._hinder(
+                    owner,
+                    node,
+                    "the pattern begins with a wildcard",
+                    "a FULLTEXT index, or a column with the text reversed",
+                )
+            return
+        self._compared(node, node.this, "ranges", [pattern])
+
+    def _alternatives(self, node: exp.Or) -> None:
+        """OR of one column's values is a list of them; OR over several columns is served by no single index."""
+        owners: dict[tuple[int, str], tuple[_Source, str]] = {}
+        for branch in node.flatten():
+            branch = branch.unnest()
+            is_simple = isinstance(branch, exp.EQ | exp.In | exp.Is) and isinstance(branch.this, exp.Column)
+            owner = self._owner(branch.this) if is_simple else None
+            if owner is None:
+                owners = {}
+                break
+            owners[id(owner[0]), owner[1]] = owner
+        if len(owners) == 1:
+            source, name = next(iter(owners.values()))
+            source.equal[name] = None
+            return
+        for column in {column.sql(): column for column in node.find_all(exp.Column)}.values():
+            if owner := self._owner(column):
+                self._hinder(
+                    owner,
+                    node,
+                    "OR over several conditions",
+                    "UNION ALL of one SELECT for each, where the rows cannot be the same",
+                )
+
+    def _compared(self, node: exp.Expr, side: exp.Expr, as_what: str, values: list[exp.Expr]) -> None:
+        side = side.unnest()
+        if isinstance(side, exp.Column):
+            owner = self._owner(side)
+            if owner and (why := _cast(owner[0].table.columns[owner[1]], values)):
+                self._hinder(owner, node, why, "write the value between quotes")
+            elif owner:
+                getattr(owner[0], as_what)[owner[1]] = None
+            return
+        for column in _columns(side):
+            if owner := self._owner(column):
+                self._hinder(
+                    owner, node, f"{_function(side)} is applied to the column", _rewrite(side, owner[1])
+                )
+
+    def _add(self, node: exp.Expr, as_what: str) -> None:
+        if isinstance(node, exp.Column) and (owner := self._owner(node)):
+            getattr(owner[0], as_what)[owner[1]] = None
+
+    def _hinder(self, owner: tuple[_Source, str], node: exp.Expr, why: str, rewrite: str) -> None:
+        source, name = owner
+        text = node.sql(dialect="mysql")
+        self._hindrances.append(
+            Hindrance(
+                source.table.full_name, name, text if len(text) <= 120 else f"{text[:117]}...", why, rewrite
+            )
+        )
+
+
+def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
+    condition = condition.unnest()
+    if isinstance(condition, exp.And):
+        for each in condition.flatten():
+            yield from _conjuncts(each)
+    else:
+        yield condition
+
+
+def _columns(node: exp.Expr) -> list[exp.Column]:
+    return list(node.find_all(exp.Column))
+
+
+def _cast(column: Column, values: list[exp.Expr]) -> str:
+    """Why the comparison converts the column, and not the value; empty if it does not."""
+    numbers = [
+        value
+        for value in values
+        if isinstance(value.unnest(), exp.Literal | exp.Neg) and not _is_string(value)
+    ]
+    return (
+        "a text column is compared with a number, so each of its rows is converted"
+        if column.is_text and numbers and not column.kind.lower().startswith(("enum", "set"))
+        else ""
+    )
+
+
+def _is_string(value: exp.Expr) -> bool:
+    value = value.unnest()
+    return isinstance(value, exp.Literal) and value.is_string
+
+
+def _unlike(left: Column, right: Column) -> str:
+    """Why an index of one of two joined columns cannot be searched with the other's values; empty if it can."""
+    if left.is_text != right.is_text and (left.is_number or right.is_number):
+        return f"{left.kind} is compared with {right.kind}"
+    if (
+        left.is_text
+        and right.is_text
+        and left.collation
+        and right.collation
+        and left.collation != right.collation
+    ):
+        return f"the collations differ: {left.collation} and {right.collation}"
+    return ""
+
+
+def _function(side: exp.Expr) -> str:
+    if isinstance(side, exp.Func):
+        return str(side.sql(dialect="mysql").partition("(")[0]).upper() or side.key.upper()
+    return "an expression"
+
+
+def _rewrite(side: exp.Expr, column: str) -> str:
+    name = _function(side)
+    if name in ("DATE", "CAST", "TRUNC"):
+        return f"{column} >= 'day' AND {column} < 'day' + INTERVAL 1 DAY"
+    if name == "YEAR":
+        return f"{column} >= 'year-01-01' AND {column} < 'year+1-01-01'"
+    return (
+        "leave the column bare, or index the expression (a generated column, on MySQL 8 a functional index)"
+    )

@@ -1,0 +1,66 @@
+"""The statements of a digest: an example of each class, and what its calls cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.digests.classes import Digest, QueryClass
+from headrace.digests.table import OTHERS
+from headrace.indexes.statement import Statement
+
+#: Words of headrace's own and of monitoring need no index.
+_NO_TABLE = ("information_schema", "performance_schema", "mysql", "sys")
+
+
+def statements(digest: Digest, most: int) -> tuple[list[Statement], list[tuple[Statement, str]]]:
+    """The ``most`` classes with the most time that name a table, and those without an example, with the reason."""
+    ready, left_out = [], []
+    for each in [one for one in digest.classes if one.name != OTHERS and one.tables][:most]:
+        statement = _statement(each)
+        if why := _unusable(each):
+            left_out.append((statement, why))
+        else:
+            ready.append(statement)
+    return ready, left_out
+
+
+def tables(digest: Digest, most: int) -> list[str]:
+    """DATABASE.TABLE of their tables; one that is written without its database may be in any of the class's."""
+    names: dict[str, None] = {}
+    for each in [one for one in digest.classes if one.name != OTHERS and one.tables][:most]:
+        for written in each.tables:
+            database, dot, name = written.replace("`", "").rpartition(".")
+            databases = [database] if dot else _databases(each)
+            names |= {f"{one}.{name}": None for one in databases if one and one.lower() not in _NO_TABLE}
+    return list(names)
+
+
+def _databases(each: QueryClass) -> Iterable[str]:
+    known = [label.text for label in each.labels.get("database", ())]
+    return dict.fromkeys([*known, str(each.sample.get("database") or "")])
+
+
+def _statement(each: QueryClass) -> Statement:
+    examined, sent, changed = (each.number(f"rows_{word}") for word in ("examined", "sent", "affected"))
+    returned = sent.sum + changed.sum if sent.count or changed.count else None
+    if each.texts.get("verb", "").upper() != "SELECT" and not changed.count:
+        # How many rows a write changes is not in this log, and those that it sends are none.
+        returned = None
+    return Statement(
+        each.fingerprint,
+        str(each.sample.get("text") or ""),
+        str(each.sample.get("database") or ""),
+        each.count,
+        each.total_ns,
+        examined.sum if examined.count else None,
+        returned,
+    )
+
+
+def _unusable(each: QueryClass) -> str:
+    text = str(each.sample.get("text") or "")
+    if not text:
+        return "the digest has no example of it"
+    if each.sample.get("text_bytes", 0) > len(text.encode()):
+        return "its example is cut off"
+    return "a password was taken out of its example" if each.sample.get("is_redacted") else ""

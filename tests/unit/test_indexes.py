@@ -1,0 +1,269 @@
+"""Statements as tables see them, the candidates that follow, and indexes that another one replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from headrace.errors import StoreError
+from headrace.indexes.candidates import Advice, candidates
+from headrace.indexes.existing import redundant
+from headrace.indexes.schema import Schema, read
+from headrace.indexes.statement import Statement, Unread
+from headrace.indexes.statement import read as read_statement
+
+ORDERS = {
+    "id": "bigint", "customer": "int", "state": "enum('new','paid')", "code": "varchar(32)", "created": "datetime",
+    "total": "decimal(10,2)", "note": "text", "shop": "int",
+}  # fmt: skip
+CUSTOMERS = {"id": "int", "email": "varchar(200)", "country": "char(2)", "code": "varchar(32)"}
+
+
+def line(
+    name: str, columns: dict[str, str], *indexes: str, rows: int = 1_000_000, **more: Any
+) -> dict[str, Any]:
+    """As the agent prints it; an index is `name(a,b:10)`, with `!` in front if it is unique."""
+    return {
+        "database": "shop", "table": name, "engine": "InnoDB", "rows": rows, "data_bytes": 1 << 30,
+        "index_bytes": 1 << 20, "free_bytes": 0, "foreign_keys": [],
+        "fields": [
+            {"name": column, "kind": kind, "is_nullable": True, "most_bytes": None,
+             "collation": "utf8mb4_general_ci" if kind.startswith(("varchar", "char", "text", "enum")) else None}
+            for column, kind in columns.items()
+        ],
+        "indexes": [index(text) for text in indexes],
+    } | more  # fmt: skip
+
+
+def index(text: str) -> dict[str, Any]:
+    name, _, inside = text.lstrip("!").removesuffix(")").partition("(")
+    parts = []
+    for part in inside.split(","):
+        column, _, prefix = part.strip().partition(":")
+        known = {"cardinality": None, "is_descending": False}
+        parts.append({"name": column or None, "prefix": int(prefix) if prefix else None, **known})
+    return {
+        "name": name,
+        "is_unique": text.startswith("!"),
+        "kind": "BTREE",
+        "is_used": True,
+        "columns": parts,
+    }
+
+
+SHOP = [line("orders", ORDERS, "!PRIMARY(id)"), line("customers", CUSTOMERS, "!PRIMARY(id)")]
+
+
+def advised(*texts: str, schema: Iterable[dict[str, Any]] = SHOP, examined: int | None = 1_000_000) -> Advice:
+    statements = [Statement(text, text, "shop", 1, 10**9 - at, examined, 1) for at, text in enumerate(texts)]
+    return candidates(statements, read(schema))
+
+
+def columns_of(advice: Advice) -> list[str]:
+    return [f"{each.table.name}({','.join(each.columns)})" for each in advice.candidates]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("select * from orders where customer = 5", ["orders(customer)"]),
+        ("select * from shop.orders o where o.customer = 5 and o.code = 'x'", ["orders(customer,code)"]),
+        ("select * from orders where customer = 5 and created > '2026-01-01'", ["orders(customer,created)"]),
+        ("select * from orders where created between '2026-01-01' and '2026-02-01'", ["orders(created)"]),
+        ("select * from orders where customer = 5 order by created desc limit 10", ["orders(customer,created)"]),
+        ("select * from orders order by created limit 10", ["orders(created)"]),
+        ("select customer, count(*) from orders group by customer", ["orders(customer)"]),
+        ("select * from orders where customer in (1, 2, 3) and code is null", ["orders(customer,code)"]),
+        ("select * from orders where code like 'ab%'", ["orders(code)"]),
+        ("select * from orders where customer = 1 or customer = 2", ["orders(customer)"]),
+        ("select * from orders where (customer, code) = (1, 'x')", ["orders(customer,code)"]),
+        ("select * from orders where ? = customer", ["orders(customer)"]),
+        ("select * from customers c join orders o on o.customer = c.id where c.id = 7", ["orders(customer)"]),
+        ("select * from customers c where exists (select 1 from orders o where o.customer = c.id)",
+         ["orders(customer)"]),
+        ("with x as (select * from orders where code = 'a') select * from x", ["orders(code)"]),
+        ("update orders set total = 1 where code = 'a'", ["orders(code)"]),
+        ("delete from orders where created < now() - interval 1 day limit 100", ["orders(created)"]),
+        ("insert into customers select id, code, 'x', code from orders where shop = 3", ["orders(shop)"]),
+        ("replace into customers select id, code, 'x', code from orders where shop = 3", ["orders(shop)"]),
+        ("select * from orders where shop = 3 union all select * from orders where code = 'b'",
+         ["orders(code)", "orders(shop)"]),
+    ],
+)  # fmt: skip
+def test_what_a_statement_lacks(text: str, expected: list[str]) -> None:
+    assert sorted(columns_of(advised(text))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("select * from orders where id = 5", "PRIMARY of shop.orders serves it"),
+        ("select * from orders where state = 'new'", "shop.orders.state has few values (enum('new','paid'))"),
+    ],
+)
+def test_what_needs_no_index(text: str, why: str) -> None:
+    advice = advised(text)
+    assert not advice.candidates
+    assert [reason for _, reason in advice.content] == [why]
+
+
+def test_a_small_table_and_a_statement_that_examines_little_need_none() -> None:
+    text = "select * from orders where customer = 5"
+    assert "about 900 rows" in advised(text, schema=[line("orders", ORDERS, rows=900)]).content[0][1]
+    assert "examines 9.0 rows" in advised(text, examined=9).content[0][1]
+    # Not known is not little.
+    assert columns_of(advised(text, examined=None)) == ["orders(customer)"]
+
+
+def test_an_existing_index_serves_what_it_begins_with() -> None:
+    schema = [line("orders", ORDERS, "!PRIMARY(id)", "k(code,customer,created)", "p(note:20)")]
+    for text in (
+        "select * from orders where customer = 5 and code = 'x'",
+        "select * from orders where code = 'x'",
+        "select * from orders where code = 'x' and customer = 5 order by created limit 3",
+    ):
+        assert not advised(text, schema=schema).candidates, text
+    assert columns_of(advised("select * from orders where customer = 5", schema=schema)) == [
+        "orders(customer)"
+    ]
+    hidden = [line("orders", ORDERS, "!PRIMARY(id)", "k(customer)")]
+    hidden[0]["indexes"][1]["is_used"] = False
+    assert columns_of(advised("select * from orders where customer = 5", schema=hidden)) == [
+        "orders(customer)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "why"),
+    [
+        ("select * from orders where date(created) = '2026-01-01'", "created", "DATE is applied"),
+        ("select * from orders where code like '%ab'", "code", "begins with a wildcard"),
+        ("select * from orders where code = 5", "code", "compared with a number"),
+        ("select * from orders where code = 'a' or shop = 3", "code", "OR over several"),
+        ("select * from orders where customer + 1 = 5", "customer", "an expression is applied"),
+        (
+            "select * from orders o join customers c on o.code = c.id",
+            "code",
+            "varchar(32) is compared with int",
+        ),
+    ],
+)
+def test_what_no_index_can_serve_is_said(text: str, column: str, why: str) -> None:
+    advice = advised(text)
+    said = [(each.column, each.why) for _, each in advice.hindrances]
+    assert any(name == column and why in reason for name, reason in said), said
+    assert not any(column in each.columns for each in advice.candidates)
+    # A number compared with text is converted once, not for each row.
+    assert not advised("select * from orders where customer = '5'").hindrances
+
+
+def test_collations_that_differ_are_a_hindrance() -> None:
+    other = line("customers", CUSTOMERS)
+    for column in other["fields"]:
+        column["collation"] = "utf8mb4_bin" if column["collation"] else None
+    text = "select * from orders o join customers c on o.code = c.code"
+    (_, hindrance), *_ = advised(text, schema=[SHOP[0], other]).hindrances
+    assert "utf8mb4_general_ci and utf8mb4_bin" in hindrance.why
+
+
+def test_one_candidate_serves_many_statements() -> None:
+    advice = advised(
+        "select * from orders where customer = 5 and code = 'x' and created > '2026-01-01'",
+        "select * from orders where code = 'y'",
+        "select * from orders where code = 'y' and customer = 3 order by created limit 1",
+        "select * from orders where shop = 3",
+    )
+    assert columns_of(advice) == ["orders(code,customer,created)", "orders(shop)"]
+    assert [len(each.reasons) for each in advice.candidates] == [3, 1]
+    assert advice.candidates[0].ddl == (
+        "ALTER TABLE `shop`.`orders` ADD INDEX `hr_code_customer_created` (`code`, `customer`, `created`), "
+        "ALGORITHM=INPLACE, LOCK=NONE"
+    )
+
+
+def test_a_longer_index_replaces_the_one_that_it_begins_with() -> None:
+    schema = [line("orders", ORDERS, "!PRIMARY(id)", "k(customer)", "!u(code)")]
+    text = "select * from orders where customer = 5 and shop = 2"
+    assert [(each.columns, each.extends) for each in advised(text, schema=schema).candidates] == [
+        (("customer", "shop"), "k")
+    ]
+
+
+def test_what_cannot_be_read_is_named_and_never_guessed() -> None:
+    schema = read(SHOP)
+    for text, why in (
+        ("call refresh(5)", "reads no table"),
+        ("select * from where", None),
+        ("select 1; select 2", "2 statements"),
+        ("", "no statement"),
+        ("(" * 3000 + "1" + ")" * 3000, None),
+    ):
+        with pytest.raises(Unread, match=why):
+            read_statement(Statement("x", text), schema)
+    lost = "select * from nowhere n, orders where n.a = 1 and code = 'x'"
+    reading = read_statement(Statement("x", lost, "shop"), schema)
+    assert reading.unknown == ("table nowhere",)
+    both = read_statement(Statement("x", "select 1 from orders, customers where code = 'x'", "shop"), schema)
+    assert both.unknown == ("column code, which several tables have",)
+    assert not any(use.equal for use in both.uses)
+
+
+def test_a_table_of_another_shape_is_an_error() -> None:
+    with pytest.raises(StoreError, match="another shape"):
+        read([{"database": "shop"}])
+
+
+def surplus(*indexes: str, engine: str = "InnoDB") -> dict[str, str]:
+    schema: Schema = read([line("orders", ORDERS, "!PRIMARY(id)", *indexes, engine=engine)])
+    return {each.index.name: each.kept for each in redundant(schema)}
+
+
+@pytest.mark.parametrize(
+    ("indexes", "expected"),
+    [
+        (["a(customer)", "b(customer)"], {"b": "a"}),
+        (["a(customer)", "b(customer,code)"], {"a": "b"}),
+        (["a(customer)", "!b(customer)"], {"a": "b"}),
+        (["!a(customer)", "b(customer,code)"], {}),
+        (["!a(customer)", "!b(customer)"], {"b": "a"}),
+        (["a(customer)", "b(customer,id)"], {"b": "a"}),
+        (["a(id)"], {"a": "PRIMARY"}),
+        (["a(code,customer)", "b(customer,code)"], {}),
+        (["a(code:10)", "b(code)"], {"a": "b"}),
+        (["a(code)", "b(code:10)"], {"b": "a"}),
+        (["a(code:20)", "b(code:10)"], {"b": "a"}),
+        (["a()", "b()"], {}),
+    ],
+)
+def test_indexes_that_another_one_replaces(indexes: list[str], expected: dict[str, str]) -> None:
+    assert surplus(*indexes) == expected
+
+
+def test_only_innodb_appends_the_primary_key() -> None:
+    assert surplus("a(customer)", "b(customer,id)", engine="MyISAM") == {"a": "b"}
+
+
+def test_a_full_text_index_and_a_hidden_one_replace_nothing() -> None:
+    table = line("orders", ORDERS, "a(code)", "b(code)")
+    table["indexes"][1]["kind"] = "FULLTEXT"
+    assert redundant(read([table])) == []
+    table["indexes"][1] |= {"kind": "BTREE", "is_used": False}
+    assert [each.index.name for each in redundant(read([table]))] == ["b"]
+
+
+def test_a_foreign_key_is_named_before_its_index_is_hidden() -> None:
+    table = line(
+        "orders",
+        ORDERS,
+        "a(customer)",
+        "b(customer,code)",
+        foreign_keys=[{"name": "fk", "columns": ["customer"]}],
+    )
+    (one,) = redundant(read([table]))
+    assert "foreign key fk" in one.cautions[0]
+    assert one.hide_ddl == (
+        "ALTER TABLE `shop`.`orders` ALTER INDEX `a` INVISIBLE",
+        "ALTER TABLE `shop`.`orders` ALTER INDEX `a` IGNORED",
+    )
