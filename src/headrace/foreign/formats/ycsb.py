@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 from headrace.foreign.run import OtherVariant, Run, pieces, text_of
+from headrace.received import BadContent, an_object
 
 NAME = "YCSB"
 
@@ -48,8 +48,8 @@ def read(text: str) -> list[Run] | None:
 def _line(measurement: str) -> str:
     """``{"metric": "READ", "measurement": "Operations", "value": 9}`` as the text has it."""
     try:
-        told = json.loads(measurement)
-    except ValueError:
+        told = an_object(measurement)
+    except BadContent:
         return ""
     return f"[{told.get('metric')}], {told.get('measurement')}, {told.get('value')}"
 
