@@ -46,8 +46,8 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
         )
         for _ in range(12):
             server.sql(
-                "INSERT INTO shop.orders (customer, code, total, shop, created) SELECT id % 400, CONCAT('code-', id),"
-                " id, id % 500, '2025-12-01' + INTERVAL id MINUTE FROM shop.orders",
+                "INSERT INTO shop.orders (customer, code, total, shop, created) SELECT id % 400,"
+                " CONCAT('code-', id), id, id % 500, '2025-12-01' + INTERVAL id MINUTE FROM shop.orders",
             )
         server.sql(
             "INSERT INTO shop.customers (email, orders_code)"
