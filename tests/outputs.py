@@ -214,6 +214,8 @@ SYSBENCH_CPU = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
 
 Running the test with following options:
 Number of threads: 1
+Initializing worker threads...
+
 Threads started!
 
 CPU speed:

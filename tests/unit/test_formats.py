@@ -200,3 +200,11 @@ def test_each_test_of_redis_benchmark_is_a_run_and_the_one_that_was_killed_is_le
     table = read(tmp_path, killed)
     assert [row.levels["test"] for row in table.rows] == ["SET"]
     assert "1 of 2 runs left out: it was interrupted" in table.notes[0]
+
+
+def test_a_log_from_which_people_took_lines_needs_no_end(tmp_path: Path) -> None:
+    short = SYSBENCH.replace("Initializing worker threads...\n", "").partition("Threads fairness")[0]
+    (row,) = read(tmp_path, short).rows
+    assert row.responses["p95_ms"] == 4.25
+    table = read(tmp_path, short, SYSBENCH.partition("Threads fairness")[0])
+    assert "1 of 2 runs left out: its report is cut off" in table.notes[0]

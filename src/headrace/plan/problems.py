@@ -186,7 +186,8 @@ def _as(words: str, name: str, value: object) -> str | None:
     if words.startswith("must be text") and not isinstance(value, dict | list):
         return f'{name} = "{str(value).lower() if isinstance(value, bool) else value}"'
     if words.startswith("must be a list") and isinstance(value, str | int | float):
-        return f"{name} = [{value_text(value)}]"
+        # Two levels are the fewest: the next error would say so.
+        return f"{name} = [{value_text(value)}" + (', "..."]' if name == "levels" else "]")
     number = re.match(r"(\d+)(\.\d+)?\s*(s|sec|seconds?|m|min|minutes?|h|hours?)?$", text)
     if "number" in words and number:
         unit = {"m": 60, "h": 3600}.get((number[3] or "s")[0], 1)

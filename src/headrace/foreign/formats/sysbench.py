@@ -118,7 +118,11 @@ def _problem(part: str, responses: dict[str, float], duration: float | None, *, 
     has_all = is_old or (re.search(r"^\s*sum:\s+[\d.]+ *$", part, re.MULTILINE) and has_tail)
     # The report of a whole log ends with the threads' fairness; people cut the rest out and leave that away.
     is_whole = re.search(r"execution time \(avg/stddev\):\s+\S+/\d", part)
-    if not has_all or (_LOG.search(part) and not is_whole):
+    # People leave lines out above, too; a log that has all of them has its end.
+    is_untouched = (
+        _LOG.search(part) if is_old else re.search(r"^Initializing worker threads", part, re.MULTILINE)
+    )
+    if not has_all or (is_untouched and not is_whole):
         return "its report is cut off"
     done = _first(r"^\s*total number of events:\s+(\d+)", part)
     ignored = _first(r"^\s*ignored errors:\s+(\d+)", part) or 0.0
