@@ -261,6 +261,7 @@ def bombs() -> Iterator[Attack]:
 
 def facts() -> Iterator[Attack]:
     from headrace.fleet.runner import Outcome, State
+    from headrace.report import text
     from headrace.report.fleet import facts as report
 
     said = subprocess.run([agent(), "facts"], capture_output=True, check=True).stdout
@@ -274,8 +275,10 @@ def facts() -> Iterator[Attack]:
             change(evil)
             out = io.StringIO()
             outcomes = [Outcome("evil", State.OK, answer=evil), Outcome("good", State.OK, answer=honest)]
-            Screen(file=out, width=200).print(report.terminal(outcomes, {"evil": 1, "good": 1}))
-            held("good" in out.getvalue(), "the other host is not shown")
+            Screen(file=out, width=5000).print(report.terminal(outcomes, {"evil": 1, "good": 1}))
+            # With its own name, or with that of both where they are the same.
+            for key_, shown in report._digest(honest):
+                held(text.clean(shown) in out.getvalue(), f"{key_} of the other host is not shown")
             wrong = [c for c in out.getvalue() if not (c.isprintable() or c == "\n")]
             held(not wrong, f"{wrong[:3]!r} on the terminal")
 
@@ -285,8 +288,8 @@ def facts() -> Iterator[Attack]:
         yield f"without {key}", attack(lambda evil, key=key: evil.pop(key))
         for value in (None, [], {}, "x", -1, [None], HOSTILE[0]):
             yield f"{key} = {value!r}", attack(lambda evil, key=key, value=value: evil.update({key: value}))
-    for text in HOSTILE:
-        yield f"text {text!r:.20}", attack(lambda evil, text=text: texts(evil, text))
+    for word in HOSTILE:
+        yield f"text {word!r:.20}", attack(lambda evil, word=word: texts(evil, word))
 
 
 def texts(value: Any, text: str) -> None:
