@@ -101,7 +101,9 @@ def _reason(
         return "must be letters, digits, dots, _ and -, because it names a directory", f'{name} = "{plain}"'
     if (limit := _LIMITS.get(kind)) is not None:
         is_number = kind in ("greater_than_equal", "less_than_equal")
-        fix = f"{name} = {next(iter(context.values()))}" if is_number else _EXAMPLES.get(name)
+        # A limit is allowed, and seldom what is meant: one block compares nothing.
+        limit_itself = f"{name} = {next(iter(context.values()))}" if is_number else None
+        fix = _EXAMPLES.get(name) or limit_itself
         return limit.format(*context.values()), fix
     for types, words in _TYPES:
         if kind in types:
