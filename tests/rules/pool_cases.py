@@ -93,6 +93,13 @@ CASES = [
         "nobody reads",
         lambda: unwell(**{**SMALL, "status_rates": {"innodb_buffer_pool_reads": 1.0}}),
     ),
+    Case(
+        "POOL01",
+        "a control group that is held up has no room",
+        lambda: unwell(
+            **{**SMALL, "facts": {**SMALL["facts"], "servers.1322.cgroup.memory_high_bytes": GIB // 8}}
+        ),
+    ),
     Case("POOL01", "no memory is idle", lambda: unwell(**{**SMALL, "gauges": SHORT})),
     Case("POOL01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case("POOL01", "memory not sampled", lambda: unwell(without=["memory"]), missing="MemTotal"),
@@ -110,6 +117,13 @@ CASES = [
         "POOL02",
         "a control group",
         lambda: unwell(facts={"servers.1322.cgroup.memory_max_bytes": 40 * GIB}),
+        ("",),
+        ("44 GiB of the 40 GiB",),
+    ),
+    Case(
+        "POOL02",
+        "a control group that is held up above its limit",
+        lambda: unwell(facts={"servers.1322.cgroup.memory_high_bytes": 40 * GIB}),
         ("",),
         ("44 GiB of the 40 GiB",),
     ),

@@ -68,8 +68,7 @@ def memory_bytes(evidence: Evidence) -> float:
 
 
 def _group_limit(evidence: Evidence) -> float | None:
-    limit = ((evidence.process or {}).get("cgroup") or {}).get("memory_max_bytes")
-    return float(limit) if isinstance(limit, int) and limit > 0 else None
+    return sizes.group_limit(evidence.process or {})
 
 
 def _held_by_others(evidence: Evidence) -> float:

@@ -71,6 +71,16 @@ def default(evidence: Evidence, name: str) -> int:
     return DEFAULTS[name][evidence.vendor is Vendor.MARIADB]
 
 
+def group_limit(process: Mapping[str, Any]) -> float | None:
+    """The memory that its control group leaves a process: above memory.high it is held up, above memory.max ended.
+
+    None without a limit.
+    """
+    own = process.get("cgroup") or {}
+    limits = (own.get("memory_max_bytes"), own.get("memory_high_bytes"))
+    return min((float(limit) for limit in limits if isinstance(limit, int) and limit > 0), default=None)
+
+
 def spare_bytes(evidence: Evidence) -> float:
     """Memory that is available to the server at its worst moment, less a reserve.
 
@@ -85,8 +95,8 @@ def spare_bytes(evidence: Evidence) -> float:
     total = evidence.last("memory", "MemTotal")
     available = evidence.available_bytes()
     process = evidence.process or {}
-    limit = (process.get("cgroup") or {}).get("memory_max_bytes")
-    if isinstance(limit, int) and process.get("rss_bytes") is not None:
+    limit = group_limit(process)
+    if limit is not None and process.get("rss_bytes") is not None:
         total, available = min(total, limit), min(available, limit - process["rss_bytes"])
     return max(available - RESERVE * total, 0.0)
 
