@@ -1,7 +1,4 @@
-"""Things of which the kernel has too many, planted in namespaces of their own and found by a hunt from outside.
-
-Tracked connections are not among them: their limit is one of the whole machine.
-"""
+"""Things of which the kernel has too many, planted in namespaces of their own and found by a hunt from outside."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests import programs
 
@@ -51,6 +50,42 @@ sys.stdin.read()
 is_over.set()
 worker.join()
 """
+
+
+#: One for each datagram. The limit is the machine's, and is not touched; each network namespace counts for itself.
+TRACKED = """
+import socket, subprocess, sys
+
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+new = ["iptables", "-A", "INPUT", "-m", "conntrack", "--ctstate", "NEW", "-j", "ACCEPT"]
+subprocess.run(new, check=True)
+folder = "/proc/sys/net/netfilter/nf_conntrack_"
+with open(folder + "udp_timeout", "w") as file:
+    file.write("600")
+most = int(open(folder + "max").read())
+client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(int(most * float(sys.argv[1]))):
+    client.sendto(b"x", (f"127.0.{number // 60_000}.2", 1024 + number % 60_000))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+TRACKS = Path("/proc/sys/net/netfilter/nf_conntrack_max")
+#: More would take long, and much of the kernel's memory.
+MOST_TRACKED = 300_000
+
+
+@contextlib.contextmanager
+def tracking(part: float) -> Iterator[int]:
+    """The pid of a process in a network namespace that tracks this part of the connections that it may."""
+    command = ["unshare", "--mount", "--net", "--propagation", "private", sys.executable, "-c", TRACKED]
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, str(part)], stdin=pipe, stdout=pipe, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process.pid
+        finally:
+            process.communicate(timeout=20)
 
 
 @contextlib.contextmanager
@@ -104,3 +139,15 @@ def test_a_few_of_each_are_not(tmp_path: Path) -> None:
     with planted(mounts=5, buckets=0) as pid:
         codes = found(pid, tmp_path)
     assert not {"FS15", "TCP08", "MEM23"} & set(codes)
+
+
+@pytest.mark.needs("iptables")
+@pytest.mark.parametrize(("part", "is_found"), [(0.92, True), (0.05, False)])
+def test_a_table_of_tracked_connections_that_fills(tmp_path: Path, part: float, is_found: bool) -> None:
+    if not TRACKS.exists() or int(TRACKS.read_text()) > MOST_TRACKED:
+        pytest.skip("the kernel tracks no connections, or too many to fill its table")
+    with tracking(part) as pid:
+        codes = found(pid, tmp_path)
+    assert ("NET09" in codes) == is_found
+    if is_found:
+        assert f"of {int(TRACKS.read_text()):,} connections are tracked" in codes["NET09"]["summary"]
