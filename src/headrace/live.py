@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from headrace.activity import Activity, summed
 from headrace.agent import Agent
 from headrace.analysis.live import Ring
+from headrace.analysis.lock_tree import tree
 from headrace.errors import HeadraceError, NotReady, PlanError
 from headrace.model import Facts, ServerLogin
 from headrace.target import TargetSpec, open_target, to_the_end
@@ -114,7 +115,13 @@ class Feed:
         if line.get("error"):
             self.listed["processlist"] = str(line["error"])
             return
-        rows = [row for row in line.get("statements") or () if "id" in row or "lock" in row]
+        try:
+            rows = [row for row in line.get("statements") or () if "id" in row or "lock" in row]
+            _check(rows)
+        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
+            # A host that was taken over may answer anything: what is drawn each second must not fail on it.
+            self.listed["processlist"] = "the host's answer is none of headrace-agent"
+            return
         self.looked(rows)
         self.listed["processlist"] = [row for row in rows if "id" in row]
         self.listed["locks"] = [row for row in rows if "lock" in row]
@@ -217,6 +224,14 @@ class Feed:
         with contextlib.suppress(HeadraceError):
             self.login, self.no_login = await self.find_login(agent, self.login)
         return not self.no_login
+
+
+def _check(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise what adding the rows up, or drawing them, would raise."""
+    summed([{"statements": rows}])
+    tree(rows)
+    for row in rows:
+        float(row.get("time_s") or 0)
 
 
 async def _facts(agent: Agent, login: ServerLogin | None) -> Facts:

@@ -180,6 +180,25 @@ def test_locks_are_a_tree_with_who_is_to_blame_and_the_statement_that_ends_it() 
     assert "access denied" in locks.empty(replace(shot, listed=dict(feed.listed)))
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [1],
+        {"id": 1},
+        [{"id": 1, "time_s": "x", "command": "Query"}],
+        [{"lock": "row", "waiter": [], "holder": {}, "holder_open_s": 1}],
+        [{"lock": "row", "waiter": 1, "holder": 2, "holder_open_s": "long"}],
+    ],
+)
+def test_an_answer_that_is_none_is_said_and_drawn_over(rows: Any) -> None:
+    feed = feed_of()
+    feed.took({"statements": rows})
+    assert feed.listed["processlist"] == "the host's answer is none of headrace-agent"
+    for name in ("locks", "processlist", "overview"):
+        shot = take(feed, "12:00:00", 0.0)
+        assert len(screen.draw(shot, Position(name), Pages(), 80, 24)) == 24
+
+
 def test_statements_are_the_applications_and_prepared_ones_are_there() -> None:
     feed = feed_of()
     feed.listed["statements"] = [
