@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -24,8 +25,14 @@ impl StopSignal {
 
     /// Whether the process was asked to stop.
     pub fn is_set(&self) -> bool {
+        self.is_set_within(Duration::ZERO)
+    }
+
+    /// Sleeps so long; true at once when the process is asked to stop.
+    pub fn is_set_within(&self, time: Duration) -> bool {
         let mut file = [PollFd::from_borrowed_fd(self.0.as_fd(), PollFlags::IN)];
-        poll(&mut file, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        let limit = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
+        poll(&mut file, Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
     /// For tests: set by a byte on the stream, or by its end, instead of a signal.

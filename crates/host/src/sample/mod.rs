@@ -102,8 +102,13 @@ pub fn run(arguments: &SampleArguments, all: &[&'static Kind]) -> anyhow::Result
                 (false, true) => Rest::new,
                 (false, false) => Rest::of_server,
             };
-            let asking =
-                server::Asking { rest, is_thorough: arguments.thorough, missed: missed.clone(), values };
+            let asking = server::Asking {
+                rest,
+                is_thorough: arguments.thorough,
+                missed: missed.clone(),
+                interval: arguments.interval,
+                values,
+            };
             Some(server::spawn(options, &kinds, asking, ticker, stop.clone(), output.clone())?)
         }
         _ => None,

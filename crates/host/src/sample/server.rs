@@ -12,6 +12,7 @@ use super::sampler::{Kind, Missed, Source};
 use super::session::{ServerSample, Session, Trouble};
 use super::ticker::{Ticker, elapsed_ns, now_ns};
 use super::values::{Values, write_failure};
+use crate::server::patience::Patience;
 use crate::server::query::{is_the_last, open_session};
 use base::output::Output;
 use base::stop::StopSignal;
@@ -35,6 +36,7 @@ pub struct Asking {
     pub rest: fn(Duration) -> Rest,
     pub is_thorough: bool,
     pub missed: Missed,
+    pub interval: Duration,
     /// What its lines are written with.
     pub values: fn() -> Values,
 }
@@ -50,6 +52,7 @@ pub fn spawn(
 ) -> anyhow::Result<ServerLoop> {
     let mut server = Server {
         options,
+        patience: Patience::of(asking.interval, stop.clone()),
         is_thorough: asking.is_thorough,
         missed: asking.missed,
         samplers: kinds
@@ -106,6 +109,7 @@ struct Sampler {
 
 struct Server {
     options: Options,
+    patience: Patience,
     is_thorough: bool,
     missed: Missed,
     samplers: Vec<Sampler>,
@@ -138,7 +142,7 @@ impl Server {
         }
         let time_ns = now_ns();
         if self.session.is_none() {
-            let opened = open_session(&self.options).and_then(|mut connection| {
+            let opened = self.patience.open(|| open_session(&self.options)).and_then(|mut connection| {
                 let gives_back = is_the_last(&mut connection)?;
                 Ok((connection, gives_back))
             });

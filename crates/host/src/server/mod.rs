@@ -8,6 +8,7 @@ mod innodb_cmp;
 pub mod innodb_mutex;
 pub mod innodb_status;
 mod lock_waits;
+pub mod patience;
 pub mod performance_schema;
 pub mod processlist;
 pub mod query;

@@ -12,10 +12,11 @@ use clap::Args;
 use serde::Serialize;
 
 use super::lock_waits::{self, Wait};
+use super::patience::Patience;
 use super::performance_schema::is_on;
 use super::query::{Named, is_the_last, named_server, open_session, rows};
 use super::running::{Running, running, tables_of};
-use crate::sample::ticker::{Ticker, elapsed_ns, now_ns};
+use crate::sample::ticker::{Ticker, now_ns};
 use base::duration::parse_duration;
 use base::stop::StopSignal;
 use mysql::{Connection, Error, Options, ServerArguments};
@@ -105,21 +106,25 @@ fn follow(
 ) -> anyhow::Result<()> {
     let every = every.max(Duration::from_millis(100));
     let last = u64::try_from(duration.as_nanos() / every.as_nanos()).unwrap_or(u64::MAX);
-    let mut ticker = Ticker::start(every, last, StopSignal::install()?, Arc::default())?;
+    let stop = StopSignal::install()?;
+    let mut patience = Patience::of(every, stop.clone());
+    let mut ticker = Ticker::start(every, last, stop, Arc::default())?;
     let mut session: Option<(Connection, bool)> = None;
     let mut rests_until = Instant::now();
     let mut spared = 0;
     loop {
         let start = Instant::now();
         if start >= rests_until || ticker.is_last() {
-            let t_ns = now_ns();
-            let (statements, error) = match look(options, arguments, &mut session, ticker.is_last()) {
-                Ok(statements) => (statements, None),
-                Err(error) => {
-                    session = None;
-                    (Vec::new(), Some(error.to_string()))
-                }
-            };
+            let began_ns = now_ns();
+            let (statements, error) =
+                match look(options, arguments, &mut patience, &mut session, ticker.is_last()) {
+                    Ok(statements) => (statements, None),
+                    Err(error) => {
+                        session = None;
+                        (Vec::new(), Some(error.to_string()))
+                    }
+                };
+            let t_ns = began_ns + u64::try_from(patience.waited.as_nanos()).unwrap_or_default();
             serde_json::to_writer(
                 &mut *output,
                 &Line { t_ns, error, spared: std::mem::take(&mut spared), statements },
@@ -127,7 +132,7 @@ fn follow(
             output.write_all(b"\n")?;
             output.flush()?;
             if !arguments.thorough {
-                rests_until = start + Duration::from_nanos(elapsed_ns(start)) * COST_PART;
+                rests_until = start + start.elapsed().saturating_sub(patience.waited) * COST_PART;
             }
         } else {
             spared += 1;
@@ -141,12 +146,14 @@ fn follow(
 fn look(
     options: &Options,
     arguments: &StatementsArguments,
+    patience: &mut Patience,
     session: &mut Option<(Connection, bool)>,
     is_last: bool,
 ) -> Result<Vec<Statement>, Error> {
     let mut gives_back = false;
+    patience.waited = Duration::ZERO;
     if session.is_none() {
-        let mut connection = open_session(options)?;
+        let mut connection = patience.open(|| open_session(options))?;
         let is_on = is_on(&mut connection)?;
         gives_back = is_the_last(&mut connection)?;
         *session = Some((connection, is_on));
