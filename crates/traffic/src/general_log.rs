@@ -294,10 +294,11 @@ impl<'n> Parser<'n> {
         let whole = without_banners(&text[..end]);
         let is_followed_by_banner = whole.len() < end;
         let argument = whole.get(prefix.length..).unwrap_or_default();
+        let is_ended = whole.ends_with(b"\n") || whole.ends_with(b"\r") && end < text.len();
         if is_cut {
             self.damage(buffer, at, "a statement longer than 16 MiB: cut there");
             self.skips = Some(true);
-        } else if !whole.ends_with(b"\n") && !(whole.ends_with(b"\r") && end < text.len()) {
+        } else if !is_ended {
             self.coverage.skipped_bytes += end as u64;
             self.damage(buffer, at, "an event that is cut off");
             return Ok(Some(at + end));

@@ -302,7 +302,7 @@ impl<'a> Header<'a> {
         for keyword in [&b"use "[..], b"SET "] {
             let begin = over_blanks(text, at, at_end)?;
             let rest = &text[begin..];
-            if !rest.starts_with(keyword) && !(keyword == b"use " && is_use(rest)) {
+            if !(rest.starts_with(keyword) || keyword == b"use " && is_use(rest)) {
                 let may_be = rest.len() < keyword.len() && rest.eq_ignore_ascii_case(&keyword[..rest.len()]);
                 if may_be && !at_end {
                     return None;
