@@ -201,7 +201,9 @@ def test_a_command_without_a_limit_of_time_ends_without_us() -> None:
 
 
 def test_no_program_is_let_go_but_what_watches() -> None:
+    # Of a trial start it is the guard that ends it after its time; of a machine what powers it off.
     assert {each.partition(":")[0] for each in found(shells)} == {
+        "server/trial_start.py",
         "target/leased.py", "target/shell.py", "vm/machine.py",
     }  # fmt: skip
 
