@@ -55,6 +55,7 @@ OF_HOSTS = (
     "LIM01",
     "LIM05",
     "LIM08",
+    "NAME01",
     "STAT05",
 )
 #: Named by a rule of hosts, but sessions show it to SQL, too.

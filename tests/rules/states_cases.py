@@ -117,9 +117,16 @@ CASES = [
     Case(
         "WAIT02",
         "full CPUs",
-        lambda: unwell(activity=EXECUTING, rates=cores(user=96.0, idle=0.0)),
+        lambda: unwell(
+            activity=EXECUTING, rates={**cores(user=96.0, idle=0.0), "process.utime_ticks.1322/mysqld": 700.0}
+        ),
         ("",),
         (f"40.0 sessions execute on {CPUS} CPUs, of 40.0 that are active; most execute select ?.",),
+    ),
+    Case(
+        "WAIT02",
+        "full CPUs that others fill",
+        lambda: unwell(activity=EXECUTING, rates=cores(user=96.0, idle=0.0)),
     ),
     Case(
         "WAIT02",

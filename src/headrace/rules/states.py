@@ -27,6 +27,8 @@ OF_MEMORY = 0.7
 CHANGES = ("com_insert", "com_update", "com_delete", "com_replace", "com_insert_select")
 #: Of the active sessions, from which on a commit's wait is not one for a CPU.
 MOSTLY = 0.75
+#: Of a host's CPUs that the server itself uses, for its sessions to be what fills them.
+OF_THE_CPUS = 0.5
 #: Turns of others at a full CPU, of some milliseconds each, before a thread's own.
 SOME_TURNS_MS = 20.0
 #: Of the sessions seen in a commit, from which on all count as of one kind.
@@ -159,9 +161,11 @@ def _may_wait_for_a_cpu(evidence: Evidence, of_all: float, commit_ms: float | No
     """
     if not _is_cpu_full(evidence):
         return False
-    return of_all < MOSTLY or (
-        commit_ms is not None and commit_ms < SOME_TURNS_MS and evidence.is_server_held_up
-    )
+    if of_all < MOSTLY:
+        return True
+    waited = sum(evidence.window.rates("threads", "runqueue_ns").values()) / 1e9
+    is_short = commit_ms is not None and commit_ms < SOME_TURNS_MS
+    return evidence.is_server_held_up and (is_short or waited >= max(evidence.server_cpus, WAITERS))
 
 
 def _faster_commits(evidence: Evidence, is_of_device: bool) -> tuple[Remedy, ...]:
@@ -207,8 +211,13 @@ def many_sessions_execute(evidence: Evidence) -> Iterator[Match]:
     load = _load(evidence)
     cpus = evidence.facts.given_cpus if not evidence.has_host else evidence.facts.cpu_count
     least = TIMES_CPUS * cpus if cpus else MANY_AT_ONCE
-    # Where the host is known, its CPUs say whether there are too many.
-    if load.executing < max(least, 2 * WAITERS) or (evidence.has_host and not _is_cpu_full(evidence)):
+    # Where the host is known, its CPUs say whether there are too many; behind others that fill them, each statement
+    # only takes longer.
+    if load.executing < max(least, 2 * WAITERS):
+        return
+    if evidence.has_host and not (
+        _is_cpu_full(evidence) and evidence.server_cpus >= OF_THE_CPUS * len(evidence.cores)
+    ):
         return
     running = evidence.gauge("mysql_status", "threads_running")
     classes = {
