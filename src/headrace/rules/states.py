@@ -211,8 +211,8 @@ def many_sessions_execute(evidence: Evidence) -> Iterator[Match]:
     load = _load(evidence)
     cpus = evidence.facts.given_cpus if not evidence.has_host else evidence.facts.cpu_count
     least = TIMES_CPUS * cpus if cpus else MANY_AT_ONCE
-    # Where the host is known, its CPUs say whether there are too many; behind others that fill them, each statement
-    # only takes longer.
+    # Where the host is known, its CPUs say whether there are too many. Behind others that fill them, each
+    # statement only takes longer.
     if load.executing < max(least, 2 * WAITERS):
         return
     if evidence.has_host and not (
