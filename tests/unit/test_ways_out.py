@@ -241,7 +241,7 @@ def is_clean(shown: str) -> bool:
 def test_whatever_is_printed_reaches_the_terminal_clean(what: object) -> None:
     for options in ({}, {"style": "yellow"}, {"soft_wrap": True}, {"highlight": False}):
         out = io.StringIO()
-        Screen(file=out, width=200).print(what, **options)  # type: ignore[arg-type]
+        Screen(file=out, width=200).print(what, **options)
         assert is_clean(out.getvalue()), out.getvalue()
         if not isinstance(what, Text):
             assert "[red]" in out.getvalue(), "it is shown, not read"
@@ -279,20 +279,15 @@ def test_a_log_has_no_control_characters(capfd: pytest.CaptureFixture[str]) -> N
         assert handler is not None
         try:
             raise ValueError(HOSTILE)
-        except ValueError:
-            handler.handle(log.makeRecord("x", logging.ERROR, "f", 1, "%s", (HOSTILE,), _exc_info()))
+        except ValueError as error:
+            raised = (ValueError, error, error.__traceback__)
+            handler.handle(log.makeRecord("x", logging.ERROR, "f", 1, "%s", (HOSTILE,), raised))
         said = capfd.readouterr().err
         assert "ValueError" in said
         assert is_clean(said), said
     finally:
         if logging.lastResort is not None:
             logging.lastResort.setFormatter(before)
-
-
-def _exc_info() -> tuple[type[BaseException], BaseException, object]:
-    import sys
-
-    return sys.exc_info()  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(
