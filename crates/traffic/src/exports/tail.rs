@@ -76,8 +76,8 @@ impl Form {
             let (end, next) = word(line, at)?;
             stream = (at, end);
             at = next;
-            // A header's own mark is no name of a stream.
-            if line[stream.0] == b'#' {
+            // A header's own mark is no name of a stream, and labels in braces are those of Loki.
+            if matches!(line[stream.0], b'#' | b'{') {
                 return None;
             }
         }
@@ -165,6 +165,10 @@ mod tests {
                 None,
             ),
             ("# Time: 2024-05-01T10:11:12.345Z\n# User@Host: a[a] @ b []\n", None),
+            (
+                "2024-05-01T10:11:12Z {app=\"db\"} # Time: 2024-05-01T10:11:12Z\n# User@Host: a[a] @ b []\n",
+                None,
+            ),
             ("pod container # Time: 2024-05-01T10:11:12Z\n# x\n", None),
             ("", None),
         ] {

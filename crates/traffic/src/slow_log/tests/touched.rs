@@ -391,6 +391,7 @@ fn a_timestamp_and_a_database_however_they_are_written() {
         }),
         ("indented", |log| log.replace("SET t", "  SET t")),
         ("upper case", |log| log.replace("use shop", "USE shop")),
+        ("any case", |log| log.replace("use shop", "uSe shop")),
         ("backticks", |log| log.replace("use shop", "Use `shop`")),
         ("blanks behind the name", |log| log.replace("use shop;", "use shop ; ").replace("SET t", "SET T")),
     ];
