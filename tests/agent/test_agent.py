@@ -474,7 +474,8 @@ async def test_the_host_is_held_over_ssh_until_the_connection_ends(
 
     with pytest.raises(TargetError, match=r"is gone.*connection was lost"):
         await work()
-    assert await gone(pids[0])
+    # The connection may be made again; then what it left is ended, and the host is free.
+    assert await gone(pids[0], within_s=60)
     async with journal.hold():
         pass
     await remote.close()

@@ -139,7 +139,7 @@ CASES = [
     Case(
         "FLUSH03",
         "no file systems",
-        lambda: unwell(without=["file_systems"]),
+        lambda: unwell(variables={"innodb_flush_method": "fsync"}, without=["file_systems"]),
         missing="file system of the data",
     ),
     Case(

@@ -8,6 +8,7 @@ from real, fresh servers (MariaDB 10.11.19, MySQL 8.0.31) and then set as a care
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -269,7 +270,8 @@ def unwell(
     dead = set(without)
     content = _facts(vendor)
     for path, value in {**FACTS, **(facts or {})}.items():
-        _set(content, path.split("."), value)
+        # Another path of the same case may change what this one holds.
+        _set(content, path.split("."), copy.deepcopy(value))
     for key in dead & set(content):
         content[key] = None
     settings = content["server_settings"]

@@ -14,6 +14,9 @@ import pytest
 BENCHES = Path(__file__).parents[2] / "benches"
 #: They take arguments, or longer than all others together.
 BY_THEMSELVES = {
+    "killed",
+    "serve_strangers",
+    "trust",
     "agents",
     "advice",
     "planted",

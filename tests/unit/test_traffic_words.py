@@ -70,7 +70,7 @@ def test_a_recorder_that_ended_early_is_no_success(monkeypatch: pytest.MonkeyPat
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
 ) -> None:
-    monkeypatch.setattr(digest, "_read", None)
+    monkeypatch.setattr(digest, "read_sources", None)
     monkeypatch.setattr(recording, "_record", None)
     (tmp_path / "file").touch()
     done = CliRunner().invoke(app, [*words, str(tmp_path / "file" / "out")])

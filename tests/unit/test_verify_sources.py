@@ -315,7 +315,9 @@ def test_a_spreadsheet_s_csv_is_read_as_import_reads_it(tmp_path: Path) -> None:
 def test_each_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_paths = Counter[Path]()
     known = foreign_table.decoded
-    monkeypatch.setattr(foreign_table, "decoded", lambda path: read_paths.update([path]) or known(path))
+    monkeypatch.setattr(
+        foreign_table, "decoded", lambda path, needed: read_paths.update([path]) or known(path, needed)
+    )
     for name, at in (("a", 0), ("b", 120)):
         (tmp_path / f"{name}.csv").write_text(f"time,seconds,count\n{at},60,3\n")
     gather([], [str(tmp_path / "a.csv")], [str(tmp_path / "b.csv")], None, None)

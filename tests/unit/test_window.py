@@ -54,6 +54,15 @@ def test_a_sum_that_lost_a_part_did_not_grow(left: float) -> None:
     assert window(rows[2:4]).rate("network", "rx_bytes", "bond0") in (None, left)
 
 
+def test_what_falls_again_and_again_is_no_counter() -> None:
+    rows = [
+        (float(second), "file_systems", "available_bytes", "/", 36e9 - 1e6 * second) for second in range(12)
+    ]
+    series = window(rows).series("file_systems", "available_bytes", "/")
+    assert series is not None
+    assert len(series.rate) == 11, "no interval is left out"
+
+
 @pytest.mark.parametrize(
     "speed", [-1, 0, 65_535, 2**31 - 1, 2**32 - 1, 4_294_967, 42_949_672, 2**64 - 1, True, "10"]
 )

@@ -31,6 +31,8 @@ RESET_SHARE = 0.5
 #: After it began anew it does not grow by more than so many times its most in other intervals. One that steps back
 #: by more than this share of all that it grew has not stepped back.
 NEW_TIMES, STEP_BACK = 10.0, 0.5
+#: At most one interval of so many falls in a counter.
+MOST_FALLS = 4
 
 #: Samplers whose counters begin with the boot, so that none is ever reset.
 NEVER_RESET = frozenset({"cpu"})
@@ -147,7 +149,10 @@ class Window:
         most = np.repeat(np.maximum.reduceat(rises, self._starts), lengths)
         total = np.repeat(np.add.reduceat(rises, self._starts), lengths)
         is_new = is_down & (grown >= 0)
-        return (is_new & (total > 0) & (grown > NEW_TIMES * most)) | (is_down & (grown < -STEP_BACK * total))
+        # What falls again and again is no counter: space that is free, a length.
+        falls = np.repeat(np.add.reduceat(is_down.astype(np.int64), self._starts), lengths)
+        is_step = is_down & ((falls == 1) | (falls * MOST_FALLS <= np.repeat(lengths, lengths)))
+        return (is_new & (total > 0) & (grown > NEW_TIMES * most)) | (is_step & (grown < -STEP_BACK * total))
 
     def _leave_out_pauses(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> None:
         """Makes gaps of the time in which the host was suspended, or its guest paused.
