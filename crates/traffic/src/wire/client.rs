@@ -10,6 +10,9 @@ use mysql::frames::{HEADER, LARGEST_FRAME};
 use mysql::reply::Stage;
 use mysql_common::constants::CapabilityFlags as Flags;
 
+/// No login is as long: its longest part, the attributes, has at most 64 KiB.
+const LONGEST_LOGIN: usize = 1 << 16;
+
 impl Session {
     pub fn client_bytes(
         &mut self,
@@ -81,8 +84,11 @@ impl Session {
         let is_login = self.phase == Phase::LoggingIn
             || (sequence != 0 && self.requests.front().is_some_and(|r| r.command == Command::ChangeUser));
         side.target = match self.phase {
-            // Two where a proxy ended the encryption: it took the request for it away.
-            Phase::Greeted if matches!(sequence, 1 | 2) => Target::Request,
+            // Two where a proxy ended the encryption: it took the request for it away. A record of TLS has a two there,
+            // too, and would be longer than any login.
+            Phase::Greeted if sequence == 1 || (sequence == 2 && side.length < LONGEST_LOGIN) => {
+                Target::Request
+            }
             Phase::Greeted => {
                 self.not_a_login(shared);
                 return Ok(());
