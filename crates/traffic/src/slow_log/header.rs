@@ -393,7 +393,8 @@ fn touched_setting(line: &[u8]) -> Option<(u64, &[u8])> {
 
 /// Whether a text begins with the server's `use `, or with what people and other programs make of it.
 pub(super) fn is_use(text: &[u8]) -> bool {
-    text.get(..4).is_some_and(|word| word.eq_ignore_ascii_case(b"use "))
+    text.starts_with(b"use ")
+        || text.first() == Some(&b'U') && text.get(1..4).is_some_and(|rest| rest.eq_ignore_ascii_case(b"se "))
 }
 
 /// The name between backticks, which no server writes there.
