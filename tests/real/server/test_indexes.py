@@ -19,7 +19,7 @@ LACKING = {
     "SELECT * FROM orders WHERE customer = 17 AND created > '2026-01-01'": ["customer", "created"],
     "SELECT id FROM orders WHERE customer = 18 ORDER BY created DESC LIMIT 3": ["customer", "created"],
     "UPDATE orders SET total = total + 1 WHERE code = 'code-77'": ["code"],
-    "SELECT c.email FROM orders o JOIN customers c ON c.orders_code = o.code WHERE o.id = 5": ["orders_code"],
+    "SELECT c.email FROM orders o JOIN customers c ON c.orders_code = o.code WHERE o.id = 1": ["orders_code"],
 }
 CONTENT = (
     "SELECT * FROM orders WHERE id = 9",
