@@ -17,8 +17,6 @@ use super::{lock, processes};
 
 /// What a controller says before it ends its side.
 const FREE: &str = "free";
-/// A connection that was closed on its way is made again within this time, and then this process is killed.
-const RETURN: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 #[derive(Debug, PartialEq)]
 enum End {
@@ -33,8 +31,8 @@ enum End {
 /// Take the lock, print `held`, and keep it until the controller says `free`, or is gone.
 ///
 /// A controller far away writes a number of seconds there, and again before they are over: a connection that
-/// nobody knows to be dead would hold the host for ever. Of one that is gone, the processes are ended and the changes
-/// undone, as the next one to hold the host would.
+/// nobody knows to be dead would hold the host for ever. Of one on this machine that is gone, and of one that fell
+/// silent, the processes are ended and the changes undone, as the next one to hold the host would.
 pub fn hold(state: &Path, owner: &str, kernel: &KernelFiles, out: &mut dyn Write) -> anyhow::Result<()> {
     // The journal's own lock is taken first, so that nobody takes the host in the middle of a rollback.
     let journal = Journal::open(state)?;
@@ -44,13 +42,9 @@ pub fn hold(state: &Path, owner: &str, kernel: &KernelFiles, out: &mut dyn Write
     out.write_all(b"held\n")?;
     out.flush()?;
     match listen(std::io::stdin().as_fd())? {
-        End::Free => Ok(()),
-        End::Gone { is_remote } => {
-            if is_remote {
-                let _ = poll(&mut [], Some(&RETURN));
-            }
-            clean(state, owner, kernel, taken)
-        }
+        // A connection that ended may be made again, and others may want the host now: the next to hold it cleans.
+        End::Free | End::Gone { is_remote: true } => Ok(()),
+        End::Gone { is_remote: false } => clean(state, owner, kernel, taken),
         End::Silent { seconds } => {
             clean(state, owner, kernel, taken)?;
             anyhow::bail!("nothing was heard of the controller for {seconds} s: this host is free");
