@@ -28,7 +28,7 @@ def server(folder: Path) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def clients(server: Server) -> Iterator[None]:
-    """A closed load whose speed is a setting: beside its statements a busy machine's delays are small."""
+    """A closed load whose speed is a setting."""
     ended = threading.Event()
 
     def one() -> None:
@@ -39,10 +39,10 @@ def clients(server: Server) -> Iterator[None]:
             connection.cursor() as cursor,
         ):
             while not ended.is_set():
-                cursor.execute("SELECT SLEEP(@@GLOBAL.innodb_io_capacity / 10000)")
+                cursor.execute("SELECT SLEEP(@@GLOBAL.innodb_io_capacity / 100000)")
                 cursor.fetchall()
 
-    threads = [threading.Thread(target=one) for _ in range(4)]
+    threads = [threading.Thread(target=one) for _ in range(2)]
     for thread in threads:
         thread.start()
     try:
