@@ -1,4 +1,4 @@
-"""A boot as this test reads it: which values a host has after sysctl, udev, tmpfiles, TuneD and rc.local.
+"""An independent model of a boot: the values that sysctl, udev, tmpfiles, TuneD and rc.local leave.
 
     kernel = replay({"/etc/sysctl.d/a.conf": "vm.swappiness = 7"})
     kernel["/proc/sys/vm/swappiness"]

@@ -23,7 +23,7 @@ levels = ["128M", "512M", "1G"]
 
 FLUSH = '\n[factors.flush]\nknob = "server.innodb_flush_log_at_trx_commit"\nlevels = [1, 2]\n'
 
-#: What is written instead of what. An empty first part: the second is added at the end.
+#: (text, replacement) pairs; an empty text appends the replacement.
 CHANGES: dict[str, tuple[str, str]] = {
     "a list without quotes": ('["128M", "512M", "1G"]', "[128M, 512M, 1G]"),
     "a value without quotes": ('kind = "oltp"', "kind = oltp"),

@@ -156,7 +156,7 @@ def _as_mysql() -> list[str]:
 
 
 def _started(server: Server, process: subprocess.Popen[bytes]) -> int:
-    """The server's process, as soon as it serves: the one with its data directory."""
+    """Wait until the server accepts connections; return its process, found by its data directory."""
     end = time.monotonic() + START_S
     while True:
         if process.poll() is not None or time.monotonic() > end:

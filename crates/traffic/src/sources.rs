@@ -51,7 +51,7 @@ impl Expected {
     /// Checks what a source was found to be.
     ///
     /// # Errors
-    /// It is something else: then the caller named the wrong file, or took it for something that it is not.
+    /// It is something else: the caller named the wrong file or the wrong kind.
     pub fn check(self, kind: Kind, name: &str) -> anyhow::Result<()> {
         let is_it = match kind {
             Kind::SlowLog => self == Expected::Slowlog,

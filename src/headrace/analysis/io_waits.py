@@ -1,4 +1,4 @@
-"""What tasks wait for in I/O on a host whose devices have room: the part of the verdict that names a device."""
+"""Tasks that wait for I/O although no device is busy: names the device in the verdict."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headrace.facts import HostFacts
 PRESSURE_HIGH = 0.25
 #: A device with fewer requests in flight than this part of the time that tasks waited is not what they wait for.
 EXPLAINS = 0.2
-#: Devices that exist without a medium, or only hold what memory holds.
+#: Devices without a medium, or backed by memory.
 NO_DATA = re.compile(r"(?:loop|ram|zram|sr|fd)\d+")
 
 

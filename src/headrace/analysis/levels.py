@@ -36,7 +36,7 @@ SWEEPS = 2
 #: Most changes of a stretch that are looked for together.
 MOST_CHANGES = 6
 
-#: The largest share of a point's deviation that is carried over to the next.
+#: The largest autocorrelation from one point to the next.
 MOST_CARRIED = 0.9
 
 #: Memory for the candidates of one batch of series.

@@ -55,7 +55,7 @@ WHAT_IS_READ = (
 
 @dataclass
 class _Read:
-    """Every piece of a dump by its kind, and where each came from."""
+    """The pieces of a dump by kind, each with its file."""
 
     pieces: list[Piece] = field(default_factory=list)
     places: dict[str, list[str]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     rows: list[Row] = []
     records = list(await hosts.samples_of(readings, scratch)) if readings else []
     if len(readings) == 1:
-        # One reading of counters says nothing beside a program that watched them.
+        # A single reading adds nothing where a program watched the counters.
         watched = {piece.sampler for piece in read.of(Rates) if any(piece.per_second.values())}
         records = [record for record in records if record["sampler"] not in watched]
     sampled = {str(record["sampler"]) for record in records}

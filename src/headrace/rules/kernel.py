@@ -1,4 +1,4 @@
-"""Rules about things of which the kernel has far too many, and about what each entry into it costs."""
+"""Rules about too many kernel objects, and about the cost of entering the kernel."""
 
 from __future__ import annotations
 

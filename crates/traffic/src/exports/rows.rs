@@ -18,7 +18,7 @@ use crate::measures::{Measure, Measures};
 use crate::slow_log::time::Stamp;
 use crate::slow_log::{Account, parse_account, throttled};
 
-/// What a client writes in place of a BLOB that it does not show.
+/// The placeholders that clients print for a BLOB.
 const PLACEHOLDERS: [&[u8]; 8] =
     [b"BLOB", b"[BLOB]", b"(BLOB)", b"<BLOB>", b"[LONGBLOB]", b"<binary>", b"[MEDIUMBLOB]", b"{blob}"];
 

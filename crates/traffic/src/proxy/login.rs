@@ -108,7 +108,7 @@ impl Login {
         }
     }
 
-    /// A balancer's header is the server's to read: it goes on as it is. How many bytes belong to it.
+    /// The length of a balancer's header, which is passed on unchanged for the server to read.
     fn take_header(&mut self, bytes: &[u8], acts: &mut Vec<Act>) -> usize {
         let Some(header) = self.header.as_mut().filter(|_| self.stage == Stage::Greeting) else { return 0 };
         let used = match header.take(bytes) {
