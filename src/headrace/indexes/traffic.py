@@ -8,7 +8,7 @@ from headrace.digests.classes import Digest, QueryClass
 from headrace.digests.table import OTHERS
 from headrace.indexes.statement import Statement
 
-#: Words of headrace's own and of monitoring need no index.
+#: The server's own databases, whose tables take no index.
 _NO_TABLE = ("information_schema", "performance_schema", "mysql", "sys")
 
 

@@ -18,8 +18,8 @@ from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Sentences, Table, method
 from headrace.volumes.device import size_text
 
-#: Shown on a terminal.
-BRIEF = 5
+#: Parts shown on a terminal: three candidates, each a table and its notes.
+BRIEF = 6
 WIDTH = 70
 
 
