@@ -152,7 +152,9 @@ class Window:
         # What falls again and again is no counter: space that is free, a length.
         falls = np.repeat(np.add.reduceat(is_down.astype(np.int64), self._starts), lengths)
         is_step = is_down & ((falls == 1) | (falls * MOST_FALLS <= np.repeat(lengths, lengths)))
-        return (is_new & (total > 0) & (grown > NEW_TIMES * most)) | (is_step & (grown < -STEP_BACK * total))
+        began_too_high: NDArray[np.bool_] = is_new & (total > 0) & (grown > NEW_TIMES * most)
+        stepped_back: NDArray[np.bool_] = is_step & (grown < -STEP_BACK * total)
+        return began_too_high | stepped_back
 
     def _leave_out_pauses(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> None:
         """Makes gaps of the time in which the host was suspended, or its guest paused.
