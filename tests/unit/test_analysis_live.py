@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.analysis import live
@@ -281,6 +281,7 @@ ticks = st.lists(
 
 
 @given(ticks)
+@example([{"a": 0, "c": 11, "b": 13}, {"a": 0, "c": 6}])
 def test_it_says_what_a_window_of_the_same_table_says(found: list[dict[str, int]]) -> None:
     ring, rows = Ring(), []
     for t_s, labels in enumerate(found):
