@@ -303,6 +303,10 @@ impl<'a> Names<'a> {
                 self.about = if word == b"create" { About::Create } else { About::Alter };
                 (self.is_header, self.is_compound) = (true, true);
             }
+            // What mysqldump writes around a view may come in pieces: `/*!50013 DEFINER=... */`.
+            b"definer" => {
+                (self.about, self.is_header, self.next) = (About::Create, true, Next::Equals);
+            }
             b"drop" | b"deallocate" => self.about = About::Drop,
             b"rename" => self.about = About::Rename,
             b"grant" | b"revoke" => {

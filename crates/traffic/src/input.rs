@@ -16,6 +16,7 @@ use rustix::io::Errno;
 
 use self::follow::{FollowedFile, FollowedPipe};
 use self::wide::Wide;
+use crate::rewritten::Rewritten;
 use base::error::AgentError;
 use base::stop::StopSignal;
 
@@ -47,7 +48,7 @@ enum Source {
     Gzip(Box<MultiGzDecoder<BufReader<Start>>>),
     Zstd(Box<zstd::Decoder<'static, BufReader<Start>>>),
     /// Text of UTF-16, as PowerShell's `>` writes it.
-    Wide(Box<Wide<BufReader<Start>>>),
+    Wide(Box<Rewritten<BufReader<Start>, Wide>>),
     File(FollowedFile),
 }
 
@@ -169,7 +170,7 @@ fn decompress(start: Start) -> anyhow::Result<Source> {
     } else if start.is_zstd() {
         Source::Zstd(Box::new(zstd::Decoder::with_buffer(BufReader::new(start))?))
     } else if let Some(order) = wide::order(&start.magic[..start.length]) {
-        Source::Wide(Box::new(Wide::new(BufReader::new(start), order)))
+        Source::Wide(Box::new(Rewritten::new(BufReader::new(start), Wide::new(order))))
     } else {
         Source::Plain(start)
     })

@@ -21,6 +21,7 @@ mod prefixed;
 pub mod proxy;
 pub mod recording;
 pub mod replay;
+mod rewritten;
 pub mod slow_log;
 pub mod sources;
 pub mod stream;

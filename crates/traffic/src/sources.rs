@@ -331,19 +331,11 @@ fn without_mark(head: &mut Vec<u8>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{Kind, head};
+    use crate::rewritten::InPieces;
 
     fn kind(content: &[u8]) -> Option<Kind> {
         // One byte at a time, as a pipe may give it.
-        struct Slow<'a>(&'a [u8]);
-        impl std::io::Read for Slow<'_> {
-            fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-                let Some((first, rest)) = self.0.split_first() else { return Ok(0) };
-                buffer[0] = *first;
-                self.0 = rest;
-                Ok(1)
-            }
-        }
-        head(&mut Slow(content), "a file").ok().map(|(kind, read)| {
+        head(&mut InPieces(content, 1), "a file").ok().map(|(kind, read)| {
             assert!(content.starts_with(&read));
             kind
         })

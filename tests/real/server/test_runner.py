@@ -89,8 +89,8 @@ def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Call
     assert not list(lab.output.glob("trials/.*"))
     for number, modified in survivors.items():
         assert (lab.output / f"trials/{number:04d}/trial.json").stat().st_mtime_ns == modified
-    if stage == "during the workload":
-        assert "restored" in err
+    # By the run that goes on, or before it by the host itself, whose controller was gone.
+    assert lab.traces() == []
 
 
 def test_ctrl_c_restores_the_host_at_once_and_the_next_run_continues(bench: Callable[[str], Bench]) -> None:

@@ -38,6 +38,7 @@ use self::tail::{Form, Tail};
 use self::taker::Taker;
 use crate::coverage::Coverage;
 use crate::event::Sink;
+use crate::rewritten::Rewritten;
 use crate::{general_log, slow_log};
 
 /// Paths of records, and records of each, that are looked at to tell what a document is.
@@ -103,9 +104,9 @@ pub fn read(
             drive(&mut records, Taker::new(name, shape), name, follow && path.is_empty(), sink)
         }
         Export::Tagged { shape, is_hash } => {
-            let tagged = Tagged::new(input, is_hash);
+            let tagged = Tagged::new(is_hash);
             let read = tagged.read.clone();
-            let mut records = JsonRecords::new(Bytes::new(tagged), b"");
+            let mut records = JsonRecords::new(Bytes::new(Rewritten::new(input, tagged)), b"");
             let mut coverage = drive(&mut records, Taker::new(name, shape), name, follow, sink)?;
             coverage.bytes = read.get();
             Ok(coverage)
@@ -316,7 +317,7 @@ fn tagged_export(text: &[u8]) -> Option<Export> {
             let is_hash = tagged::is_hash(&line[at..]);
             let mut document = Vec::new();
             // Reading from memory does not fail.
-            let _ = Tagged::new(&line[at..], is_hash).read_to_end(&mut document);
+            let _ = Rewritten::new(&line[at..], Tagged::new(is_hash)).read_to_end(&mut document);
             match json_export(&document) {
                 Some(Export::Json { path, shape }) if path.is_empty() => {
                     return Some(Export::Tagged { shape, is_hash });

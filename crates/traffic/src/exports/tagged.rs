@@ -2,14 +2,14 @@
 //! syslog's host and program. What names the origin becomes a member of its document.
 
 use std::cell::Cell;
-use std::io::{self, Read};
+use std::io;
 use std::rc::Rc;
 
+use crate::rewritten::Rewrite;
 use crate::slow_log::time;
 
 /// What is before a document is not longer.
 const PREFIX_BYTES: usize = 512;
-const PIECE_BYTES: usize = 64 << 10;
 /// The member that names the origin.
 pub(super) const TAG: &str = "@tag";
 
@@ -67,32 +67,20 @@ struct Hash {
 }
 
 /// Gives the documents.
-pub(super) struct Tagged<R> {
-    input: R,
+pub(super) struct Tagged {
     state: State,
     /// Documents are hashes, with `=>` for a colon, and something behind them.
     hash: Option<Hash>,
     /// Bytes of the input.
     pub(super) read: Rc<Cell<u64>>,
-    raw: Vec<u8>,
-    text: Vec<u8>,
-    given: usize,
 }
 
-impl<R: Read> Tagged<R> {
-    pub(super) fn new(input: R, is_hash: bool) -> Self {
-        Self {
-            input,
-            state: State::Before(Vec::new()),
-            hash: is_hash.then(Hash::default),
-            read: Rc::default(),
-            raw: vec![0; PIECE_BYTES],
-            text: Vec::new(),
-            given: 0,
-        }
+impl Tagged {
+    pub(super) fn new(is_hash: bool) -> Self {
+        Self { state: State::Before(Vec::new()), hash: is_hash.then(Hash::default), read: Rc::default() }
     }
 
-    fn take(&mut self, byte: u8) {
+    fn byte(&mut self, byte: u8, out: &mut Vec<u8>) {
         match &mut self.state {
             State::Before(prefix) if byte == b'{' && (prefix.is_empty() || begins(prefix)) => {
                 self.state = State::Open(std::mem::take(prefix));
@@ -100,17 +88,17 @@ impl<R: Read> Tagged<R> {
             State::Before(prefix) => {
                 prefix.push(byte);
                 if byte == b'\n' || prefix.len() >= PREFIX_BYTES {
-                    self.text.append(prefix);
+                    out.append(prefix);
                     self.state = if byte == b'\n' { State::Before(Vec::new()) } else { State::Inside };
                 }
             }
             State::Open(_) if matches!(byte, b' ' | b'\t') => {}
             State::Open(prefix) if byte == b'"' => {
-                self.text.extend_from_slice(b"{\"");
-                self.text.extend_from_slice(TAG.as_bytes());
-                self.text.extend_from_slice(b"\":\"");
-                self.text.extend_from_slice(&origin(prefix));
-                self.text.extend_from_slice(b"\",\"");
+                out.extend_from_slice(b"{\"");
+                out.extend_from_slice(TAG.as_bytes());
+                out.extend_from_slice(b"\":\"");
+                out.extend_from_slice(&origin(prefix));
+                out.extend_from_slice(b"\",\"");
                 self.state = State::Inside;
                 self.hash = self.hash.map(|_| Hash { depth: 1, is_string: true, is_escaped: false });
             }
@@ -118,12 +106,12 @@ impl<R: Read> Tagged<R> {
                 let mut prefix = std::mem::take(prefix);
                 prefix.push(b'{');
                 self.state = State::Before(prefix);
-                self.take(byte);
+                self.byte(byte, out);
             }
-            State::Inside => self.inside(byte),
+            State::Inside => self.inside(byte, out),
             State::Behind => {
                 if byte == b'\n' {
-                    self.text.push(byte);
+                    out.push(byte);
                     self.state = State::Before(Vec::new());
                 }
             }
@@ -131,15 +119,15 @@ impl<R: Read> Tagged<R> {
     }
 
     /// Takes a byte of a hash.
-    fn inside(&mut self, byte: u8) {
-        let Some(hash) = &mut self.hash else { return self.text.push(byte) };
+    fn inside(&mut self, byte: u8, out: &mut Vec<u8>) {
+        let Some(hash) = &mut self.hash else { return out.push(byte) };
         match byte {
             b'\n' => self.state = State::Before(Vec::new()),
             _ if hash.is_escaped => hash.is_escaped = false,
             b'\\' if hash.is_string => hash.is_escaped = true,
             b'"' => hash.is_string = !hash.is_string,
             b'=' if !hash.is_string => return,
-            b'>' if !hash.is_string => return self.text.push(b':'),
+            b'>' if !hash.is_string => return out.push(b':'),
             b'{' if !hash.is_string => hash.depth += 1,
             b'}' if !hash.is_string => {
                 hash.depth = hash.depth.saturating_sub(1);
@@ -149,65 +137,50 @@ impl<R: Read> Tagged<R> {
             }
             _ => {}
         }
-        self.text.push(byte);
+        out.push(byte);
     }
+}
 
-    /// Reads on; false at the end.
-    fn fill(&mut self) -> io::Result<bool> {
-        let count = self.input.read(&mut self.raw)?;
-        self.read.set(self.read.get() + count as u64);
-        self.text.clear();
-        self.given = 0;
-        let raw = std::mem::take(&mut self.raw);
-        let mut rest = &raw[..count];
+impl Rewrite for Tagged {
+    fn take(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        self.read.set(self.read.get() + piece.len() as u64);
+        let mut rest = piece;
         while let Some(byte) = rest.first() {
             // Most of a line is its document.
             if matches!(self.state, State::Inside) && self.hash.is_none() {
                 let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
-                self.text.extend_from_slice(&rest[..end]);
+                out.extend_from_slice(&rest[..end]);
                 if rest[..end].ends_with(b"\n") {
                     self.state = State::Before(Vec::new());
                 }
                 rest = &rest[end..];
             } else {
-                self.take(*byte);
+                self.byte(*byte, out);
                 rest = &rest[1..];
             }
         }
-        self.raw = raw;
-        if count == 0
+        if piece.is_empty()
             && let State::Before(prefix) | State::Open(prefix) = &mut self.state
         {
-            self.text.append(prefix);
+            out.append(prefix);
         }
-        Ok(count > 0)
-    }
-}
-
-impl<R: Read> Read for Tagged<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.given == self.text.len() {
-            if !self.fill()? && self.text.is_empty() {
-                return Ok(0);
-            }
-        }
-        let count = buffer.len().min(self.text.len() - self.given);
-        buffer[..count].copy_from_slice(&self.text[self.given..self.given + count]);
-        self.given += count;
-        Ok(count)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+    use crate::rewritten::Rewritten;
 
     #[track_caller]
     fn given(text: &str, is_hash: bool) -> String {
         let mut out = String::new();
-        let mut tagged = Tagged::new(text.as_bytes(), is_hash);
+        let tagged = Tagged::new(is_hash);
         let read = tagged.read.clone();
-        tagged.read_to_string(&mut out).unwrap();
+        Rewritten::new(text.as_bytes(), tagged).read_to_string(&mut out).unwrap();
         assert_eq!(read.get(), text.len() as u64);
         out
     }

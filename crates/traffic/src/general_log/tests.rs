@@ -1,4 +1,5 @@
 use super::*;
+use crate::rewritten::InPieces;
 
 type Seen = (u64, u64, String, String, String, Command, String, Outcome);
 
@@ -80,15 +81,6 @@ fn mariadb_tells_the_second_once() {
 
 #[test]
 fn pieces_and_cuts() {
-    struct Pieces<'l>(&'l [u8], usize);
-    impl Read for Pieces<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.1.min(buffer.len()).min(self.0.len());
-            buffer[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
-        }
-    }
     let log = format!("garbage\n{MYSQL}{MYSQL}");
     let (whole, coverage) = parsed(log.as_bytes());
     assert_eq!((coverage.damaged, coverage.skipped_bytes), (1, 8));
@@ -98,7 +90,7 @@ fn pieces_and_cuts() {
             texts.push(String::from_utf8_lossy(event.text).into_owned());
             Ok(())
         };
-        assert_eq!(read(Pieces(log.as_bytes(), size), "log", &mut sink).unwrap(), coverage);
+        assert_eq!(read(InPieces(log.as_bytes(), size), "log", &mut sink).unwrap(), coverage);
         assert!(texts.iter().eq(whole.iter().map(|event| &event.6)), "pieces of {size}");
     }
     for end in 0..log.len() {

@@ -1,6 +1,8 @@
 //! Text of UTF-16, given as UTF-8.
 
-use std::io::{self, Read};
+use std::io;
+
+use crate::rewritten::Rewrite;
 
 /// Which byte of a unit comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,30 +24,23 @@ pub(super) fn order(magic: &[u8]) -> Option<Order> {
 }
 
 /// What is no character becomes U+FFFD, as usual.
-pub(super) struct Wide<R> {
-    input: R,
+pub(super) struct Wide {
     order: Order,
-    raw: Vec<u8>,
     /// Half of a unit, or of a character of two units.
     left: Vec<u8>,
-    text: Vec<u8>,
-    given: usize,
     is_begin: bool,
 }
 
-const PIECE_BYTES: usize = 64 << 10;
-
-impl<R: Read> Wide<R> {
-    pub(super) fn new(input: R, order: Order) -> Self {
-        let raw = vec![0; PIECE_BYTES];
-        Self { input, order, raw, left: Vec::new(), text: Vec::new(), given: 0, is_begin: true }
+impl Wide {
+    pub(super) fn new(order: Order) -> Self {
+        Self { order, left: Vec::new(), is_begin: true }
     }
+}
 
-    /// Reads on; false at the end.
-    fn fill(&mut self) -> io::Result<bool> {
-        let count = self.input.read(&mut self.raw)?;
+impl Rewrite for Wide {
+    fn take(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         let mut bytes = std::mem::take(&mut self.left);
-        bytes.extend_from_slice(&self.raw[..count]);
+        bytes.extend_from_slice(piece);
         let mut units: Vec<u16> = bytes
             .chunks_exact(2)
             .map(|pair| match self.order {
@@ -54,48 +49,35 @@ impl<R: Read> Wide<R> {
             })
             .collect();
         // The first of two units waits for the second.
-        if count > 0 && units.last().is_some_and(|unit| (0xd800..0xdc00).contains(unit)) {
+        if !piece.is_empty() && units.last().is_some_and(|unit| (0xd800..0xdc00).contains(unit)) {
             units.pop();
         }
         let taken = units.len() * 2;
-        self.text.clear();
-        self.given = 0;
         let mut encoded = [0; 4];
         for character in char::decode_utf16(units) {
             let character = character.unwrap_or(char::REPLACEMENT_CHARACTER);
             if !(std::mem::take(&mut self.is_begin) && character == '\u{feff}') {
-                self.text.extend_from_slice(character.encode_utf8(&mut encoded).as_bytes());
+                out.extend_from_slice(character.encode_utf8(&mut encoded).as_bytes());
             }
         }
         self.left = bytes.split_off(taken);
-        if count == 0 && !self.left.is_empty() {
+        if piece.is_empty() && !self.left.is_empty() {
             self.left.clear();
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 "the UTF-16 text ends inside a character",
             ));
         }
-        Ok(count > 0)
-    }
-}
-
-impl<R: Read> Read for Wide<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.given == self.text.len() {
-            if !self.fill()? && self.text.is_empty() {
-                return Ok(0);
-            }
-        }
-        let count = buffer.len().min(self.text.len() - self.given);
-        buffer[..count].copy_from_slice(&self.text[self.given..self.given + count]);
-        self.given += count;
-        Ok(count)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
+    use crate::rewritten::{InPieces, Rewritten};
 
     #[test]
     fn text_comes_whole_in_pieces_of_any_size() {
@@ -107,19 +89,10 @@ mod tests {
                 .collect();
             assert_eq!(super::order(&bytes[..4]), Some(order));
             for size in [1, 2, 3, 7, 4096] {
-                struct Slow<'b>(&'b [u8], usize);
-                impl Read for Slow<'_> {
-                    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-                        let (now, later) = self.0.split_at(self.1.min(self.0.len()).min(buffer.len()));
-                        buffer[..now.len()].copy_from_slice(now);
-                        self.0 = later;
-                        Ok(now.len())
-                    }
-                }
                 let mut out = String::new();
-                Wide::new(Slow(&bytes, size), order).read_to_string(&mut out).unwrap();
+                Rewritten::new(InPieces(&bytes, size), Wide::new(order)).read_to_string(&mut out).unwrap();
                 assert_eq!(out, text, "{size}");
-                let mut cut = Wide::new(Slow(&bytes[..bytes.len() - 1], size), order);
+                let mut cut = Rewritten::new(InPieces(&bytes[..bytes.len() - 1], size), Wide::new(order));
                 assert!(cut.read_to_end(&mut Vec::new()).is_err());
             }
         }

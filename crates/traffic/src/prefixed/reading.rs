@@ -12,6 +12,7 @@ use crate::coverage::Coverage;
 use crate::event::{Event, Sink};
 use crate::input::is_damage;
 use crate::pieces::{Pieces, is_of_banner, without_return};
+use crate::rewritten::Rewritten;
 use crate::slow_log::supervised;
 use crate::{general_log, slow_log};
 
@@ -43,10 +44,11 @@ pub(super) fn read(
         bare_lines: 0,
         lines: 0,
     };
-    let mut input = BufReader::with_capacity(BUFFER_BYTES, Restored::new(input, form.changed.ends));
+    let mut input =
+        BufReader::with_capacity(BUFFER_BYTES, Rewritten::new(input, Restored::new(form.changed.ends)));
     let mut bytes = 0;
     let problem = reading.lines(&mut input, &mut bytes, sink)?;
-    reading.finish(bytes + input.get_ref().dropped, problem, sink)
+    reading.finish(bytes + input.get_ref().rewrite.dropped, problem, sink)
 }
 
 struct Reading<'f> {

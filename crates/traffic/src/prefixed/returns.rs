@@ -1,8 +1,10 @@
 //! Ends of lines that are none of Unix or of Windows.
 
-use std::io::{self, Read};
+use std::io;
 
 use memchr::{memchr, memmem};
+
+use crate::rewritten::Rewrite;
 
 /// What a text has for the end of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,76 +39,62 @@ impl Ends {
 
     /// A text with the usual ends.
     pub(super) fn restored(self, text: &[u8]) -> Vec<u8> {
-        let mut restored = Restored::new(text, self);
+        if self == Ends::Usual {
+            return text.to_vec();
+        }
+        let mut restored = Restored::new(self);
         let mut out = Vec::new();
-        // Reading from memory does not fail.
-        let _ = restored.read_to_end(&mut out);
+        restored.put(text, &mut out);
+        restored.put(b"", &mut out);
         out
     }
 }
 
 /// Gives the usual ends of lines.
-pub(super) struct Restored<R> {
-    input: R,
+pub(super) struct Restored {
     ends: Ends,
     /// A `\r`, of which the next byte tells what becomes.
     is_held: bool,
     /// Bytes of the input that were not given.
     pub(super) dropped: u64,
-    raw: Vec<u8>,
-    text: Vec<u8>,
-    given: usize,
 }
 
-const PIECE_BYTES: usize = 64 << 10;
-
-impl<R: Read> Restored<R> {
-    pub(super) fn new(input: R, ends: Ends) -> Self {
-        let raw = if ends == Ends::Usual { Vec::new() } else { vec![0; PIECE_BYTES] };
-        Self { input, ends, is_held: false, dropped: 0, raw, text: Vec::new(), given: 0 }
+impl Restored {
+    pub(super) fn new(ends: Ends) -> Self {
+        Self { ends, is_held: false, dropped: 0 }
     }
 
-    /// Reads on; false at the end.
-    fn fill(&mut self) -> io::Result<bool> {
-        let count = self.input.read(&mut self.raw)?;
-        (self.text, self.given) = (std::mem::take(&mut self.text), 0);
-        self.text.clear();
-        for byte in &self.raw[..count] {
+    /// Appends what a piece becomes; the last one is empty.
+    fn put(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+        for byte in piece {
             if std::mem::take(&mut self.is_held) {
                 match (self.ends, byte) {
                     // Of the usual end, and of two returns, the first is left out.
                     (_, b'\n') | (Ends::Doubled, b'\r') => self.dropped += 1,
-                    (Ends::Returns, _) => self.text.push(b'\n'),
-                    _ => self.text.push(b'\r'),
+                    (Ends::Returns, _) => out.push(b'\n'),
+                    _ => out.push(b'\r'),
                 }
             }
             if *byte == b'\r' {
                 self.is_held = true;
             } else {
-                self.text.push(*byte);
+                out.push(*byte);
             }
         }
-        if count == 0 && std::mem::take(&mut self.is_held) {
-            self.text.push(if self.ends == Ends::Returns { b'\n' } else { b'\r' });
+        if piece.is_empty() && std::mem::take(&mut self.is_held) {
+            out.push(if self.ends == Ends::Returns { b'\n' } else { b'\r' });
         }
-        Ok(count > 0)
     }
 }
 
-impl<R: Read> Read for Restored<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.ends == Ends::Usual {
-            return self.input.read(buffer);
-        }
-        while self.given == self.text.len() {
-            if !self.fill()? && self.text.is_empty() {
-                return Ok(0);
-            }
-        }
-        let count = buffer.len().min(self.text.len() - self.given);
-        buffer[..count].copy_from_slice(&self.text[self.given..self.given + count]);
-        self.given += count;
-        Ok(count)
+impl Rewrite for Restored {
+    fn take(&mut self, piece: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
+        self.put(piece, out);
+        Ok(())
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.ends == Ends::Usual
     }
 }
 

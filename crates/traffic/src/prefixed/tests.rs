@@ -1,5 +1,6 @@
 use super::*;
 use crate::event::Event;
+use crate::rewritten::InPieces;
 use crate::sources::{self, Kind, SourceOptions};
 
 const LOG: &str = "/usr/sbin/mysqld, Version: 8.0.36 (MySQL Community Server - GPL). started with:\n\
@@ -270,15 +271,6 @@ fn lines_that_a_runtime_cut_are_joined() {
 
 #[test]
 fn it_does_not_matter_how_it_comes() {
-    struct Pieces<'l>(&'l [u8], usize);
-    impl Read for Pieces<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.1.min(buffer.len()).min(self.0.len());
-            buffer[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
-        }
-    }
     let content = each(|n, text| format!("{{db1}} [{n}] {text}"));
     let (expected, coverage, _) = events(content.as_bytes());
     let head = content.find("# Query").unwrap();
@@ -291,7 +283,7 @@ fn it_does_not_matter_how_it_comes() {
                 Ok(())
             };
             let (begin, rest) = content.as_bytes().split_at(head);
-            let mut read = read(begin.to_vec(), Pieces(rest, size), "log", size == 7, &mut sink).unwrap();
+            let mut read = read(begin.to_vec(), InPieces(rest, size), "log", size == 7, &mut sink).unwrap();
             for (place, other) in read.places.iter_mut().zip(&coverage.places) {
                 place.input.clone_from(&other.input);
             }

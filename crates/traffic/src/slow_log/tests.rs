@@ -1,11 +1,10 @@
-use std::io::Read;
-
 use super::super::event::{Command, Event, Outcome};
 use super::parser::Parser;
 use super::reader::BUFFER_BYTES;
 use super::*;
 use crate::coverage::Coverage;
 use crate::pieces::{Buffer, drive};
+use crate::rewritten::InPieces;
 
 /// What a test looks at of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -204,15 +203,6 @@ pub(super) fn sample() -> String {
 
 #[test]
 fn a_log_in_pieces_of_any_size() {
-    struct Pieces<'l>(&'l [u8], usize);
-    impl Read for Pieces<'_> {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = self.1.min(buffer.len()).min(self.0.len());
-            buffer[..count].copy_from_slice(&self.0[..count]);
-            self.0 = &self.0[count..];
-            Ok(count)
-        }
-    }
     let log = sample();
     let (expected, coverage) = parsed(log.as_bytes());
     let texts: Vec<_> = expected.iter().map(|event| event.text.as_str()).collect();
@@ -249,7 +239,7 @@ fn a_log_in_pieces_of_any_size() {
             events.push(Seen::of(event));
             Ok(())
         };
-        assert_eq!(read(Pieces(log.as_bytes(), size), "log", &mut sink).unwrap(), coverage);
+        assert_eq!(read(InPieces(log.as_bytes(), size), "log", &mut sink).unwrap(), coverage);
         assert!(events == expected, "pieces of {size}");
     }
 }

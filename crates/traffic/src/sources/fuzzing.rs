@@ -1,25 +1,15 @@
 //! What fuzzers drive: files of any content, as every command reads them. Compiled for `cargo fuzz` and for the test below, which
 //! reads the seeds.
 
-use std::io::{self, Cursor, Read};
+use std::io::{Cursor, Read};
 
 use super::{Kind, head};
 use crate::coverage::Coverage;
 use crate::event::{Event, Sink, Summary};
 use crate::packets::{self, PacketOptions};
+use crate::rewritten::InPieces;
 use crate::wire::{Decoder, WireOptions};
 use crate::{binlog, exports, general_log, prefixed, slow_log};
-
-struct Pieces<'d>(&'d [u8], usize);
-
-impl Read for Pieces<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.1.min(buffer.len()).min(self.0.len());
-        buffer[..count].copy_from_slice(&self.0[..count]);
-        self.0 = &self.0[count..];
-        Ok(count)
-    }
-}
 
 #[derive(Default)]
 struct Events(Vec<String>);
@@ -58,7 +48,7 @@ pub fn text(data: &[u8]) {
 
 /// What text is read as, in pieces; `None` where it is nothing that is read as text.
 fn read(text: &[u8], piece_bytes: usize) -> Option<(Vec<String>, Coverage)> {
-    let mut input = Pieces(text, piece_bytes);
+    let mut input = InPieces(text, piece_bytes);
     let (kind, head) = head(&mut input, "fuzz").ok()?;
     let mut events = Events::default();
     let read = match kind {
@@ -81,7 +71,7 @@ pub fn binary_log(data: &[u8]) {
     let [piece_bytes, log @ ..] = data else { return };
     let read = |piece_bytes| {
         let mut events = Events::default();
-        let coverage = binlog::read(Pieces(log, piece_bytes), "fuzz", &mut events);
+        let coverage = binlog::read(InPieces(log, piece_bytes), "fuzz", &mut events);
         coverage.ok().map(|coverage| (events.0, coverage))
     };
     let whole = read(usize::MAX);

@@ -7,6 +7,7 @@ use super::generate::{self, Packet, START_NS, Talk, ipv4, ipv6, pcap, pcap_as};
 use super::{Calls, read_bytes};
 use crate::coverage::Coverage;
 use crate::packets::{PacketOptions, read};
+use crate::rewritten::InPieces;
 use crate::stream::Side::{Client, Server};
 
 pub fn talk() -> Talk {
@@ -300,18 +301,6 @@ fn other_traffic_is_counted() {
     assert_eq!(coverage.other_kinds.get("wifi (link type 105, which is not read)"), 1);
 }
 
-/// Gives out what it has in pieces of a few bytes, as a pipe may.
-pub struct Pieces<'a>(pub &'a [u8], pub usize);
-
-impl Read for Pieces<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.1.min(self.0.len()).min(buffer.len());
-        buffer[..count].copy_from_slice(&self.0[..count]);
-        self.0 = &self.0[count..];
-        Ok(count)
-    }
-}
-
 #[test]
 fn pieces_are_as_good_as_the_whole() {
     for capture in [generate::ethernet(&talk().packets), pcapng()] {
@@ -319,7 +308,7 @@ fn pieces_are_as_good_as_the_whole() {
         for size in [1, 2, 3, 7, 100] {
             let mut calls = Calls::default();
             let options = PacketOptions::default();
-            let coverage = read(Pieces(&capture, size), "test", &options, &mut calls).unwrap();
+            let coverage = read(InPieces(&capture, size), "test", &options, &mut calls).unwrap();
             assert_eq!((&calls.calls, coverage), (&whole.0.calls, whole.1.clone()));
         }
     }
