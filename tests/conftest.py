@@ -55,7 +55,7 @@ ALONE = {
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
     "test_rollout_lost", "test_volumes_md", "test_tutorials", "test_ssh", "test_cluster", "test_ray",
-    "test_conformance", "test_kernels", "test_rollout_group_restart", "test_size_prove", "test_rollout_restart",
+    "test_conformance", "test_size_prove", "test_rollout_restart",
     "test_rollout_galera", "test_rollout_group", "test_drive_plans", "test_install", "test_server", "test_runner",
     "test_vm", "test_ssh_commands", "test_rollout", "test_reboots", "test_matrix", "test_duet", "test_sweep",
     "test_crash_points", "test_proof_after_kill", "test_readme", "test_round_trip", "test_rules", "test_tune",
@@ -63,6 +63,8 @@ LONG = (
     "test_fleet", "test_planted_rules", "test_history", "test_archive_weeks", "test_digests",
 )  # fmt: skip
 
+#: ``make torture`` sets it: every case, and the tests that are marked ``thorough``.
+IS_THOROUGH = bool(os.environ.get("HEADRACE_TEST_ALL"))
 MISSING = {name for name, there in OTHER.items() if not there()}
 
 #: Where tests that need no device keep their files: headrace syncs each, and a busy disk takes 3 to 30 ms for it.
@@ -112,6 +114,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("real")
     if item.path.stem in ALONE.get(folder, ()) and not item.get_closest_marker("beside"):
         item.add_marker("alone")
+    if item.get_closest_marker("thorough") and not IS_THOROUGH:
+        item.add_marker(pytest.mark.skip(reason="takes minutes: make torture"))
     lacking = [name for name in needs if name in MISSING or (name not in OTHER and not has(name))]
     if lacking:
         item.add_marker(pytest.mark.skip(reason=f"needs {', '.join(lacking)}"))

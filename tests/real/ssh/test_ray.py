@@ -111,6 +111,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Fleet, t
 
 
 @needs_cluster
+@pytest.mark.thorough
 def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(
     cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path
 ) -> None:

@@ -159,6 +159,7 @@ def restarts(rollouts: Rollouts, plan: str) -> list[str]:
     return [each["host"] for each in events(rollouts, plan) if each["kind"] == "restarting"]
 
 
+@pytest.mark.thorough
 def test_one_member_at_a_time_and_the_primary_after_an_approval(
     found: Databases, tmp_path: Path, clients: list[Clients], watch: Watch
 ) -> None:

@@ -122,6 +122,7 @@ def losses(rollouts: Rollouts, plan: str, name: str) -> int:
     return sum(each["kind"] == "lost" and each["host"] == name for each in events(rollouts, plan))
 
 
+@pytest.mark.thorough
 def test_cut_off_in_every_stage_the_host_returns_by_itself_and_go_ends_where_it_would_have(
     lab: Lab, rollouts: Rollouts
 ) -> None:

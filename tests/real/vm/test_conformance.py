@@ -147,11 +147,13 @@ def test_what_is_kept_is_rolled_back_with_its_files(guest: Guest, host: Comparis
 
 
 @LONG
+@pytest.mark.thorough
 def test_an_experiment_changes_nothing(guest: Guest, host: Comparison, plan: Path) -> None:
     guest.done("run", str(plan), "--output", str(guest.folder / "whole"))
     host.check("run")
 
 
+@pytest.mark.thorough
 def test_killed_at_any_moment_nothing_is_left(guest: Guest, host: Comparison, plan: Path) -> None:
     if "apply" not in guest.took_s:
         guest.done("apply", *SOME, "--confirm-within", "10m")

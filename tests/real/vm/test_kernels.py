@@ -99,6 +99,7 @@ def experiment(tmp_path: Path) -> Iterator[Experiment]:
             shutil.rmtree(kernel.folder)
 
 
+@pytest.mark.thorough
 def test_an_experiment_goes_on_when_qemu_and_then_the_runner_are_killed(experiment: Experiment) -> None:
     first = experiment.start()
     until(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -100,9 +99,7 @@ def test_a_user_boots_a_kernel_of_their_own_from_an_image_that_root_built(user: 
 
 
 @pytest.mark.needs("newuidmap")
-@pytest.mark.skipif(
-    not os.environ.get("HEADRACE_TEST_ALL"), reason="builds a root image in minutes: make torture"
-)
+@pytest.mark.thorough
 def test_a_user_builds_the_image_and_fetches_a_kernel(user: User) -> None:
     lab(user, "up", NAME, "--kernel", "6.12", "--memory", "512M", timeout_s=BUILD_PATIENCE_S)
     assert check_and_take_down(user).startswith("6.12.")

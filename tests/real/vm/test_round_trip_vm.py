@@ -19,9 +19,7 @@ from headrace.errors import Refused
 from headrace.target import Target, open_target
 from tests.real.devices.test_round_trip_host import others
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("HEADRACE_TEST_ALL"), reason="an emulated CPU takes many minutes: make torture"
-)
+pytestmark = pytest.mark.thorough
 NAME = f"test-sysctl-{os.getpid()}"
 #: What goes only one way, moves by itself, or ends the machine.
 LEFT_OUT = re.compile(

@@ -148,9 +148,9 @@ def array(
     ("level", "chunk_kib", "filesystem", "data"),
     [
         (0, 4, "xfs", 4),
-        (1, 0, "xfs", 0),
-        (10, 64, "ext4", 2),
-        (5, 64, "xfs", 3),
+        pytest.param(1, 0, "xfs", 0, marks=pytest.mark.thorough),
+        pytest.param(10, 64, "ext4", 2, marks=pytest.mark.thorough),
+        pytest.param(5, 64, "xfs", 3, marks=pytest.mark.thorough),
         (6, 16, "ext4", 2),
     ],
 )
@@ -227,7 +227,7 @@ async def test_the_settings_of_an_array_are_where_they_belong(lab: Lab) -> None:
     ("kind", "filesystem", "options"),
     [
         ("lvm", "xfs", {"chunk_bytes": 16384}),
-        ("dm-stripe", "ext4", {"chunk_bytes": 4096}),
+        pytest.param("dm-stripe", "ext4", {"chunk_bytes": 4096}, marks=pytest.mark.thorough),
         ("dm-stripe", "btrfs", {}),
     ],
 )
@@ -243,7 +243,7 @@ async def test_a_stripe_of_the_device_mapper(
         await lab.said("dd", "if=/dev/zero", f"of={volume.path}/file", "bs=1M", "count=8", "conv=fsync")
 
 
-@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("level", [pytest.param(0, marks=pytest.mark.thorough), 1])
 async def test_btrfs_over_several_devices(lab: Lab, level: int) -> None:
     async with lab.mounted(array(level, "btrfs", kind="btrfs-raid")) as volume:
         used = await lab.said("btrfs", "filesystem", "df", volume.path)
@@ -321,7 +321,7 @@ def controller(
     )
 
 
-@pytest.mark.parametrize(("kind", "level"), [("md", 6), ("lvm", 0)])
+@pytest.mark.parametrize(("kind", "level"), [("md", 6), pytest.param("lvm", 0, marks=pytest.mark.thorough)])
 async def test_killed_during_any_command_a_rollback_leaves_nothing(lab: Lab, kind: str, level: int) -> None:
     commands = 0
 
