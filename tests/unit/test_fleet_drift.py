@@ -20,7 +20,7 @@ from headrace.fleet.drift import Between, Collected, Drift
 from headrace.fleet.evidence import Evidence, _Tested, ranked
 from headrace.fleet.findings import Findings
 from headrace.knobs.values import is_own, means_the_same, plain_value
-from headrace.model import Value
+from headrace.model import Value, Vendor
 from headrace.persist import last_word
 from headrace.report import terminal
 from headrace.report.fleet import drift as report
@@ -28,6 +28,8 @@ from headrace.report.fleet import findings as findings_report
 from headrace.report.fleet.hosts import Roll
 from headrace.rules.rule import Severity
 from headrace.server import option_files
+from headrace.server.option_files import Copies, Start, meaning, reading
+from headrace.server.sources import included
 from headrace.target.local import LocalTarget
 from headrace.tell import junit
 from tests import synthetic
@@ -215,6 +217,17 @@ def test_running_files_and_persisted_are_three_drifts() -> None:
         ("init_connect", "<removed>", "SET x", True),
         ("open_files_limit", "65535", "1024", True),
         ("innodb_io_capacity", "1024", "1500", False),
+        ("slow_query_log", "ON", "yes", False),
+        ("slow_query_log", "OFF", "yes", True),
+        ("slow_query_log", "ON", "", False),
+        ("max_connections", "151", "+85", False),
+        ("max_connections", "85", "+85", True),
+        ("max_connections", "151", "", False),
+        ("tmp_table_size", "10485760", "10MByte", True),
+        ("tmp_table_size", "16777216", "10MByte", False),
+        ("long_query_time", "10.000000", "2e0", False),
+        ("long_query_time", "10.000000", "1e1", True),
+        ("long_query_time", "0.500000", ".5", True),
     ],
 )
 def test_a_value_of_a_file_is_read_as_the_server_reads_it(
@@ -224,6 +237,67 @@ def test_a_value_of_a_file_is_read_as_the_server_reads_it(
     if named == "130M":
         running = "268435456"
     assert means_the_same(variable, running, named, variables) is same
+
+
+NAMED, BESIDE = "/b.cnf", {"/b.cnf": b"[mysqld]\nmax_connections=75\n"}
+
+
+@pytest.mark.parametrize(
+    ("content", "others", "mariadb", "mysql"),
+    [
+        ("max_connections=73\u00a0", {}, "73\udcc2", "73\udcc2"),
+        ("\u00a0max_connections=73", {}, None, None),
+        ("\udca0max_connections=73\udca0", {}, "73", "73"),
+        ("\x1cmax_connections=73", {}, None, None),
+        ("\vmax_connections\f=\v73\f\r", {}, "73", "73"),
+        ("max_connections=7\0003", {}, "7", "7"),
+        (f"# {'x' * 4092}max_connections=74", {}, "74", None),
+        (f"# {'x' * 4091}max_connections=74", {}, None, None),
+        (f"! include {NAMED}", BESIDE, "75", "75"),
+        (f"!include\t{NAMED} \r", BESIDE, "75", "75"),
+        (f"!include {NAMED} #", BESIDE, None, None),
+        ("!includedir /d/.//", {"/d/x.cnf": BESIDE[NAMED]}, "75", "75"),
+        ("Loose_MAX-connections=83", {}, "83", None),
+        ("max_connections=9\nMaximum-Max_Connections=8", {}, "9", "9"),
+    ],
+)
+def test_a_line_is_taken_apart_as_the_servers_do(
+    content: str, others: dict[str, bytes], mariadb: str | None, mysql: str | None
+) -> None:
+    text = f"[mysqld]\n{content}\n".encode("utf-8", "surrogateescape")
+    for vendor, version, expected in ((Vendor.MARIADB, "10.11.6", mariadb), (Vendor.MYSQL, "8.0.36", mysql)):
+        start = Start(vendor, version, ("--defaults-file=/my.cnf",))
+        words = reading(Copies({"/my.cnf": text, **others}), start).words
+        found = [meaning(word, {"max_connections"}, by_start=start.takes_starts) for word in words]
+        values = [value for name, value in found if name == "max_connections" and value is not None]
+        assert (values or [None])[-1] == expected, vendor
+
+
+@pytest.mark.parametrize(
+    ("end", "named"),
+    [("/b.cnf", "/b.cn"), ("/b.cnf ", "/b.cnf"), ("/b.cnf\r", "/b.cnf"), ("/b.cnf\n", "/b.cnf")],
+)
+def test_the_last_letter_of_a_file_is_taken_for_the_end_of_its_line(end: str, named: str) -> None:
+    assert included(f"[mysqld]\n!include {end}".encode()) == [named]
+
+
+@pytest.mark.parametrize(
+    ("content", "place"),
+    [
+        (
+            "\ufeff[mysqld]\nmax_connections=9\n",
+            "/my.cnf:1 (a line before the first group after a byte order mark)",
+        ),
+        ("# x\nmax_connections=9\n", "/my.cnf:2 (a line before the first group)"),
+        ("[client]\n[mysqld\nmax_connections=9\n", "/my.cnf:2 (a group without its closing bracket)"),
+        ("# x\n\n[client]\nx\n", ""),
+    ],
+)
+def test_a_file_that_no_start_gets_past_is_named(content: str, place: str) -> None:
+    start = Start(Vendor.MARIADB, "10.11.6", ("--defaults-file=/my.cnf",))
+    found = reading(Copies({"/my.cnf": content.encode()}), start)
+    assert found.broken == ((place,) if place else ())
+    assert found.words == ()
 
 
 def test_names_paths_and_addresses_belong_to_a_host() -> None:
@@ -271,11 +345,12 @@ async def test_the_files_of_a_host_are_read_in_the_order_in_which_they_count(pla
             "usr/lib/sysctl.d/60-b.conf": "vm.swappiness = 50\n",
             "etc/sysctl.d/60-b.conf": "# in place of the other\n-vm/swappiness = 10\nnet.ipv4.conf.*.x = 1\n",
             "etc/sysctl.conf": "net/ipv4/conf/eth0.1/forwarding = 1\n; off\n",
-            "my.cnf": f"[client]\npassword = secret\n[mysqld]\nmax_connections = 100\n!includedir {place}/conf.d\n"
+            "my.cnf": f"[client]\npassword = secret\n[mysqld]\nmax_connections = 100\n"
+            f"! includedir {place}/conf d/ \r\n"
             "[mysqld]\nsort-buffer-size = 1M # a comment\n",
-            "conf.d/a.cnf": "[mysqld]\nloose_max-connections = 200\nskip-log-bin\nwsrep_sst_auth=u:p\n",
-            "conf.d/b.cnf": f"[mysqld]\ninit_connect='SET x'\nsql_mode = ''\n!include {place}/last.cnf\n",
-            "conf.d/ignored.txt": "[mysqld]\nmax_connections = 1\n",
+            "conf d/a.cnf": "[mysqld]\nloose_max-connections = 200\nskip-log-bin\nwsrep_sst_auth=u:p\n",
+            "conf d/b.cnf": f"[mysqld]\ninit_connect='SET x'\nsql_mode = ''\n!include {place}/last.cnf\n",
+            "conf d/ignored.txt": "[mysqld]\nmax_connections = 1\n",
             "last.cnf": "[mysqld]\nskip-name-resolve\n",
         },
     )
@@ -302,7 +377,7 @@ async def test_the_files_of_a_host_are_read_in_the_order_in_which_they_count(pla
         "big_tables": "ON",
     }
     assert found.options is not None
-    assert found.options["max_connections"][1] == f"{place}/conf.d/a.cnf"
+    assert found.options["max_connections"][1] == f"{place}/conf d/a.cnf"
     assert found.options["port"][1] == "the command line"
 
 

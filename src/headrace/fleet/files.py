@@ -45,7 +45,7 @@ _SECRET = re.compile(r"pass|pwd|secret|token|credential|sst_auth|access_key|file
 class Lasting:
     """Name -> (value, the file that decides it). ``options`` is None if the server is not known.
 
-    ``unreadable``: files that exist and were not read; what they set is not known.
+    ``unreadable``: files that exist and were not read, or that no start gets past; what they set is not known.
     """
 
     sysctls: Mapping[str, tuple[str, str]]
@@ -75,10 +75,11 @@ async def lasting(target: Target, facts: Mapping[str, Any]) -> Lasting:
     # An option that no variable has, and the start of a variable's name: it is not userstat.
     known = {*HostFacts(Facts("", facts)).variables, "user"}
     options: dict[str, tuple[str, str]] = {}
-    for word in reading(found, start).words:
+    read = reading(found, start)
+    for word in read.words:
         options.update(_named(word, known, by_start=start.takes_starts))
     kept = {name: value for name, value in options.items() if not _SECRET.search(name)}
-    return Lasting(sysctls(found.files), kept, tuple(unreadable))
+    return Lasting(sysctls(found.files), kept, (*unreadable, *read.broken))
 
 
 def _start(facts: Mapping[str, Any]) -> tuple[Start | None, int | None]:

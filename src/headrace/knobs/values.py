@@ -49,6 +49,9 @@ ALIASES = {
     "tx_read_only": "transaction_read_only",
 }
 _SIZES = re.compile(r"size|buffer|packet|stack|length|bytes|cache|limit|memory")
+#: No word for a switch: a server warns, and turns it off.
+_NO_SWITCH = frozenset({"", "yes", "no"})
+_FRACTION = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,2})?"
 _SWITCH = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 _NAMES = {"utf8": "utf8mb3"}
 #: A size is rounded to a block, at most this large.
@@ -95,6 +98,10 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
     True also where the two cannot be compared: a number against the word of a list.
     """
     is_value, was_named = plain_value(running), plain_value(named)
+    if running.upper() in ("ON", "OFF") and named.strip().lower() in _NO_SWITCH:
+        was_named = "0"
+    elif _is_number(is_value):
+        was_named = _counted(named, has_fraction="." in running) or was_named
     if is_value == was_named or "<removed>" in (is_value, was_named):
         return True
     if was_named in AUTOMATIC.get(variable, ()) or variable == "open_files_limit":
@@ -110,6 +117,22 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
         return _is_rounded(variable, float(is_value), float(was_named), variables)
     # A choice may be named by its number.
     return _is_number(is_value) != _is_number(was_named) and not {is_value, was_named} & {"0", "1"}
+
+
+def _counted(named: str, *, has_fraction: bool) -> str:
+    """A number as a server takes it out of a text, and no more than it takes: ``+85``, ``10Mb``, nothing for 0.
+
+    Empty for what it would refuse.
+    """
+    text = named.strip()
+    if has_fraction:
+        return plain_value(f"{float(text):f}") if re.fullmatch(_FRACTION, text) else ""
+    if not text:
+        return "0"
+    if match := re.fullmatch(r"([+-]?)([0-9]+)(?:([KMGTPEkmgtpe]).*)?", text):
+        count = size_bytes(match[2] + (match[3] or ""))
+        return str(-count if match[1] == "-" else count)
+    return ""
 
 
 def _is_number(text: str) -> bool:

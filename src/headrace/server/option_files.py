@@ -27,6 +27,10 @@ _OFF, _ON = ("skip_", "disable_"), ("enable_",)
 ENVIRONMENT = ("HOME", "MARIADB_HOME", "MYSQL_HOME", "MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
 _FIRST = ("defaults_file", "defaults_extra_file", "defaults_group_suffix")
 _SHORT = {"-P": "port", "-h": "datadir", "-b": "basedir", "-t": "tmpdir", "-u": "user"}
+#: my_isspace of latin1, byte by byte, which also takes the end off a letter such as "à"; Python has other ones.
+_SPACES = b" \t\n\v\f\r\xa0"
+#: MariaDB reads a longer line as several, each of at most so many bytes.
+_MOST_LINE = 4094
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
 
 
@@ -62,7 +66,8 @@ class Copies:
 
     def inside(self, folder: str) -> list[str]:
         """The option files of a folder, in the order of a server: by bytes, hidden ones too."""
-        found = [path for path in self.files if str(PurePosixPath(path).parent) == folder.rstrip("/")]
+        place = PurePosixPath(folder)
+        found = [path for path in self.files if PurePosixPath(path).parent == place]
         return sorted((path for path in found if path.endswith(".cnf")), key=lambda path: path.encode())
 
     def replaced(self, path: str, content: str) -> Copies:
@@ -108,6 +113,10 @@ class Start:
     def takes_starts(self) -> bool:
         """Whether the start of an option's name will do; MySQL ended that with 8.0."""
         return self.vendor is Vendor.MARIADB or self.version.startswith("5.")
+
+    def option(self, name: str) -> str:
+        """A name as it is written, with underscores; to MariaDB capitals are the same letters."""
+        return plain(name).lower() if self.vendor is Vendor.MARIADB else plain(name)
 
     def named(self, argument: str) -> str:
         found = [word for word in self.defaults if plain(word).startswith(f"__{argument}=")]
@@ -157,11 +166,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Reading:
-    """All words of a start, the last of an option decides, and the folders whose files it reads, in order."""
+    """All words of a start, the last of an option decides, and the folders whose files it reads, in order.
+
+    ``broken`` are the places whose form ends a start, each with the reason.
+    """
 
     words: tuple[Word, ...]
     folders: tuple[str, ...]
     read: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
 
 def reading(copies: Copies, start: Start) -> Reading:
@@ -169,41 +182,84 @@ def reading(copies: Copies, start: Start) -> Reading:
     words: list[Word] = []
     folders: list[str] = []
     read: list[str] = []
+    broken: list[str] = []
     for path in start.files():
-        for each in _of_file(copies, start, path, 0, read):
+        for each in _of_file(copies, start, path, 0, read, broken):
             if isinstance(each, Word):
                 words.append(each)
             else:
                 folders.append(each)
-    return Reading((*words, *of_arguments(start.own)), tuple(folders), tuple(read))
+    own = (dataclasses.replace(word, option=start.option(word.option)) for word in of_arguments(start.own))
+    return Reading((*words, *own), tuple(folders), tuple(read), tuple(broken))
 
 
-def _of_file(copies: Copies, start: Start, path: str, depth: int, read: list[str]) -> Iterator[Word | str]:
+def _of_file(
+    copies: Copies, start: Start, path: str, depth: int, read: list[str], broken: list[str]
+) -> Iterator[Word | str]:
     """The words of a file, and the folders that it includes, as text."""
     text = copies.text(path)
     if text is None or depth > MOST_DEPTH:
         return
     read.append(path)
-    group = ""
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        line = line.strip()
+    group: str | None = None
+    for number, whole in _lines(text, start):
+        line = stripped(whole)
         if line.startswith("!"):
-            # Of a last line without an end it loses a letter: my_default.cc takes that for the end.
-            line = line[:-1] if number == len(lines) else line
-            if match := re.match(r"!(includedir|include)\s+(\S.*)", line):
-                if match[1] == "includedir":
-                    folder = match[2].rstrip().rstrip("/")
-                    yield folder
-                    for each in copies.inside(folder):
-                        yield from _of_file(copies, start, each, depth + 1, read)
-                else:
-                    yield from _of_file(copies, start, match[2].rstrip(), depth + 1, read)
+            is_folder, named = directive(whole)
+            if is_folder:
+                yield named
+            for each in copies.inside(named) if is_folder else [named] if named else []:
+                yield from _of_file(copies, start, each, depth + 1, read, broken)
         elif line.startswith("["):
-            group = line[1:].partition("]")[0].rstrip()
-        elif line and not line.startswith(("#", ";")) and start.reads(group):
-            name, equals, value = without_comment(line).partition("=")
-            yield Word(path, number, plain(name.strip()), _value(value) if equals else None, line)
+            group, bracket, _ = line[1:].partition("]")
+            group = group.rstrip()
+            if not bracket:
+                broken.append(f"{path}:{number} (a group without its closing bracket)")
+                return
+        elif line and not line.startswith(("#", ";")):
+            if group is None:
+                mark = " after a byte order mark" if line.startswith("\ufeff") else ""
+                broken.append(f"{path}:{number} (a line before the first group{mark})")
+                return
+            if start.reads(group):
+                name, equals, value = without_comment(line).partition("=")
+                yield Word(
+                    path, number, start.option(stripped(name)), _value(value) if equals else None, line
+                )
+
+
+def _lines(text: str, start: Start) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, as a server takes them: up to a NUL."""
+    whole = text.split("\n")
+    for number, line in enumerate(whole, 1):
+        # Only the last one has no end.
+        line += "\n" if number < len(whole) else ""
+        if start.vendor is not Vendor.MARIADB or len(line) * 4 <= _MOST_LINE:
+            yield number, line.partition("\0")[0]
+            continue
+        content = line.encode("utf-8", "surrogateescape")
+        for at in range(0, len(content), _MOST_LINE):
+            part = content[at : at + _MOST_LINE].decode("utf-8", "surrogateescape")
+            yield number, part.partition("\0")[0]
+
+
+def stripped(text: str) -> str:
+    """Without what a server takes for space."""
+    if text.isascii():
+        return text.strip(" \t\n\v\f\r")
+    return text.encode("utf-8", "surrogateescape").strip(_SPACES).decode("utf-8", "surrogateescape")
+
+
+def directive(line: str) -> tuple[bool, str]:
+    """Whether a line that begins with ``!`` names a folder, and what it names; empty if it is no include.
+
+    ``line`` comes with its end: without one the last letter is taken for it (my_default.cc, get_argument).
+    """
+    match = re.match(r"\s*!\s*(includedir|include)\s+(\S.*)", line, re.DOTALL)
+    if match is None:
+        return False, ""
+    named = stripped(match[2][:-1])
+    return match[1] == "includedir", (named.rstrip("/") or "/") if match[1] == "includedir" else named
 
 
 def without_comment(line: str) -> str:
@@ -219,7 +275,7 @@ def without_comment(line: str) -> str:
 
 
 def _value(text: str) -> str:
-    text = text.strip()
+    text = stripped(text)
     if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
         text = text[1:-1]
     return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from headrace.agent import Agent
 from headrace.errors import CommandFailed, NotReady
-from headrace.server.option_files import ENVIRONMENT, Copies
+from headrace.server.option_files import ENVIRONMENT, Copies, directive
 from headrace.target import Target
 
 #: No file of settings is larger, nor has a host more of them.
@@ -29,19 +29,29 @@ mask() {{ [ -L "$1" ] && [ "$(readlink -f "$1")" = /dev/null ] && printf '0 644 
 """
 #: The option files that the arguments name, and those that they name.
 FOLLOW = """
+IFS='
+'
+named() { sed -n "s/^[[:space:]]*![[:space:]]*$1[[:space:]]\\{1,\\}//; t named
+d
+: named
+s/[[:space:]]*\\$//p" "$2"; }
 todo="$*"; seen=
 while [ "$todo" ]; do
   next=
-  for file in $todo; do
-    case " $seen " in *" $file "*) continue;; esac
-    seen="$seen $file"; emit "$file" || continue
-    next="$next $(sed -n 's/^[[:space:]]*!include[[:space:]]\\{1,\\}//p' "$file")"
-    for folder in $(sed -n 's/^[[:space:]]*!includedir[[:space:]]\\{1,\\}//p' "$file"); do
-      for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf; do next="$next $each"; done
+  set -f; set -- $todo; set +f
+  for file in "$@"; do
+    case "$IFS$seen$IFS" in *"$IFS$file$IFS"*) continue;; esac
+    seen="$seen$IFS$file"; emit "$file" || continue
+    next="$next$IFS$(named include "$file")"
+    set -f; folders=$(named includedir "$file")
+    for folder in $folders; do
+      set +f
+      for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf; do next="$next$IFS$each"; done
     done
+    set +f
   done
-  todo=${next## }
-  case "$todo" in *[!\\ ]*) ;; *) todo=;; esac
+  todo=$next
+  case "$todo" in *[!"$IFS"]*) ;; *) todo=;; esac
 done
 exit 0
 """
@@ -152,12 +162,9 @@ async def files_of(agent: Agent, process: Process, paths: Sequence[str]) -> tupl
 
 def included(content: bytes) -> list[str]:
     """What an option file includes: files and folders, as absolute paths."""
-    text = content.decode("utf-8", "surrogateescape")
-    found = re.findall(r"^\s*!include(?:dir)?\s+(\S.*?)\s*$", text, re.MULTILINE)
-    if not text.endswith("\n") and found and text.rstrip(" \t").endswith(found[-1]):
-        # Of a last line without an end a server loses a letter: which of the two it is, ``reading`` knows.
-        found.append(found[-1][:-1])
-    return [path.rstrip("/") or "/" for path in found if path.startswith("/")]
+    lines = content.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    found = [directive(line)[1] for line in lines if line.lstrip().startswith("!")]
+    return [path for path in dict.fromkeys(found) if path.startswith("/")]
 
 
 def copies(output: bytes, place: str) -> tuple[Copies, list[str]]:
