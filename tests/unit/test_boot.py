@@ -215,6 +215,42 @@ def test_a_program_that_a_rule_asks_runs_where_it_stands(file: str, wins: bool) 
         files({file: rule}, SETTINGS["scheduler"][0])
 
 
+SET = "sysctl -w vm.swappiness=33"
+SERVICE = "/etc/systemd/system/t.service"
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "place"),
+    [
+        ("swappiness", {"/etc/cron.d/t": f"@reboot root {SET}\n"}, "/etc/cron.d/t:1"),
+        ("swappiness", {"/etc/crontab": f"A=1\n@reboot root {SET}\n"}, "/etc/crontab:2"),
+        ("swappiness", {"/var/spool/cron/crontabs/root": f"@reboot {SET}\n"}, "crontabs/root:1"),
+        ("swappiness", {"/etc/cron.d/t": f"# @reboot root {SET}\n5 4 * * * root {SET}\n"}, ""),
+        ("swappiness", {f"{SERVICE}.d/x.conf": f"[Service]\nExecStartPre=/sbin/{SET}\n"}, "x.conf:2"),
+        ("swappiness", {"/usr/lib/systemd/system/t.service": f"ExecStart=/sbin/{SET}\n"}, "t.service:1"),
+        (
+            "swappiness",
+            {SERVICE: "ExecStart=-/opt/t.sh -x\n", "/opt/t.sh": f"#!/bin/sh\n{SET}\n"},
+            "/opt/t.sh:2",
+        ),
+        ("swappiness", {SERVICE: "ExecStart=/opt/t.sh\n", "/opt/t.sh": f"#!/bin/sh\n# {SET}\n"}, ""),
+        ("swappiness", {SERVICE: "Documentation=file:/opt/t.sh\n", "/opt/t.sh": f"{SET}\n"}, ""),
+        ("swappiness", {"/etc/rc.local": "/usr/local/bin/t\n", "/usr/local/bin/t": f"{SET}\n"}, "bin/t:1"),
+        ("swappiness", {"/etc/init.d/t": f"  {SET}\n"}, "/etc/init.d/t:1"),
+        ("readahead", {"/etc/hdparm.conf": "/dev/sda {\n\tread_ahead_sect = 1024\n}\n"}, "hdparm.conf:2"),
+        ("thp", {f"{T}/a.conf": f"f+ {THP} - - - - always"}, "a.conf:1"),
+        ("thp", {f"{T}/a.conf": f"F! {THP} - - - - always"}, "a.conf:1"),
+        ("thp", {f"{T}/a.conf": f"f {THP} - - - - always"}, ""),
+    ],
+)
+def test_a_command_at_boot_is_named(name: str, there: dict[str, str], place: str) -> None:
+    if not place:
+        assert files(there, SETTINGS[name][0])
+        return
+    with pytest.raises(Refused, match=f"{place} decides it"):
+        files(there, SETTINGS[name][0])
+
+
 def test_a_profile_that_only_tuned_can_resolve_is_no_promise() -> None:
     there = {**ACTIVE, DB: "[main]\ninclude=${f:virt_check:a:b}\n"}
     with pytest.raises(NotReady, match="only TuneD can resolve"):
@@ -243,6 +279,11 @@ UNITS: list[tuple[str, dict[str, str], dict[str, str], tuple[str, ...], str]] = 
             "LD_PRELOAD=/x"}, PRELOAD, (), "/etc/default/mariadb-one:1"),
     (UNIT, {f"{E}/{UNIT}.d/a.conf": "EnvironmentFile=/x/%H"}, PRELOAD, (), "a.conf:1"),
     (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env LD_PRELOAD=/x.so /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
+    (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env -i /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
+    (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env A=1 -u LD_PRELOAD /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
+    (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env A=-i /usr/sbin/mariadbd"}, PRELOAD, (), ""),
+    (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/mysqld_safe --malloc-lib=/x.so"}, PRELOAD, (), ":1"),
+    (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/mysqld_safe --open-files-limit=9"}, LIMIT, (), ":1"),
 ]  # fmt: skip
 
 

@@ -79,6 +79,9 @@ def answer(number: int, **changes: Any) -> dict[str, Any]:
     return {"facts": facts, "lasting": {"sysctls": {}, "options": {}}}
 
 
+PROVIDER = "base_host = 10.0.0.1; gcache.size = 128M; gcs.fc_limit = 16"
+
+
 def drift_of(answers: Mapping[str, Any]) -> Drift:
     collected = Collected()
     for name, found in answers.items():
@@ -228,6 +231,16 @@ def test_running_files_and_persisted_are_three_drifts() -> None:
         ("long_query_time", "10.000000", "2e0", False),
         ("long_query_time", "10.000000", "1e1", True),
         ("long_query_time", "0.500000", ".5", True),
+        ("wsrep_provider_options", PROVIDER, "gcs.fc_limit=256", False),
+        ("wsrep_provider_options", PROVIDER, "gcache.size=2G;gcs.fc_limit=16", False),
+        ("wsrep_provider_options", PROVIDER, "gcache.size=131072K; gcs.fc_limit=16", True),
+        ("wsrep_provider_options", "", "gcs.fc_limit=256", True),
+        ("optimizer_switch", "index_merge=on,mrr=off", "mrr=default", True),
+        ("binlog_format", "STATEMENT", "2", False),
+        ("binlog_format", "STATEMENT", "1", True),
+        ("binlog_format", "ROW", "2", True),
+        ("binlog_format", "ROW", "stat", False),
+        ("binlog_format", "STATEMENT", "stat", True),
     ],
 )
 def test_a_value_of_a_file_is_read_as_the_server_reads_it(

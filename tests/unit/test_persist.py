@@ -287,7 +287,9 @@ async def test_a_folder_that_cannot_be_written_is_known_before(tmp_path: Path) -
         await persist.must_be_writable(LocalTarget(), ["/proc/sys/headrace.conf"])
 
 
-@pytest.mark.parametrize("content", ["[" * 5000, "{", '{"a": NaN}', "[" + "[]," * 3_000_000 + "[]]", "\0"])
+@pytest.mark.parametrize(
+    "content", ["[" * 5000, "{", '[{"a": 1}]', '{"a": NaN}', "[" + "[]," * 3_000_000 + "[]]", "\0"]
+)
 def test_a_persisted_file_that_cannot_be_read_is_not_taken_for_an_empty_one(content: str) -> None:
     with pytest.raises(BadContent):
         persisted(content.encode())
@@ -301,6 +303,8 @@ def test_what_set_persist_holds_is_read_in_each_form() -> None:
     }
     assert persisted(json.dumps(old).encode()) == {"max_connections": "9", "sort_buffer_size": "7"}
     assert persisted(json.dumps(new).encode()) == {"back_log": "80"}
+    secret = {"master_key_id": "mk_1", "mysql_sensitive_variables_blob": "ab"}
+    assert persisted(json.dumps({**new, "mysql_sensitive_variables": secret}).encode()) == {"back_log": "80"}
 
 
 VM = "/proc/sys/vm"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from headrace.knobs import servers
 from headrace.knobs.knob import size_bytes
 
 #: Names of servers, accounts and places, which are a host's own. Paths of data files also hold sizes: compared.
@@ -109,14 +110,39 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
     if variable == "log_bin":
         # The option is the name of the files.
         return (is_value == "1") == (was_named != "0")
+    if variable == "wsrep_provider_options":
+        # All that the provider has is in it; without one it is empty.
+        has = _pairs(is_value, ";")
+        return not has or all(has.get(name) == text for name, text in _pairs(was_named, ";").items())
     if "=" in was_named:  # optimizer_switch: the flags that are named
-        flags = dict(flag.split("=", 1) for flag in is_value.split(",") if "=" in flag)
-        pairs = [flag.split("=", 1) for flag in was_named.split(",") if "=" in flag]
-        return all(flags.get(name.strip(), value) == value for name, value in pairs)
+        flags = _pairs(is_value, ",")
+        named_flags = _pairs(was_named, ",").items()
+        return all(flag == "default" or flags.get(name, flag) == flag for name, flag in named_flags)
+    if (choice := _choice(variable, was_named)) is not None:
+        return choice == is_value
     if _is_number(is_value) and _is_number(was_named):
         return _is_rounded(variable, float(is_value), float(was_named), variables)
     # A choice may be named by its number.
     return _is_number(is_value) != _is_number(was_named) and not {is_value, was_named} & {"0", "1"}
+
+
+def _pairs(text: str, between: str) -> dict[str, str]:
+    """``a=1;b=2`` by name, each value in one spelling."""
+    found = (part.partition("=") for part in text.split(between) if "=" in part)
+    return {name.strip(): plain_value(value) for name, _, value in found}
+
+
+def _choice(variable: str, named: str) -> str | None:
+    """The choice that a number or the start of its name stands for; None unless all known servers agree on it."""
+    found: set[str] = set()
+    for listed in servers.in_any(variable):
+        names = [plain_value(name) for name in listed.names] if listed.kind == "choice" else []
+        if named.isdigit():
+            fits = names[int(named) :][:1]
+        else:
+            fits = [name for name in names if named and name.startswith(named)]
+        found.add(fits[0] if len(fits) == 1 else "")
+    return found.pop() or None if len(found) == 1 else None
 
 
 def _counted(named: str, *, has_fraction: bool) -> str:

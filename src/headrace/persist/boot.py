@@ -24,7 +24,9 @@ from headrace.persist.last_word import (
     UDEV_FOLDERS,
     Said,
     Wanted,
+    command_files,
     device_winner,
+    scripts_of,
     sysctl_name,
     sysctl_winner,
     tmpfile_winner,
@@ -53,7 +55,32 @@ for folder in $2; do
     emit "$file" || mask "$file"
   done
 done
-for folder in $3; do for file in "$folder"/*.conf "$folder"/*.service; do emit "$file"; done; done
+IFS='
+'
+# Of some hundred units only those that can be about a setting.
+tools='sysctl|/proc/sys|/sys/|blockdev|setra|hdparm|mtu|txqueuelen'
+places='^Exec.*/(usr/local|opt|root|srv|home|etc)/'
+for folder in $3; do
+  case $folder in
+    /lib/*) [ -L /lib ] && continue;;
+  esac
+  case $folder in
+    *.d) for file in "$folder"/*; do emit "$file"; done;;
+    *) for file in $(grep -lsE "$tools|$places" "$folder"/*.service "$folder"/*.service.d/*.conf); do
+        emit "$file"
+      done;;
+  esac
+done
+exit 0
+"""
+)
+#: No script of an administrator is larger: a program is none.
+_SCRIPTS = (
+    EMIT
+    + """
+for file in "$@"; do
+  [ -f "$file" ] && [ -r "$file" ] && [ "$(head -c 2 "$file")" = "#!" ] && emit "$file"
+done
 exit 0
 """
 )
@@ -72,12 +99,18 @@ async def collect(target: Target) -> Copies:
     """The files of a host that count at its boot. Raises NotReady for one that cannot be read."""
     single = (SYSCTL_CONF, SYSCTL_CREDENTIAL, *ACTIVE, MAIN, *COMMANDS)
     folders = (*SYSCTL_FOLDERS, *TMPFILES_FOLDERS, *UDEV_FOLDERS, *TUNED_FOLDERS)
-    groups = (single, folders, COMMAND_FOLDERS)
-    words = ["sh", "-c", _COLLECT, "sh", *(" ".join(group) for group in groups)]
+    words = ["sh", "-c", _COLLECT, "sh", " ".join(single), " ".join(folders), "\n".join(COMMAND_FOLDERS)]
     answer = await target.run(words, repeatable=True)
     found, unreadable = copies(answer.stdout, target.name)
     if unreadable:
         raise NotReady(f"cannot be read: {', '.join(unreadable)}", place=target.name, hint="as root")
+    named = [path for file in command_files(found) for path in scripts_of(found, file)]
+    if named:
+        more = await target.run(["sh", "-c", _SCRIPTS, "sh", *dict.fromkeys(named)], repeatable=True)
+        scripts, unreadable = copies(more.stdout, target.name)
+        if unreadable:
+            raise NotReady(f"cannot be read: {', '.join(unreadable)}", place=target.name, hint="as root")
+        found = Copies({**found.files, **scripts.files})
     return Copies(found.files)
 
 

@@ -44,13 +44,21 @@ UDEV_FOLDERS = (
     "/lib/udev/rules.d",
 )
 #: Where commands at boot stand, and what is no command there.
-COMMANDS = ("/etc/rc.local", "/etc/rc.d/rc.local", "/etc/sysfs.conf")
+_CRONTABS = ("/etc/crontab", "/var/spool/cron/crontabs/root", "/var/spool/cron/root")
+COMMANDS = ("/etc/rc.local", "/etc/rc.d/rc.local", "/etc/sysfs.conf", "/etc/hdparm.conf", *_CRONTABS)
 COMMAND_FOLDERS = (
     "/etc/sysfs.d",
     "/etc/systemd/system",
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+    "/etc/cron.d",
+    "/etc/init.d",
+    "/etc/local.d",
 )
+#: Commands of an administrator, which the lines of the others name.
+_SCRIPT = re.compile(r"(?<![\w./])(/(?:usr/local|opt|root|srv|home|etc)/[\w./+@-]+)")
 _NO_COMMAND = re.compile(r"\s*([#;]|(Description|Documentation|Condition\w+|Assert\w+|Alias|Path\w+)\s*=)")
 
 #: One in two units: the kernel sets the other to 0 with it.
@@ -67,7 +75,7 @@ _TOKEN = re.compile(
 )
 #: What a command calls an attribute besides its file's name.
 _TOOLS = {
-    "read_ahead_kb": r"\bblockdev\b.*--setra",
+    "read_ahead_kb": r"\bblockdev\b.*--setra|\bread_ahead_sect\b|\bhdparm\b.*\s-a\s*\d",
     "mtu": r"\bip\b.*\bmtu\b",
     "tx_queue_len": r"\btxqueuelen\b",
 }
@@ -253,10 +261,12 @@ def tmpfile_writes(found: Copies) -> list[Write]:
     for path in in_order(found, TMPFILES_FOLDERS, ".conf"):
         for number, line in lines_of(found, path):
             words = line.split(None, 6)
-            if len(words) < 2 or not words[0].startswith("w"):
+            # F and f+ write a file that is there, as w does; f alone makes one.
+            is_write = words[0].startswith(("w", "F")) or re.match(r"f[^+]*\+", words[0])
+            if len(words) < 2 or not is_write:
                 continue
             about = re.sub("/+", "/", words[1].strip("\"'").replace("/./", "/"))
-            is_added = "+" in words[0]
+            is_added = words[0].startswith("w") and "+" in words[0]
             if not (added.setdefault(about, is_added) and is_added) and about in items:
                 continue
             value = words[6].strip().strip("\"'") if len(words) > 6 else ""
@@ -408,14 +418,47 @@ def _rules(found: Copies, path: str = "") -> Iterator[tuple[str, str, list[Mappi
 
 def _command(found: Copies, names: Sequence[str], device: str = "") -> Said | None:
     """A line of what runs at boot that mentions one of these."""
-    folders = [path for path in found.files if str(PurePosixPath(path).parent) in COMMAND_FOLDERS]
-    for path in [*(path for path in COMMANDS if path in found.files), *sorted(folders)]:
+    for path in command_files(found):
+        is_crontab = path in COMMANDS[4:] or path.startswith("/etc/cron.d/")
         for number, line in lines_of(found, path):
-            if _NO_COMMAND.match(line) or not _mentions(line, names):
+            if (
+                _NO_COMMAND.match(line)
+                or not _mentions(line, names)
+                or (is_crontab and "@reboot" not in line)
+            ):
                 continue
-            if not device or device in line or "*" in line or "$" in line:
+            if not device or device in line or "*" in line or "$" in line or path == "/etc/hdparm.conf":
                 return f"{path}:{number}", line
     return None
+
+
+def command_files(found: Copies) -> list[str]:
+    """What holds commands of a boot, and the scripts that these name."""
+    files = [path for path in COMMANDS if path in found.files]
+    files += sorted(path for path in found.files if _is_command(path))
+    named = [path for file in files for path in scripts_of(found, file) if path in found.files]
+    return list(dict.fromkeys([*files, *named]))
+
+
+def _is_command(path: str) -> bool:
+    folder = str(PurePosixPath(path).parent)
+    return folder in COMMAND_FOLDERS or (
+        folder.endswith(".service.d") and str(PurePosixPath(folder).parent) in COMMAND_FOLDERS
+    )
+
+
+def _is_crontab(path: str) -> bool:
+    return path in _CRONTABS or path.startswith("/etc/cron.d/")
+
+
+def scripts_of(found: Copies, path: str) -> list[str]:
+    """The scripts that a file of commands names; only what a unit starts, of a crontab only what a boot does."""
+    lines = [line for _, line in lines_of(found, path)]
+    if path.endswith((".service", ".conf")):
+        lines = [line for line in lines if line.startswith("Exec")]
+    elif _is_crontab(path):
+        lines = [line for line in lines if "@reboot" in line]
+    return list(dict.fromkeys(name for line in lines for name in _SCRIPT.findall(line)))
 
 
 def _mentions(text: str, names: Sequence[str]) -> bool:

@@ -70,8 +70,12 @@ exit 0
 )
 #: What sets it in the command itself.
 _IN_A_COMMAND = {
-    "LD_PRELOAD": re.compile(r"LD_PRELOAD="),
-    "LimitNOFILE": re.compile(r"\bulimit\s+-\w*n|\bprlimit\b"),
+    # Also what takes it away, and what mysqld_safe puts there.
+    "LD_PRELOAD": re.compile(
+        r"LD_PRELOAD=|--(malloc-lib|ld-preload)\b|\benv\s+(\S+\s+)*?(-i?\s|--ignore-environment\b)"
+        r"|\benv\s+(\S+\s+)*?(-u\s*|--unset[= ])LD_PRELOAD\b"
+    ),
+    "LimitNOFILE": re.compile(r"\bulimit\s+-\w*n|\bprlimit\b|--open[-_]files[-_]limit\b"),
 }
 _FILES = f'{EMIT}\nfor file in $1; do emit "$file"; done\nexit 0\n'
 _ALIAS = "alias:"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from headrace.model import Vendor
-from headrace.received import parsed
+from headrace.received import BadContent, parsed
 
 #: Built into the packages of all vendors, in this order.
 MAIN_FILES = ("/etc/my.cnf", "/etc/mysql/my.cnf")
@@ -26,7 +26,8 @@ _OFF, _ON = ("skip_", "disable_"), ("enable_",)
 #: What a server's environment says about its option files.
 ENVIRONMENT = ("HOME", "MARIADB_HOME", "MYSQL_HOME", "MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
 _FIRST = ("defaults_file", "defaults_extra_file", "defaults_group_suffix")
-_SHORT = {"-P": "port", "-h": "datadir", "-b": "basedir", "-t": "tmpdir", "-u": "user"}
+_SHORT = {"-P": "port", "-h": "datadir", "-b": "basedir", "-t": "tmpdir", "-u": "user",
+    "-C": "character_set_server", "-L": "lc_messages_dir", "-r": "chroot"}  # fmt: skip
 #: my_isspace of latin1, byte by byte, which also takes the end off a letter such as "à"; Python has other ones.
 _SPACES = b" \t\n\v\f\r\xa0"
 #: MariaDB reads a longer line as several, each of at most so many bytes.
@@ -346,7 +347,7 @@ def _full(name: str, known: Collection[str], *, by_start: bool) -> str:
 def persisted(content: bytes) -> dict[str, str]:
     """Variable -> value of a mysqld-auto.cnf (SET PERSIST), which MySQL reads after files and command line.
 
-    Raises BadContent: it belongs to the server's account.
+    Without the sensitive ones, whose names are encrypted, too. Raises BadContent: it is the account's file.
     """
     found: dict[str, str] = {}
 
@@ -354,6 +355,8 @@ def persisted(content: bytes) -> dict[str, str]:
         if not isinstance(node, dict):
             return
         for key, value in node.items():
+            if key == "mysql_sensitive_variables":
+                continue
             if isinstance(value, dict) and "Value" in value:
                 found[key] = str(value["Value"])
             elif isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9_.]*", key):
@@ -361,5 +364,8 @@ def persisted(content: bytes) -> dict[str, str]:
             else:
                 collect(value)
 
-    collect(parsed(content))
+    whole = parsed(content)
+    if not isinstance(whole, dict):
+        raise BadContent("it is no object, as a server writes one")
+    collect(whole)
     return found
