@@ -574,8 +574,11 @@ MOST_OF_LINK = 1.1
 
 def link_speed_mbit_s(nic: Mapping[str, Any], carried_mbit_s: float = 0.0) -> int | None:
     """The speed of an interface in Mbit/s; None if it does not report one, or one below what it carried: TUN and
-    some emulated cards report 10 Mbit/s whatever they carry."""
+    some emulated cards report 10 Mbit/s whatever they carry. A virtual interface with nothing beneath it (veth,
+    TUN) has a speed by name only."""
     speed = nic.get("speed_mbit_s")
+    if nic.get("physical") is False and not nic.get("lower"):
+        return None
     if isinstance(speed, bool) or not isinstance(speed, int) or speed <= 0 or speed in UNKNOWN_SPEEDS:
         return None
     if speed > FASTEST_MBIT_S:

@@ -26,7 +26,20 @@ def on_ena(**rates: float) -> Any:
     return unwell(facts=ENA, rates=allowances(**rates))
 
 
+#: The root volume, with another program's log on it.
+ROOT = {"block_devices.nvme0n1.model": "Amazon Elastic Block Store"}
+
 CASES = [
+    Case(
+        "BLK20",
+        "a volume without the server's files",
+        lambda: unwell(
+            facts=ROOT, rates={f"ebs.{metric}.nvme0n1": 9e5 * (metric == LIMITS[0]) for metric in LIMITS}
+        ),
+        ("nvme0n1",),
+        ("held back 90% of the time", "The server's data and logs are not on it."),
+        severity=Severity.ADVICE,
+    ),
     Case(
         "NET15",
         "bandwidth out",

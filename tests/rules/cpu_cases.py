@@ -125,6 +125,14 @@ CASES = [
         # A period is counted when it ends.
         ("100% of its periods",),
     ),
+    Case(
+        "CPU03",
+        "a burst now and then",
+        lambda: unwell(rates={f"cgroup.nr_throttled.{GROUP}": 0.3, f"cgroup.throttled_us.{GROUP}": 4_000.0}),
+        (GROUP,),
+        ("3% of its periods",),
+        severity=Severity.ADVICE,
+    ),
     Case("CPU03", "never stopped", unwell),
     Case(
         "CPU03",

@@ -12,6 +12,8 @@ DATA_LIMITED = {
     ]
 }
 
+STILL = {f"disk.{metric}.nvme0n1": 0.0 for metric in ("reads", "sectors_read", "sectors_written")}
+
 CASES = [
     Case(
         "LIM01",
@@ -114,6 +116,11 @@ CASES = [
         "LIM05",
         "others write",
         lambda: unwell(facts=DATA_LIMITED, rates={"cgroup.write_ios./sys/fs/cgroup/db 259:4": 20.0}),
+    ),
+    Case(
+        "LIM05",
+        "others write, to a device without the server's files",
+        lambda: unwell(rates={**STILL, "disk.writes.nvme0n1": 3_000.0}),
     ),
     Case(
         "LIM05",

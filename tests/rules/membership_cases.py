@@ -20,6 +20,15 @@ def group(own: str, *others: str) -> dict[str, Any]:
     return {"server_settings.group": {"name": "g", "members": members, "applier": "ON", "lag_s": None}}
 
 
+NEVER_STARTED = {
+    "server_settings.group": {
+        "name": "g",
+        "members": [{"id": "", "host": "", "port": None, "state": "OFFLINE", "role": "", "is_own": False}],
+        "applier": "ON",
+        "lag_s": None,
+    }
+}
+
 CASES = [
     Case(
         "REPL15",
@@ -51,6 +60,14 @@ CASES = [
     ),
     Case("REPL16", "synced", lambda: unwell(variables=NODE, status={"wsrep_local_state": 4.0})),
     Case("REPL16", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
+    Case(
+        "REPL17",
+        "never started: it has no id yet",
+        lambda: unwell(vendor="mysql", facts=NEVER_STARTED),
+        ("",),
+        ("this member is OFFLINE: it is not part of its group",),
+        severity=Severity.LIMIT,
+    ),
     Case(
         "REPL17",
         "expelled",

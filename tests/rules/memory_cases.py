@@ -87,7 +87,20 @@ CASES = [
         "two",
         lambda: unwell(rates={"vmstat.oom_kill.": 2.0 / 60}),
         ("",),
-        ("2 processes were killed",),
+        ("2 processes were killed for lack of memory in 60 s, at the limit of a control group",),
+    ),
+    Case(
+        "MEM08",
+        "in the server's own group and in the one above, which counts it too",
+        lambda: unwell(
+            rates={
+                "vmstat.oom_kill.": 1.0 / 60,
+                "cgroup.memory_oom_kill.db.slice": 1.0 / 60,
+                "cgroup.memory_oom_kill.db.slice/mysql.service": 1.0 / 60,
+            }
+        ),
+        ("",),
+        ("1 processes were killed for lack of memory in 60 s.",),
     ),
     Case("MEM08", "none", unwell),
     Case("MEM08", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.oom_kill"),

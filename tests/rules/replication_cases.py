@@ -76,6 +76,18 @@ CASES = [
         ("the replica's SQL thread is not running",),
     ),
     Case("REPL02", "both run", lambda: unwell(gauges=REPLICA)),
+    Case(
+        "REPL02",
+        "a member of a group that has joined",
+        lambda: unwell(
+            vendor="mysql",
+            gauges={
+                f"replication.{thread}_running.group_replication_{channel}": float(channel == "applier")
+                for thread in ("io", "sql")
+                for channel in ("applier", "recovery")
+            },
+        ),
+    ),
     Case("REPL02", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
     Case(
         "REPL03",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.activity import Activity, Digest, StatementClass
+from headrace.rules.evidence import Evidence
 from headrace.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
@@ -12,6 +13,13 @@ CACHE = {"query_cache_type": "ON", "query_cache_size": str(64 * MIB)}
 OPENED = {"opened_tables": 40.0}
 DEFINITIONS = {"opened_table_definitions": 9.0}
 MANY_TABLES = [{"engine": "InnoDB", "tables": 300, "rows": 10**6, "data_bytes": 1 << 30, "index_bytes": 0}]
+
+
+def without(status: str, evidence: Evidence) -> Evidence:
+    """A host whose server is of a version without this status variable."""
+    del evidence.window._index["mysql_status", status]
+    return evidence
+
 
 JOIN = Activity(
     10,
@@ -349,6 +357,17 @@ CASES = [
         lambda: unwell(status_rates={"connection_errors_max_connections": 0.5}),
         ("",),
         ("30 were refused",),
+    ),
+    Case(
+        "SESS08",
+        "all are taken, and the server does not count refusals",
+        lambda: without(
+            "connection_errors_max_connections",
+            unwell(vendor="mysql", status={"max_used_connections": 501.0, "threads_connected": 500.0}),
+        ),
+        ("",),
+        ("501 of 500", "500 are now, and this version does not count how many are refused."),
+        severity=Severity.RISK,
     ),
     Case("SESS08", "140", unwell),
     Case(

@@ -320,6 +320,33 @@ def test_threads_that_wait_for_each_other_are_no_finding_beside_what_they_wait_f
     assert "LOCK01" not in found
 
 
+@pytest.mark.parametrize(
+    ("changes", "begins"),
+    [
+        (
+            {"rates": {"threads.utime_ticks.1401/connection": 90.0, "threads.stime_ticks.1401/connection": 7.0}},
+            "Thread 1401 (connection)",
+        ),
+        (
+            {
+                "facts": {"network_interfaces.enp1s0f0np0.duplex": "half",
+                          "network_interfaces.enp1s0f0np0.speed_mbit_s": 100,
+                          "virtualization": None},
+                "rates": {"network.tx_bytes.enp1s0f0np0": 6e6, "network.rx_bytes.enp1s0f0np0": 6e6},
+            },
+            "enp1s0f0np0 runs at 100 Mbit/s, half duplex",
+        ),
+    ],
+    ids=["a thread that many cores share", "half duplex"],
+)  # fmt: skip
+def test_that_nothing_limits_is_not_said_beside_a_finding_that_does(
+    changes: dict[str, Any], begins: str
+) -> None:
+    found = verdict(**changes)
+    assert found.sentence.startswith(begins)
+    assert "Nothing limits" not in found.sentence
+
+
 def test_deadlocks_come_before_the_waits_that_they_make() -> None:
     waits = {"innodb_row_lock_current_waits": 9.0}
     dead = {"innodb_deadlocks": 165.0, "innodb_row_lock_waits": 400.0, "innodb_row_lock_time": 9_000.0}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from headrace.analysis.resources import Level, ResourceUsage
+from headrace.analysis.window import Window
+from headrace.model import Facts
 from headrace.rules.evidence import Evidence
+from headrace.samples import Samples
 from tests.rules.hosts import GIB, SECONDS, STEP_S, cores, healthy, unwell
 
 DISK = "nvme1n1"
@@ -98,6 +102,16 @@ def test_a_quota_that_holds_the_server_back_is_said() -> None:
     evidence = unwell(rates={"cgroup.throttled_us.system.slice/mysql.service": 300_000.0})
     assert limiting(evidence) == "cpu"
     assert "the cgroup's quota throttled it for 18.0 s of 60" in use(evidence, "cpu").saturation
+
+
+def test_a_quota_is_counted_on_every_cpu_and_little_of_it_holds_nothing_back() -> None:
+    much = unwell(rates={"cgroup.throttled_us.system.slice/mysql.service": 5e6})
+    assert "the cgroup's quota throttled it for 300.0 s of CPU time in 60" in use(much, "cpu").saturation
+    of_many = {
+        "cgroup.throttled_us.system.slice/mysql.service": 150_000.0,
+        "process.utime_ticks.1322/mysqld": 600.0,
+    }
+    assert limiting(unwell(rates=of_many)) is None
 
 
 def test_a_quota_of_another_server_is_not_this_ones() -> None:
@@ -372,7 +386,7 @@ def test_a_link_by_its_speed(bits_s: float, level: Level) -> None:
     [
         {"psi.some_total_us.memory": 90_000.0},
         {"vmstat.pswpin.": 2_000.0},
-        {"vmstat.oom_kill.": 1 / SECONDS},
+        {"vmstat.oom_kill.": 1 / SECONDS, "vmstat.allocstall_normal.": 20.0},
     ],
     ids=["pressure", "swap", "killed"],
 )
@@ -380,6 +394,84 @@ def test_waiting_for_memory_is_saturation(rates: dict[str, float]) -> None:
     evidence = unwell(rates=rates)
     assert limiting(evidence) == "memory"
     assert evidence.verdict.sentence.startswith("Memory limits this host")
+
+
+def test_a_process_that_reached_the_limit_of_its_own_control_group_says_nothing_of_the_hosts_memory() -> None:
+    """The kernel counts such kills as its own, but no allocation of the host had stalled."""
+    evidence = unwell(rates={"vmstat.oom_kill.": 3 / SECONDS})
+    assert (use(evidence, "memory").level, limiting(evidence)) == (Level.BUSY, None)
+    assert use(evidence, "memory").errors == (
+        "3 processes killed for lack of memory, in control groups of their own: the host had enough"
+    )
+    unknown = unwell(rates={"vmstat.oom_kill.": 3 / SECONDS}, gauges={"memory.MemAvailable.": 0.3 * GIB})
+    assert limiting(unknown) == "memory"
+
+
+LISTED = {"processlist.serving.": 1.0, "processlist.threads.Query": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("vendor", "background"),
+    [
+        ("mysql", {"Binlog Dump GTID": 12.0}),
+        ("mariadb", {"Binlog Dump": 12.0}),
+        ("mariadb", {"Slave_worker": 10.0, "Slave_SQL": 1.0, "Slave_IO": 1.0}),
+        ("mariadb", {"Daemon": 12.0}),
+    ],
+    ids=["a source by GTID", "a source", "a replica with idle workers", "tasks of the server"],
+)
+def test_threads_that_serve_no_client_do_not_wait_for_each_other(
+    vendor: str, background: dict[str, float]
+) -> None:
+    gauges = LISTED | {f"processlist.threads.{name}": count for name, count in background.items()}
+    evidence = unwell(vendor=vendor, status={"threads_running": 14.0}, gauges=gauges)
+    assert evidence.verdict.sentence.startswith("Nothing limits this host")
+    assert evidence.running == pytest.approx(2.0)
+    clients = unwell(vendor=vendor, status={"threads_running": 14.0}, gauges=LISTED)
+    assert "but 14 active server threads use only 1.3 CPUs" in clients.verdict.sentence
+
+
+def full_disk(name: str) -> dict[str, float]:
+    rates = {"reads": 0.0, "writes": 150.0, "write_ms": 4_500.0, "io_ms": 1_000.0, "weighted_io_ms": 4_500.0}
+    return {f"disk.{metric}.{name}": rate for metric, rate in rates.items()}
+
+
+BACKUPS = {
+    "name": "sdb", "kind": "disk", "driver": "sd", "rotational": True, "queue": {}, "slaves": [], "partitions": [],
+}  # fmt: skip
+
+
+def test_a_full_device_without_the_servers_files_limits_others() -> None:
+    facts = {"block_devices": [*healthy().raw["block_devices"], BACKUPS]}
+    evidence = unwell(facts=facts, rates=full_disk("sdb"))
+    assert limiting(evidence) is None
+    assert use(evidence, "block", "sdb").level is Level.SATURATED
+    assert evidence.verdict.sentence == (
+        "Nothing that the server uses is saturated: the CPUs are 82% idle, mysqld uses 1.3 of 8. sdb is saturated "
+        "(0 reads/s, 150 writes/s, 0.0 MB/s; 4.5 requests in flight, 30.00 ms per write), but the server's data "
+        "and logs are not on it."
+    )
+    assert limiting(unwell(facts=facts, rates={**full_disk("sdb"), "vmstat.pswpout.": 50.0})) == "block sdb"
+    assert limiting(unwell(facts=facts, rates=full_disk("sdb"), has_server=False)) == "block sdb"
+
+
+@pytest.mark.parametrize(("physical", "level"), [(True, Level.FINE), (False, Level.UNKNOWN)])
+def test_the_speed_of_a_virtual_interface_is_a_name(physical: bool, level: Level) -> None:
+    """veth reports 10,000 Mbit/s, and carries what the CPUs copy; inside a container nothing else is seen."""
+    veth = {"name": "veth0", "physical": False, "driver": None, "speed_mbit_s": 10_000, "lower": []}
+    others = healthy().raw["network_interfaces"] if physical else []
+    rates = {f"network.{way}_bytes.veth0": 1.2e9 for way in ("rx", "tx")}
+    evidence = unwell(facts={"network_interfaces": [*others, veth]}, rates=rates)
+    assert (use(evidence, "network", "veth0").level, use(evidence, "network", "veth0").limit) == (level, "")
+
+
+def test_one_sample_says_how_often_the_cpus_were_sampled() -> None:
+    evidence = unwell()
+    samples = evidence.window.samples
+    keep = samples.starts
+    once = Samples(samples.names, np.arange(len(keep)), samples.t_ns[keep], samples.value[keep])
+    verdict = Evidence(Facts("0" * 16, dict(evidence.raw)), Window(once)).verdict
+    assert verdict.sentence.startswith("The bottleneck of this host is unknown: its CPUs were sampled once")
 
 
 def test_little_memory_that_nobody_waits_for_is_busy() -> None:

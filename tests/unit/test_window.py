@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.resources import cores
+from headrace.analysis.cores import cores
 from headrace.analysis.window import Window
 from headrace.arrow import SAMPLES, samples_of, table_of
 from headrace.facts import link_speed_mbit_s
@@ -143,7 +143,7 @@ def test_ticks_that_iowait_gives_back_are_not_hours_of_it() -> None:
     series = found.series("cpu", "iowait", "cpu0")
     assert series is not None
     assert not series.rate.any()
-    (core,) = cores(found)
+    *_, core = cores(found)
     assert core.busy == pytest.approx(0.96)
 
 
@@ -166,7 +166,7 @@ def times(name: str, **states: list[float]) -> list[Row]:
 def test_times_of_a_cpu_that_cannot_be_are_a_gap(what: str, idle: list[float], steal: list[float]) -> None:
     found = window(times("cpu0", user=[40.0 * n for n in range(5)], idle=idle, steal=steal))
     assert found.jumps == {"cpu0": 1}, what
-    (core,) = cores(found)
+    *_, core = cores(found)
     assert (round(core.busy, 2), core.steal) == (0.4, 0.0)
     series = found.series("cpu", "user", "cpu0")
     assert series is not None
@@ -186,7 +186,7 @@ def test_stolen_time_that_cannot_be_is_left_out_alone(what: str, steal: list[flo
     idle = [100.0, 160.0, 220.0, 280.0, 340.0]
     found = window(times("cpu0", user=[40.0 * n for n in range(5)], idle=idle, steal=steal))
     assert (found.wrong_steal, found.jumps) == ({"cpu0": wrong}, {}), what
-    (core,) = cores(found)
+    *_, core = cores(found)
     assert (round(core.busy, 2), core.steal) == (0.4, 0.0)
     series = found.series("cpu", "user", "cpu0")
     assert series is not None
@@ -253,3 +253,14 @@ def test_paths_are_counted_as_their_drive() -> None:
 def test_paths_are_left_out_where_the_drive_is_counted() -> None:
     found = window([*reads("nvme1n1", 40.0), *reads(PATHS[0], 10.0), *reads(PATHS[1], 30.0)])
     assert found.rates("disk", "reads") == {"nvme1n1": 40.0}
+
+
+def test_all_cpus_are_their_mean_where_the_kernels_own_sum_is_missing() -> None:
+    """The first CPU once stood for all of them."""
+    busy, idle = ([ticks * n for n in range(5)] for ticks in (90.0, 10.0))
+    found = cores(window([*times("cpu0", user=busy, idle=idle), *times("cpu1", user=idle, idle=busy)]))
+    assert [(core.name, round(core.busy, 6)) for core in found] == [
+        ("all", 0.5),
+        ("cpu0", 0.9),
+        ("cpu1", 0.1),
+    ]

@@ -6,12 +6,13 @@ cannot be known (a virtual machine without the counter, an interface without a s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from headrace.analysis import io_waits, users
+from headrace.analysis import io_waits, sessions, users
+from headrace.analysis.cores import Core, cores
 from headrace.analysis.devices import (
     DEEP_QUEUE,
     NEVER_RESTS,
@@ -23,6 +24,7 @@ from headrace.analysis.devices import (
     unloaded,
     waits_of_queue,
 )
+from headrace.analysis.reclaim import direct_reclaim, in_groups_only
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts, link_speed_mbit_s
 
@@ -41,6 +43,8 @@ MOST_CORES = 4
 PRESSURE_SEEN, PRESSURE_HIGH = 0.05, 0.25
 #: Share of CPU time that the hypervisor gave to others.
 STEAL_SEEN, STEAL_HIGH = 0.02, 0.10
+#: Share of the CPU time that a server wanted, below which what its quota took is a burst.
+QUOTA_COSTS = 0.05
 #: Packets dropped of those that a core received, above which clients notice; below it is one burst per day.
 LOST = 1e-4
 #: Lost segments of all that were sent, above which the network loses packets.
@@ -55,8 +59,6 @@ MANY_RUNNING = 4.0
 TIMES_CORES = 2.0
 #: A server that uses less than this share of a CPU is not mentioned.
 MENTIONED = 0.2
-#: States of the CPU that are work for it, in /proc/stat.
-WORKING = ("user", "nice", "system", "irq", "softirq")
 
 
 class Level(StrEnum):
@@ -122,9 +124,11 @@ def judge(
     facts: HostFacts,
     limits: Mapping[str, float] | None = None,
     alone_ms: Mapping[str, float] | None = None,
+    own_devices: Collection[str] | None = None,
 ) -> Verdict:
     """The verdict on a window. ``limits`` are measured limits: device -> operations per second; ``alone_ms`` what
-    a request of a device was measured to take without load."""
+    a request of a device was measured to take without load; ``own_devices`` hold the server's data and logs, None
+    if that is not known: another one may be full, and limits others."""
     window = of_server(window, facts)
     uses = [
         *_cpu(window, facts),
@@ -135,8 +139,25 @@ def judge(
     ]
     uses = [_with_users(window, use) for use in uses]
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
-    limiting = next((use for use in uses if use.level is Level.SATURATED), None)
-    return Verdict(_sentence(window, facts, uses, limiting), limiting, tuple(uses))
+    full = [use for use in uses if use.level is Level.SATURATED]
+    apart = [use for use in full if _is_apart(window, use, own_devices)]
+    limiting = next((use for use in full if use not in apart), None)
+    sentence = _sentence(window, facts, uses, limiting)
+    if apart and limiting is None:
+        for nothing in ("Nothing limits this host", "Nothing is saturated", "No hardware is saturated"):
+            sentence = sentence.replace(nothing, "Nothing that the server uses is saturated", 1)
+        names = ", ".join(use.instance for use in apart)
+        first = f"{apart[0].load}; {apart[0].saturation}"
+        sentence += f" {names} is saturated ({first}), but the server's data and logs are not on it."
+    return Verdict(sentence, limiting, tuple(uses))
+
+
+def _is_apart(window: Window, use: ResourceUsage, own_devices: Collection[str] | None) -> bool:
+    """Whether a device has none of the server's files; where the host swaps, any device may have its memory."""
+    swaps = any((window.rate("vmstat", name) or 0.0) >= 1 for name in ("pswpin", "pswpout"))
+    return (
+        use.resource == "block" and own_devices is not None and use.instance not in own_devices and not swaps
+    )
 
 
 def _with_users(window: Window, use: ResourceUsage) -> ResourceUsage:
@@ -163,51 +184,6 @@ def _rate(rate: float) -> str:
     return f"{rate:,.1f}" if rate >= 0.0995 or rate == 0 else f"{rate:.2g}"
 
 
-@dataclass(frozen=True)
-class Core:
-    """One CPU's activity: shares of its time, 0 to 1. ``busy`` is all work; waiting for I/O is idle time."""
-
-    name: str
-    busy: float
-    softirq: float
-    irq: float
-    system: float
-    user: float
-    iowait: float
-    steal: float
-
-
-def cores(window: Window) -> list[Core]:
-    """Every CPU, ``all`` first, in their order. Steal counts as time of other guests, not as work."""
-    states = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
-    rates = {state: window.rates("cpu", state) for state in states}
-    found = []
-    for name in sorted(rates["user"], key=_cpu_number):
-        share = {state: rates[state].get(name, 0.0) for state in states}
-        total = sum(share.values())
-        if total <= 0:
-            continue
-        share = {state: value / total for state, value in share.items()}
-        busy = sum(share[state] for state in WORKING)
-        found.append(
-            Core(
-                name,
-                busy,
-                softirq=share["softirq"],
-                irq=share["irq"],
-                system=share["system"],
-                user=share["user"] + share["nice"],
-                iowait=share["iowait"],
-                steal=share["steal"],
-            )
-        )
-    return found
-
-
-def _cpu_number(name: str) -> int:
-    return int(name.removeprefix("cpu")) if name != "all" else -1
-
-
 def _pressure(window: Window, resource: str, kind: str = "some") -> float | None:
     """The share of the time in which some (or all) tasks waited for a resource."""
     rate = window.rate("psi", f"{kind}_total_us", resource)
@@ -217,8 +193,7 @@ def _pressure(window: Window, resource: str, kind: str = "some") -> float | None
 def _cpu(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     found = cores(window)
     if not found:
-        why = _jumps(window) or "/proc/stat was not sampled"
-        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation=why)
+        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation=_why_unknown(window))
         return
     everything, each = found[0], found[1:]
     yield _all_cores(window, len(each) or facts.cpus_known, everything)
@@ -272,7 +247,11 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     if running is not None and count and running.mean > count + 0.5:
         waits.append(f"{running.mean:.1f} tasks were runnable on {count} CPUs")
     if throttled and throttled > 0.01e6 * window.seconds:
-        waits.append(f"the cgroup's quota throttled it for {throttled / 1e6:.1f} s of {window.seconds:.0f}")
+        # Counted on each CPU, so that it may be more than the time that passed.
+        kind = " of CPU time in" if throttled > 1e6 * window.seconds else " of"
+        waits.append(
+            f"the cgroup's quota throttled it for {throttled / 1e6:.1f} s{kind} {window.seconds:.0f}"
+        )
     if core.steal >= STEAL_SEEN:
         waits.append(f"{_percent(core.steal)} was stolen by the hypervisor")
     if core.iowait >= PRESSURE_SEEN:
@@ -284,7 +263,10 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     is_full = core.busy >= FULL or core.busy + core.steal >= FULL
     queued = running is not None and count > 0 and running.mean > count
     is_short = (pressure or 0) >= PRESSURE_HIGH or (pressure is None and queued)
-    held_back = bool(throttled and throttled > 0.1e6 * window.seconds) or core.steal >= STEAL_HIGH
+    lost = (throttled or 0.0) / 1e6 / window.seconds
+    held_back = (
+        lost > max(0.1, QUOTA_COSTS * (lost + users.busiest_server(window)[1])) or core.steal >= STEAL_HIGH
+    )
     level = Level.FINE
     if (is_full and is_short) or held_back:
         level = Level.SATURATED
@@ -306,6 +288,12 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
             "pressure": pressure if pressure is not None else float("nan"),
         },
     )
+
+
+def _why_unknown(window: Window) -> str:
+    """Why it is not known how busy the CPUs are."""
+    once = "its CPUs were sampled once, which says nothing of how busy they are"
+    return _jumps(window) or (once if window.labels("cpu", "user") else "its CPUs were not sampled")
 
 
 def _jumps(window: Window) -> str:
@@ -462,7 +450,7 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     total = window.last("memory", "MemTotal")
     swapped_in = window.rate("vmstat", "pswpin")
     swapped_out = window.rate("vmstat", "pswpout")
-    reclaim = _direct_reclaim(window)
+    reclaim = direct_reclaim(window)
     kills = window.growth("vmstat", "oom_kill") or 0.0
     pressure, full = _pressure(window, "memory"), _pressure(window, "memory", "full")
     waits = []
@@ -472,7 +460,8 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         waits.append(f"{swapped_in:,.0f} pages/s swapped in, {swapped_out or 0:,.0f} out")
     if reclaim and reclaim >= 1:
         waits.append(f"{reclaim:,.0f} pages/s scanned by tasks that had to free memory themselves")
-    is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256 or kills > 0
+    is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256
+    is_short |= kills > 0 and not in_groups_only(window)
     if available is None or not total:
         # Kernels before 3.14 do not have it. The absence of swapping means little: the page cache may be almost
         # empty.
@@ -494,7 +483,8 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         return
     low = min(available.low + (cache or 0.0), total)
     used = 1 - low / total
-    level = Level.SATURATED if is_short else Level.BUSY if used >= FULL else Level.FINE
+    level = Level.SATURATED if is_short else Level.BUSY if used >= FULL or kills else Level.FINE
+    where = "" if is_short else ", in control groups of their own: the host had enough"
     yield ResourceUsage(
         "memory",
         "",
@@ -503,18 +493,10 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         load=f"at least {low / 2**30:.1f} GiB of {total / 2**30:.1f} GiB available"
         + (f", {cache / 2**30:.1f} of these in ZFS's cache" if cache else ""),
         saturation="; ".join(waits),
-        errors=f"{kills:.0f} processes killed for lack of memory" if kills else "",
+        errors=f"{kills:.0f} processes killed for lack of memory{where}" if kills else "",
         traps=() if full is not None else ("no pressure counters: only swapping shows waits for memory",),
         numbers={"available_bytes": low, "total_bytes": total},
     )
-
-
-def _direct_reclaim(window: Window) -> float | None:
-    """Pages per second that tasks scanned themselves. Before Linux 4.8 they are counted by zone."""
-    metrics = [name for name in window.metrics("vmstat") if name.startswith("pgscan_direct")]
-    rates = [window.rate("vmstat", name) for name in metrics if name != "pgscan_direct_throttle"]
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
 
 
 def _network(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
@@ -573,7 +555,8 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
     speed = link_speed_mbit_s(record, carried)
     utilisation = carried / speed if speed else None
     # Bridges, bonds and the like have no speed; the interfaces beneath them have one.
-    is_own = name == "lo" or (bool(record) and not record.get("physical"))
+    beneath = any(each.get("physical") for each in facts.network_interfaces)
+    is_own = name == "lo" or (bool(record) and not record.get("physical") and beneath)
     traps: tuple[str, ...] = ()
     if utilisation is None and (claimed := link_speed_mbit_s(record)):
         traps = (f"it reports {claimed:,} Mbit/s and carried more: its speed is not known",)
@@ -609,7 +592,7 @@ def _sentence(
         return f"{_titled(limiting)} limits this host: {what}.{used}"
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
-        return f"The bottleneck of this host is unknown: {_jumps(window) or 'its CPUs were not sampled'}."
+        return f"The bottleneck of this host is unknown: {_why_unknown(window)}."
     unknown = [use.name for use in uses if use.level is Level.UNKNOWN]
     blind = (
         f" Not known: how busy {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}."
@@ -629,13 +612,14 @@ def _sentence(
             f"next.{blind}"
         )
     program, cpus = users.busiest_server(window)
-    running = window.gauge("mysql_status", "threads_running")
-    if running is not None and running.mean - 1 >= max(MANY_RUNNING, TIMES_CORES * cpus):
+    running = sessions.running(window)
+    if running is not None and running - 1 >= max(MANY_RUNNING, TIMES_CORES * cpus):
         return (
-            f"No hardware is saturated: the CPUs are {idle} idle, but {running.mean:.0f} active server "
+            f"No hardware is saturated: the CPUs are {idle} idle, but {running:.0f} active server "
             f"threads use only {cpus:.1f} CPUs: they wait on each other (locks or hot code paths).{blind}"
         )
-    works = f", {program} uses {cpus:.1f} of {len(cores(window)) - 1}" if cpus >= MENTIONED else ""
+    count = len(cores(window)) - 1 or facts.cpus_known
+    works = f", {program} uses {cpus:.1f} of {count or 'an unknown number'}" if cpus >= MENTIONED else ""
     nothing = "Nothing that could be measured limits this host" if unknown else "Nothing limits this host"
     return f"{nothing}: the CPUs are {idle} idle{works}.{blind}"
 

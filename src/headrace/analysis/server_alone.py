@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from headrace.activity import Activity
 from headrace.analysis.resources import Level, ResourceUsage, Verdict
-from headrace.analysis.sessions import Load, sentence
+from headrace.analysis.sessions import Load, running, sentence
 from headrace.analysis.window import Window
 from headrace.facts import GIB, HostFacts
 
@@ -72,11 +72,11 @@ def _why_blind(activity: Activity | None, missing: tuple[str, ...]) -> str:
 
 
 def _running(window: Window) -> str:
-    running = window.gauge("mysql_status", "threads_running")
-    if running is None:
+    counted = running(window)
+    if counted is None:
         return "How many sessions are active is unknown, too."
     # The sampler's own is one of them.
-    return f"{max(running.mean - 1, 0.0):.1f} sessions are active on average."
+    return f"{max(counted - 1, 0.0):.1f} sessions are active on average."
 
 
 def _unknown(facts: HostFacts) -> list[ResourceUsage]:

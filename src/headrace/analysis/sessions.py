@@ -159,6 +159,23 @@ def of_window(window: Window) -> Load | None:
     return _load(looks, [*found, (ROW, rows), (WORK, max(serving - waiting, 0.0))], ())
 
 
+#: Commands of threads that serve no client, yet count in Threads_running: on a source one for each replica that
+#: it feeds, on MariaDB also each thread that replicates, and tasks of the server.
+BACKGROUND = ("Binlog Dump", "Slave_", "Daemon")
+
+
+def running(window: Window) -> float | None:
+    """The mean of Threads_running without threads that serve no client, as far as the process list tells them
+    apart. One of them is the sampler's. None where it was not sampled."""
+    counted = window.gauge("mysql_status", "threads_running")
+    if counted is None:
+        return None
+    looks = max(len(window.values("processlist", "serving")), 1)
+    listed = (name for name in window.labels("processlist", "threads") if name.startswith(BACKGROUND))
+    background = sum(float(window.values("processlist", "threads", name).sum()) for name in listed)
+    return max(counted.mean - background / looks, 0.0)
+
+
 def load_of(window: Window, activity: Activity | None) -> Load | None:
     """The sessions' load, from the looks at single sessions or else from the samples; None without either."""
     return of_activity(activity) or of_window(window)

@@ -38,7 +38,7 @@ def allocator_of_glibc(evidence: Evidence) -> Iterator[Match]:
         raise NotEnough("the server's allocator is unknown")
     if name != "system" or len(evidence.cores) < MANY_CPUS:
         return
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     label = f"{process['pid']}/{process['program']}"
     used = (
         evidence.rate("process", "utime_ticks", label) + evidence.rate("process", "stime_ticks", label)

@@ -48,7 +48,7 @@ def commits_share_no_sync(evidence: Evidence) -> Iterator[Match]:
     """
     if not evidence.is_on("log_bin") or evidence.variable("sync_binlog") != "1":
         return
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     commits = _logged(evidence)
     settings: dict[str, Value]
     if evidence.vendor is Vendor.MARIADB:
@@ -115,7 +115,7 @@ def commits_wait_on_purpose(evidence: Evidence) -> Iterator[Match]:
     if each_us < LONG_US or waiting < WAITING:
         return
     # One of those that run is the look itself.
-    running = evidence.gauge("mysql_status", "threads_running").mean - 1
+    running = evidence.running - 1
     off = name if evidence.vendor is not Vendor.MARIADB else "binlog_commit_wait_count"
     yield Match(
         "",

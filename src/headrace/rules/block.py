@@ -45,23 +45,9 @@ def _worked(
         yield device, record, record.get("queue") or {}
 
 
-def _of_server(evidence: Evidence) -> set[str] | None:
-    """The devices of files that the server syncs; None if no server was asked, or they are unknown."""
-    if not evidence.has_server or evidence.process is None:
-        return None
-    try:
-        found = set(evidence.beneath(evidence.data_directory))
-        for name in ("innodb_log_group_home_dir", "log_bin_basename", "innodb_data_home_dir"):
-            path = evidence.variable(name) if evidence.has_variable(name) else ""
-            found |= set(evidence.beneath(path)) if path.startswith("/") else set()
-    except NotEnough:
-        return None
-    return found
-
-
 def _synced(evidence: Evidence) -> Iterator[tuple[Device, Mapping[str, Any], Mapping[str, Any]]]:
     """The devices that commits wait for, as far as that is known."""
-    own = _of_server(evidence)
+    own = evidence.own_devices
     for device, record, queue in _worked(evidence, 0.0):
         if own is None or device.name in own:
             yield device, record, queue
@@ -441,9 +427,11 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
                 "Most of the I/O is not from the server: find the programs that read and write, and move or "
                 "limit them."
             )
+        is_apart = evidence.own_devices is not None and use.instance not in evidence.own_devices
         yield Match(
             use.instance,
-            f"{use.instance}: {use.load}; {use.saturation}.",
+            f"{use.instance}: {use.load}; {use.saturation}."
+            + (" The server's data and logs are not on it." if is_apart else ""),
             (
                 number("requests/s", use.numbers["operations"], ",.0f"),
                 number("requests in flight", use.numbers["queue"], ".1f"),
@@ -451,6 +439,7 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
                 number("limit", use.limit or "not measured"),
             ),
             (Remedy(steps=(less, "Or use a faster device: measure both under the same load.")),),
+            Severity.ADVICE if is_apart else None,
         )
 
 

@@ -50,6 +50,12 @@ EXPLAINS = {
     "network": ("NET15", "NET11", "NET07"),
     "tcp": ("NET15", "TCP02", "NET10", "TCP03"),
 }  # fmt: skip
+#: Rules whose findings limit the host, or the server, although no resource as a whole is saturated: named where
+#: nothing else is, for "nothing limits this host" would be wrong.
+ALONE = (
+    "CPU01", "CPU13", "HOST01", "HOST03", "MEM11", "MEM01", "MEM18", "NET07", "NET11", "NET01", "NET04", "IRQ01",
+    "IRQ03", "TCP03",
+)  # fmt: skip
 #: Rules about pages that are read again, and about I/O that is waited for.
 PAGES, IO = ("POOL13", "POOL01", "POOL08"), ("MEM19", "BLK06")
 #: Rules whose findings slow every statement although nothing is saturated.
@@ -100,6 +106,13 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
     why = [f for f in why if f is named or f.rule.code not in STATEMENTS]
     why = sorted(why, key=lambda finding: _is_lesser_neighbour(evidence, finding))[:MOST]
     why = [finding for finding in why if finding not in waiting]
+    if (
+        limiting is None
+        and not waiting
+        and not why
+        and (evidence.load is None or evidence.load.worst is None)
+    ):
+        waiting = [f for f in _of(judgement, ALONE) if f.severity is Severity.LIMIT][:MOST]
     parts = [_sentence(finding) for finding in waiting]
     if waiting and limiting is not None:
         parts.append(f"Also, {_lower(verdict.sentence)}")
@@ -285,7 +298,10 @@ def _of(judgement: Judgement, codes: Iterable[str]) -> list[Finding]:
 def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
     if finding.rule.code == "SESS08":
         refused = evidence.window.rate("mysql_status", "connection_errors_max_connections")
-        return (refused or 0.0) >= REFUSED_S
+        if refused is None:  # before MySQL 5.6: then only whether all of them are taken is known
+            now = evidence.window.gauge("mysql_status", "threads_connected")
+            return now is not None and now.last >= evidence.number("max_connections")
+        return refused >= REFUSED_S
     if finding.rule.code == "LOCK17" and finding.severity is Severity.COST:
         return True  # nobody waits for its locks, but every read walks over what it keeps
     return finding.severity is Severity.LIMIT

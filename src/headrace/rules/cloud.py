@@ -122,6 +122,8 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
             continue
         whose, what = VOLUME_LIMITS[worst]
         device = evidence.devices.get(name)
+        # Of the instance's limit all volumes have a part.
+        is_apart = whose == "volume" and evidence.own_devices is not None and name not in evidence.own_devices
         did = (
             f" It does {device.operations:,.0f} operations/s and {device.bytes_s / 1e6:,.1f} MB/s."
             if device is not None
@@ -130,7 +132,7 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
         yield Match(
             name,
             f"{name} was held back {share(min(held[worst], 1.0))} of the time: the {whose} has reached its limit "
-            f"of {what}.{did}",
+            f"of {what}.{did}" + (" The server's data and logs are not on it." if is_apart else ""),
             (
                 *(
                     number(f"held back by the {owner}'s {limit}", share(min(held[metric], 1.0)))
@@ -139,7 +141,7 @@ def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
                 *(() if device is None else (number("operations/s", device.operations, ",.0f"),)),
             ),
             (Remedy(steps=_more_of(whose, what)),),
-            Severity.LIMIT if held[worst] >= HELD_LONG else None,
+            Severity.ADVICE if is_apart else Severity.LIMIT if held[worst] >= HELD_LONG else None,
         )
 
 

@@ -117,7 +117,7 @@ def commits_wait_for_a_replica(evidence: Evidence) -> Iterator[Match]:
     # After the sync of a group one session waits for all of it.
     held = waiting + sum(mean for state, mean in found.items() if state.startswith(COMMITTING))
     # One of those that run is the look itself.
-    running = evidence.gauge("mysql_status", "threads_running").mean - 1
+    running = evidence.running - 1
     if waiting < WAITS_FOR_REPLICA or held < MOSTLY * running:
         return
     name = enabled.removesuffix("_enabled")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.analysis.resources import FULL, OTHERS_IDLE, STEAL_HIGH, STEAL_SEEN
+from headrace.analysis.resources import FULL, OTHERS_IDLE, QUOTA_COSTS, STEAL_HIGH, STEAL_SEEN
 from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.replication import RESTART_APPLIER
@@ -182,6 +182,7 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
             continue
         lost = (evidence.window.rate("cgroup", "throttled_us", label) or 0.0) / 1e6
         quota = _quota(evidence)
+        used = evidence.server_cpus
         yield Match(
             label,
             f"the CPU quota stopped the group in {share(throttled / total)} of its periods: {lost:.2f} s of "
@@ -201,6 +202,7 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
                     )
                 ),
             ),
+            Severity.ADVICE if lost < QUOTA_COSTS * (lost + used) else None,
         )
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 from headrace.activity import Activity, StatementClass, cut
 from headrace.analysis import resources, server_alone, sessions
+from headrace.analysis.cores import Core
+from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.devices import Device, devices
-from headrace.analysis.resources import Core, ResourceUsage, Verdict
+from headrace.analysis.resources import ResourceUsage, Verdict
 from headrace.analysis.users import Group, Program, groups, programs
 from headrace.analysis.window import Gauge, Window
 from headrace.errors import HostUnknown
@@ -99,7 +101,7 @@ class Evidence:
     def verdict(self) -> Verdict:
         if not self.has_host:
             return server_alone.judge(self.load, self.activity, self.window, self.facts)
-        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms)
+        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms, self.own_devices)
         return server_alone.with_sessions(found, self.load)
 
     @cached_property
@@ -107,7 +109,7 @@ class Evidence:
         """Each CPU, without the sum. Raises NotEnough if the CPUs were not sampled."""
         if self.facts.given_cpus:
             raise NotEnough("how busy the CPUs are is unknown: only their number was given")
-        found = resources.cores(self.window)[1:]
+        found = all_cores(self.window)[1:]
         if not found:
             raise NotEnough("the CPUs were not sampled")
         return found
@@ -132,7 +134,15 @@ class Evidence:
             return sum(program.cpus for program in self.programs if program.is_server)
         if self.load is not None:
             return self.load.executing
-        return max(self.gauge("mysql_status", "threads_running").mean - 1, 0.0)  # one is the sampler's
+        return max(self.running - 1, 0.0)  # one is the sampler's
+
+    @property
+    def running(self) -> float:
+        """The mean of Threads_running, the sampler's own among them, without threads that serve no client."""
+        found = sessions.running(self.window)
+        if found is None:
+            raise NotEnough(self._missing("mysql_status", "threads_running"))
+        return found
 
     @cached_property
     def control_groups(self) -> list[Group]:
@@ -403,6 +413,21 @@ class Evidence:
                 found.append(name)
                 waiting += self.below(name)
         return found
+
+    @cached_property
+    def own_devices(self) -> frozenset[str] | None:
+        """The devices of the server's data and logs, with all that is beneath them; None if no server was asked,
+        or they are unknown."""
+        if not self.has_host or not self.has_server or self.process is None:
+            return None
+        try:
+            found = set(self.beneath(self.data_directory))
+            for name in ("innodb_log_group_home_dir", "log_bin_basename", "innodb_data_home_dir"):
+                path = self.variable(name) if self.has_variable(name) else ""
+                found |= set(self.beneath(path)) if path.startswith("/") else set()
+        except NotEnough:
+            return None
+        return frozenset(found)
 
     def below(self, name: str) -> list[str]:
         """The devices right below a layer, as far as it says: its members, or the one of a loop device's file."""

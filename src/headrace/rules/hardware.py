@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import FULL, Core
+from headrace.analysis.cores import Core
+from headrace.analysis.resources import FULL
 from headrace.analysis.users import busiest_server
 from headrace.model import Value
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size
@@ -60,7 +61,7 @@ def statements_use_all_cpus(evidence: Evidence) -> Iterator[Match]:
     top = _top(evidence)
     if top and top[0][1] >= ONE_CLASS:
         return
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     named = "; ".join(f"{text} ({share(part)})" for text, part in top)
     steps = (
         ("EXPLAIN them; add the missing index, read fewer rows, or run them less often.",)

@@ -219,6 +219,8 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
             # Others may use the device, too. Without the group's own count, theirs cannot be told apart.
             own = evidence.window.rate("cgroup", what, f"{entry.get('path')} {entry['device_number']}")
             rate = all_of_it if own is None else own
+            if own is None and evidence.own_devices is not None and name not in evidence.own_devices:
+                continue
             if not isinstance(limit, int) or rate < HELD_BACK * limit:
                 continue
             shown = what.replace("_", " ")

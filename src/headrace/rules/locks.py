@@ -165,7 +165,7 @@ def software_is_the_limit(evidence: Evidence) -> Iterator[Match]:
     cpu = evidence.use("cpu")
     if cpu is None or cpu.utilisation is None:
         raise NotEnough("the CPUs were not sampled")
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     used = cpu.utilisation * len(evidence.cores)
     if verdict.limiting is not None or running - 1 < max(MANY_RUNNING, TIMES_CORES * used):
         return
@@ -469,7 +469,7 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
     checks again.
     """
     limit = evidence.number("innodb_thread_concurrency")
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     queue = evidence.window.gauge("innodb_status", "threads_queued")
     queued = queue.mean if queue is not None else 0.0
     if limit <= 0 or (running <= limit and queued < HELD_OUTSIDE):
@@ -581,7 +581,7 @@ def autoinc_lock(evidence: Evidence) -> Iterator[Match]:
     """
     mode = evidence.variable("innodb_autoinc_lock_mode")
     inserted = evidence.status_rate("handler_write")
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     is_safe = not evidence.is_on("log_bin") or evidence.variable("binlog_format") == "ROW"
     bulk = evidence.status_rate("com_insert_select") + evidence.status_rate("com_load")
     # Older agents did not count them.

@@ -114,6 +114,9 @@ def member_is_not_online(evidence: Evidence) -> Iterator[Match]:
     if not group.get("name") and not members:
         return
     own = next((member for member in members if member.get("is_own")), None)
+    # One that was not started since the server's start has no id yet, and sees only itself.
+    if own is None and len(members) == 1 and not members[0].get("id"):
+        own = members[0]
     state = str((own or {}).get("state") or "").upper()
     if not state:
         raise NotEnough(

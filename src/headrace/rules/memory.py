@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.analysis.reclaim import in_groups_only
 from headrace.analysis.resources import PRESSURE_SEEN
 from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
@@ -213,14 +214,18 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
     and a cold buffer pool.
     """
     kills = evidence.growth("vmstat", "oom_kill")
-    in_groups = evidence.window.total_growth("cgroup", "oom_kill") or 0.0
+    # A group counts those of the groups below it, too.
+    groups = evidence.window.labels("cgroup", "memory_oom_kill")
+    in_groups = max((evidence.growth("cgroup", "memory_oom_kill", name) for name in groups), default=0.0)
     if max(kills, in_groups) <= 0:
         return
     seconds = evidence.window.seconds
+    is_apart = in_groups <= 0 and in_groups_only(evidence.window)
+    of_others = ", at the limit of a control group: the host had enough" if is_apart else ""
     yield Match(
         "",
-        f"{max(kills, in_groups):.0f} processes were killed for lack of memory in {seconds:.0f} s.",
-        (number("killed", kills, ".0f"), number("of these in control groups", in_groups, ".0f")),
+        f"{max(kills, in_groups):.0f} processes were killed for lack of memory in {seconds:.0f} s{of_others}.",
+        (number("killed", kills, ".0f"), number("of these in the server's control groups", in_groups, ".0f")),
         (
             Remedy(
                 steps=(

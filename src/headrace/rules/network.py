@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis import resources
+from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
 from headrace.facts import link_speed_mbit_s
 from headrace.model import Value
@@ -142,7 +142,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Match]:
     backlog = int(evidence.sysctl("net.core.netdev_max_backlog"))
     worst = max(dropped, key=lambda cpu: dropped[cpu])
     # Without the CPUs' times nothing speaks against a burst.
-    is_late = any(core.name == worst and core.busy >= BUSY for core in resources.cores(evidence.window)[1:])
+    is_late = any(core.name == worst and core.busy >= BUSY for core in all_cores(evidence.window)[1:])
     longer = min(4 * backlog, LONGEST_BACKLOG)
     spread = Remedy(
         steps=(
@@ -184,7 +184,7 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
         return
     worst = max(squeezed, key=lambda cpu: squeezed[cpu])
     rounds = evidence.window.rate("softirqs", "NET_RX", worst) or 0.0
-    cores = {core.name: core.softirq for core in resources.cores(evidence.window)}
+    cores = {core.name: core.softirq for core in all_cores(evidence.window)}
     is_felt = 0 < rounds <= squeezed[worst] / OF_THE_ROUNDS or cores.get(worst, 0.0) >= SOFTIRQ_BUSY
     times = _rounds_in_a_row(squeezed[worst], rounds)
     settings: dict[str, Value] = {
@@ -194,7 +194,7 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
     if micros is not None:
         # Either limit ends a round, so they go together.
         settings["host.net.core.netdev_budget_usecs"] = times * int(micros)
-    busy = next((core.busy for core in resources.cores(evidence.window) if core.name == worst), 0.0)
+    busy = next((core.busy for core in all_cores(evidence.window) if core.name == worst), 0.0)
     yield Match(
         "",
         f"{total:,.0f} rounds/s of receive work end with packets left, most on {worst}.",

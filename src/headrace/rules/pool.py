@@ -339,7 +339,7 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
     """
     pool = evidence.number("innodb_buffer_pool_size")
     instances = evidence.number("innodb_buffer_pool_instances")
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     cpus = evidence.cpus
     if instances > 1 or pool < GIB or running < MANY_THREADS:
         return

@@ -9,6 +9,8 @@ from headrace.model import Value, Vendor
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
+#: The channel by which a member of a replication group catches up when it joins.
+RECOVERY = "group_replication_recovery"
 #: A lag above this is more than rounding.
 LAG_S = 30.0
 #: MySQL 8.0.27 made four the default, and replica_ names came a version before.
@@ -131,7 +133,8 @@ def stopped(evidence: Evidence) -> Iterator[Match]:
         threads = {"I/O": "io_running", "SQL": "sql_running"}
         values = {thread: _last(evidence, metric, channel) for thread, metric in threads.items()}
         dead = [thread for thread, value in values.items() if value == 0]
-        if not dead:
+        # A member of a group recovers when it joins, and never again.
+        if not dead or channel == RECOVERY:
             continue
         yield Match(
             channel,

@@ -356,8 +356,11 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
     the queue into the server, so a connection pool in front of it is often the better fix.
     """
     limit, most = evidence.number("max_connections"), evidence.status("max_used_connections")
-    refused = evidence.growth("mysql_status", "connection_errors_max_connections")
+    counted = evidence.window.growth("mysql_status", "connection_errors_max_connections")
+    refused = counted or 0.0
     if most < NEAR * limit and refused <= 0:
+        if counted is None:
+            evidence.growth("mysql_status", "connection_errors_max_connections")
         return
     now = evidence.gauge("mysql_status", "threads_connected").high
     is_past = refused <= 0 and now < NEAR * limit
@@ -366,13 +369,17 @@ def connections_near_limit(evidence: Evidence) -> Iterator[Match]:
         "",
         f"up to {most:,.0f} of {limit:,.0f} connections were used since the server's start, {now:,.0f} now."
         if is_past
-        else f"up to {most:,.0f} of {limit:,.0f} connections were used; {refused:,.0f} were refused during the "
-        "window.",
+        else f"up to {most:,.0f} of {limit:,.0f} connections were used; "
+        + (
+            f"{refused:,.0f} were refused during the window."
+            if counted is not None
+            else f"{now:,.0f} are now, and this version does not count how many are refused."
+        ),
         (
             number("Max_used_connections", most, ",.0f"),
             number("max_connections", limit, ",.0f"),
-            number("refused", refused, ",.0f"),
-            number("Threads_running, mean", evidence.gauge("mysql_status", "threads_running").mean, ".1f"),
+            number("refused", "unknown" if counted is None else refused, ",.0f"),
+            number("Threads_running, mean", evidence.running, ".1f"),
         ),
         (
             Remedy(

@@ -237,7 +237,7 @@ def prepared_statements(evidence: Evidence) -> dict[str, Value]:
 def connections(evidence: Evidence) -> dict[str, Value]:
     """Half as many again as were used, or as asked for: as far as memory allows the sessions their buffers."""
     limit = evidence.number("max_connections")
-    refused = evidence.growth("mysql_status", "connection_errors_max_connections")
+    refused = evidence.window.growth("mysql_status", "connection_errors_max_connections") or 0.0
     needed = max(1.5 * sessions(evidence), limit + refused, default(evidence, "max_connections"))
     each = SESSION_BYTES + sum(evidence.number(name) for name in SESSION_BUFFERS)
     wanted = min(-(-needed // 50) * 50, 100_000, limit + spare_bytes(evidence) // each)

@@ -84,7 +84,7 @@ def threads_spin_long(evidence: Evidence) -> Iterator[Match]:
     pauses, loops = _pauses(evidence), evidence.number("innodb_sync_spin_loops")
     poll_us = pauses * PAUSE_NS / 1e3
     spin_us = poll_us * loops
-    running = evidence.gauge("mysql_status", "threads_running").mean - 1
+    running = evidence.running - 1
     rounds = _rounds_s(evidence)
     # Of an unknown number of CPUs no share is known.
     a_share = 1 / evidence.cpus if evidence.cpus else 0.0

@@ -53,7 +53,7 @@ def server_is_blind(evidence: Evidence) -> Iterator[Match]:
     throughput: the experiment shows how much. If threads are running but no hardware is saturated, they wait for
     each other or for a device, and only performance_schema shows for which.
     """
-    running = evidence.gauge("mysql_status", "threads_running").mean
+    running = evidence.running
     if evidence.is_on("performance_schema") or running < RUNNING:
         return
     yield Match(
@@ -125,7 +125,7 @@ def slow_log_of_everything(evidence: Evidence) -> Iterator[Match]:
     limit, is_by_index = evidence.number("long_query_time"), evidence.is_on("log_queries_not_using_indexes")
     settings: dict[str, Value] = {"server.log_queries_not_using_indexes": False} if is_by_index else {}
     # If so many took so long, more statements would run at any time than do.
-    if not is_by_index or slow * limit <= evidence.gauge("mysql_status", "threads_running").mean:
+    if not is_by_index or slow * limit <= evidence.running:
         settings["server.long_query_time"] = max(10 * limit, 0.1)
     yield Match(
         "",

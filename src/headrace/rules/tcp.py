@@ -421,7 +421,7 @@ def window_smaller_than_a_response(evidence: Evidence) -> Iterator[Match]:
         what = "response" if way == "sent" else "request"
         waiting = sum(mean for state, mean in states(evidence).items() if state.lower() in AT_THE_SOCKET[way])
         # One of those that run is the look itself.
-        is_most = waiting >= MOSTLY * (evidence.gauge("mysql_status", "threads_running").mean - 1)
+        is_most = waiting >= MOSTLY * (evidence.running - 1)
         yield Match(
             way,
             f"a {what} has {size(mean)} on average, and a connection may have {size(window)} in flight: it takes "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.analysis import resources
+from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.devices import devices
 from headrace.analysis.resources import Level, Verdict
 from headrace.analysis.window import Window
@@ -145,7 +145,7 @@ def metric_rows(window: Window, facts: HostFacts | None = None) -> list[Row]:
 
 def _metrics(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str, float | None]]:
     yield from _sizes(window, facts)
-    cores = resources.cores(window)
+    cores = all_cores(window)
     yield "cpus", "", len(cores) - 1.0 if len(cores) > 1 else None
     for core in cores:
         if core.name == "all":

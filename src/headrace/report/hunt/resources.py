@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.analysis.resources import Level, ResourceUsage, cores
+from headrace.analysis.cores import cores
+from headrace.analysis.resources import Level, ResourceUsage
 from headrace.hunt import Hunt
 from headrace.report.hunt.words import waits
 from headrace.report.parts import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from headrace.analysis import devices, resources
+from headrace.analysis import devices
+from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.spared import resting
 from headrace.report.live.shot import Shot
 
@@ -30,7 +31,7 @@ def overview(shot: Shot) -> dict[str, Any]:
             "sentence": shot.verdict.sentence,
             "limiting": shot.verdict.limiting.name if shot.verdict.limiting else None,
         },
-        "cpus": [asdict(core) for core in resources.cores(window)],
+        "cpus": [asdict(core) for core in all_cores(window)],
         "memory": {
             "available_bytes": window.last("memory", "MemAvailable"),
             "total_bytes": window.last("memory", "MemTotal"),

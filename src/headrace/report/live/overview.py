@@ -5,7 +5,9 @@ from __future__ import annotations
 from rich.text import Text
 
 from headrace.analysis import devices, resources
-from headrace.analysis.resources import Core, Level
+from headrace.analysis.cores import Core
+from headrace.analysis.cores import cores as all_cores
+from headrace.analysis.resources import Level
 from headrace.analysis.spared import OPTION, resting
 from headrace.facts import link_speed_mbit_s
 from headrace.report.live import lines, lists
@@ -70,7 +72,7 @@ def verdict_lines(sentence: str, width: int, style: str, most: int) -> list[Text
 
 def cpu_lines(shot: Shot, width: int, most: int) -> list[Text]:
     """One bar per core in as many columns as needed; one character per core if bars would not fit."""
-    found = resources.cores(shot.now)[1:]
+    found = all_cores(shot.now)[1:]
     if not found:
         return [
             Text("cpu: waiting for two samples" if not shot.errors.get("cpu") else "cpu: not sampled", DIM)
