@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 
 from headrace.errors import NotReady, Refused
+from headrace.model import Vendor
 from headrace.persist import SYSCTL, TMPFILES, UDEV
-from headrace.persist.units import names_of, unit_file
+from headrace.persist.line import Line
+from headrace.persist.options import must_not_be_overridden
+from headrace.persist.units import names_of, options_of, unit_file
+from headrace.server.next_start import Answer, NextStart
+from headrace.server.option_files import Start, reading
+from headrace.server.sources import Process
+from headrace.target.local import LocalTarget
 from tests.boot_replay import QUEUE, RPS, THP, VM, replay
 from tests.unit.test_persist import HEADER, LIMIT, PRELOAD, copies, files, lasting
 
@@ -302,3 +309,47 @@ def test_the_names_of_a_units_folders() -> None:
     assert names_of("a-b-c@x.service") == [
         "a-b-c@x.service", "a-b-c@.service", "a-b-.service", "a-.service", "service"
     ]  # fmt: skip
+
+
+FRAGMENT = "/usr/lib/systemd/system/mariadb@.service"
+STARTED = f"{FRAGMENT}:2"
+OPTS = "[Service]\nExecStart=/usr/sbin/mariadbd $MYSQLD_OPTS"
+
+
+@pytest.mark.parametrize(
+    ("there", "place"),
+    [
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --innodb-io-capacity=444"}, STARTED),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd \\\n  --loose-innodb_io-capacity=444"}, STARTED),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --innodb-io-capacity 444"}, STARTED),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --Innodb-Io-Capacity=444"}, STARTED),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --innodb-io-capacity=700"}, ""),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --innodb-io-capacity=300"}, ""),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --innodb-io-capacity-max=9000"}, ""),
+        ({FRAGMENT: "[Service]\nExecStartPre=/bin/x --innodb-io-capacity=444"}, ""),
+        ({FRAGMENT: "[Service]\nExecStart=/usr/sbin/mariadbd --innodb-io-capacity=444",
+          f"{E}/{UNIT}.d/a.conf": "[Service]\nExecStart=\nExecStart=/usr/sbin/mariadbd"}, ""),
+        ({FRAGMENT: OPTS, f"{E}/mariadb@.service.d/a.conf":
+          'Environment="MYSQLD_OPTS=--innodb-io-capacity=444 --x"'}, "a.conf:1"),
+        ({FRAGMENT: OPTS, f"{E}/{UNIT}.d/a.conf": 'Environment="OTHER=--innodb-io-capacity=444"'}, ""),
+        ({FRAGMENT: OPTS, f"{E}/{UNIT}.d/a.conf": 'Environment="MYSQLD_OPTS=--innodb-io-capacity=444"',
+          f"{E}/{UNIT}.d/b.conf": "Environment="}, ""),
+        ({FRAGMENT: f"{OPTS}\nEnvironmentFile=-/etc/default/%p", "/etc/default/mariadb":
+          "# x\nMYSQLD_OPTS='--innodb_io_capacity=444'"}, "/etc/default/mariadb:2"),
+    ],
+)  # fmt: skip
+def test_an_option_that_the_unit_got_after_the_start_is_named(there: dict[str, str], place: str) -> None:
+    """The running server was started with 300, and the next start is the unit's."""
+    started = Start(Vendor.MARIADB, "10.11.6", ("--innodb-io-capacity=300",))
+    process = Process(1, True, "/usr/sbin/mariadbd", started.arguments, {}, 0, 0)
+    options = frozenset({"innodb_io_capacity", "innodb_io_capacity_max"})
+    read = reading(copies({}), started)
+    start = NextStart(LocalTarget(), process, started, copies({}), read, Answer({}), options)
+    name = "innodb_io_capacity"
+    lines = [Line(f"server.{name}", name, name, f"{name} = 700", "700")]
+    words = options_of(copies(there), UNIT)
+    if not place:
+        must_not_be_overridden(start, "/etc/my.cnf.d/zz-headrace.cnf", lines, words)
+        return
+    with pytest.raises(Refused, match=f"{place} starts the server with --"):
+        must_not_be_overridden(start, "/etc/my.cnf.d/zz-headrace.cnf", lines, words)

@@ -20,6 +20,7 @@ from headrace.model import Vendor
 from headrace.persist.derived import derived
 from headrace.persist.line import Line
 from headrace.persist.starts import must_start
+from headrace.persist.units import next_options
 from headrace.received import BadContent
 from headrace.server.next_start import Answer, NextStart, next_start
 from headrace.server.option_files import COMMAND_LINE, MAIN_FILES, Word, persisted, quoted
@@ -75,7 +76,23 @@ async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFact
     content = edited(start, before, lines)
     held = await persisted_by(start, agent, facts)
     await _must_hold(start, path, content, lines, facts, held)
+    edited_since = await next_options(agent.target, facts, vendor)
+    must_not_be_overridden(start, path, lines, edited_since)
     return path, content
+
+
+def must_not_be_overridden(start: NextStart, path: str, lines: Sequence[Line], unit: Sequence[Word]) -> None:
+    """Raises Refused for an option that the unit names since the server was started."""
+    for word in unit:
+        name, value = start.option(word)
+        for line in lines:
+            is_other = value is not None and plain_value(value) != plain_value(line.wanted)
+            if name == line.option and is_other and word.text not in start.process.arguments:
+                raise Refused(
+                    f"{word.place} starts the server with {word.text} from now on, which counts after {path}",
+                    place=line.name,
+                    hint=f"change or remove it in line {word.line} of {word.file}, then run this again",
+                )
 
 
 async def _own(agent: Agent, path: str) -> str:

@@ -15,7 +15,7 @@ from headrace.facts import HostFacts
 from headrace.model import Vendor
 from headrace.persist.boot import HEADER, own_text
 from headrace.persist.last_word import in_order, lines_of
-from headrace.server.option_files import Copies
+from headrace.server.option_files import Copies, Word, plain
 from headrace.server.sources import EMIT, copies
 from headrace.target import Target
 
@@ -81,6 +81,10 @@ _FILES = f'{EMIT}\nfor file in $1; do emit "$file"; done\nexit 0\n'
 _ALIAS = "alias:"
 
 
+#: An option of a command line, with its value.
+_OPTION = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*)(?:=([^\s\"']*))?")
+
+
 def names_of(unit: str) -> list[str]:
     """The names whose folders of drop-ins count for a unit, by itself: its own, its template's, those of each of
     its beginnings that end in a dash, and its kind's."""
@@ -119,6 +123,12 @@ async def drop_in(target: Target, facts: HostFacts, lines: Mapping[str, str]) ->
         if "LD_PRELOAD" in lines:
             raise NotReady("systemd has no unit of this server", place=SERVICES[vendor][0])
         return None
+    found, others = await _collected(target, unit)
+    return unit_file(found, unit, lines, others)
+
+
+async def _collected(target: Target, unit: str) -> tuple[Copies, list[str]]:
+    """The files of a unit and those that it takes variables from; and its other names. Raises NotReady."""
     words = ["sh", "-c", _COLLECT, "sh", unit, " ".join(names_of(unit)), *FOLDERS]
     answer = await target.run(words, repeatable=True)
     found, unreadable = copies(answer.stdout, target.name)
@@ -132,7 +142,52 @@ async def drop_in(target: Target, facts: HostFacts, lines: Mapping[str, str]) ->
         raise NotReady(
             f"cannot be read: {', '.join([*unreadable, *unread])}", place=target.name, hint="as root"
         )
-    return unit_file(Copies({**found.files, **more.files}), unit, lines, others)
+    return Copies({**found.files, **more.files}), others
+
+
+async def next_options(target: Target, facts: HostFacts, vendor: Vendor) -> list[Word]:
+    """The options of the command line that the server's unit starts it with next; empty without a unit.
+
+    They are not those of the running server once its unit was edited. Raises NotReady.
+    """
+    unit = await unit_of(target, facts, vendor)
+    if unit is None:
+        return []
+    found, others = await _collected(target, unit)
+    return options_of(found, unit, others)
+
+
+def options_of(found: Copies, unit: str, others: Sequence[str] = ()) -> list[Word]:
+    """As ``next_options``, over files that were read: those of ExecStart= and of the variables that it names."""
+    files = _in_turn(found, unit, others)
+    commands: list[tuple[str, int, str]] = []
+    variables: list[tuple[str, int, str]] = []
+    for file in files:
+        for number, line in lines_of(found, file):
+            key, equals, value = (part.strip() for part in line.partition("="))
+            if key not in ("ExecStart", "Environment") or not equals:
+                continue
+            # An empty one forgets those before.
+            into = commands if key == "ExecStart" else variables
+            into.append((file, number, value)) if value else into.clear()
+    for _, pattern in environment_files(found, unit, files):
+        for file in sorted(each for each in found.files if fnmatch.fnmatchcase(each, pattern)):
+            variables += [(file, number, line) for number, line in lines_of(found, file)]
+    named = {name for _, _, text in commands for name in re.findall(r"\$\{?(\w+)", text)}
+    commands += [each for each in variables if named & set(re.findall(r"(\w+)\s*=", each[2]))]
+    return [
+        Word(file, number, plain(match[1]), match[2], match[0].strip("\"'"))
+        for file, number, text in commands
+        for match in _OPTION.finditer(text)
+    ]
+
+
+def _in_turn(found: Copies, unit: str, others: Sequence[str]) -> list[str]:
+    """The unit, then its drop-ins."""
+    own = [f"{place}/{name}" for name in (unit, *others, *names_of(unit)[1:2]) for place in FOLDERS]
+    names = dict.fromkeys(each for name in (unit, *others) for each in names_of(name))
+    folders = [f"{place}/{name}.d" for name in names for place in FOLDERS]
+    return [*[path for path in own if path in found.files][:1], *in_order(found, folders, ".conf")]
 
 
 def unit_file(

@@ -63,7 +63,8 @@ class NextStart:
         return await _asked(self.target, self.process, self.start, words, self.options)
 
     def option(self, word: Word) -> tuple[str, str | None]:
-        return meaning(word, self.options, by_start=self.start.takes_starts)
+        written = replace(word, option=self.start.option(word.option))
+        return meaning(written, self.options, by_start=self.start.takes_starts)
 
 
 async def next_start(agent: Agent, pid: int, vendor: Vendor, version: str) -> NextStart:

@@ -123,6 +123,12 @@ def in_a_host(script: str, *words: str) -> subprocess.CompletedProcess[str]:
             "echo 'ExecStart=/bin/sh -c \"sysctl -w vm.swappiness=50\"' >/etc/systemd/system/tune.service",
             "/etc/systemd/system/tune.service:1 decides it at boot",
         ),
+        (
+            "mkdir /usr/local/lib/systemd /usr/local/lib/systemd/system /etc/systemd/system/x.service.d;"
+            "echo 'ExecStartPre=-/etc/systemd/system/tune -x' >/etc/systemd/system/x.service.d/a.conf;"
+            "printf '#!/bin/sh\\nsysctl vm.swappiness=50\\n' >/etc/systemd/system/tune",
+            "/etc/systemd/system/tune:2 decides it at boot",
+        ),
     ],
 )
 def test_the_files_of_a_host_are_found(made: str, says: str) -> None:
