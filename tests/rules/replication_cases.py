@@ -54,6 +54,19 @@ CASES = [
         ("apply-bound, and tasks wait for I/O; replica_parallel_workers is 4",),
     ),
     Case("REPL01", "all is applied", lambda: unwell(gauges=LATE), ("",), ("for an unknown reason",)),
+    *(
+        Case(
+            "REPL01",
+            name,
+            lambda lag=lag: unwell(gauges={**LATE, "replication.lag_s.": lag}),
+            missing="cannot be",
+        )
+        for name, lag in (
+            ("below zero", 2.0**32 - 1),
+            ("below zero, 64 bits", 2.0**64),
+            ("since 1970", 1.77e9),
+        )
+    ),
     Case("REPL01", "in time", lambda: unwell(gauges=REPLICA)),
     Case("REPL01", "no replica", unwell),
     Case(

@@ -59,6 +59,46 @@ def test_one_hot_core_is_not_hidden_by_the_average() -> None:
     assert use(evidence, "cpu").level is Level.FINE
 
 
+GZIP = {**ONE_HOT_CORE, "process.utime_ticks.77/gzip": 98.0}
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ({}, None),
+        ({"threads.runqueue_ns.1401/connection": 5e8}, "core cpu6"),
+        ({"threads.utime_ticks.1401/connection": 80.0}, "core cpu6"),
+        ({"cpu.softirq.cpu6": 90.0, "cpu.user.cpu6": 5.0}, "core cpu6"),
+    ],
+    ids=["nothing of it", "its threads wait for a CPU", "its thread may be there, too", "packets"],
+)
+def test_a_core_that_is_full_of_another_program_limits_that_one(
+    rates: dict[str, float], expected: str | None
+) -> None:
+    evidence = unwell(rates={**GZIP, **rates})
+    assert limiting(evidence) == expected
+    assert use(evidence, "core", "cpu6").level is Level.SATURATED
+    if expected is None:
+        assert evidence.verdict.sentence == (
+            "Nothing that the server uses is saturated: the CPUs are 72% idle, mysqld uses 1.3 of 8. cpu6 is full "
+            "of other work (100% busy: 94% user, 5.0% system, 1.0% softirq), and no thread of the server waits "
+            "for it: used by gzip (pid 77) 1.0 CPUs."
+        )
+
+
+def test_what_a_server_uses_is_not_zero_where_its_process_is_not_seen() -> None:
+    hidden = ["process", "threads"]
+    sentence = unwell(without=hidden, status={"threads_running": 64.0}).verdict.sentence
+    assert "64 active server threads use at most 1.4 CPUs: they wait on each other" in sentence
+    busy = unwell(without=hidden, status={"threads_running": 7.0}, rates=cores(user=55.0, idle=38.5))
+    assert busy.verdict.sentence == "Nothing limits this host: the CPUs are 39% idle."
+
+
+def test_a_full_link_says_how_much_of_it_is_the_servers() -> None:
+    sentence = unwell(rates={f"network.tx_bytes.{NIC}": 3.05e9}).verdict.sentence
+    assert sentence.endswith("; the server's clients have 0.3% of it.")
+
+
 def test_when_all_cores_are_full_none_is_named_alone() -> None:
     evidence = unwell(
         rates={

@@ -142,18 +142,26 @@ def judge(
     full = [use for use in uses if use.level is Level.SATURATED]
     apart = [use for use in full if _is_apart(window, use, own_devices)]
     limiting = next((use for use in full if use not in apart), None)
-    sentence = _sentence(window, facts, uses, limiting)
+    sentence = _sentence(window, facts, [u for u in uses if u not in apart or u.resource != "core"], limiting)
     if apart and limiting is None:
         for nothing in ("Nothing limits this host", "Nothing is saturated", "No hardware is saturated"):
             sentence = sentence.replace(nothing, "Nothing that the server uses is saturated", 1)
-        names = ", ".join(use.instance for use in apart)
-        first = f"{apart[0].load}; {apart[0].saturation}"
-        sentence += f" {names} is saturated ({first}), but the server's data and logs are not on it."
+        sentence += "".join(
+            f" {use.instance} is full of other work ({use.load}), and no thread of the server waits for it: "
+            f"used by {', '.join(use.users)}."
+            if use.resource == "core"
+            else f" {use.instance} is saturated ({use.load}; {use.saturation}), but the server's data and logs "
+            "are not on it."
+            for use in apart
+        )
     return Verdict(sentence, limiting, tuple(uses))
 
 
 def _is_apart(window: Window, use: ResourceUsage, own_devices: Collection[str] | None) -> bool:
-    """Whether a device has none of the server's files; where the host swaps, any device may have its memory."""
+    """Whether a device has none of the server's files; where the host swaps, any device may have its memory. Or
+    whether a core is full of another program, while the server has others."""
+    if use.resource == "core" and use.numbers["softirq"] < use.numbers["busy"] / 2:
+        return window.server_pid is not None and users.fills_core(window, use.numbers["busy"]) is not None
     swaps = any((window.rate("vmstat", name) or 0.0) >= 1 for name in ("pswpin", "pswpout"))
     return (
         use.resource == "block" and own_devices is not None and use.instance not in own_devices and not swaps
@@ -564,6 +572,12 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
         traps = ("the interface does not report its speed",)
     # Without its speed, too: no interface is slower than this.
     is_own = is_own or carried < BUSY * SLOWEST_MBIT_S
+    if (
+        utilisation is not None
+        and utilisation >= BUSY
+        and (clients := sessions.client_mbit_s(window)) is not None
+    ):
+        traps = (*traps, f"the server's clients have {_percent(min(clients / carried, 1.0))} of it")
     errors = ", ".join(f"{rate:,.1f} {metric}/s" for metric, rate in lost.items() if rate > 0)
     level = Level.FINE if utilisation is not None or is_own else Level.UNKNOWN
     if utilisation is not None and utilisation >= FULL:
@@ -589,6 +603,8 @@ def _sentence(
     if limiting is not None:
         what = "; ".join(filter(None, (limiting.load, limiting.errors or limiting.saturation)))
         used = f" Used by {', '.join(limiting.users)}." if limiting.users else ""
+        if limiting.resource == "network" and limiting.traps:
+            what += f"; {limiting.traps[-1]}"
         return f"{_titled(limiting)} limits this host: {what}.{used}"
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
@@ -613,12 +629,15 @@ def _sentence(
         )
     program, cpus = users.busiest_server(window)
     running = sessions.running(window)
-    if running is not None and running - 1 >= max(MANY_RUNNING, TIMES_CORES * cpus):
+    count = len(cores(window)) - 1 or facts.cpus_known
+    # Where processes are not seen, it uses no more than is used in all.
+    most = cpus if program else cpu.utilisation * count
+    if running is not None and running - 1 >= max(MANY_RUNNING, TIMES_CORES * most):
+        uses_only = f"threads use {'only' if program else 'at most'} {most:.1f} CPUs"
         return (
             f"No hardware is saturated: the CPUs are {idle} idle, but {running:.0f} active server "
-            f"threads use only {cpus:.1f} CPUs: they wait on each other (locks or hot code paths).{blind}"
+            f"{uses_only}: they wait on each other (locks or hot code paths).{blind}"
         )
-    count = len(cores(window)) - 1 or facts.cpus_known
     works = f", {program} uses {cpus:.1f} of {count or 'an unknown number'}" if cpus >= MENTIONED else ""
     nothing = "Nothing that could be measured limits this host" if unknown else "Nothing limits this host"
     return f"{nothing}: the CPUs are {idle} idle{works}.{blind}"

@@ -176,6 +176,13 @@ def running(window: Window) -> float | None:
     return max(counted.mean - background / looks, 0.0)
 
 
+def client_mbit_s(window: Window) -> float | None:
+    """Mbit/s that the server exchanges with its clients, the larger way; None where it was not asked."""
+    ways = [window.rate("mysql_status", f"bytes_{way}") for way in ("sent", "received")]
+    known = [rate for rate in ways if rate is not None]
+    return max(known) * 8 / 1e6 if known else None
+
+
 def load_of(window: Window, activity: Activity | None) -> Load | None:
     """The sessions' load, from the looks at single sessions or else from the samples; None without either."""
     return of_activity(activity) or of_window(window)

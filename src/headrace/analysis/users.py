@@ -27,6 +27,8 @@ MOST_NAMED = 3
 _CONTAINER = re.compile(r"[0-9a-f]{32,}")
 #: CPUs from which on a program or thread may be what fills a core.
 HALF_A_CORE, ONE_CORE = 0.5, 1.05
+#: Part of a core's work that is nearly all of it; and of what threads want, that they wait for a CPU.
+OF_A_CORE, WAITS = 0.8, 0.05
 #: Share of the CPUs' work that no process was seen to do, above which it is worth a word.
 UNSEEN = 0.15
 
@@ -203,6 +205,19 @@ def busiest_server(window: Window) -> tuple[str, float]:
             ticks = user + (window.rate("process", "stime_ticks", label) or 0.0)
             used[program] = max(used.get(program, 0.0), ticks / TICKS_PER_SECOND)
     return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))
+
+
+def fills_core(window: Window, busy: float) -> Program | None:
+    """A program of others that has nearly all the time of a core that is busy for ``busy`` CPUs; None if a thread
+    of the server may have it, or waits for a CPU."""
+    found = [each for each in programs(window) if not each.is_kernel]
+    other = next((each for each in found if not each.is_server and each.cpus >= OF_A_CORE * busy), None)
+    own = sum(each.cpus for each in found if each.is_server)
+    user, system = (window.rates("threads", f"{kind}time_ticks") for kind in "us")
+    each_ticks = [rate + system.get(label, 0.0) for label, rate in user.items()]
+    largest = max(each_ticks, default=TICKS_PER_SECOND * own) / TICKS_PER_SECOND
+    waited = sum(window.rates("threads", "runqueue_ns").values()) / 1e9
+    return None if largest >= busy / 2 or waited >= WAITS * (own + waited) > 0 else other
 
 
 def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:

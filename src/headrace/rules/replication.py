@@ -16,6 +16,8 @@ LAG_S = 30.0
 #: MySQL 8.0.27 made four the default, and replica_ names came a version before.
 WORKERS = 4
 REPLICA_NAMES = Versions(since="8.0.26")
+#: A lag that cannot be: from the year 1970, or below zero as an unsigned number.
+IMPOSSIBLE_S = 1e9
 #: Relay log that was fetched but not applied.
 RELAY_BYTES = 10 * GIB
 
@@ -49,6 +51,8 @@ def _last(evidence: Evidence, metric: str, channel: str) -> float | None:
 def _lag(evidence: Evidence, channel: str) -> float:
     """Seconds behind, beyond the delay that was asked for (MASTER_DELAY, SOURCE_DELAY)."""
     found = evidence.window.gauge("replication", "lag_s", channel)
+    if found is not None and found.low >= IMPOSSIBLE_S:
+        raise NotEnough(f"the server reports a lag of {found.low:,.0f} s, which cannot be: a clock was set")
     return max(found.low - (_last(evidence, "delay_s", channel) or 0.0), 0.0) if found is not None else 0.0
 
 
