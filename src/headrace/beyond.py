@@ -125,11 +125,27 @@ def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts:
         parts["huge pages"] = huge
     total = sum(parts.values())
     if total <= facts.memory_bytes:
-        return ""
+        return _group(parts, facts)
     large = sorted(parts, key=lambda part: -parts[part])[:4]
     words = " + ".join(f"{part} {_gib(parts[part])}" for part in large)
     more = " + ..." if len(parts) > 4 else ""
     return f"{words}{more} = {_gib(total)}; the machine has {_gib(facts.memory_bytes)}"
+
+
+def _group(parts: Mapping[str, int], facts: HostFacts) -> str:
+    """The same within the server's control group; huge pages count elsewhere."""
+    own = (facts.server_process or {}).get("cgroup") or {}
+    limits = {name: own.get(f"memory_{name}_bytes") for name in ("max", "high")}
+    known = {name: limit for name, limit in limits.items() if isinstance(limit, int) and limit > 0}
+    total = sum(size for part, size in parts.items() if part != "huge pages")
+    if not known or (facts.variable("large_pages") or "OFF").upper() in ("ON", "1"):
+        return ""
+    name = min(known, key=lambda each: known[each])
+    if total <= known[name]:
+        return ""
+    ends = "the kernel ends it above that" if name == "max" else "the kernel slows it down above that"
+    limit = f"memory.{name} of its control group is {_gib(known[name])}"
+    return f"{_gib(total)} with its other buffers; {limit}: {ends}"
 
 
 def _huge_pages(number: int, now: Mapping[str, int], facts: HostFacts) -> str:

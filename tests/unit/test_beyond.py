@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.beyond import DEDICATED, _dedicated
+from headrace.beyond import DEDICATED, _dedicated, _memory
 from headrace.facts import HostFacts
 from headrace.model import Facts, Value
 
@@ -28,3 +28,31 @@ def test_one_that_is_dedicated_already_or_shall_not_be_is_not_refused() -> None:
     assert _dedicated({DEDICATED: "ON"}, facts(24 * GIB, "ON")) == {}
     assert _dedicated({DEDICATED: "OFF"}, facts(24 * GIB)) == {}
     assert _dedicated({"server.max_connections": "1"}, facts(24 * GIB)) == {}
+
+
+@pytest.mark.parametrize(
+    ("group", "pages", "says"),
+    [
+        (
+            {"memory_max_bytes": 4 * GIB},
+            "OFF",
+            "memory.max of its control group is 4.0 GiB: the kernel ends it",
+        ),
+        (
+            {"memory_max_bytes": 9 * GIB, "memory_high_bytes": 5 * GIB},
+            "OFF",
+            "memory.high of its control group is 5.0",
+        ),
+        ({"memory_max_bytes": 7 * GIB}, "OFF", ""),
+        ({"memory_max_bytes": None}, "OFF", ""),
+        ({"memory_max_bytes": 4 * GIB}, "ON", ""),
+    ],
+)
+def test_a_pool_has_to_fit_into_the_control_group(group: dict[str, int], pages: str, says: str) -> None:
+    settings = {"vendor": "mysql", "pid": 7, "variables": {"large_pages": pages}}
+    server = {"pid": 7, "program": "mysqld", "cgroup": group}
+    host = {"memory": {"total_bytes": 24 * GIB}, "server_settings": settings, "servers": [server]}
+    name = "server.innodb_buffer_pool_size"
+    why = _memory(name, {name: 6 * GIB}, {}, HostFacts(Facts("", host)))
+    assert says in why
+    assert bool(why) == bool(says)

@@ -28,7 +28,7 @@ from headrace.report.fleet import findings as findings_report
 from headrace.report.fleet.hosts import Roll
 from headrace.rules.rule import Severity
 from headrace.server import option_files
-from headrace.server.option_files import Copies, Start, meaning, reading
+from headrace.server.option_files import Copies, Start, meaning, quoted, reading
 from headrace.server.sources import included
 from headrace.target.local import LocalTarget
 from headrace.tell import junit
@@ -236,6 +236,7 @@ def test_running_files_and_persisted_are_three_drifts() -> None:
         ("wsrep_provider_options", PROVIDER, "gcache.size=131072K; gcs.fc_limit=16", True),
         ("wsrep_provider_options", "", "gcs.fc_limit=256", True),
         ("optimizer_switch", "index_merge=on,mrr=off", "mrr=default", True),
+        ("init_slave", "SET GLOBAL a=1", "SET GLOBAL b=1", False),
         ("binlog_format", "STATEMENT", "2", False),
         ("binlog_format", "STATEMENT", "1", True),
         ("binlog_format", "ROW", "2", True),
@@ -284,6 +285,34 @@ def test_a_line_is_taken_apart_as_the_servers_do(
         found = [meaning(word, {"max_connections"}, by_start=start.takes_starts) for word in words]
         values = [value for name, value in found if name == "max_connections" and value is not None]
         assert (values or [None])[-1] == expected, vendor
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "a b",
+        "a#b",
+        " a",
+        "a ",
+        'q"q',
+        "'q'",
+        "b\\n",
+        "\\",
+        "é",
+        "à",
+        "",
+        "a\nport=1",
+        "a\tb",
+        "#",
+        "[x]",
+        "x\r",
+        "\u00a0",
+    ],
+)
+def test_a_line_of_ours_is_read_as_it_was_meant(value: str) -> None:
+    content = f"[mysqld]\ninit_connect = {quoted(value)}\n".encode()
+    start = Start(Vendor.MARIADB, "10.11.6", ("--defaults-file=/my.cnf",))
+    assert [word.value for word in reading(Copies({"/my.cnf": content}), start).words] == [value]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,11 @@ from headrace.facts import HostFacts
 from headrace.model import Facts, Vendor
 from headrace.persist.boot import boot_files
 from headrace.persist.derived import derived
+from headrace.persist.line import Line
+from headrace.persist.options import _is_so
 from headrace.persist.units import unit_file
 from headrace.received import BadContent
+from headrace.server.next_start import Answer
 from headrace.server.option_files import Copies, persisted
 from headrace.target.local import LocalTarget
 
@@ -285,6 +289,24 @@ async def test_a_folder_that_cannot_be_written_is_known_before(tmp_path: Path) -
         await persist.must_be_writable(LocalTarget(), [f"{tmp_path}/link/headrace.conf"])
     with pytest.raises(Refused, match="cannot be written"):
         await persist.must_be_writable(LocalTarget(), ["/proc/sys/headrace.conf"])
+    (tmp_path / "headrace.conf").mkdir()
+    with pytest.raises(Refused, match="is a folder"):
+        await persist.must_be_writable(LocalTarget(), [f"{tmp_path}/a", f"{tmp_path}/headrace.conf"])
+
+
+def test_a_file_that_is_immutable_is_known_before(tmp_path: Path) -> None:
+    fixed = tmp_path / "fixed.conf"
+    fixed.touch(0o400)
+    if (
+        os.geteuid() == 0
+        and subprocess.run(["chattr", "+i", fixed], check=False, capture_output=True).returncode
+    ):
+        pytest.skip("this file system has no immutable files")
+    try:
+        with pytest.raises(Refused, match="immutable, or read-only"):
+            asyncio.run(persist.must_be_writable(LocalTarget(), [f"{tmp_path}/a", str(fixed)]))
+    finally:
+        subprocess.run(["chattr", "-i", fixed], check=False, capture_output=True)
 
 
 @pytest.mark.parametrize(
@@ -351,6 +373,7 @@ def test_of_a_coupled_pair_the_journal_names_the_one_that_was_set(
         ("innodb_open_files", "9", {"open_files_limit": "5000"}, "less than 10"),
         ("innodb_open_files", "5001", {"open_files_limit": "5000"}, "may open (5000)"),
         ("innodb_open_files", "5000", {"open_files_limit": "5000"}, ""),
+        ("innodb_open_files", "6K", {"open_files_limit": "5000"}, "may open (5000)"),
         ("innodb_buffer_pool_chunk_size", "268435456", {"innodb_buffer_pool_size": "134217728"}, "134217728"),
     ],
 )
@@ -360,3 +383,24 @@ def test_what_a_start_makes_of_it_where_the_binary_cannot_know(
     said = derived(variable, wanted, values, Vendor.MYSQL, ())
     assert says in said
     assert bool(said) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("option", "got", "wanted", "is_so"),
+    [
+        ("sort_buffer_size", "2097152", "2M", True),
+        ("sort_buffer_size", "1048576", "2M", False),
+        ("innodb_sort_buffer_size", "1048576", "1048577", True),
+        ("slow_query_log", "ON", "1", True),
+        ("slow_query_log", "OFF", "yes", False),
+        ("slow_query_log", "OFF", "", False),
+        ("max_connections", "100000", "+200000", False),
+        ("binlog_format", "MIXED", "2", False),
+        ("sql_mode", "NO_ZERO_DATE,STRICT_ALL_TABLES", "STRICT_ALL_TABLES,NO_ZERO_DATE", True),
+        ("init_slave", "SET GLOBAL a=1", "SET GLOBAL b=1", False),
+        ("optimizer_switch", "mrr=off,x=on", "mrr=on", False),
+    ],
+)
+def test_what_the_binary_says_is_what_was_asked(option: str, got: str, wanted: str, is_so: bool) -> None:
+    line = Line(f"server.{option}", option, option, f"{option} = {wanted}", wanted)
+    assert _is_so(line, Answer({option: got}), host()) is is_so

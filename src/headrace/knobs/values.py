@@ -114,7 +114,7 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
         # All that the provider has is in it; without one it is empty.
         has = _pairs(is_value, ";")
         return not has or all(has.get(name) == text for name, text in _pairs(was_named, ";").items())
-    if "=" in was_named:  # optimizer_switch: the flags that are named
+    if "=" in was_named and variable.startswith("optimizer_"):  # the flags that are named
         flags = _pairs(is_value, ",")
         named_flags = _pairs(was_named, ",").items()
         return all(flag == "default" or flags.get(name, flag) == flag for name, flag in named_flags)

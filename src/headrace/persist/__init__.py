@@ -25,7 +25,16 @@ __all__ = ["HEADER", "SYSCTL", "TMPFILES", "TUNED", "UDEV", "Lasting", "files", 
 #: A file and its draft.
 _ROOM_KB = 64
 _WRITABLE = """
+count=$1; shift
 for folder in "$@"; do
+  if [ "$count" -le 0 ]; then
+    kind=free
+    [ ! -e "$folder" ] || [ -w "$folder" ] || kind=kept
+    [ ! -d "$folder" ] || kind=folder
+    echo $kind
+    continue
+  fi
+  count=$((count - 1))
   while [ ! -e "$folder" ]; do folder=$(dirname "$folder"); done
   [ -w "$folder" ] && may=yes || may=no
   room=$(df -Pk "$folder" 2>/dev/null | tail -n 1 | awk '{print $4}')
@@ -67,12 +76,26 @@ async def _unit_lines(target: Target, settings: Iterable[Lasting]) -> dict[str, 
 
 
 async def must_be_writable(target: Target, paths: Iterable[str]) -> None:
-    """Raises Refused for a file that could not be written: its folder is read-only or full, or a link."""
+    """Raises Refused for a file that could not be written.
+
+    Its folder is read-only, full or a link; or a folder or an immutable file has its name.
+    """
+    paths = sorted(set(paths))
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
     if not folders:
         return
-    answer = await target.run(["sh", "-c", _WRITABLE, "sh", *folders], repeatable=True)
-    for folder, line in zip(folders, answer.text.splitlines(), strict=True):
+    answer = await target.run(
+        ["sh", "-c", _WRITABLE, "sh", str(len(folders)), *folders, *paths], repeatable=True
+    )
+    lines = answer.text.splitlines()
+    for path, kind in zip(paths, lines[len(folders) :], strict=True):
+        if kind == "folder":
+            raise Refused("is a folder", place=path, hint="move it away")
+        if kind == "kept":
+            raise Refused(
+                "cannot be written: it is immutable, or read-only", place=path, hint=f"lsattr {path}"
+            )
+    for folder, line in zip(folders, lines[: len(folders)], strict=True):
         may, room, real = (*line.split(" ", 2), "", "")[:3]
         if real and not f"{folder}/".startswith(f"{real.rstrip('/')}/"):
             raise Refused(f"is a link to {real}, where headrace writes nothing", place=folder)

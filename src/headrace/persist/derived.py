@@ -5,6 +5,7 @@ Each rule is one of InnoDB's own at start-up. What no rule knows is compared aft
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from headrace.knobs.knob import size_bytes
@@ -37,6 +38,8 @@ def derived(
     variable: str, wanted: str, values: Mapping[str, str], vendor: Vendor | None, words: Sequence[Word]
 ) -> str:
     """What the start would make of it instead, as a sentence; empty where no rule says so."""
+    if re.fullmatch(r"[0-9]+[KMGTPEkmgtpe]", wanted):
+        wanted = str(size_bytes(wanted))
     if variable in OF_THE_DATA:
         return (
             "is decided when the data directory is made: with another value the server does not find its data"

@@ -268,6 +268,8 @@ def _is_so(line: Line, answer: Answer, facts: HostFacts) -> bool:
         return True  # it prints no value of this option: nothing to compare
     if line.option == "log_bin" or line.text in (line.option, f"skip_{line.option}"):
         return (got in ("", "0")) == (line.wanted.lower() in _OFF)
+    if got in ("ON", "OFF") and line.wanted.strip().lower() in ("", "yes", "no"):
+        return False  # no words for a switch: it turns it off, whatever was meant
     if _is_counted(got) and _is_counted(line.wanted):
         # What a file says is taken to the byte, or rounded down to a block.
         asked, has = _count(line.wanted), _count(got)

@@ -284,7 +284,9 @@ def _value(text: str) -> str:
 
 def quoted(value: str) -> str:
     """A value as a line of an option file holds it."""
-    if value and re.fullmatch(r"[^\s'\"#\\](?:[^'\"#\\]*[^\s'\"#\\])?", value):
+    # Of other letters the last byte may count as a space.
+    is_plain = value.isascii() and value.isprintable()
+    if value and is_plain and re.fullmatch(r"[^\s'\"#\\](?:[^'\"#\\]*[^\s'\"#\\])?", value):
         return value
     text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{text}"'
