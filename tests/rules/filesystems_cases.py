@@ -22,6 +22,12 @@ FULL = {f"file_systems.available_bytes.{MOUNT}": 40.0 * GIB}
 
 CASES = [
     Case(
+        "FS05",
+        "unknown options",
+        lambda: unwell(facts={"file_systems./var/lib/mysql.options": None}),
+        missing="options of the mount",
+    ),
+    Case(
         "FS01",
         "ext4 with data=journal",
         lambda: unwell(facts=mounted("ext4", "nodioread_nolock", "nodelalloc", "data=journal")),

@@ -143,7 +143,7 @@ def test_ticks_that_iowait_gives_back_are_not_hours_of_it() -> None:
     series = found.series("cpu", "iowait", "cpu0")
     assert series is not None
     assert not series.rate.any()
-    *_, core = cores(found)
+    (core,) = cores(found)
     assert core.busy == pytest.approx(0.96)
 
 
@@ -166,7 +166,7 @@ def times(name: str, **states: list[float]) -> list[Row]:
 def test_times_of_a_cpu_that_cannot_be_are_a_gap(what: str, idle: list[float], steal: list[float]) -> None:
     found = window(times("cpu0", user=[40.0 * n for n in range(5)], idle=idle, steal=steal))
     assert found.jumps == {"cpu0": 1}, what
-    *_, core = cores(found)
+    (core,) = cores(found)
     assert (round(core.busy, 2), core.steal) == (0.4, 0.0)
     series = found.series("cpu", "user", "cpu0")
     assert series is not None
@@ -186,7 +186,7 @@ def test_stolen_time_that_cannot_be_is_left_out_alone(what: str, steal: list[flo
     idle = [100.0, 160.0, 220.0, 280.0, 340.0]
     found = window(times("cpu0", user=[40.0 * n for n in range(5)], idle=idle, steal=steal))
     assert (found.wrong_steal, found.jumps) == ({"cpu0": wrong}, {}), what
-    *_, core = cores(found)
+    (core,) = cores(found)
     assert (round(core.busy, 2), core.steal) == (0.4, 0.0)
     series = found.series("cpu", "user", "cpu0")
     assert series is not None
@@ -264,3 +264,19 @@ def test_all_cpus_are_their_mean_where_the_kernels_own_sum_is_missing() -> None:
         ("cpu0", 0.9),
         ("cpu1", 0.1),
     ]
+
+
+def test_without_idle_times_nobody_knows_how_busy_a_cpu_is() -> None:
+    assert cores(window(times("cpu0", user=[40.0 * n for n in range(5)], system=[0.0] * 5))) == []
+
+
+def test_an_interval_in_which_the_clock_was_set_back_is_a_gap_for_every_counter() -> None:
+    """Five seconds' work in a tenth of one."""
+    counters = [("cpu", "user", "cpu0", 50.0), ("cpu", "idle", "cpu0", 50.0), ("disk", "reads", "sda", 100.0)]
+    found = window(
+        (end, sampler, metric, label, 5.0 * rate * number)
+        for sampler, metric, label, rate in counters
+        for number, end in enumerate([0.0, 5.0, 10.0, 10.1, 15.1, 20.1])
+    )
+    assert found.rate("disk", "reads", "sda") == pytest.approx(100.0)
+    assert (found.paused_s, found.jumps) == (0, {})

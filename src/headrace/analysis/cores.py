@@ -29,7 +29,8 @@ def cores(window: Window) -> list[Core]:
     states = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
     rates = {state: window.rates("cpu", state) for state in states}
     found = []
-    for name in sorted(rates["user"], key=_cpu_number):
+    # Without its idle time it is unknown how busy a CPU is; other states are young, or rare.
+    for name in sorted(rates["user"].keys() & rates["idle"].keys(), key=_cpu_number):
         share = {state: rates[state].get(name, 0.0) for state in states}
         total = sum(share.values())
         if total <= 0:
@@ -48,7 +49,7 @@ def cores(window: Window) -> list[Core]:
                 steal=share["steal"],
             )
         )
-    return found if not found or found[0].name == "all" else [_mean(found), *found]
+    return found if len(found) < 2 or found[0].name == "all" else [_mean(found), *found]
 
 
 def _mean(each: list[Core]) -> Core:

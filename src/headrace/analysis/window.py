@@ -49,6 +49,8 @@ ALL_BUT_STEAL = 0.9
 #: An interval in which no CPU's time advanced, though it is many times as long as the others: the host stood
 #: still.
 PAUSE_TIMES, PAUSE_SHARE = 3.0, 0.5
+#: Ticks of a CPU in a second, against the usual, from which on it is the clock that was set back.
+STEP_TIMES = 1.5
 #: No counter grows by more between two samples: beyond it a value below 0 was printed as an unsigned number.
 MOST_GROWTH = 2.0**53
 
@@ -128,7 +130,8 @@ class Window:
         grown[self._starts] = 0.0
         width = np.diff(self._t, prepend=self._t[0])
         width[self._starts] = 0.0
-        is_impossible = np.abs(grown) > MOST_GROWTH
+        is_impossible = (np.abs(grown) > MOST_GROWTH) | (width < 0)
+        self._leave_out_steps(grown, width)
         self._leave_out_pauses(grown, width)
         self._leave_out_jumps(grown, width)
         is_impossible |= self._is_a_fall(before, grown, np.repeat(may_reset, lengths))
@@ -174,8 +177,36 @@ class Window:
             self.paused_s += end - start
         self.seconds -= self.paused_s
 
+    def _leave_out_steps(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> None:
+        """Makes gaps of the intervals in which the clock was set back: every CPU's time advanced by much more than
+        the clock did, and every rate would be too high."""
+
+        def is_step(length: NDArray[np.float64], pace: NDArray[np.float64]) -> NDArray[np.bool_]:
+            is_short = STEP_TIMES * length < np.median(length[length > 0])
+            return np.asarray(is_short & (pace > STEP_TIMES * np.median(pace[length > 0])))
+
+        steps = self._intervals(grown, width, is_step)
+        before = self._t - width
+        for start, end in steps.tolist() if steps is not None else ():
+            is_inside = (before >= start) & (self._t <= end) & (width > 0)
+            grown[is_inside] = width[is_inside] = 0.0
+
     def _pauses(self, grown: NDArray[np.float64], width: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Start and end of each interval in which no CPU's time advanced as it does in the others."""
+
+        def is_still(length: NDArray[np.float64], pace: NDArray[np.float64]) -> NDArray[np.bool_]:
+            is_long = length > PAUSE_TIMES * np.median(length[length > 0])
+            return np.asarray(is_long & (pace < PAUSE_SHARE * np.median(pace[length > 0])))
+
+        return self._intervals(grown, width, is_still)
+
+    def _intervals(
+        self,
+        grown: NDArray[np.float64],
+        width: NDArray[np.float64],
+        is_odd: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.bool_]],
+    ) -> NDArray[np.float64] | None:
+        """Start and end of each interval that ``is_odd`` for every CPU, by lengths and ticks per second."""
         found: set[tuple[float, float]] | None = None
         states = [self._index.get(("cpu", state), {}) for state in CPU_STATES]
         for name in {label for labels in states for label in labels}:
@@ -187,9 +218,8 @@ class Window:
                 continue
             with np.errstate(divide="ignore", invalid="ignore"):
                 pace = sum(grown[part] for part in parts) / length
-            is_still = known & (length > PAUSE_TIMES * np.median(length[known]))
-            is_still &= pace < PAUSE_SHARE * np.median(pace[known])
-            spans = {(float(t - w), float(t)) for t, w in zip(times[is_still], length[is_still], strict=True)}
+            odd = known & is_odd(length, pace)
+            spans = {(float(t - w), float(t)) for t, w in zip(times[odd], length[odd], strict=True)}
             found = spans if found is None else found & spans
         return np.array(sorted(found)) if found else None
 

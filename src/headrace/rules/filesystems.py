@@ -242,6 +242,8 @@ def access_times(evidence: Evidence) -> Iterator[Match]:
     """
     mount = _data_mount(evidence)
     options = _options(mount)
+    if mount.get("options") is None:
+        raise NotEnough(f"the options of the mount {mount['mount_point']} are unknown")
     if "noatime" in options or mount.get("kind") not in ("ext4", "xfs", "btrfs"):
         return
     kind = "relatime" if "relatime" in options else "strictatime"
