@@ -127,7 +127,7 @@ def judge(
     own_devices: Collection[str] | None = None,
 ) -> Verdict:
     """The verdict on a window. ``limits`` are measured limits: device -> operations per second; ``alone_ms`` what
-    a request of a device was measured to take without load; ``own_devices`` hold the server's data and logs, None
+    a request of a device was measured to take without load; ``own_devices`` hold the server's files, None
     if that is not known: another one may be full, and limits others."""
     window = of_server(window, facts)
     uses = [
@@ -150,8 +150,8 @@ def judge(
             f" {use.instance} is full of other work ({use.load}), and no thread of the server waits for it: "
             f"used by {', '.join(use.users)}."
             if use.resource == "core"
-            else f" {use.instance} is saturated ({use.load}; {use.saturation}), but the server's data and logs "
-            "are not on it."
+            else f" {use.instance} is saturated ({use.load}; {use.saturation}), but none of the "
+            "server's files is known to be on it."
             for use in apart
         )
     return Verdict(sentence, limiting, tuple(uses))

@@ -427,11 +427,11 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
                 "Most of the I/O is not from the server: find the programs that read and write, and move or "
                 "limit them."
             )
-        is_apart = evidence.own_devices is not None and use.instance not in evidence.own_devices
+        is_apart = evidence.used_devices is not None and use.instance not in evidence.used_devices
         yield Match(
             use.instance,
             f"{use.instance}: {use.load}; {use.saturation}."
-            + (" The server's data and logs are not on it." if is_apart else ""),
+            + (" None of the server's files is known to be on it." if is_apart else ""),
             (
                 number("requests/s", use.numbers["operations"], ",.0f"),
                 number("requests in flight", use.numbers["queue"], ".1f"),

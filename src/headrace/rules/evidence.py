@@ -5,6 +5,7 @@ Every accessor without a default raises ``NotEnough`` if the number is missing, 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,6 +29,11 @@ from headrace.snapshot import Snapshot
 
 MIB, GIB = 1 << 20, 1 << 30
 
+#: Variables with directories or files of a server beside its data and its logs.
+_BESIDE = (
+    "tmpdir", "innodb_tmpdir", "slave_load_tmpdir", "replica_load_tmpdir", "innodb_undo_directory",
+    "innodb_temp_tablespaces_dir", "innodb_doublewrite_dir", "relay_log_basename",
+)  # fmt: skip
 #: For a rule that needs a server when none was named.
 NO_SERVER = "no server was queried: name one with --mysql-socket or --mysql-host"
 #: CPUs that servers use or wait for, below which they have nothing to do; the share of that time that they wait,
@@ -101,7 +107,7 @@ class Evidence:
     def verdict(self) -> Verdict:
         if not self.has_host:
             return server_alone.judge(self.load, self.activity, self.window, self.facts)
-        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms, self.own_devices)
+        found = resources.judge(self.window, self.facts, self.limits, self.alone_ms, self.used_devices)
         return server_alone.with_sessions(found, self.load)
 
     @cached_property
@@ -427,6 +433,19 @@ class Evidence:
                 found |= set(self.beneath(path)) if path.startswith("/") else set()
         except NotEnough:
             return None
+        return frozenset(found)
+
+    @cached_property
+    def used_devices(self) -> frozenset[str] | None:
+        """``own_devices`` with those of temporary, undo and relay files; None if the former are unknown."""
+        if self.own_devices is None:
+            return None
+        found = set(self.own_devices)
+        for name in _BESIDE:
+            # tmpdir may be several directories.
+            for path in self.variable(name).split(":") if self.has_variable(name) else ():
+                with contextlib.suppress(NotEnough):  # in memory, or remote
+                    found |= set(self.beneath(path)) if path.startswith("/") else set()
         return frozenset(found)
 
     def below(self, name: str) -> list[str]:
