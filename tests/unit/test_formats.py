@@ -12,7 +12,7 @@ import pytest
 
 from headrace import foreign
 from headrace.errors import PlanError
-from headrace.foreign.formats import FORMATS
+from headrace.foreign.formats import FORMATS, micro, pgbench
 from tests.outputs import FIO, GOODS, MEMTIER, REDIS, SYSBENCH, Good
 
 
@@ -25,6 +25,13 @@ def written(folder: Path, *texts: str) -> list[Path]:
 
 def read(folder: Path, *texts: str, responses: tuple[str, ...] = ()) -> foreign.Table:
     return foreign.read_outputs(written(folder, *texts), "{a}-{run}.out", responses, ["a", "run"])
+
+
+PGBENCH_9 = (
+    "transaction type: TPC-B (sort of)\nnumber of transactions actually processed: 100\n"
+    "latency average: 2.500 ms\ntps = 400.0 (including connections establishing)\n"
+    "tps = 410.0 (excluding connections establishing)\n"
+)
 
 
 @pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
@@ -135,6 +142,12 @@ def test_another_variant_of_a_known_tool_is_named(tmp_path: Path, text: str, sai
         ("unable to connect to 127.0.0.1:5319 Connection refused\n", "unable to connect"),
         ("iperf3: error - unable to connect to server: Connection refused\n", "unable to connect"),
         ("fio: failed to parse option xyz\n", "failed to parse"),
+        (
+            '{"results": [{"command": "x", "mean": 1.0, "exit_codes": [0, null]}]}',
+            "killed by a signal 1 times",
+        ),
+        (PGBENCH_9 + "client 3 aborted in state 5: ERROR: deadlock\n", "client 3 aborted"),
+        (PGBENCH_9 + "number of transactions skipped: 50 (50.0 %)\n", "50 transactions were skipped"),
     ],
 )
 def test_what_measured_nothing_is_left_out_beside_what_did(tmp_path: Path, text: str, said: str) -> None:
@@ -208,3 +221,10 @@ def test_a_log_from_which_people_took_lines_needs_no_end(tmp_path: Path) -> None
     assert row.responses["p95_ms"] == 4.25
     table = read(tmp_path, short, SYSBENCH.partition("Threads fairness")[0])
     assert "1 of 2 runs left out: its report is cut off" in table.notes[0]
+
+
+def test_an_old_pgbench_has_its_latency_and_go_its_threads() -> None:
+    (old,) = pgbench.read(PGBENCH_9) or ()
+    assert (old.problem, old.responses) == ("", {"tps": 410.0, "mean_ms": 2.5})
+    runs = micro.read("BenchmarkA \t 100 \t 9.5 ns/op\nBenchmarkA-4 \t 100 \t 3.5 ns/op\nPASS\n") or ()
+    assert [run.settings["cpus"] for run in runs] == ["1", "4"]

@@ -14,6 +14,7 @@ import pytest
 
 from headrace import foreign
 from headrace.analysis.factors import studies_of
+from headrace.cli import imports
 from headrace.errors import PlanError
 from headrace.report.effects import words as effects
 from tests.commands import headrace
@@ -286,3 +287,15 @@ def test_copies_of_the_same_lines_are_no_repeats(tmp_path: Path, block: str) -> 
 def test_tables_that_cannot_be_read_one_way(tmp_path: Path, text: str, words: str) -> None:
     done = headrace("import", str(write(tmp_path / "t.csv", text)), "--factor", "a", "--response", "tps")
     assert (done.returncode, words in " ".join(done.stderr.split())) == (3, True)
+
+
+@pytest.mark.parametrize(
+    "name", ["events_s", "runs_s", "goodput_s", "bytes_s", "bogo_ops_cpu_s", "tps (1/s)"]
+)
+def test_rates_are_not_taken_for_seconds(name: str) -> None:
+    assert imports._directions([name], [])[0] == {name: True}
+
+
+@pytest.mark.parametrize("name", ["p99.9 (ms)", "lat [us]", "ms/op", "us_op", "misses", "cpu_s", "mean_s"])
+def test_times_are_known_by_their_unit(name: str) -> None:
+    assert imports._directions([name], [])[0] == {name: False}

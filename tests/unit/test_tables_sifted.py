@@ -9,7 +9,7 @@ import pytest
 
 from headrace import foreign
 from headrace.errors import PlanError
-from headrace.foreign import alike
+from headrace.foreign import alike, names
 
 RUNS = [("xfs", 1000.5), ("xfs", 1010.25), ("ext4", 900.5), ("ext4", 905.75)]
 CSV = "fs,rep,tps\n" + "".join(f"{fs},{n},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
@@ -243,3 +243,15 @@ def test_every_refusal_of_a_table_says_what_to_do(tmp_path: Path, text: str, sai
     with pytest.raises(PlanError, match=said) as error:
         read(tmp_path, text)
     assert error.value.hint
+
+
+def test_of_versions_10_10_is_not_10_1_and_of_sizes_it_is() -> None:
+    lines = [(str(i), {"mysql_version": text}) for i, text in enumerate(["10.1", "10.10", "8", "8.0"])]
+    (note,) = alike.unified(lines, ["mysql_version"])
+    assert note.endswith("8 and 8.0 are counted as one level, 8")
+    lines = [(str(i), {"share": text}) for i, text in enumerate(["10.1", "10.10"])]
+    assert len(alike.unified(lines, ["share"])) == 1
+
+
+def test_a_duration_is_one_in_other_languages() -> None:
+    assert {names.setting(name) for name in ("Laufzeit", "Dauer (s)", "Durée", "durata_s")} == {"duration"}

@@ -119,10 +119,13 @@ def _read(
 
 #: Names of measurements of which less is better, and of which more is.
 _LESS = re.compile(
-    r"(^|_)(latency|lat|response|duration|elapsed|time|wait|stall|errors?|lag|jitter|lost|retransmits)(_|$)|_(ns|us|ms|s|sec|min)$"
+    r"(^|_)(latency|lat|response|duration|elapsed|time|wait|stall|errors?"
+    r"|lag|jitter|lost|retransmits|runtime|misses)(_|$)"
+    r"|_(ns|us|ms|s|sec|min)$|[(\[](ns|us|µs|μs|ms|s|sec|seconds|min)[)\]]$|^(ns|us|µs|μs|ms|s)[/_]op$"
 )
 _MORE = re.compile(
     r"(^|_)(iops|tps|qps|tpm|tpmc|nopm|throughput|ops|requests|transactions|queries|reads|writes)(_s)?$|(bit|b)_s$"
+    r"|(^|_)(events|runs|goodput|items|bytes|fsyncs|rows|commits|pages|calls|messages|statements|ops_cpu)_s$"
 )
 
 

@@ -19,6 +19,8 @@ _SWITCH = {
     **dict.fromkeys(("on", "true", "yes", "enabled", "enable", "y", "t"), True),
     **dict.fromkeys(("off", "false", "no", "disabled", "disable", "n", "f"), False),
 }
+#: Words of a factor whose levels are versions, which only look like numbers.
+_VERSIONS = frozenset({"version", "versions", "ver", "release", "kernel"})
 #: Of more levels none is looked for that may be a slip: they are numbers of blocks, or names of runs.
 MOST_LEVELS = 200
 #: Words of so many letters are seldom different by design where they differ in one.
@@ -34,7 +36,8 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
     for name in factors:
         counts = Counter(cells[name].strip() for _, cells in lines)
         spellings: dict[object, list[str]] = {}
-        for text, own in _meanings(list(counts)).items():
+        is_version = bool(_VERSIONS & set(names.words(name).split("_")))
+        for text, own in _meanings(list(counts), is_version=is_version).items():
             spellings.setdefault(own, []).append(text)
         rewritten: dict[str, str] = {}
         for written in spellings.values():
@@ -85,8 +88,12 @@ def meaning(text: str) -> object:
     return (known[0], value * known[1]) if known else (unit.casefold(), value)
 
 
-def _meanings(levels: Sequence[str]) -> dict[str, object]:
-    """The meaning of each level beside the others: 1 beside ON is a switch, 16384 beside 16k a size."""
+def _meanings(levels: Sequence[str], *, is_version: bool) -> dict[str, object]:
+    """The meaning of each level beside the others: 1 beside ON is a switch, 16384 beside 16k a size; of versions
+    10.10 is not 10.1.
+    """
+    if is_version:
+        return {text: _version(text) for text in levels}
     found = {text: meaning(text) for text in levels}
     numbers = {own[1] for own in found.values() if isinstance(own, tuple) and own[0] == ""}
     sizes = {own[1] for own in found.values() if isinstance(own, tuple) and own[0] == "bytes"}
@@ -98,6 +105,11 @@ def _meanings(levels: Sequence[str]) -> dict[str, object]:
             elif own[1] in sizes:
                 found[text] = ("bytes", own[1])
     return found
+
+
+def _version(text: str) -> object:
+    told = re.fullmatch(r"v?(\d+)(?:\.(\d+))?", plain(text), re.IGNORECASE)
+    return ("version", int(told[1]), int(told[2] or 0)) if told else meaning(text)
 
 
 def _slips(name: str, counts: Counter[str]) -> list[str]:

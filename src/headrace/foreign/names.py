@@ -42,6 +42,11 @@ _SAME = {
     "workers": "threads",
     "parallelism": "threads",
     "users": "clients",
+    "laufzeit": "duration",
+    "dauer": "duration",
+    "durée": "duration",
+    "duración": "duration",
+    "durata": "duration",
 }
 
 

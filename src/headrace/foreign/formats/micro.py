@@ -14,7 +14,7 @@ from headrace.foreign.run import OtherVariant, Run, known, number, parsed, rows_
 NAME = "hyperfine, pytest-benchmark, Google Benchmark, JMH or go test -bench"
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_GO = re.compile(r"^(Benchmark\S+?)(?:-\d+)?\s+(\d+)\s+([\d.]+) ns/op", re.MULTILINE)
+_GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+) ns/op", re.MULTILINE)
 
 
 def read(text: str) -> list[Run] | None:
@@ -46,8 +46,11 @@ def read(text: str) -> list[Run] | None:
 def _hyperfine(result: dict[str, Any]) -> Run:
     times = {f"{name}_s": number(result, name) for name in ("mean", "median", "min", "max")}
     told = result.get("exit_codes")
-    codes = [code for code in told if code] if isinstance(told, list) else []
+    codes = [code for code in told if code != 0] if isinstance(told, list) else []
     problem = f"it ended with exit code {codes[0]} {len(codes)} times" if codes else ""
+    # A command that a signal ended has no exit code.
+    if None in codes:
+        problem = f"it was killed by a signal {codes.count(None)} times"
     if not problem and times["mean_s"] is None:
         problem = "it has no mean"
     return Run(known(**times), {"command": str(result.get("command"))}, problem)
@@ -96,4 +99,8 @@ def _go(text: str) -> list[Run]:
     failed = re.search(r"^(--- FAIL|FAIL\b|panic: )[^\n]*", text, re.MULTILINE)
     ended = re.search(r"^(PASS|ok\s)", text, re.MULTILINE)
     problem = f"it failed: {failed[0][:80]}" if failed else "" if ended else "it does not end with PASS"
-    return [Run({"mean_ns": float(ns)}, {"benchmark": name}, problem) for name, _, ns in _GO.findall(text)]
+    # -cpu 1,4 runs each benchmark with as many threads; one has no suffix.
+    return [
+        Run({"mean_ns": float(ns)}, {"benchmark": name, "cpus": cpus or "1"}, problem)
+        for name, cpus, _, ns in _GO.findall(text)
+    ]

@@ -37,8 +37,8 @@ def _run(part: str) -> Run:
     if chosen is not None:
         found["tps"] = float(chosen)
     for name, pattern in {
-        "mean_ms": r"latency average = ([\d.]+) ms",
-        "sd_ms": r"latency stddev = ([\d.]+) ms",
+        "mean_ms": r"latency average(?: =|:) ([\d.]+) ms",
+        "sd_ms": r"latency stddev(?: =|:) ([\d.]+) ms",
     }.items():
         if match := re.search(pattern, part):
             found[name] = float(match[1])
@@ -58,7 +58,10 @@ def _run(part: str) -> Run:
 
 def _problem(part: str, found: dict[str, float]) -> str:
     if error := re.search(
-        r"^pgbench: (?:error|fatal): ([^\n]*)|^(Run was aborted[^\n]*)", part, re.MULTILINE
+        r"^pgbench: (?:error|fatal): ([^\n]*)"
+        r"|^(Run was aborted[^\n]*|[Cc]lient \d+ (?:script \d+ )?aborted[^\n]*)",
+        part,
+        re.MULTILINE,
     ):
         return f"it failed: {(error[1] or error[2])[:120]}"
     done = re.search(r"actually processed: (\d+)(?:/(\d+))?", part)
@@ -70,4 +73,7 @@ def _problem(part: str, found: dict[str, float]) -> str:
     failed = re.search(r"number of failed transactions: (\d+)", part)
     if failed and int(failed[1]) > 0.01 * max(int(done[1]), 1):
         return f"{failed[1]} transactions failed"
+    skipped = re.search(r"number of transactions skipped: (\d+)", part)
+    if skipped and int(skipped[1]) > 0.01 * max(int(done[1]), 1):
+        return f"{skipped[1]} transactions were skipped, as they were too late (--latency-limit)"
     return ""
