@@ -146,6 +146,15 @@ def test_another_variant_of_a_known_tool_is_named(tmp_path: Path, text: str, sai
             '{"results": [{"command": "x", "mean": 1.0, "exit_codes": [0, null]}]}',
             "killed by a signal 1 times",
         ),
+        (
+            '{"metrics": {"http_reqs": {"rate": 9.0}, "checks": {"value": 0.25}}}',
+            "75.0% of its checks failed",
+        ),
+        (
+            "Vuser 2:Error in Virtual User 2: Deadlock found\nVuser 1:TEST RESULT : System achieved 10 NOPM from "
+            "20 MySQL TPM\nALL VIRTUAL USERS COMPLETE\n",
+            "Error in Virtual User 2",
+        ),
         (PGBENCH_9 + "client 3 aborted in state 5: ERROR: deadlock\n", "client 3 aborted"),
         (PGBENCH_9 + "number of transactions skipped: 50 (50.0 %)\n", "50 transactions were skipped"),
     ],
@@ -228,3 +237,16 @@ def test_an_old_pgbench_has_its_latency_and_go_its_threads() -> None:
     assert (old.problem, old.responses) == ("", {"tps": 410.0, "mean_ms": 2.5})
     runs = micro.read("BenchmarkA \t 100 \t 9.5 ns/op\nBenchmarkA-4 \t 100 \t 3.5 ns/op\nPASS\n") or ()
     assert [run.settings["cpus"] for run in runs] == ["1", "4"]
+
+
+def test_what_one_process_repeats_is_one_run_and_its_aggregates_are_none() -> None:
+    told = [
+        {"name": name, "real_time": time, "time_unit": "s"}
+        for name, time in (("A", 1), ("A", 3), ("A_mean", 2))
+    ]
+    (run,) = micro.read(json.dumps({"benchmarks": told})) or ()
+    assert (run.settings["benchmark"], run.responses) == ("A", {"real_s": 2.0})
+    (run,) = micro.read("BenchmarkA-4 \t 9 \t 2 ns/op\nBenchmarkA-4 \t 9 \t 4e+00 ns/op\nPASS\n") or ()
+    assert run.responses == {"mean_ns": 3.0}
+    (run,) = micro.read(json.dumps({"benchmarks": [told[2] | {"run_type": "aggregate"}]})) or ()
+    assert "aggregates alone" in run.problem

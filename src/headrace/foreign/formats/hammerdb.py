@@ -22,7 +22,7 @@ def read(text: str) -> list[Run] | None:
     queries = [float(match[1] or match[2]) for match in _QUERIES.finditer(text)]
     if not achieved and not queries:
         return [Run(problem="it has no test result: it was interrupted")] if _OURS.search(text) else None
-    failed = re.findall(r"FINISHED FAILED|ERROR[^\n]*", text)
+    failed = re.findall(r"FINISHED FAILED|ERROR[^\n]*|Error in Virtual User[^\n]*", text)
     users = _ACTIVE.findall(text)
     ended = "ALL VIRTUAL USERS COMPLETE" in text
     problem = (

@@ -55,6 +55,10 @@ def _k6(metrics: dict[str, Any]) -> Run:
     problem = "" if "requests_s" in found else "it has no rate of requests"
     if failed is not None and failed > FEW_ERRORS:
         problem = f"{failed:.1%} of its requests failed"
+    passed = of("checks", "rate")
+    passed = passed if passed is not None else of("checks", "value")
+    if not problem and passed is not None and 1 - passed > FEW_ERRORS:
+        problem = f"{1 - passed:.1%} of its checks failed"
     vus = of("vus_max", "max") or of("vus_max", "value")
     return Run(found, {"clients": text_of(vus)} if vus is not None else {}, problem)
 

@@ -6,6 +6,7 @@ machine's state.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -14,7 +15,8 @@ from headrace.foreign.run import OtherVariant, Run, known, number, parsed, rows_
 NAME = "hyperfine, pytest-benchmark, Google Benchmark, JMH or go test -bench"
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
-_GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+) ns/op", re.MULTILINE)
+_AGGREGATE = re.compile(r"(.+)_(?:mean|median|stddev|cv|min|max)")
+_GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+(?:e[+-]?\d+)?) ns/op", re.MULTILINE)
 
 
 def read(text: str) -> list[Run] | None:
@@ -38,9 +40,32 @@ def read(text: str) -> list[Run] | None:
     if benchmarks and "stats" in benchmarks[0]:
         return [_pytest(each) for each in benchmarks]
     if benchmarks and "real_time" in benchmarks[0] | {key: 1 for each in benchmarks for key in each}:
-        # Aggregates repeat what the iterations say.
-        return [_google(each) for each in benchmarks if each.get("run_type") != "aggregate"] or None
+        # Aggregates repeat what the iterations say; until 1.5 only their names tell them.
+        names = {str(each.get("name")) for each in benchmarks}
+        own = [
+            each
+            for each in benchmarks
+            if each.get("run_type") != "aggregate"
+            and not ((told := _AGGREGATE.fullmatch(str(each.get("name")))) and told[1] in names)
+        ]
+        if not own:
+            return [Run(problem="it has aggregates alone (--benchmark_report_aggregates_only)")]
+        return _once([_google(each) for each in own])
     return None
+
+
+def _once(runs: list[Run]) -> list[Run]:
+    """One run of the repetitions that a process made of the same benchmark: their mean, or a failed one."""
+    alike: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    for run in runs:
+        alike.setdefault(tuple(sorted(run.settings.items())), []).append(run)
+    found = []
+    for same in alike.values():
+        problem = next((run.problem for run in same if run.problem), "")
+        shared = [name for name in same[0].responses if all(name in run.responses for run in same)]
+        means = {name: math.fsum(run.responses[name] / len(same) for run in same) for name in shared}
+        found.append(Run(means, same[0].settings, problem))
+    return found
 
 
 def _hyperfine(result: dict[str, Any]) -> Run:
@@ -100,7 +125,8 @@ def _go(text: str) -> list[Run]:
     ended = re.search(r"^(PASS|ok\s)", text, re.MULTILINE)
     problem = f"it failed: {failed[0][:80]}" if failed else "" if ended else "it does not end with PASS"
     # -cpu 1,4 runs each benchmark with as many threads; one has no suffix.
-    return [
+    runs = [
         Run({"mean_ns": float(ns)}, {"benchmark": name, "cpus": cpus or "1"}, problem)
         for name, cpus, _, ns in _GO.findall(text)
     ]
+    return _once(runs)
