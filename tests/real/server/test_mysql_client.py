@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -320,9 +321,12 @@ def test_something_else_at_the_address(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            client, _ = listener.accept()
-            with client:
-                client.sendall(answer)
+            # A server that is full is asked again.
+            with contextlib.suppress(OSError):
+                while True:
+                    client, _ = listener.accept()
+                    with client, contextlib.suppress(OSError):
+                        client.sendall(answer)
 
         thread = threading.Thread(target=serve)
         thread.start()
@@ -338,6 +342,7 @@ def test_something_else_at_the_address(answer: bytes, message: str) -> None:
         ]
         argv += ["--mysql-port", str(listener.getsockname()[1])]
         done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=30)
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join()
     assert message in json.loads(done.stdout)["error"]
 

@@ -9,6 +9,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,11 +180,11 @@ def sleeping(log: Path) -> tuple[subprocess.Popen[bytes], int, int, Path]:
         "asyncio.run(tried(sys.argv[1], 'max_join_size=5'))\n"
     )
     started = subprocess.Popen(
-        [shutil.which("python") or "python3", "-c", code, program(log.parent, SLEEPER.format(log=log))],
+        [sys.executable, "-c", code, program(log.parent, SLEEPER.format(log=log))],
         stdout=subprocess.DEVNULL,
         start_new_session=True,
     )
-    until(log.exists, what="it did not start")
+    until(log.exists, started, what="it did not start")
     until(lambda: len(folders() - before) == 1 and child(folders() - before), what="no folder")
     [place] = folders() - before
     server = child({place})
