@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 
@@ -58,7 +60,7 @@ CASES = [
         Case(
             "REPL01",
             name,
-            lambda lag=lag: unwell(gauges={**LATE, "replication.lag_s.": lag}),
+            partial(unwell, gauges={**LATE, "replication.lag_s.": lag}),
             missing="cannot be",
         )
         for name, lag in (

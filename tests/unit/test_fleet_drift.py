@@ -284,7 +284,7 @@ def test_a_line_is_taken_apart_as_the_servers_do(
         words = reading(Copies({"/my.cnf": text, **others}), start).words
         found = [meaning(word, {"max_connections"}, by_start=start.takes_starts) for word in words]
         values = [value for name, value in found if name == "max_connections" and value is not None]
-        assert (values or [None])[-1] == expected, vendor
+        assert (values[-1] if values else None) == expected, vendor
 
 
 @pytest.mark.parametrize(

@@ -233,7 +233,7 @@ def test_a_log_from_which_people_took_lines_needs_no_end(tmp_path: Path) -> None
 
 
 def test_an_old_pgbench_has_its_latency_and_go_its_threads() -> None:
-    (old,) = pgbench.read(PGBENCH_9) or ()
+    (old,) = pgbench.read(PGBENCH_9) or []
     assert (old.problem, old.responses) == ("", {"tps": 410.0, "mean_ms": 2.5})
     runs = micro.read("BenchmarkA \t 100 \t 9.5 ns/op\nBenchmarkA-4 \t 100 \t 3.5 ns/op\nPASS\n") or ()
     assert [run.settings["cpus"] for run in runs] == ["1", "4"]
@@ -244,9 +244,9 @@ def test_what_one_process_repeats_is_one_run_and_its_aggregates_are_none() -> No
         {"name": name, "real_time": time, "time_unit": "s"}
         for name, time in (("A", 1), ("A", 3), ("A_mean", 2))
     ]
-    (run,) = micro.read(json.dumps({"benchmarks": told})) or ()
+    (run,) = micro.read(json.dumps({"benchmarks": told})) or []
     assert (run.settings["benchmark"], run.responses) == ("A", {"real_s": 2.0})
-    (run,) = micro.read("BenchmarkA-4 \t 9 \t 2 ns/op\nBenchmarkA-4 \t 9 \t 4e+00 ns/op\nPASS\n") or ()
+    (run,) = micro.read("BenchmarkA-4 \t 9 \t 2 ns/op\nBenchmarkA-4 \t 9 \t 4e+00 ns/op\nPASS\n") or []
     assert run.responses == {"mean_ns": 3.0}
-    (run,) = micro.read(json.dumps({"benchmarks": [told[2] | {"run_type": "aggregate"}]})) or ()
+    (run,) = micro.read(json.dumps({"benchmarks": [told[2] | {"run_type": "aggregate"}]})) or []
     assert "aggregates alone" in run.problem

@@ -110,7 +110,7 @@ def member_is_not_online(evidence: Evidence) -> Iterator[Match]:
     read-only and stays up, so that a health check which only logs in finds nothing wrong.
     """
     group = evidence.settings.get("group") or {}
-    members = group.get("members") or ()
+    members: Sequence[Mapping[str, Any]] = group.get("members") or ()
     if not group.get("name") and not members:
         return
     own = next((member for member in members if member.get("is_own")), None)
