@@ -119,7 +119,7 @@ class Window:
         self.start_s = float(self._t.min())
         self.seconds = float(self._t.max()) - self.start_s
         before = np.concatenate([self._value[:1], self._value[:-1]])
-        # Each series has its own beginning, which is no fall from the end of the one before it.
+        # The first value of a series must not be compared with the last of the series before it.
         before[self._starts] = self._value[self._starts]
         lengths = self._ends - self._starts
         may_reset = np.ones(len(self._starts), dtype=bool)

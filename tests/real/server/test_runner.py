@@ -89,7 +89,7 @@ def test_a_killed_runner_continues_and_restores_the_host(stage: str, bench: Call
     assert not list(lab.output.glob("trials/.*"))
     for number, modified in survivors.items():
         assert (lab.output / f"trials/{number:04d}/trial.json").stat().st_mtime_ns == modified
-    # By the run that goes on, or before it by the host itself, whose controller was gone.
+    # Undone by the next run, or before it by the host itself once its controller was gone.
     assert lab.traces() == []
 
 
