@@ -41,7 +41,7 @@ LAYERS = [
     {"arrow", "parquet"},
     {"samples", "buckets", "activity"},
     {"moved"},
-    {"model", "encode", "extras", "whole", "temporary", "toml", "meant", "received"},
+    {"model", "encode", "extras", "whole", "temporary", "toml", "meant", "received", "counted"},
     {"errors"},
 ]
 LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}

@@ -10,19 +10,22 @@ import pytest
 
 from headrace.agent import Agent
 from headrace.errors import TookTooLong
+from headrace.hunt import examine
 from headrace.live import Feed
 from headrace.report.live import lists, locks, overview, plan, screen
 from headrace.report.live.screen import Pages, Position, draw
 from headrace.report.live.shot import VERDICT_S, judged, take
 from headrace.rules import all_rules, judge
 from headrace.rules.evidence import Evidence
+from headrace.samples import Samples
+from headrace.snapshot import Snapshot
 from headrace.target import TargetSpec
 from tests.rules.hosts import unwell
 from tests.rules.locks_cases import HELD, MDL
 from tests.rules.neighbours_cases import COMPILER, FULL
 from tests.rules.pool_cases import SMALL
 from tests.rules.statements_cases import POINT, SCAN
-from tests.unit.test_top_views import T0, feed_of, shot_of, text_of
+from tests.unit.test_top_views import T0, TICKS, counters, feed_of, shot_of, text_of
 
 
 def test_without_digests_the_statements_that_were_seen_are_listed() -> None:
@@ -214,6 +217,57 @@ def test_statements_are_the_applications_and_prepared_ones_are_there() -> None:
     _, rows = lists.statements(shot, "time")
     assert [name for name, _ in rows] == ["select ? from u", "2"]
     assert "prepared, as seen in the process list" in str(rows[0][1][-1])
+
+
+OWN = {
+    "class": "select command, state, count(*) from processlist",
+    "tables": ["information_schema.PROCESSLIST"],
+}
+
+
+def test_looks_at_the_server_are_left_out_and_what_is_seldom_seen_is_said() -> None:
+    feed = feed_of()
+    look = {**OWN, "id": 4, "user": "root", "host": "localhost", "command": "Query", "time_s": 0}
+    for _ in range(4):
+        feed.took({"statements": [look, {**SCAN, "tables": ["orders"]}]})
+    shot = shot_of(feed)
+    text = " ".join(text_of(shot, Position("statements"), width=120).split())
+    assert SCAN["class"] in text
+    assert "processlist" not in text.partition(SCAN["class"])[2].partition("No digests")[0]
+    assert "in the last 4 looks at the process list, where short statements are seldom seen" in text
+    assert "The server gets 12,000 statements/s" in text
+    text = " ".join(text_of(shot, Position("processlist"), width=120).split())
+    assert "1 short look at the server left out" in text
+    feed.took({"statements": [{**look, "time_s": 40}]})
+    text = text_of(shot_of(feed), Position("processlist"), width=120)
+    assert "left out" not in text
+    assert "select command, state, count(*)" in text
+
+
+def test_top_says_of_a_series_what_hunt_says_of_it() -> None:
+    """Of the same samples and looks, word for word."""
+    feed, records = Feed(TargetSpec("local"), facts=feed_of().facts), []
+    for tick in range(TICKS):
+        now = counters(4, None, tick, "mariadbd")
+        waits = {"innodb_row_lock_current_waits": 2, "innodb_row_lock_time": 2000 * tick}
+        now["mysql_status"] |= {name: {"": value} for name, value in waits.items()}
+        for sampler, values in now.items():
+            line = {"t_ns": T0 + tick * 10**9, "sampler": sampler, "ok": True, "cost_ns": 1, "values": values}
+            feed.ring.add(line)
+            if tick:
+                records.append(line)
+        feed.ticks += 1
+    blocked(feed)
+    assert feed.facts is not None
+    saved = Snapshot(
+        "local", "2026-01-01", 10.0, feed.facts, Samples.of_records(records), {}, activity=feed.activity
+    )
+    shot = take(feed, "12:00:00", 0.0, judged(feed, VERDICT_S))
+    assert shot is not None
+    said = examine(saved).verdict
+    assert "connection 5 of app@10.0.0.7" in said.sentence
+    assert shot.verdict.sentence == said.sentence
+    assert shot.verdict.causes == said.causes
 
 
 def test_a_verdict_ends_after_a_whole_sentence_where_there_is_no_room() -> None:

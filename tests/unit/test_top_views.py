@@ -252,6 +252,10 @@ def test_keys() -> None:
     assert after("6", "escape") == after("6", "h") == Position()
     assert after("?").help
     assert not after("question_mark", "j").help
+    assert after("?", "7") == Position("locks")
+    assert after("4", "j", "?", "j").row == 2
+    assert after("6", "j", "enter", "?", "escape").page == "row 1"
+    assert after("?", "?") == Position()
 
 
 def test_the_chosen_row_is_always_in_sight() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from headrace.counted import counted
 from headrace.replayed import SHOWN, Replayed
-from headrace.report.digest.counts import counted
 from headrace.report.parts import Column, Sentence, Table
 from headrace.report.terminal import show
 from headrace.report.text import clean, count, milliseconds

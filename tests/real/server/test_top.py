@@ -14,10 +14,12 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
+import pymysql
 import pytest
 
 from headrace.cli.live import Live
@@ -26,7 +28,7 @@ from headrace.model import ServerLogin
 from headrace.target import TargetSpec
 from tests import sshd
 from tests.programs import agent_path
-from tests.servers import Server, mariadb
+from tests.servers import Server, mariadb, started
 from tests.waiting import until_async
 
 PATIENCE_S = 120.0
@@ -103,6 +105,55 @@ async def test_a_server_that_goes_away_and_comes_back(server: Server) -> None:
         await pilot.press("p")
         assert "PAUSED" in text()
         await pilot.press("q")
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_a_blocked_row_is_named_by_hunt_and_by_top(kind: str, folder: Path) -> None:
+    with started(kind, folder / kind) as server:
+        server.sql(
+            "CREATE DATABASE shop",
+            "CREATE TABLE shop.orders (id INT PRIMARY KEY, n INT)",
+            "INSERT INTO shop.orders VALUES (1, 0)",
+        )
+        with contextlib.ExitStack() as stack:
+            opened = [
+                stack.enter_context(
+                    contextlib.closing(
+                        pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True)
+                    )
+                )
+                for _ in range(4)
+            ]
+            holder, *waiters = opened
+            holder.begin()
+            holder.cursor().execute("UPDATE shop.orders SET n = 1 WHERE id = 1")
+            work = [threading.Thread(target=wait_for_row, args=(each,)) for each in waiters]
+            for thread in work:
+                thread.start()
+            try:
+                login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
+                for command in (["hunt", "--seconds", "6"], ["top", "--once"]):
+                    said = " ".join(run(*command, *login).split())
+                    assert "the lock on shop.orders is held by connection" in said
+                    assert f"connection {holder.thread_id()} of root@localhost" in said
+            finally:
+                holder.rollback()
+                for thread in work:
+                    thread.join()
+
+
+def wait_for_row(connection: pymysql.Connection[pymysql.cursors.Cursor]) -> None:
+    with contextlib.suppress(pymysql.Error):
+        connection.cursor().execute("UPDATE shop.orders SET n = n + 1 WHERE id = 1")
+        connection.commit()
+
+
+def run(*words: str) -> str:
+    environment = {**os.environ, "HEADRACE_AGENT": agent_path()}
+    done = subprocess.run(
+        [HEADRACE, *words], capture_output=True, text=True, check=True, timeout=120, env=environment
+    )
+    return done.stdout
 
 
 @pytest.mark.needs("sshd")

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis import traffic
+from headrace.counted import counted
 from headrace.digests.binary_log import SPREADS, BinaryLog, ChangedTable, binary_log
 from headrace.digests.classes import Digest
 from headrace.report import text
-from headrace.report.digest.counts import counted
 from headrace.report.digest.words import clock, duration, percent, short_number, size
 from headrace.report.parts import Cell, Cells, Column, Gap, Heading, Part, Section, Sentence, Table
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from headrace.analysis import traffic
+from headrace.counted import counted
 from headrace.digests.classes import Digest, QueryClass
 from headrace.report import text
 from headrace.report.digest import charts
-from headrace.report.digest.counts import counted
 from headrace.report.digest.ranking import MOST_DETAILS
 from headrace.report.digest.words import (
     ATTRIBUTE_COLUMNS,

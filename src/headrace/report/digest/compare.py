@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.analysis import traffic
+from headrace.counted import counted
 from headrace.report import text
-from headrace.report.digest.counts import counted
 from headrace.report.digest.coverage import lines
 from headrace.report.digest.words import clock, duration, percent, short_number
 from headrace.report.parts import Cell, Column, Gap, Part, Sentence, Span, Table

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from headrace.analysis import traffic
+from headrace.counted import counted
 from headrace.digests.table import OTHERS
 from headrace.report import text
-from headrace.report.digest.counts import counted
 from headrace.report.text import count
 
 if TYPE_CHECKING:

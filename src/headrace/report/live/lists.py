@@ -11,6 +11,7 @@ from headrace.activity import Activity
 from headrace.analysis.monitors import looks_at_server
 from headrace.analysis.resources import BUSY, FULL
 from headrace.analysis.users import TICKS_PER_SECOND
+from headrace.counted import counted
 from headrace.report.hunt.words import SEVERITY_STYLE, remedy_text
 from headrace.report.live import lines
 from headrace.report.live.lines import DIM, HOT, WARM, Cell, Column, gibibytes, rate
@@ -20,6 +21,8 @@ from headrace.report.text import clean
 #: One list: its columns, and its rows, each with its name.
 Rows = list[tuple[str, list[Cell]]]
 SERVERS = ("mysqld", "mariadbd")
+#: A statement that only looks at the server and takes longer than this costs something: it is listed.
+LONG_LOOK_S = 1.0
 
 
 def tasks(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
@@ -142,8 +145,37 @@ def statements(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
 
 def _is_own(row: Mapping[str, Any]) -> bool:
     """Whether headrace, or another monitor, sent it."""
-    text = str(row.get("text") or row.get("digest_text") or "")
+    text = str(row.get("text") or row.get("digest_text") or row.get("class") or "")
     return looks_at_server(text, ", ".join(map(str, row.get("tables") or ())))
+
+
+def _is_short_look(row: Mapping[str, Any]) -> bool:
+    """A look at the server that takes long is work like any other, whoever sent it."""
+    return _is_own(row) and float(row.get("time_s") or 0) < LONG_LOOK_S
+
+
+def notes(shot: Shot, screen: str) -> list[str]:
+    """What a list leaves out, and what it cannot know: sentences to stand below it."""
+    found = []
+    if screen == "processlist" and (left_out := sum(map(_is_short_look, _listed(shot, "processlist")))):
+        found.append(
+            f"{counted(left_out, 'short look')} at the server left out: headrace's own or another monitor's."
+        )
+    if screen == "statements" and not shot.server_problem:
+        looks = shot.activity.looks if shot.activity else 0
+        asked = shot.now.rate("mysql_status", "questions")
+        if not _digests(shot) and looks:
+            rate_s = "" if asked is None else f" The server gets {rate(asked)} statements/s."
+            found.append(
+                f"No digests of performance_schema: this is what ran in the last {counted(looks, 'look')} at the "
+                f"process list, where short statements are seldom seen.{rate_s}"
+            )
+        elif shot.server.startswith("mariadb"):
+            found.append(
+                "MariaDB has no digests of prepared statements: those come from "
+                f"{counted(looks, 'look')} at the process list, where short ones are seldom seen."
+            )
+    return found
 
 
 def _prepared(shot: Shot) -> list[dict[str, Any]]:
@@ -172,6 +204,8 @@ def _seen(activity: Activity) -> tuple[list[Column], Rows]:
     ]
     found: Rows = []
     for each in activity.classes:
+        if looks_at_server(each.text, ", ".join(each.tables)):
+            continue
         threads = activity.threads(each)
         cells: list[Cell] = [
             (f"{threads:.1f}", HOT if threads >= 1 else ""),
@@ -256,7 +290,8 @@ def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
     }
     by_time: Callable[[Mapping[str, Any]], Any] = lambda row: -float(row.get("time_s") or 0)  # noqa: E731
     found: Rows = []
-    for row in sorted(_listed(shot, "processlist"), key=orders.get(sort, by_time)):
+    rows = [row for row in _listed(shot, "processlist") if not _is_short_look(row)]
+    for row in sorted(rows, key=orders.get(sort, by_time)):
         time_s = float(row.get("time_s") or 0)
         cells: list[Cell] = [
             str(row.get("id") or ""),

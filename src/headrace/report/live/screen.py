@@ -33,6 +33,8 @@ LISTS: dict[str, Callable[[Shot, str], tuple[list[Column], lists.Rows]]] = {
 OPEN = ("statements", "processlist", "findings", "locks")
 #: Lines of the head and the foot.
 FRAME_LINES = 2
+#: Of a list: with less room, notes below it are left out.
+FEWEST_ROWS = 5
 
 HELP = """\
 1 h   overview: what limits the host, cores, memory, devices, network, server
@@ -84,10 +86,13 @@ def names(shot: Shot, at: Position) -> list[str]:
 
 def press(key: str, at: Position, rows: list[str]) -> Position:
     """The position after a key. Unknown keys do not change it."""
-    if at.help:
-        return replace(at, help=False)
     if key in ("question_mark", "?"):
-        return replace(at, help=True)
+        return replace(at, help=not at.help)
+    if at.help:
+        # Whoever has read what a key does presses it.
+        at = replace(at, help=False)
+        if key == "escape":
+            return at
     if key == "h":
         return Position()
     if key.isdigit() and 1 <= int(key) <= len(SCREENS):
@@ -132,13 +137,19 @@ def draw(
 def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
     above = lists.summary(shot, width) if at.screen == "processlist" else []
     columns, rows = LISTS[at.screen](shot, at.sort)
+    below = [line for note in lists.notes(shot, at.screen) for line in lines.wrap(clean(note), width, DIM)]
     if not rows:
         why = locks.empty(shot) if at.screen == "locks" else lists.empty(shot, at.screen)
-        return [*above, *lines.wrap(clean(why), width, DIM)]
+        return [*above, *lines.wrap(clean(why), width, DIM), *below]
     room -= len(above)
+    if room - len(below) - 1 < FEWEST_ROWS:
+        below = []
+    room -= len(below) + bool(below)
     chosen = min(at.row, len(rows) - 1)
     first = max(0, chosen - max(room - 2, 0))
-    return [*above, *lines.table(columns, [cells for _, cells in rows[first:]], width, chosen=chosen - first)]
+    shown = [cells for _, cells in rows[first : first + max(room - 1, 1)]]
+    drawn = lines.table(columns, shown, width, chosen=chosen - first)
+    return [*above, *drawn, *([Text()] if below else []), *below]
 
 
 def _page(shot: Shot, at: Position, pages: Pages, width: int) -> list[Text]:
