@@ -86,6 +86,66 @@ def test_a_core_that_is_full_of_another_program_limits_that_one(
         )
 
 
+def full(*numbers: int, **rates: float) -> dict[str, float]:
+    """So many full cores of user time, or of what ``rates`` say."""
+    of_each = {"user": 95.0, "idle": 0.0, "iowait": 0.0, **rates}
+    return {f"cpu.{state}.cpu{number}": rate for number in numbers for state, rate in of_each.items()}
+
+
+PACKETS = {"user": 3.0, "softirq": 92.0}
+LARGE = {"process.utime_ticks.1322/mysqld": 500.0}
+ONE_FULL_THREAD = {"threads.utime_ticks.1401/connection": 89.0}
+
+
+@pytest.mark.parametrize(
+    ("rates", "facts", "said"),
+    [
+        (
+            {**full(0, 1, **PACKETS), **full(6), **ONE_FULL_THREAD},
+            {},
+            [
+                "3 cores limit this host, the other 5 are 18% busy on average: ",
+                "interrupts and packets fill cpu0 (100% busy: 3.0% user, 5.0% system, 92% softirq) and cpu1 (",
+                "; single threads (thread 1401 connection 0.97 CPUs) fill cpu6 (100% busy: 94% user",
+            ],
+        ),
+        (
+            {**full(0, **PACKETS), **full(2, 3), **LARGE},
+            {"servers.1322.cpus_allowed_list": "2-3"},
+            ["interrupts and packets fill cpu0 (", "; mysqld, which may use only CPUs 2-3, fills cpu2 (", "cpu3 ("],
+        ),
+        (
+            {**full(0, 1, 2, 3, 4), **LARGE},
+            {"servers.1322.cpus_allowed_list": "0-4"},
+            ["5 cores limit this host, the other 3 are 18% busy", "may use only CPUs 0-4, fills cpu0 ("],
+        ),
+        ({**full(0, irq=50.0, softirq=40.0, user=5.0), **full(6)}, {}, ["packets fill cpu0 (", "; other work fills cpu6 ("]),
+        ({**full(2, 3), "process.utime_ticks.77/gzip": 98.0, **ONE_FULL_THREAD}, {},
+         ["single threads (gzip (pid 77) 0.98 CPUs, thread 1401 connection 0.97 CPUs) fill cpu2 ("]),
+        ({**full(2, 3, 4), **ONE_FULL_THREAD}, {},
+         ["other work (of single threads: thread 1401 connection 0.97 CPUs) fills cpu2 ("]),
+        ({**full(2, 3), **ONE_FULL_THREAD}, {"servers.1322.cpus_allowed_list": "not a list"}, ["other work"]),
+        ({**full(2, 3), "process.utime_ticks.77/gzip": 98.0}, {}, ["2 cores limit this host"]),
+        (
+            {**full(2, 3), "process.utime_ticks.77/gzip": 98.0, "process.utime_ticks.78/gzip": 98.0},
+            {},
+            [
+                "Nothing that the server uses is saturated",
+                "cpu2 is full of other work",
+                "cpu3 is full of other work (100% busy: 94% user, 5.0% system, 1.0% softirq), and no thread of the "
+                "server waits for it: used by gzip (2 processes) 2.0 CPUs.",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_all_full_cores_are_named_by_what_fills_them(
+    rates: dict[str, float], facts: dict[str, Any], said: list[str]
+) -> None:
+    sentence = unwell(rates=rates, facts=facts).verdict.sentence
+    for part in said:
+        assert part in sentence
+
+
 def test_what_a_server_uses_is_not_zero_where_its_process_is_not_seen() -> None:
     hidden = ["process", "threads"]
     sentence = unwell(without=hidden, status={"threads_running": 64.0}).verdict.sentence

@@ -6,7 +6,7 @@ cannot be known (a virtual machine without the counter, an interface without a s
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -24,18 +24,15 @@ from headrace.analysis.devices import (
     unloaded,
     waits_of_queue,
 )
+from headrace.analysis.hot_cores import BY_INTERRUPTS, FULL, Hot, hot, shares
+from headrace.analysis.hot_cores import percent as _percent
+from headrace.analysis.hot_cores import sentence as of_several
 from headrace.analysis.reclaim import direct_reclaim, in_groups_only
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts, link_speed_mbit_s
 
-#: Above it a core, or all of them, count as full: the rest is within the error of the clock's ticks.
-FULL = 0.90
 #: Above this a resource is worth a look, though nothing waits for it yet.
 BUSY = 0.70
-#: A core carries the load alone if the others are less busy than this on average.
-OTHERS_IDLE = 0.60
-#: A core with this share of softirqs, many times the others' share, carries the network alone and fills up first.
-HOT_SOFTIRQ, TIMES_OTHERS = 0.30, 4.0
 #: Maximum single cores to name; if there are more, it is a problem of the host, not of a core.
 MOST_CORES = 4
 #: Share of the time in which some task waited (PSI): above which it is more than noise, and above which it
@@ -140,15 +137,20 @@ def judge(
     uses = [_with_users(window, use) for use in uses]
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
     full = [use for use in uses if use.level is Level.SATURATED]
-    apart = [use for use in full if _is_apart(window, use, own_devices)]
+    apart = _apart(window, full, own_devices)
     limiting = next((use for use in full if use not in apart), None)
-    sentence = _sentence(window, facts, [u for u in uses if u not in apart or u.resource != "core"], limiting)
+    seen = [u for u in uses if u not in apart or u.resource != "core"]
+    sentence = _sentence(window, facts, seen, limiting)
+    others = {use.instance for use in apart}
+    several = [one for one in hot(cores(window)[1:]) if one.is_full and one.core.name not in others]
+    if limiting is not None and limiting.resource == "core" and len(several) > 1:
+        sentence = of_several(window, facts.server_process or {}, several)
     if apart and limiting is None:
         for nothing in ("Nothing limits this host", "Nothing is saturated", "No hardware is saturated"):
             sentence = sentence.replace(nothing, "Nothing that the server uses is saturated", 1)
         sentence += "".join(
-            f" {use.instance} is full of other work ({use.load}), and no thread of the server waits for it: "
-            f"used by {', '.join(use.users)}."
+            f" {use.instance} is full of other work ({use.load}), and no thread of the server waits for it"
+            + (f": used by {', '.join(use.users)}." if use.users else ".")
             if use.resource == "core"
             else f" {use.instance} is saturated ({use.load}; {use.saturation}), but none of the "
             "server's files is known to be on it."
@@ -157,11 +159,25 @@ def judge(
     return Verdict(sentence, limiting, tuple(uses))
 
 
+def _by_interrupts(use: ResourceUsage) -> bool:
+    return use.numbers["softirq"] + use.numbers["irq"] >= BY_INTERRUPTS * use.numbers["busy"]
+
+
+def _apart(
+    window: Window, full: Sequence[ResourceUsage], own_devices: Collection[str] | None
+) -> list[ResourceUsage]:
+    """What is full, and not of the server: devices without its files, and cores with other programs."""
+    found = [use for use in full if use.resource != "core" and _is_apart(window, use, own_devices)]
+    of_programs = [use for use in full if use.resource == "core" and not _by_interrupts(use)]
+    busy = sum(use.numbers["busy"] for use in of_programs)
+    # Which core is whose is not counted: other programs have all of them, or nobody knows which.
+    if of_programs and window.server_pid is not None and users.fills_cores(window, busy, len(of_programs)):
+        found += of_programs
+    return found
+
+
 def _is_apart(window: Window, use: ResourceUsage, own_devices: Collection[str] | None) -> bool:
-    """Whether a device has none of the server's files; where the host swaps, any device may have its memory. Or
-    whether a core is full of another program, while the server has others."""
-    if use.resource == "core" and use.numbers["softirq"] < use.numbers["busy"] / 2:
-        return window.server_pid is not None and users.fills_core(window, use.numbers["busy"]) is not None
+    """Whether a device has none of the server's files; where the host swaps, any device may have its memory."""
     swaps = any((window.rate("vmstat", name) or 0.0) >= 1 for name in ("pswpin", "pswpout"))
     return (
         use.resource == "block" and own_devices is not None and use.instance not in own_devices and not swaps
@@ -174,17 +190,13 @@ def _with_users(window: Window, use: ResourceUsage) -> ResourceUsage:
         return use
     if use.resource == "cpu":
         return replace(use, users=users.of_cpu(window, use.numbers["busy"] * (len(cores(window)) - 1)))
-    if use.resource == "core" and use.numbers["softirq"] < use.numbers["busy"] / 2:
+    if use.resource == "core" and not _by_interrupts(use):
         return replace(use, users=users.of_core(window))
     if use.resource == "block":
         return replace(use, users=users.of_io(window))
     if use.resource == "memory" and "total_bytes" in use.numbers:
         return replace(use, users=users.of_memory(window, use.numbers["total_bytes"]))
     return use
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}%" if share >= 0.0995 or share == 0 else f"{100 * share:.1f}%"
 
 
 def _rate(rate: float) -> str:
@@ -207,42 +219,28 @@ def _cpu(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     yield _all_cores(window, len(each) or facts.cpus_known, everything)
     if len(each) < 2:
         return
-    busy, softirq = sum(core.busy for core in each), sum(core.softirq for core in each)
-    found_alone = (_alone(core, len(each), busy, softirq) for core in each)
-    alone = sorted(filter(None, found_alone), key=lambda use: -(use.utilisation or 0))
+    alone = [_of_core(one) for one in hot(each)]
     for use in alone[:MOST_CORES]:
         more = f"; {len(alone) - MOST_CORES} more cores look the same" if len(alone) > MOST_CORES else ""
         trap = f"the average over all cores, {_percent(everything.busy)}, hides it"
         yield replace(use, saturation=use.saturation + more, traps=(trap,))
 
 
-def _alone(core: Core, count: int, busy: float, softirq: float) -> ResourceUsage | None:
-    """A core that is full, or fills up, while the others have room. With all busy the host's line says it.
-
-    ``busy`` and ``softirq`` are the sums over all ``count`` cores.
-    """
-    others = (busy - core.busy) / (count - 1)
-    carries = core.softirq >= max(HOT_SOFTIRQ, TIMES_OTHERS * (softirq - core.softirq) / (count - 1))
-    if others >= OTHERS_IDLE or not (core.busy >= FULL or carries):
-        return None
+def _of_core(one: Hot) -> ResourceUsage:
+    core = one.core
     return ResourceUsage(
         "core",
         core.name,
-        Level.SATURATED if core.busy >= FULL else Level.BUSY,
+        Level.SATURATED if one.is_full else Level.BUSY,
         core.busy,
-        load=f"{_percent(core.busy)} busy: {_shares(core)}",
+        load=f"{_percent(core.busy)} busy: {shares(core)}",
         saturation=(
-            f"the other {count - 1} are {_percent(others)} busy on average"
-            if count > 2
-            else f"the other is {_percent(others)} busy"
+            f"the other {one.count} are {_percent(one.others)} busy on average"
+            if one.count > 1
+            else f"the other is {_percent(one.others)} busy"
         ),
-        numbers={"busy": core.busy, "softirq": core.softirq, "others": others},
+        numbers={"busy": core.busy, "softirq": core.softirq, "irq": core.irq, "others": one.others},
     )
-
-
-def _shares(core: Core) -> str:
-    parts = (("user", core.user), ("system", core.system), ("softirq", core.softirq), ("irq", core.irq))
-    return ", ".join(f"{_percent(share)} {name}" for name, share in parts if share >= 0.005)
 
 
 def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
@@ -285,7 +283,7 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
         "",
         level,
         core.busy,
-        load=f"{_percent(core.busy)} of {count or 'all'} CPUs: {_shares(core)}",
+        load=f"{_percent(core.busy)} of {count or 'all'} CPUs: {shares(core)}",
         saturation="; ".join(waits),
         traps=tuple(traps),
         numbers={

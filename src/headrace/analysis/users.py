@@ -207,17 +207,20 @@ def busiest_server(window: Window) -> tuple[str, float]:
     return max(used.items(), key=lambda pair: pair[1], default=("", 0.0))
 
 
-def fills_core(window: Window, busy: float) -> Program | None:
-    """A program of others that has nearly all the time of a core that is busy for ``busy`` CPUs; None if a thread
-    of the server may have it, or waits for a CPU."""
+def fills_cores(window: Window, busy: float, cores: int) -> bool:
+    """Whether programs of others have nearly all the time of some full cores, ``busy`` CPUs in all; false if a
+    thread of the server may have one, or waits for a CPU."""
     found = [each for each in programs(window) if not each.is_kernel]
-    other = next((each for each in found if not each.is_server and each.cpus >= OF_A_CORE * busy), None)
+    # A program that uses less than a core fills none, however many of its kind there are.
+    other = sum(each.cpus for each in found if not each.is_server and each.cpus >= OF_A_CORE * busy / cores)
     own = sum(each.cpus for each in found if each.is_server)
     user, system = (window.rates("threads", f"{kind}time_ticks") for kind in "us")
     each_ticks = [rate + system.get(label, 0.0) for label, rate in user.items()]
     largest = max(each_ticks, default=TICKS_PER_SECOND * own) / TICKS_PER_SECOND
     waited = sum(window.rates("threads", "runqueue_ns").values()) / 1e9
-    return None if largest >= busy / 2 or waited >= WAITS * (own + waited) > 0 else other
+    if largest >= busy / cores / 2 or waited >= WAITS * (own + waited) > 0:
+        return False
+    return other >= OF_A_CORE * busy
 
 
 def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
@@ -249,14 +252,14 @@ def _by_threads(window: Window, server: Program, busy_cpus: float) -> str:
 
 
 def of_core(window: Window) -> tuple[str, ...]:
-    """What could fill one core: programs that use no more than one, and threads of the servers.
+    """What could fill one core: programs whose processes use no more than one each, and threads of the servers.
 
     On which core they run is not counted.
     """
     alone = [
         (program.cpus, f"{_called(program)} {program.cpus:.1f} CPUs")
         for program in programs(window)
-        if HALF_A_CORE <= program.cpus <= ONE_CORE and not program.is_server
+        if HALF_A_CORE <= program.cpus / max(len(program.pids), 1) <= ONE_CORE and not program.is_server
     ]
     of_server = [
         (cpus, f"thread {name} {cpus:.1f} CPUs") for name, cpus in threads(window) if cpus >= HALF_A_CORE

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.analysis.resources import FULL, OTHERS_IDLE, QUOTA_COSTS, STEAL_HIGH, STEAL_SEEN
+from headrace.analysis.hot_cores import FULL, OTHERS_IDLE
+from headrace.analysis.resources import QUOTA_COSTS, STEAL_HIGH, STEAL_SEEN
 from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.replication import RESTART_APPLIER

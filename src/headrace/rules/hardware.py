@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.cores import Core
-from headrace.analysis.resources import FULL
+from headrace.analysis.hot_cores import FULL
 from headrace.analysis.users import busiest_server
 from headrace.model import Value
 from headrace.rules.evidence import MIB, Evidence, NotEnough, number, share, size

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import cycle
 from typing import Any
 
-from headrace.analysis.resources import BUSY, FULL
+from headrace.analysis.hot_cores import FULL
+from headrace.analysis.resources import BUSY
 from headrace.rules.evidence import Evidence, NotEnough, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 

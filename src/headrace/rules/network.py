@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.analysis.cores import cores as all_cores
-from headrace.analysis.resources import BUSY, FULL, LOST, OTHERS_IDLE
+from headrace.analysis.hot_cores import FULL, OTHERS_IDLE
+from headrace.analysis.resources import BUSY, LOST
 from headrace.facts import link_speed_mbit_s
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, NotEnough, number, share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headrace.analysis.resources import FULL
+from headrace.analysis.hot_cores import FULL
 from headrace.rules.evidence import Evidence, NotEnough, Number, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.activity import cut
 from headrace.analysis.devices import Device
-from headrace.analysis.resources import FULL
+from headrace.analysis.hot_cores import FULL
 from headrace.analysis.sessions import COMMIT, SHARE, WAITERS, WORK, Load
 from headrace.errors import TargetError
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headrace.analysis.resources import FULL
+from headrace.analysis.hot_cores import FULL
 from headrace.knobs.knob import Versions
 from headrace.model import Value, Vendor
 from headrace.rules.evidence import Evidence, NotEnough, number

@@ -8,8 +8,9 @@ from typing import Any
 from rich.text import Text
 
 from headrace.activity import Activity
+from headrace.analysis.hot_cores import FULL
 from headrace.analysis.monitors import looks_at_server
-from headrace.analysis.resources import BUSY, FULL
+from headrace.analysis.resources import BUSY
 from headrace.analysis.users import TICKS_PER_SECOND
 from headrace.counted import counted
 from headrace.report.hunt.words import SEVERITY_STYLE, remedy_text

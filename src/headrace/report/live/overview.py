@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from headrace.analysis import devices, resources
+from headrace.analysis import devices, hot_cores, resources
 from headrace.analysis.cores import Core
 from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.resources import Level
@@ -99,7 +99,7 @@ def cpu_lines(shot: Shot, width: int, most: int) -> list[Text]:
 
 
 def _core(core: Core, width: int) -> Text:
-    hot = core.busy >= resources.FULL
+    hot = core.busy >= hot_cores.FULL
     style = HOT if hot else WARM if core.busy >= resources.BUSY else ""
     shares = [(kind, getattr(core, kind)) for kind in lines.SHARES]
     number = core.name.removeprefix("cpu")
@@ -120,7 +120,7 @@ def _compressed(found: list[Core], width: int, rows: int) -> list[Text]:
     for start in range(0, len(found), a_line):
         line = Text(f"{found[start].name.removeprefix('cpu'):>4} ", DIM)
         for core in found[start : start + a_line]:
-            hot = core.busy >= resources.FULL
+            hot = core.busy >= hot_cores.FULL
             style = HOT + " reverse" if hot else WARM if core.busy >= resources.BUSY else "green"
             line.append("█" if hot else lines.block(core.busy) if core.busy >= 0.01 else "·", style)
         drawn.append(line)
@@ -144,7 +144,7 @@ def memory_lines(shot: Shot, width: int) -> list[Text]:
     if available is None or not total:
         return [Text.assemble(("mem  ", HEADING), ("not sampled", DIM))]
     used = 1 - available / total
-    style = HOT if used >= resources.FULL else WARM if used >= resources.BUSY else "green"
+    style = HOT if used >= hot_cores.FULL else WARM if used >= resources.BUSY else "green"
     bar = lines.gauge(used, max(width // 3 - 12, 10), style)
     bar.append(f" {percent(used)} of {gibibytes(total)}")
     swaps = [window.rate("vmstat", f"pswp{way}") for way in ("in", "out")]
