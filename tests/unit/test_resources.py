@@ -112,14 +112,15 @@ ONE_FULL_THREAD = {"threads.utime_ticks.1401/connection": 89.0}
         (
             {**full(0, **PACKETS), **full(2, 3), **LARGE},
             {"servers.1322.cpus_allowed_list": "2-3"},
-            ["interrupts and packets fill cpu0 (", "; mysqld, which may use only CPUs 2-3, fills cpu2 (", "cpu3 ("],
+            ["interrupts and packets fill cpu0 (", "mysqld, which may use only CPUs 2-3, fills cpu2 (", "cpu3 ("],
         ),
         (
             {**full(0, 1, 2, 3, 4), **LARGE},
             {"servers.1322.cpus_allowed_list": "0-4"},
             ["5 cores limit this host, the other 3 are 18% busy", "may use only CPUs 0-4, fills cpu0 ("],
         ),
-        ({**full(0, irq=50.0, softirq=40.0, user=5.0), **full(6)}, {}, ["packets fill cpu0 (", "; other work fills cpu6 ("]),
+        ({**full(0, irq=50.0, softirq=40.0, user=5.0), **full(6)}, {},
+         ["packets fill cpu0 (", "; other work fills cpu6 ("]),
         ({**full(2, 3), "process.utime_ticks.77/gzip": 98.0, **ONE_FULL_THREAD}, {},
          ["single threads (gzip (pid 77) 0.98 CPUs, thread 1401 connection 0.97 CPUs) fill cpu2 ("]),
         ({**full(2, 3, 4), **ONE_FULL_THREAD}, {},
@@ -132,8 +133,8 @@ ONE_FULL_THREAD = {"threads.utime_ticks.1401/connection": 89.0}
             [
                 "Nothing that the server uses is saturated",
                 "cpu2 is full of other work",
-                "cpu3 is full of other work (100% busy: 94% user, 5.0% system, 1.0% softirq), and no thread of the "
-                "server waits for it: used by gzip (2 processes) 2.0 CPUs.",
+                "cpu3 is full of other work (100% busy: 94% user, 5.0% system, 1.0% softirq), and no thread of "
+                "the server waits for it: used by gzip (2 processes) 2.0 CPUs.",
             ],
         ),
     ],
