@@ -250,3 +250,12 @@ def test_what_one_process_repeats_is_one_run_and_its_aggregates_are_none() -> No
     assert run.responses == {"mean_ns": 3.0}
     (run,) = micro.read(json.dumps({"benchmarks": [told[2] | {"run_type": "aggregate"}]})) or []
     assert "aggregates alone" in run.problem
+
+
+def test_levels_of_file_names_are_one_however_they_are_written(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{name}.out" for name in ("ext4-1", "EXT4-2", "xfs-3")]
+    for path in paths:
+        path.write_text(SYSBENCH)
+    table = foreign.read_outputs(paths, "{fs}-{run}.out", (), ["fs"])
+    assert [row.levels["fs"] for row in table.rows] == ["ext4", "ext4", "xfs"]
+    assert "fs: ext4 and EXT4 are counted as one level, ext4" in table.notes

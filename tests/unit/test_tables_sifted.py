@@ -137,7 +137,8 @@ def test_text_of_any_alphabet_in_any_unicode(tmp_path: Path, encoding: str) -> N
         ("XFS", "xfs"), ("8", "8.0", "08"), ("ON", "1", "true"), ("no", "off", "0"), ("1G", "1024M", "1GiB"),
         ("16 KiB", "16k", "16384"), ("READ-COMMITTED", "read_committed", "readcommitted"),
         ("1000", "1,000", "1e3"),
-        ("mysql-8.0.36", "MySQL 8.0.36"), ("1s", "1000ms"),
+        ("mysql-8.0.36", "MySQL 8.0.36"), ("1s", "1000ms"), ("ext4", "EXT-4", "ext 4"), ("RAID-10", "raid10"),
+        ("50%", "0.5"), ("50 %", "50"), ("100%", "1"), ("1 000", "1000"),
     ],
 )  # fmt: skip
 def test_levels_that_are_one(written: tuple[str, ...]) -> None:
@@ -255,3 +256,41 @@ def test_of_versions_10_10_is_not_10_1_and_of_sizes_it_is() -> None:
 
 def test_a_duration_is_one_in_other_languages() -> None:
     assert {names.setting(name) for name in ("Laufzeit", "Dauer (s)", "Durée", "durata_s")} == {"duration"}
+
+
+@pytest.mark.parametrize(
+    "pair", [("8", "8 threads"), ("2", "2x"), ("v8.0", "8.0"), ("0", "none"), ("0.5", "1/2"), ("1", "1%")]
+)
+def test_levels_with_the_same_number_are_named(pair: tuple[str, str]) -> None:
+    lines = [(f"t:{n}", {"fs": text}) for n, text in enumerate(pair)]
+    (note,) = alike.unified(lines, ["fs"])
+    assert "are counted as 2 levels: write them alike if they are one" in note
+    assert {cells["fs"] for _, cells in lines} == set(pair)
+
+
+def tables(folder: Path, *texts: str, response: str = "lat") -> foreign.Table:
+    paths = [folder / f"{number}.csv" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    return foreign.read_tables(paths, ["fs"], [response])
+
+
+def test_levels_and_units_are_one_in_all_files(tmp_path: Path) -> None:
+    found = tables(tmp_path, "fs,lat\next4,10ms\nxfs,20ms\nxfs,21ms\n", "fs,lat\nEXT-4,0.01s\nXFS,0.02s\n")
+    assert [row.levels["fs"] for row in found.rows] == ["ext4", "xfs", "xfs", "ext4", "xfs"]
+    assert [row.responses["lat"] for row in found.rows] == pytest.approx([10, 20, 21, 10, 20])
+    found = tables(tmp_path, "fs,lat (ms)\na,10\nb,20\nb,22\n", "fs,lat [s]\na,0.01\nb,0.02\n")
+    assert [row.responses["lat"] for row in found.rows] == pytest.approx([10, 20, 22, 10, 20])
+    with pytest.raises(PlanError, match=r"lat has different units: ms in 0\.csv; GB in 1\.csv"):
+        tables(tmp_path, "fs,lat (ms)\na,10\n", "fs,lat (GB)\na,0.01\n")
+    (note,) = tables(tmp_path, "fs,lat (ms)\na,10\n", "fs,lat\na,11\n").notes[1:]
+    assert note == "lat: its header says ms in 0.csv; no unit in 1.csv: taken as one unit"
+
+
+def test_settings_that_differ_between_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        PlanError, match=r"differ in threads: 8 in lines 0.csv:2, 0.csv:3; 16 in lines 1.csv:2"
+    ):
+        tables(tmp_path, *(f"fs,threads,lat\na,{n},1\nb,{n},2\n" for n in (8, 16)))
+    found = tables(tmp_path, *["fs,lat\na,1\nb,2\n"] * 2)
+    assert "lines 1.csv:2, 1.csv:3 are equal to an earlier one" in found.notes[0]

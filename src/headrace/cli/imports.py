@@ -109,12 +109,9 @@ def _read(
         return factors or own, found
     if not factors:
         raise PlanError("no factor is named", hint=EXAMPLE)
-    tables = [
-        foreign.read_csv(path, factors, list(responses), others=others, mixed=mixed, per_run=per_run)
-        for path in files
-    ]
-    rows = tuple(row for table in tables for row in table.rows)
-    return factors, foreign.Table(rows, tuple(note for table in tables for note in table.notes))
+    return factors, foreign.read_tables(
+        files, factors, list(responses), others=others, mixed=mixed, per_run=per_run
+    )
 
 
 #: Names of measurements of which less is better, and of which more is.

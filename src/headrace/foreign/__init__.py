@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from headrace.foreign.outputs import read_outputs
 from headrace.foreign.row import Row, Table
-from headrace.foreign.table import cells_of, read_csv
+from headrace.foreign.table import cells_of, read_csv, read_tables
 
-__all__ = ["Row", "Table", "cells_of", "read_csv", "read_outputs"]
+__all__ = ["Row", "Table", "cells_of", "read_csv", "read_outputs", "read_tables"]

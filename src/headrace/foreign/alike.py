@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from headrace.errors import PlanError
 from headrace.foreign import names
 from headrace.foreign.shapes import SETTINGS
-from headrace.foreign.units import parts, scale
+from headrace.foreign.units import parts, scale, without_groups
 
 #: A line of a table: its place for errors, and its cells by column.
 Line = tuple[str, dict[str, str]]
@@ -48,7 +48,8 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
             for _, cells in lines:
                 text = cells[name].strip()
                 cells[name] = rewritten.get(text, text)
-        notes += _slips(name, Counter(cells[name].strip() for _, cells in lines))
+        left = Counter(cells[name].strip() for _, cells in lines)
+        notes += _slips(name, left) + _bare(name, left)
     return notes
 
 
@@ -72,6 +73,7 @@ def meaning(text: str) -> object:
     bare = plain(text)
     if re.fullmatch(r"[1-9]\d{0,2}(,\d{3})+", bare):
         bare = bare.replace(",", "")
+    bare = without_groups(bare)
     if bare.casefold() in _SWITCH:
         return _SWITCH[bare.casefold()]
     if re.fullmatch(r"0x[0-9a-f]{1,16}", bare, re.IGNORECASE):
@@ -79,6 +81,8 @@ def meaning(text: str) -> object:
     found = parts(bare)
     if found is None:
         joined = re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", bare.casefold())
+        # A word and its number: EXT-4 is ext4. A letter alone may stand for a variable, and a-1 be a difference.
+        joined = re.sub(r"(?<=[^\W\d_]{2})[-_\s]+(?=\d)", "", joined)
         return re.sub(r"[-_\s]+", "-", joined)
     value, unit = found
     # Sizes of servers and kernels are binary, with and without the B.
@@ -89,8 +93,8 @@ def meaning(text: str) -> object:
 
 
 def _meanings(levels: Sequence[str], *, is_version: bool) -> dict[str, object]:
-    """The meaning of each level beside the others: 1 beside ON is a switch, 16384 beside 16k a size; of versions
-    10.10 is not 10.1.
+    """The meaning of each level beside the others: 1 beside ON is a switch, 16384 beside 16k a size, 0.5 beside
+    50% a share; of versions 10.10 is not 10.1.
     """
     if is_version:
         return {text: _version(text) for text in levels}
@@ -98,7 +102,11 @@ def _meanings(levels: Sequence[str], *, is_version: bool) -> dict[str, object]:
     numbers = {own[1] for own in found.values() if isinstance(own, tuple) and own[0] == ""}
     sizes = {own[1] for own in found.values() if isinstance(own, tuple) and own[0] == "bytes"}
     is_switch = any(isinstance(own, bool) for own in found.values()) and numbers <= {0.0, 1.0}
+    # Numbers up to 1 beside percentages are shares of 1; above, they lack their sign.
+    whole = 100.0 if numbers and max(numbers) <= 1 else 1.0
     for text, own in found.items():
+        if isinstance(own, tuple) and own[0] == "%" and numbers:
+            found[text] = ("", own[1] / whole)
         if isinstance(own, tuple) and own[0] == "":
             if is_switch:
                 found[text] = own[1] == 1.0
@@ -127,6 +135,33 @@ def _slips(name: str, counts: Counter[str]) -> list[str]:
     return notes
 
 
+#: Levels that say in a word that there is nothing.
+_NOTHING = frozenset({"", "none", "no", "nothing", "null", "unset", "kein", "keine"})
+
+
+def _bare(name: str, counts: Counter[str]) -> list[str]:
+    """Levels with one number of which only some say of what: ``8`` beside ``8 threads``, ``0`` beside ``none``."""
+    if len(counts) > MOST_LEVELS:
+        return []
+    by_number: dict[object, list[str]] = {}
+    for text in counts:
+        bare = plain(text).casefold()
+        told = re.fullmatch(r"[a-z]?(\d+(?:\.\d+)?)\s*(?:[^\W\d_]*|%)", bare)
+        share = re.fullmatch(r"(\d+)[/\u2044](\d*[1-9]\d*)", bare)
+        if told:
+            by_number.setdefault(float(told[1]), []).append(text)
+        elif share:
+            by_number.setdefault(int(share[1]) / int(share[2]), []).append(text)
+        elif bare in _NOTHING:
+            by_number.setdefault(0.0, []).append(text)
+    return [
+        f"{name}: {' and '.join(map(repr, same))} are counted as {len(same)} levels: write them alike if they "
+        "are one"
+        for same in by_number.values()
+        if 0 < sum(bool(re.fullmatch(r"\d+(\.\d+)?", plain(text))) for text in same) < len(same)
+    ]
+
+
 def _is_one_letter_away(one: str, other: str) -> bool:
     """By a letter more, less, other, or two exchanged; digits make another level."""
     start = 0
@@ -148,10 +183,12 @@ _CIRCUMSTANCES = frozenset({
 })  # fmt: skip
 
 
-def circumstances(lines: Sequence[Line], factors: Sequence[str], used: Collection[str]) -> list[str]:
-    """A note on each column that says how runs were made and differs between runs of the same levels."""
+def circumstances(
+    lines: Sequence[Line], factors: Sequence[str], used: Collection[str], columns: Collection[str]
+) -> list[str]:
+    """A note on each of ``columns`` that says how runs were made and differs between runs of the same levels."""
     notes = []
-    for name in lines[0][1] if lines else ():
+    for name in columns:
         if name in used or name in factors or not _CIRCUMSTANCES & set(names.plain(name).split("_")):
             continue
         values = {plain(cells[name]).casefold() for _, cells in lines}
@@ -175,14 +212,25 @@ def _have_most_one(lengths: Sequence[float]) -> bool:
     return len(lengths) >= 5 and near >= 0.75 * len(lengths)
 
 
-def differences(lines: Sequence[Line], allowed: Collection[str]) -> PlanError | None:
-    """The first setting of the runs that differs between them and is none of ``allowed``."""
-    for name in lines[0][1] if lines else ():
+def labels(lines: Sequence[Line]) -> dict[str, str]:
+    """Place -> its line; with the file's name where there are several."""
+    files = {place.rpartition(":")[0] for place, _ in lines}
+    return {
+        place: place.rpartition("/")[2] if len(files) > 1 else place.rpartition(":")[2] for place, _ in lines
+    }
+
+
+def differences(
+    lines: Sequence[Line], allowed: Collection[str], columns: Collection[str] | None = None
+) -> PlanError | None:
+    """The first setting of the runs that differs between them: of ``columns``, if given, and none of ``allowed``."""
+    label = labels(lines)
+    for name in columns if columns is not None else lines[0][1] if lines else ():
         if name in allowed or names.setting(name) not in SETTINGS:
             continue
         values: dict[object, list[str]] = {}
         for place, cells in lines:
-            values.setdefault(meaning(cells[name]), []).append(place.rpartition(":")[2])
+            values.setdefault(meaning(cells[name]), []).append(label[place])
         told = [own[1] for own in values if isinstance(own, tuple)]
         is_duration = names.setting(name) in DURATIONS and len(told) == len(values) and min(told) > 0
         if len(values) < 2 or (is_duration and max(told) <= (1 + ALIKE) * min(told)):
@@ -195,7 +243,7 @@ def differences(lines: Sequence[Line], allowed: Collection[str]) -> PlanError | 
                 continue
         elif 2 * len(values) > len(lines):
             continue
-        text = {place.rpartition(":")[2]: cells[name].strip() for place, cells in lines}
+        text = {label[place]: cells[name].strip() for place, cells in lines}
         shown = "; ".join(
             f"{text[own[0]] or 'nothing'} in line{'s' * (len(own) > 1)} {', '.join(own[:3])}"
             + (f" and {len(own) - 3} more" if len(own) > 3 else "")

@@ -16,6 +16,13 @@ def plain(name: str) -> str:
     return words(_UNIT.sub("", name.replace("*", "").replace("`", "").strip()))
 
 
+def unit_of(header: Sequence[str], name: str) -> str:
+    """The unit in a column's own header: ``ms`` of ``lat (ms)``; empty without one, or if several fit."""
+    alike = [own for own in header if own == name or plain(own) == plain(name)]
+    found = _UNIT.search(alike[0].replace("*", "")) if len(alike) == 1 else None
+    return found[0].strip(" ()[]") if found else ""
+
+
 #: Words that only count, or give the unit: ``num_threads``, ``thread_count``, ``elapsed_s``.
 _BESIDE = frozenset({
     "n", "num", "number", "of", "no", "nr", "count", "total", "s", "sec", "secs", "seconds", "ms", "min", "test",

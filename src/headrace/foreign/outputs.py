@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.errors import PlanError
 from headrace.foreign import names as names_of
-from headrace.foreign.alike import ALIKE, DURATIONS, meaning
+from headrace.foreign.alike import ALIKE, DURATIONS, meaning, unified
 from headrace.foreign.formats import FORMATS
 from headrace.foreign.row import Row, Table
 from headrace.foreign.run import OtherVariant, Run
@@ -58,10 +58,14 @@ def read_outputs(
     _check_responses(good, responses)
     good, zeros = _without_zeros(good, responses, factors)
     _check_alike(good, {*factors, *mixed})
+    lines = [(each.place, {**each.run.settings, **each.levels}) for each in good]
+    # File names on some systems have no capitals, and people forget them on the others.
+    alike = unified(lines, [name for name in good[0].levels if name in factors or not factors])
     rows = (
-        Row(each.place, {**each.run.settings, **each.levels}, _positive(each.run.responses)) for each in good
+        Row(place, levels, _positive(each.run.responses))
+        for (place, levels), each in zip(lines, good, strict=True)
     )
-    return Table(tuple(rows), tuple(notes + zeros))
+    return Table(tuple(rows), tuple(notes + zeros + alike))
 
 
 def _pattern(names: str) -> re.Pattern[str]:

@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from headrace.errors import PlanError
-from headrace.foreign import alike, clocks, encodings, shapes, sheets, sift
+from headrace.foreign import alike, clocks, encodings, names, shapes, sheets, sift
 from headrace.foreign.forms import grid_of, unread
 from headrace.foreign.grid import Grid
 from headrace.foreign.row import Row, Table
-from headrace.foreign.units import in_one_unit, in_seconds, is_absent, parts, without_groups
+from headrace.foreign.units import in_one_unit, in_seconds, is_absent, parts, scale, without_groups
 
 _UNPACK = "unpack it first"
 _SHEET = "pip install 'headrace[sheets]' reads spreadsheets; or libreoffice --headless --convert-to csv FILE"
@@ -48,7 +48,20 @@ def read_csv(
     mixed: Collection[str] | None = (),
     per_run: bool = False,
 ) -> Table:
-    """The rows of a table: CSV, Markdown, a client's box, JSON.
+    """As ``read_tables``, of one file."""
+    return read_tables([path], factors, responses, others=others, mixed=mixed, per_run=per_run)
+
+
+def read_tables(
+    paths: Sequence[Path],
+    factors: Sequence[str],
+    responses: Sequence[str],
+    *,
+    others: Collection[str] = (),
+    mixed: Collection[str] | None = (),
+    per_run: bool = False,
+) -> Table:
+    """The rows of tables: CSV, Markdown, a client's box, JSON; levels and units are the same in all files.
 
     An empty response cell omits the response from its row. In a table without commas between its columns, a
     comma in a number is a decimal comma, or between thousands if a number of the column has a point after one.
@@ -58,41 +71,25 @@ def read_csv(
     may differ; None allows all. Raises PlanError with line and column for a missing column, a number that could be
     read in two ways, a table with a line per second, runs that differ in a setting, or a response below zero.
     """
-    lines, notes = cells_of(
-        path,
-        (*factors, *responses),
-        responses,
-        lambda grid: shapes.reshape(grid, factors, responses, [name for name in others if name]),
-    )
-    lines, left_out = sift.runs_of(lines, factors, responses)
-    notes += left_out
-    if not lines:
-        raise PlanError(f"no line is a run: {'; '.join(notes)}", place=str(path))
-    unlike = alike.differences(lines, {*factors, *responses, *others, *(mixed or ())})
-    if unlike and mixed is not None:
-        raise unlike
-    notes += [str(unlike).partition("\n")[0]] if unlike else []
-    notes += alike.circumstances(lines, factors, {*responses, *others, *(mixed or ())})
-    notes += alike.unified(lines, [*factors, *(name for name in others if name in lines[0][1])])
-    for name in responses:
-        if (found := in_one_unit([cells[name] for _, cells in lines])) is not None:
-            numbers, assumed = found
-            for (_, cells), text in zip(lines, numbers, strict=True):
-                cells[name] = text if parts(cells[name]) else cells[name]
-            notes += [f"{name}: {assumed}"] if assumed else []
-    clock = clocks.check_times(lines, factors, responses, others)
-    if clock:
-        keys = [name for name in lines[0][1] if name not in responses and name != clock]
-        runs = {tuple(cells[name] for name in keys): cells for _, cells in lines}
-        if not per_run:
-            raise clocks.one_row_each(clock, len(runs))
-        lines = _means(lines, keys, responses)
-        notes.append(f"each of {len(lines)} runs is the mean of its lines, warm-up included")
-    elif not per_run:
-        notes += clocks.suspicion(lines, factors, others)
-    notes += _odd_lines(lines, responses)
+    tables, headers = [], []
+    notes = []
+    for path in paths:
+        header, lines, told = _runs(path, factors, responses, others)
+        tables.append(lines)
+        headers.append(header)
+        notes += [f"{path.name}: {note}" for note in told]
+    if len(paths) > 1:
+        notes += _told_units(tables, headers, paths, responses)
+    mark = f"{paths[0].name}: " if len(paths) == 1 else ""
+    joined = [line for lines in tables for line in lines]
+    notes += [mark + note for note in _made_alike(joined, factors, responses, others, mixed)]
+    for number, lines in enumerate(tables):
+        tables[number], told = _one_each(lines, factors, responses, others, per_run=per_run)
+        notes += [f"{paths[number].name}: {note}" for note in told]
+    joined = [line for lines in tables for line in lines]
+    notes += [mark + note for note in _odd_lines(joined, responses)]
     rows, zeros = [], 0
-    for place, cells in lines:
+    for place, cells in joined:
         numbers_of = {
             name: _number(cells[name], name, place) for name in responses if not is_absent(cells[name])
         }
@@ -101,10 +98,107 @@ def read_csv(
         rows.append(Row(place, levels, {name: value for name, value in numbers_of.items() if value > 0}))
     if zeros:
         notes.append(
-            f"{zeros} response{'s are' if zeros > 1 else ' is'} 0: worse than any ratio can say, and not among "
-            "the ratios below"
+            f"{mark}{zeros} response{'s are' if zeros > 1 else ' is'} 0: worse than any ratio can say, "
+            "and not among the ratios below"
         )
-    return Table(tuple(rows), tuple(f"{path.name}: {note}" for note in notes))
+    return Table(tuple(rows), tuple(notes))
+
+
+def _runs(
+    path: Path, factors: Sequence[str], responses: Sequence[str], others: Collection[str]
+) -> tuple[list[str], list[alike.Line], list[str]]:
+    """The header of one file as it is written, its lines that are runs, and notes. Raises PlanError if none is."""
+    header: list[str] = []
+
+    def shape(grid: Grid) -> None:
+        header.extend(grid.header)
+        shapes.reshape(grid, factors, responses, [name for name in others if name])
+
+    lines, notes = cells_of(path, (*factors, *responses), responses, shape)
+    lines, left_out = sift.runs_of(lines, factors, responses)
+    notes += left_out
+    if not lines:
+        raise PlanError(f"no line is a run: {'; '.join(notes)}", place=str(path))
+    return header, lines, notes
+
+
+def _told_units(
+    tables: Sequence[Sequence[alike.Line]],
+    headers: Sequence[Sequence[str]],
+    paths: Sequence[Path],
+    responses: Sequence[str],
+) -> list[str]:
+    """Gives bare numbers the unit of their header where files have different ones, in place.
+
+    A note where only some headers say a unit. Raises PlanError for units that cannot be converted.
+    """
+    notes = []
+    for name in responses:
+        units = [names.unit_of(header, name) for header in headers]
+        if len(set(units)) < 2:
+            continue
+        shown = "; ".join(
+            f"{unit or 'no unit'} in {path.name}" for unit, path in zip(units, paths, strict=True)
+        )
+        if "" in units:
+            notes.append(f"{name}: its header says {shown}: taken as one unit")
+            continue
+        scales = {found[0] if (found := scale(unit)) else unit for unit in units}
+        if len(scales) > 1:
+            raise PlanError(
+                f"{name} has different units: {shown}",
+                hint="convert one of them, or read the files one after the other",
+            )
+        for lines, unit in zip(tables, units, strict=True):
+            for _, cells in lines:
+                if (found_parts := parts(cells[name])) is not None and not found_parts[1]:
+                    cells[name] = f"{cells[name].strip()} {unit}"
+    return notes
+
+
+def _made_alike(
+    lines: Sequence[alike.Line],
+    factors: Sequence[str],
+    responses: Sequence[str],
+    others: Collection[str],
+    mixed: Collection[str] | None,
+) -> list[str]:
+    """Writes levels and numbers of all files in one way, in place; what was assumed. Raises PlanError."""
+    used = {*factors, *responses, *others, *(mixed or ())}
+    shared = [name for name in lines[0][1] if all(name in cells for _, cells in lines)]
+    unlike = alike.differences(lines, used, shared)
+    if unlike and mixed is not None:
+        raise unlike
+    notes = [str(unlike).partition("\n")[0]] if unlike else []
+    notes += alike.circumstances(lines, factors, used, shared)
+    notes += alike.unified(lines, [*factors, *(name for name in others if name in shared)])
+    for name in responses:
+        if (found := in_one_unit([cells[name] for _, cells in lines])) is not None:
+            numbers, assumed = found
+            for (_, cells), text in zip(lines, numbers, strict=True):
+                cells[name] = text if parts(cells[name]) else cells[name]
+            notes += [f"{name}: {assumed}"] if assumed else []
+    return notes
+
+
+def _one_each(
+    lines: list[alike.Line],
+    factors: Sequence[str],
+    responses: Sequence[str],
+    others: Collection[str],
+    *,
+    per_run: bool,
+) -> tuple[list[alike.Line], list[str]]:
+    """A line per run of one file, and what was done for it. Raises PlanError for lines per second."""
+    clock = clocks.check_times(lines, factors, responses, others)
+    if not clock:
+        return lines, [] if per_run else clocks.suspicion(lines, factors, others)
+    keys = [name for name in lines[0][1] if name not in responses and name != clock]
+    runs = {tuple(cells[name] for name in keys): cells for _, cells in lines}
+    if not per_run:
+        raise clocks.one_row_each(clock, len(runs))
+    means = _means(lines, keys, responses)
+    return means, [f"each of {len(means)} runs is the mean of its lines, warm-up included"]
 
 
 def _means(lines: Sequence[alike.Line], keys: Sequence[str], responses: Collection[str]) -> list[alike.Line]:
@@ -269,15 +363,16 @@ def _ambiguous(name: str, number: str, place: str) -> PlanError:
 def _odd_lines(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:
     """Empty cells and repeated lines, which are often mistakes of whoever made the table."""
     notes = []
+    label = alike.labels(lines)
     for name in responses:
-        empty = [place.rpartition(":")[2] for place, cells in lines if is_absent(cells[name])]
+        empty = [label[place] for place, cells in lines if is_absent(cells[name])]
         if empty:
             notes.append(f"no {name} in {_lines_named(empty)}: left out")
-    seen: dict[tuple[str, ...], str] = {}
+    seen: dict[tuple[tuple[str, str], ...], str] = {}
     again = []
     for place, cells in lines:
-        if seen.setdefault(tuple(cells.values()), place) != place:
-            again.append(place.rpartition(":")[2])
+        if seen.setdefault(tuple(cells.items()), place) != place:
+            again.append(label[place])
     if again:
         notes.append(
             f"{_lines_named(again)} {'is' if len(again) == 1 else 'are'} equal to an earlier one in every "
