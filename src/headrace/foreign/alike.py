@@ -223,7 +223,7 @@ def labels(lines: Sequence[Line]) -> dict[str, str]:
 def differences(
     lines: Sequence[Line], allowed: Collection[str], columns: Collection[str] | None = None
 ) -> PlanError | None:
-    """The first setting of the runs that differs between them: of ``columns``, if given, and none of ``allowed``."""
+    """The first setting that differs between runs: one of ``columns``, if given, and none of ``allowed``."""
     label = labels(lines)
     for name in columns if columns is not None else lines[0][1] if lines else ():
         if name in allowed or names.setting(name) not in SETTINGS:
