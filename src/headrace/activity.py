@@ -24,6 +24,8 @@ NOT_SERVING = frozenset(
 )
 #: MySQL shows some threads that replicate as queries, and all of them under this user.
 REPLICATES = "system user"
+#: In performance_schema they have neither a user nor a host; nor has a connection before its login.
+LOGIN = "login"
 #: Of the text of a class, in a sentence.
 SHOWN = 120
 
@@ -234,9 +236,12 @@ class Looks:
 
     def _session(self, row: Mapping[str, Any], wait: Mapping[str, Any] | None) -> None:
         command, user = str(row.get("command") or ""), str(row.get("user") or "")
-        if command in NOT_SERVING or user == REPLICATES:
-            return
         state = str(row.get("state") or "")
+        is_of_server = (
+            not user and not row.get("host") and command != "Connect" and LOGIN not in state.lower()
+        )
+        if command in NOT_SERVING or user == REPLICATES or is_of_server:
+            return
         lasts = wait is not None and float(wait.get("holder_open_s") or 0) >= 1
         found: _Seen = (
             str(row.get("class") or ""),

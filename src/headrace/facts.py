@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -233,12 +233,27 @@ class HostFacts:
         databases = [s for s in self.servers if s.get("program") in ("mysqld", "mariadbd")]
         return databases[0] if len(databases) == 1 else None
 
+    @property
+    def knows_groups(self) -> bool:
+        """Whether the control groups of the server are known."""
+        return bool(_folders(self.server_process))
+
     def has_group(self, folder: str) -> bool:
-        """Whether the server is in this control group or below it; true also where that is not known."""
+        """Whether the server is in this control group or below it.
+
+        Where its own groups are not known, true for a group that no other server is seen in, as long as the server
+        runs on this host: the agent samples those of servers alone.
+        """
         if self.only_sql:
             return True
-        own = ((self.server_process or {}).get("cgroup") or {}).get("folders")
-        return not own or any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for path in own.values())
+        process, place = self.server_process, self.server_place
+        if own := _folders(process):
+            return _is_in(folder, own)
+        if place is not None and not place.is_on_host:
+            return False
+        others = [each for each in self.servers if each is not process]
+        # Of several servers, none chosen, each one's limits are of interest.
+        return process is None or not any(_is_in(folder, _folders(each)) for each in others)
 
     @property
     def block_devices(self) -> list[Mapping[str, Any]]:
@@ -535,6 +550,17 @@ def _text(value: object) -> str | None:
 
 def _lies_below(path: str, mount_point: str) -> bool:
     return mount_point == "/" or path == mount_point or path.startswith(f"{mount_point}/")
+
+
+def _folders(process: Mapping[str, Any] | None) -> list[str]:
+    """Of a server's control groups; empty where they are not known."""
+    found = ((process or {}).get("cgroup") or {}).get("folders") or {}
+    return [path for path in found.values() if isinstance(path, str)]
+
+
+def _is_in(folder: str, paths: Iterable[str]) -> bool:
+    """Whether one of these groups is the folder's, or below it."""
+    return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for path in paths)
 
 
 def _mount_of(path: str, mounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:

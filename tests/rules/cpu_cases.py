@@ -48,6 +48,10 @@ TWO_NODES = {
 }
 #: Compilers next to the server, and nobody has a CPU to spare.
 CROWDED = {**ALL_FULL, "psi.some_total_us.cpu": 400_000.0, "process.utime_ticks.4711/cc1plus": 300.0}
+STOPPED_GROUP = {f"cgroup.nr_throttled.{GROUP}": 3.0, f"cgroup.throttled_us.{GROUP}": 400_000.0}
+#: The server's own groups cannot be read, those of another on the same host can.
+OTHER = {"pid": 9, "program": "memcached", "cgroup": {"folders": {"cpu": GROUP}}}
+TWO_SERVERS = {"servers": [{"pid": 1322, "program": "mysqld", "cgroup": None}, OTHER]}
 ROOT_GROUP = {"servers.1322.cgroup.groups": {"": "/"}}
 IN_KERNEL = cores(system=9.0)
 XEN_CLOCK = {"clock_source": {"selected": "xen", "available": ["xen", "tsc", "hpet"]}}
@@ -113,6 +117,24 @@ CASES = [
             facts={"servers.1322.cgroup.folders": {"cpu": "system.slice/other.service"}},
             rates={f"cgroup.nr_throttled.{GROUP}": 3.0, f"cgroup.throttled_us.{GROUP}": 400_000.0},
         ),
+    ),
+    Case(
+        "CPU03",
+        "another server's quota, where the server's own groups are not known",
+        lambda: unwell(facts=TWO_SERVERS, rates=STOPPED_GROUP),
+        missing="which control groups are the server's is unknown",
+    ),
+    Case(
+        "CPU03",
+        "the quota of the only server, whose groups are not known",
+        lambda: unwell(facts={"servers.1322.cgroup": None}, rates=STOPPED_GROUP),
+        (GROUP,),
+    ),
+    Case(
+        "CPU03",
+        "a server that was asked and not found here, beside one with a quota",
+        lambda: unwell(facts={"server_asked": "127.0.0.1:3307"}, rates=STOPPED_GROUP, has_server=False),
+        missing="which control groups are the server's is unknown",
     ),
     Case(
         "CPU03",

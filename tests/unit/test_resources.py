@@ -10,6 +10,7 @@ import pytest
 from headrace.analysis.resources import Level, ResourceUsage
 from headrace.analysis.window import Window
 from headrace.model import Facts
+from headrace.rules import all_rules, judge
 from headrace.rules.evidence import Evidence
 from headrace.samples import Samples
 from tests.rules.hosts import GIB, SECONDS, STEP_S, cores, healthy, unwell
@@ -495,6 +496,33 @@ def test_waiting_for_memory_is_saturation(rates: dict[str, float]) -> None:
     evidence = unwell(rates=rates)
     assert limiting(evidence) == "memory"
     assert evidence.verdict.sentence.startswith("Memory limits this host")
+
+
+#: The kernel looked for no memory of the host's in the background.
+AT_REST = {"vmstat.pgscan_kswapd.": 0.0}
+OWN_LIMIT = "cgroup.memory_high.system.slice/mysql.service"
+
+
+@pytest.mark.parametrize(
+    ("rates", "limits"),
+    [
+        ({"psi.some_total_us.memory": 400_000.0}, None),
+        ({"vmstat.pswpin.": 2_000.0, "vmstat.pswpout.": 2_000.0}, None),
+        ({"psi.some_total_us.memory": 400_000.0, OWN_LIMIT: 0.0}, None),
+        ({"psi.some_total_us.memory": 400_000.0, OWN_LIMIT: 5.0}, "memory"),
+        ({"psi.some_total_us.memory": 400_000.0, "vmstat.pgscan_kswapd.": 9_000.0}, "memory"),
+        ({"psi.some_total_us.memory": 400_000.0, "vmstat.allocstall_normal.": 2.0}, "memory"),
+    ],
+)
+def test_waits_for_memory_at_others_limits_are_not_the_hosts(
+    rates: dict[str, float], limits: str | None
+) -> None:
+    evidence = unwell(rates={**AT_REST, **rates})
+    assert limiting(evidence) == limits
+    found = {finding.rule.code for finding in judge(evidence, all_rules()).findings}
+    assert bool(found & {"MEM01", "MEM11", "MEM18", "HOST03"}) is (limits is not None)
+    others = "at the limits of other control groups: the host had enough"
+    assert (others in use(evidence, "memory").saturation) is (limits is None)
 
 
 def test_a_process_that_reached_the_limit_of_its_own_control_group_says_nothing_of_the_hosts_memory() -> None:

@@ -7,7 +7,8 @@ import importlib
 import pytest
 
 from headrace.activity import Activity, Looks, without_port
-from headrace.analysis.sessions import COMMIT, METADATA, ROW, of_activity, sentence, wait_of
+from headrace.analysis.sessions import COMMIT, METADATA, ROW, of_activity, of_window, sentence, wait_of
+from headrace.dumps.threads import numbers_of
 from headrace.errors import HostUnknown
 from headrace.hunt import SqlOnly
 from headrace.model import Facts
@@ -38,6 +39,8 @@ CASES: list[Case] = [
         ("Query", "User lock", "", "", "locks of the application (GET_LOCK)"),
         ("Query", "Waiting for something new", "", "", "something new"),
         ("Connect", "login", "", "", "their login"),
+        ("Connect", "", "", "", "their login"),
+        ("Connect", "Sending data", "", "select 1", ""),
         ("Query", "Sending data", "", "select 1", ""),
         ("Query", "", "", "", ""),
     ],
@@ -86,6 +89,9 @@ def test_the_sentence_names_rows_their_holder_and_what_executes() -> None:
         running(4, "Sending data", "select ?"),
         running(5, "Sleep", "", command="Sleep"),
         running(6, "Waiting for an event", "", user="system user"),
+        running(7, "wsrep: applying write set", "update t", user="system user"),
+        running(8, "Applying batch of row changes (update)", "", user="", host=""),
+        running(9, "Waiting for next activation", "", user="event_scheduler", command="Daemon"),
         {**wait, "waiter": 1},
         {**wait, "waiter": 2},
     )
@@ -98,6 +104,85 @@ def test_the_sentence_names_rows_their_holder_and_what_executes() -> None:
     )
     assert [(share.name, share.sessions) for share in load.by("host")] == [("10.0.0.7", 4.0)]
     assert Activity.of_json(activity.to_json()) == activity
+
+
+#: Two sessions at work and threads that replicate, as their states are counted.
+FED = {"processlist.serving.": 2.0, "processlist.threads.Query": 2.0}
+PRIOR = "processlist.states.Waiting for prior transaction to commit"
+APPLIERS = {"processlist.states.wsrep: applied write set": 64.0, "processlist.threads.Query": 66.0}
+
+
+@pytest.mark.parametrize(
+    ("gauges", "active", "waits"),
+    [
+        (FED, 2.0, {}),
+        ({**FED, "processlist.states.Commit": 1.5}, 2.0, {COMMIT: 1.5}),
+        ({**FED, PRIOR: 8.0}, 2.0, {"earlier transactions": 2.0}),
+        ({**FED, PRIOR: 8.0, "processlist.states.Commit": 1.5}, 2.0, {COMMIT: 1.5, "earlier transactions": 0.5}),
+        ({**FED, **APPLIERS, "processlist.serving.": 66.0}, 2.0, {}),
+        ({**FED, **APPLIERS, "processlist.serving.": 66.0,
+          "processlist.states.wsrep: in pre-commit stage": 1.5}, 2.0, {"the cluster (Galera)": 1.5}),
+        ({**FED, "processlist.states.wsrep aborter idle": 1.0, "processlist.states.Committed 4711": 40.0,
+          "processlist.serving.": 43.0}, 2.0, {}),
+    ],
+)  # fmt: skip
+def test_threads_that_replicate_are_no_sessions(
+    gauges: dict[str, float], active: float, waits: dict[str, float]
+) -> None:
+    load = of_window(unwell(gauges=gauges).window)
+    assert load is not None
+    assert load.active == pytest.approx(active)
+    assert {share.name: share.sessions for share in load.waits} == pytest.approx(waits)
+
+
+def test_appliers_do_not_run_for_clients() -> None:
+    evidence = unwell(gauges={**FED, **APPLIERS}, status={"threads_running": 67.0})
+    assert evidence.running == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "most"),
+    [
+        (None, "At most 20.0 sessions are active on average: as many threads run, and threads that replicate or "
+               "feed replicas and the server's own tasks may be among them."),
+        (["10.0.0.8", "10.0.0.9"], "At most 18.0 sessions are active on average: as many threads run, without "
+               "those that feed its 2 replicas, and threads that replicate and the server's own tasks may be "
+               "among them."),
+        (["10.0.0.8"], "At most 19.0 sessions are active on average: as many threads run, without the one that "
+               "feeds its replica, and threads that replicate and the server's own tasks may be among them."),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_refused", [False, True], ids=["no list", "only its own"])
+def test_without_a_list_of_threads_those_that_run_are_the_most_that_serve(
+    replicas: list[str] | None, most: str, is_refused: bool
+) -> None:
+    facts = {"server_settings.replica_addresses": replicas, "server_settings.replicas": None}
+    own = {"processlist.threads.Query": 1.0} if is_refused else {}
+    missing = {"server_settings.privileges_missing": ["PROCESS"]} if is_refused else {}
+    evidence = unwell(
+        facts={**facts, **missing},
+        status={"threads_running": 21.0},
+        gauges=own,
+        without=[] if is_refused else ["processlist"],
+    )
+    assert by_sql(evidence).verdict.sentence.startswith(f"{most} What sessions wait for is unknown")
+
+
+@pytest.mark.parametrize(
+    ("row", "serves"),
+    [
+        ({"user": "app", "command": "Query", "state": "updating"}, 1),
+        ({"user": "system user", "command": "Query", "state": "Applying batch of row changes (update)"}, 0),
+        ({"user": "system user", "command": "Connect", "state": "Waiting for master to send event"}, 0),
+        ({"user": "event_scheduler", "command": "Daemon", "state": "Waiting on empty queue"}, 0),
+        (
+            {"user": "repl", "command": "Binlog Dump GTID", "state": "Source has sent all binlog to replica"},
+            0,
+        ),
+    ],
+)
+def test_a_process_list_of_a_dump_counts_those_that_serve_clients(row: dict[str, str], serves: int) -> None:
+    assert numbers_of([row])["serving"] == {"": serves}
 
 
 def test_so_many_sorts_that_not_all_are_kept_lose_no_session() -> None:

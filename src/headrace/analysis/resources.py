@@ -27,7 +27,7 @@ from headrace.analysis.devices import (
 from headrace.analysis.hot_cores import BY_INTERRUPTS, FULL, Hot, hot, shares
 from headrace.analysis.hot_cores import percent as _percent
 from headrace.analysis.hot_cores import sentence as of_several
-from headrace.analysis.reclaim import direct_reclaim, in_groups_only
+from headrace.analysis.reclaim import direct_reclaim, in_groups_only, waits_in_other_groups
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts, link_speed_mbit_s
 
@@ -464,9 +464,12 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
         waits.append(f"tasks waited for memory {_percent(pressure)} of the time")
     if swapped_in and swapped_in >= 1:
         waits.append(f"{swapped_in:,.0f} pages/s swapped in, {swapped_out or 0:,.0f} out")
+    of_others = bool(waits) and waits_in_other_groups(window)
+    if of_others:
+        waits.append("at the limits of other control groups: the host had enough")
     if reclaim and reclaim >= 1:
         waits.append(f"{reclaim:,.0f} pages/s scanned by tasks that had to free memory themselves")
-    is_short = (pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256
+    is_short = not of_others and ((pressure or 0) >= PRESSURE_SEEN or (swapped_in or 0) >= 256)
     is_short |= kills > 0 and not in_groups_only(window)
     if available is None or not total:
         # Kernels before 3.14 do not have it. The absence of swapping means little: the page cache may be almost
@@ -626,7 +629,7 @@ def _sentence(
             f"next.{blind}"
         )
     program, cpus = users.busiest_server(window)
-    running = sessions.running(window)
+    running = sessions.running(window, len(facts.replicas or ()))
     count = len(cores(window)) - 1 or facts.cpus_known
     # Where processes are not seen, it uses no more than is used in all.
     most = cpus if program else cpu.utilisation * count

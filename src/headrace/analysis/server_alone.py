@@ -55,7 +55,7 @@ def judge(load: Load | None, activity: Activity | None, window: Window, facts: H
     blind = ResourceUsage(SESSIONS, "", Level.UNKNOWN, None, saturation=_why_blind(activity, missing))
     uses = [usage(load) or blind if "PROCESS" not in missing else blind, *_unknown(facts)]
     if uses[0] is blind:
-        says = f"{_running(window)} What sessions wait for is unknown: {blind.saturation}."
+        says = f"{_running(window, facts)} What sessions wait for is unknown: {blind.saturation}."
     else:
         assert load is not None
         says = sentence(load, activity, facts.given_cpus)
@@ -71,12 +71,22 @@ def _why_blind(activity: Activity | None, missing: tuple[str, ...]) -> str:
     return f"the list of threads was not read{f' ({why})' if why else ''}"
 
 
-def _running(window: Window) -> str:
-    counted = running(window)
+def _running(window: Window, facts: HostFacts) -> str:
+    replicas = len(facts.replicas or ())
+    # An account without PROCESS sees its own threads alone.
+    counted = running(window.kept("processlist", lambda label: False), replicas)
     if counted is None:
         return "How many sessions are active is unknown, too."
+    fed = f", without those that feed its {replicas} replicas" if replicas > 1 else ""
+    fed = ", without the one that feeds its replica" if replicas == 1 else fed
+    others = (
+        "threads that replicate" if facts.replicas is not None else "threads that replicate or feed replicas"
+    )
     # The sampler's own is one of them.
-    return f"{max(counted - 1, 0.0):.1f} sessions are active on average."
+    return (
+        f"At most {max(counted - 1, 0.0):.1f} sessions are active on average: as many threads run{fed}, and "
+        f"{others} and the server's own tasks may be among them."
+    )
 
 
 def _unknown(facts: HostFacts) -> list[ResourceUsage]:

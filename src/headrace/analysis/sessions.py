@@ -64,6 +64,20 @@ WORKS = (
 )
 
 
+#: Beginnings of states, in lower case, of threads that apply the changes of a Galera cluster; clients have others.
+OF_APPLIERS = (
+    "wsrep applier", "wsrep aborter", "wsrep: aborter", "wsrep: applying", "wsrep: applied", "wsrep: committed",
+    "wsrep: preparing to commit write set", "applied write set", "applying write set", "committed ",
+)  # fmt: skip
+#: Waits that threads that replicate have as well, the likeliest first.
+ALSO_OF_REPLICATION = ("earlier transactions", "the cluster (Galera)", COMMIT, WHOLE, METADATA)
+
+
+def is_of_applier(state: str) -> bool:
+    """Whether a thread in this state applies changes of a Galera cluster."""
+    return state.lower().startswith(OF_APPLIERS)
+
+
 def wait_of(command: str, state: str, lock: str = "", text: str = "") -> str:
     """What a session at work waits for; empty if it executes, on a CPU or in I/O: SQL does not tell which."""
     if lock:
@@ -73,7 +87,8 @@ def wait_of(command: str, state: str, lock: str = "", text: str = "") -> str:
         return known
     if text.lstrip().lower().startswith("commit"):
         return COMMIT
-    if command == "Connect":
+    # MariaDB's events are executed by threads that say Connect, too.
+    if command == "Connect" and not text:
         return "their login"
     return low.removeprefix("waiting for ") if low.startswith("waiting for ") else WORK
 
@@ -146,17 +161,29 @@ def of_window(window: Window) -> Load | None:
     looks = len(window.values("processlist", "serving"))
     if looks < FEWEST:
         return None
-    serving = float(window.values("processlist", "serving").sum()) / looks
     means = {
         state: float(window.values("processlist", "states", state).sum()) / looks
         for state in window.labels("processlist", "states")
     }
+    serving = float(window.values("processlist", "serving").sum()) / looks
+    serving -= min(sum(mean for state, mean in means.items() if is_of_applier(state)), serving)
+    means = {state: mean for state, mean in means.items() if not is_of_applier(state)}
     # Other states that begin with "waiting" may be of threads that replicate.
-    found = [(wait, mean) for state, mean in means.items() if (wait := _known(state.lower()))]
+    found: dict[str, float] = {}
+    for state, mean in means.items():
+        if wait := _known(state.lower()):
+            found[wait] = found.get(wait, 0.0) + mean
+    # More that wait than serve clients: states are counted without the command of their thread.
+    excess = max(sum(found.values()) - serving, 0.0)
+    for wait in ALSO_OF_REPLICATION:
+        left = max(found.get(wait, 0.0) - excess, 0.0)
+        excess -= found.pop(wait, 0.0) - left
+        if left > 0:
+            found[wait] = left
     current = window.gauge("mysql_status", "innodb_row_lock_current_waits")
     rows = current.mean if current is not None else 0.0
-    waiting = sum(mean for _, mean in found) + rows
-    return _load(looks, [*found, (ROW, rows), (WORK, max(serving - waiting, 0.0))], ())
+    waiting = sum(found.values()) + rows
+    return _load(looks, [*found.items(), (ROW, rows), (WORK, max(serving - waiting, 0.0))], ())
 
 
 #: Commands of threads that serve no client, yet count in Threads_running: on a source one for each replica that
@@ -164,16 +191,26 @@ def of_window(window: Window) -> Load | None:
 BACKGROUND = ("Binlog Dump", "Slave_", "Daemon")
 
 
-def running(window: Window) -> float | None:
+def running(window: Window, replicas: int = 0) -> float | None:
     """The mean of Threads_running without threads that serve no client, as far as the process list tells them
-    apart. One of them is the sampler's. None where it was not sampled."""
+    apart; without a list, only without those of its ``replicas``. One of them is the sampler's. None where it was
+    not sampled."""
     counted = window.gauge("mysql_status", "threads_running")
     if counted is None:
         return None
-    looks = max(len(window.values("processlist", "serving")), 1)
-    listed = (name for name in window.labels("processlist", "threads") if name.startswith(BACKGROUND))
-    background = sum(float(window.values("processlist", "threads", name).sum()) for name in listed)
-    return max(counted.mean - background / looks, 0.0)
+    looks = len(window.values("processlist", "serving"))
+    if not looks:
+        return max(counted.mean - replicas, 0.0)
+    threads = window.labels("processlist", "threads")
+    background = [
+        window.values("processlist", "threads", name) for name in threads if name.startswith(BACKGROUND)
+    ]
+    background += [
+        window.values("processlist", "states", state)
+        for state in window.labels("processlist", "states")
+        if is_of_applier(state)
+    ]
+    return max(counted.mean - sum(float(values.sum()) for values in background) / looks, 0.0)
 
 
 def client_mbit_s(window: Window) -> float | None:

@@ -14,6 +14,8 @@ from headrace.received import BadContent, an_object
 _IDLE = frozenset({"Sleep", "Daemon", "Binlog Dump", "Binlog Dump GTID", "Slave_IO"})
 _NOT_SERVING = _IDLE | {"Slave_SQL", "Slave_worker", "Connect"}
 _REPLICATING = ("Waiting for an event from Coordinator", "Replica has read all", "Slave has read all")
+#: Users of threads that no client has.
+_OF_SERVER = ("system user", "event_scheduler")
 #: Statements of all lists together whose class is asked for.
 MOST_STATEMENTS = 50_000
 
@@ -23,7 +25,9 @@ def numbers_of(rows: Sequence[Mapping[str, str]]) -> dict[str, dict[str, float]]
     for row in rows:
         command, state = row.get("command", ""), _text(row.get("state"))
         found["threads"][command] = found["threads"].get(command, 0.0) + 1
-        if command not in _NOT_SERVING and not state.startswith(_REPLICATING):
+        user = _text(row.get("user"))
+        is_of_server = user in _OF_SERVER or command in _NOT_SERVING or state.startswith(_REPLICATING)
+        if not is_of_server:
             found["serving"][""] += 1
         if command not in _IDLE:
             found["states"][state] = found["states"].get(state, 0.0) + 1

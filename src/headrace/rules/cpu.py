@@ -176,6 +176,8 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
     if "cgroup" not in evidence.window.samplers():
         raise NotEnough("control groups were not sampled (sampler cgroup)")
     periods = evidence.window.rates("cgroup", "nr_periods")
+    if not periods and not evidence.facts.knows_groups:
+        raise NotEnough("which control groups are the server's is unknown")
     for label, total in periods.items():
         # Each period is counted when it ends, and its throttling at once.
         throttled = min(evidence.window.rate("cgroup", "nr_throttled", label) or 0.0, total)

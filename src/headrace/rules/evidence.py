@@ -145,7 +145,7 @@ class Evidence:
     @property
     def running(self) -> float:
         """The mean of Threads_running, the sampler's own among them, without threads that serve no client."""
-        found = sessions.running(self.window)
+        found = sessions.running(self.window, len(self.facts.replicas or ()))
         if found is None:
             raise NotEnough(self._missing("mysql_status", "threads_running"))
         return found

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.analysis.reclaim import in_groups_only
+from headrace.analysis.reclaim import in_groups_only, waits_in_other_groups
 from headrace.analysis.resources import PRESSURE_SEEN
 from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
@@ -46,8 +46,10 @@ def is_short(evidence: Evidence) -> bool:
     """Whether something waits for memory, or little of it is left. Without PSI only the rest shows it."""
     waited = (evidence.window.rate("psi", "some_total_us", "memory") or 0.0) / 1e6
     read = evidence.window.rate("vmstat", "pswpin") or 0.0
-    low = evidence.available_bytes()
-    return waited >= PRESSURE_SEEN or read >= SWAPPED_IN_S or low < ENOUGH_AVAILABLE * evidence.memory_bytes()
+    waits = waited >= PRESSURE_SEEN or read >= SWAPPED_IN_S
+    if evidence.available_bytes() < ENOUGH_AVAILABLE * evidence.memory_bytes():
+        return True
+    return waits and not waits_in_other_groups(evidence.window)
 
 
 def _swap_used(evidence: Evidence) -> float:
@@ -68,7 +70,7 @@ def swapping(evidence: Evidence) -> Iterator[Match]:
     holds latches while the kernel reads it.
     """
     read, written = evidence.rate("vmstat", "pswpin"), evidence.rate("vmstat", "pswpout")
-    if read < SWAPPED_IN_S:
+    if read < SWAPPED_IN_S or waits_in_other_groups(evidence.window):
         return
     process: Any = evidence.process or {}
     swapped = process.get("swap_bytes")
@@ -342,7 +344,7 @@ def pressure(evidence: Evidence) -> Iterator[Match]:
     what had just been dropped.
     """
     some = evidence.rate("psi", "some_total_us", "memory") / 1e6
-    if some < PRESSURE_SEEN:
+    if some < PRESSURE_SEEN or waits_in_other_groups(evidence.window):
         return
     full = (evidence.window.rate("psi", "full_total_us", "memory") or 0.0) / 1e6
     available = evidence.gauge("memory", "MemAvailable").low

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from headrace.analysis.reclaim import waits_in_other_groups
 from headrace.analysis.resources import PRESSURE_SEEN
 from headrace.rules import sizes
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
@@ -181,7 +182,7 @@ def pressure_without_swap(evidence: Evidence) -> Iterator[Match]:
         return
     waited = evidence.rate("psi", "some_total_us", "memory") / 1e6
     faults = evidence.rate("vmstat", "pgmajfault")
-    if waited < PRESSURE_SEEN or faults < FAULTS_S:
+    if waited < PRESSURE_SEEN or faults < FAULTS_S or waits_in_other_groups(evidence.window):
         return
     refaults = evidence.window.rate("vmstat", "workingset_refault_file")
     if refaults is None:
