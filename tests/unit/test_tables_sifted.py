@@ -57,7 +57,9 @@ def test_a_word_that_most_lines_have_names_no_summary(tmp_path: Path) -> None:
         ("signal", "9", ""), ("success", "false", "true"), ("valid", "no", "yes"), ("completed", "0", "1"),
         ("aborted", "true", "false"), ("oom", "1", "0"), ("errors", "1203", "0"), ("error", "timeout", ""),
         ("comment", "crashed at 30 s", ""), ("notes", "OOM killed", "no crash"), ("result", "DNF", "ok"),
-        ("phase", "warmup", "run"), ("phase", "prepare", "run"),
+        ("phase", "warmup", "run"), ("phase", "prepare", "run"), ("Timeouts", "17", "0"), ("failed", "17", "0"),
+        ("http_errors", "17", "0"), ("Anzahl Fehler", "17", "0"), ("nb_erreurs", "3", "0"), ("エラー数", "3", "0"),
+        ("timeout_count", "3", "0"), ("ошибки", "3", "0"), ("fallos", "3", "0"), ("KO", "3", "0"),
         ("warmup", "yes", "no"), ("stage", "ramp-up", "steady"),
     ],
 )  # fmt: skip
@@ -294,3 +296,55 @@ def test_settings_that_differ_between_files_are_refused(tmp_path: Path) -> None:
         tables(tmp_path, *(f"fs,threads,lat\na,{n},1\nb,{n},2\n" for n in (8, 16)))
     found = tables(tmp_path, *["fs,lat\na,1\nb,2\n"] * 2)
     assert "lines 1.csv:2, 1.csv:3 are equal to an earlier one" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "says"),
+    [
+        ("retries", "0 0 17 0", "retries is 17 in 1 of 4 lines (line 4): these runs are kept"),
+        ("Deadlocks", "1 2 3 9", "Deadlocks is 1 to 9 in 4 of 4 lines: these runs are kept"),
+        ("errors", "0 2 3 9", "errors is 2 to 9 in 3 of 4 lines: failed work may be in their values"),
+        ("timeout", "30 30 50 50", ""),
+        ("std_error", "0 0 1 0", ""),
+        ("max_errors", "0 0 100 0", ""),
+        ("retry_delay", "0 0 100 0", ""),
+    ],
+)
+def test_counts_of_trouble_are_named(tmp_path: Path, column: str, cells: str, says: str) -> None:
+    pairs = zip(RUNS, cells.split(), strict=True)
+    text = f"fs,{column},tps\n" + "".join(f"{fs},{cell},{tps}\n" for (fs, tps), cell in pairs)
+    table = read(tmp_path, text)
+    assert runs(table) == sorted(RUNS)
+    assert [note for note in table.notes if "changes with" not in note] == (
+        [f"t.csv: {says}"] if says else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "says"),
+    [
+        ("host", "h1 h1 h2 h2", "host changes with fs (xfs: h1, ext4: h2)"),
+        ("host", "h1 h2 h1 h2", ""),
+        ("date", "2026-01-01 2026-01-01 2026-01-02 2026-01-02", "date changes with fs"),
+        ("started", "2026-01-01T10:00 2026-01-01T11:00 2026-01-02T10:00 2026-01-02T12:00", "by started all runs"),
+        ("started", "2026-01-01T10:00 2026-01-02T11:00 2026-01-01T11:00 2026-01-02T12:00", ""),
+        ("order", "1 2 3 4", "by order all runs of fs = xfs, then ext4 were made one level after the other"),
+        ("rep", "1 2 1 2", ""),
+        ("label", "xfs-run xfs-run ext4-run ext4-run", ""),
+        ("p99", "3.1 3.2 4.1 4.2", ""),
+    ],
+)  # fmt: skip
+def test_what_changes_with_a_factor_is_named(tmp_path: Path, column: str, cells: str, says: str) -> None:
+    pairs = zip(RUNS, cells.split(), strict=True)
+    text = f"fs,{column},tps\n" + "".join(f"{fs},{cell},{tps}\n" for (fs, tps), cell in pairs)
+    notes = read(tmp_path, text).notes
+    assert len(notes) == bool(says)
+    assert not says or says in notes[0]
+
+
+def test_a_host_that_nearly_all_runs_of_a_level_have_is_named(tmp_path: Path) -> None:
+    hosts = [("xfs", host) for host in "aaaaab"] + [("ext4", "b")] * 6
+    text = "fs,host,tps\n" + "".join(f"{fs},{host},{n}\n" for n, (fs, host) in enumerate(hosts, 1))
+    assert "host changes with fs in 11 of 12 lines (xfs: a, ext4: b)" in read(tmp_path, text).notes[0]
+    assert "operator changes with fs" in read(tmp_path, "fs,operator,tps\nxfs,ann,1\next4,bob,2\n").notes[0]
+    assert read(tmp_path, "fs,p99,tps\nxfs,3,1\next4,4,2\n").notes == ()

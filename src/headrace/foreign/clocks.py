@@ -46,31 +46,31 @@ def check_times(
             continue
         cells: dict[tuple[str, ...], list[float]] = {}
         for _, line in lines:
-            value = _seconds(line[name])
+            value = seconds(line[name])
             if value is None:
                 break
             key = tuple(line[each] for each in (*factors, *runs) if each != name)
             cells.setdefault(key, []).append(value)
         else:
             many = MANY if is_named else MANY_UNNAMED
-            is_date = not _is_number(lines[0][1][name])
+            is_date = not is_number(lines[0][1][name])
             if any(_is_clock(values, many, is_date=is_date) for values in cells.values()):
                 return name
     return ""
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     """With a unit of letters at most: no clock and no date."""
     return parts(text) is not None and not re.search(r"\d\s*[-/:T]", text)
 
 
-def _seconds(text: str) -> float | None:
+def seconds(text: str) -> float | None:
     """A time as a number: seconds, any other unit, a clock's or a date's; None for other text."""
     # ``[3s]`` and ``3-4`` are the interval that ends, or begins, there.
     bare = re.sub(
         r"^(\d+(?:\.\d+)?)\s*(?:-|–|\.\.)\s*\d+(?:\.\d+)?\s*s?$", r"\1", text.strip().strip("[]() ")
     )
-    if _is_number(bare):
+    if is_number(bare):
         return (parts(bare) or (0.0, ""))[0]
     if clock := re.fullmatch(r"(?:(\d+):)?(\d{1,2}):(\d{2}(?:\.\d+)?)", bare):
         return 3600 * int(clock[1] or 0) + 60 * int(clock[2]) + float(clock[3])

@@ -11,6 +11,7 @@ from pathlib import Path
 from headrace.errors import PlanError
 from headrace.foreign import names as names_of
 from headrace.foreign.alike import ALIKE, DURATIONS, meaning, unified
+from headrace.foreign.confounded import confounded
 from headrace.foreign.formats import FORMATS
 from headrace.foreign.row import Row, Table
 from headrace.foreign.run import OtherVariant, Run
@@ -60,7 +61,9 @@ def read_outputs(
     _check_alike(good, {*factors, *mixed})
     lines = [(each.place, {**each.run.settings, **each.levels}) for each in good]
     # File names on some systems have no capitals, and people forget them on the others.
-    alike = unified(lines, [name for name in good[0].levels if name in factors or not factors])
+    named = list(good[0].levels)
+    own = [name for name in named if name in factors or not factors]
+    alike = unified(lines, own) + confounded(lines, own, responses, named)
     rows = (
         Row(place, levels, _positive(each.run.responses))
         for (place, levels), each in zip(lines, good, strict=True)

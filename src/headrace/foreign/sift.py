@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from headrace.foreign import names
+from headrace.foreign import failures, names
 from headrace.foreign.alike import Line
 from headrace.foreign.units import is_absent, parts
 
@@ -59,14 +59,10 @@ _STATES = frozenset(
         "결과",
     }
 )  # fmt: skip
-_ERRORS = frozenset(
-    {"error", "errors", "err", "errs", "failure", "failures", "failed", "aborts", "aborted", "timeouts"}
-)
 _OF_ERRORS = frozenset({
     "rate", "ratio", "count", "n", "num", "number", "of", "pct", "percent", "percentage", "s", "sec", "per",
     "total", "requests", "transactions", "queries", "share",
 })  # fmt: skip
-COUNTS = frozenset({"errors", "error_count", "n_errors", "failures", "num_errors", "failed_requests", "err"})
 # fmt: off
 REMARKS = frozenset({
     "comment", "comments", "note", "notes", "remark", "remarks", "bemerkung", "kommentar", "commentaire",
@@ -142,10 +138,9 @@ def runs_of(
 ) -> tuple[list[Line], list[str]]:
     """The lines that are runs, and a note on each kind that is left out."""
     left: list[Line] = list(lines)
-    notes: list[str] = []
     used = {*factors, *responses}
     markers = _markers(lines, factors, responses)
-    counted = _counted(lines, used)
+    counted, notes = failures.counted(lines, used)
     told = _told(lines, used)
     shares = _shares(lines, used)
     kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
@@ -158,11 +153,11 @@ def runs_of(
         ),
         (
             "succeeded in part, where most runs did wholly",
-            lambda cells: any(_count(cells[name]) < 0.99 * whole for name, whole in shares.items()),
+            lambda cells: any(failures.count(cells[name]) < 0.99 * whole for name, whole in shares.items()),
         ),
         (
-            "counts errors, where most runs have none",
-            lambda cells: any(_count(cells[name]) for name in counted),
+            f"counts errors ({', '.join(counted)}), where most runs have none",
+            lambda cells: any(failures.count(cells[name]) for name in counted),
         ),
         ("is a warm-up, or prepares a run", lambda cells: _is_warm_up(cells, used)),
     )
@@ -281,21 +276,6 @@ def _key(column: str) -> str:
     return "status" if parts_of & _STATES else own
 
 
-def _counted(lines: Sequence[Line], used: Collection[str]) -> list[str]:
-    """Columns that count errors, of which most lines have none."""
-    found = []
-    for name in lines[0][1] if lines else ():
-        own = set(names.plain(name).split("_"))
-        is_count = names.plain(name) in COUNTS or (
-            len(own) > 1 and own & _ERRORS and own <= _ERRORS | _OF_ERRORS
-        )
-        if is_count and name not in used:
-            told = [_count(cells[name]) for _, cells in lines]
-            if 2 * sum(count == 0 for count in told) > len(told):
-                found.append(name)
-    return found
-
-
 _TELLS = frozenset(
     {"error", "errors", "exception", "failure", "stderr", "errmsg", "err", "fehler", "erreur", "ошибка"}
 )
@@ -334,16 +314,11 @@ def _shares(lines: Sequence[Line], used: Collection[str]) -> dict[str, float]:
             or not own & _OF_ERRORS & {"rate", "ratio", "pct", "percent", "share"}
         ):
             continue
-        values = sorted(_count(cells[name]) for _, cells in lines)
+        values = sorted(failures.count(cells[name]) for _, cells in lines)
         usual = values[len(values) // 2]
         if 2 * values.count(usual) > len(values):
             found[name] = usual
     return found
-
-
-def _count(text: str) -> float:
-    found = parts(text)
-    return found[0] if found else 0.0
 
 
 def _is_warm_up(cells: dict[str, str], used: Collection[str]) -> bool:

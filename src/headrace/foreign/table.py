@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headrace.errors import PlanError
 from headrace.foreign import alike, clocks, encodings, names, shapes, sheets, sift
+from headrace.foreign.confounded import confounded
 from headrace.foreign.forms import grid_of, unread
 from headrace.foreign.grid import Grid
 from headrace.foreign.row import Row, Table
@@ -172,6 +173,7 @@ def _made_alike(
     notes = [str(unlike).partition("\n")[0]] if unlike else []
     notes += alike.circumstances(lines, factors, used, shared)
     notes += alike.unified(lines, [*factors, *(name for name in others if name in shared)])
+    notes += confounded(lines, factors, used, shared)
     for name in responses:
         if (found := in_one_unit([cells[name] for _, cells in lines])) is not None:
             numbers, assumed = found
