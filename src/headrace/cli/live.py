@@ -15,14 +15,21 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from headrace.errors import HeadraceError
-from headrace.live import Feed, ask
-from headrace.report.live import plan, screen
+from headrace.live import Feed, Link, ask
+from headrace.report.live import locks, plan, screen
+from headrace.report.live.past import RARE, Past
 from headrace.report.live.screen import Pages, Position
 from headrace.report.live.shot import FINDINGS_S, VERDICT_S, Shot, judged, take
 from headrace.rules import Judgement
 
 #: The texts of statements that ended are asked for this often while they are on screen.
 LIST_EVERY_S = 5.0
+#: Keys that go through the last hour, and by how many seconds; None is back to now.
+MOVES = {
+    "left": -5.0, "right": 5.0, "left_square_bracket": -60.0, "right_square_bracket": 60.0, "end": None,
+}  # fmt: skip
+#: How long it is shown what a key did.
+SAID_S = 4.0
 #: How often the rules are evaluated for the verdict, and for the list of findings.
 VERDICT_EVERY_S, FINDINGS_EVERY_S = 3.0, 10.0
 
@@ -70,6 +77,11 @@ class Live(App[None]):
         #: Why the view could not start.
         self.failure: HeadraceError | None = None
         self.shot: Shot | None = None
+        self.past = Past()
+        #: The moment that is shown, on the clock of ``past``; None is now.
+        self.seen_s: float | None = None
+        self._newest: Shot | None = None
+        self._said, self._said_until = "", 0.0
         self._judgement: Judgement | None = None
         self._listed_at = self._judged_at = -FINDINGS_EVERY_S
         self._lines = Lines(colours=colours)
@@ -98,18 +110,26 @@ class Live(App[None]):
             self.tick()
 
     def tick(self) -> None:
-        """Once per second: take a new shot, unless the view is paused."""
-        if not self.paused:
-            self._judge()
-            age_s = time.monotonic() - self.feed.heard_at
-            self.shot = take(self.feed, time.strftime("%H:%M:%S"), age_s, self._judgement)
+        """Once per second: take a new shot, and show it unless the view is paused or in the past."""
+        self._judge()
+        now_s = time.monotonic()
+        shot = take(self.feed, time.strftime("%H:%M:%S"), now_s - self.feed.heard_at, self._judgement)
+        if shot is not None:
+            if self.feed.link is Link.LIVE:
+                self.past.add(shot, now_s, lambda: self.feed.ring.window(VERDICT_S, RARE))
+            shot = replace(shot, series=self.past.series)
+        self._newest = shot
+        if self.seen_s is None and not self.paused:
+            self.shot = shot
             self._list()
         self.draw()
 
     def draw(self) -> None:
         shot = replace(self.shot, paused=True) if self.shot and self.paused else self.shot
         wait = self.feed.problem or f"{self.feed.step} ..."
-        self._lines.show(screen.draw(shot, self.at, self.pages, self.size.width, self.size.height, wait))
+        said = self._said if time.monotonic() < self._said_until else ""
+        size = self.size
+        self._lines.show(screen.draw(shot, self.at, self.pages, size.width, size.height, wait, said))
 
     @property
     def shown(self) -> list[Text]:
@@ -121,14 +141,19 @@ class Live(App[None]):
 
     def on_key(self, event: Key) -> None:
         key = event.key
-        if key in ("q", "ctrl+c"):
+        if key == "ctrl+c" or (key == "q" and not self.at.typing):
             self.exit()
             return
-        if key == "p":
+        if key == "p" and not self.at.typing:
             self.paused = not self.paused
+        elif key in MOVES and not self.at.typing:
+            self._go(MOVES[key])
+        elif key == "c" and self.at.screen == "locks" and not self.at.typing:
+            self._copy()
         else:
             before = self.at
-            self.at = screen.press(key, self.at, screen.names(self.shot, self.at) if self.shot else [])
+            rows = screen.names(self.shot, self.at) if self.shot else []
+            self.at = screen.press(key, self.at, rows, event.character or "")
             if self.at.page and self.at.page != before.page:
                 self._open()
             if self.at.screen != before.screen:
@@ -137,13 +162,30 @@ class Live(App[None]):
                     self.tick()
         self.draw()
 
+    def _go(self, seconds: float | None) -> None:
+        """To another moment of the last hour; None is now."""
+        self.seen_s = None if seconds is None else self.past.step(self.seen_s, seconds)
+        if self.seen_s is None:
+            self.shot = self._newest
+        else:
+            self.shot = self.past.shot(self.seen_s, time.monotonic())
+
+    def _copy(self) -> None:
+        """The statement that would end the chosen connection, to the terminal's clipboard. It is not sent."""
+        rows = screen.names(self.shot, self.at) if self.shot else []
+        name = self.at.page or (rows[min(self.at.row, len(rows) - 1)] if rows else "")
+        if self.shot is not None and (statement := locks.kill(self.shot, name)):
+            self.copy_to_clipboard(statement)
+            self._say(f"{statement}  copied, if the terminal allows it; nothing was sent to the server")
+
+    def _say(self, text: str) -> None:
+        self._said, self._said_until = text, time.monotonic() + SAID_S
+
     def _judge(self) -> None:
-        """Evaluate the rules, only while the verdict or the findings are on screen: as a hunt of the last ten
-        seconds, or of the last minute.
-        """
-        now, is_verdict = time.monotonic(), self.at.screen == "overview"
-        every_s = VERDICT_EVERY_S if is_verdict else FINDINGS_EVERY_S
-        if self.at.screen not in ("overview", "findings") or now - self._judged_at < every_s:
+        """Evaluate the rules: as a hunt of the last ten seconds, or for the findings of the last minute."""
+        now, is_verdict = time.monotonic(), self.at.screen != "findings"
+        every_s = VERDICT_EVERY_S if self.at.screen == "overview" else FINDINGS_EVERY_S
+        if now - self._judged_at < every_s:
             return
         found = judged(self.feed, VERDICT_S if is_verdict else FINDINGS_S)
         if found is not None:
@@ -163,6 +205,10 @@ class Live(App[None]):
 
     def _open(self) -> None:
         if self.at.screen not in ("processlist", "statements"):
+            return
+        if self.seen_s is not None:
+            why = "The past has no plans: press end for now, and open it again."
+            self.pages.texts[(self.at.screen, self.at.page)] = why
             return
         self._spawn(self._explain(self.at.screen, self.at.page))
 

@@ -67,6 +67,27 @@ def block(share: float) -> str:
     return _EIGHTHS[max(0, min(8, round(share * 8)))]
 
 
+def sparkline(values: Sequence[float | None], width: int, top: float = 0.0) -> str:
+    """``width`` characters, oldest first, from 0 to ``top`` or the highest value. Unknown is a space, and a value
+    above 0 is never drawn as nothing.
+    """
+    each = -(-len(values) // max(width, 1)) or 1
+    start = len(values) - each * (len(values) // each)
+    groups = [values[:start]] if start else []
+    groups += [values[at : at + each] for at in range(start, len(values), each)]
+    means = []
+    for group in groups[-width:]:
+        known = [value for value in group if value is not None]
+        means.append(sum(known) / len(known) if known else None)
+    most = max((mean for mean in means if mean is not None), default=0.0)
+    top = max(top, most)
+    drawn = (
+        " " if mean is None else "▁" if top <= 0 or mean <= 0 else _EIGHTHS[max(1, round(mean / top * 8))]
+        for mean in means
+    )
+    return "".join(drawn).rjust(width)
+
+
 def bar(shares: Sequence[tuple[str, float]], width: int) -> Text:
     """Shares of ``SHARES`` as glyphs in proportion to the width.
 
@@ -137,6 +158,10 @@ def _row(
             line.append(" ")
         line.append_text(fit(cell, widths[at], right=column.right))
     return line
+
+
+def plain(cell: Cell) -> str:
+    return _text(cell).plain
 
 
 def _text(cell: Cell) -> Text:

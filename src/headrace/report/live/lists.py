@@ -22,6 +22,12 @@ from headrace.report.text import clean
 #: One list: its columns, and its rows, each with its name.
 Rows = list[tuple[str, list[Cell]]]
 SERVERS = ("mysqld", "mariadbd")
+IDLE = "idle in transaction"
+#: What lists the connections that sleep: for the user to send.
+ASLEEP = (
+    "SELECT user, SUBSTRING_INDEX(host, ':', 1) AS client, COUNT(*), MAX(time) "
+    "FROM information_schema.PROCESSLIST WHERE command = 'Sleep' GROUP BY 1, 2;"
+)
 #: A statement that only looks at the server and takes longer than this costs something: it is listed.
 LONG_LOOK_S = 1.0
 
@@ -29,7 +35,7 @@ LONG_LOOK_S = 1.0
 def tasks(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
     """The server's threads if they are sampled, otherwise all processes that used CPU."""
     if "threads" in shot.now.samplers():
-        return _threads(shot)
+        return _threads(shot, sort)
     return _processes(shot, sort)
 
 
@@ -78,7 +84,7 @@ def _processes(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
     return columns, [(label, cells) for _, label, cells in found]
 
 
-def _threads(shot: Shot) -> tuple[list[Column], Rows]:
+def _threads(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
     """Labels are ``tid/name``.
 
     Columns are its shares of a CPU's time, and of the time that it was ready and had none. A server with hundreds
@@ -107,7 +113,7 @@ def _threads(shot: Shot) -> tuple[list[Column], Rows]:
         cells += [lines.percent(share).rstrip("%") for share in shares]
         waited_ns = window.rate("threads", "runqueue_ns", label)
         cells.append(lines.percent(None if waited_ns is None else waited_ns / 1e9).rstrip("%"))
-        rows.append((used, label, cells))
+        rows.append(((waited_ns or 0.0) if sort.startswith("waits") else used, label, cells))
     rows.sort(key=lambda row: -row[0])
     return columns, [(label, cells) for _, label, cells in rows]
 
@@ -158,9 +164,19 @@ def _is_short_look(row: Mapping[str, Any]) -> bool:
 def notes(shot: Shot, screen: str) -> list[str]:
     """What a list leaves out, and what it cannot know: sentences to stand below it."""
     found = []
+    if screen == "processlist" and (asleep := shot.now.last("processlist", "threads", "Sleep")):
+        found.append(
+            f"{counted(round(asleep), 'connection')} asleep. Those with an open transaction are listed, the "
+            f"others are not sampled one by one; by user and host: {ASLEEP}"
+        )
     if screen == "processlist" and (left_out := sum(map(_is_short_look, _listed(shot, "processlist")))):
         found.append(
             f"{counted(left_out, 'short look')} at the server left out: headrace's own or another monitor's."
+        )
+    if screen == "threads" and "threads" in shot.now.samplers():
+        found.append(
+            "Threads of every MySQL and MariaDB server of this host. Which connection a thread serves is "
+            "not sampled."
         )
     if screen == "statements" and not shot.server_problem:
         looks = shot.activity.looks if shot.activity else 0
@@ -282,7 +298,7 @@ def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
         Column("host", 14, right=False, keep=1),
         Column("db", 10, right=False, keep=3),
         Column("time s", 8),
-        Column("state", 18, right=False, keep=6),
+        Column("state", 19, right=False, keep=6),
         Column("statement", 0, right=False),
     ]
     orders: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -292,7 +308,7 @@ def processlist(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
     by_time: Callable[[Mapping[str, Any]], Any] = lambda row: -float(row.get("time_s") or 0)  # noqa: E731
     found: Rows = []
     rows = [row for row in _listed(shot, "processlist") if not _is_short_look(row)]
-    for row in sorted(rows, key=orders.get(sort, by_time)):
+    for row in sorted([*rows, *_asleep(shot)], key=orders.get(sort, by_time)):
         time_s = float(row.get("time_s") or 0)
         cells: list[Cell] = [
             str(row.get("id") or ""),
@@ -325,6 +341,49 @@ def findings(shot: Shot, sort: str) -> tuple[list[Column], Rows]:
         ]
         found.append((finding.id, cells))
     return columns, found
+
+
+def detail(shot: Shot, screen: str, name: str, width: int) -> list[Text]:
+    """The whole text of a statement, of which the list shows the beginning."""
+    row: Mapping[str, Any] | None = None
+    if screen == "processlist":
+        rows = [*_listed(shot, "processlist"), *_asleep(shot)]
+        row = next((each for each in rows if str(each.get("id")) == name), None)
+        if row is None:
+            return []
+        host = str(row.get("host") or "")
+        who = f"connection {name} of {row.get('user') or '?'}" + (f"@{host}" if host else "")
+        drawn = lines.wrap(
+            clean(f"{who}, {row.get('state') or row.get('command') or 'no state'}"), width, "bold"
+        )
+        text = str(row.get("text") or row.get("class") or "executes no statement")
+    elif screen == "statements":
+        digests = {str(each.get("digest") or each.get("text")): each for each in _digests(shot)}
+        known = digests.get(name, {})
+        drawn, text = [], str(known.get("digest_text") or known.get("text") or name)
+    else:
+        return []
+    is_idle = screen == "processlist" and row is not None and row.get("state") == IDLE
+    hint = [] if is_idle else [Text("enter: its plan", DIM)]
+    return [*drawn, *lines.wrap(clean(text), width), *hint]
+
+
+def _asleep(shot: Shot) -> list[Mapping[str, Any]]:
+    """Connections that sleep in a transaction, which the list of locks knows."""
+    running = {row.get("id") for row in _listed(shot, "processlist")}
+    found = {
+        row["holder"]: {
+            "id": row["holder"],
+            "user": row.get("holder_user"),
+            "host": row.get("holder_host"),
+            "time_s": row["holder_idle_s"],
+            "state": IDLE,
+            "class": row.get("holder_class") or "last statement unknown",
+        }
+        for row in _listed(shot, "locks")
+        if row.get("holder") not in (None, 0, *running) and row.get("holder_idle_s") is not None
+    }
+    return list(found.values())
 
 
 def finding_page(shot: Shot, name: str, width: int) -> list[Text]:

@@ -16,6 +16,7 @@ from headrace.report.text import clean
 
 #: Of a transaction or a wait, in seconds.
 LONG_S, VERY_LONG_S = 1, 10
+ROWS = "SELECT * FROM information_schema.INNODB_TRX WHERE trx_mysql_thread_id = {}\\G"
 NO_STATEMENT = "unknown: it executes nothing, and performance_schema has no last statement of it"
 
 
@@ -83,6 +84,12 @@ def rows(shot: Shot) -> list[dict[str, Any]]:
     return found
 
 
+def kill(shot: Shot, name: str) -> str:
+    """The statement that ends a connection of the tree; empty if there is none to end."""
+    is_there = any(row["connection"] == name for row in rows(shot))
+    return f"KILL {name};" if name.isdigit() and is_there else ""
+
+
 def page(shot: Shot, name: str, width: int) -> list[Text]:
     """One connection, and the statement that would end it. It is for the user to send."""
     row = next((each for each in rows(shot) if each["connection"] == name), None)
@@ -96,9 +103,16 @@ def page(shot: Shot, name: str, width: int) -> list[Text]:
         ("waits for", f"connection {row['waits_for']}" if row["waits_for"] else "nobody"),
         ("behind it", f"{row['behind']} connections wait" if row["behind"] != 1 else "1 connection waits"),
     ]
+    if row["idle_s"] is not None:
+        facts.append(("rows", "how many it has locked and changed is not sampled; to see it:"))
     drawn = [Text(f"connection {clean(name)}", "bold"), Text()]
     for title, text in facts:
-        drawn += lines.flow(f"{title:<11}", [clean(text)], width)
+        drawn += [
+            Text(f"{title if number == 0 else '':<11}", lines.HEADING).append_text(part)
+            for number, part in enumerate(lines.wrap(clean(text), max(width - 11, 10)) or [Text()])
+        ]
+    if row["idle_s"] is not None and name.isdigit():
+        drawn.append(Text(f"  {ROWS.format(name)}"))
     drawn += [Text(), Text("Its statement, or its last one", lines.HEADING)]
     drawn += lines.wrap(clean(row["statement"] or NO_STATEMENT), width)
     if name.isdigit():
@@ -107,7 +121,9 @@ def page(shot: Shot, name: str, width: int) -> list[Text]:
             Text("To end it, and roll back its transaction", lines.HEADING),
             Text(f"KILL {name};"),
         ]
-        drawn += lines.wrap("It is not sent from here.", width, DIM)
+        drawn += lines.wrap(
+            "It is not sent from here. c copies it where the terminal allows that.", width, DIM
+        )
     return drawn
 
 

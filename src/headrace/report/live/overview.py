@@ -10,8 +10,9 @@ from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.resources import Level
 from headrace.analysis.spared import OPTION, resting
 from headrace.facts import link_speed_mbit_s
-from headrace.report.live import lines, lists
+from headrace.report.live import below, lines
 from headrace.report.live.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
+from headrace.report.live.past import AGE, HISTORY, last_of
 from headrace.report.live.shot import Shot
 from headrace.report.text import clean
 
@@ -20,8 +21,6 @@ VERDICT_STYLE = {Level.SATURATED: HOT, Level.BUSY: WARM, Level.FINE: "bold green
 NARROWEST_BAR = 8
 #: Room for the name and the percentage next to a bar.
 BESIDE_BAR = 11
-#: Processes are shown below everything else if at least this many fit.
-FEWEST_TASKS = 3
 #: Kept free for what is below a long verdict.
 REST_LINES = 11
 #: From this width, two tables are side by side.
@@ -52,11 +51,7 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
     if len(drawn) > height:
         # The server is what most people look for: of the rest the end is out of sight.
         drawn = [*found, *cpu, *server, *memory, *tables]
-    if height - len(drawn) >= FEWEST_TASKS + 2:
-        columns, tasks = lists.tasks(shot, "cpu")
-        rows_left = height - len(drawn) - 2
-        drawn += [Text(), *lines.table(columns, [cells for _, cells in tasks[:rows_left]], width)]
-    return drawn[:height]
+    return [*drawn, *below.draw(shot, width, height - len(drawn))][:height]
 
 
 def verdict_lines(sentence: str, width: int, style: str, most: int) -> list[Text]:
@@ -329,28 +324,11 @@ def _spared(shot: Shot, width: int) -> list[Text]:
     return lines.flow("spared  ", [(cell, DIM)], width)
 
 
-#: InnoDB metrics: the text, and the metric's name on MariaDB and on MySQL.
-AGE = (
-    ("mysql_status", "innodb_checkpoint_age"),
-    ("innodb_status", "checkpoint_age_bytes"),
-    ("innodb_metrics", "log_lsn_checkpoint_age"),
-)
-HISTORY = (
-    ("mysql_status", "innodb_history_list_length"),
-    ("innodb_status", "history_list_length"),
-    ("innodb_metrics", "trx_rseg_history_len"),
-)
-
-
 def _innodb(shot: Shot) -> list[lines.Cell]:
     window = shot.now
 
     def of(name: str) -> float | None:
         return window.rate("mysql_status", f"innodb_{name}")
-
-    def first(names: tuple[tuple[str, str], ...]) -> float | None:
-        seen = [w for w in (window, shot.seldom) if w is not None]
-        return next((v for name in names for w in seen if (v := w.last(*name)) is not None), None)
 
     asked, missed, waits, log = (
         of(name)
@@ -368,12 +346,21 @@ def _innodb(shot: Shot) -> list[lines.Cell]:
     parts.append(f"fsyncs {rate(of('data_fsyncs'))}/s")
     if log is not None:
         parts.append(f"log {log / 1e6:.1f} MB/s")
-    age, history = first(AGE), first(HISTORY)
+    age, history = (last_of(names, window, shot.seldom) for names in (AGE, HISTORY))
     if age is not None:
-        parts.append(f"checkpoint age {gibibytes(age)}")
+        parts.append(_of_limit(age, window.last("mysql_status", "innodb_checkpoint_max_age")))
     if history is not None:
         parts.append(f"history {rate(history)}")
     return parts
+
+
+def _of_limit(age: float, limit: float | None) -> lines.Cell:
+    """The checkpoint age, of its limit where the server tells that (MariaDB)."""
+    if not limit:
+        return f"checkpoint age {gibibytes(age)}"
+    share = age / limit
+    style = HOT if share >= hot_cores.FULL else WARM if share >= resources.BUSY else ""
+    return (f"checkpoint age {gibibytes(age)} of {gibibytes(limit)}", style)
 
 
 def _lag(shot: Shot) -> list[lines.Cell]:

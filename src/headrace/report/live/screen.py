@@ -31,6 +31,8 @@ LISTS: dict[str, Callable[[Shot, str], tuple[list[Column], lists.Rows]]] = {
 }
 #: Screens where enter opens the chosen row.
 OPEN = ("statements", "processlist", "findings", "locks")
+THREAD_ORDERS = ("cpu", "waits for cpu")
+LONGEST_FILTER = 60
 #: Lines of the head and the foot.
 FRAME_LINES = 2
 #: Of a list: with less room, notes below it are left out.
@@ -46,7 +48,9 @@ HELP = """\
 7     locks: who waits for whom; enter shows the statement that would end one
 
 ↑ ↓ j k   choose          enter  open it            escape  back
-s  sort                   p  pause                   q  quit
+/  only rows with a text  s  sort                    c  copy KILL (not sent)
+← →  5 s back, forward    [ ]  a minute              end  now again
+p  pause                  ?  help                    q  quit
 
 Cores: work is █ user ▓ system ░ irq ▒ softirq; × is time the hypervisor took;
 · is idle time in which some task waited for a device. Red: 90% or more.
@@ -64,6 +68,9 @@ class Position:
     page: str = ""
     top: int = 0
     help: bool = False
+    #: Only rows with this text; ``typing`` while the user writes it.
+    filter: str = ""
+    typing: bool = False
 
     @property
     def sort(self) -> str:
@@ -80,12 +87,41 @@ class Pages:
 
 def names(shot: Shot, at: Position) -> list[str]:
     """The names of the list's rows, in order; empty if the screen is not a list."""
-    make = LISTS.get(at.screen)
-    return [name for name, _ in make(shot, at.sort)[1]] if make else []
+    return [name for name, _ in _rows(shot, at)[1]] if at.screen in LISTS else []
 
 
-def press(key: str, at: Position, rows: list[str]) -> Position:
-    """The position after a key. Unknown keys do not change it."""
+def _rows(shot: Shot, at: Position) -> tuple[list[Column], lists.Rows, int]:
+    """The list with the rows that have the filter's text, and how many there are without it."""
+    columns, rows = LISTS[at.screen](shot, order(shot, at))
+    wanted = at.filter.lower()
+    found = [row for row in rows if not wanted or wanted in " ".join(map(lines.plain, row[1])).lower()]
+    return columns, found, len(rows)
+
+
+def order(shot: Shot, at: Position) -> str:
+    """What the list is sorted by; empty if it has one order only."""
+    if at.screen == "threads" and "threads" in shot.now.samplers():
+        return THREAD_ORDERS[at.order % len(THREAD_ORDERS)]
+    return at.sort
+
+
+def _typed(key: str, at: Position, character: str) -> Position:
+    """The position after a key while a filter is written."""
+    if key == "enter":
+        return replace(at, typing=False)
+    if key == "escape":
+        return replace(at, typing=False, filter="", row=0)
+    if key == "backspace":
+        return replace(at, filter=at.filter[:-1], row=0)
+    if character.isprintable() and len(at.filter) < LONGEST_FILTER:
+        return replace(at, filter=at.filter + character, row=0)
+    return at
+
+
+def press(key: str, at: Position, rows: list[str], character: str = "") -> Position:
+    """The position after a key. Unknown keys do not change it. ``character`` is what the key writes."""
+    if at.typing:
+        return _typed(key, at, character)
     if key in ("question_mark", "?"):
         return replace(at, help=not at.help)
     if at.help:
@@ -98,23 +134,37 @@ def press(key: str, at: Position, rows: list[str]) -> Position:
     if key.isdigit() and 1 <= int(key) <= len(SCREENS):
         return Position(SCREENS[int(key) - 1])
     if key == "escape":
-        return replace(at, page="", top=0) if at.page else Position()
+        return _back(at)
+    if key in ("slash", "/") and at.screen in LISTS and not at.page:
+        return replace(at, typing=True)
     if key == "s":
         return replace(at, order=at.order + 1, row=0)
     if key == "enter" and at.screen in OPEN and rows and not at.page:
         return replace(at, page=rows[min(at.row, len(rows) - 1)], top=0)
+    return _moved(key, at, rows)
+
+
+def _back(at: Position) -> Position:
+    """From a page to its list, from a filtered list to the whole, from there to the overview."""
+    if at.page:
+        return replace(at, page="", top=0)
+    return replace(at, filter="", row=0) if at.filter else Position()
+
+
+def _moved(key: str, at: Position, rows: list[str]) -> Position:
     steps = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": 10, "pageup": -10}
-    if key in steps:
-        if at.page:
-            return replace(at, top=max(at.top + steps[key], 0))
-        return replace(at, row=max(0, min(at.row + steps[key], len(rows) - 1)))
-    return at
+    if key not in steps:
+        return at
+    if at.page:
+        return replace(at, top=max(at.top + steps[key], 0))
+    return replace(at, row=max(0, min(at.row + steps[key], len(rows) - 1)))
 
 
 def draw(
-    shot: Shot | None, at: Position, pages: Pages, width: int, height: int, wait: str = ""
+    shot: Shot | None, at: Position, pages: Pages, width: int, height: int, wait: str = "", said: str = ""
 ) -> list[Text]:
-    """Exactly ``height`` lines, none wider than ``width``. Without a shot, ``wait`` is shown."""
+    """Exactly ``height`` lines, none wider than ``width``. Without a shot, ``wait`` is shown; ``said`` is what the
+    last key did, if that is to be said."""
     room = max(height - FRAME_LINES, 1)
     if shot is None:
         body = lines.wrap(clean(wait), width, "bold")
@@ -131,13 +181,20 @@ def draw(
         body = _list(shot, at, width, room)
     body = [lines.fit(line, width) if line.cell_len > width else line for line in body[:room]]
     body += [Text()] * (room - len(body))
-    return [heading(shot, width, at), *body, _foot(at, width)]
+    foot = lines.fit(Text(clean(said), "bold"), width) if said else _foot(shot, at, width)
+    return [heading(shot, width, at), *body, foot]
 
 
 def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
     above = lists.summary(shot, width) if at.screen == "processlist" else []
-    columns, rows = LISTS[at.screen](shot, at.sort)
+    columns, rows, count = _rows(shot, at)
+    if at.filter or at.typing:
+        text = f"only rows with '{at.filter}{'_' if at.typing else ''}': {len(rows)} of {count}"
+        keys = "enter: keep it, escape: all rows" if at.typing else "escape: all rows"
+        above = [*above, *lines.flow("", [(clean(text), WARM), (keys, DIM)], width)]
     below = [line for note in lists.notes(shot, at.screen) for line in lines.wrap(clean(note), width, DIM)]
+    if not rows and count:
+        return above
     if not rows:
         why = locks.empty(shot) if at.screen == "locks" else lists.empty(shot, at.screen)
         return [*above, *lines.wrap(clean(why), width, DIM), *below]
@@ -149,7 +206,20 @@ def _list(shot: Shot, at: Position, width: int, room: int) -> list[Text]:
     first = max(0, chosen - max(room - 2, 0))
     shown = [cells for _, cells in rows[first : first + max(room - 1, 1)]]
     drawn = lines.table(columns, shown, width, chosen=chosen - first)
-    return [*above, *drawn, *([Text()] if below else []), *below]
+    left = room - len(drawn)
+    detail = _detail(shot, at, rows[chosen][0], width, left - 1) if left > FEWEST_ROWS else []
+    return [*above, *drawn, *detail, *([Text()] if below else []), *below]
+
+
+def _detail(shot: Shot, at: Position, name: str, width: int, room: int) -> list[Text]:
+    """More about the chosen row, where the list leaves room for it."""
+    if at.screen == "findings":
+        found = lists.finding_page(shot, name, width)
+    elif at.screen == "locks":
+        found = locks.page(shot, name, width)
+    else:
+        found = lists.detail(shot, at.screen, name, width)
+    return [Text("─" * width, DIM), *found[:room]] if found else []
 
 
 def _page(shot: Shot, at: Position, pages: Pages, width: int) -> list[Text]:
@@ -175,7 +245,9 @@ def heading(shot: Shot | None, width: int, at: Position = Position()) -> Text:
         shot.server,
     ]
     state, style = shot.state, "bold green"
-    if shot.paused:
+    if shot.back_s:
+        state, style = f"{_ago(shot.back_s)} AGO (end: now)", "bold yellow"
+    elif shot.paused:
         state, style = "PAUSED", "bold yellow"
     elif shot.state != "live":
         state, style = f"{shot.state} ({shot.age_s:.0f} s): {shot.problem}", HOT
@@ -187,18 +259,26 @@ def heading(shot: Shot | None, width: int, at: Position = Position()) -> Text:
     return lines.fit(left, max(width - right.cell_len - 1, 1)).append(" ").append_text(right)
 
 
-def _foot(at: Position, width: int) -> Text:
+def _ago(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _foot(shot: Shot | None, at: Position, width: int) -> Text:
     line = Text()
     for number, name in enumerate(SCREENS, 1):
         line.append(f"{number}", "bold")
         shown = name if width >= ROOM_FOR_NAMES else SHORT.get(name, name)
         line.append(f"{shown} ", "reverse" if name == at.screen else DIM)
-    keys = [("s", f"sort: {at.sort}")] if at.sort else []
+    sort = order(shot, at) if shot else at.sort
+    keys = [("s", f"sort: {sort}")] if sort else []
     keys += [("enter", "open")] if at.screen in OPEN else []
+    keys += [("c", "copy KILL")] if at.screen == "locks" else []
+    keys += [("/", "filter")] if at.screen in LISTS else []
     if at.page:
-        keys = [("esc", "back")]
+        keys = [("esc", "back"), *([("c", "copy KILL")] if at.screen == "locks" else [])]
     # With help and quit visible, the other keys can be found.
-    for key, text in (("?", "help"), ("q", "quit"), *keys, ("p", "pause")):
+    for key, text in (("?", "help"), ("q", "quit"), *keys, ("p", "pause"), ("← →", "back in time")):
         if line.cell_len + len(key) + len(text) + 2 <= width:
             line.append(f" {key}", "bold")
             line.append(f" {text}", DIM)

@@ -10,6 +10,7 @@ from headrace.activity import Activity
 from headrace.analysis.resources import Verdict, judge
 from headrace.analysis.window import Window
 from headrace.facts import HostFacts
+from headrace.report.live.series import Series
 from headrace.rules import all_rules
 from headrace.rules.cause import conclude
 from headrace.rules.evidence import Evidence
@@ -35,7 +36,8 @@ class Shot:
     ``state`` is the state of the connection, ``problem`` its last error. ``listed`` are rows of the server that
     are not counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
     what a line is for. ``age_s`` is the time since the newest sample. ``seldom`` has the samplers that run rarely.
-    ``activity`` is what the server was seen to execute.
+    ``activity`` is what the server was seen to execute. ``series`` are the figures up to this moment, and
+    ``back_s`` how long ago it was if it is not the newest.
     """
 
     target: str
@@ -55,6 +57,8 @@ class Shot:
     seldom: Window | None = None
     activity: Activity | None = None
     paused: bool = False
+    series: Series | None = None
+    back_s: float = 0.0
 
     @property
     def server_problem(self) -> str:
