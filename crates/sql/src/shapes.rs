@@ -18,7 +18,7 @@ const MOST_PARTS: usize = 64;
 /// Deeper in parentheses a list is no list for the fingerprint.
 const DEEPEST_LIST: usize = 8;
 /// So much of the beginning finds the shapes to compare.
-const KEY_BYTES: usize = 64;
+const KEY_BYTES: usize = 40;
 /// Shapes of one beginning that are compared.
 const MOST_TRIED: usize = 16;
 /// Bounds of memory.
@@ -135,13 +135,12 @@ impl Shapes {
             _ => 0,
         };
         let key = &text[start..text.len().min(start + KEY_BYTES)];
-        let mut last_is_word = false;
-        let varies = |byte: u8| {
-            let is_digit = byte.is_ascii_digit() && !last_is_word;
-            last_is_word = IN_WORD[usize::from(byte)];
-            is_digit || matches!(byte, b'\'' | b'/')
+        let follows_word = |at: usize| at > 0 && IN_WORD[usize::from(key[at - 1])];
+        let varies = |at: &usize| match key[*at] {
+            b'0'..=b'9' => !follows_word(*at),
+            byte => matches!(byte, b'\'' | b'/'),
         };
-        let end = key.iter().copied().position(varies).unwrap_or(key.len());
+        let end = (0..key.len()).find(varies).unwrap_or(key.len());
         xxh3_64_with_seed(&key[..end], self.seed)
     }
 }

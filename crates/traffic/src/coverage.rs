@@ -180,6 +180,8 @@ impl Coverage {
             let mut kinds = self.other_kinds.clone();
             kinds.add("cut inside their headers", self.cut_packets);
             kinds.add("damaged", self.damaged);
+            // Each packet of IP was counted once, however many fragments it came in.
+            kinds.add("further fragments of these", self.packets.saturating_sub(kinds.total()));
             let hint = self.places.iter().find(|place| place.item == 0 && place.reason.contains("--port"));
             let hint = hint.map_or(String::new(), |place| format!("; {}", place.reason));
             return Some(format!(

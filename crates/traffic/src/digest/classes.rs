@@ -171,10 +171,20 @@ fn worth(event: &Event<'_>) -> u64 {
     bytes.or(event.response_ns).unwrap_or(0).saturating_add(1)
 }
 
+/// Where a class was when it was counted last: it is found again without its key until the classes are put elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    number: u32,
+    /// Of `Classes`; 0 for nowhere.
+    round: u32,
+}
+
 /// All classes of a digest.
 #[derive(Debug)]
 pub struct Classes {
     bounds: Bounds,
+    /// How often the classes were put elsewhere, from 1.
+    round: u32,
     places: HashMap<Box<[u8]>, u32, Seeded>,
     all: Vec<Class>,
     others: Option<Box<ClassStats>>,
@@ -192,6 +202,7 @@ impl Classes {
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
+            round: 1,
             places: HashMap::with_hasher(Seeded::new()),
             all: Vec::new(),
             others: None,
@@ -242,12 +253,29 @@ impl Classes {
         sender: &Arc<Sender>,
         sample: Option<fn(&Event<'_>) -> Sample>,
     ) {
-        let known = self.places.get(key).map(|place| *place as usize);
+        self.count_at(&mut Place::default(), key, event, sender, sample);
+    }
+
+    /// The same, where the class may be at the place at which it was last.
+    #[inline]
+    pub fn count_at(
+        &mut self,
+        last: &mut Place,
+        key: &[u8],
+        event: &Event<'_>,
+        sender: &Arc<Sender>,
+        sample: Option<fn(&Event<'_>) -> Sample>,
+    ) {
+        let known = match last.round == self.round {
+            true => Some(last.number as usize),
+            false => self.places.get(key).map(|place| *place as usize),
+        };
         let is_new = known.is_none();
         let place = known.unwrap_or_else(|| {
             let since = self.lost_most;
             self.insert(key.into(), Class { since, ..Class::default() })
         });
+        *last = Place { number: place as u32, round: self.round };
         let at_once = self.all.len() <= MOST_IN_CACHE;
         let class = &mut self.all[place];
         let was_busy = class.stats.is_some();
@@ -340,6 +368,7 @@ impl Classes {
 
     /// Leaves none.
     fn take_places(&mut self) -> HashMap<Box<[u8]>, u32, Seeded> {
+        self.round += 1;
         let empty = HashMap::with_hasher(self.places.hasher().clone());
         std::mem::replace(&mut self.places, empty)
     }

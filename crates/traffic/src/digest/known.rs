@@ -2,6 +2,7 @@
 
 use sql::Shapes;
 
+use crate::digest::classes::Place;
 use crate::digest::seeded::Seeded;
 use crate::event::{Command, Event};
 
@@ -13,7 +14,8 @@ const CREDIT: u32 = 1 << 15;
 #[derive(Debug)]
 pub struct Known {
     shapes: Shapes,
-    fingerprints: Vec<Box<[u8]>>,
+    /// Each with the place of its class.
+    fingerprints: Vec<(Box<[u8]>, Place)>,
     /// Learning what never comes again costs a share of what was saved, and no more.
     credit: u32,
 }
@@ -23,17 +25,15 @@ impl Known {
         Self { shapes: Shapes::new(Seeded::new().seed()), fingerprints: Vec::new(), credit: CREDIT }
     }
 
-    /// The fingerprint of an event's statement, if its shape was learnt; into `out`.
+    /// The fingerprint of an event's statement, if its shape was learnt, and the place of its class.
     #[inline]
-    pub fn find(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> bool {
+    pub fn find(&mut self, event: &Event<'_>) -> Option<(&[u8], &mut Place)> {
         if event.command != Command::Query || event.is_cut {
-            return false;
+            return None;
         }
-        let Some(place) = self.shapes.find(event.text) else { return false };
-        out.clear();
-        out.extend_from_slice(&self.fingerprints[place as usize]);
+        let (fingerprint, place) = &mut self.fingerprints[self.shapes.find(event.text)? as usize];
         self.credit = self.credit.saturating_add(1);
-        true
+        Some((fingerprint, place))
     }
 
     /// Learns the shape of an event's statement, which has this fingerprint.
@@ -43,7 +43,7 @@ impl Known {
         }
         self.credit -= PRICE;
         if self.shapes.learn(event.text, self.fingerprints.len() as u32) {
-            self.fingerprints.push(fingerprint.into());
+            self.fingerprints.push((fingerprint.into(), Place::default()));
         }
     }
 }
@@ -59,17 +59,16 @@ mod tests {
 
     #[test]
     fn a_shape_that_was_learnt_is_found_of_whole_statements_alone() {
-        let (mut known, mut out) = (Known::new(), b"before".to_vec());
-        assert!(!known.find(&event("SELECT 1 FROM t"), &mut out));
+        let mut known = Known::new();
+        let find = |known: &mut Known, event| known.find(&event).map(|(text, _)| text.to_vec());
+        assert_eq!(find(&mut known, event("SELECT 1 FROM t")), None);
         known.learn(&event("SELECT 1 FROM t"), b"select ? from t");
         for other in ["SELECT 1 FROM u", "SELECT a FROM t", "SELECT 1 FROM t "] {
-            assert!(!known.find(&event(other), &mut out), "{other}");
+            assert_eq!(find(&mut known, event(other)), None, "{other}");
         }
-        assert!(!known.find(&Event { is_cut: true, ..event("SELECT 1 FROM t") }, &mut out));
-        assert!(!known.find(&Event { command: Command::Rows, ..event("SELECT 1 FROM t") }, &mut out));
-        assert_eq!(out, b"before");
-        assert!(known.find(&event("SELECT 22 FROM t"), &mut out));
-        assert_eq!(out, b"select ? from t");
+        assert_eq!(find(&mut known, Event { is_cut: true, ..event("SELECT 1 FROM t") }), None);
+        assert_eq!(find(&mut known, Event { command: Command::Rows, ..event("SELECT 1 FROM t") }), None);
+        assert_eq!(find(&mut known, event("SELECT 22 FROM t")).as_deref(), Some(&b"select ? from t"[..]));
     }
 
     #[test]

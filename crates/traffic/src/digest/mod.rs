@@ -150,10 +150,26 @@ impl Digest {
             self.filtered += 1;
             return;
         }
-        let is_known = self.known.find(event, &mut self.fingerprint);
-        let may_learn = !is_known && fingerprint(self.options.mode, event, &mut self.fingerprint);
+        let sample = self.options.keeps_samples.then_some(sample_of as fn(&Event<'_>) -> Sample);
+        let is_plain = self.is_plain();
+        let known = self.known.find(event);
+        if is_plain && let Some((key, place)) = known {
+            let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
+            self.classes.count_at(place, key, event, sender, sample);
+            self.events += 1;
+            self.date(event);
+            return;
+        }
+        let may_learn = match known {
+            Some((known, _)) => {
+                self.fingerprint.clear();
+                self.fingerprint.extend_from_slice(known);
+                false
+            }
+            None => fingerprint(self.options.mode, event, &mut self.fingerprint),
+        };
         // What comes once, as with names that a program makes, is not worth it.
-        if may_learn && self.is_plain() && self.classes.has(&self.fingerprint) {
+        if may_learn && is_plain && self.classes.has(&self.fingerprint) {
             self.known.learn(event, &self.fingerprint);
         }
         if !self.key_of(event) {
@@ -163,7 +179,6 @@ impl Digest {
         self.events += 1;
         self.date(event);
         let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
-        let sample = self.options.keeps_samples.then_some(sample_of as fn(&Event<'_>) -> Sample);
         self.classes.count(&self.key, event, sender, sample);
     }
 

@@ -76,10 +76,11 @@ impl<T: Content> Slices<T> {
     /// The slice of this number; true if it is new.
     #[inline]
     pub fn at(&mut self, number: u64) -> (&mut T, bool) {
-        // Events come nearly in order.
-        let place = match self.0.last() {
-            Some((last, _)) if *last == number => self.0.len() - 1,
-            _ => self.0.partition_point(|(other, _)| *other < number),
+        // Events come nearly in order: those that began before a second's end may come after those of the next.
+        let place = match &self.0[..] {
+            [.., (last, _)] if *last == number => self.0.len() - 1,
+            [.., (before, _), _] if *before == number => self.0.len() - 2,
+            all => all.partition_point(|(other, _)| *other < number),
         };
         let is_new = self.0.get(place).is_none_or(|(other, _)| *other != number);
         if is_new {

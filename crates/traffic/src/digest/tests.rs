@@ -320,3 +320,32 @@ fn the_slowest_is_the_example_and_samples_can_be_left_out() {
     let options = DigestOptions { keeps_samples: false, ..DigestOptions::default() };
     assert!(sample(&mut digest_of(&options, &events)).is_null());
 }
+
+/// Shapes that are known keep the place of their class, and classes that leave give theirs to others.
+#[test]
+fn a_known_statement_is_of_its_class_after_others_left() {
+    let bounds = Bounds { most_classes: 16, ..DigestOptions::default().bounds };
+    let mut digest = Digest::new(&DigestOptions { most_listed: 8, bounds, ..DigestOptions::default() });
+    let mut count = |text: &str, response_ns| {
+        let mut event = Event::new(START_NS, 1, Command::Query);
+        (event.text, event.response_ns) = (text.as_bytes(), Some(response_ns));
+        digest.count(&event);
+    };
+    for round in 0..50_usize {
+        count(&format!("SELECT b FROM t{}", "x".repeat(round + 1)), 1);
+        for heavy in 1..=6 {
+            count(&format!("SELECT a FROM h{heavy} WHERE id = {round}"), heavy * 1_000_000);
+        }
+    }
+    assert!(digest.classes.others().is_some(), "some left");
+    let heavy: BTreeMap<_, _> = digest
+        .classes
+        .iter()
+        .filter(|(key, _)| key.starts_with(b"select a"))
+        .map(|(key, class)| (key.to_vec(), class.stats(0).response.sum_ns))
+        .collect();
+    let expected = (1..=6).map(|heavy| {
+        (format!("select a from h{heavy} where id = ?").into_bytes(), 50 * u128::from(heavy * 1_000_000_u64))
+    });
+    assert_eq!(heavy, expected.collect());
+}

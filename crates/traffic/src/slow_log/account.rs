@@ -26,7 +26,9 @@ pub(crate) fn parse(line: &[u8]) -> Option<Account<'_>> {
     let bracket = memrchr(b'[', line)?;
     let address = &line[bracket + 1..];
     let names = &line[..bracket];
-    let at = memmem::rfind(names, b"] @ ").or_else(|| memmem::rfind(names, b"] @\n"))?;
+    let last = memrchr(b'@', names)?.checked_sub(2)?;
+    let plain = names[last..].starts_with(b"] @ ").then_some(last);
+    let at = plain.or_else(|| memmem::rfind(names, b"] @ ")).or_else(|| memmem::rfind(names, b"] @\n"))?;
     let name = names[at + 4..].trim_ascii();
     Some(Account { user: user(&names[..at])?, host: if name.is_empty() { address } else { name }, id })
 }

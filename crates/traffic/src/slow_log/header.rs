@@ -55,19 +55,23 @@ const LONGEST_KEY: usize = 32;
 /// Reads the header that begins `text`. Gives it with the offset of what follows, or nothing if the buffer ends before.
 pub(super) fn parse(text: &[u8], at_end: bool) -> Option<(Header<'_>, usize)> {
     let mut header = Header::default();
-    let mut at = 0;
-    while text.get(at) == Some(&b'#') || is_touched(text, at, at_end)? {
-        let (line, next) = wrapped(text, at, at_end)?;
-        if line.starts_with(COMMAND) {
-            return Some((header, at));
-        }
-        if at > 0 && header.begins_another(text, at, line, at_end)? {
-            return Some((header, at));
-        }
-        header.comment(line);
-        at = over_blanks(text, next, at_end)?;
+    header.read(text, at_end).map(|body| (header, body))
+}
+
+/// The fields of the line at `at`, and where the next begins, if it is one as every event has them, behind and before lines
+/// that are whole: it begins no other event, no editor wrapped it, and nothing is between.
+#[inline]
+fn plain(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let is_own = match text.get(at..at + 6)? {
+        b"# Quer" | b"# Thre" | b"# Rows" | b"# Byte" | b"# Sche" => at >= 2,
+        _ => false,
+    };
+    if !is_own || !matches!(text[at - 2], b'0'..=b'9' | b'a'..=b'z' | b']') {
+        return None;
     }
-    header.statements(text, at, at_end)
+    let end = at + memchr(b'\n', &text[at..])?;
+    let is_whole = text[end - 1].is_ascii_alphanumeric();
+    (is_whole && !matches!(text.get(end + 1)?, b'\n' | b'\r')).then(|| (&text[at + 2..end], end + 1))
 }
 
 /// Where the next line of a header begins behind blank ones, which editors and mails put there; else `at`.
@@ -137,6 +141,29 @@ pub(super) fn time_of(text: &[u8]) -> Option<(Stamp, Option<Account<'_>>)> {
 }
 
 impl<'a> Header<'a> {
+    /// Reads the header that begins `text` into this empty one. Gives the offset of what follows.
+    #[inline]
+    pub(super) fn read(&mut self, text: &'a [u8], at_end: bool) -> Option<usize> {
+        let mut at = 0;
+        while text.get(at) == Some(&b'#') || is_touched(text, at, at_end)? {
+            if let Some((rest, next)) = plain(text, at) {
+                self.fields(rest);
+                at = next;
+                continue;
+            }
+            let (line, next) = wrapped(text, at, at_end)?;
+            if line.starts_with(COMMAND) {
+                return Some(at);
+            }
+            if at > 0 && self.begins_another(text, at, line, at_end)? {
+                return Some(at);
+            }
+            self.comment(line);
+            at = over_blanks(text, next, at_end)?;
+        }
+        self.statements(text, at, at_end)
+    }
+
     /// Whether a server wrote it that sets a timestamp before each statement: it writes times with a zone, or numbers of
     /// threads.
     pub(super) fn is_since_5_1(&self) -> bool {
@@ -210,9 +237,17 @@ impl<'a> Header<'a> {
             rest = self.after_key(rest, b"Lock_time: ", Measure::LockNs);
             rest = self.after_key(rest, b"Rows_sent: ", Measure::RowsSent);
             rest = self.after_key(rest, b"Rows_examined: ", Measure::RowsExamined);
+        } else if let Some(after) = rest.strip_prefix(b"Rows_affected: ") {
+            rest = skip_blanks(self.measure(Measure::RowsAffected, skip_blanks(after)));
+            rest = self.after_key(rest, b"Bytes_sent: ", Measure::ResponseBytes);
         } else if let Some(after) = rest.strip_prefix(b"Thread_id: ") {
             (self.thread, rest) = take_number(skip_blanks(after));
             rest = skip_blanks(rest);
+            let name = rest.strip_prefix(b"Schema: ").and_then(|rest| rest.strip_suffix(b"  QC_hit: No"));
+            if let Some(name) = name {
+                self.schema = Some(name.trim_ascii());
+                return;
+            }
         } else if !begins_with_key(rest) {
             // A warning, as MariaDB writes it: its text has values of the client's choice.
             return;
@@ -275,6 +310,7 @@ impl<'a> Header<'a> {
     }
 
     /// Takes a measure's value if its key comes next.
+    #[inline(always)]
     fn after_key(&mut self, rest: &'a [u8], key: &[u8], measure: Measure) -> &'a [u8] {
         let rest = skip_blanks(rest);
         match rest.strip_prefix(key) {
@@ -283,7 +319,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn measure(&mut self, measure: Measure, text: &'a [u8]) -> &'a [u8] {
         let (value, rest) = match measure.row().unit {
             Unit::Count | Unit::Bytes => take_number(text),
@@ -298,7 +334,7 @@ impl<'a> Header<'a> {
     }
 
     /// `use db;` and `SET timestamp=1;`, each at most once and in this order.
-    fn statements(mut self, text: &'a [u8], mut at: usize, at_end: bool) -> Option<(Self, usize)> {
+    fn statements(&mut self, text: &'a [u8], mut at: usize, at_end: bool) -> Option<usize> {
         for keyword in [&b"use "[..], b"SET "] {
             let begin = over_blanks(text, at, at_end)?;
             let rest = &text[begin..];
@@ -314,7 +350,7 @@ impl<'a> Header<'a> {
                 Some(length) => (length, length + 1),
                 None if at_end => (rest.len(), rest.len()),
                 // A statement like these, and a long one.
-                None if rest.len() > super::boundary::LINE_BYTES => return Some((self, at)),
+                None if rest.len() > super::boundary::LINE_BYTES => return Some(at),
                 None => return None,
             };
             let line = without_return(&rest[..length]);
@@ -329,12 +365,12 @@ impl<'a> Header<'a> {
             self.last = Some(inner);
             at = begin + next;
         }
-        if self.timestamp_ns.is_some() { Some((self, at)) } else { self.late(text, at, at_end) }
+        if self.timestamp_ns.is_some() { Some(at) } else { self.late(text, at, at_end) }
     }
 
     /// Finds a `SET timestamp` that is not as a server writes it, or behind lines that somebody changed so that they are no
     /// longer known as those of a header. Behind the end of a statement there is none of this event.
-    fn late(mut self, text: &'a [u8], at: usize, at_end: bool) -> Option<(Self, usize)> {
+    fn late(&mut self, text: &'a [u8], at: usize, at_end: bool) -> Option<usize> {
         let window = &text[at..text.len().min(at + LATE_BYTES)];
         let (mut from, mut used) = (0, None);
         for _ in 0..MOST_LATE_LINES {
@@ -350,7 +386,7 @@ impl<'a> Header<'a> {
                 }
                 (self.timestamp_ns, self.last, self.used) =
                     (Some(timestamp_ns), Some(set), used.or(self.used));
-                return Some((self, at + next));
+                return Some(at + next);
             }
             if is_use(line) {
                 used = Some(unquoted(line[4..].strip_suffix(b";").unwrap_or(&line[4..]).trim_ascii()));
@@ -359,7 +395,7 @@ impl<'a> Header<'a> {
             }
             from = next;
         }
-        Some((self, at))
+        Some(at)
     }
 
     /// A line of a header that is none by its looks: numbers that can be told are taken.
@@ -423,6 +459,11 @@ fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
 
 /// The values of a `SET` that the server wrote: its timestamp if it has one. `None` for any other `SET`.
 fn setting(text: &[u8]) -> Option<Option<u64>> {
+    if let Some(value) = text.strip_prefix(b"timestamp=")
+        && let (Some(seconds), b"") = take_number(value)
+    {
+        return seconds.checked_mul(NS_PER_S).map(Some);
+    }
     let mut timestamp_ns = None;
     for part in text.split(|byte| *byte == b',') {
         let equals = memchr(b'=', part)?;

@@ -183,7 +183,8 @@ impl Parser<'_> {
             return Ok(None);
         }
         let window = &text[..text.len().min(MAX_HEADER_BYTES)];
-        let Some((header, body)) = header::parse(window, at_end && window.len() == text.len()) else {
+        let mut header = Header::default();
+        let Some(body) = header.read(window, at_end && window.len() == text.len()) else {
             if text.len() >= MAX_HEADER_BYTES {
                 return Ok(Some(self.give_up(buffer, at)));
             }
@@ -294,7 +295,8 @@ impl Parser<'_> {
                 self.cut_at(line, start, text.len())
             }
             _ => {
-                let is_open = self.is_unterminated && self.scan.is_open(text, body, text.len());
+                let is_open =
+                    (self.is_unterminated || self.is_first()) && self.scan.is_open(text, body, text.len());
                 End { at: text.len(), is_firm: false, by: By::Input, is_open }
             }
         })
@@ -349,14 +351,14 @@ impl Parser<'_> {
         {
             self.carried.inherit(&inherited());
         }
-        let follows_unterminated = std::mem::take(&mut self.is_unterminated);
+        let needs_no_end = std::mem::take(&mut self.is_unterminated) || self.is_first();
         if let Some(count) = statement::throttled(rest) {
             self.coverage.throttled(count, header.query_ns.and_then(header::duration));
             self.understood_bytes += event_bytes.len() as u64;
             return Ok(true);
         }
         let has_banner = rest.len() < behind.len();
-        let found = match statement::find(rest, header, end, has_banner, follows_unterminated) {
+        let found = match statement::find(rest, header, end, has_banner, needs_no_end) {
             Ok(found) if header.query_ns.is_some() => found,
             other => {
                 self.coverage.skipped_bytes += event_bytes.len() as u64;
@@ -389,6 +391,11 @@ impl Parser<'_> {
         event.is_log_reopened = std::mem::take(&mut self.is_reopened);
         sink.event(&event)?;
         Ok(kept < rest.len())
+    }
+
+    /// Whether no event of the input came before.
+    fn is_first(&self) -> bool {
+        self.start == 0 && self.coverage.events == 0 && self.coverage.damaged == 0
     }
 
     /// Counts an event, and what is unusual of it.
@@ -532,6 +539,7 @@ impl Parser<'_> {
             self.carried.reopen();
             self.is_reopened = true;
         }
+        let garbage = if garbage.trim_ascii().is_empty() { b"" } else { garbage };
         self.coverage.bytes += bytes.len() as u64;
         self.coverage.skipped_bytes += garbage.len() as u64;
         self.understood_bytes += (bytes.len() - garbage.len()) as u64;

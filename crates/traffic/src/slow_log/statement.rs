@@ -28,14 +28,14 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Reads what is behind a header. `has_banner`: a server began to write behind it. `follows_unterminated`: the statement
-/// before had no `;` either, so that the last one of the input needs none.
+/// Reads what is behind a header. `has_banner`: a server began to write behind it. `needs_no_end`: the statement before had
+/// no `;` either, or there is none before, so that the last one of the input needs none.
 pub(super) fn find<'a>(
     rest: &'a [u8],
     header: &Header<'a>,
     end: &End,
     has_banner: bool,
-    follows_unterminated: bool,
+    needs_no_end: bool,
 ) -> Result<Found<'a>, &'static str> {
     let (inner, other_lines) = without_others(rest);
     let found = |statement, is_unterminated| Found {
@@ -45,7 +45,7 @@ pub(super) fn find<'a>(
     };
     let is_ended = match end.by {
         By::Header => !end.is_open && !has_banner && inner.ends_with(b"\n"),
-        By::Input => follows_unterminated && !end.is_open && inner.ends_with(b"\n"),
+        By::Input => needs_no_end && !end.is_open && inner.ends_with(b"\n"),
         By::Limit => false,
     };
     if let Some(name) = rest.strip_prefix(COMMAND) {
@@ -146,10 +146,10 @@ pub(super) fn without_terminator(text: &[u8]) -> Option<&[u8]> {
 /// `throttle: 39 'index not used' warning(s) suppressed.` (log_throttle_queries_not_using_indexes).
 pub(super) fn throttled(rest: &[u8]) -> Option<u64> {
     let (begin, count) = rest.trim_ascii_start().split_at_checked(9)?;
-    let count = count.trim_ascii();
     if !begin.eq_ignore_ascii_case(b"throttle:") {
         return None;
     }
+    let count = count.trim_ascii();
     let digits = count.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (number, what) = count.split_at_checked(digits).filter(|_| (1..=19).contains(&digits))?;
     let line = &what[..memchr(b'\n', what).unwrap_or(what.len())];

@@ -179,6 +179,16 @@ fn a_header_ends_the_statement_before_it() {
         assert!(events.iter().all(|(text, ..)| text == "select 2"), "{events:?}");
         assert_eq!((coverage.damaged, coverage.unterminated_events), (1, 0), "{log}");
     }
+    // One that is alone needs none, if its last line is whole and nothing is open.
+    for (statement, count) in
+        [("select 1", 1), ("# administrator command: Quit", 1), ("select 'open", 0), ("select 1 /* open", 0)]
+    {
+        let (events, coverage) = seen(&without(1, statement));
+        assert_eq!((events.len(), coverage.unterminated_events), (count, count as u64), "{statement}");
+        assert_eq!(coverage.damaged, 1 - count as u64, "{statement}");
+    }
+    let (events, coverage) = seen(&(String::from("\n  \r\n") + &event(1, 8, "select 1")));
+    assert_eq!((events.len(), coverage.damaged, coverage.skipped_bytes), (1, 0, 0), "blank lines before all");
     // Where others have theirs, the last of the input is cut off without it.
     let (events, coverage) = seen(&(event(1, 8, "select 1") + &without(2, "select 2 from t")));
     assert_eq!((events.len(), coverage.damaged), (1, 1));
