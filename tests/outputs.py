@@ -92,7 +92,18 @@ YCSB = """[OVERALL], RunTime(ms), 10110
 [READ], Operations, 491
 [READ], AverageLatency(us), 3980.10
 [READ], 99thPercentileLatency(us), 9000
+[READ], 99.9PercentileLatency(us), 12000
+[READ], MinLatency(us), 500
 [READ], Return=OK, 491
+"""
+GO_YCSB = """***************** properties *****************
+"threadcount"="8"
+**********************************************
+READ   - Takes(s): 10.0, Count: 5000, OPS: 500.1, Avg(us): 900, Min(us): 90, Max(us): 9000, 50th(us): 800, 90th(us): 1500, 95th(us): 2000, 99th(us): 4000, 99.9th(us): 8000, 99.99th(us): 9000
+UPDATE - Takes(s): 10.0, Count: 5000, OPS: 500.1, Avg(us): 990, Min(us): 99, Max(us): 9900, 50th(us): 900, 90th(us): 1600, 95th(us): 2100, 99th(us): 4100, 99.9th(us): 8200, 99.99th(us): 9800
+Run finished, takes 20.1s
+READ   - Takes(s): 20.1, Count: 10000, OPS: 497.5, Avg(us): 910, Min(us): 90, Max(us): 9500, 50th(us): 800, 90th(us): 1500, 95th(us): 2000, 99th(us): 4000, 99.9th(us): 8100, 99.99th(us): 9400
+UPDATE - Takes(s): 20.1, Count: 10000, OPS: 502.5, Avg(us): 990, Min(us): 99, Max(us): 9900, 50th(us): 900, 90th(us): 1600, 95th(us): 2100, 99th(us): 4100, 99.9th(us): 8200, 99.99th(us): 9800
 """
 TPCC = """***************************************
 *** ###easy### TPC-C Load Generator ***
@@ -405,7 +416,7 @@ GOODS = [
         "failed transactions: 0": "failed transactions: 9000",
         "processed: 60000": "processed: 400/60000",
     }),
-    Good("YCSB", YCSB, {"ops_s": 99.3945, "read_mean_ms": 3.9801}, {"Return=OK, 491": "Return=ERROR, 91"}),
+    Good("YCSB", YCSB, {"ops_s": 99.3945, "read_mean_ms": 3.9801, "read_p99.9_ms": 12, "read_min_ms": 0.5}, {"Return=OK, 491": "Return=ERROR, 91"}),
     Good("tpcc-mysql", TPCC, {"tpmc": 77907.6}, {"fl:0": "fl:12"}),
     Good("go-tpc", GO_TPC, {"tpmc": 1202.0, "p99_ms": 20.0}),
     Good("hyperfine", json.dumps(HYPERFINE), {"mean_s": 1.2}, {"[0, 0]": "[0, 1]"}),
@@ -447,6 +458,12 @@ GOODS = [
         "iperf Done.": "",
     }),
     Good("iperf3, UDP", IPERF_UDP, {"received_mbit_s": 49.5, "lost_percent": 10, "jitter_ms": 0.21}),
+    Good(
+        "go-ycsb",
+        GO_YCSB,
+        {"ops_s": 1000, "read_mean_ms": 0.91, "read_p99.9_ms": 8.1, "update_max_ms": 9.9},
+        {"Run finished": "Run stopped", "UPDATE - Takes": "READ_ERROR - Takes"},
+    ),
     Good("YCSB, JSON", json.dumps(YCSB_JSON), {"ops_s": 23102.5, "read_mean_ms": 0.5}, {"Return=OK": "Return=ERROR"}),
     Good("fio, all kinds of requests as one", json.dumps(FIO_MIXED), {"mixed_iops": 75.0, "mixed_p99_ms": 2.0}),
     Good("sysbench fileio that only writes", SYSBENCH_FILES, {"writes_s": 3339.59, "p99_ms": 8.43}, {

@@ -299,3 +299,22 @@ def test_rates_are_not_taken_for_seconds(name: str) -> None:
 @pytest.mark.parametrize("name", ["p99.9 (ms)", "lat [us]", "ms/op", "us_op", "misses", "cpu_s", "mean_s"])
 def test_times_are_known_by_their_unit(name: str) -> None:
     assert imports._directions([name], [])[0] == {name: False}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_more"),
+    [
+        ("Antwortzeit", False), ("usd", False), ("cpu_pct", False), ("durée", False), ("latencia", False),
+        ("平均延迟", False), ("memory_mb", False), ("write_amplification", False), ("usd_per_tx", False),
+        ("tps_per_usd", True), ("tps/€", True), ("Durchsatz", True), ("hit_rate", True), ("speedup", True),
+        ("score", None), ("value", None), ("latency_improvement", None), ("cpu_idle", None), ("mean", None),
+    ],
+)  # fmt: skip
+def test_the_direction_of_a_column_is_known_by_its_name_or_said_to_be_unknown(
+    name: str, is_more: bool | None
+) -> None:
+    found, notes = imports._directions([name], [])
+    assert found == {name: is_more is not False}
+    says = {True: "", False: "less is better", None: "does not say whether more or less is better"}[is_more]
+    assert len(notes) == bool(says)
+    assert not says or says in notes[0]

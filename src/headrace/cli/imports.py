@@ -114,32 +114,24 @@ def _read(
     )
 
 
-#: Names of measurements of which less is better, and of which more is.
-_LESS = re.compile(
-    r"(^|_)(latency|lat|response|duration|elapsed|time|wait|stall|errors?"
-    r"|lag|jitter|lost|retransmits|runtime|misses)(_|$)"
-    r"|_(ns|us|ms|s|sec|min)$|[(\[](ns|us|µs|μs|ms|s|sec|seconds|min)[)\]]$|^(ns|us|µs|μs|ms|s)[/_]op$"
-)
-_MORE = re.compile(
-    r"(^|_)(iops|tps|qps|tpm|tpmc|nopm|throughput|ops|requests|transactions|queries|reads|writes)(_s)?$|(bit|b)_s$"
-    r"|(^|_)(events|runs|goodput|items|bytes|fsyncs|rows|commits|pages|calls|messages|statements|ops_cpu)_s$"
-)
-
-
 def _directions(response: Sequence[str], latency: Sequence[str]) -> tuple[dict[str, bool], list[str]]:
     """Response -> whether more is better, and what was taken from a name. Raises PlanError for a contradiction."""
+    from headrace.foreign.directions import is_more_better
+
     notes = []
     found: dict[str, bool] = {}
     for name in response:
-        key = name.lower()
-        is_less = bool(_LESS.search(key)) and not _MORE.search(key)
-        found[name] = not is_less
-        if is_less:
+        known = is_more_better(name)
+        found[name] = known is not False
+        if known is False:
             notes.append(f"{name}: less is better, by its name (--latency says the same)")
-        elif not _MORE.search(key):
-            notes.append(f"{name}: more is better, as --response says; use --latency if less is")
+        elif known is None:
+            notes.append(
+                f"{name}: its name does not say whether more or less is better; more is, as --response says "
+                f"(if less is: --latency {name})"
+            )
     for name in latency:
-        if _MORE.search(name.lower()):
+        if is_more_better(name):
             raise PlanError(f"--latency {name}: more is better, by its name", hint=f"--response {name}")
         found[name] = False
     return found, notes

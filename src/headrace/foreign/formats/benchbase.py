@@ -9,16 +9,10 @@ from headrace.foreign.run import OtherVariant, Run, known, number, parsed, text_
 
 NAME = "BenchBase (summary.json)"
 
-_LATENCIES = {
-    "mean_ms": "Average Latency (microseconds)",
-    "p25_ms": "25th Percentile Latency (microseconds)",
-    "p50_ms": "Median Latency (microseconds)",
-    "p75_ms": "75th Percentile Latency (microseconds)",
-    "p90_ms": "90th Percentile Latency (microseconds)",
-    "p95_ms": "95th Percentile Latency (microseconds)",
-    "p99_ms": "99th Percentile Latency (microseconds)",
-    "max_ms": "Maximum Latency (microseconds)",
-}
+_LATENCY = re.compile(
+    r"(Average|Minimum|Maximum|Median|([\d.]+)(?:st|nd|rd|th) Percentile) Latency \(microseconds\)"
+)
+_NAMES = {"Average": "mean_ms", "Minimum": "min_ms", "Median": "p50_ms", "Maximum": "max_ms"}
 #: The share of its requests that a run must have completed: aborted ones count in the throughput.
 GOOD = 0.9
 
@@ -30,7 +24,11 @@ def read(text: str) -> list[Run] | None:
     if not isinstance(content, dict) or not {"Throughput (requests/second)", "Benchmark Type"} & set(content):
         return None
     latency = content.get("Latency Distribution")
-    found = {name: number(latency, key) for name, key in _LATENCIES.items()}
+    found = {}
+    for key in latency if isinstance(latency, dict) else ():
+        if told := _LATENCY.fullmatch(key):
+            ours = f"p{float(told[2]):g}_ms" if told[2] else _NAMES[told[1]]
+            found[ours] = number(latency, key)
     responses = known(
         requests_s=number(content, "Throughput (requests/second)"),
         goodput_s=number(content, "Goodput (requests/second)"),

@@ -45,11 +45,15 @@ def _k6(metrics: dict[str, Any]) -> Run:
         requests_s=of("http_reqs", "rate"),
         mean_ms=of("http_req_duration", "avg"),
         p50_ms=of("http_req_duration", "med"),
-        p90_ms=of("http_req_duration", "p(90)"),
-        p95_ms=of("http_req_duration", "p(95)"),
-        p99_ms=of("http_req_duration", "p(99)"),
+        min_ms=of("http_req_duration", "min"),
         max_ms=of("http_req_duration", "max"),
     )
+    told = metrics.get("http_req_duration")
+    told = within(told, "values") or told
+    for name in told if isinstance(told, dict) else ():
+        tail = re.fullmatch(r"p\((\d[\d.]*)\)", name)
+        if tail and (value := of("http_req_duration", name)) is not None:
+            found[f"p{float(tail[1]):g}_ms"] = value
     failed = of("http_req_failed", "rate")
     failed = failed if failed is not None else of("http_req_failed", "value")
     problem = "" if "requests_s" in found else "it has no rate of requests"

@@ -10,7 +10,7 @@ NAME = "tpcc-mysql or go-tpc"
 
 _SUMMARY = re.compile(
     r"^\[Summary\] (\w+) +- Takes\(s\): ([\d.]+), Count: (\d+), TPM: ([\d.]+), Sum\(ms\): [\d.]+, "
-    r"Avg\(ms\): ([\d.]+), 50th\(ms\): ([\d.]+), 90th\(ms\): ([\d.]+), 95th\(ms\): ([\d.]+), 99th\(ms\): ([\d.]+)",
+    r"Avg\(ms\): ([\d.]+), (50th\(ms\): [\d.]+, 90th\(ms\): [\d.]+, 95th\(ms\): [\d.]+, 99th\(ms\): [\d.]+[^\n]*)",
     re.MULTILINE,
 )
 
@@ -46,13 +46,16 @@ def _of_go(text: str) -> Run:
     found: dict[str, float] = {}
     settings: dict[str, str] = {}
     failed = 0
-    for kind, takes, count, _, mean, p50, p90, p95, p99 in _SUMMARY.findall(text):
+    for kind, takes, count, _, mean, tails in _SUMMARY.findall(text):
         if kind.endswith("_ERR"):
             failed += int(count)
         elif kind == "NEW_ORDER":
             settings["duration_s"] = text_of(round(float(takes)))
-            times = {"mean_ms": mean, "p50_ms": p50, "p90_ms": p90, "p95_ms": p95, "p99_ms": p99}
-            found |= {name: float(value) for name, value in times.items()}
+            found["mean_ms"] = float(mean)
+            for tail, value in re.findall(r"([\d.]+)th\(ms\): (\d+(?:\.\d+)?)(?=[,\s]|$)", tails):
+                found[f"p{float(tail):g}_ms"] = float(value)
+            if most := re.search(r"Max\(ms\): (\d+(?:\.\d+)?)(?=[,\s]|$)", tails):
+                found["max_ms"] = float(most[1])
             done = int(count)
     tpmc = re.search(r"^tpmC: ([\d.]+)", text, re.MULTILINE)
     if tpmc is None or not found:

@@ -1,36 +1,32 @@
-"""YCSB: the measurements at its end, as text and JSON; go-ycsb is named."""
+"""YCSB: the measurements at its end, as text and JSON; go-ycsb: its report."""
 
 from __future__ import annotations
 
 import re
 
-from headrace.foreign.run import OtherVariant, Run, pieces, text_of
+from headrace.foreign.run import Run, pieces, text_of
 from headrace.received import BadContent, an_object
 
-NAME = "YCSB"
+NAME = "YCSB or go-ycsb"
 
 _START = re.compile(r"^\[OVERALL\], RunTime\(ms\)", re.MULTILINE)
 _LINE = re.compile(r"^\[([^\]]+)\], ([^,]+), ([-\d.Ee+]+|NaN)\s*$", re.MULTILINE)
-#: A name of YCSB -> ours.
-_LATENCIES = {
-    "AverageLatency(us)": "mean_ms",
-    "50thPercentileLatency(us)": "p50_ms",
-    "95thPercentileLatency(us)": "p95_ms",
-    "99thPercentileLatency(us)": "p99_ms",
-    "MaxLatency(us)": "max_ms",
-}
+#: A latency of YCSB's: an average, an end, or any percentile (``hdrhistogram.percentiles``).
+_LATENCY = re.compile(r"(Average|Min|Max|(\d[\d.]*)(?:st|nd|rd|th)?Percentile)Latency\(us\)")
+_NAMES = {"Average": "mean_ms", "Min": "min_ms", "Max": "max_ms"}
 #: Share of a kind of operation that may fail.
 FEW_ERRORS = 0.01
 
 
+_GO = re.compile(r"^([A-Z_]+) +- (Takes\(s\): [^\n]*99th\(us\): [^\n]*\n)", re.MULTILINE)
 _OURS = re.compile(r"^YCSB Client \d|site\.ycsb\.Client", re.MULTILINE)
 #: A measurement in JSON, in an array or alone.
 _OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
 
 
 def read(text: str) -> list[Run] | None:
-    if re.search(r"^(READ|UPDATE|INSERT|TOTAL) +- Takes\(s\): ", text, re.MULTILINE):
-        raise OtherVariant("the report of go-ycsb", "make a table of it, with a line per run")
+    if _GO.search(text):
+        return [_of_go(text)]
     settings = {}
     if threads := re.search(r"^Command line: .*-threads (\d+)", text, re.MULTILINE):
         settings["threads"] = threads[1]
@@ -43,6 +39,37 @@ def read(text: str) -> list[Run] | None:
         return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
     runs = [_run(part) for part in parts]
     return [Run(run.responses, settings | dict(run.settings), run.problem) for run in runs]
+
+
+def _of_go(text: str) -> Run:
+    """What stands below "Run finished": the lines above are of the run so far."""
+    settings = {}
+    if threads := re.search(r"^\"?threadcount\"?=\"?(\d+)", text, re.MULTILINE):
+        settings["threads"] = threads[1]
+    before, finished, end = text.partition("Run finished, takes ")
+    if not finished:
+        return Run({}, settings, "it does not say that its run has finished: it was interrupted")
+    found: dict[str, float] = {}
+    done, failed, rate = 0.0, 0.0, 0.0
+    for kind, told in _GO.findall(end):
+        cells = dict(re.findall(r"([\w.]+(?:\((?:s|us)\))?): ([\d.]+)", told))
+        count = float(cells.get("Count", 0))
+        if kind.endswith("_ERROR"):
+            failed += count
+            continue
+        if kind == "TOTAL":
+            continue
+        done += count
+        rate += float(cells.get("OPS", 0))
+        settings["duration_s"] = text_of(round(float(cells.get("Takes(s)", 0)), 1))
+        for name, value in cells.items():
+            if tail := re.fullmatch(r"(?:(Avg|Min|Max)|([\d.]+)th)\(us\)", name):
+                ours = f"p{float(tail[2]):g}" if tail[2] else {"Avg": "mean"}.get(tail[1], tail[1].lower())
+                found[f"{kind.lower()}_{ours}_ms"] = float(value) / 1e3
+    if not done or {kind for kind, _ in _GO.findall(before)} - {kind for kind, _ in _GO.findall(end)}:
+        return Run(found, settings, "its results are cut off")
+    problem = f"{failed:,.0f} of {done:,.0f} operations failed" if failed > FEW_ERRORS * done else ""
+    return Run({"ops_s": rate, **found}, settings, problem)
 
 
 def _line(measurement: str) -> str:
@@ -67,8 +94,9 @@ def _run(part: str) -> Run:
             found["ops_s"] = value
         elif (kind, what) == ("OVERALL", "RunTime(ms)"):
             settings["duration_s"] = text_of(round(value / 1e3, 1))
-        elif what in _LATENCIES and kind not in ("CLEANUP", "OVERALL"):
-            found[f"{kind.lower()}_{_LATENCIES[what]}"] = value / 1e3
+        elif (latency := _LATENCY.fullmatch(what)) and kind not in ("CLEANUP", "OVERALL"):
+            ours = f"p{float(latency[2]):g}_ms" if latency[2] else _NAMES[latency[1]]
+            found[f"{kind.lower()}_{ours}"] = value / 1e3
         elif what == "Operations":
             done[kind] = value
         if what.startswith("Return=") and what not in ("Return=OK", "Return=BATCHED_OK"):
