@@ -179,8 +179,11 @@ WINNERS: dict[Callable[[OptionLab, str], None], bool] = {
 }
 
 
-#: One of each vendor; the others, whose cells take seven minutes more, in `make torture`.
-SERVERS = KINDS if os.environ.get("HEADRACE_TEST_ALL") else ("mariadb-10.11", "mysql-8.0")
+#: One of each vendor; the others, whose cells take seven minutes more, in `make torture`. MySQL takes three times as long
+#: to start as MariaDB: of its winners these alone, who are others there or say it elsewhere.
+IS_THOROUGH = bool(os.environ.get("HEADRACE_TEST_ALL"))
+SERVERS = KINDS if IS_THOROUGH else ("mariadb-10.11", "mysql-8.0")
+OF_MYSQL = (nobody, set_persist, later_version_group, group_suffix)
 
 
 @pytest.fixture(scope="module", params=SERVERS)
@@ -237,6 +240,8 @@ def test_a_promise_holds_at_the_next_start(
     lab: tuple[str, OptionLab], winner: Callable[[OptionLab, str], None]
 ) -> None:
     kind, place = lab
+    if kind.startswith("mysql") and winner not in OF_MYSQL and not IS_THOROUGH:
+        pytest.skip("takes minutes: make torture")
     fresh(place)
     winner(place, kind)
     place.restart()

@@ -18,6 +18,7 @@ MYSQL = 65534
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="root gives folders to another account")
 
 
+@pytest.mark.thorough
 def test_nothing_foreign_is_read_or_written_and_nothing_hangs(folder: Path) -> None:
     with option_lab("mariadb-10.11", folder / "lab") as lab:
         lab.clear()

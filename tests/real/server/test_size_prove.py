@@ -61,6 +61,7 @@ async def on_here(work: Callable[[LocalTarget], Awaitable[T]]) -> T:
         await target.close()
 
 
+@pytest.mark.thorough
 def test_two_recordings_are_predicted_and_then_played_together(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

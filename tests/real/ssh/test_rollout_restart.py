@@ -149,6 +149,7 @@ def test_a_good_restart_is_promoted_the_way_back_is_harm_and_abort_restores_all(
     assert [each.errors for each in clients] == [[], []]
 
 
+@pytest.mark.thorough
 @pytest.mark.beside
 def test_killed_in_mid_restart_it_stays_out_of_service_until_go_or_abort(
     found: Databases, tmp_path: Path, clients: list[Clients]

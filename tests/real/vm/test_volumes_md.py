@@ -398,6 +398,7 @@ CHECK = """
 """
 
 
+@pytest.mark.thorough
 async def test_a_trial_during_which_the_array_synchronised_is_invalid(
     lab: Lab, machine: Vm, tmp_path: Path
 ) -> None:
