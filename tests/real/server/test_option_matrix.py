@@ -179,8 +179,8 @@ WINNERS: dict[Callable[[OptionLab, str], None], bool] = {
 }
 
 
-#: One of each vendor; the others, whose cells take seven minutes more, in `make torture`. MySQL takes three times as long
-#: to start as MariaDB: of its winners these alone, who are others there or say it elsewhere.
+#: One of each vendor; the others, whose cells take seven minutes more, in `make torture`. MySQL takes three times
+#: as long to start as MariaDB: of its winners only these, which MariaDB does not have or names otherwise.
 IS_THOROUGH = bool(os.environ.get("HEADRACE_TEST_ALL"))
 SERVERS = KINDS if IS_THOROUGH else ("mariadb-10.11", "mysql-8.0")
 OF_MYSQL = (nobody, set_persist, later_version_group, group_suffix)
