@@ -19,6 +19,7 @@ EXTRAS: Mapping[str, str] = {
     "pydoe": "analysis",
     "ruptures": "analysis",
     "scipy": "analysis",
+    "pymysql": "indexes",
     "sqlglot": "indexes",
     "optuna": "tune",
     "torch": "gp",

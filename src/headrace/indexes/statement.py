@@ -105,7 +105,7 @@ class _Source:
 
 def read(statement: Statement, schema: Schema) -> Reading:
     """Raises Unread with the reason."""
-    tree = _parsed(statement.text)
+    tree = parse_one(statement.text)
     readings = [_scope(each, statement.database, schema) for each in _scopes(tree)]
     if isinstance(tree, exp.Update | exp.Delete):
         readings.append(_changed(tree, statement.database, schema))
@@ -116,7 +116,8 @@ def read(statement: Statement, schema: Schema) -> Reading:
     )
 
 
-def _parsed(text: str) -> exp.Expr:
+def parse_one(text: str) -> exp.Expr:
+    """The tree of one statement that reads or changes rows. Raises Unread."""
     if len(text) > MOST_BYTES:
         raise Unread(f"longer than {MOST_BYTES:,} characters")
     try:

@@ -189,8 +189,7 @@ def _method() -> Section:
                      "each that they send or change, and what an existing index serves."),
                     ("Time", "What the statements took in all: no index can save more on reads. Each write of "
                      "the table pays for the index."),
-                    ("Proof", "Record the traffic, restore two copies, add the index to one, and replay on both: "
-                     "`headrace replay --compare-with` compares times and answers."),
+                    ("Proof", "Name a copy of the server, and run this command with `--prove --on-copy`."),
                 ]
             )
         ],

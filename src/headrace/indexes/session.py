@@ -1,0 +1,159 @@
+"""A session of a server on which indexes are tried or applied.
+
+Statements of the traffic run here and their rows are read, so this is a client of its own (PyMySQL) and not the
+agent. It connects from this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+import ssl
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from headrace.errors import CommandFailed, NotReady, TargetError
+from headrace.model import ServerLogin
+
+CONNECT_S = 10
+#: Codes of MySQL and MariaDB: a lock wait that took too long, a statement that was stopped at its time limit.
+LOCK_WAIT_TIMEOUT, TIME_LIMITS = 1205, (3024, 1969, 1317)
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+class StatementFailed(CommandFailed):
+    """What the server said to a statement. ``code`` is its number, 0 if it closed the connection."""
+
+    def __init__(self, code: int, words: str, place: str) -> None:
+        super().__init__(f"the server refused a statement ({code}): {words}", place=place)
+        self.code = code
+        self.words = words
+
+
+class Session:
+    """One connection, autocommit on. Every method raises StatementFailed with the server's own words."""
+
+    def __init__(self, connection: Any, name: str) -> None:
+        self._connection = connection
+        self.name = name
+        self.id = int(connection.thread_id())
+        version = str(self.value("SELECT VERSION()"))
+        self.is_mariadb = "mariadb" in version.lower()
+        numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+        self.version = tuple(map(int, numbers.groups())) if numbers else (0, 0, 0)
+        self.version_text = version
+
+    def rows(self, statement: str) -> Rows:
+        """The rows of a statement; none if it has no result."""
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement)
+                return tuple(cursor.fetchall())
+        except pymysql.Error as error:
+            code, words = (*error.args, "", "")[:2]
+            raise StatementFailed(
+                int(code) if isinstance(code, int) else 0, str(words)[:300], self.name
+            ) from error
+
+    def value(self, statement: str) -> Any:
+        """The first value of the first row; None without a row."""
+        rows = self.rows(statement)
+        return rows[0][0] if rows else None
+
+    def set_if_known(self, name: str, value: str) -> bool:
+        """Set a variable of this session; False if this server or this account cannot."""
+        try:
+            self.rows(f"SET SESSION {name} = {value}")
+        except StatementFailed:
+            return False
+        return True
+
+    @property
+    def hidden_word(self) -> str:
+        """What hides an index from the optimiser. Raises NotReady if this server cannot."""
+        if self.is_mariadb and self.version >= (10, 6):
+            return "IGNORED"
+        if not self.is_mariadb and self.version >= (8,):
+            return "INVISIBLE"
+        raise NotReady(
+            f"{self.version_text} cannot hide an index",
+            place=self.name,
+            hint="MySQL can since 8.0, MariaDB since 10.6: try the indexes on a copy with such a server",
+        )
+
+    @property
+    def shown_word(self) -> str:
+        return "NOT IGNORED" if self.is_mariadb else "VISIBLE"
+
+    @property
+    def identity(self) -> str:
+        """The same for each connection to one server with one data directory."""
+        own = ["@@hostname", "@@port", "@@datadir", *([] if self.is_mariadb else ["@@server_uuid"])]
+        (values,) = self.rows(f"SELECT {', '.join(own)}")
+        return hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()[:16]
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):
+            self._connection.close()
+
+
+@contextlib.contextmanager
+def opened(login: ServerLogin) -> Iterator[Session]:
+    """Raises TargetError if the server does not answer or refuses the login."""
+    session = connect(login)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def connect(login: ServerLogin) -> Session:
+    name = login.socket or (f"{login.host}:{login.port or 3306}" if login.host else login.defaults_file)
+    given: dict[str, Any] = {
+        "connect_timeout": CONNECT_S,
+        "charset": "utf8mb4",
+        "autocommit": True,
+    }
+    if login.defaults_file:
+        given["read_default_file"] = login.defaults_file
+    for option, value in (("unix_socket", login.socket), ("host", login.host), ("port", login.port)):
+        if value:
+            given[option] = value
+    if login.user:
+        given["user"] = login.user
+    if login.password_file:
+        try:
+            given["password"] = Path(login.password_file).expanduser().read_text().rstrip("\r\n")
+        except OSError as error:
+            raise TargetError(
+                f"the password file cannot be read: {error.strerror}", place=login.password_file
+            ) from error
+    last: Exception | None = None
+    for encryption in _encryptions(login):
+        try:
+            return Session(pymysql.connect(**given, **encryption), name)
+        except (pymysql.Error, OSError, RuntimeError) as error:
+            last = error
+    words = last.args[-1] if last and last.args else last
+    raise TargetError(f"cannot log in: {words}", place=name) from last
+
+
+def _encryptions(login: ServerLogin) -> list[dict[str, Any]]:
+    """How to try, in turn: as `--ssl-mode` of the mysql client has it."""
+    mode = (login.tls or "preferred").lower().replace("_", "-")
+    plain: dict[str, Any] = {"ssl_disabled": True}
+    if mode == "disabled" or (mode == "preferred" and not login.host):
+        return [plain]
+    if mode in ("verify-ca", "verify-identity"):
+        context = ssl.create_default_context(cafile=login.tls_ca or None)
+        context.check_hostname = mode == "verify-identity"
+        return [{"ssl": context}]
+    unchecked = ssl.create_default_context()
+    unchecked.check_hostname = False
+    unchecked.verify_mode = ssl.CERT_NONE
+    return [{"ssl": unchecked}, plain] if mode == "preferred" else [{"ssl": unchecked}]

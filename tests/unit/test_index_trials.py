@@ -1,0 +1,103 @@
+"""What a plan names, what blocks say, and when an index is worth its writes: without a server."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from headrace.analysis.intervals import Interval
+from headrace.indexes import trials, verdicts
+from headrace.indexes.proving import _compared
+from headrace.indexes.statement import Statement
+from headrace.indexes.trials import Ran, Trial
+from headrace.indexes.verdicts import Verdict, Worth
+
+
+@pytest.mark.parametrize(
+    ("document", "keys"),
+    [
+        ({"query_block": {"table": {"access_type": "ref", "key": "hr_a", "possible_keys": ["b"]}}}, {"hr_a"}),
+        ({"query_block": {"nested_loop": [{"table": {"key": "a"}}, {"table": {"key": "b"}}]}}, {"a", "b"}),
+        # As MySQL and MariaDB write an index merge.
+        ({"query_block": {"table": {"key": "union(a,b)"}}}, {"a", "b"}),
+        ({"table": {"index_merge": {"union": [{"range": {"key": "a"}}, {"range": {"key": "b"}}]}}},
+         {"a", "b"}),
+        ({"query_plan": {"inputs": [{"index_name": "hr_a"}]}}, {"hr_a"}),
+        ({"query_block": {"table": {"access_type": "ALL", "possible_keys": ["hr_a"]}}}, set()),
+    ],
+)  # fmt: skip
+def test_which_indexes_a_plan_uses(document: Any, keys: set[str]) -> None:
+    assert set(trials._keys(document)) - {"union", "union(a,b)"} == keys
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ([0.5, 0.52, 0.51, 0.49], Verdict.FASTER),
+        ([2.0, 2.1, 1.9, 2.0], Verdict.SLOWER),
+        ([1.0, 1.01, 0.99, 1.0], Verdict.SAME),
+        ([0.98, 0.985, 0.98, 0.982], Verdict.SAME),  # faster by less than matters
+        ([0.5, 1.5, 0.7, 1.2], Verdict.NOT_ENOUGH_DATA),
+        ([0.5], Verdict.NOT_ENOUGH_DATA),
+        ([], Verdict.NOT_ENOUGH_DATA),
+    ],
+)
+def test_verdicts(ratios: list[float], verdict: Verdict) -> None:
+    logs = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
+    found = verdicts.effect(logs, comparisons=2)
+    assert (found.verdict, found.blocks) == (verdict, len(ratios))
+
+
+def test_more_comparisons_widen_each_interval() -> None:
+    logs = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.15}
+    one, many = (verdicts.effect(logs, count).ratio for count in (1, 20))
+    assert one.low is not None
+    assert many.low is not None
+    assert many.low < one.low
+
+
+def test_the_whole_weighs_classes_by_time_in_the_blocks_that_have_all() -> None:
+    ratios = {"a": {0: math.log(0.1), 1: math.log(0.2)}, "b": {1: 0.0, 2: 0.0}}
+    found = verdicts.weighted(ratios, {"a": 3.0, "b": 1.0})
+    assert {block: round(math.exp(log), 6) for block, log in found.items()} == {1: 0.4}
+    assert verdicts.weighted({}, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("saved", "cost", "pays"),
+    [
+        ((0.3, 0.25, 0.35), (0.02, 0.01, 0.03), True),
+        ((0.3, 0.25, 0.35), (0.3, 0.2, 0.4), None),
+        ((0.01, 0.0, 0.02), (0.3, 0.2, 0.4), False),
+        ((-0.1, -0.2, -0.05), (0.0, 0.0, 0.0), False),
+        ((0.3, 0.25, 0.35), (math.nan, None, None), None),
+    ],
+)
+def test_what_pays(saved: Any, cost: Any, pays: bool | None) -> None:
+    assert Worth(Interval(*saved), Interval(*cost)).pays is pays
+
+
+def ran(answer: str, ordered: str = "") -> Ran:
+    return Ran(0.1, 1, answer, ordered or answer)
+
+
+@pytest.mark.parametrize(
+    ("trial", "answers", "words", "is_wrong"),
+    [
+        ({}, ("a", "a", "a"), "same", False),
+        ({}, ("a", "a", "b"), "DIFFERENT", True),
+        ({}, ("a", "b", "b"), "it answers differently each time", False),
+        ({"has_limit": True}, ("a", "a", "b"), "other rows: its LIMIT leaves open which", False),
+        ({"changes_rows": True}, ("a", "a", "a"), "it changes rows, and has no answer", False),
+    ],
+)
+def test_answers(trial: dict[str, bool], answers: tuple[str, str, str], words: str, is_wrong: bool) -> None:
+    one = Trial(Statement("s", "s"), frozenset(), **trial)
+    assert _compared(one, *map(ran, answers)) == (words, is_wrong)
+
+
+def test_floats_that_differ_in_their_last_digits_are_the_same_answer() -> None:
+    assert trials.shown((0.1 + 0.2, None, "a")) == trials.shown((0.3, None, "a"))
+    assert trials.shown((0.31,)) != trials.shown((0.3,))
