@@ -24,7 +24,7 @@ from headrace.fleet.host import Host
 from headrace.model import Facts, ServerLogin
 from headrace.rules import all_rules, judge
 from headrace.target import TargetSpec
-from headrace.web import app, capacity, locks, merged, plans, tables
+from headrace.web import app, capacity, locks, merged, plans, said, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, class_name, seen_rows, table_of, text_row
@@ -216,7 +216,7 @@ def test_a_list_of_nothing_but_monitors_says_so(found: Site, client: TestClient)
     own = {**text_row(PERFORMANCE_SCHEMA, "own", "SELECT @@version", [])}
     write(archive, "texts", "db1", t_s, [own])
     address = f"/queries?source={PERFORMANCE_SCHEMA}"
-    assert tables.ONLY_OWN in client.get(address).text
+    assert said.ONLY_OWN in client.get(address).text
     assert "No class matches." in client.get(f"{address}&q=nowhere").text
 
 

@@ -277,13 +277,16 @@ class Collector:
             )
             try:
                 while not following.done() and self._log_of(each) == path:
-                    await asyncio.wait([following], timeout=LOG_CHECKED_S)
+                    _, waits = await asyncio.wait([following], timeout=LOG_CHECKED_S)
+                    each.log_problem = "" if waits else each.log_problem
                 if following.done():
                     following.result()
                 else:
+                    each.log_problem = ""
                     log.info("the slow log of %s is no longer %s", each.name, path)
                     continue
             except Exception as error:
+                each.log_problem = error.message if isinstance(error, HeadraceError) else str(error)
                 log.debug("the slow log of %s: %s: %s", each.name, type(error).__name__, error)
             finally:
                 following.cancel()

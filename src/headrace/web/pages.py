@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from headrace.archive import questions
 from headrace.errors import HeadraceError
-from headrace.web import capacity, compare, load, locks, merged, plans, rates, rollouts, schema, tables
+from headrace.web import capacity, compare, load, locks, merged, plans, rates, rollouts, said, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
@@ -176,6 +176,7 @@ class Pages:
         )
         times = await rates.times(site, names, span, source, questions.MOST_POINTS)
         example = await site.ask(questions.example, site.reader, names, span, source, name) if may else None
+        hosts = tables.logged(site, row["hosts"].split(", "))
         return {
             "row": row,
             "source": source,
@@ -184,7 +185,8 @@ class Pages:
             "has_histogram": bool(histograms[0]),
             "series": json.dumps({"t_s": t_s, "points": rates.over_time(series.get(name, []), times)}),
             "example": example,
-            "with_examples": site.collector.with_examples,
+            "no_example": said.no_example(hosts, with_examples=site.collector.with_examples),
+            "no_latencies": said.no_latencies(source, hosts),
             "may": may,
             "changes": await tables.changes(site, asked),
             "plans": await site.ask(questions.plans, site.reader, names, source, name, span.until_s),

@@ -42,11 +42,17 @@ def why_not(facts: Facts | None) -> str:
         return ""
     if str(variables.get("slow_query_log", "")).upper() not in ("ON", "1"):
         return "the slow log is off: SET GLOBAL slow_query_log = ON"
-    return f"log_output is {variables.get('log_output')}, which is not read: SET GLOBAL log_output = 'FILE'"
+    return f"log_output is {variables.get('log_output')}: SET GLOBAL log_output = 'FILE'"
 
 
 async def follow(agent: Agent, path: str, pending: dict[str, list[Row]], *, with_examples: bool) -> None:
-    """Append the rows of each minute to ``pending`` until the log or the connection ends."""
+    """Append the rows of each minute to ``pending`` until the log or the connection ends.
+
+    Raises CommandFailed if it ends, or cannot be read at the start: tail would wait for it in silence.
+    """
+    done = await agent.target.run(["sh", "-c", '[ -r "$1" ]', "sh", path], check=False)
+    if done.exit_code:
+        raise CommandFailed(f"{path} is not there, or the account that headrace uses may not read it")
     options = "" if with_examples else "--no-samples"
     argv = ["sh", "-c", _SCRIPT, agent.path, path, EVERY, str(MOST_CLASSES), options]
     async with agent.leased(*argv) as process:

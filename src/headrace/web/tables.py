@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from headrace.archive.reader import Range
 from headrace.rules.cause import limited_by
 from headrace.rules.rule import Finding
 from headrace.store import ExperimentFolder
-from headrace.web import capacity, locks, marks, rates, rollouts, slow_log
+from headrace.web import capacity, locks, marks, rates, rollouts, said
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
@@ -26,21 +26,11 @@ from headrace.web.watched import Watched
 #: Rows of the list of classes on a page; ``/api`` gives up to the second number.
 MOST_CLASSES, MOST_ROWS = 100, 100_000
 
-ONLY_OWN = "Only monitoring statements were seen: tick “also monitoring” to show them."
 #: What sums cannot say.
 _OF_SINGLE_CALLS = frozenset({"p99_ns", "p99_change", "most_ns"})
 
 #: Classes of headrace's own sessions and of other monitors, which are left out.
 OWN_CLASSES = 100
-NOTES: Mapping[str, str] = {
-    PERFORMANCE_SCHEMA: "From performance_schema: the 50 classes with the most time since the server's statistics "
-    "were reset. It gives sums, so there are no percentiles.",
-    PROCESS_LIST: "From samples of the process list: how many threads were executing a class, on average. "
-    "Calls and response times are unknown; for those, turn on performance_schema or the slow log, and allow "
-    "two minutes for the first figures.",
-    SLOW_LOG: "From the slow log: every statement that the server writes to it, with its own latency. With "
-    "long_query_time above 0 these are only the slow ones, and shares are of those.",
-}
 
 
 @dataclass(frozen=True)
@@ -254,6 +244,7 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
     watched = (*rates.summed(times), await ask(questions.watched_s, reader, names, span.before()))
     total = sum(_weight(row) for row in totals) or 1
     columns = class_columns(asked, source)
+    hosts = logged(site, names)
     # Not every source has every column, and an address keeps its order when the source is changed.
     by = asked.sort if asked.sort in {column.name for column in columns} else ""
     by = by or ("threads" if source == PROCESS_LIST else "load")
@@ -264,8 +255,8 @@ async def classes(site: Site, asked: Asked, most: int = MOST_ROWS, only: str = "
             for row in totals
             if not only or row["class"] == only
         ],
-        " ".join(filter(None, (NOTES.get(source, ""), *_unread(site, names)))),
-        "No class matches." if asked.words else ONLY_OWN,
+        " ".join(filter(None, (said.note(source, hosts), *said.unread(hosts)))),
+        said.empty(source, sources, has_classes=bool(totals), words=asked.words, with_own=asked.with_own),
         {"source": source, "sources": sources},
     )
     # Texts and percentiles are read of those that are shown, where that is known without them.
@@ -308,24 +299,17 @@ def _weight(row: Row) -> float:
     return float(row["time_ns"] or 0) or float(row["seen"] or 0)
 
 
-def _unread(site: Site, names: Sequence[str]) -> Iterator[str]:
-    """Which hosts' slow logs are not read now, and why."""
-    if site.collector.slow_log == "off":
-        return
-    for name in names:
-        watched = site.watched(name)
-        facts = watched.feed.facts if watched is not None else None
-        asked, writes = site.collector.slow_log, slow_log.path_of(facts)
-        if why := slow_log.why_not(facts):
-            yield f"Of {name} the slow log is not read: {why}."
-        elif asked != "auto" and writes and writes != asked:
-            yield f"Of {name} {asked} is read, as asked with --slow-log, but the server writes {writes}."
+def logged(site: Site, names: Sequence[str]) -> list[said.Logged]:
+    """What the servers of watched hosts tell of their statements now."""
+    found = [watched for name in names if (watched := site.watched(name)) is not None]
+    asked = site.collector.slow_log
+    return [said.logged(each.name, each.feed.facts, asked, each.log_problem) for each in found]
 
 
 def _why_no_classes(site: Site, names: Sequence[str]) -> str:
     problems = {w.listed_problem or w.problem for n in names if (w := site.watched(n)) is not None} - {""}
     why = f" Now: {'; '.join(sorted(problems)[:3])}" if problems else ""
-    unread = "".join(f" {each}" for each in _unread(site, names))
+    unread = "".join(f" {each}" for each in said.unread(logged(site, names)))
     return f"No statement was counted or seen in this range.{why}{unread}"
 
 

@@ -52,6 +52,8 @@ class Watched:
     facts: Facts | None = None
     counted: minute.Counted = field(default_factory=minute.Counted)
     texts: dict[tuple[str, str], int] = field(default_factory=dict)
+    #: Why the slow log could not be read the last time; empty while it is.
+    log_problem: str = ""
     #: Rows of the slow log that belong to the next minute that is written.
     pending: dict[str, list[minute.Row]] = field(default_factory=dict)
     #: Source and class -> the shape of its last plan.
