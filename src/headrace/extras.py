@@ -50,9 +50,14 @@ def missing(package: str) -> NotReady | None:
     )
 
 
+def is_missing(package: str) -> bool:
+    """Fast, because the package is not imported."""
+    return importlib.util.find_spec(package) is None
+
+
 def require(package: str) -> None:
-    """Raise NotReady unless the package is installed. Fast, because the package is not imported."""
-    if importlib.util.find_spec(package) is None and (error := missing(package)):
+    """Raise NotReady unless the package is installed."""
+    if is_missing(package) and (error := missing(package)):
         raise error
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from headrace.analysis.intervals import Interval
-from headrace.indexes import trials, verdicts
+from headrace.errors import PlanError
+from headrace.indexes import applied, trials, verdicts
 from headrace.indexes.proving import _compared
 from headrace.indexes.statement import Statement
 from headrace.indexes.trials import Ran, Trial
@@ -101,3 +102,23 @@ def test_answers(trial: dict[str, bool], answers: tuple[str, str, str], words: s
 def test_floats_that_differ_in_their_last_digits_are_the_same_answer() -> None:
     assert trials.shown((0.1 + 0.2, None, "a")) == trials.shown((0.3, None, "a"))
     assert trials.shown((0.31,)) != trials.shown((0.3,))
+
+
+@pytest.mark.parametrize(
+    ("written", "columns"),
+    [
+        ("shop.orders(customer)", ("customer",)),
+        ("`shop`.`orders` ( `Customer` , created )", ("Customer", "created")),
+    ],
+)
+def test_an_index_as_it_is_written(written: str, columns: tuple[str, ...]) -> None:
+    index = applied.index_of(written)
+    assert (index.database, index.table, index.columns) == ("shop", "orders", columns)
+    assert index.name == "hr_" + "_".join(columns).lower()
+    assert all("customer" in line.lower() for line in applied.elsewhere(index))
+
+
+@pytest.mark.parametrize("written", ["orders(customer)", "shop.orders", "shop.orders()", "shop.orders(a,,b)"])
+def test_what_is_no_index(written: str) -> None:
+    with pytest.raises(PlanError, match="is no index"):
+        applied.index_of(written)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli import attempts
+from headrace.cli import attempts, index_changes
 from headrace.cli.forms import AsForm, print_form
 from headrace.cli.judge import Allowed, JudgeOptions, apply_judged
 from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, grouped, seconds_of
@@ -33,6 +33,16 @@ if TYPE_CHECKING:
 NO_JUDGE = JudgeOptions()
 
 
+ConfirmWithin = Annotated[
+    str,
+    typer.Option(
+        "--confirm-within",
+        metavar="TIME",
+        help="The host undoes the change unless it is confirmed within this time: 60s, 5m.",
+    ),
+]
+
+
 class Persist(StrEnum):
     NO = "no"
     FILES = "files"
@@ -44,16 +54,11 @@ class Persist(StrEnum):
 )
 @grouped
 def apply(
-    settings: Annotated[list[str], typer.Argument(metavar="FINDING|KNOB[@INSTANCE]=VALUE...")],
+    settings: Annotated[
+        list[str], typer.Argument(metavar="FINDING|KNOB[@INSTANCE]=VALUE|index:DATABASE.TABLE(COLUMN,...)...")
+    ],
     target: TargetOption = "local",
-    confirm_within: Annotated[
-        str,
-        typer.Option(
-            "--confirm-within",
-            metavar="TIME",
-            help="The host undoes the change unless it is confirmed within this time: 60s, 5m.",
-        ),
-    ] = "",
+    confirm_within: ConfirmWithin = "",
     persist: Annotated[
         Persist,
         typer.Option("--persist", help="Also make it permanent: files, or a TuneD profile."),
@@ -67,12 +72,19 @@ def apply(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Change settings now, all of them or none. The original values are saved on the host first."""
+    """Change settings now, all of them or none. The original values are saved on the host first.
+
+    An index is built hidden and online, then shown: `apply 'index:shop.orders(customer,created)'`.
+    """
     from headrace import rollout
     from headrace.agent import Agent
     from headrace.hunt import usual_login
 
     seconds = seconds_of(confirm_within)
+    if index_changes.is_index(settings):
+        alone = not (judge.judge or seconds or persist is not Persist.NO or form is not None)
+        index_changes.apply_index(settings, target, login, dry_run=dry_run, alone=alone, as_json=as_json)
+        return
     wanted = rollout.settings_of(settings, finding_settings)
     allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
     lasts = bool(seconds) or persist is not Persist.NO
@@ -147,6 +159,12 @@ def rollback(
             "--accept-foreign", help="Close entries whose value another program has changed since then."
         ),
     ] = False,
+    index: Annotated[
+        str,
+        typer.Option(
+            "--index", metavar="DATABASE.TABLE(COLUMN,...)", help="Drop this index, which `apply` made."
+        ),
+    ] = "",
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
@@ -155,8 +173,11 @@ def rollback(
     from headrace.agent import Agent, Journal
     from headrace.errors import TargetError
 
-    if sum((last, bool(change), everyone)) > 1:
-        raise typer.BadParameter("give only one of --last, --id and --everyone")
+    if sum((last, bool(change), everyone, bool(index))) > 1:
+        raise typer.BadParameter("give only one of --last, --id, --everyone and --index")
+    if index:
+        index_changes.undo_index(index, target, login, as_json=as_json)
+        return
 
     async def work(host: Any) -> tuple[list[Any], list[str], list[str]]:
         agent = await Agent.install(host)
@@ -203,8 +224,10 @@ def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_js
         return entries, kept, await attempts.since(agent, entries, kept, login)
 
     entries, kept, told = on_target(target, work)
+    indexes = index_changes.journalled() if target == "local" else []
     if as_json:
-        print_json({"open": entries, "kept": kept, "news": [vars(each) for each in told]})
+        news = [vars(each) for each in told]
+        print_json({"open": entries, "kept": kept, "news": news, "indexes": indexes})
         return
     for entry in entries:
         deadline = entry.get("deadline")
@@ -215,8 +238,9 @@ def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_js
         for entry in each["entries"]:
             text = f"kept  {each['owner'].removeprefix('apply/')}  {_what(entry)}"
             stdout().print(_line(text), soft_wrap=True, highlight=False)
+    index_changes.show_journalled(indexes)
     _show_left([each.sentence for each in told])
-    if not entries and not kept:
+    if not entries and not kept and not indexes:
         stderr().print("no changes")
 
 

@@ -114,7 +114,7 @@ class Copy:
             return
         session = connect(self._login)
         try:
-            _stop(session, self.session.id)
+            stop_session(session, self.session.id)
             for index in list(self._built):
                 drop(session, index)
                 self._forget(index)
@@ -142,12 +142,13 @@ def copy(login: ServerLogin) -> Iterator[tuple[Copy, list[Built]]]:
         _refuse_source(session)
         journal = state_path(f"indexes/{session.identity}.json")
         journal.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(journal.with_suffix(".lock"), session.name):
+        with alone(journal.with_suffix(".lock"), session.name):
             left = _left(journal)
             session.set_if_known("sql_log_bin", "0")
             session.set_if_known("lock_wait_timeout", str(LOCK_WAIT_S))
             session.set_if_known("innodb_lock_wait_timeout", str(LOCK_WAIT_S))
             for index in left:
+                stop_builders(session, index)
                 drop(session, index)
             made = Copy(session, login, journal)
             try:
@@ -196,7 +197,15 @@ def _refuse_source(session: Session) -> None:
         )
 
 
-def _stop(session: Session, number: int) -> None:
+def stop_builders(session: Session, index: Built) -> None:
+    """End what still builds it: a server does not notice that a client was killed until the build has ended."""
+    start = f"ALTER TABLE {index.place} ADD INDEX {quoted(index.name)} "
+    for row in session.rows("SHOW FULL PROCESSLIST"):
+        if str(row[7]).startswith(start):
+            stop_session(session, int(row[0]))
+
+
+def stop_session(session: Session, number: int) -> None:
     """End the statement that an interrupted session may still run, and wait until it has ended."""
     with contextlib.suppress(StatementFailed):
         session.rows(f"KILL {number}")
@@ -212,7 +221,7 @@ def _stop(session: Session, number: int) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path, place: str) -> Iterator[None]:
+def alone(path: Path, place: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

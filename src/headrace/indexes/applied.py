@@ -1,0 +1,246 @@
+"""An index made on a live server: built hidden and online, then shown; dropped again by `undo`.
+
+Each step is written down before it is taken. A statement waits ``LOCK_WAIT_S`` for other sessions at most, because
+whoever uses the table queues behind it as long; then it gives way and tries again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from headrace.encode import json_text
+from headrace.errors import Busy, PlanError, Refused, StoreError
+from headrace.indexes.copies import Built, alone, columns_of, quoted, stop_builders, stop_session, text
+from headrace.indexes.session import LOCK_WAIT_TIMEOUT, Session, StatementFailed, connect
+from headrace.model import ServerLogin
+from headrace.received import BadContent, parsed
+from headrace.snapshot import state_path
+from headrace.whole import write_whole
+
+LOCK_WAIT_S = 2
+TRIES, PAUSE_S = 5, 5.0
+#: The server cannot do it online: two codes of MySQL and MariaDB.
+NOT_ONLINE = (1845, 1846)
+_WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\s*\(([^()]+)\)\s*")
+
+
+class State(StrEnum):
+    BUILDING = "building"
+    HIDDEN = "hidden"
+    SHOWN = "shown"
+
+
+@dataclass(frozen=True)
+class Entry:
+    index: Built
+    state: State
+    #: The server, as the login named it, and when it began (seconds since 1970).
+    server: str
+    at_s: float
+
+
+def index_of(written: str) -> Built:
+    """``DATABASE.TABLE(COLUMN, ...)``. Raises PlanError."""
+    found = _WRITTEN.fullmatch(written)
+    columns = tuple(name.strip().strip("`") for name in found[3].split(",")) if found else ()
+    if not found or not all(columns):
+        raise PlanError(f"{written!r} is no index: write DATABASE.TABLE(COLUMN, COLUMN)")
+    name = f"hr_{'_'.join(name.lower() for name in columns)}"[:64]
+    return Built(found[1], found[2], name, columns)
+
+
+def statements(session: Session, index: Built) -> list[str]:
+    """What `make` runs, in order."""
+    parts = ", ".join(map(quoted, index.columns))
+    name = quoted(index.name)
+    return [
+        f"ALTER TABLE {index.place} ADD INDEX {name} ({parts}) {session.hidden_word},"
+        " ALGORITHM=INPLACE, LOCK=NONE",
+        f"ALTER TABLE {index.place} ALTER INDEX {name} {session.shown_word}",
+    ]
+
+
+def make(login: ServerLogin, index: Built, tell: Callable[[str], None], *, pause_s: float = PAUSE_S) -> Entry:
+    """Build it hidden, then show it; all or nothing. Raises Refused, Busy, StatementFailed, TargetError."""
+    session = connect(login)
+    try:
+        build, show = statements(session, index)
+        _check(session, index)
+        with alone(_journal(session).with_suffix(".lock"), session.name):
+            entry = Entry(index, State.BUILDING, session.name, time.time())
+            if any(each.index == index for each in _entries(session)):
+                raise Refused(
+                    "this index is in the journal already",
+                    place=index.name,
+                    hint=f"headrace rollback --index {_written(index)} takes it back first",
+                )
+            _note(session, entry)
+            try:
+                _patiently(session, build, tell, pause_s)
+                _note(session, replace(entry, state=State.HIDDEN))
+                _patiently(session, show, tell, pause_s)
+            except BaseException as error:
+                _take_back(login, session, index)
+                if isinstance(error, StatementFailed) and error.code in NOT_ONLINE:
+                    raise Refused(
+                        f"the server cannot build it online: {error.words}",
+                        place=index.name,
+                        hint="; ".join(elsewhere(index)),
+                    ) from error
+                raise
+            done = replace(entry, state=State.SHOWN)
+            _note(session, done)
+            return done
+    finally:
+        session.close()
+
+
+def undo(
+    login: ServerLogin, written: str, tell: Callable[[str], None], *, pause_s: float = PAUSE_S
+) -> tuple[Entry, bool]:
+    """Drop an index of the journal, and whether it was there. Raises Refused if it is not in the journal."""
+    wanted = index_of(written)
+    session = connect(login)
+    try:
+        with alone(_journal(session).with_suffix(".lock"), session.name):
+            for entry in _entries(session):
+                if entry.index == wanted:
+                    stop_builders(session, wanted)
+                    return entry, _drop(session, wanted, tell, pause_s)
+            raise Refused(
+                "the journal has no such index: headrace drops only what it made",
+                place=written,
+                hint="`headrace journal` lists them",
+            )
+    finally:
+        session.close()
+
+
+def journalled() -> list[Entry]:
+    """All indexes that commands of this user made and that were not taken back, on any server."""
+    return [entry for path in sorted(state_path("indexes").glob("applied-*.json")) for entry in _read(path)]
+
+
+def elsewhere(index: Built) -> Iterator[str]:
+    """Command lines of tools that copy the table beside the application."""
+    parts = ", ".join(index.columns)
+    change = f"ADD INDEX {index.name} ({parts})"
+    yield (
+        f'gh-ost --database={index.database} --table={index.table} --alter="{change}" --allow-on-master --execute'
+    )
+    yield f'pt-online-schema-change --alter "{change}" D={index.database},t={index.table} --execute'
+
+
+def _written(index: Built) -> str:
+    return f"'{index.database}.{index.table}({', '.join(index.columns)})'"
+
+
+def _check(session: Session, index: Built) -> None:
+    rows = session.rows(
+        "SELECT engine FROM information_schema.tables"
+        f" WHERE table_schema = {text(index.database)} AND table_name = {text(index.table)}"
+    )
+    if not rows:
+        raise PlanError("the server has no such table", place=f"{index.database}.{index.table}")
+    if str(rows[0][0]).lower() != "innodb":
+        raise Refused(
+            f"the table is of {rows[0][0]}, whose indexes are not built online: writes would wait",
+            place=f"{index.database}.{index.table}",
+            hint="; ".join(elsewhere(index)),
+        )
+    if columns_of(session, index):
+        raise Refused(f"the table has an index {index.name} already", place=index.place)
+
+
+def _patiently(session: Session, statement: str, tell: Callable[[str], None], pause_s: float) -> None:
+    """Run it with a short lock wait, several times if others hold the table."""
+    session.rows(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+    session.rows(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}")
+    for number in range(1, TRIES + 1):
+        try:
+            session.rows(statement)
+            return
+        except StatementFailed as error:
+            if error.code != LOCK_WAIT_TIMEOUT:
+                raise
+            if number == TRIES:
+                raise Busy(
+                    f"other sessions hold the table: gave way {TRIES} times after {LOCK_WAIT_S} s",
+                    place=session.name,
+                    hint="a long transaction holds its metadata lock: run the same command when it has ended",
+                ) from error
+            tell(f"others hold the table: gave way after {LOCK_WAIT_S} s, trying again in {pause_s:g} s")
+            time.sleep(pause_s)
+
+
+def _take_back(login: ServerLogin, session: Session, index: Built) -> None:
+    """After a failure or Ctrl-C, over a connection of its own: this one may be in the middle of a statement.
+
+    What cannot be dropped now stays in the journal, for `undo`.
+    """
+    other = connect(login)
+    try:
+        stop_session(other, session.id)
+        _drop(other, index, lambda _: None, PAUSE_S)
+    finally:
+        other.close()
+
+
+def _drop(session: Session, index: Built, tell: Callable[[str], None], pause_s: float) -> bool:
+    is_there = columns_of(session, index) == index.columns
+    if is_there:
+        _patiently(
+            session,
+            f"ALTER TABLE {index.place} DROP INDEX {quoted(index.name)}, ALGORITHM=INPLACE, LOCK=NONE",
+            tell,
+            pause_s,
+        )
+    _save(session, [entry for entry in _entries(session) if entry.index != index])
+    return is_there
+
+
+def _journal(session: Session) -> Path:
+    path = state_path(f"indexes/applied-{session.identity}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _entries(session: Session) -> list[Entry]:
+    return _read(_journal(session))
+
+
+def _note(session: Session, entry: Entry) -> None:
+    _save(session, [*(each for each in _entries(session) if each.index != entry.index), entry])
+
+
+def _save(session: Session, entries: list[Entry]) -> None:
+    write_whole(_journal(session), json_text([asdict(each) for each in entries]), 0o600)
+
+
+def _read(path: Path) -> list[Entry]:
+    if not path.exists():
+        return []
+    try:
+        return [
+            Entry(
+                Built(
+                    each["index"]["database"],
+                    each["index"]["table"],
+                    each["index"]["name"],
+                    tuple(each["index"]["columns"]),
+                ),
+                State(each["state"]),
+                str(each["server"]),
+                float(each["at_s"]),
+            )
+            for each in parsed(path.read_bytes())
+        ]
+    except (BadContent, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"the journal of indexes cannot be read ({type(error).__name__}: {error})", place=str(path)
+        ) from error

@@ -1,0 +1,150 @@
+"""An index applied to real servers and taken back: alone, against a lock of others, and killed at a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+
+from headrace.errors import Busy
+from headrace.indexes import applied
+from headrace.model import ServerLogin
+from tests.servers import KINDS, Server, started
+
+INDEX = "shop.orders(customer, total)"
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
+    with started(request.param, folder / f"applied-{request.param}") as server:
+        server.sql(
+            "CREATE DATABASE shop",
+            "USE shop",
+            "CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT, customer INT, total INT, note VARCHAR(80))",
+            "CREATE TABLE other (id INT PRIMARY KEY, customer INT) ENGINE=MyISAM",
+            "INSERT INTO orders (customer, total, note) VALUES (1, 1, REPEAT('x', 70))",
+            *["INSERT INTO orders (customer, total, note) SELECT id % 997, id, note FROM orders"] * 13,
+        )
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def login(server: Server) -> ServerLogin:
+    return ServerLogin(socket=server.socket, user="root")
+
+
+def headrace(server: Server, *words: str) -> subprocess.CompletedProcess[str]:
+    argv = [
+        sys.executable,
+        "-m",
+        "headrace",
+        *words,
+        "--mysql-socket",
+        str(server.socket),
+        "--mysql-user",
+        "root",
+    ]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+
+
+def names(server: Server) -> set[str]:
+    rows = server.sql("SELECT index_name FROM information_schema.statistics WHERE table_schema = 'shop'")
+    return {str(name) for (name,) in rows} - {"PRIMARY"}
+
+
+def test_it_is_applied_listed_and_taken_back(server: Server) -> None:
+    planned = headrace(server, "apply", f"index:{INDEX}", "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert "ALGORITHM=INPLACE, LOCK=NONE" in planned.stdout
+    assert names(server) == set()
+
+    done = headrace(server, "apply", f"index:{INDEX}")
+    assert done.returncode == 0, done.stderr
+    plan = server.sql("EXPLAIN SELECT total FROM shop.orders WHERE customer = 5")
+    assert "hr_customer_total" in str(plan)
+    again = headrace(server, "apply", f"index:{INDEX}")
+    assert again.returncode == 5
+    listed = json.loads(headrace(server, "journal", "--json").stdout)
+    assert [(each["index"]["name"], each["state"]) for each in listed["indexes"]] == [
+        ("hr_customer_total", "shown")
+    ]
+
+    undone = headrace(server, "rollback", "--index", INDEX)
+    assert undone.returncode == 0, undone.stderr
+    assert names(server) == set()
+    assert applied.journalled() == []
+    assert headrace(server, "rollback", "--index", INDEX).returncode == 5
+
+
+def test_what_cannot_be_online_is_refused_with_the_command_lines_of_others(server: Server) -> None:
+    done = headrace(server, "apply", "index:shop.other(customer)")
+    assert done.returncode == 5
+    assert "gh-ost" in done.stderr
+    assert "pt-online-schema-change" in done.stderr
+    assert names(server) == set()
+
+
+def test_a_table_that_others_hold_is_given_way_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(applied, "TRIES", 2)
+    holder = pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True)
+    waits: list[float] = []
+    with holder.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute("SELECT COUNT(*) FROM shop.orders")
+        stop = threading.Event()
+
+        def application() -> None:
+            while not stop.is_set():
+                started_s = time.monotonic()
+                server.sql("SELECT id FROM shop.orders WHERE id = 5")
+                waits.append(time.monotonic() - started_s)
+
+        beside = threading.Thread(target=application)
+        beside.start()
+        try:
+            with pytest.raises(Busy, match="gave way 2 times"):
+                applied.make(login(server), applied.index_of(INDEX), lambda _: None, pause_s=0.2)
+        finally:
+            stop.set()
+            beside.join()
+    holder.close()
+    assert max(waits) < applied.LOCK_WAIT_S + 2, max(waits)
+    assert names(server) == set()
+    assert applied.journalled() == []
+
+
+def test_what_a_killed_one_left_is_in_the_journal_and_taken_back(server: Server) -> None:
+    holder = pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True)
+    with holder.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute("SELECT COUNT(*) FROM shop.orders")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "apply", f"index:{INDEX}",
+             "--mysql-socket", str(server.socket), "--mysql-user", "root"],
+            stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=dict(os.environ),
+        )  # fmt: skip
+        end = time.monotonic() + 30
+        while not applied.journalled() and time.monotonic() < end:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    holder.close()
+    (entry,) = applied.journalled()
+    assert entry.state is not applied.State.SHOWN
+    applied.undo(login(server), INDEX, lambda _: None)
+    time.sleep(0.5)
+    assert names(server) == set()
+    assert applied.journalled() == []
