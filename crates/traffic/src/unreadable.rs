@@ -34,6 +34,13 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (Begin(b"PMLZ"), "a capture of another program", "convert it with `tshark -F pcap`"),
     (Begin(b"\x7fcap"), "a capture of another program", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
     (Begin(b"snoop\0"), "a capture of Solaris' snoop", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (Begin(b"\x34\xcd\xb2\xa1"), "a capture of a patched tcpdump", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (Begin(b"\xa1\xb2\xcd\x34"), "a capture of a patched tcpdump", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
+    (Begin(b"\x1f\x8b"), "a file that was compressed twice", "`gzip -dc FILE | headrace digest -`"),
+    (All(&["\"_source\"", "\"layers\"", "\"frame"]), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
+    (Line(b"Frame 1: "), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
+    (All(&["<pdml"]), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
+    (All(&["interface: ", "\nfilter: ", "\nt "]), "text of ngrep", "capture with `tcpdump -w FILE`, or `ngrep -O FILE`"),
     (Begin(b"RTSS"), "a capture of Microsoft's Network Monitor", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
     (Begin(b"GMBU"), "a capture of Microsoft's Network Monitor", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
     (At(257, b"ustar"), "a tar archive", "`tar -xOf FILE NAME | headrace digest -` reads one of its files"),
@@ -172,6 +179,12 @@ mod tests {
                 "error log",
             ),
             ("2026-11-28 13:07:07 0 [Note] Starting MariaDB 10.11.19\n", "error log"),
+            ("[{\"_index\": \"packets-2026\",\n \"_source\": {\"layers\": {\"frame\": {}}}}]", "tshark -w"),
+            ("Frame 1: 74 bytes on wire (592 bits), 74 bytes captured\nEthernet II\n", "tshark -w"),
+            (
+                "interface: lo (127.0.0.0/255.0.0.0)\nfilter: ( port 3306 )\n####\nT 127.0.0.1:5 -> 127.0.0.1:3306 [AP]",
+                "ngrep",
+            ),
             ("# 120ms user time\n# Overall: 12 total, 3 unique\n# Profile\n", "pt-query-digest"),
             ("20240501 10:11:12,db1,app,10.0.0.1,7,42,QUERY,shop,'SELECT 1',0\n", "audit"),
             ("{\"audit_record\":{\"name\":\"Query\",\"sqltext\":\"select 1\"}}\n", "audit"),
@@ -202,6 +215,7 @@ mod tests {
                 "{head}: {found:?}"
             );
         }
+        assert!(sentence(b"\x1f\x8b\x08\0").is_some_and(|what| what.contains("twice")));
         assert_eq!(sentence(b"hello\nworld\n"), None);
         assert!(reason("a.txt", b"hello").contains("a.txt is no capture"));
     }

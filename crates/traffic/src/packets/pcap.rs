@@ -67,23 +67,55 @@ impl Record {
     }
 }
 
+/// What a file's header says of its packets.
+fn header(format: Format, bytes: &[u8]) -> (Link, u32) {
+    // A file may say that it cuts at less than it does; what no capture has is a damaged record.
+    let most = format.word(bytes, 16).clamp(1 << 18, MOST_CAPTURED);
+    (Link::from_number((format.word(bytes, 20) & 0xffff) as u16), most)
+}
+
+/// The format of another file's header, where somebody appended a capture to this one. Its first words are no record of a
+/// packet, which is never empty.
+fn appended<R: Read>(window: &mut Window<R>) -> anyhow::Result<Option<Format>> {
+    if !window.fill(HEADER_BYTES)? {
+        return Ok(None);
+    }
+    let bytes = window.bytes();
+    let format = bytes.first_chunk().and_then(|magic| Format::from_magic(*magic));
+    let is_version = |format: &Format| {
+        let version = if format.is_big_endian { [0, 2, 0, 4] } else { [2, 0, 4, 0] };
+        bytes[4..8] == version
+    };
+    Ok(format.filter(is_version))
+}
+
 /// Reads a whole file; the window is at its magic.
-pub fn read<R: Read>(format: Format, window: &mut Window<R>, frames: &mut impl Frames) -> anyhow::Result<()> {
+pub fn read<R: Read>(
+    mut format: Format,
+    window: &mut Window<R>,
+    frames: &mut impl Frames,
+) -> anyhow::Result<()> {
     if !window.fill(HEADER_BYTES)? {
         let left = window.bytes().len();
         frames.damage(0, 0, left as u64, "the file ends inside its header");
         return Ok(());
     }
-    let header = window.bytes();
-    // A file may say that it cuts at less than it does; what no capture has is a damaged record.
-    let most = format.word(header, 16).clamp(1 << 18, MOST_CAPTURED);
-    let link = Link::from_number((format.word(header, 20) & 0xffff) as u16);
+    let (mut link, mut most) = header(format, window.bytes());
     window.consume(HEADER_BYTES);
     let mut item = 0;
     let mut last_s = None;
     while window.fill(RECORD_BYTES)? {
-        item += 1;
         let record = format.record(window.bytes());
+        if !record.is_possible(most)
+            && let Some(other) = appended(window)?
+        {
+            format = other;
+            (link, most) = header(format, window.bytes());
+            window.consume(HEADER_BYTES);
+            last_s = None;
+            continue;
+        }
+        item += 1;
         if !record.is_possible(most) {
             resynchronise(format, window, frames, item, most, last_s)?;
             continue;

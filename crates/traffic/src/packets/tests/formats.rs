@@ -132,6 +132,26 @@ fn pcap_of_both_orders_and_resolutions() {
     }
 }
 
+/// `cat a.pcap b.pcap`: of any order of bytes, resolution and link layer.
+#[test]
+fn captures_that_were_appended_are_read_whole() {
+    let packets = talk().packets;
+    let (first, rest) = packets.split_at(3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    let ethernet = |packet: &Packet| (packet.time_ns, packet.ethernet());
+    for is_big in [false, true] {
+        let bytes = [
+            pcap(1, first.iter().map(ethernet)),
+            pcap_as(1, false, is_big, 1 << 18, second.iter().map(ethernet)),
+            pcap(101, third.iter().map(|packet| (packet.time_ns, packet.ethernet()[14..].to_vec()))),
+            pcap(1, []),
+        ];
+        let (calls, coverage) = read_bytes(&bytes.concat());
+        check(&calls);
+        assert_eq!((coverage.packets, coverage.damaged), (packets.len() as u64, 0));
+    }
+}
+
 #[test]
 fn pcapng_with_all_that_it_has() {
     let capture = pcapng();
