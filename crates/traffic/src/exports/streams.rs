@@ -245,7 +245,9 @@ fn is_inner(name: &[u8]) -> bool {
 
 fn reader<'n>(text: &[u8], name: &'n str, is_inner: bool) -> Reader<'n> {
     for line in text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
-        if slow_log::is_header_line(line) {
+        // rsyslog's messages begin with the blank that follows a tag: that is taken off all lines, or none.
+        let is_indented = matches!(line.first(), Some(b' ' | b'\t'));
+        if !is_indented && slow_log::is_header_line(line) {
             return Reader::Slow(Box::new(slow_log::Parser::new(name)));
         }
         if general_log::is_event(line) {

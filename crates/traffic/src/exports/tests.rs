@@ -112,6 +112,20 @@ fn cloudwatch_events_of_two_streams_out_of_order() {
     assert!(found[0].session != found[2].session, "thread 11 of two servers is two sessions");
 }
 
+/// rsyslog's messages begin with the blank behind the tag.
+#[test]
+fn messages_that_begin_with_a_blank_say_the_same() {
+    let text = format!("{}\n{}\n", entry(1, "shop", 11), entry(2, "", 12));
+    let lines = |before: &str| -> String {
+        let of =
+            |line| format!("{{\"syslogtag\":\"mysqld:\",\"msg\":{}}}\n", json(&format!("{before}{line}")));
+        text.lines().map(of).collect()
+    };
+    let (plain, blank) = (events(&lines("")), events(&lines(" ")));
+    assert_eq!(texts(&plain), texts(&blank));
+    assert_eq!(blank.len(), 2);
+}
+
 #[test]
 fn insights_the_newest_first() {
     let rows =

@@ -20,6 +20,8 @@ pub(super) struct Changed {
     is_joined: bool,
     /// Backslashes before marks, as Markdown has them.
     is_escaped: bool,
+    /// `=3D` for a sign of equality, and `=` at the end of a line that goes on, as in a mail's source.
+    is_printable: bool,
     /// Entities and marks of a page.
     pub(super) is_page: bool,
     /// What is behind each line, as `pages` counts it.
@@ -28,7 +30,7 @@ pub(super) struct Changed {
     pub(super) ends: Ends,
 }
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "colours",
     "blanks that do not break",
     "#012 for ends of lines",
@@ -36,12 +38,19 @@ const NAMES: [&str; 7] = [
     "blanks for the ends of lines of headers",
     "the characters and ends of lines of a page of HTML",
     "backslashes of Markdown",
+    "=3D and lines that go on, of a mail in quoted-printable",
 ];
 
 impl Changed {
-    /// Whether blanks of a line of a header are none of ASCII.
-    pub(super) fn of_blanks(line: &[u8]) -> Self {
-        Self { has_wide_blanks: blank(line).is_some(), ..Self::default() }
+    /// How a line behind the first of a header was changed.
+    pub(super) fn of_behind(line: &[u8]) -> Self {
+        let has_colours = memmem::find(line, b"\x1b[").is_some();
+        Self { has_wide_blanks: blank(line).is_some(), has_colours, ..Self::default() }
+    }
+
+    /// In quoted-printable.
+    pub(super) fn printable() -> Self {
+        Self { is_printable: true, ..Self::default() }
     }
 
     /// How this line was changed.
@@ -57,6 +66,7 @@ impl Changed {
             has_wide_blanks: is_header && blank(line).is_some(),
             has_octal: is_header && (has(b"#012#") || has(b"#012 #") || has(b"#012SET ")),
             has_backslashes: is_header && (has(b"\\n#") || has(b"\\nSET ")),
+            is_printable: false,
             is_joined: has(b"# User@Host:") && has(b" # Query_time:"),
             is_escaped: has(b"Query\\_time:") || (line.starts_with(b"\\# ") && (is_header || has(b"Time:"))),
         }
@@ -71,6 +81,7 @@ impl Changed {
             self.is_joined,
             self.is_page,
             self.is_escaped,
+            self.is_printable,
         ];
         let names = NAMES.into_iter().zip(flags).filter_map(|(name, flag)| flag.then_some(name));
         let end = (self.end > pages::PAGE_ENDS).then_some("what `cat` shows at ends of lines");
@@ -85,6 +96,9 @@ impl Changed {
     pub(super) fn restore_marks(self, line: &mut Vec<u8>) {
         if self.has_colours && memchr(0x1b, line).is_some() {
             *line = without_colours(line);
+        }
+        if self.is_printable && memchr(b'=', line).is_some() {
+            *line = without_hex(line);
         }
         pages::take_end(self.end, line);
         if self.is_page && memchr::memchr2(b'&', b'<', line).is_some() {
@@ -181,6 +195,31 @@ fn without_escapes(line: &[u8]) -> Vec<u8> {
             out.push(*first);
         }
         rest = behind;
+    }
+    out
+}
+
+/// RFC 2045, 6.7.
+fn without_hex(line: &[u8]) -> Vec<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).filter(|_| !byte.is_ascii_lowercase());
+    let mut out = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(first) = rest.first() {
+        let length = match rest {
+            [b'=', b'\r', b'\n'] | [b'=', b'\n'] => rest.len(),
+            [b'=', high, low, ..] => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => {
+                    out.push((high * 16 + low) as u8);
+                    3
+                }
+                _ => 0,
+            },
+            _ => 0,
+        };
+        if length == 0 {
+            out.push(*first);
+        }
+        rest = &rest[length.max(1)..];
     }
     out
 }

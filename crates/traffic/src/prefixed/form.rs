@@ -117,19 +117,25 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
 /// A slow log with these lines behind its first one: shippers indent all lines of an event but the first, and blanks of a
 /// web page may be only where there are two. `None` until the first header is whole.
 fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(First, Form)> {
-    let (mut is_first, mut is_whole) = (true, at_end);
+    let (mut is_first, mut is_whole, mut goes_on) = (true, at_end, false);
     let mut form = None;
     for (number, line) in lines.enumerate() {
         let width = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         if std::mem::take(&mut is_first) && width > 0 && begins_indented(&line[width..]) {
             return Some((First::Prefixed, Form { layers: vec![Layer::Indent], width, ..Form::default() }));
         }
-        let changed = Changed::of_blanks(&line[..line.len().min(LOOK_BYTES)]);
-        if !line.starts_with(b"#") || number >= MOST_HEADER_LINES {
+        let changed = Changed::of_behind(&line[..line.len().min(LOOK_BYTES)]);
+        if line.starts_with(b"SET timestamp=3D") {
+            return Some((First::Prefixed, Form { changed: Changed::printable(), ..Form::default() }));
+        }
+        let is_of_header = line.starts_with(b"#") || line.starts_with(b"use ") || goes_on;
+        goes_on = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line)).ends_with(b"=");
+        if !is_of_header || number >= MOST_HEADER_LINES {
             is_whole = true;
             break;
         }
-        if changed.is_any() && form.is_none() && line.starts_with(b"# Query_time:") {
+        let is_measured = line.starts_with(b"# Query_time:") || line.starts_with(b"# \x1b[");
+        if changed.is_any() && form.is_none() && is_measured {
             form = Some(Form { changed, ..Form::default() });
         }
     }

@@ -130,7 +130,7 @@ fn prefixes_of_programs_are_taken_off_and_named() {
 
 #[test]
 fn characters_are_put_back() {
-    let changes: [(&str, Change); 13] = [
+    let changes: [(&str, Change); 15] = [
         ("Markdown", |log| {
             log.replace('_', "\\_").replace("# ", "\\# ").replace('[', "\\[").replace('>', "\\>")
         }),
@@ -139,6 +139,14 @@ fn characters_are_put_back() {
         }),
         ("\\r for ends", |log| log.replace('\n', "\r")),
         ("\\r\\r\\n", |log| log.replace('\n', "\r\r\n")),
+        ("quoted-printable", |log| {
+            let line = |line: &str| match line.len() {
+                60.. => format!("{}=\n{}\n", &line[..57], &line[57..]),
+                _ => format!("{line}\n"),
+            };
+            log.replace('=', "=3D").replace('\'', "=27").lines().map(line).collect()
+        }),
+        ("colours", |log| log.replace("Query_time", "\u{1b}[01;31m\u{1b}[KQuery_time\u{1b}[m\u{1b}[K")),
         ("a page", |log| {
             log.replace('\n', "<br>\n").replace('\'', "&#39;").replace('>', "&gt;").replace("<br&gt;", "<br>")
         }),

@@ -365,7 +365,11 @@ impl<'a> Header<'a> {
             self.last = Some(inner);
             at = begin + next;
         }
-        if self.timestamp_ns.is_some() { Some(at) } else { self.late(text, at, at_end) }
+        if self.timestamp_ns.is_some() {
+            before_command(text, at, at_end)
+        } else {
+            self.late(text, at, at_end)
+        }
     }
 
     /// Finds a `SET timestamp` that is not as a server writes it, or behind lines that somebody changed so that they are no
@@ -413,6 +417,20 @@ impl<'a> Header<'a> {
             self.measures.set(measure, value);
         }
     }
+}
+
+/// Where a command begins behind blank lines that somebody put before it; else `at`. A statement may have blanks before it,
+/// but a command would be read as a comment.
+fn before_command(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
+    if !matches!(text.get(at), Some(b'\n' | b'\r')) {
+        return Some(at);
+    }
+    let blanks = text[at..].iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    let rest = &text[at + blanks..];
+    if rest.len() < COMMAND.len() && !at_end {
+        return None;
+    }
+    Some(if rest.starts_with(COMMAND) { at + blanks } else { at })
 }
 
 /// A line that sets a timestamp, however it is written, and without the `;` that some copies lack.

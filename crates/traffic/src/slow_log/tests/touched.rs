@@ -330,6 +330,16 @@ fn blank_lines_inside_of_a_header_change_nothing() {
     }
 }
 
+#[test]
+fn a_command_behind_blank_lines_is_one() {
+    for blanks in ["\n", "\r\n\n"] {
+        let log = event(1, 8, &format!("{blanks}# administrator command: Ping")) + &event(2, 8, "select 2");
+        let (events, coverage) = seen(&log);
+        let texts: Vec<_> = events.iter().map(|(text, ..)| text.as_str()).collect();
+        assert_eq!((texts, coverage.damaged), (vec!["", "select 2"], 0), "{log}");
+    }
+}
+
 /// Pieces that were saved by editors of several systems, put together.
 #[test]
 fn lines_that_end_with_a_return_alone_are_read_wherever_they_begin() {
