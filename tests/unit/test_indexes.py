@@ -75,6 +75,11 @@ def columns_of(advice: Advice) -> list[str]:
         ("select * from orders where customer = 5 order by created desc limit 10", ["orders(customer,created)"]),
         ("select * from orders order by created limit 10", ["orders(created)"]),
         ("select customer, count(*) from orders group by customer", ["orders(customer)"]),
+        ("select distinct customer from orders", ["orders(customer)"]),
+        ("select distinct o.customer as x from orders o", ["orders(customer)"]),
+        # The join begins with orders, whatever its primary key is compared with.
+        ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7", ["orders(customer)"]),
+        ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7 and c.country = 'x'", []),
         ("select * from orders where customer in (1, 2, 3) and code is null", ["orders(customer,code)"]),
         ("select * from orders where code like 'ab%'", ["orders(code)"]),
         ("select * from orders where customer = 1 or customer = 2", ["orders(customer)"]),
@@ -100,6 +105,7 @@ def test_what_a_statement_lacks(text: str, expected: list[str]) -> None:
     ("text", "why"),
     [
         ("select * from orders where id = 5", "PRIMARY of shop.orders serves it"),
+        ("select * from orders where id = 5 and state = 'new'", "PRIMARY of shop.orders serves it"),
         ("select * from orders where state = 'new'", "shop.orders.state has few values (enum('new','paid'))"),
     ],
 )
@@ -115,6 +121,19 @@ def test_a_small_table_and_a_statement_that_examines_little_need_none() -> None:
     assert "examines 9.0 rows" in advised(text, examined=9).content[0][1]
     # Not known is not little.
     assert columns_of(advised(text, examined=None)) == ["orders(customer)"]
+
+
+def test_rows_that_a_join_buffer_hides_are_no_reason_for_content() -> None:
+    text = "select c.id from customers c left join orders o on o.customer = c.id where c.id < 5"
+    assert columns_of(advised(text, examined=3)) == ["orders(customer)"]
+    assert not advised("select * from orders where customer = 5", examined=3).candidates
+
+
+def test_a_column_of_few_values_extends_no_index() -> None:
+    schema = [line("orders", ORDERS, "!PRIMARY(id)", "k(shop,created)")]
+    advice = advised("select * from orders where shop = 5 and state = 'new'", schema=schema)
+    assert not advice.candidates
+    assert advice.content[0][1] == "k of shop.orders serves it, but for columns with few values"
 
 
 def test_an_existing_index_serves_what_it_begins_with() -> None:

@@ -8,7 +8,7 @@ tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.indexes.schema import Index, Schema, Table
 from headrace.indexes.statement import Hindrance, Reading, Statement, Unread, Use, read
@@ -126,21 +126,37 @@ def candidates(statements: Iterable[Statement], schema: Schema) -> Advice:
 
 def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer], str]:
     """What it asks for, and why it asks for nothing if that is so."""
+    little = ""
     if statement.examined is not None and statement.sent is not None and statement.calls:
         # A call that sends nothing had to find that out: one row a call is what it may examine at least.
         ratio = statement.examined / max(statement.sent, statement.calls)
         if ratio <= GOOD_RATIO:
-            return [], f"examines {ratio:,.1f} rows for each that it sends or changes"
-    offers, why_none = [], ""
+            little = f"examines {ratio:,.1f} rows for each that it sends or changes"
+    offers, why_none = [], little
     for use in reading.uses:
+        # MariaDB does not count the rows that it reads into a join buffer.
+        if little and not use.joined:
+            continue
         offer = _offer(use, statement)
         if offer is None:
             continue
-        if problem := _unneeded(offer.table, offer.equal, offer.tail):
+        problem = _unneeded(offer.table, offer.equal, offer.tail)
+        if problem and not little and use.joined and _starts(use, reading):
+            first = _offer(replace(use, joined=()), statement)
+            if first is not None and not _unneeded(first.table, first.equal, first.tail):
+                offer, problem = first, ""
+        if problem:
             why_none = why_none or problem
         else:
             offers.append(offer)
     return offers, why_none
+
+
+def _starts(use: Use, reading: Reading) -> bool:
+    """Whether a join has to begin with this table: it is compared with values, and no other one is."""
+    return bool(use.equal) and not any(
+        other.equal or other.ranges for other in reading.uses if other is not use
+    )
 
 
 def _offer(use: Use, statement: Statement) -> _Offer | None:
@@ -175,6 +191,9 @@ def _unneeded(table: Table, equal: tuple[str, ...], tail: tuple[str, ...]) -> st
     for index in table.indexes:
         if index.is_plain and index.is_used and _serves(index, equal, tail):
             return f"{index.name} of {table.full_name} serves it"
+    many = tuple(name for name in equal if not table.columns[name].has_few_values)
+    if many and many != equal and not tail and (why := _unneeded(table, many, ())):
+        return f"{why}, but for columns with few values"
     if len(equal) == 1 and not tail and table.columns[equal[0]].has_few_values:
         return f"{table.full_name}.{equal[0]} has few values ({table.columns[equal[0]].kind})"
     return ""

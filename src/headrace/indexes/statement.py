@@ -254,11 +254,10 @@ class _Reader:
                 if owner:
                     owner[0].order.append((owner[1], is_descending))
         group = tree.args.get("group")
-        groups = (
-            [self._owner(key) if isinstance(key, exp.Column) else None for key in group.expressions]
-            if group
-            else []
-        )
+        keys_of_groups = group.expressions if group else []
+        if not group and tree.args.get("distinct") is not None:
+            keys_of_groups = [each.unalias() for each in tree.expressions]
+        groups = [self._owner(key) if isinstance(key, exp.Column) else None for key in keys_of_groups]
         if groups and all(groups) and len({id(owner[0]) for owner in groups if owner}) == 1:
             for owner in groups:
                 if owner:

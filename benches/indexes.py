@@ -1,0 +1,143 @@
+"""Statements that lack an index, and statements that must not get one: does `headrace indexes` tell them apart?
+
+Each case is a statement (or a few) on tables of up to 400,000 rows, with the index that it lacks, or none, written
+before the bench was run. It runs alone, its slow log is read, and its candidates are screened on the same server;
+with --prove they are proved, too. Counted are candidates and those that screening or the proof leaves.
+
+    python benches/indexes.py                                   # all cases, screened, on MariaDB 10.11
+    python benches/indexes.py mysql-8.0 --prove --only hot 'single: equality'
+
+Needs MariaDB; other servers are fetched (see tests/servers.py). About 2 s a case, with --prove half a minute.
+
+Targets: recall 95%, precision of what is proved 98%.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benches.plants.index_cases import CASES, REDUNDANT, SCHEMA, Case
+from tests.servers import KINDS, Server, find_server, open_folder, server
+
+MINUTES = 5
+NEEDS = {"mariadbd": "mariadb-server"}
+PROVING = ("--prove", "--blocks", "10", "--minutes", "1")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """(table, columns) of the candidates, and of those that were left."""
+
+    offered: frozenset[tuple[str, tuple[str, ...]]]
+    left: frozenset[tuple[str, tuple[str, ...]]]
+    redundant: frozenset[str]
+    seconds: float
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--prove", action="store_true")
+    parser.add_argument("--only", nargs="+", default=[""], help="names of cases begin with one of these")
+    options = parser.parse_args()
+    cases = [case for case in CASES if case.name.startswith(tuple(options.only))]
+    for kind in options.kinds or ["mariadb-10.11"]:
+        program = find_server(kind)
+        if isinstance(program, str):
+            print(f"{kind}: skipped, {program}")
+            continue
+        with (
+            open_folder() as folder,
+            server(kind, program, folder / "s", "--innodb-buffer-pool-size=512M") as own,
+        ):
+            own.sql("SET GLOBAL long_query_time = 0", *SCHEMA)
+            report(kind, {case: ask(own, case, options.prove) for case in cases}, options.prove)
+    return 0
+
+
+def ask(own: Server, case: Case, prove: bool) -> Answer:
+    log = own.folder / "data" / f"{time.monotonic_ns()}.log"
+    own.sql(f"SET GLOBAL slow_query_log_file = '{log}'", "SET GLOBAL slow_query_log = 1")
+    try:
+        with pymysql.connect(
+            unix_socket=own.socket, user="root", ssl_disabled=True, database="shop"
+        ) as client:
+            for text, calls in case.statements:
+                for _ in range(calls):
+                    client.cursor().execute(text)
+            client.commit()
+    finally:
+        own.sql("SET GLOBAL slow_query_log = 0")
+    with tempfile.TemporaryDirectory() as state:
+        started = time.monotonic()
+        argv = [sys.executable, "-m", "headrace", "indexes", "--json", str(log), "--on-copy"]
+        argv += ["--mysql-socket", str(own.socket), "--mysql-user", "root"]
+        done = subprocess.run(
+            [*argv, *(PROVING if prove else ("--screen",))],
+            capture_output=True, text=True, env={**os.environ, "XDG_STATE_HOME": state}, check=False,
+        )  # fmt: skip
+        seconds = time.monotonic() - started
+    if done.returncode:
+        raise RuntimeError(f"{case.name}: {done.stderr}")
+    return answer_of(json.loads(done.stdout), prove, seconds)
+
+
+def answer_of(page: dict[str, Any], prove: bool, seconds: float) -> Answer:
+    def named(rows: Sequence[dict[str, Any]]) -> frozenset[tuple[str, tuple[str, ...]]]:
+        return frozenset((each["table"].partition(".")[2], tuple(each["columns"])) for each in rows)
+
+    screened = page.get("screening", {}).get("candidates", [])
+    left = [each for each in screened if each["outcome"] == "used"]
+    if prove:
+        left = [each for each in page.get("proof", {}).get("candidates", []) if each["is_proved"]]
+    redundant = frozenset(each["index"] for each in page["redundant"])
+    return Answer(named(page["candidates"]), named(left), redundant, seconds)
+
+
+def report(kind: str, answers: dict[Case, Answer], prove: bool) -> None:
+    what = "proved" if prove else "left by screening"
+    lacking = [case for case in answers if case.lacks]
+    found = [case for case in lacking if answers[case].offered & case.right]
+    kept = [case for case in lacking if answers[case].left & case.right]
+    offered = [(case, each) for case in answers for each in answers[case].offered]
+    left = [(case, each) for case in answers for each in answers[case].left]
+    print(
+        f"{kind}: {len(lacking)} cases that lack an index, {len(answers) - len(lacking)} that must not get one"
+    )
+    print(f"  candidates: recall {rate(len(found), len(lacking))}, precision {right(offered)}")
+    print(f"  {what}: recall {rate(len(kept), len(lacking))}, precision {right(left)}")
+    print(f"  longest case {max(answer.seconds for answer in answers.values()):.1f} s")
+    for case, answer in answers.items():
+        wrong = answer.offered - case.right
+        if wrong or (case.lacks and not answer.left & case.right):
+            words = ", ".join(f"{table}({', '.join(columns)})" for table, columns in sorted(answer.offered))
+            stays = ", ".join(f"{table}({', '.join(columns)})" for table, columns in sorted(answer.left))
+            print(f"    {case.name}: offered {words or 'nothing'}; {what} {stays or 'nothing'}")
+    seen = frozenset[str]().union(*(answer.redundant for answer in answers.values()))
+    print(f"  redundant: named {', '.join(sorted(seen))}; planted {', '.join(sorted(REDUNDANT))}")
+
+
+def right(pairs: Sequence[tuple[Case, tuple[str, tuple[str, ...]]]]) -> str:
+    return rate(sum(each in case.right for case, each in pairs), len(pairs))
+
+
+def rate(part: int, whole: int) -> str:
+    return f"{part / whole:.0%} ({part} of {whole})" if whole else "none"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
