@@ -34,6 +34,7 @@ from headrace.errors import StoreError, write_error
 from headrace.model import Facts
 from headrace.received import OF_SNAPSHOT, BadContent, an_object, number, parsed
 from headrace.samples import Samples
+from headrace.shape import shaped, told
 from headrace.whole import read_plain, whole_file
 
 FORMAT = 2
@@ -202,13 +203,15 @@ def _assembled(
     activity: Activity | None,
 ) -> Snapshot:
     """Raises one of ``WRONG`` if a part has another shape."""
+    known, wrong = shaped(facts)
+    left_out = {"facts": told(wrong)} if wrong else {}
     return Snapshot(
         str(header.get("target", "")),
         str(header.get("started_at", "")),
         number(header.get("seconds", 0.0), least=0),
-        Facts(_hash(facts), facts),
+        Facts(_hash(facts), known),
         samples,
-        {str(name): str(why) for name, why in (header.get("errors") or {}).items()},
+        {str(name): str(why) for name, why in (header.get("errors") or {}).items()} | left_out,
         {str(name): number(value) for name, value in (header.get("limits") or {}).items()},
         folded,
         str(header.get("headrace_version", "")),
@@ -242,7 +245,7 @@ def of_trial(folder: Path) -> Snapshot:
         f"trial {record['number']}, {record['treatment']}",
         started,
         seconds,
-        Facts(_hash(facts), facts),
+        Facts(_hash(facts), shaped(facts)[0]),
         samples_of(table.filter(inside)),
     )
 

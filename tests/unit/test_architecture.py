@@ -33,7 +33,7 @@ LAYERS = [
     {"store", "foreign", "archive"},
     {"design"},
     {"plan"},
-    {"facts"},
+    {"facts", "shape"},
     {"agent"},
     {"vm"},
     {"target", "controller"},

@@ -6,17 +6,23 @@ import copy
 import functools
 import importlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.analysis.window import Window
+from headrace.hunt import examine
 from headrace.model import Facts
 from headrace.rules import AREAS, all_rules, judge
+from headrace.rules.cause import conclude
 from headrace.rules.evidence import Evidence
+from headrace.shape import shaped
+from headrace.snapshot import load, save
 from tests.rules.case import Case
-from tests.rules.hosts import GAUGES, RATES, healthy
+from tests.rules.hosts import GAUGES, RATES, healthy, saved
 
 SAMPLERS = sorted({key.partition(".")[0] for key in (*RATES, *GAUGES)} | {"mysql_status"})
 FACTS = sorted(healthy().raw)
@@ -69,6 +75,67 @@ def test_every_single_fact_that_is_null() -> None:
         found = [f"{finding.id}: {finding.hit.summary}" for finding in judgement.findings]
         assert found == [], f"without {path}"
         place[last] = kept
+
+
+GONE = object()
+#: Values of other shapes than any fact's, and no value at all.
+ODD: list[Any] = [GONE, "text", -1, 2.5, True, [], ["x"], {}, {"a": 1}]
+
+
+def with_odd(raw: dict[str, Any], path: Sequence[str | int], value: Any) -> dict[str, Any]:
+    """The facts with another value at one place, as they are read from a file."""
+    *folders, last = path
+    changed: Any = copy.deepcopy(raw)
+    place: Any = functools.reduce(lambda place, part: place[part], folders, changed)
+    if value is GONE:
+        del place[last]
+    else:
+        place[last] = value
+    return shaped(changed)[0]
+
+
+def test_facts_of_another_shape_reach_no_rule() -> None:
+    """A file that another program wrote: each place in turn, of all that the agent writes."""
+    raw = json.loads(json.dumps(dict(healthy().raw)))
+    assert shaped(raw) == (raw, ())
+    window, rules = healthy().window, all_rules()
+    for turn, path in enumerate(paths(raw)):
+        for number, value in enumerate(ODD):
+            if (turn + number) % 53:  # each takes milliseconds
+                continue
+            evidence = Evidence(Facts("0" * 16, with_odd(raw, path, value)), window)
+            assert conclude(evidence, judge(evidence, rules)).sentence, (path, value)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (
+            ["cpu", "online_count"],
+            "eight",
+            "taken for unknown, because no agent writes them so: cpu.online_count",
+        ),
+        (["servers", 0, "pid"], None, "because no agent writes them so: servers.0 without pid"),
+        (
+            ["server_settings", "vendor"],
+            "oracle",
+            "so: server_settings.vendor, server_settings without vendor",
+        ),
+        (["sysctls", "vm.swappiness"], 60, "sysctls.vm.swappiness"),
+        (["memory"], [], "memory"),
+    ],
+)
+def test_what_a_saved_hunt_has_of_another_shape_is_named(
+    path: list[str | int], value: Any, said: str, tmp_path: Path
+) -> None:
+    raw = json.loads(json.dumps(dict(healthy().raw)))
+    *folders, last = path
+    place: Any = functools.reduce(lambda place, part: place[part], folders, raw)
+    place[last] = value
+    save(replace(saved(), facts=Facts("0" * 16, raw)), tmp_path / "odd.hunt")
+    read = load(tmp_path / "odd.hunt")
+    assert said in read.errors["facts"]
+    assert examine(read).verdict.sentence
 
 
 def test_nothing_at_all() -> None:
@@ -147,3 +214,8 @@ def test_each_thing_that_a_rule_reads_where_it_fires(case: Case) -> None:
         kept, place[last] = place[last], None
         judge(changed(evidence, raw), [own])
         place[last] = kept
+    for turn, path in enumerate(sorted(asked, key=str)):
+        *folders, last = path
+        place = functools.reduce(lambda place, part: place[part], folders, raw)
+        if last in place and "variables" not in path and (turn + len(case.name)) % 5 == 0:
+            judge(changed(evidence, with_odd(raw, path, ODD[turn % len(ODD)])), [own])

@@ -38,6 +38,7 @@ from headrace.encode import json_text
 from headrace.errors import StoreError
 from headrace.model import Facts
 from headrace.samples import Samples
+from headrace.shape import shaped, told
 from headrace.snapshot import Origin, Snapshot
 from headrace.target.local import LocalTarget
 from headrace.temporary import temporary_folder
@@ -168,6 +169,9 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
         tuple(cautions),
         tuple(f"{name}: {why}" for name, why in list(read.unread.items()) if why != "no text"),
     )
+    facts, wrong = shaped(facts)
+    if wrong:
+        errors["facts"] = told(wrong)
     errors |= {
         sampler: "the dump does not have it"
         for sampler in ("psi", "process", "threads", "cgroup")

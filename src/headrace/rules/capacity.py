@@ -298,11 +298,10 @@ def tracked_connections(evidence: Evidence) -> Iterator[Match]:
     neither the server nor the interface counts an error. Closed connections stay in it for two minutes.
     """
     name = "net.netfilter.nf_conntrack_"
-    limit = evidence.facts.sysctl(f"{name}max")
-    if limit is None:
+    if evidence.facts.sysctl(f"{name}max") is None:
         return  # the kernel tracks none
-    used = evidence.sysctl(f"{name}count")
-    if int(limit) <= 0 or int(used) < NEAR * int(limit):
+    limit, used = (evidence.sysctl_number(f"{name}{what}") for what in ("max", "count"))
+    if limit <= 0 or used < NEAR * limit:
         return
     wanted = 1 << (2 * int(used)).bit_length()
     yield Match(

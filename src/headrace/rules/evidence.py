@@ -194,15 +194,32 @@ class Evidence:
         release = (self.raw.get("kernel") or {}).get("release")
         if not release:
             raise NotEnough("the host does not report its kernel release")
-        numbers = str(release).split(".")
-        digits = ["".join(c for c in part if c.isdigit()) for part in numbers[:2]]
-        return (int(digits[0] or 0), int(digits[1] or 0)) >= (major, minor)
+        digits = re.match(r"(\d{1,4})\.(\d{1,4})", str(release))
+        if digits is None:
+            raise NotEnough(f"the host's kernel release is {cut(str(release), 40)!r}")
+        return (int(digits[1]), int(digits[2])) >= (major, minor)
 
     def sysctl(self, name: str) -> str:
         value = self.facts.sysctl(name)
         if value is None:
             raise NotEnough(f"the host does not report {name}")
         return value
+
+    def sysctl_number(self, name: str, usual: int | None = None) -> int:
+        """A sysctl that is one number; ``usual``: what a kernel without it does."""
+        if usual is not None and self.facts.sysctl(name) is None:
+            return usual
+        return self.sysctl_numbers(name, 1)[0]
+
+    def sysctl_numbers(self, name: str, count: int) -> list[int]:
+        text = self.sysctl(name)
+        try:
+            found = [int(word) for word in text.split()]
+        except ValueError:
+            found = []
+        if len(found) != count:
+            raise NotEnough(f"the host's {name} is {cut(text, 40)!r}, not {count} numbers")
+        return found
 
     def rate(self, sampler: str, metric: str, label: str = "") -> float:
         """A counter's growth per second."""

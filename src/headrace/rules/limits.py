@@ -89,7 +89,7 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
     threads = evidence.number("innodb_read_io_threads") + evidence.number("innodb_write_io_threads")
     servers = [s for s in evidence.rows("servers") if s.get("program") in ("mysqld", "mariadbd")]
     asked = threads * REQUESTS_A_THREAD * max(len(servers), 1)
-    allowed = int(evidence.sysctl("fs.aio-max-nr"))
+    allowed = evidence.sysctl_number("fs.aio-max-nr")
     if asked < NEAR * allowed:
         return
     yield Match(
@@ -123,7 +123,7 @@ def threads(evidence: Evidence) -> Iterator[Match]:
     running = process.get("threads")
     if running is None:
         raise NotEnough("the host does not report how many threads the server has")
-    limits = {name: int(evidence.sysctl(name)) for name in ("kernel.pid_max", "kernel.threads-max")}
+    limits = {name: evidence.sysctl_number(name) for name in ("kernel.pid_max", "kernel.threads-max")}
     of_group = (process.get("cgroup") or {}).get("pids_max")
     if isinstance(of_group, int):
         limits[PIDS_MAX] = of_group
@@ -203,7 +203,8 @@ def io_of_the_group(evidence: Evidence) -> Iterator[Match]:
     """
     for entry in (evidence.server_process.get("cgroup") or {}).get("io") or ():
         device = next(
-            (d for d in evidence.rows("block_devices") if d["device_number"] == entry["device_number"]), None
+            (d for d in evidence.rows("block_devices") if d.get("device_number") == entry["device_number"]),
+            None,
         )
         if device is None:
             continue

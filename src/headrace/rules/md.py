@@ -77,7 +77,7 @@ def parity_under_data(evidence: Evidence) -> Iterator[Match]:
             f"{array['name']} is a {array['level']} of {_members(array)} members and takes {writes:,.0f} "
             f"writes/s: up to {requests * writes:,.0f} requests/s to its members.",
             (
-                number("level", array["level"]),
+                number("level", array.get("level")),
                 number("members", _members(array)),
                 number("writes/s", writes, ",.0f"),
                 number("chunk", size(array.get("chunk_bytes") or 0)),
@@ -337,7 +337,7 @@ def stripe_unknown_to_xfs(evidence: Evidence) -> Iterator[Match]:
         if not chunk or not data:
             continue
         for mount in mounts:
-            options = [*mount.get("options", ()), *mount.get("super_options", ())]
+            options = [*(mount.get("options") or ()), *(mount.get("super_options") or ())]
             unit, width = (_option(options, name) * SECTOR_BYTES for name in ("sunit", "swidth"))
             if unit == chunk and width == chunk * data:
                 continue

@@ -115,7 +115,7 @@ def swappiness(evidence: Evidence) -> Iterator[Match]:
     swaps = (evidence.raw.get("memory") or {}).get("swaps") or ()
     if swaps and all(str(swap.get("path")).startswith(ZRAM) for swap in swaps):
         return
-    value = int(evidence.sysctl("vm.swappiness"))
+    value = evidence.sysctl_number("vm.swappiness")
     used = _swap_used(evidence)
     if value <= SWAPPINESS or used < SWAP_USED:
         return
@@ -260,7 +260,7 @@ def direct_reclaim(evidence: Evidence) -> Iterator[Match]:
     available = evidence.gauge("memory", "MemAvailable").low
     if stalls < STALLS_S or available < ENOUGH_AVAILABLE * evidence.memory_bytes():
         return
-    factor = int(evidence.sysctl("vm.watermark_scale_factor"))
+    factor = evidence.sysctl_number("vm.watermark_scale_factor")
     yield Match(
         "",
         f"threads had to free memory themselves {stalls:,.1f} times per second, with {size(available)} "
@@ -304,8 +304,8 @@ def much_is_kept_free(evidence: Evidence) -> Iterator[Match]:
     pool and the page cache.
     """
     total = evidence.memory_bytes()
-    least = 1024 * int(evidence.sysctl("vm.min_free_kbytes"))
-    factor = int(evidence.facts.sysctl("vm.watermark_scale_factor") or 10)
+    least = 1024 * evidence.sysctl_number("vm.min_free_kbytes")
+    factor = evidence.sysctl_number("vm.watermark_scale_factor", 10)
     kept = least + 2 * max(least / 4, factor / 10_000 * total)
     free = evidence.gauge("memory", "MemFree").low
     if kept < KEPT_FREE * total or free < least / 2 or not is_short(evidence):
@@ -385,8 +385,9 @@ def nearly_all_promised(evidence: Evidence) -> Iterator[Match]:
     promised = evidence.gauge("memory", "Committed_AS").high
     if promised < COMMITTED * limit:
         return
-    ratio, kib = (evidence.facts.sysctl(f"vm.overcommit_{name}") for name in ("ratio", "kbytes"))
-    higher = _higher_limit(evidence, promised, int(kib or 0))
+    ratio = evidence.facts.sysctl("vm.overcommit_ratio")
+    kib = evidence.sysctl_number("vm.overcommit_kbytes", 0)
+    higher = _higher_limit(evidence, promised, kib)
     yield Match(
         "",
         f"{size(promised)} of {size(limit)} is committed, and vm.overcommit_memory is 2.",
@@ -416,7 +417,7 @@ def _higher_limit(evidence: Evidence, promised: float, kib: int) -> dict[str, Va
     )
     if kib > 0:
         return {"host.vm.overcommit_kbytes": int(wanted) >> 10} if wanted > kib << 10 else {}
-    ratio = int(evidence.sysctl("vm.overcommit_ratio"))
+    ratio = evidence.sysctl_number("vm.overcommit_ratio")
     share_of_memory = min(math.ceil(100 * wanted / usable), HIGHEST_RATIO)
     return {"host.vm.overcommit_ratio": share_of_memory} if share_of_memory > ratio else {}
 

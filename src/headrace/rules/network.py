@@ -140,7 +140,7 @@ def backlog_full(evidence: Evidence) -> Iterator[Match]:
     total = sum(dropped.values())
     if total <= LOST * sum(evidence.window.rates("softnet", "processed").values()):
         return
-    backlog = int(evidence.sysctl("net.core.netdev_max_backlog"))
+    backlog = evidence.sysctl_number("net.core.netdev_max_backlog")
     worst = max(dropped, key=lambda cpu: dropped[cpu])
     # Without the CPUs' times nothing speaks against a burst.
     is_late = any(core.name == worst and core.busy >= BUSY for core in all_cores(evidence.window)[1:])
@@ -189,12 +189,14 @@ def receive_budget_used_up(evidence: Evidence) -> Iterator[Match]:
     is_felt = 0 < rounds <= squeezed[worst] / OF_THE_ROUNDS or cores.get(worst, 0.0) >= SOFTIRQ_BUSY
     times = _rounds_in_a_row(squeezed[worst], rounds)
     settings: dict[str, Value] = {
-        "host.net.core.netdev_budget": times * int(evidence.sysctl("net.core.netdev_budget"))
+        "host.net.core.netdev_budget": times * evidence.sysctl_number("net.core.netdev_budget")
     }
     micros = evidence.facts.sysctl("net.core.netdev_budget_usecs")
     if micros is not None:
         # Either limit ends a round, so they go together.
-        settings["host.net.core.netdev_budget_usecs"] = times * int(micros)
+        settings["host.net.core.netdev_budget_usecs"] = times * evidence.sysctl_number(
+            "net.core.netdev_budget_usecs"
+        )
     busy = next((core.busy for core in all_cores(evidence.window) if core.name == worst), 0.0)
     yield Match(
         "",
@@ -293,7 +295,7 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
         packets = evidence.window.rate("network", "rx_packets", nic["name"]) or 0.0
         if not any(_is_steered(queue) for queue in queues) or packets < FEW_PACKETS_S:
             continue
-        table = int(evidence.sysctl("net.core.rps_sock_flow_entries"))
+        table = evidence.sysctl_number("net.core.rps_sock_flow_entries")
         flows = min(int(queue.get("rps_flow_cnt") or 0) for queue in queues)
         if table > 0 and flows > 0:
             continue
@@ -318,7 +320,8 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
 
 
 def _is_steered(queue: Mapping[str, Any]) -> bool:
-    return int(str(queue.get("rps_cpus") or "0").replace(",", ""), 16) > 0
+    # A mask of CPUs in hexadecimal digits.
+    return any(digit not in "0,x" for digit in str(queue.get("rps_cpus") or "0"))
 
 
 @rule(

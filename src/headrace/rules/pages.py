@@ -40,7 +40,11 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     nodes = evidence.rows("numa_nodes")
     if mode == "0" or len(nodes) < 2:
         return
-    free = ", ".join(f"node {n['node']} {size(n['memory_free_bytes'])}" for n in nodes)
+    free = ", ".join(
+        f"node {n['node']} {size(n['memory_free_bytes'])}"
+        for n in nodes
+        if n.get("memory_free_bytes") is not None
+    )
     yield Match(
         "",
         f"vm.zone_reclaim_mode is {mode} on {len(nodes)} nodes; free: {free}.",

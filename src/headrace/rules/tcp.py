@@ -70,7 +70,7 @@ def queue_is_capped(evidence: Evidence) -> Iterator[Match]:
     come when an application restarts or a proxy fails over, not during a measurement.
     """
     asked = evidence.number("back_log")
-    allowed = int(evidence.sysctl("net.core.somaxconn"))
+    allowed = evidence.sysctl_number("net.core.somaxconn")
     if allowed >= asked:
         return
     yield Match(
@@ -102,7 +102,7 @@ def connections_refused(evidence: Evidence) -> Iterator[Match]:
     overflows = evidence.rate("snmp", "TcpExt.ListenOverflows")
     if overflows < SOME_REFUSED_S:
         return
-    allowed = int(evidence.sysctl("net.core.somaxconn"))
+    allowed = evidence.sysctl_number("net.core.somaxconn")
     own = evidence.variable("port") if evidence.has_variable("port") else ""
     # A burst fills a queue for milliseconds: samples may all miss it.
     full = _full_queues(evidence) or _shortest_queue(evidence, own)
@@ -173,7 +173,7 @@ def _shortest_queue(evidence: Evidence, own: str) -> dict[str, tuple[float, floa
 def _length(evidence: Evidence) -> int:
     """The one length that every rule asks for: what the server asked for, and room for what is there and what was
     refused in a second; the server's back_log ends at 65,535."""
-    allowed = int(evidence.sysctl("net.core.somaxconn"))
+    allowed = evidence.sysctl_number("net.core.somaxconn")
     asked = int(evidence.number("back_log")) if evidence.has_variable("back_log") else 0
     refused = evidence.window.rate("snmp", "TcpExt.ListenOverflows") or 0.0
     room = 1 << int(min(allowed, asked or allowed) + refused).bit_length() if refused > 0 else 0
@@ -282,7 +282,7 @@ def ports_run_out(evidence: Evidence) -> Iterator[Match]:
     the same address and port fails. This concerns the side that connects: an application, a proxy.
     """
     opened = evidence.rate("snmp", "Tcp.ActiveOpens")
-    low, high = (int(text) for text in evidence.sysctl("net.ipv4.ip_local_port_range").split())
+    low, high = evidence.sysctl_numbers("net.ipv4.ip_local_port_range", 2)
     ports = high - low + 1
     held = opened * TIME_WAIT_S
     if held < PORTS_HELD * ports:
@@ -320,8 +320,9 @@ def _more_ports(evidence: Evidence, low: int, high: int) -> tuple[Remedy, ...]:
     if evidence.has_variable("port"):
         ports.add(int(evidence.number("port")))
     for part in filter(None, reserved.split(",")):
-        first, _, last = part.partition("-")
-        ports |= set(range(int(first), int(last or first) + 1))
+        first, _, last = part.strip().partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            ports |= set(range(int(first), min(int(last or first), LAST_PORT) + 1))
     return (
         Remedy(
             {
@@ -357,7 +358,7 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
     cookies = evidence.rate("snmp", "TcpExt.TCPReqQFullDoCookies")
     if dropped + cookies <= 0:
         return
-    queue = int(evidence.sysctl("net.ipv4.tcp_max_syn_backlog"))
+    queue = evidence.sysctl_number("net.ipv4.tcp_max_syn_backlog")
     yield Match(
         "",
         f"{dropped:,.1f} connection requests/s are dropped and {cookies:,.1f} answered with cookies; "
@@ -401,7 +402,7 @@ def window_smaller_than_a_response(evidence: Evidence) -> Iterator[Match]:
         bytes_s = evidence.status_rate(f"bytes_{way}")
         counter = "tx_bytes" if way == "sent" else "rx_bytes"
         carried = sum(evidence.window.rates("network", counter).values())
-        least, default, most = (int(text) for text in evidence.sysctl(f"net.ipv4.{name}").split())
+        least, default, most = evidence.sysctl_numbers(f"net.ipv4.{name}", 3)
         window = OF_A_BUFFER * most if has_scaling else min(OF_A_BUFFER * most, UNSCALED_BYTES)
         mean = bytes_s / statements
         # Most of it over a socket file needs no TCP.
@@ -454,10 +455,11 @@ def time_wait_is_full(evidence: Evidence) -> Iterator[Match]:
     """
     over = evidence.window.rate("snmp", "TcpExt.TCPTimeWaitOverflow")
     waiting = evidence.window.gauge("sockstat", "TCP.tw")
-    limit = evidence.facts.sysctl("net.ipv4.tcp_max_tw_buckets")
+    has_limit = evidence.facts.sysctl("net.ipv4.tcp_max_tw_buckets") is not None
+    limit = evidence.sysctl_number("net.ipv4.tcp_max_tw_buckets") if has_limit else None
     if over is None and (waiting is None or limit is None):
         raise NotEnough("connections in TIME_WAIT were not counted")
-    is_near = waiting is not None and limit is not None and waiting.high >= TIME_WAIT_FULL * int(limit)
+    is_near = waiting is not None and limit is not None and waiting.high >= TIME_WAIT_FULL * limit
     if not (over or 0.0) >= REFUSED_S and not is_near:
         return
     held = "unknown" if waiting is None else f"{waiting.high:,.0f}"

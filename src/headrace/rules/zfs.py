@@ -21,7 +21,7 @@ SLOW_LEVEL, SYSTEM = 10, 0.10
 
 def _dataset(evidence: Evidence, path: str) -> str | None:
     mount = evidence.facts.server_file_system_of(path)
-    return str(mount["source"]) if mount is not None and mount.get("kind") == "zfs" else None
+    return str(mount.get("source")) if mount is not None and mount.get("kind") == "zfs" else None
 
 
 def properties(evidence: Evidence, dataset: str) -> Mapping[str, str]:
