@@ -8,6 +8,13 @@ from __future__ import annotations
 import errno
 
 
+def placed(place: str | None, message: str) -> str:
+    """``place: message``. What others said of a place often begins with its name: it is not said twice."""
+    if not place or message == place or message.startswith((f"{place}:", f"{place} ")):
+        return message or place or ""
+    return f"{place}: {message}"
+
+
 class HeadraceError(Exception):
     """An error for a person to read.
 
@@ -23,7 +30,7 @@ class HeadraceError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        text = f"{self.place}: {self.message}" if self.place else self.message
+        text = placed(self.place, self.message)
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 

@@ -56,7 +56,7 @@ CASES = [
             facts={"sysctls.fs.aio-max-nr": "32768"},
         ),
         ("",),
-        ("1 servers with 128 I/O threads ask for 32,768 requests; fs.aio-max-nr is 32,768",),
+        ("1 server with 128 I/O threads ask for 32,768 requests; fs.aio-max-nr is 32,768",),
     ),
     Case("LIM02", "few threads", lambda: unwell(facts={"sysctls.fs.aio-max-nr": "32768"})),
     Case(

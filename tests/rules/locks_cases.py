@@ -198,7 +198,7 @@ CASES = [
             gauges={"innodb_status.threads_queued.": 14.0},
         ),
         ("",),
-        ("lets 1 threads in; 3 are running, and 14 wait to enter",),
+        ("lets 1 thread in; 3 are running, and 14 wait to enter",),
     ),
     Case("LOCK08", "no limit", lambda: unwell(vendor="mysql", status=STUCK)),
     Case("LOCK08", "room", lambda: unwell(vendor="mysql", variables={"innodb_thread_concurrency": "16"})),

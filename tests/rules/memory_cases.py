@@ -100,7 +100,7 @@ CASES = [
             }
         ),
         ("",),
-        ("1 processes were killed for lack of memory in 60 s.",),
+        ("1 process was killed for lack of memory in 60 s.",),
     ),
     Case("MEM08", "none", unwell),
     Case("MEM08", "not sampled", lambda: unwell(without=["vmstat"]), missing="vmstat.oom_kill"),

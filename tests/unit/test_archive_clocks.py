@@ -161,7 +161,7 @@ async def test_what_is_of_a_time_that_cannot_be_is_set_aside_and_named(
     clock.off_by = 0.0
     found._house_at = -1e9
     await clock.minute(found)
-    assert "1 files of times that cannot be yet are set aside" in found.attention
+    assert "set aside as *.ahead: 1 file of times that cannot be yet" in found.attention
     assert max(file.t_s for file in found.archive.files("states")) < time.time()
     assert len(list(found.archive.root.rglob("*.ahead"))) == 1
 

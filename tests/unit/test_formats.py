@@ -144,7 +144,7 @@ def test_another_variant_of_a_known_tool_is_named(tmp_path: Path, text: str, sai
         ("fio: failed to parse option xyz\n", "failed to parse"),
         (
             '{"results": [{"command": "x", "mean": 1.0, "exit_codes": [0, null]}]}',
-            "killed by a signal 1 times",
+            "killed by a signal 1 time",
         ),
         (
             '{"metrics": {"http_reqs": {"rate": 9.0}, "checks": {"value": 0.25}}}',

@@ -84,7 +84,7 @@ def test_a_report_names_the_machines(tmp_path: Path) -> None:
     text = printed(terminal.render(report.of(folder)), width=400)
     assert "2 machines, each block on one of them: their baselines differ by up to" in text
     assert "root@a and root@b differ: CPUs online: 4 / 5" in text
-    assert "1 trials are in set-aside/" in text
+    assert "in set-aside/ and not analysed: 1 trial" in text
     content = jsonform.render(report.of(folder))["machines"]
     assert [one["machine"] for one in content["machines"]] == ["root@a", "root@b"]
     assert content["set_aside"] == 1

@@ -438,7 +438,7 @@ def test_the_dry_command_states_its_rates_and_what_it_does_not_cover(
     runner = CliRunner()
     shown = runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8"], env={"COLUMNS": "160"})
     words = " ".join(shown.output.split())
-    assert "20 blocks of 1 pairs of hosts, shifted and swapped" in words, shown.output
+    assert "20 blocks of 1 pair of hosts, shifted and swapped" in words, shown.output
     assert "Nothing was restarted: the effects of a restart itself" in words
     found = json.loads(runner.invoke(rollout_app, ["dry", book.plan.id, "--pairs", "8", "--json"]).stdout)
     assert (len(found["moments"]), len(found["rates"])) == (20, 2)

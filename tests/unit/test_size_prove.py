@@ -208,7 +208,7 @@ def test_what_is_kept_is_read_again_with_its_outcome() -> None:
     assert (cpu.made, cpu.tried, cpu.error) == (1, 0, None)
     assert predictions.allowances(kept).errors[P99] == [math.log(1.5)]
     page = calibration_page(predictions.calibration(kept), "here")
-    assert page.verdicts == ["1 of 1 predictions lay in their 95% interval (2.5% – 100.0%)."]
+    assert page.verdicts == ["1 of 1 prediction lay in their 95% interval (2.5% – 100.0%)."]
 
 
 @pytest.mark.parametrize(("inside", "tried", "said"), [(9, 10, ""), (30, 40, "narrow"), (200, 200, "wide")])

@@ -189,7 +189,7 @@ CHUNKS = '[factors.chunk]\nknob = "volume.raid_chunk"\nlevels = ["4K", "64K"]'
         ),
         ({"base": '"volume.raid_bitmap" = "internal"'}, "RAID 0 has nothing to resync", ""),
         ({"base": '"volume.raid_devices" = 3'}, "3 devices: RAID 6 needs at least 4", "[volume] devices"),
-        ({"table": 'devices = ["/dev/disk/by-id/a"]'}, "1 devices: RAID 0 needs at least 2", ""),
+        ({"table": 'devices = ["/dev/disk/by-id/a"]'}, "1 device: RAID 0 needs at least 2", ""),
         (
             {"table": 'devices = ["/dev/disk/by-id/a"]', "base": '"volume.raid_devices" = 2'},
             "volume.raid_devices = 2: \\[volume\\] devices lists 1",

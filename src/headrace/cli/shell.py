@@ -17,7 +17,7 @@ from headrace import __version__, extras
 from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS
 from headrace.encode import json_text
-from headrace.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room
+from headrace.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room, placed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -282,9 +282,8 @@ def told(notice: Notice, places: Sequence[Place]) -> bool:
     failures = tell_all(notice, places)
     for failure in failures:
         error = failure.error
-        where = f"{error.place}: " if error.place else ""
         hint = f" (try: {error.hint})" if error.hint else ""
-        tell(f"not sent to {failure.place}: {where}{error.message}{hint}")
+        tell(f"not sent to {failure.place}: {placed(error.place, error.message)}{hint}")
     return not failures
 
 

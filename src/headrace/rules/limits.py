@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headrace.counted import counted
 from headrace.rules import sizes
 from headrace.rules.evidence import Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -94,7 +95,7 @@ def asynchronous_requests(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"{max(len(servers), 1)} servers with {threads:.0f} I/O threads ask for {asked:,.0f} requests; "
+        f"{counted(max(len(servers), 1), 'server')} with {threads:.0f} I/O threads ask for {asked:,.0f} requests; "
         f"fs.aio-max-nr is {allowed:,}.",
         (
             number("I/O threads per server", threads, ".0f"),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from headrace.activity import cut
 from headrace.analysis.resources import MANY_RUNNING, PRESSURE_HIGH, TIMES_CORES, Level
+from headrace.counted import counted
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
 from headrace.rules.evidence import MIB, Evidence, NotEnough, Number, number, share, size
@@ -476,7 +477,7 @@ def threads_held_outside(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         "",
-        f"innodb_thread_concurrency lets {limit:.0f} threads in; {running:.0f} are running"
+        f"innodb_thread_concurrency lets {counted(round(limit), 'thread')} in; {running:.0f} are running"
         + (f", and {queued:.0f} wait to enter." if queued else "."),
         (
             number("innodb_thread_concurrency", limit, ".0f"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.analysis.reclaim import in_groups_only, waits_in_other_groups
 from headrace.analysis.resources import PRESSURE_SEEN
+from headrace.counted import counted
 from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
@@ -221,12 +222,13 @@ def killed_for_memory(evidence: Evidence) -> Iterator[Match]:
     in_groups = max((evidence.growth("cgroup", "memory_oom_kill", name) for name in groups), default=0.0)
     if max(kills, in_groups) <= 0:
         return
-    seconds = evidence.window.seconds
+    seconds, killed = evidence.window.seconds, round(max(kills, in_groups))
     is_apart = in_groups <= 0 and in_groups_only(evidence.window)
     of_others = ", at the limit of a control group: the host had enough" if is_apart else ""
     yield Match(
         "",
-        f"{max(kills, in_groups):.0f} processes were killed for lack of memory in {seconds:.0f} s{of_others}.",
+        f"{counted(killed, 'process was', 'processes were')} killed for lack of memory in "
+        f"{seconds:.0f} s{of_others}.",
         (number("killed", kills, ".0f"), number("of these in the server's control groups", in_groups, ".0f")),
         (
             Remedy(

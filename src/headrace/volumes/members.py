@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headrace.counted import counted
 from headrace.errors import NotReady, PlanError, Refused
 from headrace.volumes.block import BLOCK, Free, must_be_free
 from headrace.volumes.device import DeviceSpec, Raid, Site, size_text
@@ -38,7 +39,7 @@ def check(spec: DeviceSpec, levels: Sequence[int]) -> Raid:
         raise PlanError(f"volume.raid_bitmap = {raid.bitmap!r}: RAID 0 has nothing to resync")
     if len(spec.parents) < FEWEST[raid.level]:
         raise PlanError(
-            f"{len(spec.parents)} devices: RAID {raid.level} needs at least {FEWEST[raid.level]}",
+            f"{counted(len(spec.parents), 'device')}: RAID {raid.level} needs at least {FEWEST[raid.level]}",
             hint="list them in [volume] devices; volume.raid_devices is how many of them are taken",
         )
     _check_parents(spec.parents)

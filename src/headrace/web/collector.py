@@ -23,7 +23,8 @@ from headrace.archive.elapsed import Elapsed
 from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
 from headrace.archive.rollup import WEEKS_FOR_S, Keep, roll_up, trim, weekly
 from headrace.archive.tables import STATES, TABLES
-from headrace.errors import DiskFull, HeadraceError
+from headrace.counted import counted
+from headrace.errors import DiskFull, HeadraceError, placed
 from headrace.facts import HostFacts
 from headrace.fleet.host import Host
 from headrace.live import Link
@@ -324,7 +325,7 @@ class Collector:
                     known.append(each.name)
                     continue
                 if why := await self._write_host(each, t_s):
-                    problems.append(f"{each.name}: {why}")
+                    problems.append(placed(each.name, why))
                 else:
                     self.last_write_s = time.time()
             if time.monotonic() - self._house_at > KEEP_HOUSE_EVERY_S:
@@ -394,7 +395,7 @@ class Collector:
                 "serve with --clock-is-right"
             )
         if self._ahead:
-            yield f"{self._ahead:,} files of times that cannot be yet are set aside as *.ahead"
+            yield f"set aside as *.ahead: {counted(self._ahead, 'file')} of times that cannot be yet"
 
     def _trim(self) -> None:
         now_s = self.elapsed.now_s()

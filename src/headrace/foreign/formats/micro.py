@@ -10,6 +10,7 @@ import math
 import re
 from typing import Any
 
+from headrace.counted import counted
 from headrace.foreign.run import OtherVariant, Run, known, number, parsed, rows_of, within
 
 NAME = "hyperfine, pytest-benchmark, Google Benchmark, JMH or go test -bench"
@@ -72,10 +73,10 @@ def _hyperfine(result: dict[str, Any]) -> Run:
     times = {f"{name}_s": number(result, name) for name in ("mean", "median", "min", "max")}
     told = result.get("exit_codes")
     codes = [code for code in told if code != 0] if isinstance(told, list) else []
-    problem = f"it ended with exit code {codes[0]} {len(codes)} times" if codes else ""
+    problem = f"it ended with exit code {codes[0]} {counted(len(codes), 'time')}" if codes else ""
     # A command that a signal ended has no exit code.
     if None in codes:
-        problem = f"it was killed by a signal {codes.count(None)} times"
+        problem = f"it was killed by a signal {counted(codes.count(None), 'time')}"
     if not problem and times["mean_s"] is None:
         problem = "it has no mean"
     return Run(known(**times), {"command": str(result.get("command"))}, problem)

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.analysis.machines import Spread
 from headrace.analysis.result import Analysis
+from headrace.counted import counted
 from headrace.errors import StoreError
 from headrace.facts import differences
 from headrace.report import text
@@ -18,8 +19,8 @@ def sentences(folder: ExperimentFolder, analysis: Analysis, records: list[TrialR
     found += unlike(folder, records)
     if aside := folder.set_aside_count():
         found.append(
-            f"{aside} trials are in set-aside/ and not analysed: their machine was lost during the block, and "
-            "another machine ran the whole block again."
+            f"in set-aside/ and not analysed: {counted(aside, 'trial')}, because their machine was lost during "
+            "the block, and another machine ran the whole block again."
         )
     return found
 
@@ -33,7 +34,7 @@ def _spread(spread: Spread) -> str:
     if spread.within_sd_log is not None:
         within = f"; baseline trials of one machine vary by {100 * spread.within_sd_log:.1f}% (sd)"
     return (
-        f"{len(spread.machines)} machines, each block on one of them: their baselines differ by up to "
+        f"{counted(len(spread.machines), 'machine')}, each block on one of them: their baselines differ by up to "
         f"{100 * (spread.between - 1):.1f}%, which does not affect any ratio{within}. Relative to their mean: "
         f"{machines}."
     )

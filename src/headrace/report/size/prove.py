@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from statistics import fmean
 
 from headrace.analysis.intervals import Interval
+from headrace.counted import counted
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Table, method
 from headrace.report.size.words import amount, name
@@ -29,8 +30,9 @@ def page_of(proof: Proof) -> Page:
     return Page(
         eyebrow="headrace size prove",
         title="Together on one host",
-        verdicts=[_verdict(proof), f"{sum(tried)} of {len(tried)} predictions came true."],
-        lead=f"{_plan(proof)} on {proof.host}, {len(proof.together)} plays of {proof.seconds:g} s each.",
+        verdicts=[_verdict(proof), f"{sum(tried)} of {counted(len(tried), 'prediction')} came true."],
+        lead=f"{_plan(proof)} on {proof.host}, "
+        f"{counted(len(proof.together), 'play')} of {proof.seconds:g} s each.",
         cautions=proof.notes,
         sections=[
             Section(
@@ -69,9 +71,8 @@ def calibration_page(found: Sequence[Calibration], where: str) -> Page:
     inside = sum(each.inside for each in found)
     verdict = "Nothing predicted yet."
     if tried and (share := share_of(inside, tried)) is not None:
-        verdict = (
-            f"{inside} of {tried} predictions lay in their 95% interval ({text.between(share, _share)})."
-        )
+        of = counted(tried, "prediction")
+        verdict = f"{inside} of {of} lay in their 95% interval ({text.between(share, _share)})."
     elif any(each.bounds for each in found):
         verdict = "Only lower bounds were predicted so far."
     rows: list[Cells] = [
