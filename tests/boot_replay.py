@@ -44,6 +44,11 @@ class Kernel(dict[str, str]):
         path = path.replace("/sys/block/sda/bdi/", "/sys/block/sda/queue/")
         if path not in self:
             return
+        # A kernel's number, as strtol(3) takes it in base 0.
+        if path.startswith("/proc/sys/") and re.fullmatch("0[0-7]+", value):
+            value = str(int(value, 8))
+        elif path.startswith("/proc/sys/") and value.startswith("0x"):
+            value = str(int(value, 16))
         if path in COUPLED and not (path.endswith("scheduler") and self[path] == value):
             other, reset = COUPLED[path]
             self[other] = reset
@@ -94,16 +99,20 @@ def sysctls(files: Mapping[str, str], kernel: Kernel) -> None:
                 kernel.write(path, text)
 
 
-def udev(files: Mapping[str, str], kernel: Kernel) -> None:
+def udev(files: Mapping[str, str], kernel: Kernel) -> None:  # noqa: C901 - one rule after another
     rules = [
-        rule
+        (path, rule)
         for path in conf_files(files, "udev/rules.d", ".rules")
         for rule in files[path].replace("\\\n", " ").splitlines()
         if not rule.startswith("#")
     ]
     for subsystem, name, folder in DEVICES:
         runs = []
-        for rule in rules:
+        goto: tuple[str, str] | None = None
+        for place, rule in rules:
+            if goto and goto[0] == place and f'LABEL="{goto[1]}"' not in rule:
+                continue
+            goto = None
             tokens = re.findall(r'([A-Z_]+)(\{[^}]*\})?\s*([=!:+-]=|=)\s*e?"([^"]*)"', rule)
             known = {"KERNEL": name, "SUBSYSTEM": subsystem, "ACTION": "add", "KERNELS": name}
             met = all(
@@ -114,10 +123,12 @@ def udev(files: Mapping[str, str], kernel: Kernel) -> None:
             for key, about, how, text in tokens if met else ():
                 if how in ("==", "!="):
                     continue
+                if key == "GOTO" and any(p == place and f'LABEL="{text}"' in other for p, other in rules):
+                    goto = place, text
                 if key == "ATTR":
                     named = re.match(r"\{\[block/(\w+)\](.*)\}", about)
                     whole = f"/sys/block/{named[1]}/{named[2]}" if named else f"{folder}/{about[1:-1]}"
-                    at = re.sub("/+", "/", re.sub(r"/[^/]+/\.\./", "/", whole))
+                    at = re.sub("/+", "/", re.sub(r"/[^/]+/\.\./", "/", whole.replace("/./", "/")))
                     for path in fnmatch.filter([at, *kernel], at):
                         kernel.write(path, text)
                 elif key == "SYSCTL":
@@ -176,6 +187,9 @@ def tuned(files: Mapping[str, str], kernel: Kernel) -> None:
     has_sysctl = False
     for section, options in merged.items():
         kind = options.get("type", section)
+        devices = options.get("devices", "sda").split(",")
+        if "!sda" in devices or ("sda" not in devices and devices[0][0] != "!"):
+            continue
         for name, value in options.items() if options.get("enabled", "1") == "1" else ():
             where = {
                 "sysctl": f"/proc/sys/{name.replace('.', '/')}",

@@ -46,6 +46,20 @@ CELLS: list[tuple[str, dict[str, str], bool]] = [
     ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 7"}, True),
     ("swappiness", {f"{D}/99-zzz.conf": "vm/swappiness=33"}, False),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 07"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 0x7"}, True),
+    ("swappiness", {f"{D}/99-zzz.conf": "vm.swappiness = 011"}, False),
+    ("requests", {LATER: 'KERNEL!="sdb", GOTO="end"\nATTR{queue/nr_requests}="8"\nLABEL="end"'}, True),
+    ("requests", {LATER: 'KERNEL!="sd[ab]", GOTO="end"\nATTR{queue/nr_requests}="8"\nLABEL="end"'}, False),
+    ("requests", {LATER: 'ACTION!="add|change", GOTO="end"\nATTR{queue/nr_requests}="8"\nLABEL="end"'}, False),
+    ("requests", {LATER: 'KERNEL=="sda", GOTO="out"\nATTR{queue/nr_requests}="8"\nLABEL="end"'}, False),
+    ("requests", {LATER: 'GOTO="a"\nATTR{queue/nr_requests}="8"\nLABEL="a"\nATTR{queue/nr_requests}="9"'}, False),
+    ("requests", {EARLIER: 'ATTR{./queue/nr_requests}="8"'}, True),
+    ("requests", {LATER: 'ATTR{./queue/./nr_requests}="8"'}, False),
+    ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=sdb\nelevator=kyber\n"}, True),
+    ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=sda,sdb\nelevator=kyber\n"}, False),
+    ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=!sda\nelevator=kyber\n"}, True),
+    ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=!sdb\nelevator=kyber\n"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "/vm//swappiness=33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness = 33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness"}, False),
@@ -285,6 +299,10 @@ UNITS: list[tuple[str, dict[str, str], dict[str, str], tuple[str, ...], str]] = 
     (UNIT, {f"{E}/{UNIT}.d/a.conf": "EnvironmentFile=-/etc/default/%p-%i", "/etc/default/mariadb-one":
             "LD_PRELOAD=/x"}, PRELOAD, (), "/etc/default/mariadb-one:1"),
     (UNIT, {f"{E}/{UNIT}.d/a.conf": "EnvironmentFile=/x/%H"}, PRELOAD, (), "a.conf:1"),
+    (UNIT, {f"{E}/{UNIT}": "EnvironmentFile=/etc/x", "/etc/x": "LD_PRELOAD=/x", f"{E}/{UNIT}.d/a.conf":
+            "EnvironmentFile="}, PRELOAD, (), ""),
+    (UNIT, {f"{E}/{UNIT}": "EnvironmentFile=", "/etc/x": "LD_PRELOAD=/x", f"{E}/{UNIT}.d/a.conf":
+            "EnvironmentFile=/etc/x"}, PRELOAD, (), "/etc/x:1"),
     (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env LD_PRELOAD=/x.so /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
     (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env -i /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
     (UNIT, {f"{E}/{UNIT}": "ExecStart=/usr/bin/env A=1 -u LD_PRELOAD /usr/sbin/mariadbd"}, PRELOAD, (), ":1"),
@@ -309,6 +327,32 @@ def test_the_names_of_a_units_folders() -> None:
     assert names_of("a-b-c@x.service") == [
         "a-b-c@x.service", "a-b-c@.service", "a-b-.service", "a-.service", "service"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("ExecStart=/usr/sbin/mysqld -a", {"sql_mode": "ANSI", "transaction_isolation": "SERIALIZABLE"}),
+        ("ExecStart=/usr/sbin/mariadbd -W3 -u mysql", {"log_warnings": "3", "user": "mysql"}),
+        ("ExecStart=/usr/sbin/mysqld -sP 3307", {"symbolic_links": None, "port": "3307"}),
+        ("ExecStart=/bin/sh -c 'ulimit -n 9; exec /usr/sbin/mysqld -P3307'", {"port": "3307"}),
+        ("ExecStart=/usr/bin/taskset -a 1 /usr/sbin/mysqld --port=1", {"port": "1"}),
+        (
+            "ExecStart=/usr/sbin/mariadbd $MYSQLD_OPTS $_WSREP_NEW_CLUSTER",
+            {"wsrep_new_cluster": None, "port": "9"},
+        ),
+        ("ExecStart=/usr/sbin/mysqld $MYSQLD_OPTS\nEnvironment=MYSQLD_OPTS=-P8", {"port": "8"}),
+        (
+            "ExecStart=/usr/sbin/mysqld $MYSQLD_OPTS\nEnvironment=MYSQLD_OPTS=--port=1\n"
+            "Environment=MYSQLD_OPTS=--x",
+            {"x": None},
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_unit_starts_the_server_with(text: str, found: dict[str, str | None]) -> None:
+    manager = {"MYSQLD_OPTS": ("m", 1, "--port=9"), "_WSREP_NEW_CLUSTER": ("m", 2, "--wsrep-new-cluster")}
+    words = options_of(copies({f"{E}/{UNIT}": text}), UNIT, (), manager)
+    assert {word.option: word.value for word in words} == found
 
 
 FRAGMENT = "/usr/lib/systemd/system/mariadb@.service"

@@ -195,6 +195,17 @@ def test_running_files_and_persisted_are_three_drifts() -> None:
     }
 
 
+TRADITIONAL = (
+    "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,TRADITIONAL,"
+    "NO_ENGINE_SUBSTITUTION"
+)
+#: As MariaDB 10.11 prints it.
+ORACLE = (
+    "PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ORACLE,NO_KEY_OPTIONS,NO_TABLE_OPTIONS,NO_FIELD_OPTIONS,"
+    "NO_AUTO_CREATE_USER,SIMULTANEOUS_ASSIGNMENT"
+)
+
+
 @pytest.mark.parametrize(
     ("variable", "running", "named", "same"),
     [
@@ -242,6 +253,19 @@ def test_running_files_and_persisted_are_three_drifts() -> None:
         ("binlog_format", "ROW", "2", True),
         ("binlog_format", "ROW", "stat", False),
         ("binlog_format", "STATEMENT", "stat", True),
+        ("sql_mode", "STRICT_TRANS_TABLES", "12345", False),
+        ("sql_mode", "STRICT_TRANS_TABLES", "2097152", True),
+        ("sql_mode", "", "0", True),
+        ("sql_mode", TRADITIONAL, "TRADITIONAL", True),
+        ("sql_mode", f"{TRADITIONAL},NO_AUTO_CREATE_USER", "traditional", True),
+        ("sql_mode", f"{TRADITIONAL},PAD_CHAR_TO_FULL_LENGTH", "TRADITIONAL", False),
+        ("sql_mode", "TRADITIONAL", "TRADITIONAL,ANSI", False),
+        ("sql_mode", "REAL_AS_FLOAT,PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ANSI", "ANSI", True),
+        ("sql_mode", ORACLE, "ORACLE", True),
+        ("sql_mode", ORACLE, "MSSQL", False),
+        ("log_slow_verbosity", "query_plan", "9999999", False),
+        ("secure_file_priv", "/var/lib/mysql-files/", "/var/lib/./mysql-files", True),
+        ("secure_file_priv", "/var/lib/mysql-files/", "/tmp", False),
     ],
 )
 def test_a_value_of_a_file_is_read_as_the_server_reads_it(
@@ -421,6 +445,45 @@ async def test_the_files_of_a_host_are_read_in_the_order_in_which_they_count(pla
     assert found.options is not None
     assert found.options["max_connections"][1] == f"{place}/conf d/a.cnf"
     assert found.options["port"][1] == "the command line"
+
+
+async def test_relative_includes_begin_where_a_unit_starts_the_server(place: Path) -> None:
+    relative = str(place).lstrip("/")
+    write(
+        place,
+        {
+            "my.cnf": f"[mysqld]\n!includedir {relative}/d\n!include {relative}/one.cnf\n"
+            f"!includedir {place}/gone\n",
+            "d/a.cnf": "[mysqld]\nmax_connections=200\ninnodb_buffer_pool=1G\n"
+            "loose-innodb_buffer_pool=1G\nansi\n",
+            "one.cnf": "[mysqld]\ntransaction-isolation=READ-COMMITTED\ninnodb-io-capacity-m=9\n",
+        },
+    )
+    server: dict[str, Any] = {"pid": 7, "command_line": ["mariadbd", f"--defaults-file={place}/my.cnf"]}
+    settings = {
+        "pid": 7,
+        "vendor": "mariadb",
+        "version": "10.11.6",
+        "variables": {
+            "tx_isolation": "X",
+            "sql_mode": "",
+            "max_connections": "1",
+            "innodb_io_capacity_max": "1",
+        },
+    }
+    found = await files.lasting(LocalTarget(), {"servers": [server], "server_settings": settings})
+    options = {name: value for name, (value, _) in (found.options or {}).items()}
+    assert options["max_connections"] == "200"
+    assert (options["sql_mode"], options["tx_isolation"]) == ("ANSI", "READ-COMMITTED")
+    assert options["innodb_io_capacity_max"] == "9"
+    said = "; ".join(found.unreadable)
+    assert f"{relative}/d (relative: it begins where the server was started" in said
+    assert f"{relative}/d/a.cnf:3 (innodb_buffer_pool may be several options)" in said
+    assert "a.cnf:4" not in said
+    assert f"{place}/gone (in {place}/my.cnf, but not there: no start gets past it)" in said
+    server["cgroup"] = {"folders": {"": "/system.slice/mariadb.service"}}
+    found = await files.lasting(LocalTarget(), {"servers": [server], "server_settings": settings})
+    assert "(relative" not in "; ".join(found.unreadable)
 
 
 async def test_a_host_without_files_or_server_has_nothing_lasting(place: Path) -> None:

@@ -19,12 +19,13 @@ from headrace.facts import HostFacts
 from headrace.model import Facts, Vendor
 from headrace.persist.boot import boot_files
 from headrace.persist.derived import derived
+from headrace.persist.last_word import sysctl_value
 from headrace.persist.line import Line
 from headrace.persist.options import _is_so
 from headrace.persist.units import unit_file
 from headrace.received import BadContent
 from headrace.server.next_start import Answer
-from headrace.server.option_files import Copies, persisted
+from headrace.server.option_files import Copies, after_start, has_sealed, persisted
 from headrace.target.local import LocalTarget
 
 QUEUE = "/sys/block/sda/queue/scheduler"
@@ -327,6 +328,36 @@ def test_what_set_persist_holds_is_read_in_each_form() -> None:
     assert persisted(json.dumps(new).encode()) == {"back_log": "80"}
     secret = {"master_key_id": "mk_1", "mysql_sensitive_variables_blob": "ab"}
     assert persisted(json.dumps({**new, "mysql_sensitive_variables": secret}).encode()) == {"back_log": "80"}
+
+
+def test_a_backup_that_is_whole_takes_the_place_of_the_persisted_file() -> None:
+    """As MySQL's read_persist_file: it renames it."""
+    main, backup = (
+        b'{"Version": 2, "mysql_server": {"a": "1"}}',
+        b'{"Version": 2, "mysql_server": {"a": "2"}}',
+    )
+    assert persisted(after_start(main, backup)) == {"a": "2"}
+    for broken in (None, b"", b'{"Version": 2,'):
+        assert persisted(after_start(main, broken)) == {"a": "1"}
+
+
+def test_sensitive_variables_are_known_to_be_there() -> None:
+    sealed = {"mysql_sensitive_variables": {"mysql_sensitive_variables_blob": "ab", "file_key": "1"}}
+    assert has_sealed(json.dumps({"Version": 2, **sealed}).encode())
+    empty = {"mysql_sensitive_variables": {"mysql_sensitive_variables_blob": ""}}
+    assert not has_sealed(json.dumps({"Version": 2, **empty}).encode())
+    assert not has_sealed(b'{"Version": 1}')
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("07", "7", True), ("010", "8", True), ("010", "10", False), ("0x10", "16", True), ("-01", "-1", True),
+        ("4096\t87380", "4096 87380", True), ("08", "8", False), ("bbr", "cubic", False),
+    ],
+)  # fmt: skip
+def test_a_number_of_sysctl_is_what_the_kernel_takes(one: str, other: str, same: bool) -> None:
+    assert (sysctl_value(one) == sysctl_value(other)) is same
 
 
 VM = "/proc/sys/vm"

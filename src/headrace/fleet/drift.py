@@ -20,6 +20,7 @@ from headrace.knobs.values import (
     without_host,
 )
 from headrace.model import Facts
+from headrace.persist.last_word import sysctl_value
 
 #: What a queue of a disk is set to; the rest of it says what the disk is.
 QUEUE = ("scheduler", "nr_requests", "rq_affinity", "read_ahead_kb", "nomerges", "max_sectors_kb", "wbt_lat_usec",
@@ -261,7 +262,7 @@ def own_drifts(
     running = facts.get("sysctls") or {}
     for name, (value, file) in (lasting.get("sysctls") or {}).items():
         now = running.get(name)
-        if now is not None and " ".join(str(now).split()) != " ".join(value.split()):
+        if now is not None and sysctl_value(str(now)) != sysctl_value(value):
             yield Between.FILE, Area.SYSCTL, name, str(now), value, file
     settings = facts.get("server_settings") or {}
     variables: Mapping[str, str] = settings.get("variables") or {}

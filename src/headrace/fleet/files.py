@@ -12,9 +12,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.facts import HostFacts
+from headrace.knobs import servers
 from headrace.model import Facts
 from headrace.persist.last_word import SYSCTL_CONF, SYSCTL_FOLDERS, sysctls
-from headrace.server.option_files import COMMAND_LINE, ENVIRONMENT, Start, Word, meaning, reading
+from headrace.persist.options import OPTION_OF
+from headrace.server.option_files import (
+    COMMAND_LINE,
+    ENVIRONMENT,
+    Start,
+    Word,
+    is_ambiguous,
+    meaning,
+    reading,
+    spelled_out,
+)
 from headrace.server.sources import EMIT, FOLLOW, MOST_BYTES, copies
 from headrace.target import Target
 
@@ -36,6 +47,15 @@ for name in MARIADB_HOME MYSQL_HOME HOME; do
   folder=$(tr '\\0' '\\n' </proc/$pid/environ | sed -n "s/^$name=//p")
   case "$name" in HOME) set -- "$@" "$folder/.my.cnf";; *) set -- "$@" "$folder/my.cnf";; esac
 done
+# A start's relative includes begin where its unit starts it.
+begins=/
+case "$pid" in
+  [1-9]*)
+    unit=$(sed -n 's|.*/\\([^/]*\\.service\\)\\(/.*\\)*$|\\1|p' /proc/$pid/cgroup 2>/dev/null | head -n 1)
+    [ "$unit" ] && named=$(systemctl show -p WorkingDirectory --value "$unit" 2>/dev/null)
+    case "$named" in /*) begins=$named;; esac;;
+esac
+cd "$begins" 2>/dev/null || cd /
 {FOLLOW}"""
 
 _SECRET = re.compile(r"pass|pwd|secret|token|credential|sst_auth|access_key|filekey|init_connect|init_file")
@@ -73,13 +93,30 @@ async def lasting(target: Target, facts: Mapping[str, Any]) -> Lasting:
     given = dict(line.partition("=")[::2] for line in lines)
     start = Start(start.vendor, start.version, start.arguments, given)
     # An option that no variable has, and the start of a variable's name: it is not userstat.
-    known = {*HostFacts(Facts("", facts)).variables, "user"}
+    variables = HostFacts(Facts("", facts)).variables
+    known = {*variables, "user"}
+    if own := servers.of(start.vendor, start.version):
+        known |= {name for name, each in own.variables.items() if each.option}
     options: dict[str, tuple[str, str]] = {}
     read = reading(found, start)
-    for word in read.words:
+    broken = list(read.broken)
+    if not _has_unit(facts):
+        broken += [
+            f"{path} (relative: it begins where the server was started, and / was taken for that)"
+            for path in (*read.folders, *read.read)
+            if not path.startswith("/")
+        ]
+    for word in (each for own in read.words for each in spelled_out(own)):
+        listed = start.takes_starts and servers.of(start.vendor, start.version)
+        if listed and is_ambiguous(word, listed.variables):
+            broken.append(f"{word.place} ({word.option} may be several options)")
         options.update(_named(word, known, by_start=start.takes_starts))
+    # The variable that such an option sets has another name.
+    for variable, option in OPTION_OF.items():
+        if option in options and option not in variables and variable in variables:
+            options[variable] = options[option]
     kept = {name: value for name, value in options.items() if not _SECRET.search(name)}
-    return Lasting(sysctls(found.files), kept, (*unreadable, *read.broken))
+    return Lasting(sysctls(found.files), kept, (*unreadable, *broken))
 
 
 def _start(facts: Mapping[str, Any]) -> tuple[Start | None, int | None]:
@@ -90,6 +127,13 @@ def _start(facts: Mapping[str, Any]) -> tuple[Start | None, int | None]:
             arguments = tuple(str(word) for word in server.get("command_line") or ())[1:]
             return Start(found.vendor, found.server_version or "", arguments), found.server_pid
     return None, None
+
+
+def _has_unit(facts: Mapping[str, Any]) -> bool:
+    """Whether a unit of systemd started the server."""
+    process = HostFacts(Facts("", facts)).server_process or {}
+    folders = (process.get("cgroup") or {}).get("folders") or {}
+    return any(".service" in str(folder) for folder in folders.values())
 
 
 def _named(word: Word, known: Collection[str], *, by_start: bool) -> Iterable[tuple[str, tuple[str, str]]]:

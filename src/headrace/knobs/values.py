@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping
 
@@ -105,6 +106,11 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
         was_named = _counted(named, has_fraction="." in running) or was_named
     if is_value == was_named or "<removed>" in (is_value, was_named):
         return True
+    if (as_set := _as_set(variable, running, named)) is not None:
+        return as_set
+    if "/" in running + named and "=" not in running + named and "," not in running + named:
+        folder = variables.get("datadir", "")
+        return _place(running, folder) == _place(named, folder)
     if was_named in AUTOMATIC.get(variable, ()) or variable == "open_files_limit":
         return True
     if variable == "log_bin":
@@ -124,6 +130,70 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
         return _is_rounded(variable, float(is_value), float(was_named), variables)
     # A choice may be named by its number.
     return _is_number(is_value) != _is_number(was_named) and not {is_value, was_named} & {"0", "1"}
+
+
+#: sql/sys_vars.cc, expand_sql_mode: modes that stand for others, of both families; then what each adds.
+_QUOTES = {"PIPES_AS_CONCAT", "ANSI_QUOTES", "IGNORE_SPACE"}
+_NO_OPTIONS = {*_QUOTES, "NO_KEY_OPTIONS", "NO_TABLE_OPTIONS", "NO_FIELD_OPTIONS"}
+_MODES = {
+    "ANSI": {"REAL_AS_FLOAT", *_QUOTES},
+    "ORACLE": {*_NO_OPTIONS, "NO_AUTO_CREATE_USER", "SIMULTANEOUS_ASSIGNMENT"},
+    "MSSQL": _NO_OPTIONS,
+    "POSTGRESQL": _NO_OPTIONS,
+    "DB2": _NO_OPTIONS,
+    "MAXDB": {*_NO_OPTIONS, "NO_AUTO_CREATE_USER"},
+    "MYSQL323": {"HIGH_NOT_PRECEDENCE"},
+    "MYSQL40": {"HIGH_NOT_PRECEDENCE"},
+    "TRADITIONAL": {
+        "STRICT_TRANS_TABLES",
+        "STRICT_ALL_TABLES",
+        "NO_ZERO_IN_DATE",
+        "NO_ZERO_DATE",
+        "ERROR_FOR_DIVISION_BY_ZERO",
+        "NO_ENGINE_SUBSTITUTION",
+    },
+}
+#: What only some servers add: MySQL since 5.7 the one, MariaDB and MySQL 5.7 the other.
+_SOME_ADD = {"ANSI": "ONLY_FULL_GROUP_BY", "TRADITIONAL": "NO_AUTO_CREATE_USER"}
+
+
+def _as_set(variable: str, running: str, named: str) -> bool | None:
+    """Whether a set of words is the running one, by its number or by modes that stand for others.
+
+    None for a variable that is no set, or a number whose words are not known.
+    """
+    listed = [each.names for each in servers.in_any(variable) if each.kind == "set"]
+    if not listed or variable.startswith("optimizer_"):
+        return None
+    has = _words(running)
+    number = named.strip()
+    if not number.isdigit():
+        if variable != "sql_mode":
+            return None
+        return _is_expanded(has, _words(named))
+    if running.strip().isdigit():
+        return None
+    meant = []
+    for names in dict.fromkeys(listed):
+        bits = [name.upper() for at, name in enumerate(names) if int(number) >> at & 1]
+        if int(number) >> len(names) == 0:
+            meant.append(_is_expanded(has, set(bits)) if variable == "sql_mode" else has == set(bits))
+    return any(meant)
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip().upper() for word in text.split(",") if word.strip()}
+
+
+def _is_expanded(has: set[str], modes: set[str]) -> bool:
+    least = modes.union(*(_MODES.get(mode, set()) for mode in modes))
+    most = least | {added for mode, added in _SOME_ADD.items() if mode in modes}
+    return least <= has <= most
+
+
+def _place(text: str, folder: str) -> str:
+    """A path in one spelling; a relative one begins in the data directory."""
+    return posixpath.normpath(posixpath.join(folder, text.strip())) if text.strip() else ""
 
 
 def _pairs(text: str, between: str) -> dict[str, str]:

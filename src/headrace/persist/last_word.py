@@ -141,6 +141,28 @@ def sysctl_name(name: str) -> str:
     return name.translate(str.maketrans("/.", "./")) if first and first[0] == "/" else name
 
 
+def sysctl_value(text: str) -> str:
+    """Numbers as the kernel takes them (proc_get_long, base 0): ``07`` is 7, ``010`` is 8, ``0x10`` is 16."""
+    return " ".join(_of_kernel(word) for word in text.split())
+
+
+def _of_kernel(word: str) -> str:
+    if not re.fullmatch(r"-?(0[0-7]+|0[xX][0-9a-fA-F]+|[0-9]+)", word):
+        return word
+    digits = word.lstrip("-")
+    is_octal = len(digits) > 1 and digits.startswith("0") and digits[1].isdigit()
+    try:
+        number = int(digits, 8 if is_octal else 0)
+    except ValueError:
+        return word  # 08 is no number to the kernel
+    return f"-{number}" if word.startswith("-") and number else str(number)
+
+
+def _sys_value(text: str) -> str:
+    """A file of /sys takes decimal numbers: ``07`` is 7."""
+    return str(int(text)) if re.fullmatch(r"[0-9]+", text) else text
+
+
 def _sysctl_lines(found: Copies, path: str) -> Iterator[Write]:
     text = found.files.get(path, b"").decode("utf-8", "surrogateescape")
     for number, line in enumerate(text.split("\n"), 1):
@@ -159,6 +181,7 @@ def sysctl_lines(found: Copies) -> list[Write]:
     for path in [*in_order(found, SYSCTL_FOLDERS, ".conf"), SYSCTL_CREDENTIAL]:
         for write in _sysctl_lines(found, path):
             before = order.get(write.key)
+            # As text: 7 after 07 is another line.
             if before is None or before.value != write.value:
                 order.pop(write.key, None)
                 order[write.key] = write
@@ -186,13 +209,15 @@ def sysctl_winner(found: Copies, key: str, wanted: Wanted) -> Said | None:
     if said := _differs(_about(sysctl_lines(found), keys), key, wanted.value):
         return said
     for tmpfile in tmpfile_writes(found):
-        is_ours = tmpfile.key == _proc(key) and tmpfile.value == wanted.value
+        same = sysctl_value(tmpfile.value or "") == sysctl_value(wanted.value)
+        is_ours = tmpfile.key == _proc(key) and same
         if not is_ours and any(fnmatch.fnmatchcase(_proc(each), tmpfile.key) for each in keys):
             return tmpfile.place, tmpfile.text
     for place, text, tokens in _rules(found):
         for token in tokens:
             sets = token["key"] == "SYSCTL" and token["how"] not in ("==", "!=")
-            if sets and sysctl_name(token["about"] or "") in keys and token["value"] != wanted.value:
+            is_same = sysctl_value(token["value"] or "") == sysctl_value(wanted.value)
+            if sets and sysctl_name(token["about"] or "") in keys and not is_same:
                 return place, text
     return _after_tuned(found, key, keys, wanted) or _command(found, [*keys, *map(_proc, keys)])
 
@@ -238,7 +263,7 @@ def _differs(writes: Sequence[Write], key: str, value: str) -> Said | None:
         if write.key == key and write.value is None:
             return write.place, write.text
     writes = [write for write in writes if write.value is not None]
-    if not writes or (writes[-1].key == key and writes[-1].value == value):
+    if not writes or (writes[-1].key == key and sysctl_value(writes[-1].value or "") == sysctl_value(value)):
         return None
     return writes[-1].place, writes[-1].text
 
@@ -287,7 +312,7 @@ def _expanded(pattern: str) -> list[str]:
 
 def tmpfile_winner(found: Copies, wanted: Wanted) -> Said | None:
     writes = [write for write in tmpfile_writes(found) if fnmatch.fnmatchcase(wanted.path, write.key)]
-    if writes and writes[-1].value != wanted.value:
+    if writes and _sys_value(writes[-1].value or "") != _sys_value(wanted.value):
         return writes[-1].place, writes[-1].text
     attribute = wanted.path.rpartition("/")[2]
     if wanted.path.startswith("/sys/devices/system/cpu/"):
@@ -303,9 +328,15 @@ def tuned_winner(found: Copies, wanted: Wanted, profiles: Sequence[str] | None =
     """What a profile makes of a path instead, by itself or by what resets it."""
     names = tuned.active_profiles(found) if profiles is None else profiles
     words = list(tuned.of_path(found, names, [wanted.path, *resetting(wanted.path)]))
-    if not words or (words[-1].value == wanted.value and tuned.concerns(words[-1], wanted.path)):
+    same = bool(words) and _same_value(wanted.path, words[-1].value, wanted.value)
+    if not words or (same and tuned.concerns(words[-1], wanted.path)):
         return _script(found, names, wanted)
     return words[-1].place, words[-1].text
+
+
+def _same_value(path: str, one: str, other: str) -> bool:
+    value = sysctl_value if path.startswith("/proc/sys/") else _sys_value
+    return value(one) == value(other)
 
 
 def resetting(path: str) -> list[str]:
@@ -338,13 +369,15 @@ def device_winner(found: Copies, ours: str, subsystem: str, device: str, wanted:
         is_later = is_later or path == ours
         if path == ours:
             continue
-        for place, text, tokens in _rules(found, path):
+        for place, text, tokens in _reached(list(_rules(found, path)), subsystem, device):
             if _rule_wins(tokens, subsystem, device, attribute, wanted.value, is_later=is_later):
                 return place, text
     depth = attribute.count("/") + 2
     for write in tmpfile_writes(found):
         tail = "/".join(write.key.split("/")[-depth:])
-        if fnmatch.fnmatchcase(f"{device}/{attribute}", tail) and write.value != wanted.value:
+        if fnmatch.fnmatchcase(f"{device}/{attribute}", tail) and _sys_value(write.value or "") != _sys_value(
+            wanted.value
+        ):
             return write.place, write.text
     return tuned_winner(found, wanted) or _command(found, [attribute], device)
 
@@ -371,10 +404,10 @@ def _rule_wins(
         if not _sets(token):
             continue
         # `[block/sda]queue/...` names the device, and `../sda/queue/...` comes back to it.
-        about = re.sub("/+", "/", about)
+        about = re.sub(r"^(\./)+", "", re.sub(r"/(\./)+", "/", re.sub("/+", "/", about)))
         bare = re.sub(r"^(\[[^\]]*\])?/?(\.\./)*", "", about)
         if bare == about and any(fnmatch.fnmatchcase(name, about) for name in attributes):
-            is_same = said == value and about == attribute
+            is_same = _sys_value(said) == _sys_value(value) and about == attribute
             if is_later and not is_same and _is_for(tokens, subsystem, device):
                 return True
         elif bare in {PurePosixPath(name).name for name in attributes} or any(
@@ -401,6 +434,40 @@ def _is_for(tokens: Sequence[Mapping[str, str | None]], subsystem: str, device: 
         if any(fnmatch.fnmatchcase(name, each) for each in patterns) != (token["how"] == "=="):
             return False
     return True
+
+
+def _reached(
+    rules: Sequence[tuple[str, str, list[Mapping[str, str | None]]]], subsystem: str, device: str
+) -> Iterator[tuple[str, str, list[Mapping[str, str | None]]]]:
+    """The rules of a file without those that a GOTO leaves out for this device."""
+    until: str | None = None
+    for number, rule in enumerate(rules):
+        tokens = rule[2]
+        labels = [token["value"] for token in tokens if token["key"] == "LABEL"]
+        if until is not None and until not in labels:
+            continue
+        until = None
+        yield rule
+        target = next((token["value"] for token in tokens if token["key"] == "GOTO"), None)
+        later = rules[number + 1 :]
+        # Only to a label below; one that is not there is a fault of the file, and is not followed.
+        is_there = any(t["key"] == "LABEL" and t["value"] == target for each in later for t in each[2])
+        if target is not None and is_there and all(_holds(t, subsystem, device) for t in tokens):
+            until = target
+
+
+def _holds(token: Mapping[str, str | None], subsystem: str, device: str) -> bool:
+    """Whether a condition surely holds at boot, where devices are added; what is no condition does."""
+    if token["how"] not in ("==", "!="):
+        return True
+    known = {"KERNEL": device, "SUBSYSTEM": subsystem, "ACTION": "add"}
+    if subsystem == "block" and token["about"] == "DEVTYPE":
+        known["ENV"] = "disk"
+    value = known.get(str(token["key"]))
+    if value is None:
+        return False
+    patterns = (token["value"] or "").split("|")
+    return any(fnmatch.fnmatchcase(value, each) for each in patterns) == (token["how"] == "==")
 
 
 def _sets(token: Mapping[str, str | None]) -> bool:

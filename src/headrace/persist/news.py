@@ -13,7 +13,7 @@ from headrace.agent import Agent
 from headrace.errors import NotReady
 from headrace.facts import HostFacts
 from headrace.knobs.values import means_the_same
-from headrace.persist.options import FILE, OPTION_OF, persisted_by
+from headrace.persist.options import FILE, OPTION_OF, persisted_by, sealed_note
 from headrace.server.next_start import next_start
 from headrace.server.option_files import Copies, Start, meaning, reading
 
@@ -102,4 +102,5 @@ async def at_next_start(agent: Agent, variables: Iterable[str], facts: HostFacts
         words = [word for word in start.reading.words if start.option(word)[0] == option]
         by = "SET PERSIST" if variable in kept else words[-1].place if words else "the server's default"
         found.append(f"{variable} is {running} now, and {next_} after the next start: {by} says so")
-    return found
+    sealed = await sealed_note(start, agent, facts)
+    return [*found, *([sealed] if sealed else [])]

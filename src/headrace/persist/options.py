@@ -23,7 +23,15 @@ from headrace.persist.starts import must_start
 from headrace.persist.units import next_options
 from headrace.received import BadContent
 from headrace.server.next_start import Answer, NextStart, next_start
-from headrace.server.option_files import COMMAND_LINE, MAIN_FILES, Word, persisted, quoted
+from headrace.server.option_files import (
+    COMMAND_LINE,
+    MAIN_FILES,
+    Word,
+    after_start,
+    has_sealed,
+    persisted,
+    quoted,
+)
 
 HEADER = "# Written by headrace; `headrace rollback` takes it away.\n"
 FILE = "zz-headrace.cnf"
@@ -40,6 +48,8 @@ _OFF = frozenset({"off", "0", "false"})
 _SWITCH = frozenset({"on", "1", "true", *_OFF})
 #: Names of files that may be relative, without which a server does not start or a replica does not.
 _RELATIVE = frozenset({"log_bin", "log_bin_index", "log_error", "pid_file", "relay_log", "relay_log_index"})
+#: Options that SET PERSIST may keep encrypted.
+_SECRET = re.compile(r"pass|pwd|secret|token|key|credential|auth")
 #: It depends on the limits that the process gets when it starts.
 _UNCOMPARED = frozenset({"open_files_limit"})
 
@@ -76,6 +86,9 @@ async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFact
     content = edited(start, before, lines)
     held = await persisted_by(start, agent, facts)
     await _must_hold(start, path, content, lines, facts, held)
+    secret = next((line for line in lines if _SECRET.search(line.variable)), None)
+    if secret and (sealed := await sealed_note(start, agent, facts)):
+        raise NotReady(sealed, place=secret.name, hint="if it is not among them, write the file by hand")
     edited_since = await next_options(agent.target, facts, vendor)
     must_not_be_overridden(start, path, lines, edited_since)
     return path, content
@@ -337,15 +350,37 @@ def _auto(facts: HostFacts) -> str:
 
 async def persisted_by(start: NextStart, agent: Agent, facts: HostFacts) -> dict[str, str]:
     """What SET PERSIST holds, if the server will read it. Raises Refused for a file that cannot be its own."""
-    if start.start.vendor is Vendor.MARIADB or start.now.values.get("persisted_globals_load") == "OFF":
-        return {}
+    content = await _auto_content(start, agent, facts)
     try:
-        return persisted(await agent.read(_auto(facts)))
-    except FileNotFoundError:
-        return {}
+        return persisted(content) if content is not None else {}
     except BadContent as error:
         hint = "is it the server's own?"
         raise Refused(f"cannot be read: {error}", place=_auto(facts), hint=hint) from error
+
+
+async def _auto_content(start: NextStart, agent: Agent, facts: HostFacts) -> bytes | None:
+    """mysqld-auto.cnf as the next start reads it; None if it reads none."""
+    if start.start.vendor is Vendor.MARIADB or start.now.values.get("persisted_globals_load") == "OFF":
+        return None
+    path = _auto(facts)
+    seen = await agent.look([path, f"{path}.backup"], root=start.process.root)
+    try:
+        content = seen[path].plain(agent.target.name)
+    except FileNotFoundError:
+        return None  # a backup alone is not read
+    # What every user may write a server skips, with a warning.
+    return None if seen[path].mode & 0o002 else after_start(content, seen[f"{path}.backup"].content)
+
+
+async def sealed_note(start: NextStart, agent: Agent, facts: HostFacts) -> str:
+    """That SET PERSIST holds variables whose names nobody but the server can read; empty if it holds none."""
+    content = await _auto_content(start, agent, facts)
+    if content is None or not has_sealed(content):
+        return ""
+    return (
+        f"{_auto(facts)} also holds sensitive variables, encrypted: which ones only the server knows (SELECT "
+        "VARIABLE_NAME FROM performance_schema.persisted_variables)"
+    )
 
 
 async def _place_problem(start: NextStart, line: Line) -> str:

@@ -11,7 +11,7 @@ import fnmatch
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.errors import NotReady
 from headrace.server.option_files import Copies
@@ -54,6 +54,7 @@ class Word:
     path: str
     value: str
     kind: str = ""
+    devices: str = ""
 
 
 @dataclass
@@ -65,6 +66,12 @@ class Unit:
     drop: tuple[str, ...] = ()
     enabled: bool = True
     replaces: bool = False
+
+    @property
+    def devices(self) -> str:
+        """Which devices of its kind it is about; empty for all. A pattern of udev's properties may be any."""
+        word = self.options.get("devices")
+        return "" if word is None or "devices_udev_regex" in self.options else word.value
 
     @property
     def priority(self) -> int:
@@ -90,12 +97,27 @@ def words(found: Copies, profiles: Sequence[str]) -> list[Word]:
     units: dict[str, Unit] = {}
     _load(found, profiles, units, [])
     in_turn = sorted((unit for unit in units.values() if unit.enabled), key=lambda unit: unit.priority)
-    return [word for unit in in_turn for word in unit.options.values() if word.path]
+    return [
+        replace(word, devices=unit.devices) for unit in in_turn for word in unit.options.values() if word.path
+    ]
 
 
 def concerns(word: Word, path: str) -> bool:
     """Whether a word is about this path; both may be patterns, and a disk may stand for all."""
-    return fnmatch.fnmatchcase(path, word.path) or fnmatch.fnmatchcase(word.path, path)
+    if not (fnmatch.fnmatchcase(path, word.path) or fnmatch.fnmatchcase(word.path, path)):
+        return False
+    device = re.match(r"/sys/(?:block|class/net|devices/system/cpu)/([^/*]+)/", path)
+    return device is None or _has_device(word.devices, device[1])
+
+
+def _has_device(devices: str, name: str) -> bool:
+    """device_matcher.py: names or patterns, less those after ``!`` or ``-``; with these alone all others."""
+    listed = [each for each in re.split(r"[\s,;]+", devices) if each]
+    without = [each[1:] for each in listed if each[0] in "!-"]
+    own = [each for each in listed if each[0] not in "!-"] or ["*"]
+    return any(fnmatch.fnmatchcase(name, each) for each in own) and not any(
+        fnmatch.fnmatchcase(name, each) for each in without
+    )
 
 
 def scripts(found: Copies, profiles: Sequence[str]) -> list[str]:

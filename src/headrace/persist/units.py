@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from headrace.errors import NotReady, Refused
 from headrace.facts import HostFacts
 from headrace.model import Vendor
 from headrace.persist.boot import HEADER, own_text
 from headrace.persist.last_word import in_order, lines_of
-from headrace.server.option_files import Copies, Word, plain
+from headrace.server.option_files import Copies, Word, of_arguments, plain, spelled_out
 from headrace.server.sources import EMIT, copies
 from headrace.target import Target
 
@@ -81,6 +84,9 @@ _FILES = f'{EMIT}\nfor file in $1; do emit "$file"; done\nexit 0\n'
 _ALIAS = "alias:"
 
 
+#: Where the manager's own variables are from.
+_MANAGER = "systemctl show-environment"
+_SERVER = re.compile(r"(^|/)(mysqld|mariadbd)(_safe|-safe)?$")
 #: An option of a command line, with its value.
 _OPTION = re.compile(r"(?<![\w-])--([A-Za-z][\w-]*)(?:=([^\s\"']*))?")
 
@@ -134,7 +140,9 @@ async def _collected(target: Target, unit: str) -> tuple[Copies, list[str]]:
     found, unreadable = copies(answer.stdout, target.name)
     others = [path.removeprefix(_ALIAS) for path in found.files if path.startswith(_ALIAS)]
     # A shell would take these names apart where they hold patterns, and nothing else does.
-    named = " ".join(value for _, value in environment_files(Copies(found.files), unit, list(found.files)))
+    named = " ".join(
+        value for _, value in environment_files(Copies(found.files), unit, list(found.files), all_named=True)
+    )
     more, unread = copies(
         (await target.run(["sh", "-c", _FILES, "sh", named], repeatable=True)).stdout, target.name
     )
@@ -154,32 +162,88 @@ async def next_options(target: Target, facts: HostFacts, vendor: Vendor) -> list
     if unit is None:
         return []
     found, others = await _collected(target, unit)
-    return options_of(found, unit, others)
+    return options_of(found, unit, others, await _of_manager(target))
 
 
-def options_of(found: Copies, unit: str, others: Sequence[str] = ()) -> list[Word]:
-    """As ``next_options``, over files that were read: those of ExecStart= and of the variables that it names."""
+async def _of_manager(target: Target) -> dict[str, tuple[str, int, str]]:
+    """The variables that ``systemctl set-environment`` gave every unit, such as MYSQLD_OPTS."""
+    ask = ["sh", "-c", "systemctl show-environment 2>/dev/null; exit 0"]
+    lines = (await target.run(ask, check=False, repeatable=True)).text.splitlines()
+    return {
+        name: (_MANAGER, number, value[2:-1] if value.startswith("$'") else value)
+        for number, line in enumerate(lines, 1)
+        for name, equals, value in [line.partition("=")]
+        if equals
+    }
+
+
+def options_of(
+    found: Copies,
+    unit: str,
+    others: Sequence[str] = (),
+    environment: Mapping[str, tuple[str, int, str]] = MappingProxyType({}),
+) -> list[Word]:
+    """As ``next_options``, over files that were read: those of ExecStart= and of the variables that it names.
+
+    ``environment`` is the manager's own: of a variable the unit's word counts.
+    """
     files = _in_turn(found, unit, others)
     commands: list[tuple[str, int, str]] = []
-    variables: list[tuple[str, int, str]] = []
+    # Variable -> where it was last set, and to what.
+    variables = dict(environment)
+    own: dict[str, tuple[str, int, str]] = {}
     for file in files:
         for number, line in lines_of(found, file):
             key, equals, value = (part.strip() for part in line.partition("="))
             if key not in ("ExecStart", "Environment") or not equals:
                 continue
             # An empty one forgets those before.
-            into = commands if key == "ExecStart" else variables
-            into.append((file, number, value)) if value else into.clear()
+            if key == "ExecStart":
+                commands.append((file, number, value)) if value else commands.clear()
+            elif value:
+                own |= _assigned(file, number, value)
+            else:
+                own.clear()
+    variables |= own
     for _, pattern in environment_files(found, unit, files):
         for file in sorted(each for each in found.files if fnmatch.fnmatchcase(each, pattern)):
-            variables += [(file, number, line) for number, line in lines_of(found, file)]
+            for number, line in lines_of(found, file):
+                variables |= _assigned(file, number, line, is_line=True)
     named = {name for _, _, text in commands for name in re.findall(r"\$\{?(\w+)", text)}
-    commands += [each for each in variables if named & set(re.findall(r"(\w+)\s*=", each[2]))]
-    return [
-        Word(file, number, plain(match[1]), match[2], match[0].strip("\"'"))
-        for file, number, text in commands
-        for match in _OPTION.finditer(text)
-    ]
+    words = [word for file, number, text in commands for word in _words(file, number, text, has_program=True)]
+    return words + [word for name, at in variables.items() if name in named for word in _words(*at)]
+
+
+def _assigned(file: str, number: int, text: str, *, is_line: bool = False) -> dict[str, tuple[str, int, str]]:
+    """The variables of an Environment= or of a line of an EnvironmentFile, which has one."""
+    parts = [text] if is_line else _split(text)
+    found = {}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if equals:
+            found[name.strip()] = (file, number, value.strip().strip("\"'") if is_line else value)
+    return found
+
+
+def _split(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def _words(file: str, number: int, text: str, *, has_program: bool = False) -> Iterator[Word]:
+    """The options in a command, long ones wherever they stand, and short ones behind the server's program."""
+    for match in _OPTION.finditer(text):
+        long = Word(file, number, plain(match[1]), match[2], match[0].strip("\"'"))
+        yield from spelled_out(long)
+    words = [each for word in _split(text) for each in (_split(word) if " " in word else [word])]
+    if has_program:
+        at = next((i for i, word in enumerate(words) if _SERVER.search(word)), len(words))
+        words = words[at + 1 :]
+    for word in of_arguments(words):
+        if not word.text.startswith("--"):
+            yield from spelled_out(replace(word, file=file, line=number))
 
 
 def _in_turn(found: Copies, unit: str, others: Sequence[str]) -> list[str]:
@@ -224,7 +288,7 @@ def _winners(found: Copies, unit: str, others: Sequence[str], path: str, key: st
     units = [each for each in found.files if each.rpartition("/")[2] in (unit, *others)]
     yield from _anywhere(found, [*order, *units], key)
     if key == "LD_PRELOAD":
-        yield from _by_file(found, unit, [*order, *units], key)
+        yield from _by_file(found, unit, _in_turn(found.replaced(path, ""), unit, others), key)
 
 
 def _anywhere(found: Copies, files: Sequence[str], key: str) -> Iterator[str]:
@@ -246,8 +310,14 @@ def _by_file(found: Copies, unit: str, files: Sequence[str], key: str) -> Iterat
                 yield from _in_file(found, each, key)
 
 
-def environment_files(found: Copies, unit: str, files: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Line and pattern of each EnvironmentFile; what is left with a ``%`` only the manager knows."""
+def environment_files(
+    found: Copies, unit: str, files: Sequence[str], *, all_named: bool = False
+) -> list[tuple[str, str]]:
+    """Line and pattern of each EnvironmentFile; what is left with a ``%`` only the manager knows.
+
+    ``files`` in turn: an empty assignment forgets those before, unless ``all_named``.
+    """
+    named: list[tuple[str, str]] = []
     name = unit.rpartition(".")[0]
     prefix, _, instance = name.partition("@")
     known = {"%n": unit, "%N": name, "%p": prefix, "%i": instance, "%I": instance, "%%": "%"}
@@ -255,9 +325,15 @@ def environment_files(found: Copies, unit: str, files: Sequence[str]) -> Iterato
     for file in files:
         for number, line in lines_of(found, file):
             key, _, value = (part.strip() for part in line.partition("="))
-            if key == "EnvironmentFile" and value:
+            if key != "EnvironmentFile":
+                continue
+            if not value and not all_named:
+                named.clear()
+            elif value:
                 pattern = value.lstrip("-").strip("\"'")
-                yield f"{file}:{number}", re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
+                resolved = re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
+                named.append((f"{file}:{number}", resolved))
+    return named
 
 
 def _in_file(found: Copies, path: str, key: str) -> Iterator[str]:

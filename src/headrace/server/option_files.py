@@ -26,8 +26,13 @@ _OFF, _ON = ("skip_", "disable_"), ("enable_",)
 #: What a server's environment says about its option files.
 ENVIRONMENT = ("HOME", "MARIADB_HOME", "MYSQL_HOME", "MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
 _FIRST = ("defaults_file", "defaults_extra_file", "defaults_group_suffix")
-_SHORT = {"-P": "port", "-h": "datadir", "-b": "basedir", "-t": "tmpdir", "-u": "user",
-    "-C": "character_set_server", "-L": "lc_messages_dir", "-r": "chroot"}  # fmt: skip
+#: Short options: with a value, with one that is written at once or not at all, and without.
+_SHORT = {"P": "port", "h": "datadir", "b": "basedir", "t": "tmpdir", "u": "user",
+    "C": "character_set_server", "L": "lc_messages_dir", "r": "chroot"}  # fmt: skip
+_SHORT_AT_ONCE = {"W": "log_warnings", "T": "debug_exit_info", "#": "debug"}
+_SHORT_ALONE = {"a": "ansi", "s": "symbolic_links", "n": "new"}
+#: sys_vars and mysqld.cc of both families: ``ansi`` stands for these two.
+_ANSI = (("sql_mode", "ANSI"), ("transaction_isolation", "SERIALIZABLE"))
 #: my_isspace of latin1, byte by byte, which also takes the end off a letter such as "à"; Python has other ones.
 _SPACES = b" \t\n\v\f\r\xa0"
 #: MariaDB reads a longer line as several, each of at most so many bytes.
@@ -190,7 +195,7 @@ def reading(copies: Copies, start: Start) -> Reading:
                 words.append(each)
             else:
                 folders.append(each)
-    own = (dataclasses.replace(word, option=start.option(word.option)) for word in of_arguments(start.own))
+    own = [dataclasses.replace(word, option=start.option(word.option)) for word in of_arguments(start.own)]
     return Reading((*words, *own), tuple(folders), tuple(read), tuple(broken))
 
 
@@ -305,9 +310,30 @@ def of_arguments(arguments: Sequence[str]) -> Iterator[Word]:
             yield Word(
                 COMMAND_LINE, 0, plain(name), value if equals else rest.pop(0) if taken else None, word
             )
-        elif word[:2] in _SHORT:
-            value = word[2:] or (rest.pop(0) if rest else "")
-            yield Word(COMMAND_LINE, 0, _SHORT[word[:2]], value, word)
+        elif word.startswith("-"):
+            yield from _of_letters(word, rest)
+
+
+def _of_letters(word: str, rest: list[str]) -> Iterator[Word]:
+    """The options of ``-aP 3306``; a value that stands by itself is taken from ``rest``."""
+    letters = word[1:]
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if letter in _SHORT:
+            yield Word(COMMAND_LINE, 0, _SHORT[letter], letters or (rest.pop(0) if rest else ""), word)
+            return
+        if letter in _SHORT_AT_ONCE:
+            yield Word(COMMAND_LINE, 0, _SHORT_AT_ONCE[letter], letters or None, word)
+            return
+        if letter in _SHORT_ALONE:
+            yield Word(COMMAND_LINE, 0, _SHORT_ALONE[letter], None, word)
+
+
+def spelled_out(word: Word) -> list[Word]:
+    """The options that a word stands for: ``ansi`` sets two others."""
+    if word.option != "ansi":
+        return [word]
+    return [dataclasses.replace(word, option=option, value=value) for option, value in _ANSI]
 
 
 def plain(option: str) -> str:
@@ -338,6 +364,21 @@ def meaning(word: Word, known: Collection[str], *, by_start: bool = True) -> tup
     return found or name, "ON" if value is None else value
 
 
+def is_ambiguous(word: Word, known: Collection[str]) -> bool:
+    """Whether several options begin as this word does, and none is it: a server does not start with that.
+
+    One with ``loose_`` before it is only skipped.
+    """
+    name = word.option
+    if "loose_" in name:
+        return False
+    while not (found := [each for each in known if each.startswith(name)]):
+        if not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
+            return False
+        name = name.removeprefix(prefix)
+    return len(found) > 1 and name not in known
+
+
 def _full(name: str, known: Collection[str], *, by_start: bool) -> str:
     """The option of this name, or the only one that begins so; empty if there is none."""
     if name in known:
@@ -349,7 +390,8 @@ def _full(name: str, known: Collection[str], *, by_start: bool) -> str:
 def persisted(content: bytes) -> dict[str, str]:
     """Variable -> value of a mysqld-auto.cnf (SET PERSIST), which MySQL reads after files and command line.
 
-    Without the sensitive ones, whose names are encrypted, too. Raises BadContent: it is the account's file.
+    Without the sensitive ones, whose names are encrypted, too: ``has_sealed`` says whether there are any. Raises
+    BadContent: it is the account's file.
     """
     found: dict[str, str] = {}
 
@@ -371,3 +413,24 @@ def persisted(content: bytes) -> dict[str, str]:
         raise BadContent("it is no object, as a server writes one")
     collect(whole)
     return found
+
+
+def has_sealed(content: bytes) -> bool:
+    """Whether a mysqld-auto.cnf also holds sensitive variables, which only the server with its keyring can read.
+
+    Raises BadContent.
+    """
+    whole = parsed(content)
+    sealed = whole.get("mysql_sensitive_variables") if isinstance(whole, dict) else None
+    return isinstance(sealed, dict) and bool(sealed.get("mysql_sensitive_variables_blob"))
+
+
+def after_start(content: bytes, backup: bytes | None) -> bytes:
+    """What a start makes of mysqld-auto.cnf: a backup that is whole takes its place (read_persist_file)."""
+    if not backup:
+        return content
+    try:
+        parsed(backup)
+    except BadContent:
+        return content
+    return backup

@@ -46,6 +46,8 @@ while [ "$todo" ]; do
     set -f; folders=$(named includedir "$file")
     for folder in $folders; do
       set +f
+      [ -d "$folder" ] ||
+        printf '0 0 unreadable:%s (in %s, but not there: no start gets past it)\n' "$folder" "$file"
       for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf; do next="$next$IFS$each"; done
     done
     set +f
