@@ -13,6 +13,7 @@ from headrace.indexes.existing import redundant
 from headrace.indexes.schema import Schema, read
 from headrace.indexes.statement import Statement, Unread
 from headrace.indexes.statement import read as read_statement
+from headrace.indexes.writes import written_time
 
 ORDERS = {
     "id": "bigint", "customer": "int", "state": "enum('new','paid')", "code": "varchar(32)", "created": "datetime",
@@ -286,3 +287,12 @@ def test_a_foreign_key_is_named_before_its_index_is_hidden() -> None:
         "ALTER TABLE `shop`.`orders` ALTER INDEX `a` INVISIBLE",
         "ALTER TABLE `shop`.`orders` ALTER INDEX `a` IGNORED",
     )
+
+
+def test_what_an_index_spares_a_change_is_no_cost_of_its_writes() -> None:
+    text = "delete from orders where code = 'a'"
+    (candidate,) = advised(text).candidates
+    statement = Statement(text, text, "shop", 1, 1000)
+    for left, expected in (({}, 1000), ({text: 0.1}, 100)):
+        times = written_time([statement], read(SHOP), [candidate], left)
+        assert times == {("shop.orders", "DELETE"): expected}

@@ -136,7 +136,9 @@ def prove(
     taken = writes.measured(
         copy, candidates, effort.write_blocks, dice, time.monotonic() + effort.minutes * 30
     )
-    times = writes.written_time(statements, schema, candidates)
+    # The worst block's share, so that a cost is not understated.
+    left = {name: min(math.exp(max(logs.values())), 1.0) for name, logs in reads.logs(1, 0).items() if logs}
+    times = writes.written_time(statements, schema, candidates, left)
     return _judged(reads, taken, times, total_ns, builds, sizes, refused, effort.seed)
 
 
