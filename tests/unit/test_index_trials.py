@@ -99,6 +99,23 @@ def test_answers(trial: dict[str, bool], answers: tuple[str, str, str], words: s
     assert _compared(one, *map(ran, answers)) == (words, is_wrong)
 
 
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("SELECT a FROM t WHERE b = 5 INTO OUTFILE '/tmp/x'", "OUTFILE"),
+        ("SELECT a FROM t WHERE b = '#' INTO/* */DumpFile '/tmp/x'", "DumpFile"),
+        ("SELECT a FROM t WHERE b = 5 /*!50000 AND c = 1 */", "/*!"),
+        ("SELECT a FROM t WHERE b = 5 /*M!100000 AND c = 1 */", "/*M!"),
+        ("SELECT sleep/**/(1) FROM t", "sleep"),
+        ("SELECT LOAD_FILE(a) FROM t", "LOAD_FILE"),
+        ("SELECT MASTER_GTID_WAIT('1-2-3', 9) FROM t", "MASTER_GTID_WAIT"),
+        ("SELECT a FROM sleepers WHERE b = 5 /* asleep */", ""),
+    ],
+)
+def test_what_waits_or_uses_files_of_the_server_is_not_run(text: str, word: str) -> None:
+    assert trials._why_not(Statement(text, text), [], False) == (word and f"not run, for it has {word}")
+
+
 def test_floats_that_differ_in_their_last_digits_are_the_same_answer() -> None:
     assert trials.shown((0.1 + 0.2, None, "a")) == trials.shown((0.3, None, "a"))
     assert trials.shown((0.31,)) != trials.shown((0.3,))
