@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,17 @@ def test_midnight_is_five_minutes_after_five_to(clocks: tuple[str, ...]) -> None
 @pytest.mark.parametrize("date", ["11/28/26", "2026-11-28", "31/07/2022", "28.11.2026"])
 def test_any_form_of_the_date_will_do(date: str) -> None:
     assert len(rates(of_file("12:00:00", "12:10:00", date=date), "cpu")) == 1
+
+
+@pytest.mark.parametrize(("average", "date"), [("Durchschn.:", "28.11.2026"), ("Moyenne :", "28/11/2026")])
+def test_decimal_commas_and_words_of_other_languages_change_nothing(average: str, date: str) -> None:
+    english = of_file("12:00:00", "12:10:00", "12:20:00", date=date)
+    other = re.sub(r"(?<=\d)\.(?=\d\d\b(?!\d))", ",", english).replace("Average:", average)
+    other = other.replace(other.splitlines()[0], english.splitlines()[0])
+    assert other != english
+    for sampler in ("cpu", "disk", "network", "psi", "memory"):
+        assert rates(other, sampler) == rates(english, sampler), sampler
+        assert rates(other, sampler), sampler
 
 
 def test_live_reports_repeat_the_title() -> None:

@@ -68,7 +68,7 @@ pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
     // Of a time that cannot be read, and of an account that is wrapped, the next line tells.
     let Some((next_end, _)) = line_end(window, next, at_end) else { return unknown };
     let is_before = if prefix(USER) {
-        is_account(&window[USER.len()..next_end])
+        !may_be_firm(window, next) && is_account(&window[USER.len()..next_end])
     } else {
         // A whole part whose lines end with `\r` is no time.
         prefix(TIME)
@@ -76,6 +76,13 @@ pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
             && window[next..next_end].strip_prefix(USER).is_some_and(is_account)
     };
     if is_before { Line::First } else { Line::Other }
+}
+
+/// Whether the line at `at` may be a firm boundary: then it is never the rest of the line before it, for who begins to read
+/// there does not see that one.
+pub(super) fn may_be_firm(text: &[u8], at: usize) -> bool {
+    let begins = |prefix: &[u8]| text[at..].starts_with(prefix);
+    (begins(TIME) || begins(USER) || begins(QUERY_TIME)) && ends_statement(&text[..at])
 }
 
 /// Where the line at `at` ends, without its end, and where the next begins. `None`: the buffer ends before.

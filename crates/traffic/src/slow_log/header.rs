@@ -115,8 +115,8 @@ fn wrapped(text: &[u8], at: usize, at_end: bool) -> Option<(&[u8], usize)> {
         None => return None,
     };
     let both = &text[at..next + second.len()];
-    let is_one =
-        touched::is_wrapped(first, second) || name.is_some() && account::parse(&both[13..]).is_some();
+    let is_one = !super::boundary::may_be_firm(text, next)
+        && (touched::is_wrapped(first, second) || name.is_some() && account::parse(&both[13..]).is_some());
     Some(if is_one { (both, after) } else { (first, next) })
 }
 

@@ -40,7 +40,12 @@ pub(super) fn last_change(
         Some(()) => Some(Vec::new()),
         None => used.map(|(_, database)| database),
     };
-    Some(Carried { database, time_ns: region.last(b"\n# Time: ", Region::time)? })
+    let time = region.last(b"\n# Time: ", Region::time)?;
+    let after = Region { buffer, from: time.map_or(from, |(line, _)| line), to };
+    if after.has_touched_time() {
+        return None;
+    }
+    Some(Carried { database, time_ns: time.map(|(_, ns)| ns) })
 }
 
 /// The first firm boundary at or after `from`; the end of the input where there is none.
@@ -149,13 +154,22 @@ impl Region<'_> {
         }
     }
 
-    fn time(&self, line: usize) -> Found<u64> {
+    /// Whether a line may give a time though no server writes it like that.
+    fn has_touched_time(&self) -> bool {
+        const FORMS: [&[u8]; 6] =
+            [b"\nTime: ", b"\n#Time:", b"\n# time:", b"\ntime:", b"\n#time:", b"\n# TIME:"];
+        let text = &self.buffer[self.from..self.to];
+        FORMS.iter().any(|form| text.starts_with(&form[1..]) || memmem::find(text, form).is_some())
+    }
+
+    fn time(&self, line: usize) -> Found<(usize, u64)> {
         let is_first = classify(&self.buffer[line..], true) == Line::First;
         match self.first_line(line) {
             Found::It(first) if first == line => {
                 let text = &self.buffer[line + 8..];
                 let end = memchr::memchr(b'\n', text).unwrap_or(text.len());
-                Found::It(header::time_of(without_return(&text[..end])).map_or(0, |(stamp, _)| stamp.ns))
+                let time = header::time_of(without_return(&text[..end]));
+                Found::It((line, time.map_or(0, |(stamp, _)| stamp.ns)))
             }
             Found::It(_) | Found::Nothing if !is_first => Found::Nothing,
             _ => Found::Unclear,

@@ -296,7 +296,7 @@ impl Parser<'_> {
             }
             _ => {
                 let is_open =
-                    (self.is_unterminated || self.is_first()) && self.scan.is_open(text, body, text.len());
+                    (self.is_unterminated || start == 0) && self.scan.is_open(text, body, text.len());
                 End { at: text.len(), is_firm: false, by: By::Input, is_open }
             }
         })
@@ -351,7 +351,8 @@ impl Parser<'_> {
         {
             self.carried.inherit(&inherited());
         }
-        let needs_no_end = std::mem::take(&mut self.is_unterminated) || self.is_first();
+        // What begins the input and ends with it is alone there.
+        let needs_no_end = std::mem::take(&mut self.is_unterminated) || self.offset + at as u64 == 0;
         if let Some(count) = statement::throttled(rest) {
             self.coverage.throttled(count, header.query_ns.and_then(header::duration));
             self.understood_bytes += event_bytes.len() as u64;
@@ -391,11 +392,6 @@ impl Parser<'_> {
         event.is_log_reopened = std::mem::take(&mut self.is_reopened);
         sink.event(&event)?;
         Ok(kept < rest.len())
-    }
-
-    /// Whether no event of the input came before.
-    fn is_first(&self) -> bool {
-        self.start == 0 && self.coverage.events == 0 && self.coverage.damaged == 0
     }
 
     /// Counts an event, and what is unusual of it.

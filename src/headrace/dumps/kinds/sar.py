@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.dumps.kinds.sadf import parts
-from headrace.dumps.kinds.sysstat import date_of, is_sar
+from headrace.dumps.kinds.sysstat import date_of, is_sar, with_points
 from headrace.dumps.piece import Numbers, Piece, Rates, Said, number_of, time_of
 
 NAME = "sar"
@@ -102,7 +102,7 @@ _NAME_OF = {"cpu-load": "cpu", "disk": "disk-device", "network": "iface"}
 def read(text: str) -> list[Piece]:
     if not is_sar(text):
         return []
-    reports, restarts = _reports(text)
+    reports, restarts = _reports(with_points(text))
     found: list[Piece] = []
     for at_s in sorted(reports):
         found += _rates(at_s, reports[at_s])

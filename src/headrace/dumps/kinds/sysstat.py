@@ -42,11 +42,15 @@ _WAITS = {
 }  # fmt: skip
 
 
+def with_points(text: str) -> str:
+    """In most languages of Europe the decimal point is a comma."""
+    return re.sub(r"(?<=\d),(?=\d\d\b)", ".", text) if _COMMA.search(text) else text
+
+
 def read(text: str) -> list[Piece]:
     found: list[Piece] = []
     for _, printed in stamped(text):
-        # In most languages of Europe the decimal point is a comma.
-        part = re.sub(r"(?<=\d),(?=\d\d\b)", ".", printed) if _COMMA.search(printed) else printed
+        part = with_points(printed)
         about = _about(part)
         pieces = [
             *(_mpstat(part) if "%idle" in part and "CPU" in part and not is_sar(part) else ()),
