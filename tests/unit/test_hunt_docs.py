@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analysis import devices, resources
+from headrace.analysis import devices, hot_cores, resources
 from headrace.model import Facts
 from headrace.snapshot import save
 from tests.folders import ROOT
@@ -56,7 +56,10 @@ def test_the_thresholds_are_those_of_the_code() -> None:
     table = dict(re.findall(r"^\| `([A-Z_]+)` \| ([\d.]+) \|$", PAGE, re.MULTILINE))
     assert len(table) > 10
     assert {name: float(value) for name, value in table.items()} == {
-        name: getattr(resources, name, None) or getattr(devices, name) for name in table
+        name: next(
+            getattr(module, name) for module in (resources, devices, hot_cores) if hasattr(module, name)
+        )
+        for name in table
     }
     named = set(re.findall(r"`([A-Z_]{4,})`", PAGE))
     assert named == set(table)
