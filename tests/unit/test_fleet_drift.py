@@ -455,7 +455,7 @@ async def test_relative_includes_begin_where_a_unit_starts_the_server(place: Pat
             "my.cnf": f"[mysqld]\n!includedir {relative}/d\n!include {relative}/one.cnf\n"
             f"!includedir {place}/gone\n",
             "d/a.cnf": "[mysqld]\nmax_connections=200\ninnodb_buffer_pool=1G\n"
-            "loose-innodb_buffer_pool=1G\nansi\n",
+            "loose-innodb_buffer_pool=1G\nansi\nuser=mysql\ninnodb=FORCE\nssl\nserver-audit=FORCE\n",
             "one.cnf": "[mysqld]\ntransaction-isolation=READ-COMMITTED\ninnodb-io-capacity-m=9\n",
         },
     )
@@ -479,7 +479,7 @@ async def test_relative_includes_begin_where_a_unit_starts_the_server(place: Pat
     said = "; ".join(found.unreadable)
     assert f"{relative}/d (relative: it begins where the server was started" in said
     assert f"{relative}/d/a.cnf:3 (innodb_buffer_pool may be several options)" in said
-    assert "a.cnf:4" not in said
+    assert said.count("may be several options") == 1, said
     assert f"{place}/gone (in {place}/my.cnf, but not there: no start gets past it)" in said
     server["cgroup"] = {"folders": {"": "/system.slice/mariadb.service"}}
     found = await files.lasting(LocalTarget(), {"servers": [server], "server_settings": settings})

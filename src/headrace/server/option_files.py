@@ -364,6 +364,19 @@ def meaning(word: Word, known: Collection[str], *, by_start: bool = True) -> tup
     return found or name, "ON" if value is None else value
 
 
+#: Options that no variable has, and that begin others' names: `mysqld --verbose --help`.
+_NO_VARIABLE = frozenset(
+    {
+        "admin_ssl", "binlog_do_db", "binlog_ignore_db", "binlog_row_event_max_size", "core_file", "debug_gdb",
+        "early_plugin_load", "exit_info", "external_locking", "log_basename", "log_isam", "log_raw",
+        "log_short_format", "log_tc", "master_info_file", "master_retry_count", "max_binlog_dump_events",
+        "old_style_user_limits", "plugin_load", "plugin_load_add", "rpl_semi_sync_master", "rpl_semi_sync_replica",
+        "rpl_semi_sync_slave", "rpl_semi_sync_source", "safe_user_create", "server_audit", "symbolic_links",
+        "sysdate_is_now", "tc_heuristic_recover", "temp_pool", "user", "validate_password",
+    }
+)  # fmt: skip
+
+
 def is_ambiguous(word: Word, known: Collection[str]) -> bool:
     """Whether several options begin as this word does, and none is it: a server does not start with that.
 
@@ -376,7 +389,9 @@ def is_ambiguous(word: Word, known: Collection[str]) -> bool:
         if not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
             return False
         name = name.removeprefix(prefix)
-    return len(found) > 1 and name not in known
+    # Engines and plugins have an option of their own name: innodb, ssl, feedback.
+    is_own = "_" not in name and all(each.startswith(f"{name}_") for each in found)
+    return len(found) > 1 and name not in known and name not in _NO_VARIABLE and not is_own
 
 
 def _full(name: str, known: Collection[str], *, by_start: bool) -> str:
