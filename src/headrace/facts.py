@@ -242,13 +242,16 @@ class HostFacts:
         """Whether the server is in this control group or below it.
 
         Where its own groups are not known, true for a group that no other server is seen in, as long as the server
-        runs on this host: the agent samples those of servers alone.
+        runs on this host: the agent samples those of servers alone. Also true for all of these where the server
+        behind a Unix socket, which is here, answered nothing: what keeps it from that may be its group's limit.
         """
         if self.only_sql:
             return True
         process, place = self.server_process, self.server_place
         if own := _folders(process):
             return _is_in(folder, own)
+        if not self._table("server_settings") and (self.server_asked or "").startswith("/"):
+            return True
         if place is not None and not place.is_on_host:
             return False
         others = [each for each in self.servers if each is not process]

@@ -138,6 +138,14 @@ CASES = [
     ),
     Case(
         "CPU03",
+        "a server behind a socket that answers nobody",
+        lambda: unwell(
+            facts={"server_asked": "/run/mysqld/mysqld.sock"}, rates=STOPPED_GROUP, has_server=False
+        ),
+        (GROUP,),
+    ),
+    Case(
+        "CPU03",
         "the quota of a group above",
         lambda: unwell(
             facts={"servers.1322.cgroup.folders": {"cpu": f"{GROUP}/inner"}},
