@@ -228,12 +228,7 @@ def _read(path: Path) -> list[Entry]:
     try:
         return [
             Entry(
-                Built(
-                    each["index"]["database"],
-                    each["index"]["table"],
-                    each["index"]["name"],
-                    tuple(each["index"]["columns"]),
-                ),
+                Built.read(each["index"]),
                 State(each["state"]),
                 str(each["server"]),
                 float(each["at_s"]),

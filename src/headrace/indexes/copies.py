@@ -9,9 +9,10 @@ import contextlib
 import fcntl
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from headrace.encode import json_text
 from headrace.errors import Busy, Refused, StoreError
@@ -44,6 +45,11 @@ class Built:
         table = candidate.table
         columns = tuple(table.columns[name].name for name in candidate.columns)
         return cls(table.database, table.name, candidate.name, columns)
+
+    @classmethod
+    def read(cls, entry: Mapping[str, Any]) -> Built:
+        """As a journal has it. Raises KeyError or TypeError for what no journal has."""
+        return cls(entry["database"], entry["table"], entry["name"], tuple(entry["columns"]))
 
     @property
     def place(self) -> str:
@@ -237,10 +243,7 @@ def _left(journal: Path) -> list[Built]:
     if not journal.exists():
         return []
     try:
-        return [
-            Built(each["database"], each["table"], each["name"], tuple(each["columns"]))
-            for each in parsed(journal.read_bytes())
-        ]
+        return [Built.read(each) for each in parsed(journal.read_bytes())]
     except (BadContent, KeyError, TypeError) as error:
         raise StoreError(
             f"the list of indexes that were built cannot be read ({type(error).__name__}: {error})",

@@ -47,6 +47,8 @@ class Session:
         numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
         self.version = tuple(map(int, numbers.groups())) if numbers else (0, 0, 0)
         self.version_text = version
+        #: Rows that asking for the counts of rows read adds to them; None until that was looked at.
+        self.own_reads: int | None = None
 
     def rows(self, statement: str) -> Rows:
         """The rows of a statement; none if it has no result."""

@@ -197,15 +197,12 @@ def _rows_read(session: Session) -> int:
     return sum(int(value) for _, value in session.rows("SHOW SESSION STATUS LIKE 'Handler_read%'"))
 
 
-_OWN: dict[int, int] = {}
-
-
 def _own_reads(session: Session) -> int:
     """What asking for the counts adds to them: MySQL reads them from a table."""
-    if session.id not in _OWN:
+    if session.own_reads is None:
         first = _rows_read(session)
-        _OWN[session.id] = _rows_read(session) - first
-    return _OWN[session.id]
+        session.own_reads = _rows_read(session) - first
+    return session.own_reads
 
 
 def shown(row: tuple[Any, ...]) -> str:
