@@ -4,6 +4,8 @@ BIN := .venv/bin
 # Most tests wait for something: four processes keep two cores busy. What asks for a rate comes after them, one by one.
 # The second runs even if the first failed. tests/conftest.py says which files begin.
 TOGETHER := scripts/tests -n 4 --dist loadfile --no-loadscope-reorder
+# Those of real servers wait more than others do.
+TOGETHER_REAL := $(subst -n 4,-n 5,$(TOGETHER))
 # The journal's code on a model of a machine: runs by seed, and every crash point.
 SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --workspace --lib simulation --
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -29,7 +31,7 @@ test: ## unit tests, the agent's, and one real path through every loop
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
 	HEADRACE_SIMULATE=20000 $(SIMULATE) --include-ignored
-	$(TOGETHER) -m 'not alone and (slow or (real and not path))'; code=$$?; \
+	$(TOGETHER_REAL) -m 'not alone and (slow or (real and not path))'; code=$$?; \
 	scripts/tests -m alone tests/real && exit $$code
 
 check: ## format, lint, types, import directions

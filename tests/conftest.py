@@ -54,13 +54,15 @@ ALONE = {
 
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
-    "test_rollout_lost", "test_volumes_md", "test_tutorials", "test_ssh", "test_cluster", "test_ray",
-    "test_conformance", "test_size_prove", "test_rollout_restart",
-    "test_rollout_galera", "test_rollout_group", "test_drive_plans", "test_install", "test_server", "test_runner",
-    "test_vm", "test_ssh_commands", "test_rollout", "test_reboots", "test_matrix", "test_duet", "test_sweep",
-    "test_crash_points", "test_proof_after_kill", "test_readme", "test_round_trip", "test_rules", "test_tune",
-    "test_kept_files", "test_option_matrix", "test_many_tables", "test_serve", "test_docs_site", "test_loops",
-    "test_fleet", "test_planted_rules", "test_history", "test_archive_weeks", "test_digests",
+    "test_option_matrix", "test_volumes_md", "test_tutorials", "test_rollout", "test_conformance", "test_rollout_lost",
+    "test_matrix", "test_install", "test_ray", "test_rollout_restart", "test_ssh", "test_planted_rules",
+    "test_index_trials", "test_cluster", "test_server", "test_duet", "test_sweep", "test_rules", "test_runner",
+    "test_drive_plans", "test_ssh_commands", "test_rollout_galera", "test_sql_only", "test_index_applied",
+    "test_apply_judge", "test_drive_workloads", "test_round_trip_host", "test_rollout_group", "test_proof_after_kill",
+    "test_round_trip", "test_vm", "test_readme", "test_serve", "test_switchback", "test_ssh_lost", "test_tune",
+    "test_loops", "test_rules_missing", "test_serve_command", "test_drive_protocol", "test_history",
+    "test_archive_weeks", "test_archive", "test_report", "test_size_prove", "test_reboots", "test_crash_points",
+    "test_kept_files", "test_many_tables", "test_docs_site", "test_fleet", "test_digests",
 )  # fmt: skip
 
 #: ``make torture`` sets it: every case, and the tests that are marked ``thorough``.
