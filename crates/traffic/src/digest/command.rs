@@ -131,6 +131,9 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
         }
     }
     progress.end();
+    if let Some(note) = whole.altered() {
+        source.coverage.note(&source.inputs.join(", "), note);
+    }
     write(&mut whole, &source, arguments, &mut out)?;
     out.finish()?;
     // A report of nothing must not look like one of an idle server.

@@ -2,6 +2,7 @@
 //!
 //! `docs/reference/digest-format.md` tells what goes out and how each field merges.
 
+mod altered;
 mod changes_table;
 pub mod class_stats;
 pub mod classes;

@@ -4,6 +4,7 @@ use memchr::{memchr, memmem};
 
 use super::pages;
 use super::returns::Ends;
+use crate::slow_log::Lexer;
 
 /// What was found in the line that tells, and so is put back in all lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(super) struct Changed {
 
 const NAMES: [&str; 8] = [
     "colours",
-    "blanks that do not break",
+    "blanks that do not break, or quotes of typography",
     "#012 for ends of lines",
     "\\n for ends of lines",
     "blanks for the ends of lines of headers",
@@ -46,6 +47,22 @@ impl Changed {
     pub(super) fn of_behind(line: &[u8]) -> Self {
         let has_colours = memmem::find(line, b"\x1b[").is_some();
         Self { has_wide_blanks: blank(line).is_some(), has_colours, ..Self::default() }
+    }
+
+    /// How the first statement of a log was changed, whose header is as servers write it.
+    pub(super) fn of_statement(text: &[u8]) -> Self {
+        // What stands in a literal is somebody's value.
+        let has_quotes = memchr::memchr2(b'\'', b'"', text).is_some();
+        let is_outside = |at: usize| !has_quotes && !Lexer::default().is_inside(text, at);
+        let is_any = |starts: fn(&[u8]) -> bool| {
+            (0..text.len())
+                .any(|at| matches!(text[at], b'&' | 0x80..) && starts(&text[at..]) && is_outside(at))
+        };
+        Self {
+            is_page: is_any(pages::is_entity),
+            has_wide_blanks: is_any(|text| replaced(text).is_some() || quote(text).is_some()),
+            ..Self::default()
+        }
     }
 
     /// In quoted-printable.

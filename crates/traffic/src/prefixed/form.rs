@@ -116,10 +116,11 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
 
 /// A slow log with these lines behind its first one: shippers indent all lines of an event but the first, and blanks of a
 /// web page may be only where there are two. `None` until the first header is whole.
-fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(First, Form)> {
+fn slow<'l>(mut lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(First, Form)> {
     let (mut is_first, mut is_whole, mut goes_on) = (true, at_end, false);
     let mut form = None;
-    for (number, line) in lines.enumerate() {
+    let mut behind = None;
+    for (number, line) in lines.by_ref().enumerate() {
         let width = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         if std::mem::take(&mut is_first) && width > 0 && begins_indented(&line[width..]) {
             return Some((First::Prefixed, Form { layers: vec![Layer::Indent], width, ..Form::default() }));
@@ -131,7 +132,7 @@ fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(Firs
         let is_of_header = line.starts_with(b"#") || line.starts_with(b"use ") || goes_on;
         goes_on = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line)).ends_with(b"=");
         if !is_of_header || number >= MOST_HEADER_LINES {
-            is_whole = true;
+            (is_whole, behind) = (true, Some(line));
             break;
         }
         let is_measured = line.starts_with(b"# Query_time:") || line.starts_with(b"# \x1b[");
@@ -139,8 +140,28 @@ fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(Firs
             form = Some(Form { changed, ..Form::default() });
         }
     }
+    if let Some(line) = behind.filter(|_| form.is_none()) {
+        let changed = Changed::of_statement(&statement(line, lines, at_end)?);
+        form = changed.is_any().then(|| Form { changed, ..Form::default() });
+    }
     let found = form.map_or((First::SlowLog, Form::default()), |form| (First::Prefixed, form));
     is_whole.then_some(found)
+}
+
+/// The statement that begins with a line, or as much of it as is looked at. `None` until it is whole.
+fn statement<'l>(line: &'l [u8], lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<Vec<u8>> {
+    let mut statement = Vec::new();
+    let mut rest = std::iter::once(line).chain(lines);
+    while statement.len() < LOOK_BYTES && !statement.trim_ascii_end().ends_with(b";") {
+        match rest.next() {
+            Some(line) if line.starts_with(b"# ") => break,
+            Some(line) if line.starts_with(b"SET timestamp=") && statement.is_empty() => {}
+            Some(line) => statement.extend_from_slice(&line[..line.len().min(LOOK_BYTES)]),
+            None if at_end => break,
+            None => return None,
+        }
+    }
+    Some(statement)
 }
 
 fn begins_indented(text: &[u8]) -> bool {

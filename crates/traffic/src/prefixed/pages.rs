@@ -57,6 +57,10 @@ pub(super) fn plain(line: &[u8]) -> Vec<u8> {
     out
 }
 
+pub(super) fn is_entity(text: &[u8]) -> bool {
+    entity(text).is_some()
+}
+
 /// `&lt;`, `&#39;`, `&#x27;`: the letter, and the length.
 fn entity(text: &[u8]) -> Option<(char, usize)> {
     let inner = text.strip_prefix(b"&")?;

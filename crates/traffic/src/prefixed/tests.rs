@@ -130,7 +130,7 @@ fn prefixes_of_programs_are_taken_off_and_named() {
 
 #[test]
 fn characters_are_put_back() {
-    let changes: [(&str, Change); 15] = [
+    let changes: [(&str, Change); 18] = [
         ("Markdown", |log| {
             log.replace('_', "\\_").replace("# ", "\\# ").replace('[', "\\[").replace('>', "\\>")
         }),
@@ -156,6 +156,10 @@ fn characters_are_put_back() {
         }),
         ("ends of lines", |log| log.replace('\n', "$\n")),
         ("ends of lines", |log| log.replace('\n', "^M\n")),
+        // Only statements show it, as in the export of a console.
+        ("a page", |log| log.replace('\'', "&#x27;")),
+        ("a page", |log| log.replace('\'', "&apos;").replace('<', "&lt;").replace('>', "&gt;")),
+        ("quotes of typography", |log| log.replace('\'', "\u{2019}")),
         ("do not break", |log| log.replace(' ', "\u{a0}")),
         ("do not break", |log| log.replace("# ", "#\u{2003}").replace('\'', "\u{2019}")),
         ("blanks for the ends", |log| {

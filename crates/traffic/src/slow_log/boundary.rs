@@ -127,7 +127,7 @@ pub(super) fn ends_statement(before: &[u8]) -> bool {
 
 /// Whether a place in a statement is inside a literal or a comment: asked for places further and further on.
 #[derive(Default)]
-pub(super) struct Lexer {
+pub(crate) struct Lexer {
     position: usize,
     inside: Option<Inside>,
 }
@@ -141,7 +141,7 @@ enum Inside {
 
 impl Lexer {
     /// Reads on to `end`; true where that is inside of something that continues.
-    pub(super) fn is_inside(&mut self, text: &[u8], end: usize) -> bool {
+    pub(crate) fn is_inside(&mut self, text: &[u8], end: usize) -> bool {
         while self.position < end {
             self.position += match self.inside {
                 None => self.outside(&text[self.position..end]),

@@ -76,19 +76,37 @@ fn plain(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 
 /// Where the next line of a header begins behind blank ones, which editors and mails put there; else `at`.
 fn over_blanks(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
+    let is_key = |rest: &[u8]| begins_with_key(&rest[..rest.len().min(LONGEST_KEY)]);
+    behind_blanks(text, at, at_end, LONGEST_KEY, |rest| {
+        is_use(rest)
+            || rest.starts_with(b"SET timestamp=")
+            || rest.strip_prefix(b"# ").map(skip_blanks).is_some_and(is_key)
+    })
+}
+
+/// Where a command begins behind blank lines that somebody put before it; else `at`. A statement may have blanks before it,
+/// but a command would be read as a comment.
+fn before_command(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
+    behind_blanks(text, at, at_end, COMMAND.len(), |rest| rest.starts_with(COMMAND))
+}
+
+/// Where the text behind blank lines at `at` begins if it is what is asked for, which takes `needed` bytes to tell; else `at`.
+fn behind_blanks(
+    text: &[u8],
+    at: usize,
+    at_end: bool,
+    needed: usize,
+    is_it: impl Fn(&[u8]) -> bool,
+) -> Option<usize> {
     if !matches!(text.get(at), Some(b'\n' | b'\r')) {
         return Some(at);
     }
     let blanks = text[at..].iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
     let rest = &text[at + blanks..];
-    if rest.len() < LONGEST_KEY && !at_end {
+    if rest.len() < needed && !at_end {
         return None;
     }
-    let is_key = |rest: &[u8]| begins_with_key(&rest[..rest.len().min(LONGEST_KEY)]);
-    let is_header = is_use(rest)
-        || rest.starts_with(b"SET timestamp=")
-        || rest.strip_prefix(b"# ").map(skip_blanks).is_some_and(is_key);
-    Some(if is_header { at + blanks } else { at })
+    Some(if is_it(rest) { at + blanks } else { at })
 }
 
 /// Whether a line without `#` is of the header all the same.
@@ -417,20 +435,6 @@ impl<'a> Header<'a> {
             self.measures.set(measure, value);
         }
     }
-}
-
-/// Where a command begins behind blank lines that somebody put before it; else `at`. A statement may have blanks before it,
-/// but a command would be read as a comment.
-fn before_command(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
-    if !matches!(text.get(at), Some(b'\n' | b'\r')) {
-        return Some(at);
-    }
-    let blanks = text[at..].iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
-    let rest = &text[at + blanks..];
-    if rest.len() < COMMAND.len() && !at_end {
-        return None;
-    }
-    Some(if rest.starts_with(COMMAND) { at + blanks } else { at })
 }
 
 /// A line that sets a timestamp, however it is written, and without the `;` that some copies lack.

@@ -37,6 +37,7 @@ mod touched;
 mod values;
 
 pub(crate) use self::account::{Account, parse as parse_account};
+pub(crate) use self::boundary::Lexer;
 pub use self::parallel::read_parallel;
 pub(crate) use self::parser::Parser;
 pub use self::parser::{MAX_EVENT_BYTES, MAX_HEADER_BYTES};
