@@ -173,8 +173,11 @@ impl Coverage {
     /// server.
     #[must_use]
     pub fn unreadable(&self) -> Option<String> {
-        if self.packets == 0 || self.events > 0 {
+        if self.events > 0 {
             return None;
+        }
+        if self.packets == 0 {
+            return self.unreadable_log();
         }
         if self.server_packets == 0 {
             let mut kinds = self.other_kinds.clone();
@@ -202,6 +205,21 @@ impl Coverage {
         }
         let is_all = self.sessions > 0 && why.total() >= self.sessions;
         is_all.then(|| format!("none of the {} sessions could be read: {}", self.sessions, why.listed()))
+    }
+
+    /// A log of which nothing could be read, though there is more in it than what a server writes when it begins one.
+    fn unreadable_log(&self) -> Option<String> {
+        let is_any = self.lost_events + self.summarised_events + self.throttled_events > 0;
+        if is_any || self.damaged == 0 || self.skipped_bytes < self.bytes.div_ceil(2) {
+            return None;
+        }
+        let first = self.places.iter().find(|place| place.item > 0).or(self.places.first());
+        let why = first
+            .map_or(String::new(), |place| format!("; the first: {}, line {}", place.reason, place.item));
+        Some(format!(
+            "no event could be read: {} of {} bytes make no sense{why}",
+            self.skipped_bytes, self.bytes
+        ))
     }
 
     /// Adds the counts of another part of the same traffic.
@@ -269,5 +287,17 @@ mod tests {
         assert!(cut.unreadable().unwrap().contains("tcpdump -s 0"));
         // One that was seen to begin is waited for.
         assert_eq!(Coverage { sessions: 4, ..spoken }.unreadable(), None);
+        let mut log = Coverage { bytes: 900, skipped_bytes: 800, ..Coverage::default() };
+        log.damage("a.log", 0, 1, "nothing here is an event of a slow log");
+        assert!(
+            log.unreadable().unwrap().contains("800 of 900 bytes make no sense; the first: nothing here")
+        );
+        for read in [
+            Coverage { events: 1, ..log.clone() },
+            Coverage { skipped_bytes: 10, ..log.clone() },
+            Coverage { summarised_events: 5, ..log.clone() },
+        ] {
+            assert_eq!(read.unreadable(), None);
+        }
     }
 }

@@ -261,6 +261,9 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
         if (is_begin || bytes == 0 || is_more || buffer[..bytes].contains(&b'\n'))
             && let Some(kind) = kind_of(&head, bytes == 0)
         {
+            if let Some(sentence) = unreadable::certain(&head) {
+                return Err(AgentError::Named(format!("{name} is {sentence}")).into());
+            }
             return Ok((kind, head));
         }
         if is_more {

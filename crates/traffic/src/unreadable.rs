@@ -37,6 +37,22 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (Begin(b"\x34\xcd\xb2\xa1"), "a capture of a patched tcpdump", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
     (Begin(b"\xa1\xb2\xcd\x34"), "a capture of a patched tcpdump", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
     (Begin(b"\x1f\x8b"), "a file that was compressed twice", "`gzip -dc FILE | headrace digest -`"),
+    (Begin(b"L3Vzci9"), "a log in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"IyBUaW1lOi"), "a log in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"IyBVc2VyQE"), "a log in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"1MOyoQ"), "a capture in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"TTyyoQ"), "a capture in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"Cg0NCg"), "a capture in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"H4sI"), "a compressed file in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"KLUv/"), "a compressed file in base64", "`base64 -d FILE | headrace digest -`"),
+    (Begin(b"/mJpbg"), "a binary log in base64", "`base64 -d FILE | headrace digest -`"),
+    (Line(b"begin 644 "), "a file in uuencode", "`uudecode -o /dev/stdout FILE | headrace digest -`"),
+    (Line(b"00000000: "), "bytes as xxd prints them", "`xxd -r FILE | headrace digest -`"),
+    (Line(b"00000000  "), "bytes as hexdump prints them", "give the file that was printed"),
+    (Line(b"0000000 "), "bytes as hexdump or od prints them", "give the file that was printed"),
+    (All(&["msg=\"# user@host"]), "lines of logfmt with a log in them", SLOW_LOG),
+    (All(&["\"# user@host", "\":"]), "a log as texts of JSON", "`jq -r '.. | strings' FILE | headrace digest -`"),
+    (All(&["| # user@host"]), "a table with a log in it", SLOW_LOG),
     (All(&["\"_source\"", "\"layers\"", "\"frame"]), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
     (Line(b"Frame 1: "), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
     (All(&["<pdml"]), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
@@ -103,6 +119,21 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (All(&["log:  duration:", "statement:"]), "a log of PostgreSQL", "headrace reads MySQL and MariaDB; pgBadger reads this"),
 ];
 
+/// What is not read although lines of a log are in it, which would be taken for others.
+#[rustfmt::skip]
+const CERTAIN: &[(Mark, &str, &str)] = &[
+    (Begin(b"{\\rtf"), "a document of RTF", "save it as plain text"),
+    (All(&["[s=", ";i=", "\n    message="]), "the journal's verbose form", "`journalctl -o cat` or -o json"),
+    (Begin(b"[\"#"), "a log as an array of lines in JSON", "`jq -r '.[]' FILE | headrace digest -`"),
+    (Begin(b"[\"/"), "a log as an array of lines in JSON", "`jq -r '.[]' FILE | headrace digest -`"),
+];
+
+/// What a file certainly is that nothing here reads, whatever its lines look like.
+pub(super) fn certain(head: &[u8]) -> Option<String> {
+    let lower = head.to_ascii_lowercase();
+    first_of(CERTAIN, head, &lower)
+}
+
 /// Why a file cannot be read, with the likely cause.
 pub(super) fn reason(name: &str, head: &[u8]) -> String {
     match sentence(head) {
@@ -127,10 +158,12 @@ pub(super) fn sentence(head: &[u8]) -> Option<String> {
         return Some(format!("text of tcpdump without the bytes of the packets: {how}"));
     }
     let lower = head.to_ascii_lowercase();
-    KNOWN
-        .iter()
-        .find(|(mark, ..)| is_marked(mark, head, &lower))
-        .map(|(_, what, how)| format!("{what}: {how}"))
+    first_of(KNOWN, head, &lower)
+}
+
+fn first_of(known: &[(Mark, &str, &str)], head: &[u8], lower: &[u8]) -> Option<String> {
+    let marked = known.iter().find(|(mark, ..)| is_marked(mark, head, lower));
+    marked.map(|(_, what, how)| format!("{what}: {how}"))
 }
 
 fn is_marked(mark: &Mark, head: &[u8], lower: &[u8]) -> bool {
@@ -166,7 +199,23 @@ fn server_audit(head: &[u8]) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{reason, sentence};
+    use super::{certain, reason, sentence};
+
+    #[test]
+    fn lines_of_a_log_in_another_form_are_not_taken_for_a_log() {
+        let journal = "Sun 2026-03-01 10:33:00.1 UTC [s=a;i=1;b=2]\n    _PID=8\n    MESSAGE=# Time: x\n";
+        for (head, what) in [
+            ("{\\rtf1\\ansi # Time: 2026\\par\n", "RTF"),
+            (journal, "journalctl -o cat"),
+            ("[\"# Time: x\", \"# User@Host: a[a] @ b []\"]", "jq -r '.[]'"),
+        ] {
+            assert!(certain(head.as_bytes()).is_some_and(|found| found.contains(what)), "{head}");
+        }
+        assert_eq!(
+            certain(b"# Time: 2026-03-01T10:33:00Z\n# User@Host: a[a] @ b []\n    message=1;\n"),
+            None
+        );
+    }
 
     #[test]
     fn what_people_give_is_named_with_what_to_do() {
@@ -208,6 +257,13 @@ mod tests {
             ("# User@Host: a[a] @ b []<br>", "HTML"),
             ("{\"stdout_lines\": [\"# Query_time: 1  Lock_time: 0\"]}", "Ansible"),
             ("{\"type\":\"digest\",\"version\":1}\n", "digest"),
+            ("IyBUaW1lOiAyMDI2LTAzLTAxVDEwOjMyOjAzWgo=\n", "base64 -d"),
+            ("1MOyoQIABAAAAAAAAAAAAP//AAABAAAA\n", "base64 -d"),
+            ("{\n \"lines\": [\n  \"# User@Host: a[a] @ b []\"]}", "jq -r '.. | strings'"),
+            ("| line |\n|---|\n| # User@Host: a[a] @ b [] |\n", "table"),
+            ("begin 644 slow.log\nM(R!4:6UE\n", "uudecode"),
+            ("00000000: d4c3 b2a1 0200 0400  ........\n", "xxd -r"),
+            ("00000000  d4 c3 b2 a1 02 00 04 00  |........|\n", "hexdump"),
         ] {
             let found = sentence(head.as_bytes());
             assert!(

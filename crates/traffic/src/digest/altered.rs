@@ -3,7 +3,6 @@
 use memchr::memmem;
 
 use crate::digest::Digest;
-use crate::digest::classes::Classes;
 
 /// As `strict` and `pt` write what was `&lt;`. SQL has no `;` behind a name.
 const ENTITIES: [&str; 6] = ["lt;", "gt;", "quot;", "amp;", "apos;", "nbsp;"];
@@ -12,17 +11,38 @@ const QUOTES: [&str; 4] = ["\u{2018}", "\u{2019}", "\u{201c}", "\u{201d}"];
 const ADVICE: &str = "a page or an editor changed this text, so that values are part of these classes; read it as it was \
                       (for a page: python3 -c 'import html, sys; sys.stdout.write(html.unescape(sys.stdin.read()))')";
 
+const SHEET: &str = "export the log itself, or name its column `message` in a first line";
+const HOLE: &str = "a statement has a run of zeros in it, which a crash leaves, or a log that was cut while its server \
+                    wrote on: it is not as it was sent";
+/// So many zeros, one behind the other, are no value: clients write each as `\\0`.
+const HOLE_BYTES: usize = 64;
+
 impl Digest {
-    /// What is to be known if any class has such characters outside of its literals.
-    pub(super) fn altered(&self) -> Option<String> {
-        altered(&self.classes)
+    /// What is to be known of texts that are not as they were sent.
+    pub(super) fn altered(&self) -> Vec<String> {
+        let count = |is_so: fn(&[u8]) -> bool| self.classes.iter().filter(|(text, _)| is_so(text)).count();
+        let classes = |count: usize| match count {
+            0 => None,
+            1 => Some("1 class has".to_owned()),
+            _ => Some(format!("{count} classes have")),
+        };
+        let signs = classes(count(is_altered))
+            .map(|what| format!("{what} &lt;, &#39; or quotes of typography outside of literals: {ADVICE}"));
+        let quoted = classes(count(is_quoted))
+            .map(|what| format!("{what} nothing but one text in quotes, as lines of a sheet have: {SHEET}"));
+        signs.into_iter().chain(quoted).chain(self.has_hole.then(|| HOLE.to_owned())).collect()
     }
 }
 
-fn altered(classes: &Classes) -> Option<String> {
-    let count = classes.iter().filter(|(fingerprint, _)| is_altered(fingerprint)).count();
-    let what = if count == 1 { "1 class has" } else { &format!("{count} classes have") };
-    (count > 0).then(|| format!("{what} &lt;, &#39; or quotes of typography outside of literals: {ADVICE}"))
+/// Whether a statement has a hole in it.
+pub(super) fn has_hole(text: &[u8]) -> bool {
+    let Some(at) = memchr::memchr(0, text) else { return false };
+    text[at..].split(|byte| *byte != 0).any(|zeros| zeros.len() >= HOLE_BYTES)
+}
+
+/// Whether a statement is one text in quotes: a line of a sheet.
+fn is_quoted(fingerprint: &[u8]) -> bool {
+    fingerprint == b"?"
 }
 
 fn is_altered(fingerprint: &[u8]) -> bool {
@@ -40,7 +60,7 @@ fn is_altered(fingerprint: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_altered;
+    use super::{has_hole, is_altered};
     use sql::Mode;
 
     #[test]
@@ -64,5 +84,11 @@ mod tests {
             let text = format!("select a from t where {own}");
             assert!(!is(Mode::Strict, &text) && !is(Mode::Pt, &text), "{text}");
         }
+    }
+
+    #[test]
+    fn a_run_of_zeros_is_a_hole_and_a_zero_is_a_value() {
+        assert!(has_hole(&[b"select".as_slice(), &[0; 64], b"1"].concat()));
+        assert!(!has_hole(&[b"select '".as_slice(), &[0; 63], b"'"].concat()) && !has_hole(b"select 1"));
     }
 }

@@ -131,7 +131,7 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
         }
     }
     progress.end();
-    if let Some(note) = whole.altered() {
+    for note in whole.altered() {
         source.coverage.note(&source.inputs.join(", "), note);
     }
     write(&mut whole, &source, arguments, &mut out)?;

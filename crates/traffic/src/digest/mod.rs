@@ -104,6 +104,7 @@ pub struct Digest {
     events_before: u64,
     statements: HashMap<Box<[u8]>, Statement, Seeded>,
     known: Known,
+    has_hole: bool,
     fingerprint: Vec<u8>,
     key: Vec<u8>,
 }
@@ -137,6 +138,7 @@ impl Digest {
             events_before: 0,
             statements: HashMap::with_hasher(Seeded::new()),
             known: Known::new(),
+            has_hole: false,
             fingerprint: Vec::new(),
             key: Vec::new(),
         }
@@ -167,7 +169,10 @@ impl Digest {
                 self.fingerprint.extend_from_slice(known);
                 false
             }
-            None => fingerprint(self.options.mode, event, &mut self.fingerprint),
+            None => {
+                self.has_hole |= altered::has_hole(event.text);
+                fingerprint(self.options.mode, event, &mut self.fingerprint)
+            }
         };
         // What comes once, as with names that a program makes, is not worth it.
         if may_learn && is_plain && self.classes.has(&self.fingerprint) {
@@ -260,6 +265,7 @@ impl Digest {
         self.events += other.events;
         self.filtered += other.filtered;
         self.undated += other.undated;
+        self.has_hole |= other.has_hole;
         self.everybody.merge(&mut other.everybody);
         if let Some(transactions) = other.transactions.take() {
             self.transactions.get_or_insert_default().merge(*transactions);

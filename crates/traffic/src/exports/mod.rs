@@ -38,6 +38,7 @@ use self::tail::{Form, Tail};
 use self::taker::Taker;
 use crate::coverage::Coverage;
 use crate::event::Sink;
+use crate::pieces::without_return;
 use crate::rewritten::Rewritten;
 use crate::{general_log, slow_log};
 
@@ -277,7 +278,7 @@ impl Export {
         if let Some(form) = printed::Form::of(head) {
             return printed_export(head, form);
         }
-        named_columns(head).or_else(|| nameless_columns(head))
+        named_columns(head).or_else(|| single_column(head)).or_else(|| nameless_columns(head))
     }
 }
 
@@ -354,6 +355,20 @@ fn named_columns(head: &[u8]) -> Option<Export> {
         skipped += line.len();
     }
     None
+}
+
+/// By the name of the only column: a sheet of a log's lines, of which only some are in quotes.
+fn single_column(head: &[u8]) -> Option<Export> {
+    let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
+    let line = without_return(&head[..memchr::memchr(b'\n', head)?]);
+    let name = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
+    let is_text = shape::TEXT.iter().any(|text| name.eq_ignore_ascii_case(text.as_bytes()));
+    is_text.then_some(Export::Separated {
+        skipped: 0,
+        dialect: separated::SINGLE,
+        columns: Vec::new(),
+        shape: Shape::Text,
+    })
 }
 
 /// By the values of the first row.

@@ -34,6 +34,9 @@ const ESCAPED: Dialect = Dialect { delimiter: b'\t', has_quotes: false, has_esca
 /// Files of the CSV engine, and SELECT ... INTO OUTFILE with commas and quotes.
 pub(super) const SERVERS: Dialect = Dialect { delimiter: b',', has_quotes: true, has_escapes: true };
 
+/// Of one column: nothing separates, and commas are text.
+pub(super) const SINGLE: Dialect = Dialect { delimiter: 0, has_quotes: true, has_escapes: false };
+
 impl Dialect {
     /// Those that a text may be written in.
     pub(super) fn all(text: &[u8]) -> impl Iterator<Item = Dialect> {

@@ -84,6 +84,7 @@ const BESIDE_TEXT: &[&str] = &[
     "__realtime_timestamp",
     "timegenerated",
     "_time",
+    "_messagetime",
     "date",
     "timeunixnano",
     "observedtimeunixnano",

@@ -112,6 +112,27 @@ fn cloudwatch_events_of_two_streams_out_of_order() {
     assert!(found[0].session != found[2].session, "thread 11 of two servers is two sessions");
 }
 
+/// A sheet puts those of its lines in quotes that have commas or quotes in them.
+#[test]
+fn lines_of_a_sheet_of_one_column_are_those_of_the_log() {
+    let log = entry(1, "shop", 11).replace("select *", "select \"a\", 'b'") + "\n" + &entry(2, "", 12);
+    let cell = |line: &str| match line.contains([',', '"']) {
+        true => format!("\"{}\"\n", line.replace('"', "\"\"")),
+        false => format!("{line}\n"),
+    };
+    let cells: String = log.lines().map(cell).collect();
+    for name in ["message", "Line", "\"textPayload\""] {
+        let found = events(&format!("{name}\n{cells}"));
+        assert_eq!(
+            texts(&found),
+            [
+                ("app@web/shop", "select \"a\", 'b'\nfrom t where id = 11"),
+                ("app@web/shop", "select *\nfrom t where id = 12"),
+            ]
+        );
+    }
+}
+
 /// rsyslog's messages begin with the blank behind the tag.
 #[test]
 fn messages_that_begin_with_a_blank_say_the_same() {

@@ -52,11 +52,12 @@ impl Changed {
     /// How the first statement of a log was changed, whose header is as servers write it.
     pub(super) fn of_statement(text: &[u8]) -> Self {
         // What stands in a literal is somebody's value.
-        let has_quotes = memchr::memchr2(b'\'', b'"', text).is_some();
-        let is_outside = |at: usize| !has_quotes && !Lexer::default().is_inside(text, at);
         let is_any = |starts: fn(&[u8]) -> bool| {
-            (0..text.len())
-                .any(|at| matches!(text[at], b'&' | 0x80..) && starts(&text[at..]) && is_outside(at))
+            (0..text.len()).any(|at| {
+                matches!(text[at], b'&' | 0x80..)
+                    && starts(&text[at..])
+                    && !Lexer::default().is_inside(text, at)
+            })
         };
         Self {
             is_page: is_any(pages::is_entity),

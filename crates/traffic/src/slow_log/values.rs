@@ -28,10 +28,32 @@ pub(super) fn take_number(text: &[u8]) -> (Option<u64>, &[u8]) {
         value = value.wrapping_mul(10).wrapping_add(u64::from(byte - b'0'));
         at += 1;
     }
-    if text.get(at).is_none_or(|byte| is_blank(*byte)) && (1..=19).contains(&at) {
+    if text.get(at).is_none_or(|byte| is_blank(*byte)) && (1..=19).contains(&at) && !goes_on(&text[at..]) {
         return (Some(value), &text[at..]);
     }
-    (None, &text[value_length(text)..])
+    grouped(text)
+}
+
+/// Whether a comma is within a number, and not behind it.
+#[inline(always)]
+fn goes_on(text: &[u8]) -> bool {
+    matches!(text, [b',', b'0'..=b'9', ..])
+}
+
+/// `1,234,567`, as a spreadsheet may have it; any other value is none.
+#[cold]
+#[inline(never)]
+fn grouped(text: &[u8]) -> (Option<u64>, &[u8]) {
+    let length = text.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b',').count();
+    let (whole, rest) = text.split_at(length);
+    let is_value = rest.first().is_none_or(|byte| is_blank(*byte)) && whole.contains(&b',');
+    let rest = if is_value { rest } else { &rest[value_length(rest)..] };
+    let mut groups = whole.split(|byte| *byte == b',');
+    let is_grouped = groups.next().is_some_and(|first| (1..=3).contains(&first.len()))
+        && groups.all(|group| group.len() == 3);
+    let digits = || whole.iter().filter(|byte| **byte != b',');
+    let value = |digits: u64, byte: &u8| digits.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    (if is_value && is_grouped { digits().try_fold(0, value) } else { None }, rest)
 }
 
 /// Powers of ten: what a digit behind the point is worth in ns.
@@ -66,7 +88,13 @@ fn plain_seconds(text: &[u8]) -> Option<(Option<u64>, &[u8])> {
 #[inline(never)]
 fn any_seconds(text: &[u8]) -> (Option<u64>, &[u8]) {
     let (value, rest) = text.split_at(value_length(text));
-    (seconds(value), rest)
+    if !goes_on(rest) {
+        return (seconds(value), rest);
+    }
+    // `0,500000`: the point of many languages. With a point behind it, it is none that can be told.
+    let length = 1 + value_length(&rest[1..]);
+    let (fraction, rest) = rest.split_at(length);
+    (seconds(&[value, b".", &fraction[1..]].concat()), rest)
 }
 
 /// Whether a text begins with a duration and goes on with another key.
@@ -107,4 +135,34 @@ pub(super) fn seconds(text: &[u8]) -> Option<u64> {
     let end = if length > 0 { at + 1 + length } else { at };
     (end == text.len()).then_some(())?;
     whole.checked_mul(NS_PER_S)?.checked_add(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{take_number, take_seconds};
+
+    #[test]
+    fn a_comma_within_a_number_is_part_of_it() {
+        for (text, ns, rest) in [
+            ("0,500000  Lock_time: 1", Some(500_000_000), "  Lock_time: 1"),
+            ("2,Lock_time: 1", Some(2_000_000_000), ",Lock_time: 1"),
+            ("1,5", Some(1_500_000_000), ""),
+            ("1,234.5 x", None, " x"),
+            ("1,x", Some(1_000_000_000), ",x"),
+        ] {
+            assert_eq!(take_seconds(text.as_bytes()), (ns, rest.as_bytes()), "{text}");
+        }
+        for (text, value, rest) in [
+            ("1,234,567 Rows", Some(1_234_567), " Rows"),
+            ("12, Rows", Some(12), ", Rows"),
+            ("1,23 x", None, " x"),
+            ("1234,567 x", None, " x"),
+            ("1,234.5 x", None, " x"),
+            ("12|x", Some(12), "|x"),
+            ("x1 y", None, " y"),
+            ("", None, ""),
+        ] {
+            assert_eq!(take_number(text.as_bytes()), (value, rest.as_bytes()), "{text}");
+        }
+    }
 }
