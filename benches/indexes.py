@@ -1,6 +1,7 @@
 """Statements that lack an index, and statements that must not get one: does `headrace indexes` tell them apart?
 
-Each case is a statement (or a few) on tables of up to 400,000 rows, with the index that it lacks, or none, written
+Each case is a statement (or a few) on tables of a shop, a multi-tenant application, and one whose types and
+collations do not match, of up to 400,000 rows, with the index that it lacks, or none, written
 before the bench was run. It runs alone, its slow log is read, and its candidates are screened on the same server;
 with --prove they are proved, too. Counted are candidates and those that screening or the proof leaves.
 
@@ -30,11 +31,17 @@ import pymysql
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.plants.index_cases import CASES, REDUNDANT, SCHEMA, Case
+from benches.plants import index_cases, index_tenants, index_types
+from benches.plants.index_case import Case, Plant
 from tests.servers import KINDS, Server, find_server, open_folder, server
 
 MINUTES = 5
 NEEDS = {"mariadbd": "mariadb-server"}
+PLANTS = (
+    Plant("shop", index_cases.SCHEMA, index_cases.CASES, index_cases.REDUNDANT),
+    Plant("tenants", index_tenants.SCHEMA, index_tenants.CASES, index_tenants.REDUNDANT),
+    Plant("types", index_types.SCHEMA, index_types.CASES, index_types.REDUNDANT),
+)
 PROVING = ("--prove", "--blocks", "10", "--minutes", "1")
 
 
@@ -52,9 +59,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--prove", action="store_true")
+    parser.add_argument("--plants", nargs="+", default=[each.database for each in PLANTS], help="databases")
     parser.add_argument("--only", nargs="+", default=[""], help="names of cases begin with one of these")
     options = parser.parse_args()
-    cases = [case for case in CASES if case.name.startswith(tuple(options.only))]
+    plants = [each for each in PLANTS if each.database in options.plants]
     for kind in options.kinds or ["mariadb-10.11"]:
         program = find_server(kind)
         if isinstance(program, str):
@@ -64,17 +72,22 @@ def main() -> int:
             open_folder() as folder,
             server(kind, program, folder / "s", "--innodb-buffer-pool-size=512M") as own,
         ):
-            own.sql("SET GLOBAL long_query_time = 0", *SCHEMA)
-            report(kind, {case: ask(own, case, options.prove) for case in cases}, options.prove)
+            own.sql("SET GLOBAL long_query_time = 0")
+            for plant in plants:
+                own.sql(*plant.schema)
+                cases = [case for case in plant.cases if case.name.startswith(tuple(options.only))]
+                answers = {case: ask(own, plant, case, options.prove) for case in cases}
+                if answers:
+                    report(f"{kind}, {plant.database}", plant, answers, options.prove)
     return 0
 
 
-def ask(own: Server, case: Case, prove: bool) -> Answer:
+def ask(own: Server, plant: Plant, case: Case, prove: bool) -> Answer:
     log = own.folder / "data" / f"{time.monotonic_ns()}.log"
     own.sql(f"SET GLOBAL slow_query_log_file = '{log}'", "SET GLOBAL slow_query_log = 1")
     try:
         with pymysql.connect(
-            unix_socket=own.socket, user="root", ssl_disabled=True, database="shop"
+            unix_socket=own.socket, user="root", ssl_disabled=True, database=plant.database
         ) as client:
             for text, calls in case.statements:
                 for _ in range(calls):
@@ -108,7 +121,7 @@ def answer_of(page: dict[str, Any], prove: bool, seconds: float) -> Answer:
     return Answer(named(page["candidates"]), named(left), redundant, seconds)
 
 
-def report(kind: str, answers: dict[Case, Answer], prove: bool) -> None:
+def report(kind: str, plant: Plant, answers: dict[Case, Answer], prove: bool) -> None:
     what = "proved" if prove else "left by screening"
     lacking = [case for case in answers if case.lacks]
     found = [case for case in lacking if answers[case].offered & case.right]
@@ -128,7 +141,7 @@ def report(kind: str, answers: dict[Case, Answer], prove: bool) -> None:
             stays = ", ".join(f"{table}({', '.join(columns)})" for table, columns in sorted(answer.left))
             print(f"    {case.name}: offered {words or 'nothing'}; {what} {stays or 'nothing'}")
     seen = frozenset[str]().union(*(answer.redundant for answer in answers.values()))
-    print(f"  redundant: named {', '.join(sorted(seen))}; planted {', '.join(sorted(REDUNDANT))}")
+    print(f"  redundant: named {', '.join(sorted(seen))}; planted {', '.join(sorted(plant.redundant))}")
 
 
 def right(pairs: Sequence[tuple[Case, tuple[str, tuple[str, ...]]]]) -> str:

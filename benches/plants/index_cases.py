@@ -1,23 +1,13 @@
-"""The tables and cases of `benches/indexes.py`."""
+"""A shop, for `benches/indexes.py`."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-
-#: Numbers from 0 to 399,999 in `n`, from which all tables are made.
-_DIGITS = " UNION ALL ".join(f"SELECT {digit}" for digit in range(10))
-_NUMBERS = (
-    "CREATE TABLE shop.n (n INT PRIMARY KEY) "
-    "SELECT a.d + 10*b.d + 100*c.d + 1000*e.d + 10000*f.d + 100000*g.d AS n FROM "
-    + ", ".join(f"(SELECT 0 AS d UNION ALL {_DIGITS.partition(' UNION ALL ')[2]}) {name}" for name in "abcef")
-    + ", (SELECT 0 AS d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3) g"
-)
+from benches.plants.index_case import NUMBERS, Case, case
 
 SCHEMA = (
     "CREATE DATABASE shop DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
     "USE shop",
-    _NUMBERS,
+    NUMBERS,
     "CREATE TABLE orders (id INT PRIMARY KEY AUTO_INCREMENT, customer_id INT NOT NULL, status ENUM('new','paid'),"
     " code VARCHAR(20), created DATETIME, total INT, shop SMALLINT, flag TINYINT(1), kind VARCHAR(10),"
     " note VARCHAR(60), KEY k_shop_created (shop, created))",
@@ -41,24 +31,6 @@ SCHEMA = (
 )
 #: `k_city` begins `k_city_country`, and InnoDB appends the primary key to `k_order`.
 REDUNDANT = frozenset({"k_city", "k_order_id"})
-
-
-@dataclass(frozen=True)
-class Case:
-    """``lacks``: the indexes that are right, any of them, as `table(column, column)`; none for a decoy."""
-
-    name: str
-    statements: tuple[tuple[str, int], ...]
-    lacks: tuple[str, ...] = ()
-
-    @property
-    def right(self) -> frozenset[tuple[str, tuple[str, ...]]]:
-        found = (re.match(r"(\w+)\((.*)\)", each) for each in self.lacks)
-        return frozenset((each[1], tuple(each[2].split(","))) for each in found if each)
-
-
-def case(name: str, text: str, *lacks: str) -> Case:
-    return Case(name, ((text, 1),), lacks)
 
 
 CASES = (

@@ -9,7 +9,8 @@ import pytest
 
 from headrace.errors import StoreError
 from headrace.indexes.candidates import Advice, candidates
-from headrace.indexes.existing import redundant
+from headrace.indexes.existing import Redundant
+from headrace.indexes.existing import surplus as surplus_of
 from headrace.indexes.schema import Schema, read
 from headrace.indexes.statement import Statement, Unread
 from headrace.indexes.statement import read as read_statement
@@ -120,6 +121,10 @@ def test_a_small_table_and_a_statement_that_examines_little_need_none() -> None:
     text = "select * from orders where customer = 5"
     assert "about 900 rows" in advised(text, schema=[line("orders", ORDERS, rows=900)]).content[0][1]
     assert "examines 9.0 rows" in advised(text, examined=9).content[0][1]
+    # Of groups ten rows each are many, one row each is not.
+    grouped = "select customer, count(*) from orders group by customer"
+    assert columns_of(advised(grouped, examined=10)) == ["orders(customer)"]
+    assert not advised(grouped, examined=1).candidates
     # Not known is not little.
     assert columns_of(advised(text, examined=None)) == ["orders(customer)"]
 
@@ -235,6 +240,46 @@ def test_a_table_of_another_shape_is_an_error() -> None:
         read([{"database": "shop"}])
 
 
+def redundant(schema: Schema) -> tuple[Redundant, ...]:
+    return surplus_of(schema).redundant
+
+
+def needed(text: str, *indexes: str, **more: Any) -> dict[str, str]:
+    schema = read([line("orders", ORDERS, "!PRIMARY(id)", *indexes, **more)])
+    found = surplus_of(schema, [Statement(text, text, "shop", 1, 1)])
+    assert not {each.index.name for each in found.redundant} & {each.index.name for each in found.needed}
+    return {each.index.name: each.why for each in found.needed}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # (a) is (a, id) in InnoDB, and (a, b) is not.
+        ("select * from orders where customer = 5 order by id desc limit 9", "order of the primary key"),
+        ("select * from orders where customer = 5 and id > 7", "order of the primary key"),
+        ("select * from orders force index (a) where customer = 5", "a hint names it"),
+        ("select * from orders use key for order by (`A`, x) where customer = 5", "a hint names it"),
+        ("select /*+ INDEX(orders a) */ * from orders where customer = 5", "a hint names it"),
+        ("select * from orders where customer = 5", ""),
+        ("select * from orders where customer = 5 and code = 'x' order by id limit 9", ""),
+        ("select * from orders order by id limit 9", ""),
+    ],
+)
+def test_what_the_traffic_needs_is_not_surplus(text: str, expected: str) -> None:
+    found = needed(text, "a(customer)", "b(customer,code)")
+    assert list(found) == (["a"] if expected else [])
+    assert expected in found.get("a", "")
+
+
+def test_what_a_foreign_key_alone_rests_on_is_not_surplus() -> None:
+    keys = [{"name": "fk", "columns": ["customer", "id"]}]
+    assert needed("", "a(customer)", "b(customer,id)", foreign_keys=keys) == {
+        "b": "the foreign key fk rests on it"
+    }
+    keys[0]["columns"] = ["customer"]
+    assert needed("", "a(customer)", "b(customer,id)", foreign_keys=keys) == {}
+
+
 def surplus(*indexes: str, engine: str = "InnoDB") -> dict[str, str]:
     schema: Schema = read([line("orders", ORDERS, "!PRIMARY(id)", *indexes, engine=engine)])
     return {each.index.name: each.kept for each in redundant(schema)}
@@ -268,7 +313,7 @@ def test_only_innodb_appends_the_primary_key() -> None:
 def test_a_full_text_index_and_a_hidden_one_replace_nothing() -> None:
     table = line("orders", ORDERS, "a(code)", "b(code)")
     table["indexes"][1]["kind"] = "FULLTEXT"
-    assert redundant(read([table])) == []
+    assert redundant(read([table])) == ()
     table["indexes"][1] |= {"kind": "BTREE", "is_used": False}
     assert [each.index.name for each in redundant(read([table]))] == ["b"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -293,9 +294,35 @@ def _decided(
     return replace(file, plan=file.plan.model_copy(update={"design": design}))
 
 
-@app.command()
-def demo(output: Output = Path("experiments/stock-to-all"), as_json: Json = False) -> None:
-    """Tune a private stock MariaDB and prove the gain. Takes about 6 minutes, at most 15 on a noisy machine."""
+class Demo(StrEnum):
+    STOCK = "stock"
+    INDEXES = "indexes"
+
+
+@app.command(epilog="Example: headrace demo; headrace demo indexes")
+def demo(
+    what: Annotated[
+        Demo, typer.Argument(help="`stock`: tune a stock MariaDB. `indexes`: find, prove and apply indexes.")
+    ] = Demo.STOCK,
+    output: Output = Path("experiments/stock-to-all"),
+    rows: Annotated[
+        int, typer.Option("--rows", min=20_000, max=5_000_000, help="With `indexes`: orders of the shop.")
+    ] = 100_000,
+    blocks: Annotated[
+        int, typer.Option("--blocks", min=2, max=200, help="With `indexes`: blocks of the proof.")
+    ] = 10,
+    as_json: Json = False,
+) -> None:
+    """Tune a private stock MariaDB and prove the gain. Takes about 6 minutes, at most 15 on a noisy machine.
+
+    `demo indexes` finds indexes that are missing in a slow log's traffic, proves them on a copy, applies them and
+    takes them back. It leaves nothing.
+    """
+    if what is Demo.INDEXES:
+        from headrace.cli.index_demo import demo_indexes
+
+        demo_indexes(rows, blocks, as_json)
+        return
     from headrace import plan as plans
 
     file = plans.load(find_plan(Path("stock-to-all")))

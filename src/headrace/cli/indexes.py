@@ -107,7 +107,7 @@ def indexes(
 
     require("sqlglot")
     from headrace.indexes.candidates import candidates
-    from headrace.indexes.existing import redundant
+    from headrace.indexes.existing import surplus
 
     if not login.is_named:
         raise typer.BadParameter(
@@ -127,7 +127,9 @@ def indexes(
     schema = on_target(target, lambda host: described(host, names, login))
     advice = candidates(statements, schema)
     total_ns = digest.all.total_ns
-    shown = page_of(advice, redundant(schema), total_ns, left_out)
+    shown = page_of(
+        advice, surplus(schema, [*statements, *(each for each, _ in left_out)]), total_ns, left_out
+    )
     if trial.tries and advice.candidates:
         shown = tried(shown, advice.candidates[: trial.most], statements, schema, total_ns, trial, login)
     show(shown, as_json, page)

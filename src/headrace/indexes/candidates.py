@@ -17,6 +17,8 @@ from headrace.indexes.statement import Hindrance, Reading, Statement, Unread, Us
 FEW_ROWS = 1_000
 #: A statement that examines at most so many rows for each that it sends or changes has what it needs.
 GOOD_RATIO = 10.0
+#: Groups are fewer than their rows whatever the plan: only with about one row for each has it nothing to gain.
+GOOD_GROUPS_RATIO = 2.0
 MOST_COLUMNS = 5
 #: MySQL's limit of an index with rows in the format DYNAMIC.
 MOST_KEY_BYTES = 3_072
@@ -130,7 +132,8 @@ def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer],
     if statement.examined is not None and statement.sent is not None and statement.calls:
         # A call that sends nothing had to find that out: one row a call is what it may examine at least.
         ratio = statement.examined / max(statement.sent, statement.calls)
-        if ratio <= GOOD_RATIO:
+        good = GOOD_GROUPS_RATIO if any(use.group for use in reading.uses) else GOOD_RATIO
+        if ratio <= good:
             little = f"examines {ratio:,.1f} rows for each that it sends or changes"
     offers, why_none = [], little
     for use in reading.uses:

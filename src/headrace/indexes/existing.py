@@ -1,11 +1,21 @@
-"""Indexes that another one of the same table replaces."""
+"""Indexes that another one of the same table replaces, unless the traffic or a constraint needs them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.indexes.schema import PRIMARY, Index, Part, Schema, Table
+from headrace.indexes.statement import Statement, Unread, Use, read
+
+#: `FORCE INDEX FOR ORDER BY (a, b)`, and the hints of the optimiser: each word of them may name an index.
+_HINTS = re.compile(
+    r"\b(?:force|use|ignore)\s+(?:index|key)\s*(?:for\s+(?:join|order\s+by|group\s+by)\s*)?\(([^)]*)\)"
+    r"|/\*\+(.*?)\*/",
+    re.IGNORECASE | re.DOTALL,
+)
+_NAMES = re.compile(r"`([^`]+)`|([\w$]+)")
 
 
 @dataclass(frozen=True)
@@ -25,12 +35,76 @@ class Redundant:
         return f"{start} INVISIBLE", f"{start} IGNORED"
 
 
-def redundant(schema: Schema) -> list[Redundant]:
-    """All tables' redundant indexes; never one that a constraint alone rests on."""
-    return [each for table in schema.tables.values() for each in _of_table(table)]
+@dataclass(frozen=True)
+class Needed:
+    """An index that looks as if another one replaced it, and ``why`` it must stay."""
+
+    table: Table
+    index: Index
+    why: str
 
 
-def _of_table(table: Table) -> Iterator[Redundant]:
+@dataclass(frozen=True)
+class Surplus:
+    redundant: tuple[Redundant, ...]
+    needed: tuple[Needed, ...]
+
+
+def surplus(schema: Schema, statements: Sequence[Statement] = ()) -> Surplus:
+    """All tables' redundant indexes; never one that a constraint or one of ``statements`` needs."""
+    found: list[Redundant] = []
+    needed: list[Needed] = []
+    traffic = _Traffic(schema, statements)
+    for table in schema.tables.values():
+        for each in _of_table(table, traffic):
+            if isinstance(each, Redundant):
+                found.append(each)
+            else:
+                needed.append(each)
+    return Surplus(tuple(found), tuple(needed))
+
+
+class _Traffic:
+    """What statements ask of indexes that exist."""
+
+    def __init__(self, schema: Schema, statements: Sequence[Statement]) -> None:
+        self._named: dict[str, str] = {}
+        self._uses: list[tuple[Use, str]] = []
+        for statement in statements:
+            text = statement.text or statement.name
+            for hint in _HINTS.finditer(text):
+                for quoted, plain in _NAMES.findall(hint[1] or hint[2]):
+                    self._named.setdefault((quoted or plain).lower(), statement.name)
+            try:
+                self._uses += [(use, statement.name) for use in read(statement, schema).uses]
+            except Unread:
+                continue
+
+    def needs(self, table: Table, index: Index, other: Index) -> str:
+        """Why an index must stay though ``other`` has its columns; empty if nothing of the traffic says so."""
+        if index.name.lower() in self._named:
+            return f"a hint names it: {self._named[index.name.lower()][:80]}"
+        for use, name in self._uses:
+            if use.table is table and _reads_by_primary(use, table, index, other):
+                return f"it returns rows in the order of the primary key, which {other.name} does not: {name[:80]}"
+        return ""
+
+
+def _reads_by_primary(use: Use, table: Table, index: Index, other: Index) -> bool:
+    """Whether a statement finds rows by all of ``index``, then goes by the primary key that InnoDB appends."""
+    bound = {*use.equal, *use.joined}
+    if (
+        not table.primary
+        or not index.columns
+        or not set(index.columns) <= bound
+        or set(other.columns) <= bound
+    ):
+        return False
+    order = [name for name, _ in use.order if name not in bound]
+    return table.primary[0] in (*order[:1], *use.ranges, *use.group[:1])
+
+
+def _of_table(table: Table, traffic: _Traffic) -> Iterator[Redundant | Needed]:
     gone: set[str] = set()
     # The longest first, so that of (a) and (a, primary key) the short one stays.
     for index in sorted(table.indexes, key=lambda each: (-len(each.parts), each.is_unique)):
@@ -40,9 +114,20 @@ def _of_table(table: Table) -> Iterator[Redundant]:
             if other.name == index.name or other.name in gone or not other.is_used:
                 continue
             if why := _replaces(table, other, index):
+                if reason := _constraint(table, index, other) or traffic.needs(table, index, other):
+                    yield Needed(table, index, reason)
+                    break
                 gone.add(index.name)
                 yield Redundant(table, index, other.name, why, tuple(_cautions(table, index)))
                 break
+
+
+def _constraint(table: Table, index: Index, other: Index) -> str:
+    """The foreign key that this index alone serves; InnoDB does not count columns that it appends itself."""
+    for name, columns in table.foreign_keys:
+        if index.columns[: len(columns)] == columns != other.columns[: len(columns)]:
+            return f"the foreign key {name} rests on it"
+    return ""
 
 
 def _replaces(table: Table, other: Index, index: Index) -> str:

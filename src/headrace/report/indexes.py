@@ -3,7 +3,8 @@
 ``--json``: format, headline, candidates[] (table, columns[], ddl, extends, share_of_time, size_bytes, cautions[],
 statements[] (statement, calls, time_s, rows_examined_per_call, finds_by[], sorts_by[])), hindrances[] (table,
 column, predicate, why, rewrite, statement, share_of_time), redundant[] (table, index, kept, why, cautions[],
-hide[]), unread[] (statement, why, share_of_time), unknown[] (statement, what), content[] (statement, why).
+hide[]), needed[] (table, index, why), unread[] (statement, why, share_of_time), unknown[] (statement, what),
+content[] (statement, why).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.indexes.candidates import Advice, Candidate, Reason
-from headrace.indexes.existing import Redundant
+from headrace.indexes.existing import Redundant, Surplus
 from headrace.indexes.statement import Statement
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Page, Part, Section, Sentences, Table, method
@@ -24,13 +25,14 @@ WIDTH = 70
 
 
 def page_of(
-    advice: Advice, redundant: Sequence[Redundant], total_ns: int, left_out: Sequence[tuple[Statement, str]]
+    advice: Advice, existing: Surplus, total_ns: int, left_out: Sequence[tuple[Statement, str]]
 ) -> Page:
     """``total_ns`` is the time of all statements; ``left_out`` had no example to read."""
     unread = [*advice.unread, *left_out]
     missing = list(_candidates(advice, total_ns))
     written = _hindrances(advice, total_ns)
-    surplus = _redundant(redundant)
+    redundant = existing.redundant
+    surplus = [*_redundant(redundant), *_needed(existing)]
     return Page(
         eyebrow="headrace indexes",
         title="Indexes",
@@ -47,7 +49,7 @@ def page_of(
             _method(),
         ],
         footer="headrace indexes --json has every statement and reason",
-        data=_data(advice, redundant, total_ns, unread),
+        data=_data(advice, existing, total_ns, unread),
     )
 
 
@@ -171,6 +173,12 @@ def _redundant(redundant: Sequence[Redundant]) -> list[Part]:
     return [Table(columns, rows, "Another index does what these do", is_stacked=True)] if rows else []
 
 
+def _needed(existing: Surplus) -> list[Part]:
+    rows: list[Cells] = [[each.table.full_name, each.index.name, each.why] for each in existing.needed]
+    columns = (Column("table"), Column("index"), Column("why it must stay", "wrap"))
+    return [Table(columns, rows, "These only look surplus", is_stacked=True)] if rows else []
+
+
 def _unread(unread: Sequence[tuple[Statement, str]], advice: Advice) -> list[Part]:
     rows: list[Cells] = [[text.short(statement.name, WIDTH), why] for statement, why in unread]
     rows += [[text.short(statement.name, WIDTH), f"unknown: {what}"] for statement, what in advice.unknown]
@@ -197,14 +205,14 @@ def _method() -> Section:
 
 
 def _data(
-    advice: Advice, redundant: Sequence[Redundant], total_ns: int, unread: Sequence[tuple[Statement, str]]
+    advice: Advice, existing: Surplus, total_ns: int, unread: Sequence[tuple[Statement, str]]
 ) -> dict[str, Any]:
     def share(statement: Statement) -> float | None:
         return statement.time_ns / total_ns if total_ns else None
 
     return {
         "format": 1,
-        "headline": _headline(advice, redundant, total_ns),
+        "headline": _headline(advice, existing.redundant, total_ns),
         "candidates": [
             {
                 "table": each.table.full_name,
@@ -244,7 +252,10 @@ def _data(
                 "table": each.table.full_name, "index": each.index.name, "kept": each.kept, "why": each.why,
                 "cautions": list(each.cautions), "hide": list(each.hide_ddl),
             }
-            for each in redundant
+            for each in existing.redundant
+        ],
+        "needed": [
+            {"table": each.table.full_name, "index": each.index.name, "why": each.why} for each in existing.needed
         ],
         "unread": [
             {"statement": statement.name, "why": why, "share_of_time": share(statement)}
