@@ -54,11 +54,13 @@ ALONE = {
 
 #: Files that take minutes: begun first, so that none is left alone at the end.
 LONG = (
-    "test_option_matrix", "test_volumes_md", "test_tutorials", "test_rollout", "test_conformance", "test_rollout_lost",
+    "test_option_matrix", "test_volumes_md", "test_tutorials", "test_rollout", "test_conformance",
+    "test_rollout_lost",
     "test_matrix", "test_install", "test_ray", "test_rollout_restart", "test_ssh", "test_planted_rules",
     "test_index_trials", "test_cluster", "test_server", "test_duet", "test_sweep", "test_rules", "test_runner",
     "test_drive_plans", "test_ssh_commands", "test_rollout_galera", "test_sql_only", "test_index_applied",
-    "test_apply_judge", "test_drive_workloads", "test_round_trip_host", "test_rollout_group", "test_proof_after_kill",
+    "test_apply_judge", "test_drive_workloads", "test_round_trip_host", "test_rollout_group",
+    "test_proof_after_kill",
     "test_round_trip", "test_vm", "test_readme", "test_serve", "test_switchback", "test_ssh_lost", "test_tune",
     "test_loops", "test_rules_missing", "test_serve_command", "test_drive_protocol", "test_history",
     "test_archive_weeks", "test_archive", "test_report", "test_size_prove", "test_reboots", "test_crash_points",
