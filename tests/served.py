@@ -16,11 +16,13 @@ STOP_TIMEOUT_S = 90.0
 
 
 @contextlib.contextmanager
-def on_loopback(app: ASGIApp, port: int = 0) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
+def on_loopback(
+    app: ASGIApp, port: int = 0, listen: Listen | None = None
+) -> Iterator[tuple[str, asyncio.AbstractEventLoop]]:
     """The address, and the loop on which it is served."""
     loop = asyncio.new_event_loop()
     urls: list[str] = []
-    task = loop.create_task(serve(app, Listen(port=port), urls.append))
+    task = loop.create_task(serve(app, listen or Listen(port=port), urls.append))
 
     def run() -> None:
         with contextlib.suppress(asyncio.CancelledError):

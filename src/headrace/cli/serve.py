@@ -313,7 +313,6 @@ def _site(
 
 
 def _run(site: Site, listen: Listen, doors: Doors) -> None:
-    from headrace.errors import Busy
     from headrace.web.app import application, serve
 
     # Under these names only: a page elsewhere cannot make its own name point here.
@@ -331,14 +330,8 @@ def _run(site: Site, listen: Listen, doors: Doors) -> None:
             soft_wrap=True, highlight=False, markup=False,
         )  # fmt: skip
 
-    try:
-        run_until_signal(
-            lambda: serve(application(site, names), listen, ready),
-            stopping="stopping ...",
-            stopped="stopped; the history is kept",
-        )
-    except SystemExit as error:
-        # uvicorn's way to say that it cannot listen.
-        raise Busy(
-            "cannot listen on this address", place=doors.listen, hint="--listen 127.0.0.1:PORT"
-        ) from error
+    run_until_signal(
+        lambda: serve(application(site, names), listen, ready),
+        stopping="stopping ...",
+        stopped="stopped; the history is kept",
+    )

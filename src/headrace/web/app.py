@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -24,11 +23,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headrace.errors import HeadraceError, PlanError
+from headrace.errors import Busy, HeadraceError, PlanError
 from headrace.web import api, live, pages
 from headrace.web.asked import Asked, BadAddress, UnknownHost
 from headrace.web.auth import BACK, START
 from headrace.web.doors import Doors
+from headrace.web.entrance import Entrance, listening_at
 from headrace.web.guard import Guard, needs
 from headrace.web.room import Room, few_words, raise_descriptors
 from headrace.web.site import Site, one_host
@@ -49,8 +49,6 @@ SEND_TIMEOUT_S = 20
 #: A connection that has sent no whole request in this time is closed.
 HEADERS_S = 15.0
 PING_S = 15
-#: Connections that are accepted in one turn of the loop, and that the kernel holds for it.
-ACCEPTED_AT_ONCE, QUEUED = 32, 4096
 
 
 class Events:
@@ -174,13 +172,12 @@ class Listen:
 
 
 async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> None:
-    """Run until cancelled. ``ready`` hears the address when it answers."""
-    room, context = Room(raise_descriptors()), _tls(listen)
+    """Run until cancelled. ``ready`` hears the address when it answers. Raises Busy if it cannot listen there."""
+    descriptors, context = raise_descriptors(), _tls(listen)
+    room, waiting = Room(descriptors), Room.of_waiting(descriptors)
     config = uvicorn.Config(
         app,
-        http=partial(_Connection, room, context),  # type: ignore[arg-type]
-        host=listen.address,
-        port=listen.port,
+        http=_Connection,
         # A header that any client can send says nothing about where it comes from.
         proxy_headers=False,
         server_header=False,
@@ -188,29 +185,85 @@ async def serve(app: ASGIApp, listen: Listen, ready: Callable[[str], None]) -> N
         log_level="warning",
         # Without handlers of its own: what it says is cleaned as every other record is.
         log_config=None,
-        # So many are accepted before the room can say no.
-        backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=3,
         timeout_keep_alive=15,
     )
-    asyncio.get_running_loop().set_exception_handler(few_words())
-    server = _Server(config)
-    task = asyncio.create_task(server.serve())
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(few_words())
     try:
-        # uvicorn has no event for it.
-        while not server.started and not task.done():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-        if server.started:
-            listening = server.servers[0].sockets[0]
-            port = listening.getsockname()[1]
-            # Those beyond what is accepted at once wait with the kernel.
-            with socket.socket(fileno=os.dup(listening.fileno())) as same:
-                same.listen(QUEUED)
-            ready(f"{urlsplit(listen.url).scheme}://{urlsplit(listen.url).netloc.rpartition(':')[0]}:{port}")
-        await asyncio.shield(task)
-    finally:
-        server.should_exit = True
-        await asyncio.wait([task], timeout=20)
+        listening = listening_at(listen.address, listen.port)
+    except OSError as error:
+        raise Busy(
+            f"cannot listen on this address: {error.strerror or error}",
+            place=f"{listen.address}:{listen.port}",
+            hint="--listen 127.0.0.1:PORT",
+        ) from error
+    port = listening[0].getsockname()[1]
+    server = _Server(config)
+    with contextlib.ExitStack() as closed:
+        for each in listening:
+            closed.callback(each.close)
+        # It accepts nothing itself.
+        task = asyncio.create_task(server.serve(sockets=[]))
+        try:
+            # uvicorn has no event for it.
+            while not server.started and not task.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            if server.started:
+                newcomers = _Newcomers(loop, room, context, server)
+                entrance = Entrance(
+                    listening, waiting, newcomers.take, HEADERS_S, is_opaque=context is not None
+                )
+                closed.callback(entrance.close)
+                server.servers.append(entrance)  # type: ignore[arg-type]
+                ready(
+                    f"{urlsplit(listen.url).scheme}://{urlsplit(listen.url).netloc.rpartition(':')[0]}:{port}"
+                )
+            await asyncio.shield(task)
+        finally:
+            server.should_exit = True
+            await asyncio.wait([task], timeout=20)
+
+
+class _Newcomers:
+    """Makes connections of HTTP of those that have asked for something; under TLS after a handshake, which may
+    never end, so that they have entered the room before it."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, room: Room, context: ssl.SSLContext | None, server: _Server
+    ) -> None:
+        self._loop, self._room = loop, room
+        self._context = context
+        self._made = partial(
+            _Connection, room, config=server.config, server_state=server.server_state,
+            app_state=server.lifespan.state,
+        )  # fmt: skip
+
+    def take(self, own: socket.socket, address: str, head: bytes) -> None:
+        visitor = _Newcomer(self._loop.create_task(self._connect(own, head)))
+        visitor.task.add_done_callback(lambda _: self._room.forget(visitor, address))
+        self._room.enter(visitor, address)
+
+    async def _connect(self, own: socket.socket, head: bytes) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                partial(self._made, head=head), own, ssl=self._context,
+                ssl_handshake_timeout=HEADERS_S if self._context else None,
+            )  # fmt: skip
+        except Exception:
+            own.close()  # it has gone, or speaks no TLS
+        except asyncio.CancelledError:
+            own.close()
+            raise
+
+
+@dataclass(frozen=True, eq=False)
+class _Newcomer:
+    task: asyncio.Task[None]
+    is_idle = True
+
+    def leave(self) -> None:
+        self.task.cancel()
 
 
 def _tls(listen: Listen) -> ssl.SSLContext | None:
@@ -226,67 +279,39 @@ def _tls(listen: Listen) -> ssl.SSLContext | None:
 
 
 class _Connection(H11Protocol):
-    """Closed if it has asked for nothing in ``HEADERS_S``: silent ones would take all room, without a login.
-
-    It enters the room before its TLS handshake, which may never end.
-    """
+    """Closed if it has asked for nothing in ``HEADERS_S``: silent ones would take all room, without a login."""
 
     _seen: object = None
-    _is_made = False
 
-    def __init__(self, room: Room, context: ssl.SSLContext | None, *args: Any, **named: Any) -> None:
+    def __init__(self, room: Room, *args: Any, head: bytes = b"", **named: Any) -> None:
+        """``head``: what it has sent so far."""
         super().__init__(*args, **named)
-        self._room, self._context = room, context
-        self._raw: asyncio.Transport | None = None
+        self._room, self._head = room, head
         self._address = ""
-        self._securing: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._raw = transport
+        super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         self._address = str(peer[0]) if peer else ""
-        self._room.enter(self, self._address)
         self.app_state = {**self.app_state, "recognise": lambda: self._room.recognise(self, self._address)}
+        self._room.enter(self, self._address)
         if transport.is_closing():
             return
-        if self._context is None:
-            self._start(transport)
-        else:
-            transport.pause_reading()
-            self._securing = self.loop.create_task(self._secure(transport, self._context))
-
-    async def _secure(self, transport: asyncio.Transport, context: ssl.SSLContext) -> None:
-        try:
-            secured = await self.loop.start_tls(
-                transport, self, context, server_side=True, ssl_handshake_timeout=HEADERS_S
-            )
-        except Exception:
-            # Whatever it sent instead: it is a stranger that is no browser.
-            self._room.forget(self, self._address)
-            transport.abort()
-            return
-        if secured is None or secured.is_closing():
-            self._room.forget(self, self._address)
-            return
-        self._start(secured)
-
-    def _start(self, transport: asyncio.Transport) -> None:
-        self._is_made = True
-        super().connection_made(transport)
         self.loop.call_later(HEADERS_S, self._look)
+        if self._head:
+            self.data_received(self._head)
+            self._head = b""
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._room.forget(self, self._address)
-        if self._is_made:
-            super().connection_lost(exc)
+        super().connection_lost(exc)
 
     @property
     def is_idle(self) -> bool:
-        return not self._is_made or self.cycle is None or self.cycle.response_complete
+        return self.cycle is None or self.cycle.response_complete
 
     def leave(self) -> None:
-        if self._raw is not None:
-            self._raw.abort()
+        self.transport.abort()
 
     def _look(self) -> None:
         if self.transport.is_closing():

@@ -20,8 +20,12 @@ from typing import Any, Protocol
 MOST_OF_ADDRESS, MOST = 64, 256
 #: Of those who are logged in.
 MOST_KNOWN = 512
-#: The share of all descriptors that connections may take: hosts, files and the store have the rest.
-SHARE = 4
+#: Those that have asked for nothing yet, which cost only a descriptor. At a thousand new ones a second of one
+#: address each still has seconds for its request.
+MOST_WAITING = 4096
+#: The share of all descriptors that each kind of connections may take, and that those may which have asked for
+#: nothing: hosts, files and the store have the rest.
+SHARE, SHARE_WAITING = 4, 8
 #: What is asked of the kernel if its own limit allows it.
 DESCRIPTORS = 65536
 #: The same fault is logged this often.
@@ -42,6 +46,14 @@ class Visitor(Protocol):
 
 class Room:
     """The connections of one server, by address, the oldest first. Used only in the server's loop."""
+
+    @staticmethod
+    def of_waiting(descriptors: int) -> Room:
+        """For connections that have asked for nothing yet."""
+        room = Room(descriptors)
+        room.most = min(MOST_WAITING, descriptors // SHARE_WAITING) if descriptors else MOST
+        room.most_of_address = max(room.most * 3 // 4, 1)
+        return room
 
     def __init__(self, descriptors: int = 0) -> None:
         """``descriptors``: how many this process may have; 0: unknown."""
