@@ -252,6 +252,9 @@ impl<'a> Writer<'a> {
         let mut space = self.out.len();
         // Digits right behind a dot could be read as a number, were there no name in front of it.
         if self.last == Last::Dot && self.text[token.start].is_ascii_digit() && !self.dot_follows_name() {
+            if self.out.ends_with(b"?.") {
+                return self.literal();
+            }
             self.out.push(b' ');
         } else {
             self.space();

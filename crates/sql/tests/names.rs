@@ -371,7 +371,7 @@ proptest! {
             "grant", "revoke", "to", "from", "on", "drop user", "create role", "set default role", "set password for", "role",
             "savepoint", "rollback to", "prepare", "execute", "definer =", "create", "alter", "for", "with admin", "as", "@",
             "@h", "@@h", "x", "`x`", "'x'", "\"x\"", "?", "?+)", ",", ".", "(", ")", ";", "=", "5", "null", "_utf8", "-", "user",
-            "current_user", "all", "option", "begin", "from \"x\"", "\"x\".", "into t (", "set \"x\" =", "values", "in (", "union",
+            "current_user", "all", "option", "begin", "2e", "t.2e", "from \"x\"", "\"x\".", "into t (", "set \"x\" =", "values", "in (", "union",
         ][..]), 0..14), spaces in vec(any::<bool>(), 14),
     ) {
         let mut text = String::new();
