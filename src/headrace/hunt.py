@@ -135,7 +135,12 @@ def why_no_server(snapshot: Snapshot) -> str:
 def refusal(snapshot: Snapshot) -> str:
     """Why a server that was asked was not examined; empty if it was, or if none was asked."""
     is_examined = bool(snapshot.facts.data.get("server_settings"))
-    return "" if is_examined else snapshot.errors.get("mysql_status", "").partition("; tried again")[0]
+    return "" if is_examined else refused(snapshot.errors)
+
+
+def refused(errors: Mapping[str, str]) -> str:
+    """Why the server did not let the sampler in, without what the sampler does next; empty if it did."""
+    return errors.get("mysql_status", "").partition("; tried again")[0]
 
 
 async def watch(

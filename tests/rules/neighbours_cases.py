@@ -38,6 +38,8 @@ LOGGER = {
 BUFFERED = {"innodb_flush_method": "fsync", "innodb_data_file_buffering": None}
 SHORT = {"psi.some_total_us.memory": 200_000.0, "process.utime_ticks.9/java": 5.0}
 
+TWO_SERVERS = [{"pid": pid, "program": "mysqld"} for pid in (1322, 1400)]
+
 CASES = [
     Case(
         "HOST01",
@@ -221,6 +223,14 @@ CASES = [
         ("",),
         ("threads of mysqld were frozen with their control group in 94% of the readings.",),
         steps=("docker pause",),
+    ),
+    Case(
+        "HOST05",
+        "one of two servers, and nobody knows which",
+        lambda: unwell(facts={"servers": TWO_SERVERS}, gauges={"threads.states.T": 32.0}),
+        ("",),
+        ("threads of one of the 2 servers on this host were stopped by a signal in 25% of the readings.",),
+        severity=Severity.RISK,
     ),
     Case("HOST05", "a server that runs", unwell),
     Case("HOST05", "not sampled", lambda: unwell(without=["threads"]), missing="threads were not sampled"),

@@ -34,8 +34,11 @@ def stale(*tables: dict[str, Any]) -> dict[str, Any]:
     return {"server_settings.stale_statistics": list(tables)}
 
 
-def seen(rows: float) -> Activity:
-    row = {"id": 7, "user": "app", "class": "select max(q) from shop.lines where item = ?", "time_s": 1}
+UP = {"uptime": 9_000.0, "uptime_since_flush_status": 9_000.0}
+
+
+def seen(rows: float, text: str = "select max(q) from shop.lines where item = ?") -> Activity:
+    row = {"id": 7, "user": "app", "class": text, "time_s": 1}
     return summed(
         {"statements": [{**row, "tables": ["shop.lines"], "examined_rows": rows}]} for _ in range(10)
     )
@@ -111,6 +114,33 @@ CASES = [
         severity=Severity.COST,
     ),
     Case("STMT07", "none is old", lambda: unwell(facts=stale())),
+    Case(
+        "STMT07",
+        "a statement that reads all of the table, whatever its statistics say",
+        lambda: unwell(facts=stale(OLD), activity=seen(80_000.0, "select id, q from shop.lines order by q")),
+        ("shop.lines",),
+        severity=Severity.HOUSEKEEPING,
+    ),
+    Case(
+        "STMT07",
+        "counters that were changed a thousand times a row, for which nothing is calculated",
+        lambda: unwell(
+            facts=stale({**OLD, "changed": 131_072_000}),
+            activity=seen(80_000.0),
+            status={**UP, "handler_write": 900.0, "handler_delete": 0.0},
+        ),
+    ),
+    Case(
+        "STMT07",
+        "as many rows inserted",
+        lambda: unwell(
+            facts=stale(OLD),
+            activity=seen(80_000.0),
+            status={**UP, "handler_write": 131_072.0, "handler_delete": 0.0},
+        ),
+        ("shop.lines",),
+        severity=Severity.COST,
+    ),
     Case(
         "STMT07",
         "an older agent",

@@ -294,6 +294,29 @@ def test_a_transaction_whose_old_row_versions_cost_is_in_the_sentence() -> None:
     assert "LOCK17" not in few.causes
 
 
+def test_one_connection_that_others_wait_for_is_named_once() -> None:
+    """What waits for a row, and whose transaction it is, were two sentences about one connection."""
+    held = {
+        **WAIT,
+        "lock": "row",
+        "holder": 7,
+        "holder_open_s": 95,
+        "holder_idle_s": 90,
+        "holder_user": "report",
+    }
+    gauges = {**FORGOTTEN, "mysql_status.innodb_row_lock_current_waits.": 4.0}
+
+    def found(**others: object) -> Verdict:
+        rows = [held, {**held, "waiter": 12, **others}]
+        return verdict(gauges=gauges, activity=summed([{"statements": rows} for _ in range(9)]))
+
+    one = found()
+    assert one.causes[:2] == ("LOCK02", "LOCK17")
+    assert "(LOCK02, LOCK17)." in one.sentence
+    assert one.sentence.count("connection 7 of report") == 1
+    assert "whose last statement was select * from orders" in one.sentence
+
+
 def ids(**changes: Any) -> list[str]:
     evidence = unwell(**changes)
     judgement = judge(evidence, all_rules())

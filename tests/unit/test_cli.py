@@ -15,13 +15,17 @@ import pytest
 
 from headrace import __version__, cli, store
 from headrace import plan as plans
+from headrace.cli import shell, top
 from headrace.cli.commands import COMMANDS
 from headrace.cli.experiments import find_plan
 from headrace.cli.shell import app
+from headrace.errors import TargetError
 from headrace.experiment import design as designs
+from headrace.hunt import refused
 from tests import synthetic
 from tests.commands import headrace
 from tests.folders import ROOT
+from tests.unit.test_top_views import feed_of, shot_of
 
 SCRIPTS = Path(sys.executable).parent
 
@@ -313,3 +317,33 @@ def test_an_error_under_json_is_an_object(arguments: list[str], code: int) -> No
     error = json.loads(answer.stdout)["error"]
     assert error["exit_code"] == code
     assert error["message"]
+
+
+def test_a_command_that_has_answered_in_json_adds_no_second_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hunt whose login was refused printed its report and an error: no parser took both."""
+
+    def answers(**_: object) -> None:
+        shell.print_json({"why_no_server": "Access denied"})
+        raise TargetError("the server was not examined: Access denied")
+
+    monkeypatch.setattr(sys, "argv", ["headrace", "hunt", "--json"])
+    monkeypatch.setattr(shell, "app", answers)
+    with pytest.raises(SystemExit) as ended:
+        shell.main()
+    printed = capsys.readouterr()
+    assert ended.value.code == TargetError.exit_code
+    assert json.loads(printed.out) == {"why_no_server": "Access denied"}
+    assert "Access denied" in printed.err
+
+
+def test_the_reason_why_a_named_server_was_not_examined_comes_first(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shot = shot_of(feed_of())
+    top._print(shot, refused({"mysql_status": "Access denied; tried again in 2 s"}))
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == "The server was not examined: Access denied. This is about the host alone."
+    top._print(shot, "")
+    assert "not examined" not in capsys.readouterr().out

@@ -7,7 +7,16 @@ import importlib
 import pytest
 
 from headrace.activity import Activity, Looks, without_port
-from headrace.analysis.sessions import COMMIT, METADATA, ROW, of_activity, of_window, sentence, wait_of
+from headrace.analysis.sessions import (
+    COMMIT,
+    METADATA,
+    ROW,
+    at_work,
+    of_activity,
+    of_window,
+    sentence,
+    wait_of,
+)
 from headrace.dumps.threads import numbers_of
 from headrace.errors import HostUnknown
 from headrace.hunt import SqlOnly
@@ -40,6 +49,8 @@ CASES: list[Case] = [
         ("Query", "Waiting for something new", "", "", "something new"),
         ("Connect", "login", "", "", "their login"),
         ("Connect", "", "", "", "their login"),
+        ("Connect", "Reading from net", "", "", "their login"),
+        ("Query", "Reading from net", "", "", "the network or their client"),
         ("Connect", "Sending data", "", "select 1", ""),
         ("Query", "Sending data", "", "select 1", ""),
         ("Query", "", "", "", ""),
@@ -104,6 +115,42 @@ def test_the_sentence_names_rows_their_holder_and_what_executes() -> None:
     )
     assert [(share.name, share.sessions) for share in load.by("host")] == [("10.0.0.7", 4.0)]
     assert Activity.of_json(activity.to_json()) == activity
+
+
+def test_one_slow_statement_after_the_other_is_found_without_a_host() -> None:
+    """It was in the sentence, and nowhere among the findings."""
+
+    def found(text: str, time_s: float, tables: tuple[str, ...] = ("shop.orders",)) -> list[str]:
+        rows = [running(n, "Sending data", text, time_s=time_s, tables=list(tables)) for n in (1, 2)]
+        evidence = by_sql(unwell(activity=looked(*rows, times=9)))
+        return [
+            finding.id for finding in judge(evidence, all_rules()).findings if finding.rule.code == "STMT05"
+        ]
+
+    assert found("select count(*) from a join b", 3) == ["STMT05@shop.orders"]
+    assert found("select k from orders where id = ?", 0) == []
+    assert found("do sleep(?)", 3, ()) == []
+
+
+def test_sessions_that_log_in_have_a_cause() -> None:
+    rows = [
+        running(n, "Reading from net", "", command="Connect", user="unauthenticated user") for n in (1, 2)
+    ]
+    storm = {"connections": 500.0, "questions": 1_500.0, "threads_created": 0.0}
+    evidence = by_sql(unwell(activity=looked(*rows, times=9), status_rates=storm))
+    verdict = conclude(evidence, judge(evidence, all_rules()))
+    assert "2.0 wait for their login" in verdict.sentence
+    assert "SESS14" in verdict.causes
+
+
+def test_our_own_questions_are_no_work_that_others_hold_up() -> None:
+    ours = [running(n, "Filling schema table", "show global status", user="watcher") for n in (1, 2)]
+    load = of_activity(looked(*ours))
+    assert load is not None
+    assert (load.active, at_work(load)) == (2.0, 0.0)
+    both = of_activity(looked(*ours, running(3, "Sending data", "select k from orders")))
+    assert both is not None
+    assert at_work(both) == 1.0
 
 
 #: Two sessions at work and threads that replicate, as their states are counted.

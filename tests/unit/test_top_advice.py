@@ -70,10 +70,10 @@ def test_a_finding_has_its_fix_in_the_words_of_hunt() -> None:
         "Move cc1plus to another host, or run it at another time. Or give it less CPU time: systemctl"
         in by_hand
     )
-    assert "Prove:" not in by_hand
+    assert by_hand.partition("Next: ")[2].startswith("headrace rules show HOST01")
     settable = page(unwell(**SMALL), "POOL01")
     assert "server.innodb_buffer_pool_size = " in settable
-    assert "Prove: headrace prove POOL01" in settable
+    assert "Next: headrace prove POOL01 --live" in settable
 
 
 def test_threads_at_work_are_listed_also_where_each_is_looked_at_rarely() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headrace.activity import Activity, LockWait, SessionGroup, cut
+from headrace.analysis.monitors import looks_at_server
 from headrace.analysis.window import Window
 
 #: Sessions that wait for one thing, on average, above which it is more than a hand-over; and their share of all.
@@ -22,6 +23,7 @@ FEWEST = 2
 
 ROW, METADATA, TABLE, COMMIT, WORK = "row locks", "metadata locks", "table locks", "commits", ""
 WHOLE, FLUSH, QUERY_CACHE = "a lock on the whole server", "a flush of tables", "the query cache"
+LOGIN = "their login"
 APPLICATION = "locks of the application (GET_LOCK)"
 #: A thread keeps the state of one that sends while it waits for a CPU: below this share of all sessions, or below
 #: one session, it counts as work.
@@ -46,7 +48,7 @@ STATES = (
     # MariaDB shows its log's sync after a commit as these.
     ("updating status", COMMIT),
     ("writing to binlog", COMMIT),
-    ("login", "their login"),
+    ("login", LOGIN),
     ("to net", CLIENT),
     ("to client", CLIENT),
     ("from net", CLIENT),
@@ -83,13 +85,15 @@ def wait_of(command: str, state: str, lock: str = "", text: str = "") -> str:
     if lock:
         return ROW if lock == "row" else METADATA
     low = state.lower()
-    if known := _known(low):
+    known = _known(low)
+    # The server reads the client's next packet, and nobody is logged in yet.
+    if known and not (known == CLIENT and command == "Connect" and not text):
         return known
     if text.lstrip().lower().startswith("commit"):
         return COMMIT
     # MariaDB's events are executed by threads that say Connect, too.
     if command == "Connect" and not text:
-        return "their login"
+        return LOGIN
     return low.removeprefix("waiting for ") if low.startswith("waiting for ") else WORK
 
 
@@ -141,6 +145,13 @@ class Load:
             name = wait or "executing" if what == "wait" else str(getattr(group, what))
             found[name] = found.get(name, 0.0) + mean
         return [Share(name, mean) for name, mean in sorted(found.items(), key=lambda pair: -pair[1])]
+
+
+def at_work(load: Load) -> float:
+    """Active sessions without those that look at the server itself, as our own do: behind others that fill the
+    CPUs, each of our questions takes long."""
+    looking = sum(mean for group, _, mean in load.groups if looks_at_server(group.text, group.table))
+    return max(load.active - looking, 0.0)
 
 
 def of_activity(activity: Activity | None) -> Load | None:

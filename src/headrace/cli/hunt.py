@@ -148,7 +148,7 @@ def hunt(
         # `headrace apply` and `headrace prove` resolve finding ids against this.
         write(found.snapshot, last_path())
         if brief and not as_json:
-            stdout().print(terminal.show([views.brief([views.line(found)])]))
+            stdout().print(terminal.show(views.alone(found)))
         else:
             say(page_of(found, everything=everything), as_json)
     content = page_of(found, _flame_graph(found)) if found and (save or page) else None

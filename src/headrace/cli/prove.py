@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -163,23 +164,50 @@ def prove(
 
 def _check(findings: Sequence[str], source: Path | None, *, is_planned: bool) -> None:
     """Says at once where nothing can be proved. Raises PlanError for what is not a rule's code, and Refused for a
-    finding of the hunt, or else of the latest, that no setting mends."""
+    rule whose fixes nobody can test, with the fix of the hunt, or else of the latest, if it has the finding."""
     from headrace import hunt as hunts
-    from headrace.errors import PlanError, Refused, StoreError
+    from headrace.errors import PlanError, StoreError
     from headrace.rules import all_rules
     from headrace.snapshot import last_path, load
 
+    named = [wanted for wanted in findings if "=" not in wanted]
     codes = {rule.code for rule in all_rules()}
-    for wanted in findings:
+    for wanted in named:
         if (code := wanted.partition("@")[0]) not in codes:
             hint = "headrace hunt lists findings, headrace rules the rules"
             raise PlanError(f"no rule is called {code}", place=wanted, hint=hint)
-    if is_planned or not findings:
-        return  # a plan's own survey says what it has
-    try:
-        known = hunts.examine(load(source or last_path()))
-    except StoreError:
-        return
+    # A plan's own survey says what it has.
+    if named and not is_planned:
+        with contextlib.suppress(StoreError):
+            _refuse_by_hand(hunts.examine(load(source or last_path())), named)
+    for wanted in named:
+        _refuse_rule(wanted)
+
+
+def _refuse_rule(wanted: str) -> None:
+    """Raises Refused for a finding of a rule whose fixes no experiment can test."""
+    from headrace.errors import Refused
+    from headrace.rules.by_hand import BY_HAND, NOT_FOR_SPEED
+
+    code = wanted.partition("@")[0]
+    if code in BY_HAND:
+        raise Refused(
+            "nothing to prove: the fix of this rule is no setting but work by hand",
+            place=wanted,
+            hint=f"headrace hunt shows what to do where it finds it, headrace rules show {code} the reason",
+        )
+    if code in NOT_FOR_SPEED:
+        raise Refused(
+            "nothing to prove: the fix keeps data or the server safe, or shows more; throughput can tell neither",
+            place=wanted,
+            hint=f"headrace apply {wanted} --dry-run",
+        )
+
+
+def _refuse_by_hand(known: Hunt, findings: Sequence[str]) -> None:
+    """Raises Refused for a finding of that hunt that no setting mends, with what to do."""
+    from headrace.errors import Refused
+
     for finding in filter(None, map(known.finding, findings)):
         if not any(remedy.settings for remedy in finding.hit.remedies):
             steps = " ".join(step for remedy in finding.hit.remedies for step in remedy.steps)

@@ -114,11 +114,14 @@ TargetOption = Annotated[
 
 
 RESTORING = "stopping: restoring the host first ..."
+#: Whether this command has printed JSON.
+_answers: list[bool] = []
 
 
 def main() -> None:
     """Entry point: run the command and turn an error into one clear message and its exit code."""
     codecs.register_error(PLAINER, _plainer)
+    _answers.clear()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=PLAINER)
@@ -179,8 +182,9 @@ def _fail(error: HeadraceError) -> NoReturn:
 
 
 def _error_json(error: HeadraceError, code: int) -> None:
-    """With ``--json``, a program that reads standard output gets the error there, too."""
-    if "--json" not in sys.argv[1:]:
+    """With ``--json``, a program that reads standard output gets the error there, too, unless it has its answer:
+    two documents would be none to its parser."""
+    if "--json" not in sys.argv[1:] or _answers:
         return
     told = {"message": error.message, "place": error.place, "try": error.hint, "exit_code": code}
     print_json({"error": told})
@@ -216,6 +220,7 @@ def stdout() -> Console:
 def print_json(content: Any) -> None:
     """Everything that ``--json`` prints."""
     typer.echo(json_text(content, indent=2))
+    _answers.append(True)
 
 
 def say(page: Page, as_json: bool) -> None:

@@ -53,18 +53,19 @@ def top(
 
     Changes nothing. Press ? for help.
     """
-    from headrace.hunt import usual_login
+    from headrace.hunt import refused, usual_login
     from headrace.live import Feed
     from headrace.target import TargetSpec
 
     feed = Feed(TargetSpec.parse(target), login, find_login=usual_login, thorough=thorough)
     if once or as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         shot = run_until_signal(lambda: _one(feed))
+        why = refused(shot.errors) if login.is_named else ""
         if as_json:
             print_json(_json(shot))
         else:
-            _print(shot)
-        if login.is_named and (why := shot.errors.get("mysql_status")):
+            _print(shot, why)
+        if why:
             raise TargetError(
                 f"the server was not examined: {why}",
                 place=target,
@@ -116,10 +117,17 @@ async def _one(feed: Feed) -> Shot:
         await asyncio.wait([following, looking])
 
 
-def _print(shot: Shot) -> None:
+def _print(shot: Shot, why_not: str) -> None:
+    """``why_not``: the reason why a server that was named was not examined, which comes first."""
+    from headrace.report.hunt.words import not_examined
     from headrace.report.live import overview, screen
+    from headrace.report.text import clean
 
     console = stdout()
+    if why_not:
+        console.print(
+            clean(not_examined(why_not)), style="bold red", soft_wrap=True, highlight=False, markup=False
+        )
     width = console.width if console.is_terminal else max(console.width, 100)
     console.print(screen.heading(shot, width), soft_wrap=True, highlight=False)
     for line in overview.draw(shot, width, ONCE_LINES):

@@ -6,6 +6,7 @@ connections are taken, a row is locked, or another program uses the CPUs. The fi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -83,6 +84,10 @@ SAID_BY_SESSIONS = {
     "LOCK15": (sessions.APPLICATION,),
     "LOCK18": (sessions.QUERY_CACHE,),
 }
+#: Rules about sessions that wait for what others hold: of one connection that several name, one sentence tells.
+OF_A_HOLDER = ("LOCK02", "LOCK04", "LOCK17")
+#: Why sessions wait for their login, where nothing but SQL is known.
+OF_LOGINS = ("SESS15", "SESS19", "SESS05", "SESS14", "SESS16", "SESS09")
 #: Named in the sentence at most, of each kind.
 MOST = 2
 #: Connections per second that are refused now; less often it was in the past.
@@ -95,7 +100,7 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
         return _of_server(evidence, judgement)
     verdict = evidence.verdict
     limiting = verdict.limiting
-    waiting = [f for f in _of(judgement, ELSEWHERE) if _stops_work_now(evidence, f)][:MOST]
+    waiting = _first([f for f in _of(judgement, ELSEWHERE) if _stops_work_now(evidence, f)])
     explains = EXPLAINS.get(limiting.resource, ()) if limiting is not None else SLOWS
     why = [f for f in _of(judgement, explains) if _explains(evidence, verdict, f)]
     # Of several neighbours the largest, so that there is room for another cause.
@@ -113,7 +118,7 @@ def conclude(evidence: Evidence, judgement: Judgement) -> Verdict:
         and (evidence.load is None or evidence.load.worst is None)
     ):
         waiting = [f for f in _of(judgement, ALONE) if f.severity is Severity.LIMIT][:MOST]
-    parts = [_sentence(finding) for finding in waiting]
+    parts = _sentences(waiting)
     if waiting and limiting is not None:
         parts.append(f"Also, {_lower(verdict.sentence)}")
     elif waiting or (limiting is None and evidence.load is not None and evidence.load.worst is not None):
@@ -152,6 +157,8 @@ def _of_server(evidence: Evidence, judgement: Judgement) -> Verdict:
     waiting = [f for f in _of(judgement, ELSEWHERE) if _stops_work_now(evidence, f)]
     is_work = load is None or load.worst is None or load.executing >= 1
     codes = dict.fromkeys((*SLOW_SQL, *EXPLAINS["cpu"], *EXPLAINS["block"])) if is_work else {}
+    if load is not None and load.worst is not None and load.worst.name == sessions.LOGIN:
+        codes = dict.fromkeys((*OF_LOGINS, *codes))
     costs = (Severity.LIMIT, Severity.COST)
     why = [f for f in _of(judgement, codes) if f.severity in costs and f not in waiting]
     named = next((f for f in why if f.rule.code in STATEMENTS), None)
@@ -159,12 +166,18 @@ def _of_server(evidence: Evidence, judgement: Judgement) -> Verdict:
     risks = [
         f for f in _of(judgement, RISKS_OF_SQL) if f not in (*waiting, *why) and f.severity is Severity.RISK
     ]
-    causes = (*waiting, *why, *risks)[:MOST]
+    causes = _first([*waiting, *why, *risks])
     # The sessions' sentence has said what these are about.
     said = {share.name for share in sessions.named(load)} if load is not None else set()
     brief = [f.id for f in causes if said.intersection(SAID_BY_SESSIONS.get(f.rule.code, ()))]
     says = verdict.sentence.removesuffix(".") + f" ({', '.join(brief)})." if brief else verdict.sentence
-    more = [_sentence(f) for f in causes if f.id not in brief]
+    # Of a connection that the sessions' sentence names, there is nothing more to say.
+    told = [f for f in causes if f.id in brief]
+    again = [
+        f.id for group in _by_holder(causes) for f in group if told and group[0] in told and f not in told
+    ]
+    says = says.replace(f"({', '.join(brief)})", f"({', '.join([*brief, *again])})") if again else says
+    more = _sentences([f for f in causes if f.id not in (*brief, *again)])
     parts = [evidence.apart, refusal_of(evidence), says, *more, server_alone.not_known(evidence.facts)]
     return replace(
         verdict, sentence=" ".join(filter(None, parts)), causes=tuple(finding.id for finding in causes)
@@ -307,14 +320,46 @@ def _stops_work_now(evidence: Evidence, finding: Finding) -> bool:
     return finding.severity is Severity.LIMIT
 
 
-def _said(finding: Finding) -> str:
-    """The finding's own sentence and its name: ``8.0 sessions wait for a metadata lock (LOCK04).``"""
-    return f"{finding.hit.summary.rstrip('.')} ({finding.id})."
+def _by_holder(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """The findings in their order; those that name the same connection as the holder are one group."""
+    groups: list[list[Finding]] = []
+    for finding in findings:
+        holder = _holder(finding)
+        group = next((each for each in groups if holder and holder == _holder(each[0])), None)
+        if group is None:
+            groups.append([finding])
+        else:
+            group.append(finding)
+    return groups
 
 
-def _sentence(finding: Finding) -> str:
+def _holder(finding: Finding) -> str:
+    """The number of the connection that others wait for; empty if the finding names none."""
+    if finding.rule.code not in OF_A_HOLDER:
+        return ""
+    told = next((str(each.value) for each in finding.hit.evidence if each.what == "holder"), "")
+    found = re.search(r"\bconnection (\d+)", told)
+    return found[1] if found else ""
+
+
+def _first(findings: Iterable[Finding]) -> list[Finding]:
+    """As many as the sentence names; several about one connection count as one."""
+    return [finding for group in _by_holder(findings)[:MOST] for finding in group]
+
+
+def _sentences(findings: Iterable[Finding]) -> list[str]:
+    return [_sentence(*group) for group in _by_holder(findings)]
+
+
+def _said(finding: Finding, *also: Finding) -> str:
+    """The finding's own sentence and its name: ``8.0 sessions wait for a metadata lock (LOCK04).`` ``also``: the
+    names of others that say the same."""
+    return f"{finding.hit.summary.rstrip('.')} ({', '.join(each.id for each in (finding, *also))})."
+
+
+def _sentence(finding: Finding, *also: Finding) -> str:
     """The same at the beginning of a sentence; variables, devices and programs keep their names."""
-    text = _said(finding)
+    text = _said(finding, *also)
     first = text.split(" ", 1)[0]
     is_name = "_" in first or first.rstrip(",:") in finding.hit.subject or first in SERVERS
     return text if is_name else f"{text[:1].upper()}{text[1:]}"

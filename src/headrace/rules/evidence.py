@@ -174,7 +174,7 @@ class Evidence:
             own < AT_WORK
             and self.load is not None
             and self.load.looks >= LOOKS
-            and self.load.active < AT_REST
+            and sessions.at_work(self.load) < AT_REST
         ):
             return False
         return own + waited >= AT_WORK and waited >= HELD_UP * (own + waited)

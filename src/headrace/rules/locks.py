@@ -123,7 +123,8 @@ def _holders(evidence: Evidence, lock: str) -> tuple[str, tuple[Number, ...]]:
     else:
         told = f"; the lock{table} is held by transactions that last less than a second"
     if worst.holder_class:
-        told += f", which executes {cut(worst.holder_class)}"
+        is_idle = worst.holder_idle_s is not None and "transactions that last" not in told
+        told += f"{', whose last statement was' if is_idle else ', which executes'} {cut(worst.holder_class)}"
     numbers = [
         number(
             f"waiting{f' for {w.table}' if w.table else ''}",

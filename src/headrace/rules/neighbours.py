@@ -307,6 +307,11 @@ def server_is_stopped(evidence: Evidence) -> Iterator[Match]:
     name = str((evidence.process or {}).get("program") or "the server")
     how = "stopped by a signal" if stopped >= frozen else "frozen with their control group"
     who = f", and cpulimit runs (process {_pids(tools[0])})" if tools else ""
+    # The threads of all servers were read together: of one of several only its own tool tells which it is.
+    servers = sum(1 for each in evidence.facts.servers if each.get("program") != "memcached")
+    is_sure = servers <= 1 or bool(tools)
+    if not is_sure:
+        name = f"one of the {servers} servers on this host"
     yield Match(
         tools[0].name if tools else "",
         f"threads of {name} were {how} in {share(part)} of the readings{who}.",
@@ -325,6 +330,7 @@ def server_is_stopped(evidence: Evidence) -> Iterator[Match]:
                 )
             ),
         ),
+        None if is_sure else Severity.RISK,
     )
 
 

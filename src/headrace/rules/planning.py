@@ -3,6 +3,7 @@ statement."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,12 @@ from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 EXAMINED, THREADS = 1_000.0, 0.5
 #: Time of each of a class's joins without an index, and the class's share of the time of all.
 JOINED_MS, SHARE = 1.0, 0.1
+#: What an index, or an order of tables, may be chosen for.
+CHOICES = re.compile(r"\b(where|join)\b|\.\.\.$", re.IGNORECASE)
+#: Rows that were inserted or deleted, as a share of a table, below which its changes are updates of columns.
+FEW_ROWS = 0.5
+#: Of the server's uptime, that its counters must be old to be those of its tables.
+NEARLY_ALL = 0.9
 #: States of a statement for which a plan is searched, sessions in them on average, and their share of all at work.
 PLANNING = ("statistics", "optimizing")
 PLANNERS, MOSTLY = 1.0, 0.5
@@ -42,16 +49,22 @@ def _reads(evidence: Evidence, table: str) -> str:
     ]
     for digest in (*slow, *statements.examining(evidence)):
         known = activity.digest(digest)
-        if known is not None and _names(known.tables, table):
+        if known is not None and _chooses(known.text) and _names(known.tables, table):
             return evidence.statement(digest)
     for seen in activity.classes:
         if (
-            _names(seen.tables, table)
+            _chooses(seen.text)
+            and _names(seen.tables, table)
             and (seen.rows or 0.0) >= EXAMINED
             and activity.threads(seen) >= THREADS
         ):
             return seen.short
     return ""
+
+
+def _chooses(text: str) -> bool:
+    """Whether there is anything to choose by statistics: a statement that reads all of one table has one plan."""
+    return not text or CHOICES.search(text) is not None
 
 
 def _names(tables: tuple[str, ...], table: str) -> bool:
@@ -78,6 +91,7 @@ def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
     tables = evidence.settings.get("stale_statistics")
     if tables is None:
         raise NotEnough("the server did not report how old InnoDB's statistics are")
+    tables = [each for each in tables if not _only_updated(evidence, each)]
     if not tables:
         return
     reads = {str(each["table"]): _reads(evidence, str(each["table"])) for each in tables}
@@ -112,6 +126,22 @@ def statistics_are_stale(evidence: Evidence) -> Iterator[Match]:
         if statements.mostly_scanned(evidence)
         else Severity.HOUSEKEEPING,
     )
+
+
+def _only_updated(evidence: Evidence, table: Mapping[str, Any]) -> bool:
+    """Whether what changed are columns without an index: InnoDB counts those changes, too, but calculates nothing
+    for them, because no statistics depend on them. A counter of visits is changed a thousand times a row."""
+    if table.get("bytes") or not evidence.is_on("innodb_stats_auto_recalc"):
+        return False
+    up_s, flushed_s = (
+        evidence.window.last("mysql_status", name) for name in ("uptime", "uptime_since_flush_status")
+    )
+    written = [evidence.window.last("mysql_status", name) for name in ("handler_write", "handler_delete")]
+    # FLUSH STATUS begins to count anew.
+    if None in written or up_s is None or flushed_s is None or flushed_s < NEARLY_ALL * up_s:
+        return False
+    rows = float(table["rows"])
+    return sum(each for each in written if each is not None) < FEW_ROWS * rows
 
 
 def _stale(table: Mapping[str, Any]) -> str:

@@ -112,6 +112,16 @@ class Rule:
         return self.code.rstrip("0123456789")
 
 
+#: A rule's code, or its area -> the command that shows more of what it is about, where its fix is work by hand.
+#: Statements, sessions and who waits for whom; the stacks of what fills the CPUs; the latencies of a device.
+LOOK_AT = {
+    **dict.fromkeys(("LOCK", "STMT", "SESS", "REPL", "WAIT01", "WAIT02"), "headrace top"),
+    **dict.fromkeys(("CPU10", "LOCK01", "LOCK14"), "headrace hunt --profile"),
+    **dict.fromkeys(("BLK06", "BLK07", "BLK12", "BLK17", "BLK19", "BLK21", "REDO05"), "headrace ladder"),
+    "STAT09": "headrace hunt --profile",
+}
+
+
 @dataclass(frozen=True)
 class Finding:
     """A hypothesis about this host. ``id`` names it on the command line: ``NET01@eth0``."""
@@ -135,6 +145,18 @@ class Finding:
             return ""
         way = "--live" if costs & {Cost.DYNAMIC, Cost.REMOUNT} else "--plan PLAN"
         return f"headrace prove {shlex.quote(self.id)} {way}"
+
+    @property
+    def next_command(self) -> str:
+        """What to execute next: the test of its remedy, or else what the remedy would set, or, where it is work by
+        hand, what shows more of it."""
+        if self.proof:
+            return self.proof
+        if any(each.settings for each in self.hit.remedies):
+            return f"headrace apply {shlex.quote(self.id)} --dry-run"
+        return LOOK_AT.get(
+            self.rule.code, LOOK_AT.get(self.rule.area, f"headrace rules show {self.rule.code}")
+        )
 
     def promises_speed(self, remedy: Remedy) -> bool:
         """Whether an experiment could show it. A risk's remedy keeps data or the server safe, at some price."""

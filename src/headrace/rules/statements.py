@@ -17,6 +17,9 @@ BUSY_S = 0.5
 ENOUGH_LOOKS = 5
 #: Threads that execute statements on average, above which the server is at work though nothing is saturated.
 RUNNING = 4.0
+_SLEEPS = re.compile(r"\bsleep\s*\(", re.IGNORECASE)
+#: A statement of an application that takes this long is waited for.
+SLOW_S = 1.0
 #: Rows examined per row sent, and per second.
 EXAMINED_FOR_SENT, EXAMINED_S = 1_000.0, 100_000.0
 #: Share of a class's time spent waiting for table locks ...
@@ -335,9 +338,15 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
     if activity.looks < ENOUGH_LOOKS:
         raise NotEnough(f"the process list was sampled {activity.looks} times, and {ENOUGH_LOOKS} are needed")
     total = sum(each.sightings for each in activity.classes)
-    if not activity.classes or (evidence.verdict.limiting is None and total < RUNNING * activity.looks):
+    if not activity.classes:
         return
     worst = activity.classes[0]
+    if _SLEEPS.search(worst.text) and not worst.tables:
+        return  # it asks for the time that it takes
+    # Where no host is known, a statement that takes seconds, one after the other, is slow by any measure.
+    is_slow = not evidence.has_host and worst.longest_s >= SLOW_S and total >= activity.looks
+    if not is_slow and evidence.verdict.limiting is None and total < RUNNING * activity.looks:
+        return
     threads = activity.threads(worst)
     if threads < BUSY_S or worst.sightings < MOST * total:
         return

@@ -55,10 +55,9 @@ def _rows(finding: Finding) -> Iterator[tuple[str, Words]]:
         yield "or" if i else "fix", _remedy(remedy)
     if finding.rule.disputed:
         yield "disputed", finding.rule.disputed
-    if finding.proof:
-        yield "prove", Span(finding.proof, "code")
     yield "refuted if", finding.rule.refute
     yield "source", finding.rule.source
+    yield "next", Span(finding.next_command, "code")
 
 
 def _remedy(remedy: Remedy) -> Words:
@@ -92,9 +91,7 @@ def _short(finding: Finding) -> list[tuple[str, str]]:
         rows.append(("or" if rows else "fix", remedy_text(remedy)))
     if finding.rule.disputed:
         rows.append(("disputed", finding.rule.disputed))
-    if finding.proof:
-        rows.append(("prove", finding.proof))
-    return [*rows, ("refuted", finding.rule.refute)]
+    return [*rows, ("refuted", finding.rule.refute), ("next", finding.next_command)]
 
 
 def to_json(finding: Finding) -> dict[str, object]:
@@ -123,4 +120,5 @@ def to_json(finding: Finding) -> dict[str, object]:
         "refute": rule.refute,
         "disputed": rule.disputed,
         "source": rule.source,
+        "next": finding.next_command,
     }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis.resources import ResourceUsage
 from headrace.knobs.provider import managed_by
-from headrace.report.parts import Cell, Cells, Table
+from headrace.report.parts import Cell, Cells, Part, Sentence, Table
 from headrace.report.text import setting
 from headrace.rules.rule import Remedy, Severity
 
@@ -46,7 +46,11 @@ def unexamined(hunt: Hunt) -> str:
     """That a server was asked and not examined, with the reason; empty if it was, or if none was asked."""
     from headrace.hunt import refusal
 
-    why = refusal(hunt.snapshot)
+    return not_examined(refusal(hunt.snapshot))
+
+
+def not_examined(why: str) -> str:
+    """The sentence of a server that was asked and not examined; empty without a reason."""
     return f"The server was not examined: {why.rstrip('.')}. This is about the host alone." if why else ""
 
 
@@ -87,6 +91,12 @@ def brief(lines: Iterable[Line]) -> Table:
         for each in sorted(lines, key=lambda each: not each.is_limited)
     ]
     return Table((("host", ""), ("findings", ""), ("verdict", "")), rows)
+
+
+def alone(hunt: Hunt) -> list[Part]:
+    """The line of one host; first, if it is so, that its server was not examined."""
+    refused = unexamined(hunt)
+    return [*([Sentence(refused, "error")] if refused else []), brief([line(hunt)])]
 
 
 def waits(use: ResourceUsage) -> str:

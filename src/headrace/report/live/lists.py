@@ -400,9 +400,8 @@ def finding_page(shot: Shot, name: str, width: int) -> list[Text]:
     for number, remedy in enumerate(finding.hit.remedies):
         title = "Or" if number else "Fix"
         drawn += [Text(), Text(title, lines.HEADING), *lines.wrap(clean(remedy_text(remedy)), width)]
-    if finding.proof:
-        drawn += [Text(), Text(clean(f"Prove: {finding.proof}"))]
     drawn += [Text(), Text(clean(f"Source: {finding.rule.source}"), DIM)]
+    drawn += [Text(), Text(clean(f"Next: {finding.next_command}"))]
     return drawn
 
 

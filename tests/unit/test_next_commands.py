@@ -1,0 +1,77 @@
+"""Each finding ends in a command that exists, and what nobody can prove is refused at once."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.core
+import typer.main
+
+from headrace import prove
+from headrace.cli import load
+from headrace.cli.shell import app
+from headrace.rules.by_hand import BY_HAND, NOT_FOR_SPEED
+from headrace.rules.rule import Finding
+from tests.commands import headrace
+from tests.unit.test_rules import CASES, RULES
+
+
+def findings() -> Iterator[Finding]:
+    """Every finding of every case in which a rule fires."""
+    for case in CASES:
+        if case.subjects:
+            rule = RULES[case.rule]
+            yield from (Finding(rule, hit) for hit in rule.check(case.host()))
+
+
+FOUND = list(findings())
+
+
+def parsed(command: str) -> None:
+    """Raises UsageError unless the command line is one of headrace's, with options that it has."""
+    program, name, *words = shlex.split(command)
+    assert program == "headrace"
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    sub = group.commands[name]
+    if isinstance(sub, typer.core.TyperGroup):
+        name, *words = words
+        sub = sub.commands[name]
+    with sub.make_context(name, list(words)):
+        pass
+
+
+def test_the_command_that_each_finding_ends_in_exists() -> None:
+    load()
+    for command in sorted({finding.next_command for finding in FOUND}):
+        parsed(command)
+    with pytest.raises(Exception, match="No such option"):
+        parsed("headrace prove POOL01 --alive")
+
+
+def test_rules_whose_fixes_nobody_can_test_are_those_of_the_table() -> None:
+    kinds: dict[str, set[str]] = {}
+    for finding in FOUND:
+        is_set = any(remedy.settings for remedy in finding.hit.remedies)
+        kinds.setdefault(finding.rule.code, set()).add(
+            "proof" if finding.proof else "set" if is_set else "hand"
+        )
+    assert {code for code, found in kinds.items() if found == {"hand"}} == BY_HAND
+    assert {code for code, found in kinds.items() if "set" in found and "proof" not in found} == NOT_FOR_SPEED
+
+
+@pytest.mark.parametrize("code", sorted(BY_HAND | NOT_FOR_SPEED))
+def test_what_nobody_can_prove_is_refused_at_once(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "prove_all", lambda *_, **__: pytest.fail("a plan was run"))
+    done = headrace(
+        "prove", code, "--plan", "stock-to-all", cwd=tmp_path, env={"XDG_STATE_HOME": str(tmp_path)}
+    )
+    assert (done.returncode, "nothing to prove" in done.stderr) == (5, True), done.stderr
+    if code in NOT_FOR_SPEED:
+        parsed(done.stderr.rpartition("try: ")[2])
+    assert not (tmp_path / "experiments").exists()
