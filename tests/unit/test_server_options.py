@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +15,7 @@ from headrace.server.allocator import mapped_allocators
 from headrace.server.dataset import Manifest, checksum_of
 from headrace.server.error_log import MAX_LINES, excerpt, explanation
 from headrace.server.program import parse_defaults
-from headrace.server.sources import included
+from headrace.server.sources import EMIT, FOLLOW, included
 from headrace.server.spec import render_options
 
 
@@ -196,3 +198,17 @@ def test_the_last_line_of_a_file_without_an_end_is_looked_for_as_the_server_does
     """A server takes its last letter for the end of the line, so it includes another file than the line says."""
     assert included(b"!include /etc/more.cnfx") == ["/etc/more.cnf"]
     assert included(b"!include /etc/more.cnf\n") == ["/etc/more.cnf"]
+
+
+@pytest.mark.parametrize(("end", "is_there"), [("", False), ("\n", True), ("/", True)])
+def test_the_last_line_of_a_file_is_followed_as_the_server_does(
+    end: str, is_there: bool, tmp_path: Path
+) -> None:
+    """A start that fails, because no folder has the shorter name, went on for us."""
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "a.cnf").write_text("[mysqld]\nport = 3307\n")
+    (tmp_path / "my.cnf").write_text(f"[mysqld]\n!includedir {tmp_path}/conf.d{end}")
+    words = ["sh", "-c", EMIT + FOLLOW, "sh", str(tmp_path / "my.cnf")]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert ("port = 3307" in told) is is_there
+    assert (f"unreadable:{tmp_path}/conf. (in {tmp_path}/my.cnf, but not there" in told) is not is_there

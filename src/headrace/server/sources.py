@@ -27,11 +27,13 @@ emit() {{
 }}
 mask() {{ [ -L "$1" ] && [ "$(readlink -f "$1")" = /dev/null ] && printf '0 644 %s\n' "$1"; }}
 """
-#: The option files that the arguments name, and those that they name.
+#: The option files that the arguments name, and those that they name: without the last letter, where a last line
+#: has no end, because a server takes that letter for it.
 FOLLOW = """
 IFS='
 '
-named() { sed -n "s/^[[:space:]]*![[:space:]]*$1[[:space:]]\\{1,\\}//; t named
+named() { cut=; [ "$(tail -c 1 "$2")" ] && cut='$s/.$//;'
+sed -n "${cut}s/^[[:space:]]*![[:space:]]*$1[[:space:]]\\{1,\\}//; t named
 d
 : named
 s/[[:space:]]*\\$//p" "$2"; }
