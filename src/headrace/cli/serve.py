@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.cli.options import NO_LOGIN, grouped
-from headrace.cli.shell import app, run_until_signal, stderr, stdout
+from headrace.cli.shell import app, opened_places, run_until_signal, stderr, stdout
 from headrace.model import ServerLogin
 
 if TYPE_CHECKING:
     from headrace.archive.files import Archive
     from headrace.archive.mirror import Mirror
     from headrace.fleet.host import Host
+    from headrace.report.notice import Notice
     from headrace.web.app import Listen
+    from headrace.web.looks import Looking
     from headrace.web.site import Site
 
 PORT = 8306
@@ -120,7 +123,35 @@ class Storage:
     ] = False
 
 
-ANY_DOORS, ANY_STORAGE = Doors(), Storage()
+@dataclass(frozen=True)
+class Alerting:
+    """Who is told what stands out."""
+
+    tell: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tell",
+            metavar="KIND:PLACE",
+            help="Send alerts there, such as webhook:FILE or apprise:FILE (headrace docs alerts); repeatable.",
+        ),
+    ] = None
+    quiet: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[DAYS ]FROM-TO",
+            help="Quiet hours, in this machine's time: 22:00-07:00, or 'sat,sun 00:00-24:00'; repeatable.",
+        ),
+    ] = None
+    full_within: Annotated[
+        float,
+        typer.Option("--full-within", metavar="DAYS", min=0, help="Tell of disks that will be full so soon."),
+    ] = 3.0
+    link: Annotated[
+        str, typer.Option("--link", metavar="URL", help="Address of these pages, for links in alerts.")
+    ] = ""
+
+
+ANY_DOORS, ANY_STORAGE, ANY_ALERTING = Doors(), Storage(), Alerting()
 
 
 @app.command(epilog="Example: headrace serve --fleet fleet.toml")
@@ -137,6 +168,7 @@ def serve(
     ] = Path("."),
     doors: Doors = ANY_DOORS,
     storage: Storage = ANY_STORAGE,
+    alerting: Alerting = ANY_ALERTING,
     login: ServerLogin = NO_LOGIN,
 ) -> None:
     """Collect data from hosts every minute, and show it as web pages. Changes nothing on the hosts."""
@@ -167,10 +199,43 @@ def serve(
         # Better now than when the page is asked for.
         catalogue.read(storage.catalogue)
     hosts = _hosts(fleet, login)
+    tellers = _tellers(alerting)
     with archive.held():
         mirror = _mirror(archive, storage.mirror) if storage.mirror else None
         site = _site(archive, hosts, users, auth, experiments, storage, listen, mirror)
+        if alerting.tell:
+            site.looking = _looking(site, alerting, tellers)
         _run(site, listen, doors)
+
+
+def _tellers(alerting: Alerting) -> dict[str, Callable[[Notice], None]]:
+    """Place -> what tells it. Raises PlanError."""
+    from headrace.errors import PlanError
+    from headrace.web.alerts import quiet_of
+
+    for word in alerting.quiet or ():
+        quiet_of(word)
+    if not alerting.tell:
+        if alerting.quiet or alerting.link:
+            raise PlanError(
+                "quiet hours and a link are of alerts, and nobody is told", hint="--tell KIND:PLACE"
+            )
+        return {}
+    return {place.name: place.tell for place in opened_places(alerting.tell, as_json=False)}
+
+
+def _looking(site: Site, alerting: Alerting, tellers: Mapping[str, Callable[[Notice], None]]) -> Looking:
+    from headrace.web.alerts import Alerts, quiet_of
+    from headrace.web.looks import Looking
+
+    alerts = Alerts(
+        site.reader.archive.root / "alerts.jsonl",
+        tellers,
+        [quiet_of(word) for word in alerting.quiet or ()],
+        full_within_days=alerting.full_within,
+        link=alerting.link,
+    )
+    return Looking(alerts, site.collector, site.reader)
 
 
 def _mirror(archive: Archive, address: str) -> Mirror:

@@ -35,6 +35,9 @@ class Conclusion(StrEnum):
     DIFFERENT = "different"
     #: A race or a sweep has its answer: there was nothing to be better than.
     DECIDED = "decided"
+    #: An alert of ``headrace serve`` begins, and ends.
+    RAISED = "raised"
+    RESOLVED = "resolved"
 
     @staticmethod
     def worst(verdicts: Iterable[Verdict]) -> Conclusion:

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from headrace.tell.kind import Teller
 
 #: Conclusion -> Apprise's kind of message, which services colour.
-_KINDS = {Conclusion.WORSE: "failure", Conclusion.NOT_ENOUGH_DATA: "warning", Conclusion.BETTER: "success"}
+_KINDS = {
+    Conclusion.WORSE: "failure",
+    Conclusion.NOT_ENOUGH_DATA: "warning",
+    Conclusion.BETTER: "success",
+    Conclusion.RAISED: "warning",
+    Conclusion.RESOLVED: "success",
+}
 
 
 def opened(place: str) -> Teller:

@@ -36,6 +36,8 @@ def content(notice: Notice) -> str:
     verdict = _case(suite, name, "verdict")
     if notice.conclusion is Conclusion.WORSE:
         _ended(verdict, "failure", "regression", notice.headline)
+    elif notice.conclusion is Conclusion.RAISED:
+        _ended(verdict, "failure", "alert", notice.headline)
     elif notice.conclusion is Conclusion.NOT_ENOUGH_DATA:
         _ended(verdict, "error", "inconclusive", notice.headline)
     ET.SubElement(verdict, "system-out").text = _clean(words.plain(notice), keep_lines=True)

@@ -115,7 +115,8 @@ def application(site: Site, names: frozenset[str] = frozenset()) -> ASGIApp:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(work) for work in (site.collector.run(), keep_warm(site))]
+        works = [site.collector.run(), keep_warm(site), *([site.looking.run()] if site.looking else [])]
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             yield
         finally:

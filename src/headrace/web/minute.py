@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG = "performance_schema", "process list", "slow log"
+#: Metric of the archive: bytes available by mount point.
+AVAILABLE = "file system available"
 #: Characters of a text that are kept.
 MOST_TEXT = 20_000
 #: Findings of a minute that are kept.
@@ -159,6 +161,8 @@ def _metrics(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str
     total, available = (window.last("memory", name) for name in ("MemTotal", "MemAvailable"))
     if total and available is not None:
         yield "memory", "used", 1 - available / total
+    for point in window.labels("file_systems", "available_bytes"):
+        yield AVAILABLE, point, window.last("file_systems", "available_bytes", point)
     for device in devices(window):
         yield "device operations", device.name, device.operations
         yield "device bytes", device.name, device.bytes_s

@@ -56,6 +56,7 @@ def routes(site: Site) -> list[Route]:
         needs(Role.OPERATOR, Route("/query/tables", pages.tables, methods=["POST"])),
         needs(Role.OPERATOR, Route("/query/review", pages.review, methods=["POST"])),
         needs(Role.VIEWER, Route("/now", pages.now)),
+        needs(Role.VIEWER, Route("/alerts", pages.alerts)),
         needs(Role.VIEWER, Route("/compare", pages.compare)),
         needs(Role.VIEWER, Route("/experiments", pages.experiments)),
         needs(Role.VIEWER, Route("/experiment", pages.experiment)),
@@ -268,6 +269,15 @@ class Pages:
             }
 
         return await self._page(request, "now.html", f"Now on {asked.host}", work())
+
+    async def alerts(self, request: Request) -> Response:
+        asked = Asked.of(request)
+        self._site.names(asked)
+
+        async def work() -> dict[str, Any]:
+            return {"listing": await tables.alerts(self._site, asked), "hosts": self._site.hosts()}
+
+        return await self._page(request, "alerts.html", "Alerts", work())
 
     async def compare(self, request: Request) -> Response:
         asked = Asked.of(request)

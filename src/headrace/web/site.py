@@ -20,6 +20,7 @@ from headrace.web.sessions import Audit, Sessions
 from headrace.web.watched import Watched
 
 if TYPE_CHECKING:
+    from headrace.web.looks import Looking
     from headrace.web.provider import Provider
 
 P = ParamSpec("P")
@@ -43,6 +44,8 @@ class Site:
     provider: Provider | None = None
     #: Hosts that could be bought, for the plan of a merge.
     catalogue: Path | None = None
+    #: What is told of the hosts, if anybody is.
+    looking: Looking | None = None
     reviews: Reviews = field(init=False)
     #: Capacity is of the whole history, which takes seconds to read.
     capacity: Kept = field(default_factory=lambda: Kept(600.0))

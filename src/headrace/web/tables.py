@@ -16,6 +16,7 @@ from headrace.rules.cause import limited_by
 from headrace.rules.rule import Finding
 from headrace.store import ExperimentFolder
 from headrace.web import capacity, locks, marks, rates, rollouts, said
+from headrace.web.alerts import SERVE
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
 from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
@@ -473,6 +474,39 @@ def _look_note(site: Site, name: str) -> str:
     return f"Seen {max(time.time() - watched.listed_at_s, 0):.0f} s ago."
 
 
+async def alerts(site: Site, asked: Asked) -> Listing:
+    """Those that stand first."""
+    names = {*site.names(asked), *(() if asked.host else (SERVE,))}
+    known = site.looking.alerts.known if site.looking is not None else []
+    rows = [
+        {
+            "state": "resolved" if each.resolved_s else "raised",
+            "host": each.host,
+            "kind": each.kind,
+            "what": each.what,
+            "said": each.said,
+            "since_s": each.since_s,
+            "until_s": each.resolved_s or None,
+            "told_s": each.told_s or None,
+        }
+        for each in known
+        if each.host in names
+    ]
+    columns = (
+        Column("state", "State", "chip", "raised while it stands, then resolved"),
+        Column("host", "Host"),
+        Column("kind", "Alert"),
+        Column("what", "What", "code", "the resource, finding, query class, channel or file system"),
+        Column("said", "Said", is_below=True),
+        Column("since_s", "Since", "time"),
+        Column("until_s", "Until", "time"),
+        Column("told_s", "Told", "time", "when the first place had it; empty if no place was told"),
+    )
+    if site.looking is None:
+        return Listing(columns, [], "", "Nobody is told: start headrace serve with --tell KIND:PLACE.")
+    return Listing(columns, rows, " ".join(site.looking.remarks(names)), "No alerts.")
+
+
 async def experiments(site: Site, asked: Asked) -> Listing:
     """Experiments below the directory that is served, newest first."""
     rows = await site.ask(_experiment_rows, site)
@@ -546,6 +580,7 @@ TABLES: Mapping[str, Table] = {
         Table("running", "Running", "Statements that run now.", running, ("host",)),
         Table("waits", "Lock waits", "Who waits for whose lock, now, as a tree.", locks.waits, ("host",)),
         Table("changes", "Changes", "What changed on the hosts.", changes),
+        Table("alerts", "Alerts", "What stands out on the hosts, and what did.", alerts, ("host",)),
         Table(
             "capacity",
             "Capacity",
