@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 
+from headrace import received
 from headrace.analysis.monitors import looks_at_server
 from headrace.analysis.window import Window
 from headrace.archive import questions
@@ -210,6 +211,8 @@ class Looking:
 
 
 def _tables(found: str) -> list[str]:
-    from headrace.web.site import loaded
-
-    return [str(each) for each in loaded(found)]
+    try:
+        tables = received.parsed(found)
+    except received.BadContent:
+        return []
+    return [str(each) for each in tables] if isinstance(tables, list) else []
