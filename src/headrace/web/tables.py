@@ -493,11 +493,11 @@ async def alerts(site: Site, asked: Asked) -> Listing:
         if each.host in names
     ]
     columns = (
+        Column("kind", "Alert"),
         Column("state", "State", "chip", "raised while it stands, then resolved"),
         Column("host", "Host"),
-        Column("kind", "Alert"),
         Column("what", "What", "code", "the resource, finding, query class, channel or file system"),
-        Column("said", "Said", is_below=True),
+        Column("said", "Message"),
         Column("since_s", "Since", "time"),
         Column("until_s", "Until", "time"),
         Column("told_s", "Told", "time", "when the first place had it; empty if no place was told"),

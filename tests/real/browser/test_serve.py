@@ -35,8 +35,8 @@ KEY = "key"
 #: The texts of digests are there when the process list was looked at for a whole minute.
 TIMEOUT_S = 90.0
 PAGES = (
-    "/", "/host?host=db1", "/queries", "/now?host=db1", "/compare", "/experiments", "/rollouts", "/capacity",
-    "/changes",
+    "/", "/host?host=db1", "/queries", "/now?host=db1", "/alerts", "/compare", "/experiments", "/rollouts",
+    "/capacity", "/changes",
 )  # fmt: skip
 
 #: Of what can be scrolled sideways: whether something of it is out of sight.
