@@ -324,6 +324,113 @@ YCSB_JSON = [
     {"metric": "READ", "measurement": "AverageLatency(us)", "value": 500.0},
     {"metric": "READ", "measurement": "Return=OK", "value": 69125},
 ]
+GO_YCSB_TABLE = """Run finished, takes 9.9s
++-----------+----------+-------+---------+---------+---------+---------+----------+------------+-------------+
+| OPERATION | TAKES(S) | COUNT |   OPS   | AVG(US) | MIN(US) | MAX(US) | 99TH(US) | 99.9TH(US) | 99.99TH(US) |
++-----------+----------+-------+---------+---------+---------+---------+----------+------------+-------------+
+| READ      |      9.9 |  4967 |   501.7 |     410 |      90 |    9000 |     2000 |       4000 |        9000 |
++-----------+----------+-------+---------+---------+---------+---------+----------+------------+-------------+
+"""
+GO_YCSB_JSON = """Run finished, takes 9.9s
+[{"99.9th(us)":"4000","99th(us)":"2000","Avg(us)":"410","Count":"4967","Max(us)":"9000","Min(us)":"90","OPS":"501.7","Operation":"READ","Takes(s)":"9.9"}]
+"""
+GOOGLE_CSV = """2026-11-29T12:02:03+00:00
+name,iterations,real_time,cpu_time,time_unit,bytes_per_second,items_per_second,label,error_occurred,error_message,"foo"
+"BM_x/64",1236613,24.0,22.6,ns,,2.84891e+09,,,,1.5
+"BM_x/64_mean",2,24.0,22.6,ns,,2.84891e+09,,,,1.5
+"BM_x/64_cv",2,1.16014e+07,4.45011e+06,ns,,0.0132959,,,,0
+"""
+GOOGLE_TEXT = """Running ./x
+Run on (2 X 2596.14 MHz CPU s)
+***WARNING*** CPU scaling is enabled, the benchmark real time measurements may be noisy.
+---------------------------------------------------------------------------------------
+Benchmark                             Time             CPU   Iterations UserCounters...
+---------------------------------------------------------------------------------------
+BM_x/8/real_time/threads:2         25.4 ns         25.2 ns       897998 foo=1.5 bytes_per_second=2G/s items_per_second=2.5G/s
+BM_x/8/real_time/threads:2_mean    25.4 ns         25.2 ns            1 foo=1.5 bytes_per_second=2G/s items_per_second=2.5G/s
+BM_x/8/real_time/threads:2_cv      2.89 %          2.93 %             1 foo=0.00% items_per_second=2.90%
+"""
+JMH_CSV = """"Benchmark","Mode","Threads","Samples","Score","Score Error (99.9%)","Unit","Param: size"
+"a.Q.get","sample",4,40,1.250000,0.066521,"us/op",100
+"a.Q.get:get·p0.99","sample",4,1,9.500000,NaN,"us/op",100
+"a.Q.get:·gc.alloc.rate","sample",4,2,0.002467,NaN,"MB/sec",100
+"""
+CRITERION = """   Compiling x v0.1.0 (/x)
+    Finished bench [optimized] target(s) in 2.50s
+     Running benches/x.rs (target/release/deps/x-0123456789abcdef)
+Gnuplot not found, using plotters backend
+Benchmarking scan/4096
+Benchmarking scan/4096: Warming up for 3.0000 s
+Benchmarking scan/4096: Collecting 100 samples in estimated 5.0702 s (192k iterations)
+Benchmarking scan/4096: Analyzing
+scan/4096               time:   [26.029 µs 26.250 µs 26.505 µs]
+                        thrpt:  [147.38 MiB/s 148.50 MiB/s 150.07 MiB/s]
+"""
+ESTIMATE = {
+    "confidence_interval": {"confidence_level": 0.95},
+    "point_estimate": 26250.0,
+    "standard_error": 9.0,
+}
+ESTIMATES = {
+    "mean": ESTIMATE,
+    "median": ESTIMATE,
+    "median_abs_dev": ESTIMATE,
+    "slope": None,
+    "std_dev": ESTIMATE,
+}
+CARGO_CRITERION = """{"reason":"benchmark-complete","id":"scan/4096","iteration_count":[1],"measured_values":[2.0],"unit":"ns","throughput":[],"typical":{"estimate":26250.0,"lower_bound":2.0,"upper_bound":3.0,"unit":"ns"}}
+{"reason":"group-complete","group_name":"scan","benchmarks":["scan/4096"]}
+"""
+RUST_BENCH = """     Running benches/x.rs (target/release/deps/x-0123456789abcdef)
+
+running 1 test
+test tests::scan ... bench:      26,250.50 ns/iter (+/- 1,234.10) = 155 MB/s
+
+test result: ok. 0 passed; 0 failed; 0 ignored; 1 measured; 0 filtered out; finished in 1.02s
+"""
+VDBENCH = """Copyright (c) 2000, 2018, Oracle and/or its affiliates. All rights reserved.
+Vdbench distribution: vdbench50407 Tue June 05  9:49:29 MDT 2018
+For documentation, see 'vdbench.pdf'.
+
+16:24:31.018 Starting RD=rd1; I/O rate: 100; elapsed=5; For loops: threads=8
+
+Sep 20, 2018    interval        i/o   MB/sec   bytes   read     resp     read    write     read    write     resp  queue  cpu%  cpu%
+                               rate  1024**2     i/o    pct     time     resp     resp      max      max   stddev  depth sys+u   sys
+16:24:32.018           1       84.0     0.08    1024  53.57    0.013    0.010    0.015     0.03     0.05    0.006    0.0  19.2   1.5
+16:24:33.011           2      103.0     0.10    1024  52.43    0.012    0.010    0.014     0.05     0.02    0.005    0.0   5.0   0.5
+16:24:36.013           5      106.0     0.10    1024  48.11    0.012    0.011    0.013     0.04     0.02    0.005    0.0   5.5   1.0
+16:24:36.053     avg_2-5      104.5     0.10    1024  50.72    0.012    0.010    0.015     0.05     0.12    0.007    0.0   4.6   0.9
+16:24:37.008 Vdbench execution completed successfully. Output directory: /home/me/vdbench50407/output
+"""
+VDBENCH_FILES = """Vdbench distribution: vdbench50407 Tue June 05  9:49:29 MDT 2018
+13:29:04.009 Starting RD=format_for_rd1
+13:29:05.050 Starting RD=rd1; elapsed=4; fwdrate=max. For loops: None
+
+Nov 13, 2018 .Interval. .ReqstdOps... ...cpu%...  read ....read..... ....write.... ..mb/sec... mb/sec .xfer.. ...mkdir....
+                          rate  resp total  sys   pct   rate  resp   rate  resp  read write  total    size  rate  resp
+13:29:06.050         1  9943.0 1.553   5.6 3.07  50.0 4970.0 0.800 4973.0 2.306  4.85  4.86   9.71    1024   0.0 0.000
+13:29:07.050         2  9945.0 1.553   5.6 3.07  50.0 4970.0 0.800 4973.0 2.306  4.85  4.86   9.71    1024   0.0 0.000
+13:29:08.050         3  9945.0 1.553   5.6 3.07  50.0 4970.0 0.800 4973.0 2.306  4.85  4.86   9.71    1024   0.0 0.000
+13:29:09.050         4  9945.0 1.553   5.6 3.07  50.0 4970.0 0.800 4973.0 2.306  4.85  4.86   9.71    1024   0.0 0.000
+13:29:09.060avg_2-4  9945.0 1.553   5.6 3.07  50.0 4970.0 0.800 4973.0 2.306  4.85  4.86   9.71    1024   0.0 0.000
+13:29:10.500 Vdbench execution completed successfully. Output directory: /root/output
+"""
+STRESS_YAML = """---
+system-info:
+      stress-ng-version: 0.15.06
+      hostname: vm
+      cpus: 2
+
+metrics:
+    - stressor: cpu
+      bogo-ops: 3248
+      bogo-ops-per-second-usr-sys-time: 1743.962844
+      bogo-ops-per-second-real-time: 1622.253129
+      wall-clock-time: 2.002154
+      user-time: 1.862425
+
+...
+"""
 FIO_MIXED = {**FIO, "jobs": [{"groupid": 0, "error": 0, "job options": {"rw": "rw"}, "mixed": READS}]}
 SYSBENCH_FILES = """sysbench 1.0.20 (using system LuaJIT 2.1.0-beta3)
 
@@ -465,6 +572,46 @@ GOODS = [
         {"Run finished": "Run stopped", "UPDATE - Takes": "READ_ERROR - Takes"},
     ),
     Good("YCSB, JSON", json.dumps(YCSB_JSON), {"ops_s": 23102.5, "read_mean_ms": 0.5}, {"Return=OK": "Return=ERROR"}),
+    Good("go-ycsb, table", GO_YCSB_TABLE, {"ops_s": 501.7, "read_p99.9_ms": 4.0}, {"Run finished": "Run stopped"}),
+    Good("go-ycsb, JSON", GO_YCSB_JSON, {"ops_s": 501.7, "read_mean_ms": 0.41, "read_min_ms": 0.09}, {
+        "Run finished": "Run stopped",
+        '"Takes(s)":"9.9"}]': '"Takes(s)":"9.9"}',
+    }),
+    Good("Google Benchmark, CSV", GOOGLE_CSV, {"real_s": 24e-9, "items_s": 2.84891e9}, {
+        '24.0,22.6,ns,,2.84891e+09,,,,1.5\n': '24.0,22.6,ns\n',
+        '"BM_x/64",1236613,24.0,22.6,ns,,2.84891e+09,,,,1.5': '"BM_x/64",,,,,,,,true,"no, ""such"" file"',
+    }),
+    Good("Google Benchmark, console", GOOGLE_TEXT, {"real_s": 25.4e-9, "items_s": 2.5e9, "bytes_s": 2 * 1024**3}, {
+        "25.4 ns         25.2 ns       897998 foo=1.5 bytes_per_second=2G/s items_per_second=2.5G/s":
+            "ERROR OCCURRED: 'no such file'",
+    }),
+    Good("JMH, CSV", JMH_CSV, {"us_op": 1.25, "p99_us_op": 9.5, "gc_alloc_rate_MB_sec": 0.002467}, {
+        "1.250000,0.066521": "1,250000,0,066521",
+    }),
+    Good("JMH, CSV with semicolons", JMH_CSV.replace(",", ";").replace("1.25", "1,25"), {"us_op": 1.25}),
+    Good("criterion", CRITERION, {"time_s": 26.25e-6, "bytes_s": 148.5 * 1024**2}, {
+        CRITERION[CRITERION.index("scan/4096               time"):]: "thread 'main' panicked at benches/x.rs:7:5:\n",
+        CRITERION[CRITERION.index("Benchmarking scan/4096: Analyzing"):]: "",
+    }),
+    Good("criterion, estimates.json", json.dumps(ESTIMATES), {"mean_s": 26.25e-6, "median_s": 26.25e-6}),
+    Good("cargo criterion", CARGO_CRITERION, {"time_s": 26.25e-6}, {'"unit":"ns"}}': '"unit":"ns"'}),
+    Good("Rust's own benches", RUST_BENCH, {"time_s": 26.2505e-6, "bytes_s": 155e6}, {
+        "test tests::scan ... bench:      26,250.50 ns/iter (+/- 1,234.10) = 155 MB/s": "test tests::scan ... FAILED",
+    }),
+    Good("vdbench", VDBENCH, {"iops": 104.5, "mib_s": 0.1, "mean_ms": 0.012, "read_max_ms": 0.05}, {
+        "completed successfully": "terminating due to Data Validation errors",
+        "elapsed=5": "elapsed=50",
+        "Sep 20": "java.lang.RuntimeException: no dismount/mount requested\nSep 20",
+        "     avg_2-5 ": "",
+    }),
+    Good("vdbench, files", VDBENCH_FILES, {"iops": 9945, "read_mean_ms": 0.8, "mib_s": 9.71, "write_iops": 4973}, {
+        "Vdbench execution": "Vdbench",
+        "elapsed=4": "elapsed=40",
+    }),
+    Good("stress-ng, YAML", STRESS_YAML, {"bogo_ops_s": 1622.253129, "bogo_ops_cpu_s": 1743.962844}, {
+        "\n...\n": "\n",
+        "      bogo-ops-per-second-real-time: 1622.253129\n": "",
+    }),
     Good("fio, all kinds of requests as one", json.dumps(FIO_MIXED), {"mixed_iops": 75.0, "mixed_p99_ms": 2.0}),
     Good("sysbench fileio that only writes", SYSBENCH_FILES, {"writes_s": 3339.59, "p99_ms": 8.43}, {
         "Initializing worker": "FATAL: Cannot open file 'test_file.4' errno = 2\nInitializing worker",

@@ -12,8 +12,20 @@ import pytest
 
 from headrace import foreign
 from headrace.errors import PlanError
-from headrace.foreign.formats import FORMATS, micro, pgbench
-from tests.outputs import FIO, GOODS, MEMTIER, REDIS, SYSBENCH, Good
+from headrace.foreign.formats import FORMATS, criterion, google, jmh, micro, pgbench, stress, vdbench
+from tests.outputs import (
+    FIO,
+    GOODS,
+    GOOGLE_CSV,
+    JMH_CSV,
+    MEMTIER,
+    REDIS,
+    STRESS,
+    STRESS_YAML,
+    SYSBENCH,
+    VDBENCH,
+    Good,
+)
 
 
 def written(folder: Path, *texts: str) -> list[Path]:
@@ -123,6 +135,8 @@ def test_a_response_that_some_runs_lack_is_named(tmp_path: Path) -> None:
         ("1795900205 2 30775 497708513 11912 18863 0 0 0\n", "pgbench's log"),
         ("Time (seconds),Throughput (requests/second),Average\n0,1,2\n", "results by the second"),
         ("0 1 5000 0 1700000000 12\n" * 4, "log of transactions"),
+        ('{"mean": {"confidence_interval": {}, "point_estimate": 0.1}}', "criterion's change"),
+        (" tod timestamp Run Interval reqrate rate MB/sec\n", "vdbench's flatfile"),
         ("hello\n", "not the output of"),
     ],
 )
@@ -181,7 +195,7 @@ ODD: list[Any] = [None, [], {}, "x", True, -1, 1e308, [[]], {"a": {}}, 10**400]
 
 def test_json_of_another_shape_is_never_a_traceback() -> None:
     chance = random.Random(5)
-    texts = [json.loads(good.text) for good in GOODS if good.text.startswith(("{", "[{"))]
+    texts = [json.loads(good.text.splitlines()[0]) for good in GOODS if good.text.startswith(("{", "[{"))]
     for _ in range(1_500):
         content = json.loads(json.dumps(chance.choice(texts)))
         for _ in range(chance.randint(1, 3)):
@@ -244,11 +258,11 @@ def test_what_one_process_repeats_is_one_run_and_its_aggregates_are_none() -> No
         {"name": name, "real_time": time, "time_unit": "s"}
         for name, time in (("A", 1), ("A", 3), ("A_mean", 2))
     ]
-    (run,) = micro.read(json.dumps({"benchmarks": told})) or []
+    (run,) = google.read(json.dumps({"benchmarks": told})) or []
     assert (run.settings["benchmark"], run.responses) == ("A", {"real_s": 2.0})
     (run,) = micro.read("BenchmarkA-4 \t 9 \t 2 ns/op\nBenchmarkA-4 \t 9 \t 4e+00 ns/op\nPASS\n") or []
     assert run.responses == {"mean_ns": 3.0}
-    (run,) = micro.read(json.dumps({"benchmarks": [told[2] | {"run_type": "aggregate"}]})) or []
+    (run,) = google.read(json.dumps({"benchmarks": [told[2] | {"run_type": "aggregate"}]})) or []
     assert "aggregates alone" in run.problem
 
 
@@ -259,3 +273,40 @@ def test_levels_of_file_names_are_one_however_they_are_written(tmp_path: Path) -
     table = foreign.read_outputs(paths, "{fs}-{run}.out", (), ["fs"])
     assert [row.levels["fs"] for row in table.rows] == ["ext4", "ext4", "xfs"]
     assert "fs: ext4 and EXT4 are counted as one level, ext4" in table.notes
+
+
+def test_benchmarks_of_one_file_are_runs_of_their_own_and_what_was_begun_alone_is_left_out() -> None:
+    begun = "Benchmarking a/1\nBenchmarking a/1: Analyzing\na/1   time:   [1.0 ns 2.0 ns 3.0 ns]\n"
+    long = "Benchmarking a/a_very_long_name_of_a_benchmark\na/a_very_long_name_of_a_benchmark\n"
+    long += "                        time:   [1.0 ms 2.0 ms 3.0 ms]\n                 change:\n"
+    long += "                        time:   [-2.1% -1.0% +0.02%] (p = 0.06 > 0.05)\n"
+    runs = criterion.read(begun + long + "Benchmarking b/1: Collecting 100 samples\n") or []
+    assert [(run.settings["benchmark"], run.responses.get("time_s"), bool(run.problem)) for run in runs] == [
+        ("a/1", pytest.approx(2e-9), False),
+        ("a/a_very_long_name_of_a_benchmark", pytest.approx(2e-3), False),
+        ("b/1", None, True),
+    ]
+    run = VDBENCH.replace("rd1", "rd0").replace("Vdbench execution completed successfully.", "")
+    runs = vdbench.read(run + VDBENCH) or []
+    assert [(run.settings["rd"], run.settings["threads"], run.problem) for run in runs] == [
+        ("rd0", "8", ""),
+        ("rd1", "8", ""),
+    ]
+    header, *rows = JMH_CSV.splitlines(keepends=True)
+    runs = jmh.read(header + "".join(rows) + "".join(rows).replace(",100", ",200")) or []
+    assert [run.settings["size"] for run in runs] == ["100", "200"]
+
+
+def test_a_benchmark_without_the_aggregates_of_the_others_was_cut_off() -> None:
+    header, *rows = GOOGLE_CSV.splitlines(keepends=True)[1:]
+    (whole, cut) = google.read(header + "".join(rows) + rows[0].replace("/64", "/8")) or []
+    assert (whole.problem, cut.problem) == ("", "its repetitions are cut off")
+
+
+def test_what_a_file_cannot_say_is_said_to_be_taken_for_granted(tmp_path: Path) -> None:
+    assert any("does not say whether a run failed" in note for note in read(tmp_path, STRESS_YAML).notes)
+
+
+def test_a_run_without_a_time_of_its_own_ends_with_its_operations() -> None:
+    text = STRESS.replace("setting to a 2 second run", "defaulting to a 1 day, 0 secs run")
+    assert [run.problem for run in stress.read(text) or ()] == [""]

@@ -290,7 +290,8 @@ def test_tables_that_cannot_be_read_one_way(tmp_path: Path, text: str, words: st
 
 
 @pytest.mark.parametrize(
-    "name", ["events_s", "runs_s", "goodput_s", "bytes_s", "bogo_ops_cpu_s", "tps (1/s)"]
+    "name",
+    ["events_s", "runs_s", "goodput_s", "bytes_s", "bogo_ops_cpu_s", "elements_s", "bits_s", "tps (1/s)"],
 )
 def test_rates_are_not_taken_for_seconds(name: str) -> None:
     assert imports._directions([name], [])[0] == {name: True}

@@ -13,7 +13,7 @@ _LESS = re.compile(
 )
 _MORE = re.compile(
     r"(^|_)(iops|tps|qps|tpm|tpmc|nopm|throughput|ops|requests|transactions|queries|reads|writes)(_s)?$|(bit|b)_s$"
-    r"|(^|_)(events|runs|goodput|items|bytes|fsyncs|rows|commits|pages|calls|messages|statements|ops_cpu)_s$"
+    r"|(^|_)(events|runs|goodput|items|elements|bytes|bits|fsyncs|rows|commits|pages|calls|messages|statements|ops_cpu)_s$"
 )
 # fmt: off
 _LESS_WORD = re.compile(

@@ -57,6 +57,7 @@ def read_outputs(
     if not good:
         raise PlanError("no run is left: " + "; ".join(notes), hint="run them again until they end well")
     _check_responses(good, responses)
+    notes += _assumed(good)
     good, zeros = _without_zeros(good, responses, factors)
     _check_alike(good, {*factors, *mixed})
     lines = [(each.place, {**each.run.settings, **each.levels}) for each in good]
@@ -122,6 +123,15 @@ def _failed(runs: Sequence[_Placed], of: int) -> list[str]:
         f"{len(places)} of {of} runs left out: {problem} ({_named(places)})"
         for problem, places in by_problem.items()
     ]
+
+
+def _assumed(runs: Sequence[_Placed]) -> list[str]:
+    """One sentence per thing that had to be taken for granted."""
+    by_sentence: dict[str, list[str]] = {}
+    for each in runs:
+        if each.run.assumed:
+            by_sentence.setdefault(each.run.assumed, []).append(each.place)
+    return [f"taken for granted: {said} ({_named(places)})" for said, places in by_sentence.items()]
 
 
 def _check_responses(runs: Sequence[_Placed], responses: Collection[str]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,12 +17,14 @@ class Run:
     """What a run measured and how it ran.
 
     ``responses``: name with its unit -> value, also zero. ``settings``: ``duration_s``, ``threads`` and others, as
-    text. ``problem``: why it failed or is incomplete; empty for a run that ended as it should.
+    text. ``problem``: why it failed or is incomplete; empty for a run that ended as it should. ``assumed``: what
+    the file cannot say and was taken for granted.
     """
 
     responses: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     problem: str = ""
+    assumed: str = ""
 
 
 class OtherVariant(Exception):
@@ -70,6 +73,30 @@ def pieces(pattern: re.Pattern[str], text: str) -> list[str]:
     """The parts of a text that begin with ``pattern``; what is before the first is left out."""
     starts = [match.start() for match in pattern.finditer(text)]
     return [text[start:end] for start, end in itertools.pairwise([*starts, len(text)])]
+
+
+def once(runs: Sequence[Run]) -> list[Run]:
+    """One run of the repetitions that a process made of the same benchmark: their mean, or a failed one."""
+    alike: dict[tuple[tuple[str, str], ...], list[Run]] = {}
+    for run in runs:
+        alike.setdefault(tuple(sorted(run.settings.items())), []).append(run)
+    found = []
+    for same in alike.values():
+        problem = next((run.problem for run in same if run.problem), "")
+        shared = [name for name in same[0].responses if all(name in run.responses for run in same)]
+        means = {name: math.fsum(run.responses[name] / len(same) for run in same) for name in shared}
+        found.append(Run(means, same[0].settings, problem, same[0].assumed))
+    return found
+
+
+def cells_of(text: str, separator: str = ",") -> list[list[str]]:
+    """The rows of a table of separated values; none after one that cannot be read."""
+    rows: list[list[str]] = []
+    try:
+        rows.extend(csv.reader(text.splitlines(), delimiter=separator, strict=True))
+    except csv.Error:
+        rows.append([])
+    return rows
 
 
 def text_of(value: float) -> str:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from headrace.foreign.formats import (
     benchbase,
+    criterion,
     fio,
+    google,
     hammerdb,
     http,
+    jmh,
     keys,
     micro,
     mysqlslap,
@@ -18,6 +21,7 @@ from headrace.foreign.formats import (
     stress,
     sysbench,
     tpcc,
+    vdbench,
     ycsb,
 )
 
@@ -31,8 +35,12 @@ FORMATS = (
     ycsb,
     tpcc,
     micro,
+    google,
+    jmh,
+    criterion,
     http,
     keys,
     network,
     stress,
+    vdbench,
 )

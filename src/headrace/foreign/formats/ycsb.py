@@ -25,7 +25,8 @@ _OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
 
 
 def read(text: str) -> list[Run] | None:
-    if _GO.search(text):
+    text = _plain(text)
+    if _GO.search(text) or re.search(r"^Run finished, takes ", text, re.MULTILINE):
         return [_of_go(text)]
     settings = {}
     if threads := re.search(r"^Command line: .*-threads (\d+)", text, re.MULTILINE):
@@ -39,6 +40,38 @@ def read(text: str) -> list[Run] | None:
         return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
     runs = [_run(part) for part in parts]
     return [Run(run.responses, settings | dict(run.settings), run.problem) for run in runs]
+
+
+def _plain(text: str) -> str:
+    """go-ycsb's other styles (``outputstyle=json`` or ``table``) as its lines: the run ends in the same words."""
+    if '"Takes(s)":"' not in text and not re.search(r"^\| +OPERATION +\|.*TAKES\(S\)", text, re.MULTILINE):
+        return text
+    lines = []
+    header: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if '"Takes(s)":"' in line:
+            told = [
+                dict(re.findall(r'"([^"]+)":"([^"]*)"', each)) for each in re.findall(r"\{[^{}]*\}", line)
+            ]
+            cut = not line.rstrip().endswith("]")
+        elif line.lstrip().startswith("| OPERATION") or (header and line.startswith("|")):
+            # Its titles are in capitals.
+            titles = [re.sub(r"TH\(US\)", "th(us)", cell) for cell in cells]
+            names = {"OPERATION": "Operation", "COUNT": "Count", "OPS": "OPS", "TAKES(S)": "Takes(s)"}
+            if cells[0] == "OPERATION":
+                header = [names.get(cell, cell.capitalize() if "th" not in cell else cell) for cell in titles]
+                continue
+            told, cut = [dict(zip(header, cells, strict=False))], len(cells) != len(header)
+        else:
+            if not line.startswith("+-"):
+                lines.append(line)
+            continue
+        for each in () if cut else told:
+            takes = each.pop("Takes(s)", "")
+            rest = [f"{key}: {value}" for key, value in each.items() if key != "Operation"]
+            lines.append(f"{each.get('Operation')} - " + ", ".join([f"Takes(s): {takes}", *rest]))
+    return "\n".join([*lines, ""])
 
 
 def _of_go(text: str) -> Run:
