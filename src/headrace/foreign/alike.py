@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from headrace.errors import PlanError
 from headrace.foreign import names
 from headrace.foreign.shapes import SETTINGS
-from headrace.foreign.units import parts, scale, without_groups
+from headrace.foreign.units import in_seconds, parts, scale, without_groups
 
 #: A line of a table: its place for errors, and its cells by column.
 Line = tuple[str, dict[str, str]]
@@ -18,6 +18,10 @@ Line = tuple[str, dict[str, str]]
 _SWITCH = {
     **dict.fromkeys(("on", "true", "yes", "enabled", "enable", "y", "t"), True),
     **dict.fromkeys(("off", "false", "no", "disabled", "disable", "n", "f"), False),
+    **dict.fromkeys(
+        ("ja", "oui", "sí", "sì", "sim", "tak", "да", "ano", "kyllä", "evet", "はい", "是"), True
+    ),
+    **dict.fromkeys(("nein", "non", "não", "nie", "нет", "nee", "nej", "ei", "hayır", "いいえ", "否"), False),
 }
 #: Words of a factor whose levels are versions, which only look like numbers.
 _VERSIONS = frozenset({"version", "versions", "ver", "release", "kernel"})
@@ -49,7 +53,7 @@ def unified(lines: Sequence[Line], factors: Sequence[str]) -> list[str]:
                 text = cells[name].strip()
                 cells[name] = rewritten.get(text, text)
         left = Counter(cells[name].strip() for _, cells in lines)
-        notes += _slips(name, left) + _bare(name, left)
+        notes += _slips(name, left) + _bare(name, left) + _doubtful(name, left)
     return notes
 
 
@@ -101,6 +105,7 @@ def _meanings(levels: Sequence[str], *, is_version: bool) -> dict[str, object]:
     found = {text: meaning(text) for text in levels}
     numbers = {own[1] for own in found.values() if isinstance(own, tuple) and own[0] == ""}
     sizes = {own[1] for own in found.values() if isinstance(own, tuple) and own[0] == "bytes"}
+    found |= _minutes(found)
     is_switch = any(isinstance(own, bool) for own in found.values()) and numbers <= {0.0, 1.0}
     # Numbers up to 1 beside percentages are shares of 1; above, they lack their sign.
     whole = 100.0 if numbers and max(numbers) <= 1 else 1.0
@@ -113,6 +118,17 @@ def _meanings(levels: Sequence[str], *, is_version: bool) -> dict[str, object]:
             elif own[1] in sizes:
                 found[text] = ("bytes", own[1])
     return found
+
+
+def _minutes(found: dict[str, object]) -> dict[str, object]:
+    """``1m`` and ``1m30s`` beside times, as times: alone, or beside 16k, an m is a size's."""
+    kinds = {
+        own[0] for text, own in found.items() if isinstance(own, tuple) and not re.fullmatch(r"\d+m", text)
+    }
+    if "s" not in kinds or "bytes" in kinds:
+        return {}
+    times = {text: parts(in_seconds(text)) for text in found if re.fullmatch(r"(\d+h)?\d+m(\d+s)?", text)}
+    return {text: ("s", told[0]) for text, told in times.items() if told}
 
 
 def _version(text: str) -> object:
@@ -160,6 +176,41 @@ def _bare(name: str, counts: Counter[str]) -> list[str]:
         for same in by_number.values()
         if 0 < sum(bool(re.fullmatch(r"\d+(\.\d+)?", plain(text))) for text in same) < len(same)
     ]
+
+
+def _doubtful(name: str, counts: Counter[str]) -> list[str]:
+    """Levels that may be one, and only their author knows: a day in two forms, a point that parts thousands."""
+    if len(counts) > MOST_LEVELS:
+        return []
+    texts = list(counts)
+    days = {text: _days(plain(text)) for text in texts}
+    bare = {
+        text: re.sub(r"[.,]", "", text) for text in texts if re.fullmatch(r"[1-9]\d{0,2}([.,]\d{3})+", text)
+    }
+    same = [
+        (one, other)
+        for at, one in enumerate(texts)
+        for other in texts[at + 1 :]
+        if days[one] & days[other]
+        or ((one in bare or other in bare) and bare.get(one, one) == bare.get(other, other))
+    ]
+    return [
+        f"{name}: {one!r} and {other!r} are counted as 2 levels: write them alike if they are one"
+        for one, other in same
+    ]
+
+
+def _days(text: str) -> set[tuple[int, int, int]]:
+    """The days that a date may mean: 01/02/2025 is in January or in February."""
+    if told := re.fullmatch(r"(\d{4})[-/.]?(\d{1,2})[-/.]?(\d{1,2})", text):
+        year, month, day = map(int, told.groups())
+        return {(year, month, day)} if 1 <= month <= 12 and 1 <= day <= 31 else set()
+    if told := re.fullmatch(r"(\d{1,2})[./-](\d{1,2})[./-](\d{2}|\d{4})", text):
+        one, two, year = map(int, told.groups())
+        year += 2000 if year < 100 else 0
+        either = {(year, two, one), (year, one, two)}
+        return {each for each in either if 1 <= each[1] <= 12 and 1 <= each[2] <= 31}
+    return set()
 
 
 def _is_one_letter_away(one: str, other: str) -> bool:

@@ -19,7 +19,8 @@ def of_drawing(text: str, needed: Sequence[str]) -> Grid | None:
     """The table of a file that somebody drew; None for other text."""
     if re.search(r"<table\b", text, re.IGNORECASE):
         return _of_html(text, needed)
-    lines = text.splitlines()
+    # Tables that were quoted in a mail, or in an answer.
+    lines = [re.sub(r"^(?:> ?)+(?=\|)", "", line) for line in text.splitlines()]
     if found := _of_blocks(lines, needed):
         return found
     if text.lstrip().startswith("{|"):
@@ -80,19 +81,39 @@ def _of_wiki(lines: Sequence[str], needed: Sequence[str]) -> Grid:
             rows.append((number, []))
         if bare.startswith(("!", "|")) and not bare.startswith("|-"):
             cells = re.split(r"!!|\|\|", bare[1:])
+            # A template's last argument is what it shows.
+            cells = [re.sub(r"\{\{[^{}|]*\|(?:[^{}]*\|)?([^{}|]*)\}\}", r"\1", cell) for cell in cells]
             rows[-1][1].extend(_unmarked(re.sub(r"^[^|\[]*\|(?!\|)", "", cell)) for cell in cells)
     return _of_rows([row for row in rows if row[1]], needed, "|")
 
 
 def _of_box(lines: Sequence[str], needed: Sequence[str]) -> Grid:
     """Markdown, and what mysql, psql and rich draw: cells between bars."""
-    found = []
+    found: list[tuple[int, list[str]]] = []
+    struck, between, last = [], [], ""
     for number, line in enumerate(lines, 1):
         bare = line.strip()
         if bare.startswith(tuple(_BARS)) and not RULE.fullmatch(bare):
             inner = re.sub(r"^[|│┃║]|[|│┃║]$", "", bare.replace("||", "|"))
-            found.append((number, [_unmarked(cell) for cell in re.split(f"[{_BARS}]", inner)]))
-    return _of_rows(found, needed, "|")
+            cells = [_unmarked(cell) for cell in re.split(f"[{_BARS}]", inner)]
+            if all(re.fullmatch(r"~~.*~~|<(s|del)>.*</\1>", cell) for cell in cells if cell):
+                struck.append(str(number))
+                continue
+            if last and found and len(found) > 1:
+                between.append(last)
+            found.append((number, cells))
+            last = ""
+        elif bare and not RULE.fullmatch(bare) and not bare.startswith("+"):
+            last = bare
+    grid = _of_rows(found, needed, "|")
+    if struck:
+        grid.notes.append(f"struck out, and left out: line{'s' * (len(struck) > 1)} {', '.join(struck[:5])}")
+    if between:
+        grid.notes.append(
+            f"{len(between) + 1} tables are read as one; what stands between them is not a level: "
+            f"{', '.join(repr(each[:60]) for each in between[:3])}"
+        )
+    return grid
 
 
 def _unmarked(cell: str) -> str:

@@ -37,6 +37,8 @@ def of_lines(lines: Sequence[str], needed: Sequence[str], delimiter: str, *, ski
     That line is the header; without one it is the first line that has cells.
     """
     place, split = _header(lines, needed, delimiter, skipped)
+    if split == SPACES and _parts_by_one(lines[place:]):
+        split = SPACE
     if split in (SPACES, SPACE):
         rows = [(number, cut(line, split)) for number, line in enumerate(lines[place:], place + 1)]
     else:
@@ -84,6 +86,18 @@ def _without_numbers(rows: list[tuple[int, list[str]]]) -> list[tuple[int, list[
     return [rows[0], *((n, [re.sub(r"^\d+ +", "", row[0]), *row[1:]]) for n, row in rows[1:])]
 
 
+def _parts_by_one(lines: Sequence[str]) -> bool:
+    """Whether one space parts cells, as R and pandas print a column that is as wide as its longest number."""
+    told = [line for line in lines if line.strip() and not RULE.fullmatch(line)]
+    rows = [cut(line, SPACE) for line in told]
+    if len(rows) < 3 or len(rows[0]) != len(cut(told[0], SPACES)):
+        return False
+    body = [row for row in rows[1:] if not row[0].startswith("[")]
+    wide = {len(row) for row in body}
+    as_now = {len(cut(line, SPACES)) for line in told[1:] if not line.lstrip().startswith("[")}
+    return len(wide) == 1 and wide <= {len(rows[0]), len(rows[0]) + 1} and as_now != wide
+
+
 def _bare_cell(cell: str) -> str:
     """A cell without quotes of another kind, and Markdown's marks, around it."""
     bare = cell.strip()
@@ -128,7 +142,10 @@ def cut(line: str, split: str) -> list[str]:
 
 def _bare(line: str, split: str) -> str:
     """A line without what LaTeX puts behind its cells."""
-    return re.sub(r"\\\\.*|\\hline|\\(top|mid|bottom)rule", "", line) if split == "&" else line
+    if split != "&":
+        return line
+    plain = re.sub(r"\\\\.*|\\hline|\\(top|mid|bottom)rule", "", line).replace("{,}", ",")
+    return re.sub(r"\\(?:textbf|textit|emph|num|bfseries|mathbf|underline)\s*\{([^{}]*)\}", r"\1", plain)
 
 
 def without_remarks(

@@ -336,6 +336,9 @@ def _fill_down(grid: Grid, factors: Sequence[str], responses: Sequence[str]) -> 
         # Where a level is repeated, an empty cell has another meaning.
         if any(early == late != "" for early, late in itertools.pairwise(told)):
             continue
+        filled_in = [level for level in told if level]
+        if len(factors) == 1 and len(set(filled_in)) < len(filled_in):
+            continue
         last = ""
         filled = 0
         for _, row in lines:

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Callable, Collection, Sequence
 
-from headrace.foreign import failures, names
+from headrace.foreign import failures, names, sums
 from headrace.foreign.alike import Line
 from headrace.foreign.units import is_absent, parts
 
@@ -66,7 +66,10 @@ _OF_ERRORS = frozenset({
 # fmt: off
 REMARKS = frozenset({
     "comment", "comments", "note", "notes", "remark", "remarks", "bemerkung", "kommentar", "commentaire",
-    "nota", "info",
+    "nota", "info", "備考", "备注", "備註", "コメント", "メモ", "비고", "메모", "observaciones", "observações",
+    "примечание", "примечания", "комментарий", "коммент", "uwagi", "opmerking", "opmerkingen", "notiz", "notizen",
+    "hinweis", "anmerkung", "anmerkungen", "bemerkungen", "remarque", "remarques", "osservazioni", "poznámka",
+    "obs",
 })
 # fmt: on
 PHASES = frozenset({"phase", "stage", "period", "step", "kind", "type"})
@@ -95,7 +98,11 @@ SUMMARY = frozenset(names.words(each) for each in (
     "μέσος όρος", "μέση τιμή", "میانگین", "مجموع", "ortalama değer", "औसत", "कुल", "ค่าเฉลี่ย", "รวม",
     "tổng", "tổng cộng", "trung bình", "i alt", "סה\"כ", "סך הכל", "jumlah", "purata", "meðaltal", "samtals",
     "batez besteko", "mesatarja", "wastani", "kabuuan", "średnio", "łącznie", "σ", "ø", "μ", "x̄", "percentile",
-    "quartile", "aggregate", "rollup",
+    "quartile", "aggregate", "rollup", "desv", "desv estándar", "desv est", "desv típica", "desviación típica",
+    "desvest", "media aritmética", "écart type", "moy", "moy.", "ø gesamt", "odchylenie standardowe", "odch stand",
+    "směrodatná odchylka", "standaarddeviatie", "standardavvikelse", "keskihajonta", "szórás", "standart sapma",
+    "std sapma", "ст откл", "стандартное отклонение", "ско", "deviazione standard", "dev standard",
+    "desvio padrão",
 ))
 # fmt: on
 _CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
@@ -112,7 +119,11 @@ _FAILED = re.compile(
     re.IGNORECASE,
 )
 _IN_TEXT = re.compile(
-    r"\b(crash|kill|oom\b|abort|fail|interrupt|timed? ?out|incomplete|invalid|segfault|did not finish|truncat)\w*",
+    r"\b(crash|kill|oom\b|abort|fail|interrupt|timed? ?out|incomplete|invalid|segfault|did not finish|truncat"
+    r"|ignore\b|disregard|discard|do not (use|count)|don't (use|count)|exclude|outlier|abgebroch|fehlgeschlag"
+    r"|ungültig|verwerfen|ausreißer|échou|à ignorer|invalide|fallid|falló|descartar|fallit|ошиб|сбой|прерван"
+    r"|выброс|не учитывать)\w*"
+    r"|失败|失敗|無効|无效|作废|エラー|中断|中止|忽略|異常|异常|실패|오류|무효",
     re.IGNORECASE,
 )
 _DENIED = re.compile(r"\b(no|not|none|never|without|0|zero|kein\w*)\s+(\w+\s+)?$", re.IGNORECASE)
@@ -140,6 +151,7 @@ def runs_of(
     left: list[Line] = list(lines)
     used = {*factors, *responses}
     markers = _markers(lines, factors, responses)
+    totals = sums.of_others(lines, factors, responses)
     counted, notes = failures.counted(lines, used)
     told = _told(lines, used)
     shares = _shares(lines, used)
@@ -172,6 +184,18 @@ def runs_of(
                 else f"{len(out)} lines left out, each of which {what}: {named}{more}"
             )
             left = [line for line in left if not is_one(line[1])]
+    if out := [place.rpartition(":")[2] for place, _ in left if place in totals]:
+        notes.append(
+            f"line{'s' * (len(out) > 1)} {', '.join(out[:5])} left out: the mean, the sum or the spread of the "
+            "others, without a level of its own"
+        )
+        left = [line for line in left if line[0] not in totals]
+    for name in factors:
+        bare = [place.rpartition(":")[2] for place, cells in left if not cells[name].strip()]
+        if bare and len(bare) < len(left):
+            notes.append(
+                f"{name} is empty in line{'s' * (len(bare) > 1)} {', '.join(bare[:5])}: counted as a level"
+            )
     return left, notes
 
 

@@ -238,6 +238,7 @@ def cells_of(
     lines: list[tuple[str, dict[str, str]]] = []
     try:
         grid = grid_of(text, needed)
+        _check_whole(grid, path)
         _check_widths(grid, path)
         if shape is None:
             shapes.rename(grid, needed)
@@ -271,6 +272,19 @@ def cells_of(
     return lines, notes
 
 
+def _check_whole(grid: Grid, path: Path) -> None:
+    """Rows of dots stand for those that were not printed."""
+    for number, cells in grid.lines:
+        if len(cells) > 1 and all(
+            re.fullmatch(r"\.{2,}|…|⋮", cell.strip()) for cell in cells if cell.strip()
+        ):
+            raise PlanError(
+                "the table was shortened when it was printed: the dots stand for rows",
+                place=f"{path}:{number}",
+                hint="write all of it to a file: df.to_csv('table.csv')",
+            )
+
+
 def _check_widths(grid: Grid, path: Path) -> None:
     """Before lines are rearranged: a short one would be lost, or shift the others."""
     for number, cells in grid.lines:
@@ -289,9 +303,23 @@ def _without_groups(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequ
         plain = [without_groups(cells[name]) for _, cells in lines]
         if any(text != cells[name] for text, (_, cells) in zip(plain, lines, strict=True)):
             grouped.append(name)
+        _check_minutes(name, plain, lines)
         for text, (_, cells) in zip(plain, lines, strict=True):
             cells[name] = in_seconds(text)
     return [f"spaces or marks in {', '.join(grouped)} are between thousands"] if grouped else []
+
+
+def _check_minutes(name: str, texts: Sequence[str], lines: Sequence[tuple[str, dict[str, str]]]) -> None:
+    """Raises PlanError for ``1m`` among milliseconds."""
+    if not any(re.search(r"\d\s*([mnuµμ]s)$", text.strip()) for text in texts):
+        return
+    for text, (place, _) in zip(texts, lines, strict=True):
+        if told := re.fullmatch(r"(\d+)\s*m", text.strip()):
+            raise PlanError(
+                f"{name} = {text.strip()!r} could be {told[1]} ms or {told[1]} min",
+                place=place,
+                hint="write ms or min",
+            )
 
 
 def _without_points(lines: Sequence[tuple[str, dict[str, str]]], responses: Sequence[str]) -> list[str]:

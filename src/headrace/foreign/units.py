@@ -42,8 +42,24 @@ _SECONDS = {
     "sec": 1.0,
     "secs": 1.0,
     "seconds": 1.0,
+    "с": 1.0,
+    "сек": 1.0,
+    "秒": 1.0,
     "min": 60.0,
+    "мин": 60.0,
+    "分": 60.0,
     "h": 3600.0,
+    "hr": 3600.0,
+    "ч": 3600.0,
+    "d": 86_400.0,
+    **dict.fromkeys(
+        ("second", "sekunde", "sekunden", "seconde", "secondes", "segundo", "segundos", "secondi"), 1.0
+    ),
+    **dict.fromkeys(("mins", "minute", "minutes", "minuten", "minuto", "minutos", "minuti", "minut"), 60.0),
+    **dict.fromkeys(
+        ("hrs", "hour", "hours", "stunde", "stunden", "std", "heure", "heures", "hora", "horas"), 3600.0
+    ),
+    **dict.fromkeys(("day", "days", "tag", "tage", "jour", "jours"), 86_400.0),
 }
 _BYTES = re.compile(r"([kmgt]?)(i?)b(ytes)?(/s|ps|/sec)?", re.IGNORECASE)
 _BITS = re.compile(r"([kmgt]?)(bit|bits)(/s|ps|/sec)?", re.IGNORECASE)
@@ -95,8 +111,8 @@ def scale(unit: str) -> tuple[str, float] | None:
     """What a unit measures, and how much of the base unit it is; None for an unknown one."""
     if unit in ("", "%"):
         return unit, 1.0
-    if unit in _SECONDS:
-        return "s", _SECONDS[unit]
+    if (known := _SECONDS.get(unit) or _SECONDS.get(unit.casefold() if len(unit) > 2 else unit)) is not None:
+        return "s", known
     if unit in ("k", "K", "M", "G"):
         return "", float(_DECIMAL[unit.lower()])
     if found := _BYTES.fullmatch(unit):
