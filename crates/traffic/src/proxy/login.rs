@@ -57,6 +57,8 @@ pub struct Login {
     stage: Stage,
     /// What a balancer may say before the server speaks; None when it is over, or was none.
     header: Option<BalancerHeader>,
+    /// What may still be the beginning of it.
+    begun: Vec<u8>,
     from_client: Held,
     from_server: Held,
     /// What to add to a number on its way to the server.
@@ -69,6 +71,7 @@ impl Login {
             rules,
             stage: Stage::default(),
             header: Some(BalancerHeader::default()),
+            begun: Vec::new(),
             from_client: Held::default(),
             from_server: Held::default(),
             shift: 0,
@@ -110,20 +113,30 @@ impl Login {
 
     /// The length of a balancer's header, which is passed on unchanged for the server to read.
     fn take_header(&mut self, bytes: &[u8], acts: &mut Vec<Act>) -> usize {
-        let Some(header) = self.header.as_mut().filter(|_| self.stage == Stage::Greeting) else { return 0 };
-        let used = match header.take(bytes) {
-            HeaderStep::More => bytes.len(),
-            HeaderStep::Done(used) => {
-                self.header = None;
-                used
+        let Some(header) = self.header.as_mut().filter(|_| self.stage == Stage::Greeting) else {
+            if !self.begun.is_empty() {
+                self.from_client.add(&std::mem::take(&mut self.begun));
             }
+            return 0;
+        };
+        let used = match header.take(bytes) {
+            HeaderStep::More => {
+                self.begun.extend_from_slice(bytes);
+                return bytes.len();
+            }
+            HeaderStep::Done(used) => used,
+            // It was none, and so what a client says.
             HeaderStep::Other => {
                 self.header = None;
+                self.from_client.add(&std::mem::take(&mut self.begun));
                 return 0;
             }
         };
-        acts.push(Act::Record(Side::Client, bytes[..used].to_vec()));
-        acts.push(Act::Send(Side::Server, bytes[..used].to_vec()));
+        self.header = None;
+        let mut whole = std::mem::take(&mut self.begun);
+        whole.extend_from_slice(&bytes[..used]);
+        acts.push(Act::Record(Side::Client, whole.clone()));
+        acts.push(Act::Send(Side::Server, whole));
         used
     }
 
@@ -286,13 +299,11 @@ mod tests {
     fn a_balancers_header_goes_on_as_it_is() {
         let mut login = Login::new(Rules { hides_tls: true, ..Rules::default() });
         let header = b"PROXY TCP4 203.0.113.9 127.0.0.1 45678 3306\r\n";
-        for piece in [&header[..7], &header[7..]] {
-            let acts = login.take(Side::Client, piece);
-            assert_eq!(
-                acts,
-                [Act::Record(Side::Client, piece.to_vec()), Act::Send(Side::Server, piece.to_vec())]
-            );
-        }
+        assert_eq!(login.take(Side::Client, &header[..7]), []);
+        assert_eq!(
+            login.take(Side::Client, &header[7..]),
+            [Act::Record(Side::Client, header.to_vec()), Act::Send(Side::Server, header.to_vec())]
+        );
         let mut greeting = GREETING.to_vec();
         greeting[0] = (greeting.len() - HEADER_BYTES) as u8;
         assert_eq!(sent(&login.take(Side::Server, &greeting), Side::Client).len(), 1);
@@ -300,6 +311,11 @@ mod tests {
         // What only looks like one is refused as before.
         let mut login = Login::new(Rules { hides_tls: true, ..Rules::default() });
         assert!(matches!(login.take(Side::Client, b"POST / HTTP/1.1\r\n\r\n")[..], [] | [Act::Refuse(_)]));
+        let in_pieces = |pieces: &[&[u8]]| {
+            let mut login = Login::new(Rules { hides_tls: true, ..Rules::default() });
+            pieces.iter().flat_map(|piece| login.take(Side::Client, piece)).collect::<Vec<_>>()
+        };
+        assert_eq!(in_pieces(&[b"\r", b"\0\0\x01no"]), in_pieces(&[b"\r\0\0\x01no"]));
     }
 
     #[test]
