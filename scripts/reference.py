@@ -36,6 +36,7 @@ RULE_PAGES = {
     "locks": ("Locks and transactions", ("LOCK",)),
     "sessions": ("Sessions and statements", ("SESS", "WAIT", "STMT")),
     "replication": ("Replication", ("REPL",)),
+    "memcached": ("memcached", ("MEMC",)),
     "limits": ("Limits, neighbours, statistics and obsolete settings", ("LIM", "HOST", "STAT", "NAME")),
 }
 KNOB_PAGES: dict[str, tuple[str, types.ModuleType]] = {

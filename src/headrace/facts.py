@@ -356,6 +356,16 @@ class HostFacts:
         return self._rows("servers")
 
     @property
+    def caches(self) -> list[Mapping[str, Any]]:
+        """The memcached servers that were asked: pid, name, version, settings, or why they were not read."""
+        return list(self._table("memcached").get("instances") or ())
+
+    @property
+    def caches_not_covered(self) -> list[Mapping[str, Any]]:
+        """Processes of other stores of that kind, by program and pid."""
+        return list(self._table("memcached").get("not_covered") or ())
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """All variables of the queried server, as it prints them. Empty without a server."""
         return self._table("server_settings").get("variables") or {}

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headrace import __version__
+from headrace import __version__, memcached
 from headrace.activity import Activity, Looks
 from headrace.agent import Agent, stop
 from headrace.analysis.resources import Verdict
@@ -172,6 +172,7 @@ async def watch(
         raise NotReady(why_not, place=target.name, hint="or --host-only, to examine only the host")
     # A server that is all there is to examine is asked first whether it lets us in.
     known = await _of_server(sql_only, agent, login, thorough, why_not) if sql_only else None
+    caches = await memcached.begin(agent) if not sql_only else None
     started = datetime.now(UTC).isoformat(timespec="seconds")
     async with leased_folder(target) as folder:
         more = ["--thorough"] if thorough else []
@@ -185,12 +186,13 @@ async def watch(
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)
             raise
+        seen = await caches.end() if caches else memcached.NOTHING
         activity = await looking
         # Not into a file here: a kill would leave it.
         stream = await target.read(samples)
-        found = await asyncio.to_thread(Samples.read, stream)
+        found = await asyncio.to_thread(Samples.read, stream, seen.records)
         errors = await asyncio.to_thread(sampler_errors, stream)
-    facts = known or await _facts(agent, login, thorough)
+    facts = known or seen.added_to(await _facts(agent, login, thorough))
     if why_not:
         errors["server"] = why_not
     stacks = await _profile(agent, facts, min(seconds, PROFILE_S), errors) if profile else ""

@@ -9,6 +9,7 @@ import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,9 +53,10 @@ class Samples:
         return columns.samples()
 
     @classmethod
-    def read(cls, stream: Path | bytes) -> Samples:
-        """From a stream; one that was cut short by a kill is read up to its last complete line."""
-        return cls.of_records(_records(stream))
+    def read(cls, stream: Path | bytes, more: Iterable[Mapping[str, Any]] = ()) -> Samples:
+        """From a stream; one that was cut short by a kill is read up to its last complete line. ``more``: lines of
+        the same form that another program wrote."""
+        return cls.of_records(chain(_records(stream), more))
 
     @classmethod
     def of_records(cls, records: Iterable[Mapping[str, Any]]) -> Samples:

@@ -330,6 +330,20 @@ SHAPE: Mapping[str, Any] = {
             "first_events": [S],
         }
     ],
+    "memcached": {
+        "instances": [
+            {
+                "pid!": N,
+                "name!": S,
+                "why": S,
+                "version": S,
+                "settings": TEXTS,
+                "is_restarted": B,
+                "connections": {"states": {"*": N}, "peers": {"*": N}, "longest_idle_s": N},
+            }
+        ],
+        "not_covered": [{"program!": S, "pid!": N}],
+    },
     "servers": [
         {
             "pid!": N,

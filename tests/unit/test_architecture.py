@@ -28,7 +28,7 @@ LAYERS = [
     {"experiment"},
     {"analysis"},
     {"workloads", "knobs", "volumes", "server"},
-    {"production"},
+    {"production", "memcached"},
     {"snapshot", "digests"},
     {"store", "foreign", "archive"},
     {"design"},

@@ -19,6 +19,8 @@ AREAS = (
     "cloud",
     "cluster",
     "membership",
+    "memcached",
+    "memcached_server",
     "connections",
     "cpu",
     "filesystems",

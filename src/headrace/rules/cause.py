@@ -28,6 +28,7 @@ ELSEWHERE = (
     "SESS19", "SESS18", "WAIT02", "WAIT01", "STMT04", "STMT10", "REDO02", "REDO03", "REDO05", "POOL03", "FLUSH01",
     "LIM05", "LIM07", "FS14", "BLK15", "BLK16", "BLK19", "BLK17", "BLK21", "HOST06", "HOST09", "TCP07", "CPU03",
     "CPU12", "LOCK08", "REPL11", "REPL14", "REPL10", "REPL01", "LOCK20",
+    "MEMC27", "MEMC20", "MEMC11", "MEMC30", "MEMC10", "MEMC23", "MEMC25",
 )  # fmt: skip
 #: Kind of resource -> rules whose findings explain why it is saturated, the surest first.
 EXPLAINS = {
@@ -88,6 +89,11 @@ SAID_BY_SESSIONS = {
 OF_A_HOLDER = ("LOCK02", "LOCK04", "LOCK17")
 #: Why sessions wait for their login, where nothing but SQL is known.
 OF_LOGINS = ("SESS15", "SESS19", "SESS05", "SESS14", "SESS16", "SESS09")
+#: Rules about what memcached costs the database behind it, although it is fast itself: the most first.
+COSTS_BEHIND = (
+    "MEMC14", "MEMC05", "MEMC06", "MEMC02", "MEMC01", "MEMC07", "MEMC22", "MEMC08", "MEMC21", "MEMC03", "MEMC04",
+    "MEMC13",
+)  # fmt: skip
 #: Named in the sentence at most, of each kind.
 MOST = 2
 #: Connections per second that are refused now; less often it was in the past.
@@ -191,6 +197,9 @@ def _hint(judgement: Judgement, why: list[Finding]) -> tuple[str, Finding] | Non
     """
     if beside := _of(judgement, ("HOST02",)):
         return "Some of the I/O is not from the server", beside[0]
+    behind = [finding for finding in _of(judgement, COSTS_BEHIND) if finding.severity is Severity.COST]
+    if behind and not why:
+        return "What memcached costs", behind[0]
     blind = [finding for finding in _of(judgement, ("STAT01",)) if finding.severity is Severity.ADVICE]
     return ("Statement waits are not recorded", blind[0]) if blind and not why else None
 
@@ -226,6 +235,9 @@ def _said_by(finding: Finding, judgement: Judgement) -> Finding | None:
     code, others = finding.rule.code, [f for f in judgement.findings if f.id != finding.id]
     if code == "LOCK01":  # threads wait for each other: these know what for
         return next((f for f in _of(judgement, ELSEWHERE) if f.severity is Severity.LIMIT), None)
+    if code == "TCP02":  # a full queue of another program's port: memcached's own rule knows whose it is
+        own = _of(judgement, ("MEMC27",))
+        return next((f for f in own if f.hit.subject.endswith(f":{finding.hit.subject}")), None)
     if code == "STMT01":  # the class that takes most of the time
         same = [f for f in others if f.rule.code in ("STMT02", "STMT05")]
         return next((f for f in same if f.hit.subject == finding.hit.subject), None)

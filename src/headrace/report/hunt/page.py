@@ -11,7 +11,7 @@ from headrace.analysis.spared import OPTION, left_out
 from headrace.analysis.stacks import parse, profile
 from headrace.analysis.waits import events, kernel_waits
 from headrace.hunt import Hunt, refusal
-from headrace.report.hunt import findings, origin, resources, sessions, words
+from headrace.report.hunt import caches, findings, origin, resources, sessions, words
 from headrace.report.hunt.words import heading
 from headrace.report.parts import Cell, Facts, Gap, Image, Note, Page, Part, Section, Sentence, Table
 
@@ -42,6 +42,7 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
             Section("heading", "", "", brief=first),
             resources.section(hunt, everything=everything),
             sessions.section(hunt),
+            caches.section(hunt),
             findings.section(hunt),
             Section("waits", "", "", brief=list(_waits(hunt, everything))),
             _stacks(hunt, flame_graph),
@@ -66,7 +67,8 @@ def page_of(hunt: Hunt, flame_graph: str = "", *, everything: bool = False) -> P
 def _cautions(hunt: Hunt) -> list[str]:
     """Warnings if no server was examined, and about what a dump is."""
     why = hunt.snapshot.errors.get("server")
-    own = [f"only the host was examined: {why}"] if why else []
+    also = " and memcached were" if caches.summary(hunt) else " was"
+    own = [f"only the host{also} examined: {why}"] if why else []
     return own + list(hunt.snapshot.origin.cautions if hunt.snapshot.origin else ())
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.analysis.resources import ResourceUsage
 from headrace.knobs.provider import managed_by
+from headrace.report.hunt import caches
 from headrace.report.parts import Cell, Cells, Part, Sentence, Table
 from headrace.report.text import setting
 from headrace.rules.rule import Remedy, Severity
@@ -33,6 +34,8 @@ def heading(hunt: Hunt, *, is_named: bool = True) -> str:
     if hunt.evidence.has_server:
         settings = hunt.evidence.settings
         parts.append(f"{settings['vendor']} {settings['version'] or 'of an unknown version'}")
+    if examined := caches.summary(hunt):
+        parts.append(examined)
     if (found := managed_by(facts.variables, facts.server_asked)) is not None:
         parts.append(f"managed by {found.provider.name} ({found.sign})")
     if hunt.snapshot.seconds > 0 or hunt.snapshot.origin is None:
