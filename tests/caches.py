@@ -54,7 +54,8 @@ class Client:
 
     def stats(self, what: str = "") -> dict[str, str]:
         rows = self.send(f"stats {what}".strip().encode() + b"\r\n", b"END\r\n").decode().split("\r\n")
-        return dict(row.split(" ", 2)[1:] for row in rows if row.startswith("STAT "))  # type: ignore[misc]
+        words = (row.split(" ", 2) for row in rows if row.startswith("STAT "))
+        return {name: value for _, name, value in words}
 
     def close(self) -> None:
         self.socket.close()
@@ -80,7 +81,7 @@ class Cache:
 
     def listens(self) -> bool:
         if self.process.poll() is not None:
-            raise AssertionError(f"memcached ended with {self.process.returncode}: {self.process.args}")
+            raise AssertionError(f"memcached ended with {self.process.returncode}: {self.process.args!r}")
         try:
             Client(self.address).close()
         except OSError:

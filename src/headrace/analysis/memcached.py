@@ -117,7 +117,7 @@ def caches(facts: HostFacts, window: Window) -> Sequence[Cache]:
             int(row["pid"]),
             str(row.get("version") or ""),
             str(row.get("why") or ""),
-            row.get("settings") or {},
+            {name: text for name, text in (row.get("settings") or {}).items() if isinstance(text, str)},
             bool(row.get("is_restarted")),
             row.get("connections") or {},
             processes.get(row["pid"], {}),

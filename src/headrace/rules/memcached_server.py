@@ -444,7 +444,7 @@ def queue_overflows(evidence: Evidence) -> Iterator[Match]:
     refute="Clients use UDP, and no packet with a forged sender reaches the port.",
 )
 def udp_is_open(evidence: Evidence) -> Iterator[Match]:
-    """memcached answers UDP on an address that others reach.
+    """UDP is answered on an address that others reach.
 
     UDP has no handshake: a packet of 15 bytes with a forged sender is answered with up to megabytes to somebody
     else. Open caches were used for the largest attacks of their time, and the host's own network was full.

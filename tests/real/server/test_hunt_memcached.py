@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,12 +23,14 @@ import pytest
 
 from tests import programs
 from tests.caches import Cache, Client, cache
+from tests.folders import ROOT
 from tests.servers import free_port
 from tests.waiting import until
 
 pytestmark = pytest.mark.needs("memcached")
 
-HEADRACE = Path(sys.executable).parent / "headrace"
+HEADRACE = [sys.executable, "-m", "headrace"]
+HOWTO = ROOT / "docs" / "howto" / "memcached.md"
 SECONDS = 6
 PAUSE_S = 0.02
 Step = Callable[[Client, int], None]
@@ -213,18 +217,17 @@ def overflow(each: Cache, client: Client) -> None:
         one.close()
 
 
-def hunt(*words: str | Path) -> dict[str, Any]:
+def hunt(*words: str | Path) -> Any:
     environment = {**os.environ, "HEADRACE_AGENT": programs.agent_path()}
     done = subprocess.run(
-        [HEADRACE, "hunt", "--json", *words],
+        [*HEADRACE, "hunt", "--json", *words],
         capture_output=True,
         text=True,
         timeout=300,
         env=environment,
         check=True,
     )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +258,8 @@ def hunted(
             return hunt("--host-only", "--seconds", str(SECONDS), "--save", path), path
         finally:
             overflowing.join()
-            for each in (*held, client):
+            client.close()
+            for each in held:
                 each.close()
 
 
@@ -299,3 +303,38 @@ def test_the_file_says_the_same(hunted: tuple[dict[str, Any], Path]) -> None:
     assert again["memcached"] == live["memcached"]
     assert again["findings"] == live["findings"]
     assert again["verdict"] == live["verdict"]
+
+
+def test_the_commands_of_the_how_to_run(started: dict[str, Cache], tmp_path: Path) -> None:
+    """One of the servers stands still: it is named, and the others are read."""
+    slow = started["files"]
+    slow.process.send_signal(signal.SIGSTOP)
+    environment = {**os.environ, "HEADRACE_AGENT": programs.agent_path(), "COLUMNS": "200"}
+    printed = []
+    try:
+        for block in re.findall(r"```sh\n(.*?)```", HOWTO.read_text(), flags=re.DOTALL):
+            for line in block.splitlines():
+                words = shlex.split(line.partition(" #")[0])
+                assert words[0] == "headrace"
+                argv = [*HEADRACE, *words[1:]]
+                done = subprocess.run(
+                    argv,
+                    cwd=tmp_path,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=300,
+                    check=True,
+                )
+                printed.append(done.stdout)
+    finally:
+        slow.process.send_signal(signal.SIGCONT)
+    live, again, as_json, rule = printed
+    assert f"{slow.address} was not read: no answer within 3 s." in live
+    assert started["healthy"].address in live
+    assert f"{slow.address} was not read: no answer within 3 s." in again
+    (judged,) = json.loads(as_json)
+    servers = {each["name"]: each["not_read"] for each in judged["memcached"]["servers"]}
+    assert servers[slow.address] == "no answer within 3 s"
+    assert servers[started["healthy"].address] is None
+    assert "MEMC01" in rule
