@@ -469,7 +469,7 @@ CAUSES = (
         ("STMT10",),
         "joins|time limit",
     ),
-    Cause("a rebuild", rebuilt, ("STMT09",), "rebuil|alter"),
+    Cause("a rebuild", rebuilt, ("STMT09", "LOCK04"), "rebuil|alter"),
     Cause(
         "a small redo log",
         working(
@@ -526,7 +526,10 @@ CAUSES = (
     Cause("many at once", working(30, SCAN), ("WAIT02", "STMT02"), "execute"),
     Cause(
         "a small key cache",
-        setting(working(3, "SELECT k FROM my WHERE id = {r}"), key_buffer_size=8192),
+        setting(
+            working(3, "SELECT SUM(my.k) FROM seq_1_to_2000 s JOIN my ON my.id = s.seq * 49"),
+            key_buffer_size=65536,
+        ),
         ("POOL10",),
         "MyISAM",
     ),
