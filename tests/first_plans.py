@@ -91,6 +91,14 @@ CHANGES: dict[str, tuple[str, str]] = {
     "a bundle that is none": ('levels = ["128M", "512M", "1G"]', 'levels = { small = "small", big = "big" }'),
     "nested levels": ('levels = ["128M", "512M", "1G"]', 'levels = { a = { x = { y = 1 } }, b = {} }'),
     "more memory than any machine": ('"1G"', '"100T"'),
+    "a comment of C": ("blocks = 5", "blocks = 5 // five"),
+    "a comment of INI": ("blocks = 5", "blocks = 5 ; five"),
+    "a comma at the end of a line": ("blocks = 5", "blocks = 5,"),
+    "a word behind a number": ("blocks = 5", "blocks = 5 blocks"),
+    "a list without brackets": ('["128M", "512M", "1G"]', "128, 512"),
+    "an empty level": ('"512M", "1G"', '"512M", ""'),
+    "an exclusion of a factor that is not there": ("", '\n[[design.exclude]]\npol = "1G"\n'),
+    "an exclusion of a level that is not there": ("", '\n[[design.exclude]]\npool = "2G"\n'),
 }  # fmt: skip
 
 _NO_KNOB = ('knob = "server.innodb_buffer_pool_size"\n', "")

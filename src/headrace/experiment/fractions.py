@@ -17,7 +17,9 @@ import numpy as np
 
 from headrace.analysis import aliasing
 from headrace.errors import PlanError
+from headrace.meant import meant
 from headrace.plan import DesignTable
+from headrace.plan.where import value_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +57,7 @@ def combinations(
 
     ``conditions`` are factors that change the question: the design is the same in each of their combinations.
     """
+    _check_excluded(factors, table)
     subjects = {f: tuple(levels) for f, levels in factors.items() if f not in conditions}
     if table.kind == "screening":
         yield from _crossed(factors, conditions, _screened(table, subjects, baseline), table)
@@ -73,6 +76,24 @@ def combinations(
     for asked in itertools.product(*(factors[name] for name in conditions)):
         own = [c for c in allowed if all(c[f] == v for f, v in zip(conditions, asked, strict=True))]
         yield from _optimal(table, subjects, own, baseline)
+
+
+def _check_excluded(factors: Levels, table: DesignTable) -> None:
+    """Raises PlanError for a factor or a level that is not there: such a line would exclude nothing."""
+    for rule in table.exclude:
+        for name, level in rule.items():
+            if name not in factors:
+                near = meant(name, list(factors)) or next(iter(factors))
+                raise PlanError(
+                    f"design.exclude: {name!r} is no factor; there are: {', '.join(factors)}",
+                    hint=f"{near} = {value_text(level)}",
+                )
+            if level not in factors[name]:
+                near = meant(level, list(factors[name])) or next(iter(factors[name]))
+                raise PlanError(
+                    f"design.exclude: {level!r} is no level of {name}; there are: {', '.join(factors[name])}",
+                    hint=f"{name} = {value_text(near)}",
+                )
 
 
 def _is_excluded(combination: Mapping[str, str], table: DesignTable) -> bool:

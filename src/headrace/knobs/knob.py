@@ -239,6 +239,8 @@ class Knob:
         if isinstance(value, list):
             return value
         text = value_text(value).lower()
+        if not text:
+            return text
         if self.kind is Kind.SWITCH:
             return text in ("on", "1", "true")
         if self.kind is Kind.SIZE or (self.kind is Kind.ANY and re.fullmatch(r"\d+[kmgtpe]", text)):

@@ -108,8 +108,9 @@ def _reason(
     for types, words in _TYPES:
         if kind in types:
             return words, _as(words, name, value) or _EXAMPLES.get(name)
-    message = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
-    return f"must be {message}", None
+    said = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
+    # Our own words may begin with the key.
+    return said if re.match(r"[a-z_]+( = .*)?: ", said) else f"must be {said}", None
 
 
 def _of_factor(message: str, factor: Mapping[str, Any]) -> tuple[str, str | None]:

@@ -49,7 +49,8 @@ def error_of(text: str, error: ValueError, place: str) -> PlanError:
         row = rows[candidate - 1]
         for what, mended in _mended(row):
             trial = "\n".join([*rows[: candidate - 1], mended, *rows[candidate:]])
-            if _gets_further(trial, candidate):
+            # The line above an error is whole, unless what is changed there takes the error away.
+            if mended != row and _gets_further(trial, number):
                 return PlanError(f"{row.strip()}: {what}", place=f"{place}:{candidate}", hint=mended.strip())
     own = next((words for start, words in _MESSAGES if reason.startswith(start)), f"not valid TOML: {reason}")
     row = rows[number - 1].strip() if 1 <= number <= len(rows) else ""
@@ -73,12 +74,28 @@ def _second(text: str, number: int, place: str) -> PlanError:
     return PlanError(f"{row}: {what}", place=f"{place}:{number}", hint=f"{hint}{there}")
 
 
+def _with_too_much(row: str) -> list[tuple[str, str]]:
+    """What stands behind a value as in other languages."""
+    found = []
+    key, equals, value = row.partition("=")
+    if comment := re.match(r"(.*?)\s*(?://|;|--)\s*(.*)", row):
+        found.append(("a comment begins with # in TOML", f"{comment[1]}  # {comment[2]}".strip()))
+    if equals and value.rstrip().endswith((",", ";")):
+        found.append(("nothing stands behind a value", row.rstrip().rstrip(",; ")))
+    if equals and re.fullmatch(r"[^\[\]{}]+,[^\[\]{}]+", value):
+        found.append(("a list stands in brackets", f"{key}= [{_quoted(value).strip()}]"))
+    if number := re.fullmatch(r"(\s*\d+)\s+[A-Za-z]\w*\s*", value):
+        found.append(("a number has no word behind it", f"{key}={number[1]}"))
+    return found
+
+
 def _mended(row: str) -> list[tuple[str, str]]:
     """Each way in which the line may have been meant: (what is wrong, the line as it should be)."""
     found = []
     key, equals, value = row.partition("=")
     if not equals and (yaml := re.fullmatch(r"(\s*[\w.-]+)\s*:\s*(.+)", row)):
-        return [("a colon where TOML has =", f"{yaml[1]} = {w}") for w in (yaml[2], _quoted(yaml[2]))]
+        return [("a colon where TOML has =", f"{yaml[1]} = {w.strip()}") for w in (yaml[2], _quoted(yaml[2]))]
+    found += _with_too_much(row)
     if re.search(r"\b(True|False|yes|no)\b", value):
         plain = re.sub(r"\b(True|yes)\b", "true", re.sub(r"\b(False|no)\b", "false", value))
         found.append(("true and false are written in small letters", f"{key}={plain}"))
