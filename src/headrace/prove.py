@@ -39,7 +39,7 @@ from headrace.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.rules.rule import Confidence, Remedy, Severity
 from headrace.snapshot import of_trial
 from headrace.store import ExperimentFolder
-from headrace.whole import write_whole
+from headrace.whole import replace_whole
 
 REMEDY = "REMEDY"
 #: A survey's trial is at least this long: rates of shorter ones are those of a few flushes.
@@ -184,7 +184,7 @@ class Bench:
         if is_numbered:
             name = self._free(name, text)
         path = self.folder / f"{name}.toml"
-        write_whole(path, text)
+        replace_whole(path, text)
         ended = await self.run(plans.load(path), self.folder / name, self.listen)
         self.report(ended)
         return kinds.as_decided(ended)

@@ -43,6 +43,8 @@ FORMAT = 2
 MAX_PART_BYTES = 512 << 20
 
 NO_SAMPLES = Samples.of(())
+#: Samples of a trial that is evaluated at once: an hour of three thousand values a second.
+MOST_SAMPLES = 12_000_000
 #: How content of another shape shows.
 WRONG = (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError)
 
@@ -226,17 +228,18 @@ def of_trial(folder: Path) -> Snapshot:
 
     Raises StoreError if there is no such trial, or if it was written before trials had their server's facts.
     """
+    import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
+    from headrace import parquet
     from headrace.arrow import SAMPLES, samples_of
 
     try:
         record = an_object(read_plain(folder / "trial.json"), OF_SNAPSHOT)
         facts = an_object(read_plain(folder / "raw" / "facts.json"), OF_SNAPSHOT)
         start_ns, end_ns = (int(number(record[key], least=0)) for key in ("window_start_ns", "window_end_ns"))
-        table = pq.read_table(folder / "samples.parquet").cast(SAMPLES)
-    except (OSError, *WRONG) as error:
+        table = parquet.read(folder / "samples.parquet", SAMPLES, most_rows=MOST_SAMPLES)
+    except (OSError, pa.ArrowException, *WRONG) as error:
         raise StoreError(f"no trial that can be evaluated: {error}", place=str(folder)) from error
     inside = pc.and_(pc.greater_equal(table["t_ns"], start_ns), pc.less_equal(table["t_ns"], end_ns))
     started = datetime.fromtimestamp(start_ns / 1e9, UTC).isoformat(timespec="seconds")

@@ -25,7 +25,7 @@ from headrace.design import Design
 from headrace.errors import Busy, StoreError, write_error
 from headrace.model import Facts, Role, TrialSpec, TrialState
 from headrace.received import OF_SNAPSHOT, BadContent, an_object, parsed
-from headrace.whole import make_folder, read_plain, replace_whole, sync
+from headrace.whole import make_folder, read_plain, replace_whole, sync, whole_file
 
 if TYPE_CHECKING:
     import duckdb
@@ -269,8 +269,11 @@ class ExperimentFolder:
                 if not any(parts[: len(own)] == own for own in inside) or ".." in parts:
                     raise StoreError(f"invalid name for a file of a trial: {name!r}", place=str(trial))
                 path = self.path / name
+                if any(self.path.joinpath(*parts[:n]).is_symlink() for n in range(1, len(parts))):
+                    raise StoreError("one of its directories is a link", place=str(path))
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
+                with whole_file(path) as file:
+                    file.write(content)
             _sync_tree(trial)
         except OSError as error:
             raise write_error(error, trial) from error

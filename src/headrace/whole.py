@@ -104,6 +104,33 @@ def open_safely(path: Path, flags: int, mode: int = 0o600) -> int:
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
+def lock_file(path: Path, mode: int = 0o644) -> int:
+    """A descriptor of a lock's file in a folder that others may have made, for reading and writing.
+
+    A link, a pipe or a file with a second name there is removed: what is written would be in another file. Raises
+    OSError.
+    """
+    for _ in range(_MOST_LINKS):
+        with contextlib.suppress(FileNotFoundError):
+            if not _is_single(os.stat(path, follow_symlinks=False)):
+                os.unlink(path)
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, mode)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            continue  # it became a link just now
+        if _is_single(os.fstat(descriptor)):
+            return descriptor
+        os.close(descriptor)
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+
+
+def _is_single(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+
+
 def new_file(path: str, mode: int = 0o666) -> int:
     """A descriptor of a file that nobody else has open; what had its name is removed, never written to.
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import arrow, parquet
-from headrace.errors import StoreError
+from headrace import arrow, parquet, snapshot
+from headrace.digests import history
+from headrace.errors import PlanError, StoreError
+from headrace.experiment.kinds import search
 from headrace.received import BadContent
+from headrace.size import capacity
+from headrace.size import table as demands
 from headrace.store import ExperimentFolder
 from headrace.trial_tables import check_table
 from tests import synthetic
@@ -136,3 +143,55 @@ def test_any_file_of_a_trial_may_be_anything(tmp_path: Path) -> None:
             place.unlink()
         (tmp_path / "aside").rename(place)
     read_all(folder.path)
+
+
+def deep(path: Path) -> None:
+    path.write_text('{"1": ' + "[" * 100_000)
+
+
+def a_list(path: Path) -> None:
+    path.write_text("[1]")
+
+
+def zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def points(path: Path) -> object:
+    return search.points_of(cast(ExperimentFolder, SimpleNamespace(path=path.parent)))
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "a trial that is evaluated": ("samples.parquet", lambda path: snapshot.of_trial(path.parent)),
+    "points of a search": (search.POINTS, points),
+    "reviews of a history": ("review.json", lambda path: history.reviews(path.parent)),
+    "a table of demands": ("demands.parquet", demands.read),
+}
+PLANTS: dict[str, Callable[[Path], None]] = {
+    "pipe": os.mkfifo,
+    "zeros": zeros,
+    "deep": deep,
+    "rows": lambda path: many_rows(path, 13 << 20),
+    "folder": Path.mkdir,
+    "list": a_list,
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+@pytest.mark.parametrize("reader", READERS)
+def test_whatever_has_the_name_of_a_file_is_an_error(tmp_path: Path, reader: str, plant: str) -> None:
+    name, read = READERS[reader]
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "facts.json").write_text("{}")
+    (tmp_path / "trial.json").write_text('{"window_start_ns": 1, "window_end_ns": 2}')
+    PLANTS[plant](tmp_path / name)
+    with pytest.raises((StoreError, PlanError)) as raised:
+        read(tmp_path / name)
+    assert name in str(raised.value) or str(tmp_path) in str(raised.value)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[1]", "NaN", '{"a": 1e999}', ""])
+def test_a_report_of_others_is_read_or_an_error(tmp_path: Path, content: str) -> None:
+    (tmp_path / "report.json").write_text(content)
+    with pytest.raises(StoreError):
+        capacity.read_json(tmp_path / "report.json")

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from headrace import whole
-from headrace.digests import table
-from headrace.errors import StoreError
+from headrace.digests import history, table
+from headrace.errors import Busy, StoreError
+from headrace.experiment.runner import exclusive
 from headrace.fleet.runs import RunFile
 from headrace.model import Facts
 from headrace.production import histograms
@@ -251,3 +252,48 @@ def test_a_result_replaces_a_link_and_never_follows_it(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "precious"
     assert not (tmp_path / "report.html").is_symlink()
     assert (tmp_path / "report.html").read_text() == "page"
+
+
+@pytest.mark.parametrize("plant", ["link", "dangling", "chain", "hard link", "pipe", "link to a pipe"])
+def test_a_lock_in_a_folder_of_others_is_no_other_file(tmp_path: Path, plant: str) -> None:
+    lock, mine = tmp_path / ".lock", tmp_path / "mine"
+    mine.write_text("precious")
+    if plant == "hard link":
+        os.link(mine, lock)
+    elif plant == "pipe":
+        os.mkfifo(lock)
+    elif plant == "chain":
+        (tmp_path / "next").symlink_to(mine)
+        lock.symlink_to(tmp_path / "next")
+    elif plant == "link to a pipe":
+        os.mkfifo(tmp_path / "pipe")
+        lock.symlink_to(tmp_path / "pipe")
+    else:
+        lock.symlink_to(mine if plant == "link" else tmp_path / "new")
+    for _ in range(2):
+        with exclusive(tmp_path):
+            assert lock.read_text() == str(os.getpid())
+    assert mine.read_text() == "precious"
+    assert not (tmp_path / "new").exists()
+    with exclusive(tmp_path), pytest.raises(Busy), exclusive(tmp_path):
+        pass
+
+
+def test_what_a_command_adds_to_a_folder_of_others_replaces_links(tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("{}")
+    (tmp_path / "review.json").symlink_to(mine)
+    history.review(tmp_path, "class", history.Review("me", "2026-03-01", "seen"))
+    assert set(history.reviews(tmp_path)) == {"class"}
+    folder = make(tmp_path / "e", Shape(blocks=1))
+    raw = folder.trial_path(1) / "raw"
+    raw.mkdir(exist_ok=True)
+    (raw / "hardware.json").symlink_to(mine)
+    folder.unpack_trial(1, {str((raw / "hardware.json").relative_to(folder.path)): b"new"})
+    assert (raw / "hardware.json").read_bytes() == b"new"
+    raw.rename(tmp_path / "elsewhere")
+    raw.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(StoreError, match="link"):
+        folder.unpack_trial(1, {str((raw / "other.json").relative_to(folder.path)): b"new"})
+    assert not (tmp_path / "elsewhere" / "other.json").exists()
+    assert mine.read_text() == "{}"

@@ -11,6 +11,8 @@ import typer
 from headrace.cli.experiments import PlanFile, find_plan
 from headrace.cli.shell import Json, TellOption, app, opened_places, run_trials, say, stderr, told
 from headrace.encode import json_text
+from headrace.errors import write_error
+from headrace.whole import replace_whole
 
 
 @app.command(
@@ -47,7 +49,6 @@ def tune(
     from headrace.prove import Bench
     from headrace.report import html, jsonform, progress
     from headrace.report.tune.page import page_of
-    from headrace.tell.files import write_whole
 
     places = opened_places(to, as_json)
     path = find_plan(plan)
@@ -61,9 +62,12 @@ def tune(
         )
         tuned = run_trials(lambda: tuning.tune(bench, advise=advise, retry=retry))
     page = page_of(tuned, bench.plan.name)
-    write_whole(tuned.folder / "report.json", json_text(jsonform.render(page), indent=2) + "\n", None)
-    path = tuned.folder / "report.html"
-    write_whole(path, html.render(page), None)
+    try:
+        replace_whole(tuned.folder / "report.json", json_text(jsonform.render(page), indent=2) + "\n")
+        path = tuned.folder / "report.html"
+        replace_whole(path, html.render(page))
+    except OSError as error:
+        raise write_error(error, tuned.folder) from error
     say(page, as_json)
     stderr().print(f"report: {path}", soft_wrap=True, highlight=False)
     if page.notice is not None:

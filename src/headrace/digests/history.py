@@ -25,7 +25,8 @@ from headrace.digests.merge import merge
 from headrace.digests.table import ALL, Rows
 from headrace.encode import json_text
 from headrace.errors import Refused, StoreError
-from headrace.whole import write_whole
+from headrace.received import OF_SNAPSHOT, an_object
+from headrace.whole import read_plain, replace_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,7 +93,7 @@ def reviews(folder: Path) -> dict[str, Review]:
     """Class -> its review."""
     path = folder / _REVIEW
     try:
-        content = json.loads(path.read_text())
+        content = an_object(read_plain(path), OF_SNAPSHOT)
         return {name: Review(**fields) for name, fields in content.items()}
     except FileNotFoundError:
         return {}
@@ -106,6 +107,6 @@ def review(folder: Path, name: str, noted: Review) -> None:
     path = folder / _REVIEW
     text = json.dumps({key: asdict(each) for key, each in sorted(content.items())}, indent=1) + "\n"
     try:
-        write_whole(path, text)
+        replace_whole(path, text)
     except OSError as error:
         raise StoreError(f"cannot be written: {error.strerror or error}", place=str(path)) from error

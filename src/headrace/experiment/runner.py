@@ -30,7 +30,7 @@ from headrace.experiment.settle import PIECE_S
 from headrace.model import Role, TrialSpec, TrialState
 from headrace.plan import PlanFile, WorkloadTable
 from headrace.store import RECONNECT, ExperimentFolder, TrialDraft, TrialRecord
-from headrace.whole import open_safely
+from headrace.whole import lock_file
 from headrace.workloads import precondition
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """One runner per folder: a second one gets an error with the holder's process."""
-    descriptor = open_safely(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = lock_file(path / ".lock")
     try:
         _lock(descriptor, path)
         os.ftruncate(descriptor, 0)

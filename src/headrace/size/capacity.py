@@ -6,7 +6,6 @@ longer than they are served, or, from a sweep, up to which its objective held.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 
 from headrace.analysis.intervals import Interval
 from headrace.errors import StoreError
+from headrace.received import parsed
 from headrace.size.model import Capacity, Resource
 
 if TYPE_CHECKING:
@@ -287,7 +287,7 @@ def read_ladder(path: Path) -> Mapping[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text())
+        content = parsed(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot be read: {error}", place=str(path)) from error
     if not isinstance(content, dict):

@@ -116,13 +116,15 @@ def _csv(path: Path) -> tuple[list[_Row], list[str]]:
 
 def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+
+    from headrace.parquet import opened
 
     try:
-        table = pq.read_table(path)
+        with opened(path) as file:
+            table = file.read()
     except FileNotFoundError as error:
         raise PlanError("no such file", place=str(path)) from error
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise PlanError(f"not a Parquet file: {error}", place=str(path)) from error
     for name in NEEDED:
         if name not in table.column_names:

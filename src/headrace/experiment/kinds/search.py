@@ -16,13 +16,16 @@ from dataclasses import dataclass, replace
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
 from headrace.design import Design
-from headrace.errors import NothingMeasured, PlanError
+from headrace.errors import NothingMeasured, PlanError, StoreError
 from headrace.experiment import design as designs
 from headrace.experiment import space
 from headrace.experiment.kinds.kind import Ask, Kind, missing, never_quiet
 from headrace.model import Role, Treatment, TrialSpec, TrialState, Value
 from headrace.plan import AS_IS, RESPONSE_NAMES, Plan, Settings, TuneTable
+from headrace.received import OF_SNAPSHOT, an_object
 from headrace.store import ExperimentFolder, TrialRecord
+from headrace.trial_tables import check_table
+from headrace.whole import read_plain
 
 POINTS = "points.json"
 
@@ -92,7 +95,12 @@ def name_of(number: int) -> str:
 def points_of(folder: ExperimentFolder) -> dict[int, Settings]:
     """Trial's number -> settings of the points proposed so far; AS_IS sets nothing."""
     path = folder.path / POINTS
-    return {int(n): s for n, s in json.loads(path.read_text()).items()} if path.exists() else {}
+    if not path.exists():
+        return {}
+    try:
+        return {int(n): dict(s) for n, s in an_object(read_plain(path), OF_SNAPSHOT).items()}
+    except (OSError, ValueError, TypeError) as error:
+        raise StoreError(f"cannot be read: {error}", place=str(path)) from error
 
 
 def found_in(
@@ -155,8 +163,10 @@ def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    path = folder.trial_path(record.number) / "samples.parquet"
+    check_table("samples", path)
     table = pq.read_table(
-        folder.trial_path(record.number) / "samples.parquet",
+        path,
         columns=["label", "value"],
         filters=[("sampler", "=", "process"), ("metric", "=", "rss_bytes")],
     )
