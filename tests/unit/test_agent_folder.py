@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
+import struct
 import subprocess
 from pathlib import Path
 
@@ -66,6 +68,30 @@ ATTACKS = {
 def test_a_folder_that_others_may_change_is_not(home: Path, attack: str) -> None:
     subprocess.run(["sh", "-c", ATTACKS[attack]], cwd=home.parent.parent, check=True)
     assert str(home.parent.parent) in why(home)
+
+
+def _allow(folder: Path, user: int) -> None:
+    """What ``setfacl -m u:USER:rwx`` does: for stat, only the group of the folder seems to get something."""
+    everybody = 0xFFFFFFFF
+    entries = ((1, 7, everybody), (2, 7, user), (4, 5, everybody), (16, 7, everybody), (32, 5, everybody))
+    content = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+    os.setxattr(folder, "system.posix_acl_access", content)
+
+
+@as_root
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_folder_whose_list_lets_another_write_is_not(home: Path, level: int) -> None:
+    folder = [home, *home.parents][level]
+    try:
+        _allow(folder, OTHER)
+    except OSError as error:
+        pytest.skip(f"no access control lists here: {error}")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o775
+    assert folder.stat().st_gid == 0
+    assert why(home) == f"{folder}: its access control list lets others write to it"
+    if folder != home:
+        folder.chmod(0o1775)
+        assert why(home) == ""
 
 
 @as_root

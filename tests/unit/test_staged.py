@@ -16,6 +16,7 @@ import pytest
 from headrace.analysis.guards import Limits, Window, tripped
 from headrace.errors import Busy, PlanError, Refused, StoreError
 from headrace.fleet.host import Host
+from headrace.received import BadContent
 from headrace.staged import book as books
 from headrace.staged import look, rules
 from headrace.staged.book import Book
@@ -508,6 +509,14 @@ def test_replication_that_stands_is_seen() -> None:
     assert "sql thread" in follower.broken
     follower.take({"t_ns": 2, "sampler": "mysql_status", "ok": False, "error": "gone away"})
     assert follower.problem == "gone away"
+
+
+@pytest.mark.parametrize("said", ["No", math.nan, [0], -1, True, None])
+def test_a_thread_that_runs_in_no_known_way_does_not_run(said: object) -> None:
+    values = {"lag_s": {"": 0}, "io_running": {"": 1}, "sql_running": {"": said}}
+    record = {"t_ns": 1, "sampler": "replication", "ok": True, "values": values}
+    with pytest.raises(BadContent):
+        Follower().take(record)
 
 
 def test_a_lag_is_not_used_long_after_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ class Follower:
         stopped = [
             thread
             for thread in ("io", "sql")
-            if any(not each for each in (values.get(f"{thread}_running") or {}).values())
+            if any(not number(each, least=0) for each in (values.get(f"{thread}_running") or {}).values())
         ]
         self.broken = (
             f"replication has stopped: its {' and '.join(stopped)} thread is not running" if stopped else ""

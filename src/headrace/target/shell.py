@@ -50,6 +50,11 @@ EOF
         *[2367]?) [ "$group" = 0 ] || { [ "$group" = "$(id -g)" ] && [ "$(id -u)" != 0 ]; } ||
           bad="its group may write to it";;
       esac
+      # With an access control list, the group's digit is the most that anybody who is named there may do.
+      case $mode in
+        *[2367]?) case $(ls -lLd -- "$at" 2>/dev/null) in
+          ??????????+*) bad="its access control list lets others write to it";; esac;;
+      esac
       case $shared$mode in in[1357]???) bad=;; esac
       case $user in 0|"$(id -u)") ;; *) bad="belongs to user ${user:-unknown}";; esac
       [ -z "$bad" ] || { echo "$at: $bad"; return 1; }
