@@ -169,13 +169,10 @@ class Evidence:
         if not rates:
             return own >= AT_WORK
         waited = sum(rates.values()) / 1e9
-        # Where no session had work, it is our own questions that waited.
-        if (
-            own < AT_WORK
-            and self.load is not None
-            and self.load.looks >= LOOKS
-            and sessions.at_work(self.load) < AT_REST
-        ):
+        # Of a server that used next to no CPU it is our own questions and its timers that waited, unless sessions are
+        # known to have had work.
+        at_work = sessions.at_work(self.load) if self.load and self.load.looks >= LOOKS else 0.0
+        if own < AT_WORK and at_work < AT_REST:
             return False
         return own + waited >= AT_WORK and waited >= HELD_UP * (own + waited)
 
