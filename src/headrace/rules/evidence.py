@@ -169,8 +169,8 @@ class Evidence:
         if not rates:
             return own >= AT_WORK
         waited = sum(rates.values()) / 1e9
-        # Of a server that used next to no CPU it is our own questions and its timers that waited, unless sessions are
-        # known to have had work.
+        # Of a server that used next to no CPU it is our own questions and its timers that waited, unless sessions
+        # are known to have had work.
         at_work = sessions.at_work(self.load) if self.load and self.load.looks >= LOOKS else 0.0
         if own < AT_WORK and at_work < AT_REST:
             return False
