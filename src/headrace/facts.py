@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from headrace.counted import counted
 from headrace.errors import HostUnknown, TargetError
 from headrace.model import Facts, Vendor
 
@@ -629,7 +630,7 @@ def _nic(nic: Mapping[str, Any]) -> str:
     parts = [nic.get("driver"), nic.get("operstate")]
     if speed := link_speed_mbit_s(nic):
         parts.append(f"{speed} Mbit/s")
-    parts.append(f"{len(nic.get('rx_queues') or ())} receive queues")
+    parts.append(counted(len(nic.get("rx_queues") or ()), "receive queue"))
     return ", ".join(part for part in parts if part)
 
 

@@ -25,6 +25,7 @@ from headrace.analysis.intervals import inverse
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment, failures
 from headrace.analysis.trials import RESPONSES, THROUGHPUT
+from headrace.counted import counted
 from headrace.errors import HeadraceError, NothingMeasured, PlanError, Refused
 from headrace.experiment import kinds
 from headrace.experiment import run as running
@@ -452,7 +453,7 @@ async def _put_to_test(
 
 
 def failed_in(counts: tuple[int, int]) -> str:
-    return f"failed in {counts[0]} of {counts[1]} trials"
+    return f"failed in {counts[0]} of {counted(counts[1], 'trial')}"
 
 
 def _best(effects: Mapping[str, Effect]) -> str:

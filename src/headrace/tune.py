@@ -19,6 +19,7 @@ from headrace import plan as plans
 from headrace.analysis.choice import Cell, pareto
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.study import analyse_experiment, failures
+from headrace.counted import counted
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import space
 from headrace.experiment.kinds import search
@@ -175,7 +176,9 @@ async def _confirm(
     if not treatments:
         bench.listen(Note("no point of the search looks better than the current settings"))
         return [], None
-    bench.listen(Note(f"confirming {', '.join(treatments)} against {AS_IS}, {table.blocks} blocks"))
+    bench.listen(
+        Note(f"confirming {', '.join(treatments)} against {AS_IS}, {counted(table.blocks, 'block')}")
+    )
     tested = replace(bench, blocks=table.blocks)
     try:
         compared = await tested.compare("confirm", treatments, {}, is_numbered=True)

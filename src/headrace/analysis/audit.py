@@ -22,6 +22,7 @@ from headrace.analysis import intervals, noises, turns, unequal, untold
 from headrace.analysis.history import Point, watch
 from headrace.analysis.race import run_race
 from headrace.analysis.trials import TrialResponse
+from headrace.counted import counted
 from headrace.model import Role
 
 if TYPE_CHECKING:
@@ -169,7 +170,9 @@ def _unequal(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[R
     for who, noisy in unequal.WHO.items():
         for blocks, is_random in ((3, False), (4, False), (4, True), (5, False), (5, True)):
             found = unequal.judge(rng, noisy, studies, blocks, alpha, is_random=is_random)
-            what = f"2 factors, {blocks} blocks, {who}{', reacting differently' if is_random else ''}"
+            what = (
+                f"2 factors, {counted(blocks, 'block')}, {who}{', reacting differently' if is_random else ''}"
+            )
             yield Rate(f"effects: {what}, any misses", studies, found.factors, alpha)
             yield Rate(
                 f"intervals: {what}, the truth is covered", found.intervals, found.covered, alpha, COVERED
@@ -177,7 +180,10 @@ def _unequal(rng: np.random.Generator, studies: int, alpha: float) -> Iterator[R
         for blocks in (3, 5):
             alarms = unequal.matter(rng, noisy, studies, blocks, alpha)
             yield Rate(
-                f"effects: 3 and 4 levels, {blocks} blocks, {who}, any matters", studies, alarms, alpha
+                f"effects: 3 and 4 levels, {counted(blocks, 'block')}, {who}, any matters",
+                studies,
+                alarms,
+                alpha,
             )
         alarms = unequal.until_decided(rng, noisy, studies, alpha)
         yield Rate(f"until decided: 3 to {unequal.LAST_LOOK} blocks, {who}", studies, alarms, alpha)
@@ -234,7 +240,7 @@ def of_pairs(
     if len(pairs) < 2:
         return None
     found = int(_alarms(np.array([pairs]), alpha, seed)[0])
-    what = f"{response}: {len(pairs)} pairs of the baseline, swapped"
+    what = f"{response}: {counted(len(pairs), 'pair')} of the baseline, swapped"
     return Rate(what, len(_swaps(len(pairs), seed)), found, alpha, most=_most(len(pairs), alpha, seed))
 
 

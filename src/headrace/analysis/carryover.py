@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from headrace.analysis.trials import window_seconds
+from headrace.counted import counted
 from headrace.design import Design
 from headrace.model import TrialState
 from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
@@ -63,7 +64,8 @@ class Carryover:
     def text(self) -> str:
         if not self.shows:
             return (
-                f"the previous setting does not visibly affect a turn (p = {self.p:.2g}, {self.turns} turns)"
+                f"the previous setting does not visibly affect a turn (p = {self.p:.2g}, "
+                f"{counted(self.turns, 'turn')})"
             )
         size = f"{100 * math.expm1(self.size):.2g}%"
         return (

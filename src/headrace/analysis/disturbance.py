@@ -23,6 +23,7 @@ import numpy as np
 from headrace.analysis.steady import unsteady
 from headrace.analysis.trials import NO_OPERATION, window_seconds
 from headrace.analysis.window import RESET_SHARE
+from headrace.counted import counted
 from headrace.design import Design
 from headrace.store import RECONNECT, TrialRecord
 
@@ -362,7 +363,7 @@ def _array_resync(trial: _Trial) -> Iterator[_Reason]:
     for array, active in trial.select("md", "sync_active").items():
         if active.peak > 0:
             yield _Reason(
-                f"the array {array} was resyncing in {active.sum:.0f} of {active.ticks} samples",
+                f"the array {array} was resyncing in {active.sum:.0f} of {counted(active.ticks, 'sample')}",
                 is_invalid=True,
             )
 

@@ -12,6 +12,7 @@ from headrace.analysis.choice import Cell
 from headrace.analysis.claims import Claim
 from headrace.analysis.decision import Question
 from headrace.analysis.effects import Effects, Observation, Term, analyse
+from headrace.counted import counted
 from headrace.errors import PlanError
 from headrace.foreign import Row
 
@@ -119,7 +120,8 @@ def comparing(rows: Sequence[Row], factors: Sequence[str], block: str, notes: li
         return block
     if alone < len(cells):
         notes.append(
-            f"{alone} of {len(cells)} blocks ({block}) have one combination of levels only, and compare nothing"
+            f"{alone} of {counted(len(cells), 'block')} ({block}) have one combination of levels "
+            "only, and compare nothing"
         )
     elif len(cells) < len(rows):
         notes.append(

@@ -16,6 +16,7 @@ import numpy as np
 from headrace.analysis.audit import Rate
 from headrace.analysis.guards import Limits, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome, Pair, Question, Switchback, judge
+from headrace.counted import counted
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,7 +182,7 @@ def swapped(
         )
     failed = sum(each.outcome is Outcome.FAIL for each in ends)
     won = sum(each.is_win for each in ends)
-    what = f"{len(pairs)} pairs of this fleet, swapped"
+    what = f"{counted(len(pairs), 'pair')} of this fleet, swapped"
     return (
         Rate(f"{what}: rolled back", swaps, failed, question.harm_alpha),
         Rate(f"{what}: called better", swaps, won, question.alpha),

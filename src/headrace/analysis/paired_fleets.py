@@ -127,7 +127,10 @@ def shifted(
     whole = [own for own in pairs.values() if len(own) > before]
     hosts = [own[0].host for own in whole]
     ends = [_judged(question, [_placebo(rng, own, before) for own in whole], hosts) for _ in range(shifts)]
-    what = f"{sum(map(len, whole))} blocks of {counted(len(whole), 'pair')} of hosts, shifted and swapped"
+    what = (
+        f"{counted(sum(map(len, whole)), 'block')} of {counted(len(whole), 'pair')} of hosts, shifted "
+        "and swapped"
+    )
     return (
         Rate(f"{what}: rolled back", shifts, count(ends, Outcome.FAIL), question.harm_alpha),
         Rate(f"{what}: called better", shifts, sum(each.is_win for each in ends), question.alpha),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from headrace.activity import Activity
 from headrace.analysis.window import Window
+from headrace.counted import counted
 from headrace.model import Facts
 
 #: The option of ``hunt``, ``top`` and ``facts``, and of the agent: its messages name it where it would help.
@@ -30,7 +31,7 @@ def left_out(
             found.append(f"{sampler}: due, but not sampled, in {skipped:,.0f} of {ticks:,.0f} s")
     if activity is not None and activity.spared >= max(2.0, LEAST_SHARE * ticks):
         looks = activity.looks + activity.spared
-        found.append(f"running statements and lock waits: {activity.spared:,} of {looks:,} looks")
+        found.append(f"running statements and lock waits: {activity.spared:,} of {counted(looks, 'look')}")
     found += [f"{name}: {_without_option(error)}" for name, error in errors.items() if OPTION in error]
     return tuple(found) + of_facts(facts)
 

@@ -18,6 +18,7 @@ from headrace.analysis.compare import verdict
 from headrace.analysis.contrast import MIN_BLOCKS, Contrast, contrast
 from headrace.analysis.panel import RESPONSES, THROUGHPUT, Panel, Window, classes_of, panel
 from headrace.analysis.result import Interval, Verdict
+from headrace.counted import counted
 from headrace.production import ALL, Series
 from headrace.production.series import ONLY_COUNTS, common_edges
 
@@ -335,7 +336,8 @@ def _why_nothing(response: str, own: Panel, question: Question) -> str:
     cells = own.cells[response]
     if cells.too_few and response == THROUGHPUT:
         return (
-            f"{cells.too_few} blocks of {own.block_s / 60:.3g} minutes without any call, of all hosts' blocks"
+            f"{counted(cells.too_few, 'block')} of {own.block_s / 60:.3g} minutes without any call, of "
+            "all hosts' blocks"
         )
     if cells.too_few:
         return f"too few calls for {response}: it needs 10 beyond it per host and block"
@@ -358,7 +360,8 @@ def _why_open(
         return f"{int(found.control.sum())} earlier weeks have data: at least 2 are needed, 4 say much more"
     if found.error is None:
         return (
-            f"{sides[0]} and {sides[1]} blocks of {own.block_s / 60:.3g} minutes: at least {MIN_BLOCKS} "
+            f"{sides[0]} and {counted(sides[1], 'block')} of {own.block_s / 60:.3g} minutes: at "
+            f"least {MIN_BLOCKS} "
             "independent ones are needed on each side, or two hosts"
         )
     if resolution >= max(abs(found.log), math.log1p(question.equivalence)):
@@ -370,7 +373,7 @@ def _why_open(
         return f"earlier weeks changed at that time by themselves: by {100 * math.expm1(error.value):.2g}%"
     if error.over == "controls":
         count, moved = int(found.control.sum()), 100 * math.expm1(error.value)
-        return f"{count} control hosts changed at that time by themselves: by {moved:.2g}%"
+        return f"{counted(count, 'control host')} changed at that time by themselves: by {moved:.2g}%"
     is_hosts = error.over == "hosts"
     count = int(found.treated.sum()) if is_hosts else sum(sides)
     needed = intervals.blocks_needed(

@@ -27,6 +27,7 @@ from headrace import parquet
 from headrace.archive.files import DAY_S, Archive, File, days_of, week_of, write_bytes
 from headrace.archive.rollup import set_aside
 from headrace.archive.tables import TABLES
+from headrace.counted import counted
 from headrace.errors import PlanError, Refused, StoreError, write_error
 from headrace.whole import write_whole
 
@@ -171,7 +172,8 @@ class Mirror:
         self.waiting = ""
         if len(left) > most:
             self.waiting = (
-                f"{len(left):,} of {count:,} objects in {self.address} have no file here any more: they are "
+                f"{len(left):,} of {counted(count, 'object')} in {self.address} have no file here "
+                "any more: they are "
                 f"deleted a day later, and at most {most:,} in a day; to bring them back, start headrace serve "
                 "with an empty --data"
             )

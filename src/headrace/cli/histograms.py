@@ -11,6 +11,7 @@ import typer
 
 from headrace.cli.options import DAY_S, NO_LOGIN, grouped, seconds_of
 from headrace.cli.shell import TargetOption, app, on_target, stderr, tell
+from headrace.counted import counted
 from headrace.errors import NotReady, PlanError, TargetError
 from headrace.model import ServerLogin
 
@@ -49,7 +50,7 @@ def histograms(
         return await _collect(host, append, name, limit, every_s or 0.0, duration_s or 0.0, login)
 
     count = on_target(target, work)
-    stderr().print(f"{append}: {count} snapshots", soft_wrap=True, highlight=False, markup=False)
+    stderr().print(f"{append}: {counted(count, 'snapshot')}", soft_wrap=True, highlight=False, markup=False)
 
 
 async def _collect(

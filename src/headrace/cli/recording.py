@@ -11,6 +11,7 @@ import typer
 
 from headrace.cli.options import CapturePorts
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, writable
+from headrace.counted import counted
 from headrace.errors import HeadraceError, Refused, StoreError
 
 #: How long ``--estimate`` records into its temporary file.
@@ -102,7 +103,9 @@ def _record(
         def listen(line: Mapping[str, Any]) -> None:
             if status:
                 rate, mib = line["events_per_s"], line["bytes"] / (1 << 20)
-                status.update(f"{line['events']:,} events, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C stops")
+                status.update(
+                    f"{counted(line['events'], 'event')}, {rate:,.0f}/s, {mib:,.1f} MiB; Ctrl-C stops"
+                )
 
         found: tuple[dict[str, Any], HeadraceError | None] = on_target(target, work)
     return found

@@ -25,6 +25,7 @@ from headrace.cli.shell import (
 )
 from headrace.cli.size_app import size_app
 from headrace.cli.size_source import SourceOptions, amounts, keep, named, place_of, read
+from headrace.counted import counted
 
 if TYPE_CHECKING:
     from headrace.size.clock import Clock
@@ -219,7 +220,7 @@ def _clock(seconds: float) -> Iterator[Clock]:
             above = (
                 "" if found.gap is None else f", at most {100 * max(found.gap, 0):.1f}% above the best plan"
             )
-            status.update(f"{found.seconds:.0f} s: {len(found.placement.used)} hosts{above}")
+            status.update(f"{found.seconds:.0f} s: {counted(len(found.placement.used), 'host')}{above}")
 
         clock = Clock(seconds, listen)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headrace.analysis import ways
 from headrace.analysis.disturbance import per_second
 from headrace.analysis.ways import DUET, RESTART, SWITCHBACK, Way
+from headrace.counted import counted
 from headrace.design import Design
 from headrace.errors import NothingMeasured, NotReady, PlanError
 from headrace.experiment import kinds, labs
@@ -62,7 +63,7 @@ class Choice:
     @property
     def text(self) -> str:
         told = [
-            f"{way.name} {way.hours:.2g} h ({way.blocks} blocks)"
+            f"{way.name} {way.hours:.2g} h ({counted(way.blocks or 0, 'block')})"
             if way.hours is not None
             else f"{way.name} not: {way.why_not or 'too noisy'}"
             for way in self.ways

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Protocol
 
 from headrace import workloads
+from headrace.counted import counted
 from headrace.errors import HeadraceError, PlanError, Refused, TargetError
 from headrace.experiment import block as blocks
 from headrace.experiment import kinds, lease
@@ -327,7 +328,8 @@ class Pool:
             if assignment.aside:
                 self._say(
                     machine,
-                    f"runs block {assignment.block} again; {len(assignment.aside)} trials of the machine that "
+                    f"runs block {assignment.block} again; "
+                    f"{counted(len(assignment.aside), 'trial')} of the machine that "
                     "started it are set aside",
                 )
             for number, words in assignment.hopeless.items():

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from headrace.counted import counted
 from headrace.errors import ConnectionLost, HeadraceError
 from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, HOST_TIMEOUT_S, Host
 from headrace.target import Target, TargetSpec, open_target
@@ -292,7 +293,8 @@ def within_descriptors(at_once: int, hosts: Sequence[Host]) -> tuple[int, str]:
         if possible < wanted:
             fewer = max((possible - DESCRIPTORS) // each, 1)
             return fewer, (
-                f"hosts at a time: {fewer} instead of {at_once}, because this process may open only {hard} files "
+                f"hosts at a time: {fewer} instead of {at_once}, because this process may open only "
+                f"{counted(hard, 'file')} "
                 "(ulimit -n)"
             )
     return at_once, ""

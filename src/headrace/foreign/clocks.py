@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
+from headrace.counted import counted
 from headrace.errors import PlanError
 from headrace.foreign import names
 from headrace.foreign.alike import Line
@@ -112,6 +113,6 @@ def suspicion(lines: Sequence[Line], factors: Sequence[str], others: Collection[
 def one_row_each(column: str, runs: int) -> PlanError:
     return PlanError(
         f"the table has one line per {column}, not one per run: lines of the same run are not independent, and as "
-        f"repeats they would prove differences that do not exist ({runs} runs)",
+        f"repeats they would prove differences that do not exist ({counted(runs, 'run')})",
         hint="--per-run mean takes each run's mean (warm-up removed by you), or write one line per run",
     )

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from headrace.counted import counted
 from headrace.foreign import names
 from headrace.foreign.alike import Line, meaning, plain
 from headrace.foreign.clocks import is_number, seconds
@@ -62,7 +63,7 @@ def _one_each(name: str, factor: str, own: Sequence[tuple[str, str]]) -> str:
         return ""
     shown = ", ".join(f"{level}: {text or 'empty'}" for level, (text, _) in list(usual.items())[:MOST_SHOWN])
     more = ", ..." if len(usual) > MOST_SHOWN else ""
-    lines = "" if agree == len(own) else f" in {agree} of {len(own)} lines"
+    lines = "" if agree == len(own) else f" in {agree} of {counted(len(own), 'line')}"
     return (
         f"{name} changes with {factor}{lines} ({shown}{more}): an effect of {factor} may be an effect of {name}, "
         "and these runs cannot tell"

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.counted import counted
 from headrace.errors import PlanError
 from headrace.foreign import names as names_of
 from headrace.foreign.alike import ALIKE, DURATIONS, meaning, unified
@@ -120,7 +121,7 @@ def _failed(runs: Sequence[_Placed], of: int) -> list[str]:
     for each in runs:
         by_problem.setdefault(each.run.problem, []).append(each.place)
     return [
-        f"{len(places)} of {of} runs left out: {problem} ({_named(places)})"
+        f"{len(places)} of {counted(of, 'run')} left out: {problem} ({_named(places)})"
         for problem, places in by_problem.items()
     ]
 
@@ -159,7 +160,8 @@ def _without_zeros(
             continue
         levels = sorted({_levels_of(each, factors) for each in zero})
         notes.append(
-            f"{name} is 0 in {len(zero)} of {len(left)} runs ({_named([each.place for each in zero])}): "
+            f"{name} is 0 in {len(zero)} of {counted(len(left), 'run')} "
+            f"({_named([each.place for each in zero])}): "
             f"{_named(levels)} did nothing, worse than any ratio can say: they are not among the ratios"
         )
         left = [each for each in left if each.run.responses[name] > 0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from headrace.counted import counted
 from headrace.indexes.schema import Index, Schema, Table
 from headrace.indexes.statement import Hindrance, Reading, Statement, Unread, Use, read
 
@@ -190,7 +191,7 @@ def _unneeded(table: Table, equal: tuple[str, ...], tail: tuple[str, ...]) -> st
     if table.engine is None:
         return f"{table.full_name} is a view"
     if table.rows is not None and table.rows < FEW_ROWS:
-        return f"{table.full_name} has about {table.rows:,} rows"
+        return f"{table.full_name} has about {counted(table.rows, 'row')}"
     for index in table.indexes:
         if index.is_plain and index.is_used and _serves(index, equal, tail):
             return f"{index.name} of {table.full_name} serves it"
@@ -294,7 +295,10 @@ def _cautions(table: Table, columns: tuple[str, ...]) -> Iterable[str]:
     if table.engine and table.engine.lower() != "innodb":
         yield f"the table is of {table.engine}: adding an index locks it"
     if len(table.indexes) >= 8:
-        yield f"the table has {len(table.indexes)} indexes already, and each costs every write"
+        yield (
+            f"the table has {counted(len(table.indexes), 'index', 'indexes')} already, and each costs "
+            "every write"
+        )
 
 
 _BYTES = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8, "date": 3, "datetime": 8,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from headrace.analysis.intervals import Interval
+from headrace.counted import counted
 from headrace.indexes import trials, verdicts, writes
 from headrace.indexes.candidates import Candidate
 from headrace.indexes.copies import Built, Copy
@@ -129,7 +130,9 @@ def prove(
                 for trial in ready[MOST_STATEMENTS:]]  # fmt: skip
     reads = _Reads(copy, candidates, ready[:MOST_STATEMENTS])
     refused += reads.compare_answers()
-    tell(f"switching between {len(reads.treatments)} treatments in {effort.blocks} blocks")
+    tell(
+        f"switching between {counted(len(reads.treatments), 'treatment')} in {counted(effort.blocks, 'block')}"
+    )
     reads.measure(effort.blocks, dice, started + effort.minutes * 30)
     copy.show([])
     tell("measuring writes")

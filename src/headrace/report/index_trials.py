@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from headrace.analysis.intervals import Interval
+from headrace.counted import counted
 from headrace.indexes.copies import Built
 from headrace.indexes.proving import LeftOut, Proof
 from headrace.indexes.screening import Outcome, Screened, Screening, Seen
@@ -96,7 +97,10 @@ def headline(proof: Proof) -> str:
     """The verdict in a sentence."""
     if not proof.are_answers_same:
         wrong = sum(each.is_wrong for each in proof.reads)
-        return f"Answers differ with the indexes ({wrong} of {len(proof.reads)} statements): not proved."
+        return (
+            f"Answers differ with the indexes ({wrong} of {counted(len(proof.reads), 'statement')}): "
+            "not proved."
+        )
     costs = [
         f"{_more(each.effect)} per {each.verb} of {each.table}"
         for each in proof.writes

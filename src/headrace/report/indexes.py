@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headrace.counted import counted
 from headrace.indexes.candidates import Advice, Candidate, Reason
 from headrace.indexes.existing import Redundant, Surplus
 from headrace.indexes.statement import Statement
@@ -135,7 +136,8 @@ def _notes(candidate: Candidate) -> Iterator[str]:
     if candidate.extends:
         yield f"It begins with all columns of {candidate.extends}, which it replaces."
     if candidate.size_bytes is not None:
-        rows = f"{candidate.table.rows:,} rows"
+        known = candidate.table.rows
+        rows = "an unknown number of rows" if known is None else counted(known, "row")
         yield f"About {size_text(candidate.size_bytes)} on disk, by the server's estimate of {rows}."
     for each in candidate.cautions:
         yield f"Caution: {each}."

@@ -15,6 +15,7 @@ from headrace.analysis.intervals import Interval
 from headrace.analysis.ladder import duration
 from headrace.analysis.packets import Limit, Size, Step, errors, fit, limits
 from headrace.analysis.steering import OURS, Steered, ours_of, steered
+from headrace.counted import counted
 from headrace.report import charts, text
 from headrace.report.parts import (
     Cell,
@@ -97,7 +98,7 @@ def _steering_verdicts(moved: Sequence[Steered]) -> list[str]:
             f"With RPS {rps}, {_name(each.size)}: {text.count(each.predicted.estimate)} packets/s predicted "  # type: ignore[union-attr]
             f"({_between(each.predicted)}), {text.count(each.measured.estimate)} measured, "
             f"{each.measured.estimate / each.without.estimate:.2f}x the limit without. "
-            f"{held} of {len(own)} predictions held."
+            f"{held} of {counted(len(own), 'prediction')} held."
         )
     return said
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headrace.analysis.intervals import span
 from headrace.analysis.result import Effect, Verdict
+from headrace.counted import counted
 from headrace.encode import plain
 from headrace.report.notice import Conclusion, Notice, Told
 from headrace.report.text import between, clean, ratio, setting
@@ -38,7 +39,7 @@ def terminal(proof: Proof, response: str, command: str = "") -> RenderableType:
         parts.append(Text(f"with {_settings(proof.kept)}"))
     if open_ones := unsettled(proof):
         most = max(open_ones.values())
-        parts.append(Text(f"{most} blocks would probably settle {', '.join(open_ones)}:"))
+        parts.append(Text(f"{counted(most, 'block')} would probably settle {', '.join(open_ones)}:"))
         parts.append(Text(f"  {more_blocks(command, open_ones)}", style="bold"))
     parts += [Text(f"caution: {clean(words)}", style="yellow") for words in proof.cautions]
     for finding, why in proof.skipped:
@@ -86,7 +87,7 @@ def _needed(step: Step) -> list[RenderableType]:
         if effect.needed
         else f"no number of blocks that a plan has is sure to settle it{excluded}"
     )
-    return [Padding(Text(f"{effect.blocks} blocks; {needed}", style="dim"), (0, 0, 0, 6))]
+    return [Padding(Text(f"{counted(effect.blocks, 'block')}; {needed}", style="dim"), (0, 0, 0, 6))]
 
 
 def unsettled(proof: Proof) -> dict[str, int]:
@@ -113,7 +114,7 @@ def claim(effect: Effect, response: str, other: Effect | None = None) -> str:
         if other and other.verdict is Verdict.WORSE
         else ""
     )
-    told = f"{response} {times}, {effect.blocks} blocks"
+    told = f"{response} {times}, {counted(effect.blocks, 'block')}"
     return {
         Verdict.BETTER: f"Proven: {told}.{but}",
         Verdict.WORSE: f"Combined, they are worse than the start: {told}. Apply none of them.",

@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headrace.counted import counted
 from headrace.report.experiment import tables
 from headrace.report.hunt.words import SEVERITY_STYLE
 from headrace.rules.rule import Rule
@@ -23,7 +24,9 @@ def table(rules: list[Rule]) -> RenderableType:
             rule.confidence,
             scope(rule),
         )
-    return Group(rows, "", Text(f"{len(rules)} rules. headrace rules show CODE explains one.", style="dim"))
+    return Group(
+        rows, "", Text(f"{counted(len(rules), 'rule')}. headrace rules show CODE explains one.", style="dim")
+    )
 
 
 def scope(rule: Rule) -> str:

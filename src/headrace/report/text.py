@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from headrace.analysis.intervals import TOO_WIDE, USELESS
 from headrace.analysis.result import Interval, Verdict
+from headrace.counted import counted
 
 #: A function that formats a number.
 Form = Callable[[float], str]
@@ -127,7 +128,7 @@ def seconds(value_s: float) -> str:
     hours, rest = divmod(whole // 60, 60)
     if hours >= 48:
         days, rest = divmod(hours, 24)
-        return f"{days} days {rest} h" if rest else f"{days} days"
+        return f"{counted(days, 'day')} {rest} h" if rest else counted(days, "day")
     return f"{hours} h {rest} min" if rest else f"{hours} h"
 
 

@@ -14,6 +14,7 @@ from headrace.analysis.headline import TAIL
 from headrace.analysis.result import Comparison, Effect, Interval
 from headrace.analysis.spared import OPTION, of_facts
 from headrace.analysis.trials import THROUGHPUT
+from headrace.counted import counted
 from headrace.design import Design
 from headrace.facts import HostFacts
 from headrace.model import Facts
@@ -57,12 +58,12 @@ def design(content: Design, hours: float, load_s: float = 0.0) -> RenderableType
     if content.blocks_per_start:
         each = (
             f"turns of {workload.seconds:g} s, each after {content.washout_s} s that do not count, and {warmup} "
-            f"for every {content.blocks_per_start} blocks"
+            f"for every {counted(content.blocks_per_start, 'block')}"
         )
     blocks = "1 block" if content.blocks == 1 else f"{content.blocks} blocks"
     loading = f", {duration(load_s)} of it for loading the data, once" if load_s else ""
     summary = (
-        f"{len(content.treatments)} treatments, {blocks}, {len(trials)} {each} ({workload.kind}); "
+        f"{counted(len(content.treatments), 'treatment')}, {blocks}, {len(trials)} {each} ({workload.kind}); "
         f"seed {content.seed}; about {duration(hours * 3600)}{loading}."
     )
     first = clean(", ".join(t.treatment for t in trials if t.block == 1))
@@ -89,7 +90,9 @@ def status(folder: ExperimentFolder, journal: list[dict[str, Any]]) -> Renderabl
     counts = Counter(record.state for record in records)
     states = ", ".join(f"{n} {state}" for state, n in counts.items()) or "none yet"
     lines: list[RenderableType] = [
-        Text.assemble((clean(folder.design.name), "bold"), f": {len(records)} of {total} trials ({states})")
+        Text.assemble(
+            (clean(folder.design.name), "bold"), f": {len(records)} of {counted(total, 'trial')} ({states})"
+        )
     ]
     table = _table("trial", "treatment", "state", "why")
     for record in records:

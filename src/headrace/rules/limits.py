@@ -133,7 +133,7 @@ def threads(evidence: Evidence) -> Iterator[Match]:
         return
     yield Match(
         _name(process),
-        f"{process['program']} has {running:,} threads; {least} is {limits[least]:,}.",
+        f"{process['program']} has {counted(running, 'thread')}; {least} is {limits[least]:,}.",
         (number("threads", running, ","), *(number(name, value, ",") for name, value in limits.items())),
         (
             Remedy(

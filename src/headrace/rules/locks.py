@@ -408,7 +408,7 @@ def tables_without_transactions(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             str(engine["engine"]),
-            f"{engine.get('tables')} tables with {size(bytes_)} are {engine['engine']}.",
+            f"{counted(engine.get('tables'), 'table')} with {size(bytes_)} are {engine['engine']}.",
             (number("tables", engine.get("tables")), number("data and indexes", size(bytes_))),
             (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB, one table at a time.",)),),
         )

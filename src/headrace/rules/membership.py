@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from headrace.counted import counted
 from headrace.rules.evidence import Evidence, NotEnough, number
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -152,7 +153,8 @@ def _without_majority(members: Sequence[Mapping[str, Any]]) -> Iterator[Match]:
     names = ", ".join(f"{each.get('host')}:{each.get('port')}" for each in lost)
     yield Match(
         "",
-        f"{len(lost)} of the group's {len(members)} members cannot be reached ({names}): there is no majority, "
+        f"{len(lost)} of the group's {counted(len(members), 'member')} cannot be reached ({names}): "
+        "there is no majority, "
         "and every change waits for one.",
         (number("MEMBER_STATE", "ONLINE"), number("members that cannot be reached", len(lost))),
         (

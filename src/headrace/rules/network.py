@@ -9,6 +9,7 @@ from typing import Any
 from headrace.analysis.cores import cores as all_cores
 from headrace.analysis.hot_cores import FULL, OTHERS_IDLE
 from headrace.analysis.resources import BUSY, LOST
+from headrace.counted import counted
 from headrace.facts import link_speed_mbit_s
 from headrace.model import Value
 from headrace.rules.evidence import Evidence, NotEnough, number, share
@@ -301,7 +302,8 @@ def steering_without_flows(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             str(nic["name"]),
-            f"{nic['name']} steers {packets:,.0f} packets/s over {len(queues)} queues, with a table of {table:,} "
+            f"{nic['name']} steers {packets:,.0f} packets/s over {counted(len(queues), 'queue')}, "
+            f"with a table of {table:,} "
             f"flows and {flows:,} per queue: flow steering is off.",
             (
                 number("packets/s", packets, ",.0f"),
@@ -428,7 +430,8 @@ def steering_beside_queues(evidence: Evidence) -> Iterator[Match]:
             continue
         yield Match(
             str(nic["name"]),
-            f"{nic['name']} has {len(queues)} receive queues for {count} CPUs, and {len(steered)} of them are "
+            f"{nic['name']} has {counted(len(queues), 'receive queue')} for {count} CPUs, and "
+            f"{len(steered)} of them are "
             f"steered in software as well.",
             (
                 number("receive queues", len(queues)),

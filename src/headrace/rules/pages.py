@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from headrace.counted import counted
 from headrace.model import Value
 from headrace.rules.evidence import GIB, MIB, Evidence, NotEnough, number, share, size
 from headrace.rules.memory import STALLS_S, is_short
@@ -47,7 +48,7 @@ def zone_reclaim(evidence: Evidence) -> Iterator[Match]:
     )
     yield Match(
         "",
-        f"vm.zone_reclaim_mode is {mode} on {len(nodes)} nodes; free: {free}.",
+        f"vm.zone_reclaim_mode is {mode} on {counted(len(nodes), 'node')}; free: {free}.",
         (number("vm.zone_reclaim_mode", mode), number("free", free)),
         (Remedy({"host.vm.zone_reclaim_mode": 0}),),
     )

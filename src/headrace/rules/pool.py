@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from headrace.counted import counted
 from headrace.errors import HostUnknown
 from headrace.knobs.knob import Versions
 from headrace.model import Vendor
@@ -356,7 +357,7 @@ def one_instance(evidence: Evidence) -> Iterator[Match]:
             number("CPUs", cpus or "unknown"),
         ),
         tuple(
-            Remedy({"server.innodb_buffer_pool_instances": value}, label=f"{value} instances")
+            Remedy({"server.innodb_buffer_pool_instances": value}, label=counted(value, "instance"))
             for value in values
         ),
     )

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headrace.counted import counted
 from headrace.rules.evidence import Evidence, NotEnough, Number, number, share
 from headrace.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -199,7 +200,8 @@ def one_class_takes_the_time(evidence: Evidence) -> Iterator[Match]:
     count = _rates(evidence, "count").get(worst, 0.0)
     yield Match(
         worst,
-        f"{evidence.statement(worst)} takes {share(seconds / total)} of the time of {others} classes: "
+        f"{evidence.statement(worst)} takes {share(seconds / total)} of the time of "
+        f"{counted(others, 'class', 'classes')}: "
         f"{count:,.0f} per second, {1e3 * seconds / max(count, 1e-9):,.2f} ms each.",
         (
             *_of(evidence, worst),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.counted import counted
 from headrace.model import Value
 from headrace.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.rules.pool import that_fits
@@ -392,7 +393,7 @@ def every_latch_is_recorded(evidence: Evidence) -> Iterator[Match]:
         f"performance_schema records {events:,.0f} latches/s"
         + (f", {events / statements:,.0f} per statement" if statements >= 1 else "")
         + f": about {taken:.2g} CPUs, {share(taken / max(used, taken))} of what the server uses"
-        + (f"; {len(more)} consumers keep events that are off by default." if more else "."),
+        + (f"; {counted(len(more), 'consumer')} keep events that are off by default." if more else "."),
         (
             number("latches recorded/s", events, ",.0f"),
             number("assumed time of one", f"{EVENT_NS:.0f} ns"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from headrace import traffic
 from headrace.agent import Agent
 from headrace.analysis.intervals import Interval, arithmetic
+from headrace.counted import counted
 from headrace.digests.classes import QueryClass, open_digest
 from headrace.digests.table import OTHERS
 from headrace.errors import PlanError, WorkloadFailed
@@ -144,7 +145,7 @@ def _notes(
     for part, each in parts.items():
         errors = sum(block[part].errors[part] for block in blocks)
         if errors:
-            notes.append(f"{each.name}: {errors} calls failed, and are in the cost")
+            notes.append(f"{each.name}: {counted(errors, 'call')} failed, and are in the cost")
     if asked.blocks < 3:
-        notes.append(f"{asked.blocks} blocks: intervals over so few say little")
+        notes.append(f"{counted(asked.blocks, 'block')}: intervals over so few say little")
     return notes

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from headrace.counted import counted
 from headrace.size.rows import Rows
 from headrace.size.together import MOVES, Together
 
@@ -222,5 +223,5 @@ class Placement:
         for kind in problem.kinds:
             count = sum(self.kinds[host].name == kind.name for host in self.used)
             if kind.most is not None and count > kind.most:
-                found.append(f"{count} hosts of {kind.name}, of which there are {kind.most}")
+                found.append(f"{counted(count, 'host')} of {kind.name}, of which there are {kind.most}")
         return found

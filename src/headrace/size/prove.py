@@ -22,6 +22,7 @@ import numpy as np
 from headrace import traffic
 from headrace.agent import Agent
 from headrace.analysis.intervals import Interval, arithmetic
+from headrace.counted import counted
 from headrace.errors import NothingMeasured, PlanError, WorkloadFailed
 from headrace.facts import HostFacts
 from headrace.model import ServerLogin
@@ -454,8 +455,9 @@ def _notes(asked: Asked, alone: Sequence[Mapping[str, Played]], together: Sequen
     for name in asked.recordings:
         if delayed := [play.own_delay[name] for play in (*plays, *together) if name in play.own_delay]:
             notes.append(
-                f"{name}: {delayed[-1]}, in {len(delayed)} plays: its p99 includes that. Look for other work"
+                f"{name}: {delayed[-1]}, in {counted(len(delayed), 'play')}: its p99 includes that. "
+                "Look for other work"
             )
     if asked.blocks < 3:
-        notes.append(f"{asked.blocks} blocks: intervals over so few say little")
+        notes.append(f"{counted(asked.blocks, 'block')}: intervals over so few say little")
     return notes

@@ -18,6 +18,7 @@ from functools import partial
 
 from headrace.analysis.guards import LEAST_QUERIES, Window, tripped
 from headrace.analysis.judge import Judgement, Outcome
+from headrace.counted import counted
 from headrace.errors import DiskFull, HeadraceError, PlanError, Refused
 from headrace.fleet.runner import Turns, within_descriptors
 from headrace.staged import hands
@@ -222,7 +223,7 @@ class Carrier:
         if stage.needs_approval or unjudged_by:
             self._must_be_approved(stage)
         self._must_not_be_frozen()
-        self.tell(f"stage {stage.name}: {len(stage.hosts)} hosts")
+        self.tell(f"stage {stage.name}: {counted(len(stage.hosts), 'host')}")
         if stage.is_judged and stage.name not in state.verdicts:
             judged = self.judged(stage) if unjudged_by else await self._try(stage)
             if not unjudged_by or judged.outcome is Outcome.FAIL:

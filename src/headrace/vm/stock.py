@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from headrace.counted import counted
 from headrace.target.local import LocalTarget
 from headrace.vm import image, kernels, state
 from headrace.vm.cache import folder, is_locked
@@ -39,7 +40,9 @@ def items() -> list[Item]:
         if root.key == image.current().key:
             users.append("the next machine")
         packages = len(json.loads((root.folder / "image.json").read_text())["versions"])
-        found.append(_item("root", root.key, f"{image.SUITE}, {packages} packages", root.folder, users))
+        found.append(
+            _item("root", root.key, f"{image.SUITE}, {counted(packages, 'package')}", root.folder, users)
+        )
     for kernel in kernels.cached():
         users = [record.spec.name for record in records if record.release == kernel.release]
         found.append(_item("kernel", kernel.release, kernel.source, kernel.folder, users))

@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.archive import questions
 from headrace.archive.reader import Range
+from headrace.counted import counted
 from headrace.web import tables
 from headrace.web.asked import Asked
 from headrace.web.minute import PROCESS_LIST
@@ -56,7 +57,7 @@ async def load(site: Site, asked: Asked, by: str) -> dict[str, Any]:
     ]
     rest = [values for _, _, values in ordered[MOST_AREAS:]]
     if rest:
-        areas.append({"name": "", "label": f"{len(rest)} others", "address": "", "mean": _sum(rest)})
+        areas.append({"name": "", "label": counted(len(rest), "other"), "address": "", "mean": _sum(rest)})
     return {
         "by": by,
         "unit_s": unit_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.counted import counted
 from headrace.errors import NotReady
 from headrace.volumes.device import size_text
 from headrace.web.watched import Watched, server_of
@@ -43,7 +44,7 @@ def _described(table: Mapping[str, Any]) -> str:
         return f"{name}: a view"
     facts = [
         table["engine"],
-        f"about {table['rows']:,} rows" if table["rows"] is not None else "rows unknown",
+        f"about {counted(table['rows'], 'row')}" if table["rows"] is not None else "rows unknown",
         *(
             f"{word} {size_text(table[key])}"
             for word, key in (("data", "data_bytes"), ("indexes", "index_bytes"), ("free", "free_bytes"))
@@ -63,5 +64,5 @@ def _columns(index: Mapping[str, Any]) -> str:
     distinct = index["columns"][-1]["cardinality"]
     words = ["unique"] if index["is_unique"] else []
     if distinct is not None:
-        words.append(f"about {distinct:,} values")
+        words.append(f"about {counted(distinct, 'value')}")
     return f"({columns}) {', '.join(words)}".rstrip()

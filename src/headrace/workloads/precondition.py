@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
+from headrace.counted import counted
 from headrace.workloads.options import Options
 from headrace.workloads.tables import Phase, measurement
 from headrace.workloads.workload import Context, Measurement
@@ -108,6 +109,7 @@ async def precondition(
         return ()
     last = ", ".join(f"{value:,.0f}" for value in found[-WINDOW:])
     return (
-        f"the device is not in steady state after {len(found)} rounds of {options.precondition_round_s:g} s "
+        f"the device is not in steady state after {counted(len(found), 'round')} of "
+        f"{options.precondition_round_s:g} s "
         f"(the last: {last} operations/s): more rounds (precondition_rounds), or longer ones",
     )

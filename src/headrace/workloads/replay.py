@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from headrace.agent import Agent
+from headrace.counted import counted
 from headrace.errors import HeadraceError
 from headrace.model import ServerEndpoint, Tool, Value
 from headrace.target import Target, scratch_folder
@@ -235,7 +236,7 @@ def differences(path: Path) -> list[str]:
     if not comparison or not comparison["different"]:
         return []
     more = len(worst) - NAMED_CLASSES
-    named = worst[:NAMED_CLASSES] + ([f"{more} more classes"] if more > 0 else [])
+    named = worst[:NAMED_CLASSES] + ([counted(more, "more class", "more classes")] if more > 0 else [])
     return [
         f"{comparison['different']:,} of {comparison['compared']:,} answers differ from the recorded ones: "
         f"{'; '.join(named)}"

@@ -18,6 +18,7 @@ from headrace.analysis.percentiles import MIN_BEYOND
 from headrace.analysis.sweep import SEARCH, is_driver_saturated, parse_objective
 from headrace.analysis.trials import trial_responses
 from headrace.analysis.usl import MIN_LEVELS
+from headrace.counted import counted
 from headrace.design import Design
 from headrace.errors import NothingMeasured, PlanError
 from headrace.experiment import design as designs
@@ -89,12 +90,14 @@ def search(design: Design, records: Sequence[TrialRecord], throughput: Mapping[i
             return Search(tuple(names[:i]), f"{name} failed")
         full = full + 1 if is_driver_saturated(record) else 0
         if full >= sweep.patience:
-            return Search(tuple(names[: i + 1 - full]), f"the last {full} levels saturated the driver")
+            return Search(
+                tuple(names[: i + 1 - full]), f"the last {counted(full, 'level')} saturated the driver"
+            )
         if name in ops_s:
             flat = 0 if ops_s[name] >= best * (1 + sweep.gain) else flat + 1
             best = max(best, ops_s[name])
         if flat >= sweep.patience and i + 1 >= _fewest_levels(sweep):
-            why = f"the last {flat} levels brought less than {100 * sweep.gain:g}% more throughput"
+            why = f"the last {counted(flat, 'level')} brought less than {100 * sweep.gain:g}% more throughput"
             return Search(tuple(names[: i + 1]), why)
     return Search(tuple(names), f"{names[-1]} is the highest level of the plan")
 
@@ -128,7 +131,8 @@ def _too_few_operations(design: Design) -> Iterator[str]:
         low = [load for load in table.loads() if load < least]
         if low:
             yield (
-                f"{objective}: at {max(low):,} operations/s and below, {table.passes} passes of {seconds:g} s "
+                f"{objective}: at {max(low):,} operations/s and below, "
+                f"{counted(table.passes, 'pass', 'passes')} of {seconds:g} s "
                 f"are too few operations to state {objective.percentile}; raise [workload] seconds"
             )
 
@@ -206,7 +210,8 @@ class Sweep(Kind):
             self._was_searching = False
             passes = table_of(self.design).passes
             yield (
-                f"{len(found.levels)} levels, because {found.end}; {passes} passes over them, {left} trials to go"
+                f"{counted(len(found.levels), 'level')}, because {found.end}; "
+                f"{counted(passes, 'pass', 'passes')} over them, {counted(left, 'trial')} to go"
             )
 
     def settled(self, records: Sequence[TrialRecord]) -> set[int]:

@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from headrace.counted import counted
 from headrace.foreign.run import OtherVariant, Run, number, rows_of, text_of, within
 
 NAME = "fio (--output-format=json or json+)"
@@ -127,7 +128,7 @@ def _add(found: dict[str, float], side: str, part: dict[str, Any]) -> None:
 def _problem(jobs: list[dict[str, Any]]) -> str:
     errors = [int(code) for job in jobs if (code := number(job, "error"))]
     if errors:
-        return f"{len(errors)} of {len(jobs)} jobs ended with error {errors[0]}"
+        return f"{len(errors)} of {counted(len(jobs), 'job')} ended with error {errors[0]}"
     missing = [job for job in jobs if number(job, "error") is None]
     if missing:
         return "a job does not say whether it ended without an error"

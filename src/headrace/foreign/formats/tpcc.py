@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from headrace.counted import counted
 from headrace.foreign.run import Run, text_of
 
 NAME = "tpcc-mysql or go-tpc"
@@ -60,5 +61,5 @@ def _of_go(text: str) -> Run:
     tpmc = re.search(r"^tpmC: ([\d.]+)", text, re.MULTILINE)
     if tpmc is None or not found:
         return Run(found, settings, "it has no tpmC at its end: it was interrupted")
-    problem = f"{failed:,} statements failed" if failed > 0.01 * done else ""
+    problem = f"{counted(failed, 'statement')} failed" if failed > 0.01 * done else ""
     return Run({"tpmc": float(tpmc[1]), **found}, settings, problem)

@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from headrace.counted import counted
 from headrace.report import text
 from headrace.report.charts.rows import HOVER, Row, hint, line_x, numbers, rows_layout
 from headrace.report.parts import Figure
@@ -31,7 +32,7 @@ def blocks(ran: Sequence[int], everyone: int, most: int, left: Mapping[int, Sequ
         for b, n in enumerate(counts, 1)
     ]
     spared = [everyone - n for n in counts]
-    saved = [f"block {b}: {n} trials not run" for b, n in enumerate(spared, 1)]
+    saved = [f"block {b}: {counted(n, 'trial')} not run" for b, n in enumerate(spared, 1)]
     data = [
         {
             "type": "bar",

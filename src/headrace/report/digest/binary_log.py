@@ -59,7 +59,7 @@ def _parts(digest: Digest, found: BinaryLog, limit: int) -> Iterator[Part]:
         yield _tables(found, limit)
         if len(found.tables) > limit:
             rest = sum(each.bytes for each in found.tables[limit:])
-            yield Sentence(f"and {len(found.tables) - limit:,} more tables, {size(rest)}", "aside")
+            yield Sentence(f"and {counted(len(found.tables) - limit, 'more table')}, {size(rest)}", "aside")
 
 
 # -- In words ---------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def overall(digest: Digest, found: BinaryLog) -> str:
     parts.append(f"{size(bytes_)} of events{rate(bytes_, 'size')}")
     if found.number("rows").count:
         parts.append(
-            f"{rows:,} rows{rate(rows)} in {counted(found.number('rows').count, 'transaction')} with rows"
+            f"{counted(rows, 'row')}{rate(rows)} in {counted(found.number('rows').count, 'transaction')} with rows"
         )
     if packed := found.count("compressed_bytes"):
         ratio = found.count("expanded_bytes") / packed
@@ -106,7 +106,7 @@ def gap_lines(found: BinaryLog) -> list[str]:
 def key_line(found: BinaryLog) -> str:
     """Which tables a replica may have to read for each row, as far as the log tells."""
     if scanned := found.scanned:
-        named = ", ".join(f"{each.name} ({each.found_rows:,} rows)" for each in scanned[:MOST_NAMED])
+        named = ", ".join(f"{each.name} ({counted(each.found_rows, 'row')})" for each in scanned[:MOST_NAMED])
         more = f" and {len(scanned) - MOST_NAMED} more" if len(scanned) > MOST_NAMED else ""
         return (
             f"no primary key: {named}{more}. For each updated or deleted row a replica searches the table: by "

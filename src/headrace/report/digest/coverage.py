@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headrace.analysis import traffic
+from headrace.counted import counted
 from headrace.digests.classes import Digest
 from headrace.report import text
 from headrace.report.digest.classes import attribute_table
@@ -82,7 +83,7 @@ def _keys(digest: Digest, view: View) -> Iterator[Key]:
         yield Key("p99 response time", f"{p99} ms", f"mean {mean}, max {most} ms")
     yield Key("Classes", f"{len(digest.classes):,}", _concentration(digest))
     unanswered = every.number("unanswered").count
-    calls = "the source does not report it" if every.failed is None else f"{every.failed:,} calls"
+    calls = "the source does not report it" if every.failed is None else counted(every.failed, "call")
     note = calls + (f", {unanswered:,} unanswered" if unanswered else "")
     yield Key("Failed", percent(every.failed_share), note, "attention" if every.failed else "")
     found = traffic.satisfaction(every, view.objective_ns) if view.objective_ns else None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from markupsafe import Markup
 
 from headrace.analysis import traffic
+from headrace.counted import counted
 from headrace.digests.classes import Digest, Number, QueryClass
 from headrace.report import text
 from headrace.report.digest import changes, charts
@@ -53,7 +54,8 @@ def _parts(digest: Digest, ranked: Sequence[QueryClass]) -> Iterator[Part]:
             f" with {percent(sum(e.total_ns for e in left) / whole)} of the response time" if whole else ""
         )
         yield Note(
-            f"{len(left):,} more classes{share} have no row here; see the digest's Parquet file or headrace "
+            f"{counted(len(left), 'more class', 'more classes')}{share} have no row here; see the "
+            "digest's Parquet file or headrace "
             "digest --json --limit 100000."
         )
 

@@ -145,7 +145,7 @@ def listed(counts: Mapping[str, int]) -> str:
     """``22 ESP, 3 ARP``."""
     shown = [f"{number:,} {name}" for name, number in list(counts.items())[:MOST_LISTED]]
     rest = sum(list(counts.values())[MOST_LISTED:])
-    return ", ".join(shown) + (f", {rest:,} others" if rest else "")
+    return ", ".join(shown) + (f", {counted(rest, 'other')}" if rest else "")
 
 
 def _sessions(coverage: Mapping[str, int], of: Mapping[str, int]) -> list[tuple[str, bool]]:

@@ -9,6 +9,7 @@ from typing import Any
 from headrace.analysis.decision import Best, Certainty, Decision, Front, Robust
 from headrace.analysis.intervals import span
 from headrace.analysis.result import Interval
+from headrace.counted import counted
 from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts
 from headrace.report.parts import Cell, Chart, Column, Gap, Heading, Part, Row, Sentences, Table
@@ -48,7 +49,9 @@ def _best_words(best: Best, margin: float) -> str:
         )
     if best.leader.may_be_best is None:
         near = sum(c.kept is not None and c.kept.estimate >= 1 / (1 + margin) for c in best.candidates[1:])
-        within = f"{near or 'none'} of {len(best.candidates) - 1} others within {100 * margin:g}% of it"
+        within = (
+            f"{near or 'none'} of {counted(len(best.candidates) - 1, 'other')} within {100 * margin:g}% of it"
+        )
         return (
             f"Not enough data to say which has the best {what}: {name} is first "
             f"({text.count(best.leader.mean)}), {within}, and without repeats the noise is "

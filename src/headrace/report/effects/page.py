@@ -9,6 +9,7 @@ from pathlib import Path
 from headrace.analysis import choice
 from headrace.analysis.decision import Decision
 from headrace.analysis.factors import Study
+from headrace.counted import counted
 from headrace.report import charts, text
 from headrace.report.charts import decisions as decision_charts
 from headrace.report.effects import choices
@@ -50,7 +51,7 @@ def page_of(
         cautions=[
             *notes,
             *(
-                f"{len(study.effects.missing)} cells of {study.title} were not measured"
+                f"{counted(len(study.effects.missing), 'cell')} of {study.title} were not measured"
                 for study in studies
                 if study.effects.missing
             ),
@@ -120,7 +121,7 @@ def _sections(study: Study, i: int, is_many: bool) -> Iterator[Section]:
         study.title if is_many else "What matters",
         f"What matters for {study.title}?",
         said,
-        see=f"{study.effects.observations} observations; {way}.",
+        see=f"{counted(study.effects.observations, 'observation')}; {way}.",
         brief=[*effects.brief(study), Gap()],
     )
     if plots := list(effect_parts.interactions(study)):
@@ -177,7 +178,7 @@ def _ranks(study: Study) -> Iterator[Part]:
         for i, (cell, value) in enumerate(order, start=1)
     ]
     columns = [("rank", "n"), *((f, "") for f in study.factors), (study.response, "n"), ("group", "")]
-    yield Table(columns, listed, f"All {len(order)} cells", is_folded=True)
+    yield Table(columns, listed, f"All {counted(len(order), 'cell')}", is_folded=True)
     if len(groups) > 1:
         yield _group_table(study, groups, usual)
 

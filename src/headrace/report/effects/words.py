@@ -12,6 +12,7 @@ from headrace.analysis.aliasing import Aliasing
 from headrace.analysis.claims import WITH, WITHOUT
 from headrace.analysis.effects import Conditional, Effects, Term
 from headrace.analysis.factors import Study
+from headrace.counted import counted
 from headrace.report import text
 from headrace.report.parts import Cell, Cells, Column, Gap, Part, Sentence, Sentences, Table
 
@@ -275,7 +276,8 @@ def _levels(study: Study) -> Iterator[str]:
             where = ", ".join(f"{_cell(study, others, c)} ({found.ratios[c]:.2f})" for c in found.behind)
             yield (
                 f"{what} measured at least as good as {levels[0]} (within {margin}) in "
-                f"{len(found.ratios) - len(found.behind)} of {len(found.ratios)} cells, but not in: {where}."
+                f"{len(found.ratios) - len(found.behind)} of {counted(len(found.ratios), 'cell')}, "
+                f"but not in: {where}."
             )
 
 
@@ -322,7 +324,7 @@ def brief(study: Study) -> list[Part]:
         [str(i), *cell, text.count(value)] for i, (cell, value) in enumerate(order[:SHOWN_RANKS], start=1)
     ]
     parts: list[Part] = [
-        Sentence(f"{study.title} ({way}; {effects.observations} observations)", "strong"),
+        Sentence(f"{study.title} ({way}; {counted(effects.observations, 'observation')})", "strong"),
         Sentences(sentences(study)),
         Gap(),
         terms_table(effects),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from headrace.counted import counted
 from headrace.experiment.settle import GROWTH, PIECE_S
 from headrace.report import text
 from headrace.report.experiment import tables
@@ -24,8 +25,8 @@ def section_of(view: View, parts: Callable[[], Iterable[Part]]) -> Section:
 def _parts(view: View) -> Iterator[Part]:
     design = view.design
     what = (
-        f"{design.kind}: {len(design.treatments)} treatments, {design.blocks} blocks, "
-        f"{len(design.trials)} trials, order by seed {design.seed}"
+        f"{design.kind}: {counted(len(design.treatments), 'treatment')}, {counted(design.blocks, 'block')}, "
+        f"{counted(len(design.trials), 'trial')}, order by seed {design.seed}"
     )
     yield Facts([("design", what), *workload(view), *when(view, "experiment"), *_said(view)])
     yield Heading("How to read it")
@@ -118,7 +119,8 @@ def _covers(view: View) -> str:
     if design.blocks_per_session:
         count = len({design.session_of(r.block) for r in view.records})
         return (
-            f"other loadings of the data: each of {count} sessions loaded them anew, and is one observation. All "
+            f"other loadings of the data: each of {counted(count, 'session')} loaded them anew, and "
+            "is one observation. All "
             "ran on one host; another one may differ by more."
         )
     return (

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.analysis.intervals import TOO_WIDE
 from headrace.analysis.result import Effect, Interval, NoiseFloor, Verdict
+from headrace.counted import counted
 from headrace.report import charts, text
 from headrace.report.charts.trials import scaling
 from headrace.report.effects import figures
@@ -150,7 +151,7 @@ def _bar(row: tables.ResultRow) -> charts.Row:
     effect = row.effects.get(tables.THROUGHPUT)
     colour = "@{muted}" if row.is_baseline or effect is None else charts.verdict_mark(effect)[0]
     found = row.summary.throughput_ops_s
-    said = f"{text.between(found, text.count)}, {len(row.summary.trials)} trials"
+    said = f"{text.between(found, text.count)}, {counted(len(row.summary.trials), 'trial')}"
     hint = charts.hint(row.configuration, f"{text.count(found.estimate)} operations/s", said)
     return charts.Row(row.configuration, found, colour, hint=hint)
 
@@ -174,7 +175,7 @@ def _ratio_row(group: tables.Group, row: tables.ResultRow, response: str) -> cha
         return charts.Row(row.configuration, None, "@{muted}")
     colour, symbol = charts.verdict_mark(effect)
     ratio = f"{text.ratio(effect.ratio.estimate)} ({text.between(effect.ratio)})"
-    hint = charts.hint(row.configuration, ratio, f"{effect.verdict}, {effect.blocks} blocks")
+    hint = charts.hint(row.configuration, ratio, f"{effect.verdict}, {counted(effect.blocks, 'block')}")
     return charts.Row(row.configuration, effect.ratio, colour, symbol, hint)
 
 

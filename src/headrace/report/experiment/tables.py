@@ -12,6 +12,7 @@ from rich.table import Table
 
 from headrace.analysis.result import Analysis, Effect, Interval, NoiseFloor, TreatmentSummary, Verdict
 from headrace.analysis.trials import EMULATED, is_emulated
+from headrace.counted import counted
 from headrace.design import Design
 from headrace.model import Treatment, TrialState, Value
 from headrace.report import text
@@ -312,7 +313,8 @@ def _selected(records: Sequence[TrialRecord]) -> list[str]:
     if invalid[worst] / trials[worst] <= invalid[least] / trials[least] or invalid[worst] < LEAST_SELECTED:
         return []
     return [
-        f"the load driver itself made {invalid[worst]} of {trials[worst]} trials of {worst} invalid, and "
+        f"the load driver itself made {invalid[worst]} of {counted(trials[worst], 'trial')} of "
+        f"{worst} invalid, and "
         f"{invalid[least]} of {trials[least]} of {least}: the remaining trials are selected by treatment; give "
         "the driver its own cores or machine"
     ]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from headrace.counted import counted
 from headrace.model import TrialState
 from headrace.report import text
 from headrace.report.charts.trials import drift
@@ -165,7 +166,7 @@ def measured(view: View, record: TrialRecord) -> list[Cell]:
 
 def all_trials(view: View, columns: Sequence[Column], rows: Sequence[Cells]) -> Details:
     looks = {i: record.state.value for i, record in enumerate(view.records)}
-    title = f"All {len(rows)} trials"
+    title = f"All {counted(len(rows), 'trial')}"
     named = next(i for i, column in enumerate(columns) if column.name in ("treatment", "level"))
     return Details(title, [Table(columns, rows, looks=looks, named=named)], is_open=len(rows) <= MAX_OPEN)
 

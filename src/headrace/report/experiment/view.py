@@ -10,6 +10,7 @@ from headrace.analysis import sequential
 from headrace.analysis.result import Analysis
 from headrace.analysis.study import analyse_experiment
 from headrace.analysis.trials import Tables, TrialResponse, read_tables, trial_responses
+from headrace.counted import counted
 from headrace.experiment.kinds.decided import Decided
 from headrace.model import TrialState
 from headrace.report import text
@@ -95,7 +96,8 @@ class View:
             return []
         rate = sequential.rate_when_extended(design.alpha, [*design.extended, design.blocks])
         return [
-            f"extended from {design.extended[0]} to {design.blocks} blocks after its result could be seen: where "
+            f"extended from {design.extended[0]} to {counted(design.blocks, 'block')} after its "
+            "result could be seen: where "
             f"nothing differs, up to {100 * rate:.0f}% of comparisons, not {100 * design.alpha:g}%, are called a "
             "difference at some point"
         ]

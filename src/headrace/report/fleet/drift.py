@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headrace.analysis.result import Verdict
+from headrace.counted import counted
 from headrace.fleet.drift import Area, Between, Difference, Drift, OwnDrift
 from headrace.fleet.evidence import Measured, Ranked
 from headrace.fleet.folded import named
@@ -61,7 +62,10 @@ def _headline(drift: Drift, rows: Sequence[Ranked]) -> str:
     masked = f"{len(drift.masked)} that are specific to a host are left out"
     if not rows:
         return f"The hosts agree in all {drift.compared} settings; {masked}."
-    return f"{len(rows)} of {drift.compared} settings differ, on {len(odd)} of {drift.hosts} hosts; {masked}."
+    return (
+        f"{len(rows)} of {drift.compared} settings differ, on {len(odd)} of "
+        f"{counted(drift.hosts, 'host')}; {masked}."
+    )
 
 
 def _table(rows: Sequence[Ranked], has_measured: bool) -> Table:
@@ -143,7 +147,7 @@ def notice(drift: Drift, rows: Sequence[Ranked], roll: Roll) -> Notice:
             conclusion = Conclusion.DIFFERENT if rows or drift.own else Conclusion.NOTHING_FOUND
     return Notice(
         kind="fleet drift",
-        subject=f"{roll.total} hosts",
+        subject=counted(roll.total, "host"),
         conclusion=conclusion,
         headline=said,
         effects=tuple(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from headrace.analysis.history import MIN_POINTS, SERIES, History
+from headrace.counted import counted
 from headrace.report import text
 from headrace.report.charts import decisions as decision_charts
 from headrace.report.history import words
@@ -27,7 +28,7 @@ def page_of(found: History, response: str, *, alpha: float, margin: float, is_ti
     see = "A line is a level: between two changes, points show no differences beyond noise."
     return Page(
         eyebrow="headrace watch",
-        title=f"{response} over {len(found.points)} points",
+        title=f"{response} over {counted(len(found.points), 'point')}",
         verdicts=[words.headline(found)],
         keys=list(_keys(found, scale)),
         sections=[
@@ -120,7 +121,7 @@ def _keys(found: History, scale: float) -> Iterator[Key]:
         f"since {text.short(found.points[start].name)}",
     )
     if found.latest is None:
-        yield Key("Changes", "none", f"in {len(found.points)} points")
+        yield Key("Changes", "none", f"in {counted(len(found.points), 'point')}")
     else:
         yield Key(
             "Last change",
@@ -212,7 +213,7 @@ def _points(found: History, unit: str, scale: float) -> Table:
         )
         rows.append((point.name, str(len(point.logs)), text.count(scale * math.exp(point.log)), note))
     columns = (("point", ""), ("trials", "n"), (unit, "n"), ("", ""))
-    return Table(columns, rows, f"{len(rows)} points in order", is_folded=len(rows) > 30)
+    return Table(columns, rows, f"{counted(len(rows), 'point')} in order", is_folded=len(rows) > 30)
 
 
 def _method(alpha: float, margin: float) -> Section:

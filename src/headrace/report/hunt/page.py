@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from headrace.analysis.spared import OPTION, left_out
 from headrace.analysis.stacks import parse, profile
 from headrace.analysis.waits import events, kernel_waits
+from headrace.counted import counted
 from headrace.hunt import Hunt, refusal
 from headrace.report.hunt import caches, findings, origin, resources, sessions, words
 from headrace.report.hunt.words import heading
@@ -105,7 +106,7 @@ def _hot_functions(hunt: Hunt) -> Iterator[Part]:
     if not hunt.snapshot.stacks:
         return
     found = profile(parse(hunt.snapshot.stacks), MOST_FUNCTIONS)
-    shares = f"{found.samples} stacks on the CPUs"
+    shares = f"{counted(found.samples, 'stack')} on the CPUs"
     if found.kernel_share is not None and found.named_share is not None:
         shares += f", {found.kernel_share:.0%} in the kernel, {found.named_share:.0%} with a name"
     rows = [
@@ -130,7 +131,7 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
         why.setdefault(blind.missing, []).append(blind.rule.code)
     missing = sorted(why.items(), key=lambda pair: -len(pair[1]))
     quiet, others = len(judgement.silent), len(judgement.skipped)
-    looked = f"{quiet} rules had no finding; {others} are for other servers or versions."
+    looked = f"{counted(quiet, 'rule')} had no finding; {others} are for other servers or versions."
     said = (
         "These rules lack data; the problems they look for may still exist."
         if missing
@@ -151,7 +152,7 @@ def _gaps(hunt: Hunt, everything: bool) -> Section:
     )
     brief = list(_blind(missing, len(judgement.blind), everything))
     skipped = f", {others} are for other servers or versions" if others else ""
-    brief.append(Sentence(f"{quiet} rules had no finding{skipped}.", "aside"))
+    brief.append(Sentence(f"{counted(quiet, 'rule')} had no finding{skipped}.", "aside"))
     brief += _spared(spared)
     return Section(
         "gaps",
@@ -183,7 +184,7 @@ def _spared(lines: tuple[str, ...]) -> Iterator[Part]:
 def _blind(missing: list[tuple[str, list[str]]], count: int, everything: bool) -> Iterator[Part]:
     if not missing:
         return
-    yield Sentence(f"{count} rules not evaluated (missing data):", "alert")
+    yield Sentence(f"{counted(count, 'rule')} not evaluated (missing data):", "alert")
     for name, codes in missing if everything else missing[:MOST_BLIND]:
         shown = codes if everything else codes[:MOST_CODES]
         rest = f" and {len(codes) - len(shown)} more" if len(codes) > len(shown) else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from headrace.activity import cut
 from headrace.analysis.sessions import Load, as_json
+from headrace.counted import counted
 from headrace.hunt import Hunt
 from headrace.report.parts import Cell, Column, Gap, Note, Part, Section, Sentence, Table
 
@@ -66,7 +67,8 @@ def _parts(hunt: Hunt, load: Load | None, most: int) -> Iterator[Part]:
     if rows:
         yield Table(columns, rows[:most], named=-1, is_stacked=True)
     if len(rows) > most:
-        yield Sentence(f"and {len(rows) - most} more sorts of sessions", "aside")
+        yield Sentence(f"and {counted(len(rows) - most, 'more sort')} of sessions", "aside")
     yield Sentence(
-        f"{load.active:.1f} active on average, over {load.looks} looks at the list of threads.", "aside"
+        f"{load.active:.1f} active on average, over {counted(load.looks, 'look')} at the list of threads.",
+        "aside",
     )

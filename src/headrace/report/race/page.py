@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from headrace import __version__
 from headrace.analysis.race import Race, RaceStatus
 from headrace.analysis.trials import THROUGHPUT
+from headrace.counted import counted
 from headrace.report import charts, text
 from headrace.report.charts import decisions
 from headrace.report.experiment import tables
@@ -122,7 +123,10 @@ def _keys(view: View) -> Iterator[Key]:
         kind = "better" if race.is_decided and race.survivors else ""
         note = "decided" if race.is_decided else "not decided"
         yield Key(
-            f"Leader{where}", text.short(race.leader or "–"), f"{note} after {race.blocks} blocks", kind
+            f"Leader{where}",
+            text.short(race.leader or "–"),
+            f"{note} after {counted(race.blocks, 'block')}",
+            kind,
         )
         started = len(race.standings)
         yield Key(
@@ -184,7 +188,7 @@ def _more(view: View) -> list[Part]:
         return []
     took = f" (about {text.seconds(more.seconds)})" if more.seconds else ""
     what = (
-        f"To decide it with about {more.blocks} more blocks"
+        f"To decide it with about {counted(more.blocks, 'more block')}"
         if more.is_enough
         else "To run as many blocks again"
     )
@@ -288,7 +292,7 @@ def _trials_section(view: View) -> Section:
         "trials",
         "Trials",
         "Trials",
-        [Table(columns, rows, f"All {len(rows)} trials in the order they ran", True)],
+        [Table(columns, rows, f"All {counted(len(rows), 'trial')} in the order they ran", True)],
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from headrace.analysis.race import Race, blocks_needed
 from headrace.analysis.trials import THROUGHPUT
+from headrace.counted import counted
 from headrace.experiment.kinds import race as races
 from headrace.report import text
 from headrace.report.experiment import settle
@@ -50,8 +51,8 @@ class View:
             said = remaining(race, self.folder.design.equivalence, self.response == THROUGHPUT)
             return f"{race.leader} is within {margin} of the best{where}; {others}. {said}"
         if self.progress.is_over:
-            return f"Not decided{where} in {race.blocks} blocks: {race.leader} leads, {others}."
-        return f"After {race.blocks} blocks{where} {race.leader} leads; {others}."
+            return f"Not decided{where} in {counted(race.blocks, 'block')}: {race.leader} leads, {others}."
+        return f"After {counted(race.blocks, 'block')}{where} {race.leader} leads; {others}."
 
     @property
     def more(self) -> More | None:
@@ -76,7 +77,7 @@ class View:
             f", {text.seconds(seconds)}" if self.seconds else ""
             for seconds in (self.seconds, self.full_seconds, self.same_seconds)
         )
-        said = f"{ran} trials ran{took}; all treatments in all blocks would have been "
+        said = f"{counted(ran, 'trial')} ran{took}; all treatments in all blocks would have been "
         said += f"{self.full_trials}{full} ({part})"
         if self.same_trials < self.full_trials:
             said += f", and all in as many blocks as the race ran {self.same_trials}{same}"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from headrace.analysis.intervals import Interval
+from headrace.counted import counted
 from headrace.report import text
 from headrace.report.charts import HOVER, hint
 from headrace.report.parts import (
@@ -121,7 +122,7 @@ def _verdicts(hosts: Sequence[Host], together: Sequence[Together]) -> Iterator[s
 def _all(found: Together) -> str:
     what = name(found.resource)
     said = (
-        f"All {found.hosts} hosts together are fullest in {what}: {found.peak / found.full_at:.0%} of "
+        f"All {counted(found.hosts, 'host')} together are fullest in {what}: {found.peak / found.full_at:.0%} of "
         f"their knees at the peak, {found.mean / found.full_at:.0%} on average"
     )
     own = found.outlook

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from headrace.analysis.result import Interval
+from headrace.counted import counted
 from headrace.report import text
 from headrace.report.charts import Row as BarRow
 from headrace.report.charts import ladder
@@ -328,7 +329,8 @@ def _method(found: Merged) -> Section:
         (
             "A day's peak",
             f"is the load that it exceeds for {_percent(1 - found.asked.quantile)} of its time. The largest of "
-            f"the next {found.asked.ahead_days} days follows a Gumbel law; its interval is from days drawn again.",
+            f"the next {counted(found.asked.ahead_days, 'day')} follows a Gumbel law; its interval "
+            "is from days drawn again.",
         ),
         (
             "Risk",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from headrace.counted import counted
 from headrace.report import text
 from headrace.size.model import Resource
 from headrace.size.outlook import Outlook, State
@@ -94,7 +95,7 @@ def beyond(each: Outlook) -> str:
     seen = each.seen
     if seen.last_s is None:
         return ""
-    said = f"on {seen.beyond} of {seen.days} days"
+    said = f"on {seen.beyond} of {counted(seen.days, 'day')}"
     if seen.beyond > 1:
         said += f", last on {on(seen.last_s)}"
     return f"{said}, highest {amount(each.resource, seen.highest)} on {on(seen.on_s)}"

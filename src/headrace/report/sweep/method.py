@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from headrace.counted import counted
 from headrace.report.experiment import method as experiment
 from headrace.report.parts import Facts, Heading, Part, Section, Span, Words, method
 from headrace.report.sweep.view import SweepView
@@ -16,7 +17,7 @@ def section(view: SweepView) -> Section:
 
 def _parts(view: SweepView) -> Iterator[Part]:
     sweep, searched = view.sweep, " found by a search" if view.has_search_trials else ""
-    levels = f"{len(sweep.levels)} levels{searched}, {sweep.passes} passes"
+    levels = f"{counted(len(sweep.levels), 'level')}{searched}, {counted(sweep.passes, 'pass', 'passes')}"
     what = f"{sweep.knob}: {levels}, order by seed {view.design.seed}"
     rows: list[tuple[str, Words]] = [("design", what), *experiment.workload(view)]
     if base := view.design.base:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.sweep_result import Answer, Sweep
 from headrace.analysis.sweep_words import round_peak
+from headrace.counted import counted
 from headrace.model import TrialState
 from headrace.report import text
 from headrace.report.parts import Chart, Key, Legend, Note, Part, Row, Section
@@ -110,7 +111,10 @@ def keys(view: SweepView) -> Iterator[Key]:
     aside = [f"{n} {s}" for s in (TrialState.INVALID, TrialState.FAILED) if (n := states.count(s))]
     aside += [f"{left} not run yet"] if (left := len(planned) - len(states)) else []
     analysed = sum(len(summary.trials) for _, summary in view.sweep.measured)
-    note = ", ".join(aside) or f"{len(view.sweep.measured)} levels, {view.sweep.passes} passes"
+    note = (
+        ", ".join(aside)
+        or f"{counted(len(view.sweep.measured), 'level')}, {counted(view.sweep.passes, 'pass', 'passes')}"
+    )
     yield Key("Trials analysed", f"{analysed} of {len(planned)}", note, "attention" if aside else "")
 
 

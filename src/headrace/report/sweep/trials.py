@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from headrace.analysis.sweep import SEARCH
 from headrace.analysis.sweep_result import some
+from headrace.counted import counted
 from headrace.report.experiment import tables, trials
 from headrace.report.parts import Cells, Column, Heading, Part, Section, Sentence
 from headrace.report.sweep.view import SweepView
@@ -63,7 +64,7 @@ def _cautions(view: SweepView) -> Iterator[str]:
     warnings = alike(tables.warnings(view.passes))
     yield from warnings[:most]
     if len(warnings) > most:
-        yield f"{len(warnings) - most} more warnings: see report.html"
+        yield f"{counted(len(warnings) - most, 'more warning')}: see report.html"
 
 
 def alike(found: Iterable[tuple[str, Sequence[int]]]) -> list[str]:

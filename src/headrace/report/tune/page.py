@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from headrace.analysis.result import Effect, Verdict
 from headrace.analysis.trials import THROUGHPUT
+from headrace.counted import counted
 from headrace.experiment.kinds.search import Found, name_of
 from headrace.model import TrialState, Value
 from headrace.report import charts, text
@@ -372,7 +373,9 @@ def _all(tuned: Tuned) -> Table:
             )
         )
     columns = [("point", ""), *((unit(o), "n") for o in objectives), ("", ""), ("what it sets", "wrap")]
-    return Table(columns, rows, f"{len(rows)} points in the order they were tried", True, frozenset(marked))
+    return Table(
+        columns, rows, f"{counted(len(rows), 'point')} in the order they were tried", True, frozenset(marked)
+    )
 
 
 def _state(found: Found, is_on_front: bool, has_front: bool) -> Cell:

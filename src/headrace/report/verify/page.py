@@ -11,6 +11,7 @@ import numpy as np
 from headrace.analysis.panel import RESPONSES, THROUGHPUT
 from headrace.analysis.result import Verdict
 from headrace.analysis.verify import Band, Change, Verified
+from headrace.counted import counted
 from headrace.fleet.ranges import fold
 from headrace.report import text
 from headrace.report.charts import HOVER, hint, numbers
@@ -128,9 +129,9 @@ def headline(found: Verified) -> str:
 
 
 def _who(found: Verified) -> str:
-    control = f"{len(found.control)} control hosts" if found.control else "no control hosts"
+    control = counted(len(found.control), "control host") if found.control else "no control hosts"
     if found.weeks:
-        control = f"the same hours of {found.weeks} earlier weeks as controls"
+        control = f"the same hours of {counted(found.weeks, 'earlier week')} as controls"
     return f"{len(found.treated)} changed host{'s' if len(found.treated) > 1 else ''}, {control}."
 
 

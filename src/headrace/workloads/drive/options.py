@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from headrace.counted import counted
 from headrace.errors import PlanError
 from headrace.target import TargetSpec
 from headrace.workloads.options import Options
@@ -124,7 +125,9 @@ class ServerDriveOptions(DriveOptions):
     @model_validator(mode="after")
     def _has_a_connection_each(self) -> ServerDriveOptions:
         if len(self.clients) > self.connections:
-            raise ValueError(f"connections = {self.connections}: fewer than the {len(self.clients)} clients")
+            raise ValueError(
+                f"connections = {self.connections}: fewer than the {counted(len(self.clients), 'client')}"
+            )
         return self
 
 
