@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
+from collections.abc import Iterator
 
 import pytest
 
@@ -39,6 +42,8 @@ def test_a_place_is_named_once(place: str | None, message: str, text: str) -> No
     assert str(HeadraceError(message, place=place)) == text
 
 
+SOURCE = ROOT / "src" / "headrace"
+
 ONE = re.compile(
     r"(?:^|[\"'( ])1 (?:more )?(?:hosts|trials|classes|statements|points|blocks|sessions|connections|levels|cells|"
     r"servers|pairs|files|devices|processes|threads|predictions|times|warnings)\b(?! (?:\+|=))"
@@ -57,3 +62,119 @@ def test_no_expected_text_has_one_of_several() -> None:
         for match in ONE.finditer(line)
     ]
     assert not found
+
+
+#: What is counted in messages. Times and sizes have their own words.
+NOUNS = (
+    "hosts|trials|classes|statements|points|blocks|sessions|connections|levels|cells|servers|"
+    "pairs|files|devices|processes|threads|predictions|warnings|rows|lines|events|calls|"
+    "rules|looks|queries|runs|rollouts|turns|passes|treatments|snapshots|queues|candidates|"
+    "tables|indexes|replicas|nodes|errors|samples|weeks|days|objects|packages|databases|"
+    "observations|stacks|members|jobs|clients|rounds|operations|experiments|knobs|values|columns|"
+    "instances|sorts|consumers|plays"
+)
+AFTER = re.compile(
+    rf"^ (?:(?:more|other|older|rarer|control|earlier|receive) )*({NOUNS})\b(?!/)(?! (?:on|with) )"
+)
+#: A condition that knows the number: one is said otherwise, or cannot be.
+KNOWS = re.compile(r"== 1|!= 1|> 1\b|>= 2|> [A-Z]{2}|> most|< ")
+#: Numbers with the names of many things that may be of one, by file: each until it is gone.
+STILL = {
+    "analysis/audit.py": 1,
+    "analysis/headline.py": 4,
+    "analysis/study.py": 1,
+    "analysis/verify.py": 1,
+    "beyond.py": 1,
+    "cli/digest.py": 2,
+    "digests/lines.py": 1,
+    "experiment/kinds/decided.py": 2,
+    "experiment/pool.py": 1,
+    "experiment/runner.py": 1,
+    "foreign/alike.py": 1,
+    "foreign/clocks.py": 1,
+    "foreign/failures.py": 1,
+    "foreign/outputs.py": 1,
+    "foreign/shapes.py": 3,
+    "foreign/table.py": 2,
+    "indexes/copies.py": 1,
+    "plan/tables.py": 1,
+    "production/digested.py": 1,
+    "production/histograms.py": 2,
+    "report/digest/words.py": 1,
+    "report/effects/choices.py": 1,
+    "report/effects/words.py": 1,
+    "report/expected.py": 1,
+    "report/experiment/method.py": 1,
+    "report/experiment/numbers.py": 1,
+    "report/experiment/settle.py": 1,
+    "report/experiment/switchback.py": 1,
+    "report/experiment/trials.py": 1,
+    "report/history/page.py": 1,
+    "report/history/words.py": 3,
+    "report/live/lists.py": 1,
+    "report/proof.py": 1,
+    "report/rollout.py": 5,
+    "report/size/full.py": 1,
+    "report/tune/words.py": 3,
+    "rules/capacity.py": 1,
+    "rules/cpu.py": 2,
+    "rules/interrupts.py": 1,
+    "rules/md.py": 3,
+    "rules/planning.py": 2,
+    "rules/queues.py": 1,
+    "rules/replication.py": 1,
+    "size/demand.py": 1,
+    "size/plan.py": 1,
+    "staged/book.py": 1,
+    "staged/expected.py": 2,
+    "workloads/drive/lines.py": 1,
+    "workloads/tables.py": 1,
+}
+
+
+def uncounted(source: str) -> Iterator[tuple[int, str]]:
+    """Whole numbers in f-strings with a noun in the plural behind them, whatever the number is."""
+    tree = ast.parse(source)
+    above = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.JoinedStr):
+            continue
+        for number, text in itertools.pairwise(node.values):
+            if not (isinstance(number, ast.FormattedValue) and isinstance(text, ast.Constant)):
+                continue
+            form = ast.unparse(number.format_spec).strip("f'\"") if number.format_spec else ""
+            name = ast.unparse(number.value)
+            is_fixed = re.fullmatch(r"[a-z.]*[A-Z][A-Z_0-9]+", name) or name.endswith(("name", "counted"))
+            if form not in ("", ",") or is_fixed or not AFTER.match(str(text.value)):
+                continue
+            if not any(KNOWS.search(test) for test in _tests_above(node, above)):
+                yield node.lineno, f"{{{name}}}{text.value:.30}"
+
+
+def _tests_above(node: ast.AST, above: dict[ast.AST, ast.AST]) -> Iterator[str]:
+    while node in above and not isinstance(node, ast.FunctionDef):
+        node = above[node]
+        if isinstance(node, ast.If | ast.IfExp):
+            yield ast.unparse(node.test)
+
+
+def test_numbers_of_things_go_through_one_place() -> None:
+    found = {
+        str(path.relative_to(SOURCE)): list(uncounted(path.read_text()))
+        for path in sorted(SOURCE.rglob("*.py"))
+    }
+    counts = {path: len(lines) for path, lines in found.items() if lines}
+    more = {path: found[path] for path, count in counts.items() if count > STILL.get(path, 0)}
+    assert not more, f"headrace.counted.counted(number, 'noun'): {more}"
+    assert counts == STILL, "fewer than before: shorten the list"
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ('f"{len(x)} hosts"', 1), ('f"{n:,} rows of {m} tables"', 2), ('f"{share:.1f} calls"', 0),
+        ('f"{n} hosts" if n > 1 else "one"', 0), ('f"{MOST} hosts"', 0), ('f"{rate} rows/s"', 0),
+    ],
+)  # fmt: skip
+def test_a_number_without_its_place_would_be_found(source: str, count: int) -> None:
+    assert len(list(uncounted(source))) == count
