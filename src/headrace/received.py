@@ -12,8 +12,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from headrace.counted import counted
-
 #: Deeper than anything that is written for headrace, and shallow enough for whoever walks through it.
 MOST_DEPTH = 100
 #: Whole numbers of at most 64 bits; every other number is finite.
@@ -95,7 +93,7 @@ def _check(text: str, bound: Bound) -> None:
     openings = bare.count("[") + bare.count("{")
     marks = openings + bare.count(",") + bare.count(":")
     if marks > bound.values:
-        raise BadContent(f"too large: more than {counted(bound.values, 'value')}")
+        raise BadContent(f"too large: more than {bound.values:,} values")
     if openings > MOST_DEPTH:
         depth = 0
         for bracket in _BRACKET.finditer(bare):
