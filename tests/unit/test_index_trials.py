@@ -9,8 +9,9 @@ import pytest
 
 from headrace.analysis.intervals import Interval
 from headrace.errors import PlanError
-from headrace.indexes import applied, trials, verdicts
+from headrace.indexes import applied, judging, trials, verdicts, watching
 from headrace.indexes.proving import _compared
+from headrace.indexes.session import StatementFailed
 from headrace.indexes.statement import Statement
 from headrace.indexes.trials import Ran, Trial
 from headrace.indexes.verdicts import Verdict, Worth
@@ -139,3 +140,79 @@ def test_an_index_as_it_is_written(written: str, columns: tuple[str, ...]) -> No
 def test_what_is_no_index(written: str) -> None:
     with pytest.raises(PlanError, match="is no index"):
         applied.index_of(written)
+
+
+SHOWN_AND_HIDDEN = {
+    # With the index a call takes a tenth; the other class runs as before.
+    True: {"a": (100, 1_000_000), "b": (10, 500_000)},
+    False: {"a": (10, 1_000_000), "b": (10, 500_000)},
+}
+
+
+@pytest.mark.parametrize(
+    ("turns", "verdict"),
+    [
+        (SHOWN_AND_HIDDEN, Verdict.FASTER),
+        ({True: SHOWN_AND_HIDDEN[False], False: SHOWN_AND_HIDDEN[True]}, Verdict.SLOWER),
+        ({True: SHOWN_AND_HIDDEN[False], False: SHOWN_AND_HIDDEN[False]}, Verdict.SAME),
+        # A class that ran in one of the turns alone says nothing.
+        ({True: {"a": (1, 5)}, False: {"b": (1, 5)}}, Verdict.NOT_ENOUGH_DATA),
+    ],
+)
+def test_a_live_index_is_judged_in_one_mix(turns: dict[bool, judging.Counts], verdict: Verdict) -> None:
+    found = judging.judged([turns, turns, turns], {"a": "SELECT A"})
+    assert found.whole.verdict is verdict
+    if verdict is Verdict.FASTER:
+        # 110 calls of a at 0.1 and 20 of b at 0.5, relative to 110 at 1 and 20 at 0.5.
+        assert found.whole.ratio.estimate == pytest.approx((110 * 1 + 20 * 5) / (110 * 10 + 20 * 5))
+        assert [(each.text, each.effect.verdict) for each in found.classes] == [
+            ("SELECT A", Verdict.FASTER),
+            ("b", Verdict.SAME),
+        ]
+
+
+def test_counts_that_were_reset_are_left_out() -> None:
+    assert judging.grown({"a": (5, 50), "b": (9, 90)}, {"a": (6, 70), "b": (2, 3), "c": (1, 8)}) == {
+        "a": (1, 20),
+        "c": (1, 8),
+    }
+
+
+class Scripted:
+    """A session that answers by what a statement begins with."""
+
+    is_mariadb = True
+
+    def __init__(self, **answers: Any) -> None:
+        self._answers = answers
+
+    def rows(self, statement: str) -> Any:
+        return self._answers["rows"]
+
+    def named(self, statement: str) -> Any:
+        found = self._answers.get(statement.split()[1])
+        if found is None:
+            raise StatementFailed(1064, "syntax", "here")
+        return found
+
+
+@pytest.mark.parametrize(
+    ("answers", "lag"),
+    [
+        ({"REPLICA": [{"Seconds_Behind_Source": 7}]}, 7.0),
+        ({"SLAVE": [{"Seconds_Behind_Master": 3}, {"Seconds_Behind_Master": 9}]}, 9.0),
+        ({"SLAVE": [{"Seconds_Behind_Master": None}]}, None),
+        ({"SLAVE": []}, None),
+        ({}, None),
+    ],
+)
+def test_how_far_a_replica_is_behind(answers: dict[str, Any], lag: float | None) -> None:
+    assert watching.lag_of(Scripted(**answers)) == lag  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("row", "done"), [((1, 2, 50.0), 0.25), ((2, 2, 100.0), 1.0), ((0, 0, 0.0), None), (None, None)]
+)
+def test_how_far_a_build_is(row: tuple[float, ...] | None, done: float | None) -> None:
+    session = Scripted(rows=(row,) if row else ())
+    assert watching.progress_of(session, 5) == done  # type: ignore[arg-type]

@@ -78,6 +78,9 @@ def columns_of(advice: Advice) -> list[str]:
         ("select * from orders order by created limit 10", ["orders(created)"]),
         ("select customer, count(*) from orders group by customer", ["orders(customer)"]),
         ("select distinct customer from orders", ["orders(customer)"]),
+        # Two groups of all rows: only an index that has all columns is read instead of the table.
+        ("select state, sum(total) from orders group by state", []),
+        ("select state, count(*) from orders group by state", ["orders(state)"]),
         ("select distinct o.customer as x from orders o", ["orders(customer)"]),
         # The join begins with orders, whatever its primary key is compared with.
         ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7", ["orders(customer)"]),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headrace.agent import Applied
 
 
-NO_JUDGE = JudgeOptions()
+NO_JUDGE, NO_WATCH = JudgeOptions(), index_changes.WatchOptions()
 
 
 ConfirmWithin = Annotated[
@@ -69,6 +69,7 @@ def apply(
     allow_loss: AllowLoss = None,
     allow_beyond: AllowBeyond = None,
     judge: JudgeOptions = NO_JUDGE,
+    watch: index_changes.WatchOptions = NO_WATCH,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
@@ -82,8 +83,8 @@ def apply(
 
     seconds = seconds_of(confirm_within)
     if index_changes.is_index(settings):
-        alone = not (judge.judge or seconds or persist is not Persist.NO or form is not None)
-        index_changes.apply_index(settings, target, login, dry_run=dry_run, alone=alone, as_json=as_json)
+        how = index_changes.How(dry_run, seconds, persist is not Persist.NO or form is not None, as_json)
+        index_changes.apply_index(settings, target, login, how, judge, watch)
         return
     wanted = rollout.settings_of(settings, finding_settings)
     allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
@@ -131,10 +132,16 @@ def apply(
 
 
 @app.command(epilog="Example: headrace confirm 20260131-120000-3f2a --target root@db1")
+@grouped
 def confirm(
-    change: Annotated[str, typer.Argument(metavar="ID")] = "", target: TargetOption = "local"
+    change: Annotated[str, typer.Argument(metavar="ID|index:DATABASE.TABLE(COLUMN,...)")] = "",
+    target: TargetOption = "local",
+    login: ServerLogin = NO_LOGIN,
 ) -> None:
     """Keep what `apply --confirm-within` changed. Without ID: the open change."""
+    if index_changes.is_index([change]):
+        index_changes.confirm_index(change, target, login)
+        return
 
     async def work(host: Any) -> tuple[str, list[str]]:
         return await _confirm(host, change), await _left_behind(host)
@@ -165,6 +172,7 @@ def rollback(
             "--index", metavar="DATABASE.TABLE(COLUMN,...)", help="Drop this index, which `apply` made."
         ),
     ] = "",
+    at_s: Annotated[float | None, typer.Option("--at", hidden=True)] = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
@@ -176,7 +184,7 @@ def rollback(
     if sum((last, bool(change), everyone, bool(index))) > 1:
         raise typer.BadParameter("give only one of --last, --id, --everyone and --index")
     if index:
-        index_changes.undo_index(index, target, login, as_json=as_json)
+        index_changes.undo_index(index, target, login, at_s=at_s, as_json=as_json)
         return
 
     async def work(host: Any) -> tuple[list[Any], list[str], list[str]]:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.cli.shell import print_json, stdout, tell
+from headrace.cli.judge import JudgeOptions
+from headrace.cli.shell import INCONCLUSIVE, REGRESSION, print_json, stdout, tell
 from headrace.errors import PlanError
 from headrace.extras import require
 from headrace.model import ServerLogin
+
+if TYPE_CHECKING:
+    from headrace.indexes import applied
+    from headrace.indexes.judging import Turns
 
 #: What an index begins with among the settings of `apply`.
 MARK = "index:"
@@ -20,39 +33,160 @@ def is_index(settings: list[str]) -> bool:
     return any(each.startswith(MARK) for each in settings)
 
 
+@dataclasses.dataclass(frozen=True)
+class WatchOptions:
+    """What is watched while an index is built."""
+
+    replica: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--replica",
+            metavar="HOST[:PORT]",
+            help="With index: watch the lag of this replica, logged into as the server is.",
+        ),
+    ] = None
+    most_lag: Annotated[
+        float,
+        typer.Option(
+            "--most-lag", min=1, help="With index: seconds of lag above which the build is stopped."
+        ),
+    ] = 30.0
+
+
+@dataclasses.dataclass(frozen=True)
+class How:
+    """``beyond``: an option was given that is for settings alone."""
+
+    dry_run: bool
+    confirm_within_s: float | None
+    beyond: bool
+    as_json: bool
+
+
 def apply_index(
-    settings: list[str], target: str, login: ServerLogin, *, dry_run: bool, alone: bool, as_json: bool
+    settings: list[str], target: str, login: ServerLogin, how: How, judge: JudgeOptions, watch: WatchOptions
 ) -> None:
-    """``alone``: no option of settings was given."""
     _may(target, login)
     if len(settings) != 1:
         raise typer.BadParameter("an index is applied by itself: one at a time, and no setting with it")
-    if not alone:
+    if how.beyond or (judge.judge and (how.confirm_within_s or how.dry_run)):
         raise typer.BadParameter(
-            "--judge, --confirm-within, --persist and --as are for settings: `rollback --index` undoes an index"
+            "--persist and --as are for settings, and --judge decides now: not with --dry-run or --confirm-within"
         )
     from headrace.indexes import applied
+    from headrace.indexes.judging import Turns, must_count
     from headrace.indexes.session import opened
+    from headrace.indexes.watching import Limits
 
     index = applied.index_of(settings[0].removeprefix(MARK))
-    if dry_run:
+    if how.dry_run:
         with opened(login) as session:
             lines = applied.statements(session, index)
-        if as_json:
+        if how.as_json:
             print_json({"statements": lines})
-        for line in lines if not as_json else ():
+        for line in lines if not how.as_json else ():
             stdout().print(f"{line};", soft_wrap=True, highlight=False, markup=False)
         return
-    entry = applied.make(login, index, tell)
-    if as_json:
+    turns = Turns(judge.seconds, judge.settle, judge.blocks)
+    within_s = how.confirm_within_s
+    if judge.judge:
+        with opened(login) as session:
+            must_count(session)
+        # Killed in the middle, it is taken back some time after the turns would have ended.
+        within_s = 2 * turns.total_s + 300
+    with stoppable():
+        entry = applied.make(
+            login, index, tell, limits=Limits(tuple(watch.replica or ()), watch.most_lag),
+            confirm_within_s=within_s, on_guard=lambda made: _start_guard(made, login),
+        )  # fmt: skip
+        if judge.judge:
+            _judged(login, entry, turns, as_json=how.as_json)
+            return
+    if how.as_json:
         print_json(vars(entry))
+        return
+    _line(f"{index.place} has the index {index.name}, built hidden and then shown")
+    if within_s:
+        _line(
+            f"dropped in {within_s:g} s unless you run: headrace confirm '{MARK}{_name(entry)}' {_words(login)}"
+        )
+
+
+def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, as_json: bool) -> None:
+    """Keep it if the classes of its table got faster; drop it otherwise, and if it is interrupted."""
+    from headrace.indexes import applied
+    from headrace.indexes.verdicts import Verdict
+    from headrace.report import index_trials
+
+    name = _name(entry)
+    try:
+        found = applied.judged(login, entry, turns, tell)
+    except BaseException:
+        applied.undo(login, name, tell)
+        raise
+    kept = found.whole.verdict is Verdict.FASTER
+    if kept:
+        applied.confirm(login, name)
     else:
-        _line(f"{index.place} has the index {index.name}, built hidden and then shown")
+        applied.undo(login, name, tell)
+    if as_json:
+        print_json({"kept": kept, **index_trials.judged_data(found)})
+    else:
+        for line in index_trials.judged_lines(found):
+            _line(line)
+        _line(f"kept: {name}" if kept else f"not kept: {name} is dropped")
+    if not kept:
+        raise typer.Exit(REGRESSION if found.whole.verdict is Verdict.SLOWER else INCONCLUSIVE)
 
 
-def undo_index(written: str, target: str, login: ServerLogin, *, as_json: bool) -> None:
+def _start_guard(entry: applied.Entry, login: ServerLogin) -> None:
+    """A process that outlives this one and its terminal, and drops the index at the deadline."""
+    subprocess.Popen(
+        [sys.executable, "-m", "headrace", "rollback", "--index", _name(entry), "--at", repr(entry.deadline_s),
+         *login.argv],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+
+
+def confirm_index(written: str, target: str, login: ServerLogin) -> None:
     _may(target, login)
     from headrace.indexes import applied
+
+    _line(f"kept: {_name(applied.confirm(login, written.removeprefix(MARK)))}")
+
+
+def _name(entry: applied.Entry) -> str:
+    return f"{entry.index.database}.{entry.index.table}({','.join(entry.index.columns)})"
+
+
+def _words(login: ServerLogin) -> str:
+    return shlex.join(login.argv)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """A SIGTERM is as Ctrl-C: what was built is dropped first."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def undo_index(
+    written: str, target: str, login: ServerLogin, *, at_s: float | None = None, as_json: bool = False
+) -> None:
+    """``at_s``: only then, and only if it was not confirmed until then."""
+    _may(target, login)
+    from headrace.indexes import applied
+
+    if at_s is not None:
+        applied.guard(login, written.removeprefix(MARK), at_s, tell)
+        return
 
     entry, was_there = applied.undo(login, written.removeprefix(MARK), tell)
     if as_json:
@@ -79,8 +213,15 @@ def show_journalled(entries: list[dict[str, Any]]) -> None:
         at = datetime.fromtimestamp(entry["at_s"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         _line(
             f"index {entry['state']}  {index.database}.{index.table}({', '.join(index.columns)})"
-            f" on {entry['server']}, {at}"
+            f" on {entry['server']}, {at}{_until(entry['deadline_s'])}"
         )
+
+
+def _until(deadline_s: float | None) -> str:
+    if deadline_s is None:
+        return ""
+    at = datetime.fromtimestamp(deadline_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f", dropped at {at} unless it is confirmed"
 
 
 def _may(target: str, login: ServerLogin) -> None:

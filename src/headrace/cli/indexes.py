@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import signal
-from collections.abc import Iterator, Sequence
-from types import FrameType
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.index_changes import stoppable
 from headrace.cli.options import NO_LOGIN, grouped
 from headrace.cli.shell import Json, PageFile, app, on_target, show, tell
 from headrace.errors import PlanError
@@ -162,7 +160,7 @@ def tried(
     from headrace.indexes.screening import screen
     from headrace.report.index_trials import with_proof, with_screening
 
-    with _stoppable(), copy(login) as (made, cleaned):
+    with stoppable(), copy(login) as (made, cleaned):
         screening = screen(made, candidates, statements, schema, tell)
         shown = with_screening(shown, screening, cleaned)
         if trial.prove and screening.used:
@@ -171,20 +169,6 @@ def tried(
             )
             shown = with_proof(shown, prove(made, screening.used, statements, schema, total_ns, effort, tell))
     return shown
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """A SIGTERM is as Ctrl-C: what was built is dropped first."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 async def described(host: Any, names: Sequence[str], login: ServerLogin) -> Schema:

@@ -14,9 +14,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from headrace.encode import json_text
-from headrace.errors import Busy, PlanError, Refused, StoreError
+from headrace.errors import Busy, PlanError, Refused, StoreError, TargetError
 from headrace.indexes.copies import Built, alone, columns_of, quoted, stop_builders, stop_session, text
+from headrace.indexes.judging import Judged, Turns, judge
 from headrace.indexes.session import LOCK_WAIT_TIMEOUT, Session, StatementFailed, connect
+from headrace.indexes.watching import Limits, Watch
 from headrace.model import ServerLogin
 from headrace.received import BadContent, parsed
 from headrace.snapshot import state_path
@@ -24,6 +26,8 @@ from headrace.whole import write_whole
 
 LOCK_WAIT_S = 2
 TRIES, PAUSE_S = 5, 5.0
+#: Seconds that replicas have at least for the same build; and between tries of a guard.
+MOST_BEHIND_S, AGAIN_S = 600.0, 10.0
 #: The server cannot do it online: two codes of MySQL and MariaDB.
 NOT_ONLINE = (1845, 1846)
 _WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\s*\(([^()]+)\)\s*")
@@ -42,6 +46,8 @@ class Entry:
     #: The server, as the login named it, and when it began (seconds since 1970).
     server: str
     at_s: float
+    #: When it is taken back unless it is confirmed (seconds since 1970); None: it stays.
+    deadline_s: float | None = None
 
 
 def index_of(written: str) -> Built:
@@ -65,12 +71,27 @@ def statements(session: Session, index: Built) -> list[str]:
     ]
 
 
-def make(login: ServerLogin, index: Built, tell: Callable[[str], None], *, pause_s: float = PAUSE_S) -> Entry:
-    """Build it hidden, then show it; all or nothing. Raises Refused, Busy, StatementFailed, TargetError."""
+def make(
+    login: ServerLogin,
+    index: Built,
+    tell: Callable[[str], None],
+    *,
+    pause_s: float = PAUSE_S,
+    limits: Limits | None = None,
+    confirm_within_s: float | None = None,
+    on_guard: Callable[[Entry], None] = lambda _: None,
+) -> Entry:
+    """Build it hidden, then show it; all or nothing.
+
+    With ``confirm_within_s`` the entry has a deadline, and before the index is shown ``on_guard`` starts what
+    keeps it (`guard`). Raises Refused, Busy, StatementFailed, TargetError, DiskFull, Lagging.
+    """
     session = connect(login)
+    watch = Watch(login, session, index, limits or Limits(), tell)
     try:
         build, show = statements(session, index)
         _check(session, index)
+        watch.check()
         with alone(_journal(session).with_suffix(".lock"), session.name):
             entry = Entry(index, State.BUILDING, session.name, time.time())
             if any(each.index == index for each in _entries(session)):
@@ -81,8 +102,16 @@ def make(login: ServerLogin, index: Built, tell: Callable[[str], None], *, pause
                 )
             _note(session, entry)
             try:
-                _patiently(session, build, tell, pause_s)
-                _note(session, replace(entry, state=State.HIDDEN))
+                _built(session, watch, build, tell, pause_s)
+                done = replace(entry, state=State.HIDDEN)
+                _note(session, done)
+                watch.wait_for_replicas(max(MOST_BEHIND_S, 2 * (time.time() - entry.at_s)))
+                deadline_s = time.time() + confirm_within_s if confirm_within_s else None
+                # Written down first: a deadline holds from before the first statement can use the index.
+                done = replace(entry, state=State.SHOWN, deadline_s=deadline_s)
+                _note(session, done)
+                if deadline_s is not None:
+                    on_guard(done)
                 _patiently(session, show, tell, pause_s)
             except BaseException as error:
                 _take_back(login, session, index)
@@ -93,11 +122,77 @@ def make(login: ServerLogin, index: Built, tell: Callable[[str], None], *, pause
                         hint="; ".join(elsewhere(index)),
                     ) from error
                 raise
-            done = replace(entry, state=State.SHOWN)
-            _note(session, done)
             return done
     finally:
+        watch.close()
         session.close()
+
+
+def _built(session: Session, watch: Watch, build: str, tell: Callable[[str], None], pause_s: float) -> None:
+    watch.begin()
+    try:
+        _patiently(session, build, tell, pause_s)
+    except StatementFailed:
+        watch.end()  # raises why it was stopped, if that is what ended the statement
+        raise
+    watch.end()
+
+
+def judged(login: ServerLogin, entry: Entry, turns: Turns, tell: Callable[[str], None]) -> Judged:
+    """Show and hide it in turns under the server's own load; it is shown afterwards. Raises as `judge` does."""
+    session, switching = connect(login), connect(login)
+    index = entry.index
+    start = f"ALTER TABLE {index.place} ALTER INDEX {quoted(index.name)}"
+
+    def switch(is_shown: bool) -> None:
+        word = switching.shown_word if is_shown else switching.hidden_word
+        _patiently(switching, f"{start} {word}", tell, PAUSE_S)
+
+    try:
+        found = judge(session, index, turns, switch, tell)
+        switch(True)
+        return found
+    finally:
+        session.close()
+        switching.close()
+
+
+def confirm(login: ServerLogin, written: str) -> Entry:
+    """Keep an index that awaits confirmation. Raises Refused if the journal has none."""
+    wanted = index_of(written)
+    session = connect(login)
+    try:
+        with alone(_journal(session).with_suffix(".lock"), session.name):
+            for entry in _entries(session):
+                if entry.index == wanted and entry.deadline_s is not None:
+                    kept = replace(entry, deadline_s=None)
+                    _note(session, kept)
+                    return kept
+    finally:
+        session.close()
+    raise Refused("no such index awaits confirmation", place=written, hint="`headrace journal` lists them")
+
+
+def guard(login: ServerLogin, written: str, deadline_s: float, tell: Callable[[str], None]) -> bool:
+    """Wait for a deadline, then take the index back unless it was confirmed; whether it was taken back.
+
+    A server that does not answer is asked again until it does.
+    """
+    wanted = index_of(written)
+    time.sleep(max(deadline_s - time.time(), 0.0))
+    while True:
+        try:
+            session = connect(login)
+            try:
+                waits = any(
+                    each.index == wanted and each.deadline_s == deadline_s for each in _entries(session)
+                )
+            finally:
+                session.close()
+            return undo(login, written, tell)[1] if waits else False
+        except (TargetError, Busy, StatementFailed) as error:
+            tell(f"cannot take it back yet: {error}")
+            time.sleep(AGAIN_S)
 
 
 def undo(
@@ -232,6 +327,7 @@ def _read(path: Path) -> list[Entry]:
                 State(each["state"]),
                 str(each["server"]),
                 float(each["at_s"]),
+                float(each["deadline_s"]) if each.get("deadline_s") is not None else None,
             )
             for each in parsed(path.read_bytes())
         ]

@@ -171,11 +171,21 @@ def _offer(use: Use, statement: Statement) -> _Offer | None:
     ranges = tuple(name for name in use.ranges if name not in equal and is_short(name))
     room = MOST_COLUMNS - len(equal)
     sorts = _sorts(use, equal)[:room]
+    if sorts and not equal and _groups_in_vain(use, sorts):
+        sorts = ()
     if sorts and all(map(is_short, sorts)) and (not ranges or ranges[0] == sorts[0]):
         return _Offer(use.table, equal, sorts, Reason(statement, (*equal, *ranges[:1]), sorts))
     if ranges and room:
         return _Offer(use.table, equal, ranges[:1], Reason(statement, (*equal, ranges[0])))
     return _Offer(use.table, equal, (), Reason(statement, equal)) if equal else None
+
+
+def _groups_in_vain(use: Use, sorts: tuple[str, ...]) -> bool:
+    """Few groups of all rows: an index without the other columns of the statement reads rows out of order."""
+    if use.order and use.has_limit:
+        return False
+    has_few = all(use.table.columns[name].has_few_values for name in sorts)
+    return has_few and not use.columns <= {*sorts, *use.table.primary}
 
 
 def _sorts(use: Use, equal: tuple[str, ...]) -> tuple[str, ...]:

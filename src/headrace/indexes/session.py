@@ -9,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import socket
 import ssl
+import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pymysql
+import pymysql.cursors
 
 from headrace.errors import CommandFailed, NotReady, TargetError
 from headrace.model import ServerLogin
@@ -52,15 +55,31 @@ class Session:
 
     def rows(self, statement: str) -> Rows:
         """The rows of a statement; none if it has no result."""
+        return tuple(self._asked(statement, pymysql.cursors.Cursor))
+
+    def named(self, statement: str) -> list[dict[str, Any]]:
+        """Rows with the names of their columns."""
+        return list(self._asked(statement, pymysql.cursors.DictCursor))
+
+    def _asked(self, statement: str, kind: Any) -> Any:
         try:
-            with self._connection.cursor() as cursor:
+            with self._connection.cursor(kind) as cursor:
                 cursor.execute(statement)
-                return tuple(cursor.fetchall())
+                return cursor.fetchall()
         except pymysql.Error as error:
             code, words = (*error.args, "", "")[:2]
             raise StatementFailed(
                 int(code) if isinstance(code, int) else 0, str(words)[:300], self.name
             ) from error
+
+    @property
+    def server_pid(self) -> int | None:
+        """The server's process, if the connection is a socket of this machine; None if that cannot be known."""
+        own = getattr(self._connection, "_sock", None)
+        if own is None or own.family != socket.AF_UNIX:
+            return None
+        pid, _, _ = struct.unpack("3i", own.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return int(pid) or None
 
     def value(self, statement: str) -> Any:
         """The first value of the first row; None without a row."""

@@ -17,6 +17,7 @@ from typing import Any
 from headrace.analysis.intervals import Interval
 from headrace.counted import counted
 from headrace.indexes.copies import Built
+from headrace.indexes.judging import Judged
 from headrace.indexes.proving import LeftOut, Proof
 from headrace.indexes.screening import Outcome, Screened, Screening, Seen
 from headrace.indexes.statement import Statement
@@ -348,3 +349,25 @@ def _effect_data(effect: Effect) -> dict[str, Any]:
 
 def _interval_data(share: Interval) -> dict[str, Any]:
     return {"share": share.estimate, "low": share.low, "high": share.high}
+
+
+def judged_lines(found: Judged) -> list[str]:
+    """An index that was judged on a live server, in sentences."""
+
+    def words(effect: Effect) -> str:
+        return f"{effect.verdict.value}, {_more(effect)} in {effect.blocks} blocks"
+
+    return [
+        f"statements of the table, in one mix: {words(found.whole)}",
+        *(f"  {text.short(each.text, WIDTH)}: {words(each.effect)}" for each in found.classes),
+    ]
+
+
+def judged_data(found: Judged) -> dict[str, Any]:
+    return {
+        "whole": _effect_data(found.whole),
+        "classes": [
+            {"statement": each.text, "time_s": each.time_s, **_effect_data(each.effect)}
+            for each in found.classes
+        ],
+    }

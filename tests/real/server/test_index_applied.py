@@ -15,10 +15,11 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from headrace.errors import Busy
-from headrace.indexes import applied
+from headrace.errors import Busy, DiskFull
+from headrace.indexes import applied, watching
 from headrace.model import ServerLogin
 from tests.servers import KINDS, Server, started
+from tests.waiting import until
 
 INDEX = "shop.orders(customer, total)"
 
@@ -33,6 +34,9 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
             "CREATE TABLE other (id INT PRIMARY KEY, customer INT) ENGINE=MyISAM",
             "INSERT INTO orders (customer, total, note) VALUES (1, 1, REPEAT('x', 70))",
             *["INSERT INTO orders (customer, total, note) SELECT id % 997, id, note FROM orders"] * 13,
+            "CREATE TABLE big (id INT PRIMARY KEY AUTO_INCREMENT, customer INT, note VARCHAR(80))",
+            "INSERT INTO big (customer, note) SELECT customer, note FROM orders",
+            *["INSERT INTO big (customer, note) SELECT id % 997, note FROM big"] * 4,
         )
         yield server
 
@@ -148,3 +152,112 @@ def test_what_a_killed_one_left_is_in_the_journal_and_taken_back(server: Server)
     time.sleep(0.5)
     assert names(server) == set()
     assert applied.journalled() == []
+
+
+def test_writes_go_on_while_it_is_built_and_shown(server: Server) -> None:
+    waits: list[float] = []
+    begun, stop = threading.Event(), threading.Event()
+
+    def application() -> None:
+        with pymysql.connect(
+            unix_socket=server.socket, user="root", ssl_disabled=True, autocommit=True
+        ) as client:
+            while not stop.is_set():
+                started_s = time.monotonic()
+                client.cursor().execute("INSERT INTO shop.big (customer, note) VALUES (5, 'x')")
+                waits.append(time.monotonic() - started_s)
+                begun.set()
+
+    beside = threading.Thread(target=application)
+    beside.start()
+    try:
+        assert begun.wait(60)
+        entry = applied.make(login(server), applied.index_of("shop.big(customer, note)"), lambda _: None)
+        assert entry.state is applied.State.SHOWN
+        applied.undo(login(server), "shop.big(customer, note)", lambda _: None)
+    finally:
+        stop.set()
+        beside.join()
+    assert max(waits) < applied.LOCK_WAIT_S + 1, max(waits)
+    assert names(server) == set()
+
+
+def test_what_is_not_confirmed_is_dropped_at_its_deadline(server: Server) -> None:
+    confirmed = "shop.orders(total)"
+    for index in (INDEX, confirmed):
+        done = headrace(server, "apply", f"index:{index}", "--confirm-within", "12s")
+        assert done.returncode == 0, done.stderr
+    assert names(server) == {"hr_customer_total", "hr_total"}
+    kept = headrace(server, "confirm", f"index:{confirmed}")
+    assert kept.returncode == 0, kept.stderr
+    assert headrace(server, "confirm", f"index:{confirmed}").returncode == 5
+    until(lambda: names(server) == {"hr_total"}, limit_s=90, pause_s=0.2)
+    until(lambda: len(applied.journalled()) == 1, limit_s=30)
+    assert headrace(server, "rollback", "--index", confirmed).returncode == 0
+    assert names(server) == set()
+
+
+def test_a_disk_that_gets_short_stops_the_build(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = applied.make
+    with monkeypatch.context() as patch:
+        patch.setattr(watching, "LEAST_FREE_BYTES", 1 << 60)
+        with pytest.raises(DiskFull, match="are to stay free"):
+            make(login(server), applied.index_of(INDEX), lambda _: None)
+    assert applied.journalled() == []
+    monkeypatch.setattr(watching, "LOOK_S", 0.05)
+    looks = [watching.Space(1 << 40, 1)]
+    monkeypatch.setattr(watching, "space_of", lambda _: looks.pop() if looks else watching.Space(0, 1))
+    holder = pymysql.connect(unix_socket=server.socket, user="root", ssl_disabled=True)
+    with holder.cursor() as cursor:
+        cursor.execute("START TRANSACTION")
+        cursor.execute("SELECT COUNT(*) FROM shop.orders")
+        with pytest.raises(DiskFull, match="stopped the build"):
+            make(login(server), applied.index_of(INDEX), lambda _: None)
+    holder.close()
+    assert names(server) == set()
+    assert applied.journalled() == []
+
+
+def test_a_replica_that_does_not_say_how_far_it_is_stops_it_before_it_begins(server: Server) -> None:
+    limits = watching.Limits((server.socket,))
+    with pytest.raises(watching.Lagging, match="does it replicate"):
+        applied.make(login(server), applied.index_of(INDEX), lambda _: None, limits=limits)
+    assert names(server) == set()
+    assert applied.journalled() == []
+
+
+def test_it_is_kept_only_if_the_load_gets_faster(server: Server) -> None:
+    if not int(str(server.sql("SELECT @@performance_schema")[0][0])):
+        refused = headrace(server, "apply", "index:shop.big(customer)", "--judge")
+        assert refused.returncode == 4, refused.stderr
+        assert "performance_schema" in refused.stderr
+        assert names(server) == set()
+        return
+    stop = threading.Event()
+
+    def application() -> None:
+        with pymysql.connect(
+            unix_socket=server.socket, user="root", ssl_disabled=True, database="shop", autocommit=True
+        ) as client:
+            while not stop.is_set():
+                client.cursor().execute("SELECT SUM(id) FROM big WHERE customer = 17")
+
+    beside = threading.Thread(target=application)
+    beside.start()
+    try:
+        short = ("--judge", "--seconds", "2", "--settle", "0", "--blocks", "3", "--json")
+        done = headrace(server, "apply", "index:shop.big(customer)", *short)
+        assert done.returncode == 0, done.stderr
+        answer = json.loads(done.stdout)
+        assert answer["kept"] is True
+        assert answer["whole"]["high"] < 1
+        assert "hr_customer" in names(server)
+        assert [each.deadline_s for each in applied.journalled()] == [None]
+        # What no statement uses makes nothing faster.
+        useless = headrace(server, "apply", "index:shop.big(note)", *short)
+        assert useless.returncode in (13, 15), useless.stderr
+        assert "hr_note" not in names(server)
+        applied.undo(login(server), "shop.big(customer)", lambda _: None)
+    finally:
+        stop.set()
+        beside.join()
