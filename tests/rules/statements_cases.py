@@ -119,6 +119,7 @@ CASES = [
         ),
         (HEAVY,),
         ("examines 1,000,000 rows/s to send or change 10.0",),
+        steps=("Have it in the slow log", "`headrace indexes ", "--prove --on-copy"),
     ),
     Case(
         "STMT02",

@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from typer.testing import CliRunner
 
 from headrace import __version__, cli, store
 from headrace import plan as plans
@@ -347,3 +348,13 @@ def test_the_reason_why_a_named_server_was_not_examined_comes_first(
     assert first == "The server was not examined: Access denied. This is about the host alone."
     top._print(shot, "")
     assert "not examined" not in capsys.readouterr().out
+
+
+def test_a_setting_that_is_proved_live_is_not_taken_for_a_rule() -> None:
+    """It fails at the server, which is not there, and no sooner."""
+    import headrace.cli.prove  # noqa: F401 - registers the command
+
+    words = ["prove", "--live", "server.innodb_io_capacity=300", "--mysql-socket", "/nonexistent/sock"]
+    raised = CliRunner().invoke(app, words).exception
+    assert raised is not None
+    assert "no rule is called" not in str(raised)

@@ -75,6 +75,40 @@ async def test_sizes_and_indexes_as_a_text() -> None:
     ]
 
 
+def whole(*columns: str) -> dict[str, Any]:
+    """A table as the agent describes it, with all that candidates need."""
+    names = {"is_nullable": True, "collation": None, "most_bytes": None}
+    parts = [{"name": each, "prefix": None, "cardinality": None, "is_descending": False} for each in columns]
+    indexes = [{"name": "k", "is_unique": False, "kind": "BTREE", "is_used": True, "columns": parts}]
+    return {
+        **TABLE,
+        "fields": [{"name": name, "kind": kind, **names} for name, kind in (("id", "int"), ("day", "date"))],
+        "indexes": indexes if columns else [],
+        "foreign_keys": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("columns", "text", "said"),
+    [
+        (
+            (),
+            "select id from orders where day = ?",
+            "headrace apply 'index:shop.orders(day)' --judge --mysql-socket /s",
+        ),
+        (("day",), "select id from orders where day = ?", "No index is missing: k of shop.orders serves it"),
+        ((), "select id from orders where year(day) = ?", "No index on shop.orders.day serves YEAR(day) = ?"),
+        ((), "select id from where", "Not read: "),
+        ((), "select 1 from orders where nobody.day = ?", "No index is missing: no predicate"),
+    ],
+)
+async def test_what_a_class_lacks_is_said_with_the_command(
+    columns: tuple[str, ...], text: str, said: str
+) -> None:
+    answer = await schema.ask(watched(Agent(whole(*columns))), ["orders"], ["shop"], text)
+    assert said in answer.partition("\n\n")[2]
+
+
 @pytest.mark.parametrize(
     ("agent", "tables", "databases", "words"),
     [

@@ -43,6 +43,14 @@ ConfirmWithin = Annotated[
 ]
 
 
+Settings = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FINDING|KNOB[@INSTANCE]=VALUE|index:DATABASE.TABLE(COLUMN,...)|drop-index:DATABASE.TABLE.INDEX..."
+    ),
+]
+
+
 class Persist(StrEnum):
     NO = "no"
     FILES = "files"
@@ -54,9 +62,7 @@ class Persist(StrEnum):
 )
 @grouped
 def apply(
-    settings: Annotated[
-        list[str], typer.Argument(metavar="FINDING|KNOB[@INSTANCE]=VALUE|index:DATABASE.TABLE(COLUMN,...)...")
-    ],
+    settings: Settings,
     target: TargetOption = "local",
     confirm_within: ConfirmWithin = "",
     persist: Annotated[
@@ -169,7 +175,9 @@ def rollback(
     index: Annotated[
         str,
         typer.Option(
-            "--index", metavar="DATABASE.TABLE(COLUMN,...)", help="Drop this index, which `apply` made."
+            "--index",
+            metavar="DATABASE.TABLE(COLUMN,...)|DATABASE.TABLE.INDEX",
+            help="Drop this index, which `apply` made; bring back the one that it hid or dropped.",
         ),
     ] = "",
     at_s: Annotated[float | None, typer.Option("--at", hidden=True)] = None,
@@ -233,9 +241,10 @@ def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_js
 
     entries, kept, told = on_target(target, work)
     indexes = index_changes.journalled() if target == "local" else []
+    surplus = index_changes.surplus_journalled() if target == "local" else []
     if as_json:
         news = [vars(each) for each in told]
-        print_json({"open": entries, "kept": kept, "news": news, "indexes": indexes})
+        print_json({"open": entries, "kept": kept, "news": news, "indexes": indexes, "surplus": surplus})
         return
     for entry in entries:
         deadline = entry.get("deadline")
@@ -247,8 +256,9 @@ def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_js
             text = f"kept  {each['owner'].removeprefix('apply/')}  {_what(entry)}"
             stdout().print(_line(text), soft_wrap=True, highlight=False)
     index_changes.show_journalled(indexes)
+    index_changes.show_surplus(surplus)
     _show_left([each.sentence for each in told])
-    if not entries and not kept and not indexes:
+    if not entries and not kept and not indexes and not surplus:
         stderr().print("no changes")
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.judge import JudgeOptions
+from headrace.cli.options import DAY_S, seconds_of
 from headrace.cli.shell import INCONCLUSIVE, REGRESSION, print_json, stdout, tell
 from headrace.errors import PlanError
 from headrace.extras import require
@@ -27,10 +28,13 @@ if TYPE_CHECKING:
 
 #: What an index begins with among the settings of `apply`.
 MARK = "index:"
+#: What a surplus one begins with: it is hidden first, and dropped later.
+DROP = "drop-index:"
+MONTH_S = 30 * DAY_S
 
 
 def is_index(settings: list[str]) -> bool:
-    return any(each.startswith(MARK) for each in settings)
+    return any(each.startswith((MARK, DROP)) for each in settings)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +55,14 @@ class WatchOptions:
             "--most-lag", min=1, help="With index: seconds of lag above which the build is stopped."
         ),
     ] = 30.0
+    hidden_for: Annotated[
+        str,
+        typer.Option(
+            "--hidden-for",
+            metavar="TIME",
+            help="With drop-index: hidden for this long before it may be dropped [720h].",
+        ),
+    ] = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,8 +76,16 @@ class How:
 
 
 def apply_index(
-    settings: list[str], target: str, login: ServerLogin, how: How, judge: JudgeOptions, watch: WatchOptions
+    settings: list[str],
+    target: str,
+    login: ServerLogin,
+    how: How,
+    judge: JudgeOptions,
+    watch: WatchOptions,
+    *,
+    keeps: bool = True,
 ) -> None:
+    """``keeps``: whether a judged one that is faster stays."""
     _may(target, login)
     if len(settings) != 1:
         raise typer.BadParameter("an index is applied by itself: one at a time, and no setting with it")
@@ -73,6 +93,16 @@ def apply_index(
         raise typer.BadParameter(
             "--persist and --as are for settings, and --judge decides now: not with --dry-run or --confirm-within"
         )
+    if settings[0].startswith(DROP):
+        if judge.judge or how.confirm_within_s or how.dry_run:
+            raise typer.BadParameter("drop-index takes --hidden-for, and no other option of apply")
+        _drop(
+            settings[0].removeprefix(DROP),
+            login,
+            seconds_of(watch.hidden_for, 12 * MONTH_S),
+            as_json=how.as_json,
+        )
+        return
     from headrace.indexes import applied
     from headrace.indexes.judging import Turns, must_count
     from headrace.indexes.session import opened
@@ -100,7 +130,7 @@ def apply_index(
             confirm_within_s=within_s, on_guard=lambda made: _start_guard(made, login),
         )  # fmt: skip
         if judge.judge:
-            _judged(login, entry, turns, as_json=how.as_json)
+            _judged(login, entry, turns, keeps=keeps, as_json=how.as_json)
             return
     if how.as_json:
         print_json(vars(entry))
@@ -112,7 +142,31 @@ def apply_index(
         )
 
 
-def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, as_json: bool) -> None:
+def prove_index(
+    indexes: list[str], target: str, login: ServerLogin, judge: JudgeOptions, *, is_live: bool, as_json: bool
+) -> None:
+    """Build it, judge it in turns under the live server's load, and drop it whatever comes of it."""
+    if len(indexes) != 1 or not is_live:
+        raise typer.BadParameter(
+            "one index at a time, with --live; on a copy: headrace indexes SOURCE --prove --on-copy"
+        )
+    how = How(dry_run=False, confirm_within_s=None, beyond=False, as_json=as_json)
+    apply_index(indexes, target, login, how, judge, WatchOptions(), keeps=False)
+
+
+def _drop(written: str, login: ServerLogin, hidden_s: float | None, *, as_json: bool) -> None:
+    from headrace.indexes import dropping
+
+    entry = dropping.hide_or_drop(login, written, MONTH_S if hidden_s is None else hidden_s, tell)
+    if as_json:
+        print_json(vars(entry))
+    elif entry.state is dropping.State.DROPPED:
+        _line(f"{entry.written} is dropped; headrace rollback --index {entry.written} builds it again")
+    else:
+        _line(f"{entry.written} is hidden; run the same command after {_utc(entry.until_s)} to drop it")
+
+
+def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, keeps: bool, as_json: bool) -> None:
     """Keep it if the classes of its table got faster; drop it otherwise, and if it is interrupted."""
     from headrace.indexes import applied
     from headrace.indexes.verdicts import Verdict
@@ -124,7 +178,8 @@ def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, as_json: 
     except BaseException:
         applied.undo(login, name, tell)
         raise
-    kept = found.whole.verdict is Verdict.FASTER
+    is_faster = found.whole.verdict is Verdict.FASTER
+    kept = keeps and is_faster
     if kept:
         applied.confirm(login, name)
     else:
@@ -135,7 +190,7 @@ def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, as_json: 
         for line in index_trials.judged_lines(found):
             _line(line)
         _line(f"kept: {name}" if kept else f"not kept: {name} is dropped")
-    if not kept:
+    if not is_faster:
         raise typer.Exit(REGRESSION if found.whole.verdict is Verdict.SLOWER else INCONCLUSIVE)
 
 
@@ -182,8 +237,15 @@ def undo_index(
 ) -> None:
     """``at_s``: only then, and only if it was not confirmed until then."""
     _may(target, login)
-    from headrace.indexes import applied
+    from headrace.indexes import applied, dropping
 
+    if dropping.is_written(written):
+        back = dropping.bring_back(login, written, tell)
+        if as_json:
+            print_json(vars(back))
+        else:
+            _line(f"{back.written} is {'built' if back.state is dropping.State.DROPPED else 'shown'} again")
+        return
     if at_s is not None:
         applied.guard(login, written.removeprefix(MARK), at_s, tell)
         return
@@ -207,21 +269,41 @@ def journalled() -> list[dict[str, Any]]:
     return [vars(entry) for entry in applied.journalled()]
 
 
+def surplus_journalled() -> list[dict[str, Any]]:
+    """What `journal` shows of surplus indexes that were hidden or dropped."""
+    from headrace import extras
+
+    if extras.is_missing("pymysql"):
+        return []
+    from headrace.indexes import dropping
+
+    return [vars(entry) for entry in dropping.journalled()]
+
+
 def show_journalled(entries: list[dict[str, Any]]) -> None:
     for entry in entries:
         index = entry["index"]
-        at = datetime.fromtimestamp(entry["at_s"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+        at = _utc(entry["at_s"])
         _line(
             f"index {entry['state']}  {index.database}.{index.table}({', '.join(index.columns)})"
             f" on {entry['server']}, {at}{_until(entry['deadline_s'])}"
         )
 
 
+def show_surplus(entries: list[dict[str, Any]]) -> None:
+    for each in entries:
+        until = f", to be dropped from {_utc(each['until_s'])}" if each["state"] == "hidden" else ""
+        _line(f"surplus index {each['state']}  {each['database']}.{each['table']}.{each['name']}{until}")
+
+
+def _utc(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
 def _until(deadline_s: float | None) -> str:
     if deadline_s is None:
         return ""
-    at = datetime.fromtimestamp(deadline_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f", dropped at {at} unless it is confirmed"
+    return f", dropped at {_utc(deadline_s)} unless it is confirmed"
 
 
 def _may(target: str, login: ServerLogin) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli import index_changes
 from headrace.cli.experiments import find_plan
 from headrace.cli.judge import Allowed, JudgeOptions, judged
 from headrace.cli.options import NO_LOGIN, grouped
@@ -44,7 +45,8 @@ MOST_MOVED = 5
 Findings = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Findings, by id or rule code; with --live also a setting.", metavar="FINDING|KNOB=VALUE"
+        help="Findings, by id or rule code; with --live also a setting or an index.",
+        metavar="FINDING|KNOB=VALUE|index:DATABASE.TABLE(COLUMN,...)",
     ),
 ]
 PlanOption = Annotated[
@@ -127,8 +129,14 @@ def prove(
     """
     from headrace import prove as proofs
 
+    if index_changes.is_index(findings or []):
+        turns = JudgeOptions(True, seconds, settle, blocks)
+        index_changes.prove_index(findings or [], target, login, turns, is_live=live, as_json=as_json)
+        return
     weaker = tuple(allow_weaker or ())
-    _check(findings or [], source, is_planned=plan is not None)
+    _check(
+        [each for each in findings or [] if not (live and "=" in each)], source, is_planned=plan is not None
+    )
     end = End(opened_places(to, as_json), as_json)
     if not live:
         if not findings and not auto:

@@ -112,7 +112,7 @@ def make(
                 _note(session, done)
                 if deadline_s is not None:
                     on_guard(done)
-                _patiently(session, show, tell, pause_s)
+                patiently(session, show, tell, pause_s)
             except BaseException as error:
                 _take_back(login, session, index)
                 if isinstance(error, StatementFailed) and error.code in NOT_ONLINE:
@@ -131,7 +131,7 @@ def make(
 def _built(session: Session, watch: Watch, build: str, tell: Callable[[str], None], pause_s: float) -> None:
     watch.begin()
     try:
-        _patiently(session, build, tell, pause_s)
+        patiently(session, build, tell, pause_s)
     except StatementFailed:
         watch.end()  # raises why it was stopped, if that is what ended the statement
         raise
@@ -146,7 +146,7 @@ def judged(login: ServerLogin, entry: Entry, turns: Turns, tell: Callable[[str],
 
     def switch(is_shown: bool) -> None:
         word = switching.shown_word if is_shown else switching.hidden_word
-        _patiently(switching, f"{start} {word}", tell, PAUSE_S)
+        patiently(switching, f"{start} {word}", tell, PAUSE_S)
 
     try:
         found = judge(session, index, turns, switch, tell)
@@ -252,7 +252,7 @@ def _check(session: Session, index: Built) -> None:
         raise Refused(f"the table has an index {index.name} already", place=index.place)
 
 
-def _patiently(session: Session, statement: str, tell: Callable[[str], None], pause_s: float) -> None:
+def patiently(session: Session, statement: str, tell: Callable[[str], None], pause_s: float) -> None:
     """Run it with a short lock wait, several times if others hold the table."""
     session.rows(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
     session.rows(f"SET SESSION innodb_lock_wait_timeout = {LOCK_WAIT_S}")
@@ -289,7 +289,7 @@ def _take_back(login: ServerLogin, session: Session, index: Built) -> None:
 def _drop(session: Session, index: Built, tell: Callable[[str], None], pause_s: float) -> bool:
     is_there = columns_of(session, index) == index.columns
     if is_there:
-        _patiently(
+        patiently(
             session,
             f"ALTER TABLE {index.place} DROP INDEX {quoted(index.name)}, ALGORITHM=INPLACE, LOCK=NONE",
             tell,

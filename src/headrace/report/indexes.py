@@ -163,6 +163,11 @@ def _hindrances(advice: Advice, total_ns: int) -> list[Part]:
     )
 
 
+def _drops(redundant: Sequence[Redundant]) -> Iterator[str]:
+    for each in redundant:
+        yield f"headrace apply 'drop-index:{each.table.full_name}.{each.index.name}' --hidden-for 720h"
+
+
 def _redundant(redundant: Sequence[Redundant]) -> list[Part]:
     rows: list[Cells] = [
         [each.table.full_name, each.index.name, each.kept, each.why, "; ".join(each.cautions)]
@@ -172,7 +177,9 @@ def _redundant(redundant: Sequence[Redundant]) -> list[Part]:
         Column("table"), Column("index"), Column("replaced by"), Column("why", "wrap"),
         Column("before you hide it", "wrap", 1),
     )  # fmt: skip
-    return [Table(columns, rows, "Another index does what these do", is_stacked=True)] if rows else []
+    hint = "To hide one, and drop it with the same command when it was not missed for that time:"
+    table = Table(columns, rows, "Another index does what these do", is_stacked=True)
+    return [table, Sentences([hint, *_drops(redundant)])] if rows else []
 
 
 def _needed(existing: Surplus) -> list[Part]:

@@ -160,8 +160,28 @@ def _explain(evidence: Evidence, digest: str) -> Remedy:
         steps=(
             *(() if known is not None and known.text else (read,)),
             "EXPLAIN it; add the missing index, or read fewer rows.",
+            candidates_step(evidence),
         )
     )
+
+
+def candidates_step(evidence: Evidence) -> str:
+    """The command that names the missing index, with this server's slow log where it says that it writes one."""
+    settings = evidence.settings.get("variables", {})
+    name, file = "slow_query_log", "slow_query_log_file"
+    if name not in settings:
+        name, file = "log_slow_query", "log_slow_query_file"
+    path = str(settings.get(file) or "")
+    if path and not path.startswith("/"):
+        path = f"{str(settings.get('datadir') or 'DATADIR').rstrip('/')}/{path}"
+    say = (
+        f"`headrace indexes {path or 'SLOW_LOG'}`, with the login of this server, names the index that it lacks; "
+        "`--prove --on-copy` tries it on a copy."
+    )
+    if str(settings.get(name, "")).upper() in ("ON", "1"):
+        return say
+    switch = "SET GLOBAL long_query_time = 0, slow_query_log = 1"
+    return f"Have it in the slow log for some minutes ({switch}); then {say}"
 
 
 def _of(evidence: Evidence, digest: str) -> Iterator[Number]:
@@ -372,6 +392,7 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
             Remedy(
                 steps=(
                     "EXPLAIN it; add the missing index, or read fewer rows.",
+                    candidates_step(evidence),
                     "For calls and rows by class: performance_schema=ON, and a restart.",
                 )
             ),

@@ -234,7 +234,10 @@ class Pages:
             return JSONResponse({"error": "this class was not seen there in the last 7 days"}, 404)
         try:
             wanted = [row[key].split(", ") if row[key] else [] for key in ("tables", "databases")]
-            return JSONResponse({"text": await schema.ask(watched, *wanted)})
+            span = Asked(range="7d").span()
+            example = await self._site.ask(questions.example, self._site.reader, [host], span, source, name)
+            text = example["text"] if example else row["text"]
+            return JSONResponse({"text": await schema.ask(watched, wanted[0], wanted[1], text)})
         except HeadraceError as error:
             return JSONResponse({"error": error.message})
 

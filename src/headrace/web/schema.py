@@ -8,6 +8,7 @@ from typing import Any
 from headrace.counted import counted
 from headrace.errors import NotReady
 from headrace.volumes.device import size_text
+from headrace.web import lacking
 from headrace.web.watched import Watched, server_of
 
 #: Tables that are asked for at a time.
@@ -25,8 +26,9 @@ def names_of(tables: Sequence[str], databases: Sequence[str]) -> list[str]:
     return list(found)[:MOST]
 
 
-async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str]) -> str:
-    """A text: each table with its sizes, and below it each index with its columns."""
+async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str], text: str = "") -> str:
+    """A text: each table with its sizes, and below it each index with its columns. With the ``text`` of the class
+    also what it lacks."""
     agent, login = server_of(watched)
     names = names_of(tables, databases)
     if not names:
@@ -35,7 +37,10 @@ async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str])
     found = [agent.document("tables", line) for line in answer.splitlines()]
     if not found:
         raise NotReady(f"the server has no such table, or this account may not see it: {', '.join(names)}")
-    return "\n\n".join(_described(table) for table in found)
+    parts = [_described(table) for table in found]
+    if text:
+        parts.append(lacking.said(found, text, databases[0] if len(databases) == 1 else "", login.argv))
+    return "\n\n".join(parts)
 
 
 def _described(table: Mapping[str, Any]) -> str:

@@ -1,0 +1,242 @@
+"""An index that is surplus: hidden first, for a stated time, and dropped only after.
+
+Hiding is undone at once, and a dropped index is built again by the definition that was written down before. An
+index that a constraint rests on is refused.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+from headrace.encode import json_text
+from headrace.errors import PlanError, Refused, StoreError
+from headrace.indexes.applied import PAUSE_S, patiently
+from headrace.indexes.copies import alone, quoted, text
+from headrace.indexes.schema import PRIMARY
+from headrace.indexes.session import Session, connect
+from headrace.model import ServerLogin
+from headrace.received import BadContent, parsed
+from headrace.snapshot import state_path
+from headrace.whole import write_whole
+
+_WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\.`?([^`.()]+)`?\s*")
+#: Servers write what hides an index into its definition; built again, it is visible.
+_HIDDEN = re.compile(r"\s+(?:IGNORED|/\*!80000 INVISIBLE \*/)$")
+
+
+class State(StrEnum):
+    HIDDEN = "hidden"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True)
+class Surplus:
+    """``definition`` as `SHOW CREATE TABLE` has it. Times in seconds since 1970."""
+
+    database: str
+    table: str
+    name: str
+    definition: str
+    state: State
+    server: str
+    at_s: float
+    #: It is not dropped before.
+    until_s: float
+
+    @property
+    def place(self) -> str:
+        return f"{quoted(self.database)}.{quoted(self.table)}"
+
+    @property
+    def written(self) -> str:
+        return f"{self.database}.{self.table}.{self.name}"
+
+
+def is_written(text_of_it: str) -> bool:
+    return _WRITTEN.fullmatch(text_of_it) is not None
+
+
+def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callable[[str], None]) -> Surplus:
+    """Hide an index, and drop one that has been hidden for the time that was stated then.
+
+    Raises PlanError, Refused (it backs a constraint; it is too early), Busy, StatementFailed, TargetError.
+    """
+    database, table, name = _parts(written)
+    session = connect(login)
+    try:
+        with alone(_journal(session).with_suffix(".lock"), session.name):
+            entry = _entry(session, database, table, name)
+            definition, is_hidden = _checked(session, database, table, name)
+            # Shown again by somebody, or never hidden because the command was killed: its time begins anew.
+            if entry is None or entry.state is State.DROPPED or not is_hidden:
+                now_s = time.time()
+                entry = Surplus(
+                    database, table, name, definition, State.HIDDEN, session.name, now_s, now_s + hidden_s
+                )
+                _note(session, entry)
+                _alter(session, entry, f"ALTER INDEX {quoted(name)} {session.hidden_word}", tell)
+                return entry
+            if time.time() < entry.until_s:
+                at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(entry.until_s))
+                raise Refused(
+                    f"it is hidden, and is not dropped before {at}",
+                    place=written,
+                    hint=f"run the same command then; headrace rollback --index {written} shows it again",
+                )
+            if definition != entry.definition:
+                raise Refused("it has another definition than when it was hidden", place=written)
+            done = replace(entry, state=State.DROPPED)
+            _note(session, done)
+            _alter(session, entry, f"DROP INDEX {quoted(name)}, ALGORITHM=INPLACE, LOCK=NONE", tell)
+            return done
+    finally:
+        session.close()
+
+
+def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) -> Surplus:
+    """Show a hidden index again, or build a dropped one. Raises Refused if the journal has no such index."""
+    session = connect(login)
+    try:
+        with alone(_journal(session).with_suffix(".lock"), session.name):
+            entry = _entry(session, *_parts(written))
+            if entry is None:
+                raise Refused(
+                    "the journal has no such index", place=written, hint="`headrace journal` lists them"
+                )
+            if _definition(session, entry.database, entry.table, entry.name) is None:
+                tell(f"building {entry.written} again")
+                _alter(session, entry, f"ADD {entry.definition}, ALGORITHM=INPLACE, LOCK=NONE", tell)
+            else:
+                _alter(session, entry, f"ALTER INDEX {quoted(entry.name)} {session.shown_word}", tell)
+            _save(session, [each for each in _entries(session) if each.written != entry.written])
+            return entry
+    finally:
+        session.close()
+
+
+def journalled() -> list[Surplus]:
+    """All that commands of this user hid or dropped, on any server."""
+    return [each for path in sorted(state_path("indexes").glob("surplus-*.json")) for each in _read(path)]
+
+
+def _parts(written: str) -> tuple[str, str, str]:
+    found = _WRITTEN.fullmatch(written)
+    if not found:
+        raise PlanError(f"{written!r} names no index: write DATABASE.TABLE.INDEX")
+    return found[1], found[2], found[3]
+
+
+def _checked(session: Session, database: str, table: str, name: str) -> tuple[str, bool]:
+    """The definition of an index that may go, and whether it is hidden.
+
+    Raises PlanError without one, Refused if a constraint needs it.
+    """
+    found = _definition(session, database, table, name)
+    definition = _HIDDEN.sub("", found) if found is not None else None
+    place = f"{database}.{table}.{name}"
+    if definition is None:
+        raise PlanError("the server has no such index", place=place)
+    if name.upper() == PRIMARY or not definition.upper().startswith(("KEY ", "INDEX ")):
+        raise Refused(
+            f"it is more than a way to find rows, and is never dropped for being surplus: {definition[:100]}",
+            place=place,
+        )
+    columns = _columns(session, database, table).get(name, ())
+    for key, needed in _foreign_keys(session, database, table):
+        others = (each for other, each in _columns(session, database, table).items() if other != name)
+        if columns[: len(needed)] == needed and not any(each[: len(needed)] == needed for each in others):
+            raise Refused(f"the foreign key {key} rests on it alone", place=place)
+    return definition, definition != found
+
+
+def _definition(session: Session, database: str, table: str, name: str) -> str | None:
+    created = session.rows(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")
+    for line in str(created[0][1]).splitlines() if created else ():
+        words = line.strip().rstrip(",")
+        if re.match(rf"(?:\w+ )?KEY {re.escape(quoted(name))} ", words) or (
+            name.upper() == PRIMARY and words.startswith("PRIMARY KEY")
+        ):
+            return words
+    return None
+
+
+def _columns(session: Session, database: str, table: str) -> dict[str, tuple[str, ...]]:
+    """Index -> its columns, in lower case; a prefix of a column serves no foreign key."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, column, prefix in session.rows(
+        "SELECT index_name, column_name, sub_part FROM information_schema.statistics"
+        f" WHERE table_schema = {text(database)} AND table_name = {text(table)} ORDER BY index_name, seq_in_index"
+    ):
+        written = str(column).lower() if prefix is None else ""
+        found[str(name)] = (*found.get(str(name), ()), written)
+    return found
+
+
+def _foreign_keys(session: Session, database: str, table: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Of this table, and of others that refer to it."""
+    keys: dict[str, tuple[str, ...]] = {}
+    for side, column in (("table", "column_name"), ("referenced_table", "referenced_column_name")):
+        for owner, key, name in session.rows(
+            f"SELECT CONCAT(table_schema, '.', table_name), constraint_name, {column}"
+            f" FROM information_schema.key_column_usage WHERE {side}_schema = {text(database)}"
+            f" AND {side}_name = {text(table)} AND referenced_table_name IS NOT NULL"
+            " ORDER BY table_schema, table_name, constraint_name, ordinal_position"
+        ):
+            label = f"{key} of {owner}"
+            keys[f"{side} {label}"] = (*keys.get(f"{side} {label}", ()), str(name).lower())
+    return [(label.partition(" ")[2], columns) for label, columns in keys.items()]
+
+
+def _alter(session: Session, entry: Surplus, change: str, tell: Callable[[str], None]) -> None:
+    patiently(session, f"ALTER TABLE {entry.place} {change}", tell, PAUSE_S)
+
+
+def _journal(session: Session) -> Path:
+    path = state_path(f"indexes/surplus-{session.identity}.json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _entry(session: Session, database: str, table: str, name: str) -> Surplus | None:
+    return next((each for each in _entries(session) if each.written == f"{database}.{table}.{name}"), None)
+
+
+def _entries(session: Session) -> list[Surplus]:
+    return _read(_journal(session))
+
+
+def _note(session: Session, entry: Surplus) -> None:
+    _save(session, [*(each for each in _entries(session) if each.written != entry.written), entry])
+
+
+def _save(session: Session, entries: list[Surplus]) -> None:
+    write_whole(_journal(session), json_text([asdict(each) for each in entries]), 0o600)
+
+
+def _read(path: Path) -> list[Surplus]:
+    if not path.exists():
+        return []
+    try:
+        return [
+            Surplus(
+                str(each["database"]),
+                str(each["table"]),
+                str(each["name"]),
+                str(each["definition"]),
+                State(each["state"]),
+                str(each["server"]),
+                float(each["at_s"]),
+                float(each["until_s"]),
+            )
+            for each in parsed(path.read_bytes())
+        ]
+    except (BadContent, KeyError, TypeError, ValueError) as error:
+        raise StoreError(
+            f"the journal of surplus indexes cannot be read ({type(error).__name__}: {error})",
+            place=str(path),
+        ) from error

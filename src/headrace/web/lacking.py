@@ -1,0 +1,44 @@
+"""What a query class lacks, by its text and its tables as the server just described them, with the commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headrace import extras
+
+
+def said(tables: Sequence[Mapping[str, Any]], text: str, database: str, login: Sequence[str]) -> str:
+    """Lines for the page; ``text`` is an example, or the class without its values."""
+    if extras.is_missing("sqlglot"):
+        return "Which index it lacks is not known here: pip install 'headrace[indexes]'"
+    from headrace.indexes.candidates import candidates
+    from headrace.indexes.schema import read
+    from headrace.indexes.statement import Statement
+
+    advice = candidates([Statement(text[:80], text, database)], read(tables))
+    lines = []
+    for each in advice.candidates:
+        (reason,) = each.reasons
+        place = f"{each.table.full_name}({','.join(each.columns)})"
+        uses = [f"find rows by {', '.join(reason.found_by)}"] if reason.found_by else []
+        uses += [f"spare the sort by {', '.join(reason.sorted_by)}"] if reason.sorted_by else []
+        lines += [
+            f"Candidate: an index on {place}, to {' and '.join(uses)}",
+            *(f"  caution: {caution}" for caution in each.cautions),
+            "  a hypothesis until it was tried; on a copy, with the slow log as the load:",
+            "    headrace indexes SLOW_LOG --prove --on-copy --mysql-host COPY",
+            "  on this server, by its own load, kept only if it is faster:",
+            f"    headrace apply {shlex.quote(f'index:{place}')} --judge {shlex.join(login)}",
+        ]
+    lines += [
+        f"No index on {each.table}.{each.column} serves {each.predicate}: {each.why}"
+        for _, each in advice.hindrances
+    ]
+    lines += [f"Not read: {why}" for _, why in advice.unread]
+    lines += [f"Unknown: {what}" for _, what in advice.unknown]
+    if not lines:
+        why = next((reason for _, reason in advice.content), "no predicate of it asks for one")
+        lines = [f"No index is missing: {why}"]
+    return "\n".join(lines)
