@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import StoreError
+from headrace.indexes import costly
 from headrace.indexes.candidates import Advice, candidates
 from headrace.indexes.existing import Redundant
 from headrace.indexes.existing import surplus as surplus_of
@@ -344,3 +345,41 @@ def test_what_an_index_spares_a_change_is_no_cost_of_its_writes() -> None:
     for left, expected in (({}, 1000), ({text: 0.1}, 100)):
         times = written_time([statement], read(SHOP), [candidate], left)
         assert times == {("shop.orders", "DELETE"): expected}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("select id from orders order by id limit 10 offset 20000", "OFFSET 20,000"),
+        ("select id from orders order by id limit 20000, 10", "OFFSET 20,000"),
+        ("select id from orders order by id limit 10 offset 20", ""),
+        ("select id from customers order by rand() limit 3", "ORDER BY RAND()"),
+        (f"select id from orders where id in ({', '.join(map(str, range(150)))})", "a list of 150 values"),
+        ("select id from orders where id in (1, 2)", ""),
+        ("select from", ""),
+    ],
+)
+def test_what_is_costly_whatever_the_indexes_are(text: str, what: str) -> None:
+    found = costly.statements([Statement(text, text, "shop", 1, 10**9)])
+    assert len(found) == bool(what)
+    assert all(what in each.what for each in found)
+
+
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        (line("orders", ORDERS), "no primary key"),
+        (line("orders", ORDERS, rows=100), ""),
+        (line("orders", ORDERS, engine="MyISAM"), ""),
+        (line("orders", ORDERS, "!PRIMARY(id)", "k(customer)"), ""),
+        # 92 more bytes a row than a BIGINT takes, in one other index of a million rows.
+        (line("orders", ORDERS, "!PRIMARY(code)", "k(customer)"), "up to 88 MiB more"),
+        (line("orders", ORDERS, "!PRIMARY(code)"), ""),
+    ],
+)
+def test_primary_keys_that_cost(table: dict[str, Any], what: str) -> None:
+    for column in table["fields"]:
+        column["most_bytes"] = 100 if column["name"] == "code" else None
+    found = costly.layouts(read([table]))
+    assert len(found) == bool(what)
+    assert all(what in each.what for each in found)

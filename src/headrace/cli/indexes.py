@@ -104,6 +104,7 @@ def indexes(
     from headrace.report.indexes import page_of
 
     require("sqlglot")
+    from headrace.indexes import costly
     from headrace.indexes.candidates import candidates
     from headrace.indexes.existing import surplus
 
@@ -125,8 +126,9 @@ def indexes(
     schema = on_target(target, lambda host: described(host, names, login))
     advice = candidates(statements, schema)
     total_ns = digest.all.total_ns
+    existing = surplus(schema, [*statements, *(each for each, _ in left_out)])
     shown = page_of(
-        advice, surplus(schema, [*statements, *(each for each, _ in left_out)]), total_ns, left_out
+        advice, existing, total_ns, left_out, costly.statements(statements), costly.layouts(schema)
     )
     if trial.tries and advice.candidates:
         shown = tried(shown, advice.candidates[: trial.most], statements, schema, total_ns, trial, login)

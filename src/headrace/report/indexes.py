@@ -4,7 +4,7 @@
 statements[] (statement, calls, time_s, rows_examined_per_call, finds_by[], sorts_by[])), hindrances[] (table,
 column, predicate, why, rewrite, statement, share_of_time), redundant[] (table, index, kept, why, cautions[],
 hide[]), needed[] (table, index, why), unread[] (statement, why, share_of_time), unknown[] (statement, what),
-content[] (statement, why).
+content[] (statement, why), costly[] (statement, what, rather, share_of_time), layouts[] (table, what, rather).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from headrace.counted import counted
 from headrace.indexes.candidates import Advice, Candidate, Reason
+from headrace.indexes.costly import Costly, Layout
 from headrace.indexes.existing import Redundant, Surplus
 from headrace.indexes.statement import Statement
 from headrace.report import text
@@ -26,12 +27,17 @@ WIDTH = 70
 
 
 def page_of(
-    advice: Advice, existing: Surplus, total_ns: int, left_out: Sequence[tuple[Statement, str]]
+    advice: Advice,
+    existing: Surplus,
+    total_ns: int,
+    left_out: Sequence[tuple[Statement, str]],
+    written_so: Sequence[Costly] = (),
+    layouts: Sequence[Layout] = (),
 ) -> Page:
     """``total_ns`` is the time of all statements; ``left_out`` had no example to read."""
     unread = [*advice.unread, *left_out]
     missing = list(_candidates(advice, total_ns))
-    written = _hindrances(advice, total_ns)
+    written = [*_hindrances(advice, total_ns), *_costly(written_so, layouts, total_ns)]
     redundant = existing.redundant
     surplus = [*_redundant(redundant), *_needed(existing)]
     return Page(
@@ -50,7 +56,7 @@ def page_of(
             _method(),
         ],
         footer="headrace indexes --json has every statement and reason",
-        data=_data(advice, existing, total_ns, unread),
+        data=_data(advice, existing, total_ns, unread) | _costly_data(written_so, layouts, total_ns),
     )
 
 
@@ -161,6 +167,42 @@ def _hindrances(advice: Advice, total_ns: int) -> list[Part]:
     return (
         [Table(columns, rows, "No index serves these as they are written", is_stacked=True)] if rows else []
     )
+
+
+def _costly(found: Sequence[Costly], layouts: Sequence[Layout], total_ns: int) -> list[Part]:
+    rows: list[Cells] = [
+        [
+            text.short(each.statement.name, WIDTH),
+            each.what,
+            each.rather,
+            _share(each.statement.time_ns, total_ns),
+        ]
+        for each in found
+    ]
+    columns = (
+        Column("statement", "wrap"), Column("what", "wrap"), Column("rather", "wrap", 1), Column("time", "n"),
+    )  # fmt: skip
+    parts: list[Part] = (
+        [Table(columns, rows, "Costly whatever the indexes are", is_stacked=True)] if rows else []
+    )
+    tables: list[Cells] = [[each.table.full_name, each.what, each.rather] for each in layouts]
+    about = (Column("table"), Column("what", "wrap"), Column("rather", "wrap", 1))
+    return [*parts, *([Table(about, tables, "Primary keys", is_stacked=True)] if tables else [])]
+
+
+def _costly_data(found: Sequence[Costly], layouts: Sequence[Layout], total_ns: int) -> dict[str, Any]:
+    return {
+        "costly": [
+            {
+                "statement": each.statement.name, "what": each.what, "rather": each.rather,
+                "share_of_time": each.statement.time_ns / total_ns if total_ns else None,
+            }
+            for each in found
+        ],
+        "layouts": [
+            {"table": each.table.full_name, "what": each.what, "rather": each.rather} for each in layouts
+        ],
+    }  # fmt: skip
 
 
 def _drops(redundant: Sequence[Redundant]) -> Iterator[str]:
