@@ -88,6 +88,7 @@ def columns_of(advice: Advice) -> list[str]:
         ("select o.id from orders o join customers c on c.id = o.id where o.customer = 7 and c.country = 'x'", []),
         ("select * from orders where customer in (1, 2, 3) and code is null", ["orders(customer,code)"]),
         ("select * from orders where code like 'ab%'", ["orders(code)"]),
+        *((f"select * from orders where code not {word}", []) for word in ("like 'ab%'", "in ('a')", "between 1 and 2")),
         ("select * from orders where customer = 1 or customer = 2", ["orders(customer)"]),
         ("select * from orders where (customer, code) = (1, 'x')", ["orders(customer,code)"]),
         ("select * from orders where ? = customer", ["orders(customer)"]),

@@ -285,7 +285,7 @@ class _Reader:
                 column, other = other, column
             if not _columns(other):
                 self._compared(node, column, "ranges", [other])
-        elif isinstance(node, exp.Like):
+        elif isinstance(node, exp.Like) and not node.args.get("negate"):
             self._like(node)
 
     def _equal(self, node: exp.Binary) -> None:
