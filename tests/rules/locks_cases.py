@@ -138,8 +138,8 @@ CASES = [
         ("",),
         (
             "9.0 sessions wait for a metadata lock; the lock on shop.orders is held by connection 5 of "
-            "app@10.0.0.7:4711 (idle for 12 s, its transaction is open for 13 s), which executes select * from "
-            "orders where id = ?.",
+            "app@10.0.0.7:4711 (idle for 12 s, its transaction is open for 13 s), whose last statement was "
+            "select * from orders where id = ?.",
         ),
     ),
     Case("LOCK04", "none", lambda: unwell(gauges={"processlist.threads.Sleep": 50.0})),

@@ -53,6 +53,7 @@ BY_NAME = {
 }
 #: A program of a host that opens a file by a name there, in a list of words: the same.
 PROGRAMS = {
+    "indexes/demo.py: shop": "the demo's own folder",
     "rules/neighbours.py: caches_are_dropped": "words of a finding",
     "server/dataset.py: restore_dataset": "a data set, whose links are copied and not followed",
     "vm/image.py: _build": "an image of ours",

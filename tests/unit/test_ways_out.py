@@ -40,6 +40,7 @@ WRITERS = {
     "cli/experiments.py: plan_print": "a plan, to be edited as it is",
     "cli/shell.py: _version": "the version",
     "cli/shell.py: print_json": "JSON, in which control characters are escaped",
+    "memcached/ask.py: main": "JSON of another host, which the reader bounds",
     "tell/markdown.py: _print": "escaped by `content`",
 }
 #: File: function that makes a page or an answer of a string itself -> why it may.

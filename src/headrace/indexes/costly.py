@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from headrace.counted import counted
 from headrace.indexes.candidates import key_bytes
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.statement import Statement, Unread, parse_one
@@ -65,7 +66,7 @@ def _of(tree: exp.Expr) -> Iterator[tuple[str, str]]:
     for listed in tree.find_all(exp.In):
         if len(listed.expressions) >= MANY_VALUES:
             yield (
-                f"a list of {len(listed.expressions):,} values",
+                f"a list of {counted(len(listed.expressions), 'value')}",
                 "join a temporary table of the values, or ask for fewer at a time",
             )
 
@@ -80,7 +81,7 @@ def _of_table(table: Table) -> Iterator[Layout]:
     if not table.primary:
         yield Layout(
             table,
-            f"no primary key, with about {table.rows:,} rows: replicas look for each changed row by a scan",
+            f"no primary key, with about {counted(table.rows, 'row')}: replicas look for each changed row by a scan",
             "add one, or a unique key of columns that are NOT NULL",
         )
         return

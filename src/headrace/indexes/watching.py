@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headrace.counted import counted
 from headrace.errors import DiskFull, HeadraceError, NotReady, TargetError
 from headrace.indexes.copies import Built, columns_of, text
 from headrace.indexes.session import Session, StatementFailed, connect
@@ -93,7 +94,7 @@ class Watch:
         ]
         if len(others) > len(self._replicas):
             self._tell(
-                f"{len(others)} replicas read from this server, and each builds the index after it, behind the "
+                f"{counted(len(others), 'replica')} of this server build the index after it, each behind the "
                 f"source for as long; {len(self._replicas)} of them are watched (--replica)"
             )
 

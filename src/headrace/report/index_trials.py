@@ -355,7 +355,7 @@ def judged_lines(found: Judged) -> list[str]:
     """An index that was judged on a live server, in sentences."""
 
     def words(effect: Effect) -> str:
-        return f"{effect.verdict.value}, {_more(effect)} in {effect.blocks} blocks"
+        return f"{effect.verdict.value}, {_more(effect)} in {counted(effect.blocks, 'block')}"
 
     return [
         f"statements of the table, in one mix: {words(found.whole)}",

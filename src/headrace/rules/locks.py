@@ -406,10 +406,12 @@ def tables_without_transactions(evidence: Evidence) -> Iterator[Match]:
         bytes_ = (engine.get("data_bytes") or 0) + (engine.get("index_bytes") or 0)
         if engine["engine"] not in ("MyISAM", "MEMORY") or bytes_ < MYISAM_BYTES:
             continue
+        tables = engine.get("tables")
+        named = "Tables" if tables is None else counted(tables, "table")
         yield Match(
             str(engine["engine"]),
-            f"{counted(engine.get('tables'), 'table')} with {size(bytes_)} are {engine['engine']}.",
-            (number("tables", engine.get("tables")), number("data and indexes", size(bytes_))),
+            f"{named} with {size(bytes_)} are {engine['engine']}.",
+            (number("tables", tables), number("data and indexes", size(bytes_))),
             (Remedy(steps=("ALTER TABLE ... ENGINE=InnoDB, one table at a time.",)),),
         )
 

@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use crate::digest::Digest;
+use crate::digest::classes::Classes;
 
 /// As `strict` and `pt` write what was `&lt;`. SQL has no `;` behind a name.
 const ENTITIES: [&str; 6] = ["lt;", "gt;", "quot;", "amp;", "apos;", "nbsp;"];
@@ -17,21 +17,19 @@ const HOLE: &str = "a statement has a run of zeros in it, which a crash leaves, 
 /// So many zeros, one behind the other, are no value: clients write each as `\\0`.
 const HOLE_BYTES: usize = 64;
 
-impl Digest {
-    /// What is to be known of texts that are not as they were sent.
-    pub(super) fn altered(&self) -> Vec<String> {
-        let count = |is_so: fn(&[u8]) -> bool| self.classes.iter().filter(|(text, _)| is_so(text)).count();
-        let classes = |count: usize| match count {
-            0 => None,
-            1 => Some("1 class has".to_owned()),
-            _ => Some(format!("{count} classes have")),
-        };
-        let signs = classes(count(is_altered))
-            .map(|what| format!("{what} &lt;, &#39; or quotes of typography outside of literals: {ADVICE}"));
-        let quoted = classes(count(is_quoted))
-            .map(|what| format!("{what} nothing but one text in quotes, as lines of a sheet have: {SHEET}"));
-        signs.into_iter().chain(quoted).chain(self.has_hole.then(|| HOLE.to_owned())).collect()
-    }
+/// What is to be known of texts that are not as they were sent. `has_hole`: one of them has.
+pub(super) fn notes(classes: &Classes, has_hole: bool) -> Vec<String> {
+    let count = |is_so: fn(&[u8]) -> bool| classes.iter().filter(|(text, _)| is_so(text)).count();
+    let counted = |count: usize| match count {
+        0 => None,
+        1 => Some("1 class has".to_owned()),
+        _ => Some(format!("{count} classes have")),
+    };
+    let signs = counted(count(is_altered))
+        .map(|what| format!("{what} &lt;, &#39; or quotes of typography outside of literals: {ADVICE}"));
+    let quoted = counted(count(is_quoted))
+        .map(|what| format!("{what} nothing but one text in quotes, as lines of a sheet have: {SHEET}"));
+    signs.into_iter().chain(quoted).chain(has_hole.then(|| HOLE.to_owned())).collect()
 }
 
 /// Whether a statement has a hole in it.

@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use crate::binlog::transaction::{Log, Transaction};
 use crate::capture::{self, CaptureOptions};
 use crate::coverage::Coverage;
+use crate::digest::altered;
 use crate::digest::group::Dimension;
 use crate::digest::lines::Source;
 use crate::digest::progress::Progress;
@@ -131,7 +132,7 @@ pub fn run(arguments: &DigestArguments) -> anyhow::Result<()> {
         }
     }
     progress.end();
-    for note in whole.altered() {
+    for note in altered::notes(&whole.classes, whole.has_hole) {
         source.coverage.note(&source.inputs.join(", "), note);
     }
     write(&mut whole, &source, arguments, &mut out)?;
