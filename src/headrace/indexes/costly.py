@@ -81,7 +81,8 @@ def _of_table(table: Table) -> Iterator[Layout]:
     if not table.primary:
         yield Layout(
             table,
-            f"no primary key, with about {counted(table.rows, 'row')}: replicas look for each changed row by a scan",
+            f"no primary key, with about {counted(table.rows, 'row')}: replicas look for each changed row by a "
+            "scan",
             "add one, or a unique key of columns that are NOT NULL",
         )
         return
