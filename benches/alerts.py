@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headrace.archive.files import DAY_S, HOUR_S
+from headrace.history.archive.files import DAY_S, HOUR_S
 from headrace.web.alerts import Alerts
 from headrace.web.signs import EVERY_S, WINDOW_S, Busy, Kind, Look
 from headrace.web.usual import SINCE_S, Usual

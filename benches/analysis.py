@@ -23,8 +23,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import pyarrow.parquet as pq
 from tests import synthetic
 
-from headrace.model import Facts, TrialSpec
-from headrace.store import ExperimentFolder
+from headrace.base.model import Facts, TrialSpec
+from headrace.experiment.store import ExperimentFolder
 
 MINUTES = 8
 
@@ -81,7 +81,7 @@ def link(folder: ExperimentFolder, number: int, spec: TrialSpec) -> None:
 def measure(path: Path) -> dict[str, float]:
     """The analysis alone, in this process."""
     began = time.perf_counter()
-    from headrace.analysis.study import analyse_experiment
+    from headrace.experiment.stats.study import analyse_experiment
 
     analysis = analyse_experiment(ExperimentFolder.open(path))
     assert len(analysis.summaries) == FILE_SYSTEMS * MOUNTS

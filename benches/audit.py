@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.driver import drive, driven
 from tests.servers import Server, mariadb, open_folder
 
-from headrace.workloads.tables import percentile_ns, to_histogram
+from headrace.experiment.workloads.tables import percentile_ns, to_histogram
 
 MINUTES = 1
 NEEDS = {"mariadbd": "mariadb-server"}

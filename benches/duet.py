@@ -30,10 +30,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.compared import paired_effect
 
-from headrace.analysis.compare import noise_floor
-from headrace.analysis.duet import sides
-from headrace.analysis.trials import trial_responses
-from headrace.store import ExperimentFolder
+from headrace.experiment.stats.compare import noise_floor
+from headrace.experiment.stats.duet import sides
+from headrace.experiment.stats.trials import trial_responses
+from headrace.experiment.store import ExperimentFolder
 
 MINUTES = 6
 NEEDS = {"mariadbd": "mariadb-server"}

@@ -49,7 +49,7 @@ from tests.database_fleet import MARIADB, MYSQL
 from tests.traces import commands
 from tests.waiting import until
 
-from headrace.agent.door import LEASE_S
+from headrace.host.agent.door import LEASE_S
 
 #: Beyond what was promised, for a machine that is busy with both ends of eight hosts.
 SLACK_S = 5.0

@@ -24,7 +24,7 @@ from tests import moments
 from tests.golden_hosts import HOSTS
 from tests.rules import hosts
 
-from headrace.snapshot import Snapshot, save
+from headrace.host.snapshot import Snapshot, save
 
 MINUTES = 1
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from headrace.analysis.packets import Limit, Size, Step, errors, limits
-from headrace.analysis.steering import OURS, Steered, ours_of, steered
-from headrace.ladder import PAYLOADS, SHARES, packets
-from headrace.target.local import LocalTarget
+from headrace.host.target.local import LocalTarget
+from headrace.hunt.ladder.ladder import PAYLOADS, SHARES, packets
+from headrace.hunt.ladder.packets import Limit, Size, Step, errors, limits
+from headrace.hunt.ladder.steering import OURS, Steered, ours_of, steered
 
 MINUTES = 2
 NEEDS = {"ip": "iproute2"}

@@ -35,9 +35,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests import published
 
-from headrace.analysis import race
-from headrace.analysis.audit import AUTOCORRELATION, trial_logs
-from headrace.analysis.intervals import blocks_to_settle
+from headrace.base.intervals import blocks_to_settle
+from headrace.experiment.stats import race
+from headrace.experiment.stats.audit import AUTOCORRELATION, trial_logs
 
 MINUTES = 15
 

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.compared import paired_effect
 
-from headrace.analysis.trials import TrialResponse, trial_responses
-from headrace.model import TrialState
-from headrace.store import ExperimentFolder
+from headrace.base.model import TrialState
+from headrace.experiment.stats.trials import TrialResponse, trial_responses
+from headrace.experiment.store import ExperimentFolder
 
 MINUTES = 20
 NEEDS = {"mariadbd": "mariadb-server"}

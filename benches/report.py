@@ -39,11 +39,11 @@ def generate(folder: Path, seconds: int, configurations: int) -> None:
 def measure(path: Path) -> dict[str, float]:
     """Analyse and report, in this process."""
     began = time.perf_counter()
-    from headrace import report
-    from headrace.analysis.study import analyse_experiment
-    from headrace.report.experiment.page import page_of
-    from headrace.report.experiment.view import View
-    from headrace.store import ExperimentFolder
+    from headrace.experiment import report
+    from headrace.experiment.report.page import page_of
+    from headrace.experiment.report.view import View
+    from headrace.experiment.stats.study import analyse_experiment
+    from headrace.experiment.store import ExperimentFolder
 
     folder = ExperimentFolder.open(path)
     analysis = analyse_experiment(folder)

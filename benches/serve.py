@@ -34,10 +34,10 @@ sys.path.insert(0, str(HERE.parent))
 from tests import browser  # noqa: E402
 from tests.traces import cpu_s  # noqa: E402
 
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive  # noqa: E402
-from headrace.archive.rollup import weekly  # noqa: E402
-from headrace.archive.sums import Sums  # noqa: E402
-from headrace.archive.tables import TABLES, Table  # noqa: E402
+from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive  # noqa: E402
+from headrace.history.archive.rollup import weekly  # noqa: E402
+from headrace.history.archive.sums import Sums  # noqa: E402
+from headrace.history.archive.tables import TABLES, Table  # noqa: E402
 
 MINUTES = 12
 SOURCE = "slow log"

@@ -37,10 +37,10 @@ def serve_as_many(count: int, ssh: str, words: list[str]) -> None:
     """
     from headrace.cli import load, main
     from headrace.fleet.host import Host
-    from headrace.target import TargetSpec
+    from headrace.host.target import TargetSpec
 
     load("serve")
-    command = importlib.import_module("headrace.cli.serve")
+    command = importlib.import_module("headrace.web.command")
     spec = TargetSpec("ssh", **json.loads(ssh)) if ssh else TargetSpec("local")
     command._hosts = lambda _, login: [  # type: ignore[attr-defined]
         Host(f"db{i + 1:02}", spec, login=login) for i in range(count)

@@ -21,12 +21,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from headrace.archive import questions
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
-from headrace.archive.reader import Range, Reader
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
-from headrace.web.collector import Collector
+from headrace.history import questions
+from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.collect.collector import Collector
+from headrace.host.target import TargetSpec
 
 HOST, SOURCE = "here", "slow log"
 GAP = 3

@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from headrace.archive.files import Archive  # noqa: E402
+from headrace.history.archive.files import Archive  # noqa: E402
 
 MINUTE_S = 60
 

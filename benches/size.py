@@ -31,10 +31,10 @@ from tests.lab import confined
 from tests.servers import Server, mariadb, open_folder
 from tests.traces import cpu_s
 
-from headrace.analysis.intervals import Interval, geometric
-from headrace.size import capacity, demand, history
-from headrace.size.demand import Costs
-from headrace.size.used import Part
+from headrace.base.intervals import Interval, geometric
+from headrace.capacity import capacity, demand, history
+from headrace.capacity.demand import Costs
+from headrace.capacity.used import Part
 
 MINUTES = 10
 NEEDS = {"mariadbd": "mariadb-server"}

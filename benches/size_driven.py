@@ -29,12 +29,12 @@ from tests.driver import drive
 from tests.servers import Server, free_port, mariadb, open_folder
 from tests.waiting import until
 
-from headrace.agent import Agent
-from headrace.facts import HostFacts
-from headrace.model import ServerLogin
-from headrace.size.model import Resource
-from headrace.size.prove import Asked, Player
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.capacity.model import Resource
+from headrace.capacity.prove import Asked, Player
+from headrace.host.agent import Agent
+from headrace.host.facts import HostFacts
+from headrace.host.target.local import LocalTarget
 
 MINUTES = 27
 NEEDS = {"mariadbd": "mariadb-server", "memcached": "memcached"}

@@ -36,11 +36,11 @@ from tests.replays import Said, record, slow_log
 from tests.servers import Server, mariadb, open_folder
 from tests.traces import cpu_s
 
-from headrace.agent import Agent
-from headrace.model import ServerLogin
-from headrace.size.foresee import HOST, P99, THROUGHPUT, Allowances, foresee, is_inside
-from headrace.size.prove import Asked, Played, Player, block_of, measured
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.capacity.foresee import HOST, P99, THROUGHPUT, Allowances, foresee, is_inside
+from headrace.capacity.prove import Asked, Played, Player, block_of, measured
+from headrace.host.agent import Agent
+from headrace.host.target.local import LocalTarget
 
 MINUTES = 20
 NEEDS = {"mariadbd": "mariadb-server"}

@@ -41,13 +41,13 @@ from tests.lab import check, confined, loop_device
 from tests.servers import Server, mariadb, open_folder
 from tests.traces import cpu_s
 
-from headrace.analysis.intervals import Interval
-from headrace.size.buy import SAVED
-from headrace.size.capacity import exactly
-from headrace.size.device import Largest, carried, largest, multiplied
-from headrace.size.model import Resource
-from headrace.size.pool import Curve, Point, Pool
-from headrace.size.used import Part
+from headrace.base.intervals import Interval
+from headrace.capacity.buy import SAVED
+from headrace.capacity.capacity import exactly
+from headrace.capacity.device import Largest, carried, largest, multiplied
+from headrace.capacity.model import Resource
+from headrace.capacity.pool import Curve, Point, Pool
+from headrace.capacity.used import Part
 
 MINUTES = 18
 NEEDS = {"mariadbd": "mariadb-server", "mkfs.ext4": "e2fsprogs"}

@@ -18,12 +18,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from headrace.size import merge
-from headrace.size.clock import Clock
-from headrace.size.model import Demand, Resource
-from headrace.size.placement import Kind, Problem, problem
-from headrace.size.rows import rows_of
-from headrace.size.together import together
+from headrace.capacity import merge
+from headrace.capacity.clock import Clock
+from headrace.capacity.model import Demand, Resource
+from headrace.capacity.placement import Kind, Problem, problem
+from headrace.capacity.rows import rows_of
+from headrace.capacity.together import together
 
 MINUTES = 3
 TARGET = 0.02

@@ -24,10 +24,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.replays import Said, record, slow_log
 from tests.servers import Server, mariadb, open_folder
 
-from headrace.agent import Agent
-from headrace.facts import HostFacts
-from headrace.model import ServerLogin
-from headrace.size.foresee import (
+from headrace.base.model import ServerLogin
+from headrace.capacity.foresee import (
     HOST,
     P99,
     THROUGHPUT,
@@ -36,9 +34,11 @@ from headrace.size.foresee import (
     foresee,
     is_inside,
 )
-from headrace.size.model import Resource
-from headrace.size.prove import MAX_LAG, Asked, Played, Player, block_of, measured
-from headrace.target.local import LocalTarget
+from headrace.capacity.model import Resource
+from headrace.capacity.prove import MAX_LAG, Asked, Played, Player, block_of, measured
+from headrace.host.agent import Agent
+from headrace.host.facts import HostFacts
+from headrace.host.target.local import LocalTarget
 
 MINUTES = 22
 NEEDS = {"mariadbd": "mariadb-server"}

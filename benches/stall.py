@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.driver import driven
 from tests.servers import Server, mariadb, open_folder
 
-from headrace.workloads.tables import percentile_ns
+from headrace.experiment.workloads.tables import percentile_ns
 
 MINUTES = 1
 NEEDS = {"sysbench": "sysbench", "mariadbd": "mariadb-server"}

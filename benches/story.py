@@ -39,8 +39,8 @@ from tests.programs import agent_path  # noqa: E402
 from tests.servers import Server, mariadb, open_folder  # noqa: E402
 from tests.waiting import until  # noqa: E402
 
-from headrace.archive.files import MINUTE_S, Archive  # noqa: E402
-from headrace.archive.tables import TABLES  # noqa: E402
+from headrace.history.archive.files import MINUTE_S, Archive  # noqa: E402
+from headrace.history.archive.tables import TABLES  # noqa: E402
 
 MINUTES = 15
 NEEDS = {"chromium": "chromium", "mariadbd": "mariadb-server"}

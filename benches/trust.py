@@ -22,12 +22,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from headrace import received, snapshot
-from headrace.archive.files import DAY_S, HOUR_S, Archive
-from headrace.archive.tables import TABLES
-from headrace.errors import HeadraceError
+from headrace.base import received
+from headrace.base.errors import HeadraceError
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
+from headrace.history.archive.files import DAY_S, HOUR_S, Archive
+from headrace.history.archive.tables import TABLES
+from headrace.host import snapshot
+from headrace.host.target import TargetSpec
 
 Attack = tuple[str, Callable[[Path], object]]
 SECRET = "root:$6$salt$hash:1:0:9:::"
@@ -50,7 +51,7 @@ def held(is_held: bool, what: str) -> None:
 
 
 def agent() -> str:
-    from headrace.agent.program import find_binary
+    from headrace.host.agent.program import find_binary
 
     return str(find_binary())
 
@@ -133,8 +134,8 @@ def files() -> Iterator[Attack]:
 
 
 def numbers() -> Iterator[Attack]:
-    from headrace.web import slow_log
-    from headrace.web.collector import Collector
+    from headrace.history.collect import slow_log
+    from headrace.history.collect.collector import Collector
 
     good: dict[str, Any] = {
         "type": "class", "id": "good", "databases": [["shop", 1]], "count": 5, "timed": 5, "response_sum_ns": 1e6,
@@ -260,9 +261,9 @@ def bombs() -> Iterator[Attack]:
 
 
 def facts() -> Iterator[Attack]:
+    from headrace.fleet.report import facts as report
     from headrace.fleet.runner import Outcome, State
-    from headrace.report import text
-    from headrace.report.fleet import facts as report
+    from headrace.show import text
 
     said = subprocess.run([agent(), "facts"], capture_output=True, check=True).stdout
     honest = json.loads(said)
@@ -308,9 +309,9 @@ def ways_out() -> Iterator[Attack]:
     from headrace.cli.log import CleanLines
     from headrace.cli.screen import Screen
     from headrace.mcp.untrusted import sealed
-    from headrace.report.notice import Conclusion, Notice
-    from headrace.report.parts import Heading, Lines, Page, Section, Sentence
-    from headrace.report.parts import Table as Rows
+    from headrace.show.notice import Conclusion, Notice
+    from headrace.show.parts import Heading, Lines, Page, Section, Sentence
+    from headrace.show.parts import Table as Rows
     from headrace.tell import markdown, words
     from headrace.web.listing import Column, Listing
 
@@ -319,7 +320,7 @@ def ways_out() -> Iterator[Attack]:
 
     def run(text: str) -> Callable[[Path], None]:
         def attack(_: Path) -> None:
-            from headrace.report import html, terminal
+            from headrace.show import html, terminal
 
             parts = [Sentence(text), Heading(text), Lines(text), Rows([(text, "")], [[text]], title=text)]
             page = Page(text, text, [text], [Section("a", text, text, parts, text, brief=parts)], text)
@@ -355,10 +356,10 @@ def ways_out() -> Iterator[Attack]:
 
 
 def clocks() -> Iterator[Attack]:
-    from headrace.archive.elapsed import Elapsed, Moment
-    from headrace.archive.rollup import Keep, trim
-    from headrace.web import minute
-    from headrace.web.collector import SHARE
+    from headrace.history.archive.elapsed import Elapsed, Moment
+    from headrace.history.archive.rollup import Keep, trim
+    from headrace.history.collect import minute
+    from headrace.history.collect.collector import SHARE
 
     def left(folder: Path, steps: list[float]) -> int:
         archive = Archive(folder)

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import numpy as np
 from scipy.signal import lfilter
 
-from headrace.analysis.history import Point, watch
+from headrace.experiment.stats.history import Point, watch
 
 MINUTES = 4
 NEEDS: dict[str, str] = {}

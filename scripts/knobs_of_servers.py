@@ -26,7 +26,7 @@ import pymysql
 from tests.servers import KINDS, Server, _as_mysql, find_server
 from tests.servers import server as started
 
-from headrace.server.program import parse_defaults
+from headrace.lab.server.program import parse_defaults
 
 PLACE = Path(__file__).parents[1] / "src" / "headrace" / "knobs" / "servers"
 #: A name of a choice, as the program prints it.

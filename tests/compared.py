@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.analysis.compare import effects
-from headrace.analysis.result import Effect
-from headrace.analysis.trials import TrialResponse
+from headrace.base.effect import Effect
+from headrace.experiment.stats.compare import effects
+from headrace.experiment.stats.trials import TrialResponse
 
 
 def paired_effect(

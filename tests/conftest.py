@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headrace.vm.cache import PACKAGES
+from headrace.lab.vm.cache import PACKAGES
 from tests import shared
 from tests.folders import TESTS
 from tests.programs import has

@@ -9,7 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.vm.kernels import natural
+from headrace.lab.vm.kernels import natural
 from tests.lab import check
 from tests.shared import made_once
 

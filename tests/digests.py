@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from headrace.buckets import bucket_of
+from headrace.base.buckets import bucket_of
 
 SECOND_NS = 1_000_000_000
 #: 2026-03-01 00:00 UTC, and a whole slice of any width used here.

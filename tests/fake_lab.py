@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.arrow import TrialData, empty_data
-from headrace.design import Design
-from headrace.errors import TargetError
+from headrace.base.errors import TargetError
+from headrace.base.model import Facts, Treatment, TrialSpec, TrialState
 from headrace.experiment.boot import Tell
+from headrace.experiment.frozen import Design
 from headrace.experiment.laboratory import Measured
-from headrace.model import Facts, Treatment, TrialSpec, TrialState
-from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
+from headrace.experiment.store import ExperimentFolder, TrialDraft, TrialRecord
+from headrace.host.arrow import TrialData, empty_data
 from tests import synthetic
 
 DISTURBED = "another program, backup, used 1.00 cores (limit 0.5)"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace.snapshot import Snapshot
+from headrace.host.snapshot import Snapshot
 from tests.moments import Activity, Disk, Host, Nic, Packets, Program
 
 Maker = Callable[[Path], Snapshot]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from headrace import vm
-from headrace.vm import machine as vm_machine
-from headrace.vm import processes, state
+from headrace.lab import vm
+from headrace.lab.vm import machine as vm_machine
+from headrace.lab.vm import processes, state
 from tests.commands import started
 from tests.programs import agent_path
 

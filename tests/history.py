@@ -9,14 +9,14 @@ from typing import Any
 
 from argon2 import PasswordHasher
 
-from headrace.archive.files import MINUTE_S, Archive
-from headrace.archive.reader import Reader
-from headrace.archive.tables import TABLES
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
+from headrace.history.archive.files import MINUTE_S, Archive
+from headrace.history.archive.reader import Reader
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.collector import Collector
+from headrace.history.collect.minute import change_rows, lost_row, table_of, text_row
+from headrace.host.target import TargetSpec
 from headrace.web.auth import Auth
-from headrace.web.collector import Collector
-from headrace.web.minute import change_rows, lost_row, table_of, text_row
 from headrace.web.provider import Provider
 from headrace.web.proxied import Proxy
 from headrace.web.sessions import Audit, Sessions

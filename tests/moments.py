@@ -20,12 +20,12 @@ from typing import Any
 
 import zstandard
 
-from headrace.agent import Agent
-from headrace.hunt import sampler_errors
-from headrace.model import Facts
-from headrace.samples import Samples
-from headrace.snapshot import Snapshot
-from headrace.target.fixture import FixtureTarget
+from headrace.base.model import Facts
+from headrace.host.agent import Agent
+from headrace.host.samples import Samples
+from headrace.host.snapshot import Snapshot
+from headrace.host.target.fixture import FixtureTarget
+from headrace.hunt.hunt import sampler_errors
 from tests.programs import agent_path
 from tests.rules import hosts
 

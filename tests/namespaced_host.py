@@ -346,7 +346,7 @@ def scratch_of(own: str) -> str:
 
 def _share_images(cache: Path) -> None:
     """The images of virtual machines are this machine's; the machines are not."""
-    from headrace.vm.cache import folder
+    from headrace.lab.vm.cache import folder
 
     cache.mkdir(parents=True)
     for name in ("kernels", "roots"):

@@ -12,11 +12,11 @@ import json
 import sys
 from typing import Any
 
-from headrace import rollout
-from headrace.agent import Agent
-from headrace.errors import HeadraceError
-from headrace.model import ServerLogin
-from headrace.target.local import LocalTarget
+from headrace.base.errors import HeadraceError
+from headrace.base.model import ServerLogin
+from headrace.change import apply as rollout
+from headrace.host.agent import Agent
+from headrace.host.target.local import LocalTarget
 
 
 async def cells(state: str, socket: str, asked: dict[str, str]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _import_all() -> None:
 
 def _shorten_leases() -> None:
     """A test cannot wait a quarter of an hour for what a killed command left."""
-    leased = importlib.import_module("headrace.target.leased")
+    leased = importlib.import_module("headrace.host.target.leased")
     leased.LEASE_S, leased.RENEW_S, leased.LOOK_S = 8, 0.5, 1  # type: ignore[attr-defined]
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from headrace.analysis.panel import Window
-from headrace.production import Series
+from headrace.change.panel import Window
+from headrace.change.production import Series
 
 #: Buckets 4.7% wide, as those of performance_schema.
 EDGES_NS = np.concatenate(([0.0], 1e5 * 1.0471 ** np.arange(160), [np.inf]))

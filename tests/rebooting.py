@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
-from headrace.errors import CommandFailed, TargetError
+from headrace.base.errors import CommandFailed, TargetError
 from headrace.experiment import loaders, reboot
-from headrace.target import Completed
+from headrace.host.target import Completed
 
 UUID = "1f2e3d4c"
 EFI = {loaders.EFI_DEFAULT: "default", loaders.EFI_ONE_SHOT: "oneshot", loaders.EFI_INFO: "info"}

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.guards import Window
-from headrace.errors import DiskFull, TargetError
-from headrace.staged import carrier, hands
-from headrace.staged.book import Book
-from headrace.staged.carrier import Carrier
-from headrace.staged.hands import Moved, Site, TrippedLimit
-from headrace.staged.plan import Member, Plan, make
-from headrace.staged.rules import JudgeRule, Rules, StageRule
+from headrace.base.errors import DiskFull, TargetError
+from headrace.rollout import carrier, hands
+from headrace.rollout.book import Book
+from headrace.rollout.carrier import Carrier
+from headrace.rollout.guards import Window
+from headrace.rollout.hands import Moved, Site, TrippedLimit
+from headrace.rollout.plan import Member, Plan, make
+from headrace.rollout.rules import JudgeRule, Rules, StageRule
 from tests.unit.test_staged import SETTINGS, topology
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.target.ssh import SshTarget
+from headrace.host.target.ssh import SshTarget
 from tests.servers import free_port
 
 

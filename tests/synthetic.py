@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData, empty_data
-from headrace.buckets import bucket_of
-from headrace.design import Design
-from headrace.model import Facts, Role, Treatment, TrialSpec, TrialState, Value
-from headrace.plan import VolumeTable, WorkloadTable
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.base.buckets import bucket_of
+from headrace.base.model import Facts, Role, Treatment, TrialSpec, TrialState, Value
+from headrace.experiment.frozen import Design
+from headrace.experiment.plan import VolumeTable, WorkloadTable
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData, empty_data
 
 START_NS = 1_700_000_000_000_000_000
 DEVICE = "loop3"

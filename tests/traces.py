@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from headrace.model import OWNER_VARIABLE
+from headrace.base.model import OWNER_VARIABLE
 
 #: For a new mount namespace: it is a copy, in which what other tests have mounted would stay mounted after they
 #: unmount it. Their device then is busy, and their mounts are differences between hosts.

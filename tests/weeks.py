@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from headrace.archive import questions
-from headrace.archive.files import DAY_S, Archive
-from headrace.archive.reader import Range, Reader
-from headrace.archive.tables import TABLES
-from headrace.web.minute import table_of
+from headrace.history import questions
+from headrace.history.archive.files import DAY_S, Archive
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.minute import table_of
 from tests.history import SLOW, query, state
 
 TABLES_OF_CLASSES = ("classes", "buckets", "states")

@@ -13,11 +13,11 @@ from typing import Any
 
 from rich.console import Console
 
-from headrace import report
-from headrace.analysis.study import analyse_experiment
-from headrace.report import terminal
-from headrace.report.experiment.page import page_of
-from headrace.report.experiment.view import View
+from headrace.experiment import report
+from headrace.experiment.report.page import page_of
+from headrace.experiment.report.view import View
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.show import terminal
 from tests import synthetic
 
 LADDER = synthetic.Shape(

@@ -14,15 +14,15 @@ from typing import NoReturn
 import pytest
 import zstandard
 
-from headrace.agent import Agent, Applied, Journal, failure, find_binary
-from headrace.errors import Busy, NotReady, PlanError, Refused, TargetError
+from headrace.base.errors import Busy, NotReady, PlanError, Refused, TargetError
+from headrace.base.model import OWNER_VARIABLE
 from headrace.experiment import readiness
-from headrace.facts import HostFacts
-from headrace.model import OWNER_VARIABLE
-from headrace.target import Target, link
-from headrace.target.fixture import FixtureTarget
-from headrace.target.local import LocalTarget
-from headrace.target.ssh import SshTarget
+from headrace.host.agent import Agent, Applied, Journal, failure, find_binary
+from headrace.host.facts import HostFacts
+from headrace.host.target import Target, link
+from headrace.host.target.fixture import FixtureTarget
+from headrace.host.target.local import LocalTarget
+from headrace.host.target.ssh import SshTarget
 from tests import programs, sshd
 from tests.contracts.target import gone
 
@@ -216,7 +216,7 @@ async def test_a_host_of_another_processor_gets_the_agent_made_for_it(
     assert target.puts == []
     other.write_text("#!/bin/sh\necho headrace-agent 0.0.7\n")
     monkeypatch.setattr(
-        "headrace.agent.program._machine_of",
+        "headrace.host.agent.program._machine_of",
         lambda content: machine if content != ours.read_bytes() else "riscv64",
     )
     for _ in range(2):  # the second time it is there already

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import Agent
-from headrace.target.ssh import SshTarget
+from headrace.host.agent import Agent
+from headrace.host.target.ssh import SshTarget
 from tests import sshd
 from tests.agent.test_journal import OWNER as TRIAL
 from tests.agent.test_journal import Host, kill_after

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace.digests import table as tables
-from headrace.digests.binary_log import binary_log
-from headrace.digests.classes import Digest, open_digest
-from headrace.digests.lines import read_lines
-from headrace.digests.merge import merge
-from headrace.report import html, terminal
-from headrace.report.digest.page import page_of
-from headrace.report.digest.words import View
+from headrace.show import html, terminal
+from headrace.traffic.digests import table as tables
+from headrace.traffic.digests.binary_log import binary_log
+from headrace.traffic.digests.classes import Digest, open_digest
+from headrace.traffic.digests.lines import read_lines
+from headrace.traffic.digests.merge import merge
+from headrace.traffic.report.page import page_of
+from headrace.traffic.report.words import View
 from tests.folders import TESTS
 from tests.programs import agent_path
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.digests.classes import open_digest
-from headrace.digests.lines import read_lines
+from headrace.traffic.digests.classes import open_digest
+from headrace.traffic.digests.lines import read_lines
 from tests.programs import agent_path
 from tests.replays import BEGIN, Said, slow_log
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import NotAsAsked
-from headrace.workloads.tool import agent_failed
+from headrace.base.errors import NotAsAsked
+from headrace.experiment.workloads.tool import agent_failed
 from tests.driver import PING_CONNECTIONS, driven
 from tests.faults import (
     CONNECTION_LOST,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.agent import Agent
-from headrace.errors import HeadraceError, NotReady, PlanError, TargetError
-from headrace.target import Target, TargetSpec, open_target
-from headrace.target.execute import ExecTarget
+from headrace.base.errors import HeadraceError, NotReady, PlanError, TargetError
+from headrace.host.agent import Agent
+from headrace.host.target import Target, TargetSpec, open_target
+from headrace.host.target.execute import ExecTarget
 from tests.contracts.target import RunsCommands
 
 #: As in a container: nothing of our environment, and a banner on both outputs before the program.

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import Agent
-from headrace.errors import TargetError
-from headrace.facts import HostFacts
-from headrace.model import Facts
-from headrace.target.fixture import FixtureTarget
+from headrace.base.errors import TargetError
+from headrace.base.model import Facts
+from headrace.host.agent import Agent
+from headrace.host.facts import HostFacts
+from headrace.host.target.fixture import FixtureTarget
 from tests import programs
 from tests.folders import TESTS
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from headrace.cli import load
 from headrace.cli.shell import app
-from headrace.snapshot import save
+from headrace.host.snapshot import save
 from tests import synthetic
 from tests.json_numbers import numbers_as_text
 from tests.programs import agent_path

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import zstandard
 
-from headrace.analysis.disturbance import RESTING
-from headrace.arrow import read_samples
+from headrace.experiment.stats.disturbance import RESTING
+from headrace.host.arrow import read_samples
 from tests.programs import agent_path, has
 from tests.servers import Server, mariadb, open_folder
 from tests.waiting import until

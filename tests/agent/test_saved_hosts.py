@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace import hunt as hunts
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
+from headrace.hunt import hunt as hunts
 from tests.commands import headrace
 from tests.folders import ROOT
 from tests.waiting import until
 
-SCRIPT = ROOT / "src" / "headrace" / "dumps" / "collect.sh"
+SCRIPT = ROOT / "src" / "headrace" / "hunt" / "dumps" / "collect.sh"
 READ = ("stat", "meminfo", "diskstats", "vmstat", "uptime", "net/dev")
 HOST = ROOT / "tests" / "hosts" / "xen-16core-md"
 

@@ -17,9 +17,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import arrow, buckets, store
-from headrace.errors import Busy, DiskFull, StoreError
-from headrace.model import Facts, Role, TrialState
+from headrace.base import buckets
+from headrace.base.errors import Busy, DiskFull, StoreError
+from headrace.base.model import Facts, Role, TrialState
+from headrace.experiment import store
+from headrace.host import arrow
 from tests import synthetic
 from tests.programs import agent_path
 

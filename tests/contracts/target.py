@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import CommandFailed, TargetError
-from headrace.target import Target, command
+from headrace.base.errors import CommandFailed, TargetError
+from headrace.host.target import Target, command
 from tests.traces import commands
 
 ODD_NAMES = ["with space", "it's", 'a "quote"', "new\nline", "$HOME `id` \\n", "ünï 文字", "-dash", "*"]

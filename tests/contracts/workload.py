@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from headrace.arrow import INTERVALS, LATENCY
-from headrace.buckets import bucket_value
-from headrace.errors import PlanError, WorkloadFailed
-from headrace.model import Option, ServerEndpoint
-from headrace.target.local import LocalTarget
-from headrace.workloads import Context, Measurement, Workload, make_workload, option_docs
+from headrace.base.buckets import bucket_value
+from headrace.base.errors import PlanError, WorkloadFailed
+from headrace.base.model import Option, ServerEndpoint
+from headrace.experiment.workloads import Context, Measurement, Workload, make_workload, option_docs
+from headrace.host.arrow import INTERVALS, LATENCY
+from headrace.host.target.local import LocalTarget
 from tests.traces import processes_of
 
 SECONDS = 2.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.rules.evidence import Evidence
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.hosts import CPUS, GIB, UPTIME_S, unwell
 
 NAME = "10.0.0.5:11211"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.rules.evidence import Evidence
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from headrace.model import Value
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Severity
+from headrace.base.model import Value
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Severity
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.rules.rule import Severity
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace.activity import Activity
-from headrace.analysis.window import Window
-from headrace.model import Facts
-from headrace.rules.evidence import Evidence
-from headrace.samples import Name, Samples
-from headrace.snapshot import Snapshot
+from headrace.base.model import Facts
+from headrace.host.activity import Activity
+from headrace.host.samples import Name, Samples
+from headrace.host.snapshot import Snapshot
+from headrace.host.window import Window
+from headrace.hunt.rules.evidence import Evidence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.activity import summed
-from headrace.rules.rule import Severity
+from headrace.host.activity import summed
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Severity
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Severity
 from tests.rules.caches import NAME, cached, process
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, healthy, unwell

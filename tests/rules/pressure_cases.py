@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.rules.evidence import Evidence
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.case import Case
 from tests.rules.hosts import GIB, unwell
 

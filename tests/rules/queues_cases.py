@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Severity
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import healthy, unwell
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.activity import Activity, Digest, StatementClass
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Severity
+from headrace.host.activity import Activity, Digest, StatementClass
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.activity import Activity, Digest, summed
-from headrace.rules.rule import Severity
+from headrace.host.activity import Activity, Digest, summed
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 from tests.rules.neighbours_cases import FULL

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.activity import Activity, SessionGroup
-from headrace.hunt import SqlOnly
-from headrace.model import Facts
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Severity
+from headrace.base.model import Facts
+from headrace.host.activity import Activity, SessionGroup
+from headrace.hunt.hunt import SqlOnly
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import CPUS, cores, unwell
 

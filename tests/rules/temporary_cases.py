@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Severity
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 

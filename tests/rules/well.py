@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.rules.evidence import Evidence
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules import hosts
 from tests.rules.hosts import CPUS, GIB, unwell
 

@@ -11,7 +11,7 @@ import pytest
 from tests.written import HOSTILE, LADDER, Written
 
 if TYPE_CHECKING:
-    from headrace.archive.files import Archive
+    from headrace.history.archive.files import Archive
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Written:
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
     """A history with nothing in it."""
-    from headrace.archive.files import Archive
+    from headrace.history.archive.files import Archive
 
     empty = Archive(tmp_path / "history")
     empty.create()

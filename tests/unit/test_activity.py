@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace import hunt
-from headrace.activity import MOST, Activity, summed
-from headrace.report import html
-from headrace.report.hunt.page import page_of
-from headrace.snapshot import load, save
+from headrace.host.activity import MOST, Activity, summed
+from headrace.host.snapshot import load, save
+from headrace.hunt import hunt
+from headrace.hunt.report.page import page_of
+from headrace.show import html
 from tests.rules.hosts import saved
 from tests.rules.locks_cases import HELD, HOT_ROW, MDL, WAIT
 from tests.rules.statements_cases import DIGESTS, POINT, SCAN, looked

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace import knobs, report
-from headrace.model import Treatment, Value
-from headrace.report import html, jsonform, parts
-from headrace.report.experiment import adopt
-from headrace.report.experiment.view import opened
-from headrace.rollout import settings_of as asked
+from headrace.base.model import Treatment, Value
+from headrace.change.apply import settings_of as asked
+from headrace.experiment import report
+from headrace.experiment.report import adopt
+from headrace.experiment.report.view import opened
+from headrace.knobs import catalogue as knobs
+from headrace.show import html, jsonform, parts
 from tests import synthetic
 
 

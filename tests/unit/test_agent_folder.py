@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.agent import program
-from headrace.errors import Refused
-from headrace.target.local import LocalTarget
-from headrace.target.shell import SAFE
-from headrace.target.ssh import _HELLO
+from headrace.base.errors import Refused
+from headrace.host.agent import program
+from headrace.host.target.local import LocalTarget
+from headrace.host.target.shell import SAFE
+from headrace.host.target.ssh import _HELLO
 
 OTHER = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="root gives folders to another account")

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 from benches import alerts as bench
 
-from headrace.archive.files import DAY_S, HOUR_S, WEEK_S, Archive
-from headrace.archive.reader import Reader
-from headrace.archive.tables import TABLES
-from headrace.errors import PlanError, TargetError
-from headrace.report.notice import Conclusion, Notice
+from headrace.base.errors import PlanError, TargetError
+from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S, Archive
+from headrace.history.archive.reader import Reader
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, table_of
+from headrace.show.notice import Conclusion, Notice
 from headrace.web import usual
 from headrace.web.alerts import CLEAR_S, SERVE, Alerts, Quiet, quiet_of
-from headrace.web.minute import PERFORMANCE_SCHEMA, table_of
 from headrace.web.signs import EVERY_S, LOOKS, Busy, Kind, Look, signs_of
 from headrace.web.usual import Usual
 from tests.history import state

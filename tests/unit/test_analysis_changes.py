@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import signal
 
-from headrace.analysis import changes
-from headrace.analysis.changes import Kind, judge, sentence
-from headrace.analysis.disturbance import find_disturbance
-from headrace.analysis.steady import unsteady
-from headrace.arrow import LATENCY, SAMPLES, TrialData
-from headrace.plan import WorkloadTable
+from headrace.experiment.plan import WorkloadTable
+from headrace.experiment.stats import changes
+from headrace.experiment.stats.changes import Kind, judge, sentence
+from headrace.experiment.stats.disturbance import find_disturbance
+from headrace.experiment.stats.steady import unsteady
+from headrace.host.arrow import LATENCY, SAMPLES, TrialData
 from tests.synthetic import bare_design
 from tests.unit.test_analysis_disturbance import RECORD, START_NS, intervals
 

@@ -11,14 +11,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from headrace.analysis import intervals
-from headrace.analysis.compare import noise_floor, of_starts, unpaired_effect, verdict
-from headrace.analysis.intervals import Interval
-from headrace.analysis.percentiles import Histogram
-from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.buckets import bucket_of
-from headrace.model import Role
+from headrace.base import intervals
+from headrace.base.buckets import bucket_of
+from headrace.base.effect import Effect, Verdict
+from headrace.base.intervals import Interval
+from headrace.base.model import Role
+from headrace.base.percentiles import Histogram
+from headrace.experiment.stats.compare import noise_floor, of_starts, unpaired_effect, verdict
+from headrace.experiment.stats.trials import TrialResponse
 from tests.compared import paired_effect
 from tests.synthetic import bare_design
 

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.disturbance import Disturbance, _work, find_disturbance
-from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
-from headrace.design import Design
-from headrace.model import Role, TrialState
-from headrace.plan import TargetTable, WorkloadTable
-from headrace.store import TrialRecord
+from headrace.base.model import Role, TrialState
+from headrace.experiment.frozen import Design
+from headrace.experiment.plan import TargetTable, WorkloadTable
+from headrace.experiment.stats.disturbance import Disturbance, _work, find_disturbance
+from headrace.experiment.store import TrialRecord
+from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
 from tests.synthetic import bare_design
 
 START_NS = 1_700_000_000_000_000_000

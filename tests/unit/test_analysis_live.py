@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.analysis import live
-from headrace.analysis.live import SPARE_NAMES, Ring
-from headrace.analysis.window import Window
-from headrace.samples import Samples
+from headrace.host.samples import Samples
+from headrace.host.window import Window
+from headrace.hunt import recent as live
+from headrace.hunt.recent import SPARE_NAMES, Ring
 
 T0 = 1_795_263_972_309_805_694
 

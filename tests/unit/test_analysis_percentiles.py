@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headrace.analysis.percentiles import (
+from headrace.base.buckets import bucket_of
+from headrace.base.percentiles import (
     MIN_BEYOND,
     PERCENTILES,
     Histogram,
@@ -20,7 +21,6 @@ from headrace.analysis.percentiles import (
     percentile_ns,
     resolution_log,
 )
-from headrace.buckets import bucket_of
 
 latencies = st.lists(st.integers(1, 10**11), min_size=1, max_size=300).map(
     lambda v: np.array(v, dtype=np.int64)

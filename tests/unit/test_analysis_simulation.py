@@ -14,12 +14,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import signal, stats
 
-from headrace.analysis.compare import effects, noise_floor
-from headrace.analysis.percentiles import Histogram, jackknife
-from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.buckets import bucket_of
-from headrace.model import Role
+from headrace.base.buckets import bucket_of
+from headrace.base.effect import Effect, Verdict
+from headrace.base.model import Role
+from headrace.base.percentiles import Histogram, jackknife
+from headrace.experiment.stats.compare import effects, noise_floor
+from headrace.experiment.stats.trials import TrialResponse
 
 pytestmark = pytest.mark.slow
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.analysis.stacks import parse, profile
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
+from headrace.host.stacks import parse, profile
 
 FOLDED = """\
 mariadbd;start_thread;do_command;MYSQLparse 10

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from headrace.analysis.steady import mser5, warm_up_too_short
+from headrace.experiment.stats.steady import mser5, warm_up_too_short
 
 
 def by_definition(series: NDArray[np.float64]) -> int:

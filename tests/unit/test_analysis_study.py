@@ -13,15 +13,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headrace.analysis.compare import noise_floor
-from headrace.analysis.intervals import Interval, t_quantile
-from headrace.analysis.percentiles import PERCENTILES
-from headrace.analysis.result import Analysis, Effect, Verdict
-from headrace.analysis.study import _usable_trials, analyse_experiment, compare_experiments
-from headrace.errors import PlanError, StoreError
-from headrace.report.notice import Conclusion
-from headrace.report.views import comparison_notice
-from headrace.store import ExperimentFolder
+from headrace.base.effect import Effect, Verdict
+from headrace.base.errors import PlanError, StoreError
+from headrace.base.intervals import Interval, t_quantile
+from headrace.base.percentiles import PERCENTILES
+from headrace.experiment.report.views import comparison_notice
+from headrace.experiment.stats.compare import noise_floor
+from headrace.experiment.stats.result import Analysis
+from headrace.experiment.stats.study import _usable_trials, analyse_experiment, compare_experiments
+from headrace.experiment.store import ExperimentFolder
+from headrace.show.notice import Conclusion
 from tests.synthetic import LADDER, Shape, make
 
 SMALL = Shape(effects={"STOCK": 1.0, "KERNEL": 1.3, "ALL": 3.0}, sampled=False)

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.trials import TrialResponse, read_tables, trial_responses
-from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
-from headrace.buckets import bucket_of
-from headrace.errors import StoreError
-from headrace.model import Role, TrialState
-from headrace.store import RECONNECT, ExperimentFolder, TrialRecord
+from headrace.base.buckets import bucket_of
+from headrace.base.errors import StoreError
+from headrace.base.model import Role, TrialState
+from headrace.experiment.stats.trials import TrialResponse, read_tables, trial_responses
+from headrace.experiment.store import RECONNECT, ExperimentFolder, TrialRecord
+from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
 from tests import synthetic
 
 START_NS = 1_700_000_000_000_000_000

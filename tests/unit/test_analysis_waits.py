@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.analysis.waits import events, kernel_waits
+from headrace.hunt.waits import events, kernel_waits
 from tests.rules.hosts import unwell
 
 WAITING = {

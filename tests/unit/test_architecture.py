@@ -12,41 +12,75 @@ from tests.folders import ROOT
 
 SOURCE = ROOT / "src" / "headrace"
 
-#: Top to bottom. A module imports only what is below its line; those of one line never import each other.
-LAYERS = [
-    {"__main__"},
-    {"cli"},
-    {"tell", "mcp"},
-    {"web"},
-    {"report"},
-    {"staged"},
-    {"size", "printed"},
-    {"tune", "hunt", "live", "prove", "rollout", "traffic", "replayed", "ladder"},
-    {"fleet"},
-    {"dumps"},
-    {"persist", "rules", "beyond", "lost", "indexes"},
-    {"experiment"},
-    {"analysis"},
-    {"workloads", "knobs", "volumes", "server"},
-    {"production", "memcached"},
-    {"snapshot", "digests"},
-    {"store", "foreign", "archive"},
-    {"design"},
-    {"plan"},
-    {"facts", "shape"},
-    {"agent"},
-    {"vm"},
-    {"target", "controller"},
-    {"trial_tables"},
-    {"arrow", "parquet"},
-    {"samples", "buckets", "activity"},
-    {"moved"},
-    {"model", "encode", "extras", "whole", "temporary", "toml", "meant", "received", "counted"},
-    {"errors"},
-]
-LEVEL = {name: depth for depth, names in enumerate(LAYERS) for name in names}
-#: Imports within a line, each until it is gone: this list only gets shorter.
-WITHIN_A_LINE = {("tune", "prove")}
+#: Bottom to top. A room imports what is below it, and of its own tier only what ``BESIDE`` and ``BETWEEN`` name.
+#: ``command.py`` and ``commands/`` of a room belong to the last tier, like the command line that loads them.
+TIERS = [
+    {"base"},
+    {"host", "lab", "show"},
+    {
+        "hunt", "experiment", "change", "rollout", "traffic", "history", "capacity", "fleet", "knobs",
+        "indexes",
+    },
+    {"web", "mcp", "tell"},
+    {"cli", "__main__"},
+]  # fmt: skip
+LEVEL = {name: depth for depth, names in enumerate(TIERS) for name in names}
+#: Within a tier, whole rooms: a server, a volume and a virtual machine are prepared on a host.
+BESIDE = {("lab", "host"), ("__main__", "cli")}
+#: What a capability takes from another one, module by module: this table only gets shorter.
+BETWEEN: Mapping[str, set[str]] = {
+    "capacity": {
+        "change.apply", "change.production.table", "experiment.foreign", "experiment.plan.tables",
+        "experiment.stats.sweep", "experiment.stats.sweep_result", "experiment.store",
+        "history.archive.files", "history.archive.reader", "history.questions", "traffic.digests.classes",
+        "traffic.digests.table", "traffic.replayed", "traffic.traffic",
+    },
+    "change": {
+        "experiment.foreign", "experiment.stats.compare", "knobs.catalogue", "knobs.change",
+        "knobs.instance", "knobs.knob", "knobs.losses", "knobs.servers", "knobs.values",
+        "traffic.digests.classes", "traffic.digests.files", "traffic.digests.history",
+    },
+    "experiment": {
+        "change.persist", "hunt.rules", "hunt.rules.rule", "knobs.catalogue", "knobs.change",
+        "knobs.losses", "knobs.switching",
+    },
+    "fleet": {
+        "change.persist.last_word", "change.persist.options", "experiment.frozen",
+        "experiment.report.progress", "experiment.stats.study", "experiment.store", "hunt.ladder.published",
+        "hunt.report.words", "hunt.resources", "hunt.rules.rule", "knobs.catalogue", "knobs.knob",
+        "knobs.servers", "knobs.values",
+    },
+    "history": {
+        "capacity.used", "change.apply", "fleet.host", "hunt.hunt", "hunt.live", "hunt.report.words",
+        "hunt.resources", "hunt.rules", "hunt.rules.cause", "hunt.rules.rule", "hunt.sessions",
+        "hunt.top.plan", "knobs.catalogue",
+    },
+    "hunt": {
+        "experiment.report.tables", "knobs.catalogue", "knobs.knob", "knobs.provider",
+    },
+    "indexes": {
+        "traffic.digests.classes", "traffic.digests.table",
+    },
+    "rollout": {
+        "change.apply", "change.contrast", "experiment.frozen", "experiment.kinds",
+        "experiment.stats.audit", "experiment.stats.study", "experiment.stats.trials", "experiment.store",
+        "fleet.evidence", "fleet.host", "fleet.runner", "fleet.topology", "hunt.hunt", "knobs.catalogue",
+        "knobs.change", "knobs.knob", "knobs.values",
+    },
+    "traffic": {
+        "experiment.report.charts.trials",
+    },
+}  # fmt: skip
+#: What computes only: these import nothing but ``base`` and each other.
+PURE = {
+    "experiment.stats.additive", "experiment.stats.aliasing", "experiment.stats.changes",
+    "experiment.stats.choice", "experiment.stats.claims", "experiment.stats.effects",
+    "experiment.stats.estimate", "experiment.stats.history", "experiment.stats.importance",
+    "experiment.stats.levels", "experiment.stats.noises", "experiment.stats.outliers",
+    "experiment.stats.power", "experiment.stats.race", "experiment.stats.steady", "experiment.stats.swept",
+    "experiment.stats.unequal", "experiment.stats.untold", "experiment.stats.usl", "experiment.stats.ways",
+    "experiment.stats.whole", "indexes.verdicts", "rollout.guards", "rollout.judge", "rollout.prediction",
+}  # fmt: skip
 #: Circles that are left, each until it is gone: this list only gets shorter.
 CIRCLES: set[tuple[str, str]] = set()
 
@@ -72,7 +106,7 @@ def imports_of(path: Path, modules: set[str], own: str) -> dict[str, int]:
     found: dict[str, int] = {}
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.ImportFrom) and node.module:
-            # `from headrace import report` is an import of headrace.report.
+            # `from headrace import show` is an import of headrace.show.
             full = [f"{node.module}.{alias.name}" for alias in node.names]
             names = [name if name in modules else node.module for name in full]
         elif isinstance(node, ast.Import):
@@ -129,34 +163,100 @@ def shown(graph: Graph, circle: tuple[str, ...]) -> str:
 
 
 def part_of(module: str) -> str:
-    """The layer's member: its top-level module or package; empty for the package itself."""
+    """The room, or the module beside them; empty for the package itself."""
     return module.partition(".")[2].partition(".")[0]
 
 
-def upward(graph: Graph) -> Iterator[str]:
+def level_name(module: str) -> str:
+    """The room by which a module's tier is known: a room's commands belong to the command line."""
+    return "cli" if module.split(".")[2:3] in (["command"], ["commands"]) else part_of(module) or "base"
+
+
+def below(module: str) -> str:
+    return module.removeprefix("headrace.")
+
+
+def wrong_imports(graph: Graph) -> Iterator[str]:
     for module, imports in graph.items():
-        own = part_of(module)
+        own, own_room = level_name(module), part_of(module)
         for other, line in imports.items():
-            part = part_of(other)
+            theirs, their_room = level_name(other), part_of(other)
             # The package itself holds nothing but the version.
-            if part in ("", own) or (own, part) in WITHIN_A_LINE:
+            if not their_room or own == theirs == "cli" or (own_room == their_room and own == theirs):
                 continue
-            if not own or LEVEL[part] <= LEVEL[own]:
+            allowed = (
+                LEVEL[theirs] < LEVEL[own]
+                or (own, theirs) in BESIDE
+                or (LEVEL[own] == LEVEL[theirs] and below(other) in BETWEEN.get(own, ()))
+            )
+            if not allowed:
                 yield f"{module}:{line} must not import {other}"
 
 
-def test_every_module_has_its_layer() -> None:
+def test_every_module_has_its_tier() -> None:
     assert {part_of(module) for module in graph_of()} - {""} == set(LEVEL)
 
 
 def test_imports_point_downward() -> None:
-    assert not list(upward(graph_of()))
+    assert not list(wrong_imports(graph_of()))
 
 
 def test_the_exceptions_are_still_needed() -> None:
-    used = {(part_of(module), part_of(other)) for module, found in graph_of().items() for other in found}
-    assert not WITHIN_A_LINE - used, "gone: take it off the list"
-    assert not CIRCLES - set(circles_of(graph_of())), "gone: take it off the list"
+    graph = graph_of()
+    for room, names in BETWEEN.items():
+        used = {
+            below(other)
+            for module, imports in graph.items()
+            for other in imports
+            if part_of(module) == level_name(module) == room
+        }
+        assert not names - used, f"{room} imports them no more: take them off the table"
+    rooms = {(part_of(module), part_of(other)) for module, found in graph.items() for other in found}
+    assert not BESIDE - rooms, "gone: take it off the list"
+    assert not CIRCLES - set(circles_of(graph)), "gone: take it off the list"
+
+
+def test_pure_parts_import_only_the_base() -> None:
+    graph = {below(module): {below(other) for other in imports} for module, imports in graph_of().items()}
+    assert not PURE - set(graph), "gone: take it off the list"
+    wrong = {
+        f"{module} imports {other}"
+        for module in PURE
+        for other in graph[module]
+        if other not in PURE and part_of(f"headrace.{other}") != "base"
+    }
+    assert not wrong
+
+
+def rooms() -> Iterator[tuple[str, str]]:
+    """Each room with its docstring, in the order of the tiers."""
+    for tier in TIERS:
+        for name in sorted(tier - {"__main__"}):
+            yield name, ast.get_docstring(tree_of(SOURCE / name / "__init__.py")) or ""
+
+
+def test_a_room_says_what_it_is_for_and_imports_nothing() -> None:
+    for name, text in rooms():
+        if name == "cli":  # the entry point itself
+            continue
+        tree = tree_of(SOURCE / name / "__init__.py")
+        assert all(isinstance(node, ast.Expr) for node in tree.body), f"{name}: only a docstring"
+        for word in ("In:", "Out:", "Entry:", "Holds:", "Imports:"):
+            assert word in text, f"headrace.{name}: its docstring has no {word!r}"
+
+
+def test_the_map_is_that_of_the_rooms() -> None:
+    """ARCHITECTURE.md's rows are the first lines of the rooms' docstrings. A failure prints the map."""
+    first = {name: text.partition("\n")[0].rstrip(".").replace("``", "`") for name, text in rooms()}
+    made = [f"| `{name}/` | {first[name]} |" for name in first]
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert "\n".join(made) in text, "\n".join(["the map is:", *made])
+
+
+def test_the_architecture_is_read_in_a_minute() -> None:
+    lines = (ROOT / "ARCHITECTURE.md").read_text().splitlines()
+    assert len(lines) <= 80
+    assert max(map(len, lines)) <= 160
 
 
 def test_no_import_goes_in_a_circle() -> None:
@@ -165,30 +265,37 @@ def test_no_import_goes_in_a_circle() -> None:
 
 
 def test_a_wrong_import_would_be_found(tmp_path: Path) -> None:
-    """Upward, within a line, within a function and for types only."""
+    """Upward, between capabilities, of a command, within a function and for types only."""
     package = tmp_path / "headrace"
-    for name in ("report", "rules", "hunt", "prove", "store", "foreign"):
+    for name in ("web", "hunt", "hunt/rules", "traffic", "experiment", "show"):
         (package / name).mkdir(parents=True)
         (package / name / "__init__.py").write_text("")
     (package / "__init__.py").write_text("")
-    (package / "rules" / "a.py").write_text(
-        "def f():\n    from headrace import report\n    import headrace.hunt\n"
+    (package / "hunt" / "rules" / "a.py").write_text(
+        "def f():\n    from headrace import web\n    import headrace.hunt.command\n    import headrace.show\n"
     )
-    (package / "hunt" / "a.py").write_text("from headrace.prove import x\n")
-    (package / "store" / "a.py").write_text(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from headrace.store.b import B\n"
+    (package / "hunt" / "command.py").write_text(
+        "import headrace.traffic.a, headrace.web, headrace.hunt.rules\n"
     )
-    (package / "store" / "b.py").write_text("def f():\n    from headrace.store.c import C\n")
-    (package / "store" / "c.py").write_text("from headrace.store import a\n")
+    (package / "traffic" / "a.py").write_text("from headrace.hunt import rules\n")
+    (package / "show" / "a.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from headrace.hunt import rules\n"
+    )
+    (package / "experiment" / "a.py").write_text(
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from headrace.experiment.b import B\n"
+    )
+    (package / "experiment" / "b.py").write_text("def f():\n    from headrace.experiment.c import C\n")
+    (package / "experiment" / "c.py").write_text("from headrace.experiment import a\n")
     graph = graph_of(package)
-    assert list(upward(graph)) == [
-        "headrace.hunt.a:1 must not import headrace.prove",
-        "headrace.rules.a:2 must not import headrace.report",
-        "headrace.rules.a:3 must not import headrace.hunt",
+    assert list(wrong_imports(graph)) == [
+        "headrace.hunt.rules.a:2 must not import headrace.web",
+        "headrace.hunt.rules.a:3 must not import headrace.hunt.command",
+        "headrace.show.a:3 must not import headrace.hunt.rules",
+        "headrace.traffic.a:1 must not import headrace.hunt.rules",
     ]
     [circle] = circles_of(graph)
-    assert circle == ("headrace.store.a", "headrace.store.b", "headrace.store.c")
-    assert "headrace.store.b:2 imports headrace.store.c" in shown(graph, circle)
+    assert circle == ("headrace.experiment.a", "headrace.experiment.b", "headrace.experiment.c")
+    assert "headrace.experiment.b:2 imports headrace.experiment.c" in shown(graph, circle)
 
 
 def test_files_and_functions_stay_small() -> None:
@@ -215,7 +322,7 @@ def test_nothing_below_the_top_prints_or_exits() -> None:
     wrong = [
         f"{path}:{node.lineno}"
         for path in FILES
-        if part_of(module_of(path)) != "cli"
+        if LEVEL[level_name(module_of(path))] < LEVEL["cli"]
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in ("print", "exit", "sys.exit", "os._exit", "quit")
@@ -224,7 +331,7 @@ def test_nothing_below_the_top_prints_or_exits() -> None:
 
 
 def test_the_exit_codes_in_the_docs_are_those_of_the_code() -> None:
-    from headrace.errors import EXIT_CODES
+    from headrace.base.errors import EXIT_CODES
 
     rows = [
         line.strip("| ").split(" | ", 1)
@@ -242,30 +349,30 @@ def test_toml_is_read_in_one_place() -> None:
         if isinstance(node, ast.Import | ast.ImportFrom)
         and "tomllib" in [getattr(node, "module", None), *(alias.name for alias in node.names)]
     }
-    assert readers == {"toml.py"}
+    assert readers == {"base/toml.py"}
 
 
 #: The process that holds a host ends what has its owner's mark, as soon as the controller is gone.
 HELD = "the hold of its host"
 #: Where a program is started on a host, file: function -> what ends it if this process is killed.
 SPAWNS = {
-    "agent/door.py: lines": "its lease, or the end of its input",
-    "agent/door.py: leased": "its lease",
-    "agent/door.py: spawn": "its callers are in this list",
-    "agent/door.py: start_sampler": HELD,
-    "agent/journal.py: _take": "the end of its input",
-    "hunt.py: _sample": "its --duration, and the lease of its folder",
-    "server/process.py: start": HELD,
-    "target/clock.py: read_clock": "the end of its input",
-    "target/leased.py: leased_folder": "the end of its input",
-    "target/leased.py: listen": "the end of its input",
-    "traffic.py: record": "the lease of its folder",
-    "vm/image.py: _bootstrap": "the folder's mark, found by the next command",
-    "vm/machine.py: _start_qemu": "the machine's state, found by the next command",
-    "workloads/drive/clients.py: begun": f"{HELD}; on another machine the length of the load",
-    "workloads/memcached.py: _start": HELD,
-    "workloads/observe.py: run": HELD,
-    "workloads/tool.py: run_measured": HELD,
+    "host/agent/door.py: lines": "its lease, or the end of its input",
+    "host/agent/door.py: leased": "its lease",
+    "host/agent/door.py: spawn": "its callers are in this list",
+    "host/agent/door.py: start_sampler": HELD,
+    "host/agent/journal.py: _take": "the end of its input",
+    "hunt/hunt.py: _sample": "its --duration, and the lease of its folder",
+    "lab/server/process.py: start": HELD,
+    "host/target/clock.py: read_clock": "the end of its input",
+    "host/target/leased.py: leased_folder": "the end of its input",
+    "host/target/leased.py: listen": "the end of its input",
+    "traffic/traffic.py: record": "the lease of its folder",
+    "lab/vm/image.py: _bootstrap": "the folder's mark, found by the next command",
+    "lab/vm/machine.py: _start_qemu": "the machine's state, found by the next command",
+    "experiment/workloads/drive/clients.py: begun": f"{HELD}; on another machine the length of the load",
+    "experiment/workloads/memcached.py: _start": HELD,
+    "experiment/workloads/observe.py: run": HELD,
+    "experiment/workloads/tool.py: run_measured": HELD,
 }
 
 
@@ -292,25 +399,29 @@ def test_a_shell_lets_nothing_go_but_what_watches_a_folder_or_keeps_an_exit_code
         and re.search(r"(^|\s)(setsid|nohup|systemd-run)\s", node.value + " ") and "\n\n" not in node.value
     }  # fmt: skip
     # Of the machine's end: it powers off. A trial start's guard ends within its time, and removes its folder.
-    assert found == {"server/trial_start.py", "target/leased.py", "target/shell.py", "vm/machine.py"}
+    assert found == {
+        "lab/server/trial_start.py",
+        "host/target/leased.py",
+        "host/target/shell.py",
+        "lab/vm/machine.py",
+    }
 
 
 #: Where JSON is read that this program, or a user's own tool, wrote here. What a host, a client or another person
 #: wrote is read by ``received``: this list only gets shorter.
 OWN_JSON = {
-    "agent/journal.py", "archive/elapsed.py", "archive/mirror.py", "cli/docs_search.py", "design.py",
-    "digests/classes.py",
-    "digests/lines.py", "encode.py", "experiment/preflight.py",
-    "experiment/reboot.py", "digests/binary_log.py", "fleet/runs.py", "fleet/sources.py",
-    "foreign/run.py",
-    "hunt.py", "knobs/servers/__init__.py", "ladder.py",
-    # It runs on another host, by itself, and reads what watching.py wrote.
-    "memcached/ask.py",
-    "production/histograms.py", "production/prometheus.py", "received.py", "samples.py", "server/dataset.py",
-    "size/catalogue.py", "size/predictions.py", "staged/book.py", "tell/saved.py",
-    "traffic.py", "vm/kernels.py", "vm/state.py", "vm/stock.py", "volumes/block.py", "web/reviews.py",
-    "web/site.py", "workloads/drive/check.py", "workloads/drive/lines.py", "workloads/fio.py",
-    "workloads/observe.py", "workloads/sysbench_oltp.py", "workloads/tpcc.py",
+    "base/encode.py", "base/received.py", "capacity/catalogue.py", "capacity/predictions.py",
+    "change/production/histograms.py", "change/production/prometheus.py", "cli/docs_search.py",
+    "experiment/foreign/run.py", "experiment/frozen.py", "experiment/preflight.py", "experiment/reboot.py",
+    "experiment/workloads/drive/check.py", "experiment/workloads/drive/lines.py",
+    "experiment/workloads/fio.py", "experiment/workloads/observe.py",
+    "experiment/workloads/sysbench_oltp.py", "experiment/workloads/tpcc.py", "fleet/runs.py",
+    "fleet/sources.py", "history/archive/elapsed.py", "history/archive/mirror.py", "host/agent/journal.py",
+    "host/memcached/ask.py", "host/samples.py", "hunt/hunt.py", "hunt/ladder/ladder.py",
+    "knobs/servers/__init__.py", "lab/server/dataset.py", "lab/vm/kernels.py", "lab/vm/state.py",
+    "lab/vm/stock.py", "lab/volumes/block.py", "rollout/book.py", "tell/saved.py",
+    "traffic/digests/binary_log.py", "traffic/digests/classes.py", "traffic/digests/lines.py",
+    "traffic/traffic.py", "web/reviews.py", "web/site.py",
 }  # fmt: skip
 
 
@@ -322,13 +433,20 @@ def test_json_of_others_is_read_in_one_place() -> None:
         if isinstance(node, ast.Attribute | ast.Name)
         and ast.unparse(node) in ("json.loads", "json.load", "from_json")
     }
-    assert found - OWN_JSON == set(), "read it with headrace.received"
-    assert OWN_JSON - found - {"encode.py", "design.py"} == set(), "gone: take it off the list"
+    assert found - OWN_JSON == set(), "read it with headrace.base.received"
+    assert OWN_JSON - found - {"base/encode.py", "experiment/frozen.py"} == set(), (
+        "gone: take it off the list"
+    )
 
 
 def test_option_files_are_read_through_the_agent() -> None:
     """Their folders may belong to a server's account: a name may be a link, a pipe, another's file."""
-    for name in ("persist/options.py", "server/option_files.py", "server/sources.py", "server/next_start.py"):
+    for name in (
+        "change/persist/options.py",
+        "lab/server/option_files.py",
+        "lab/server/sources.py",
+        "lab/server/next_start.py",
+    ):
         for node in ast.walk(tree_of(SOURCE / name)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 called = ast.unparse(node.func)
@@ -348,6 +466,8 @@ def test_no_wall_clock_decides_what_is_deleted() -> None:
     ]
     assert not calls
     in_rollup = [
-        node for node in ast.walk(tree_of(SOURCE / "archive" / "rollup.py")) if isinstance(node, ast.Call)
+        node
+        for node in ast.walk(tree_of(SOURCE / "history" / "archive" / "rollup.py"))
+        if isinstance(node, ast.Call)
     ]
     assert "time.time" not in {ast.unparse(node.func) for node in in_rollup}

@@ -21,12 +21,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.archive import questions, rollup
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive, File
-from headrace.archive.reader import Range, Reader
-from headrace.archive.tables import CLASSES, TABLES
-from headrace.errors import Busy, DiskFull, StoreError
-from headrace.web.minute import table_of, text_row
+from headrace.base.errors import Busy, DiskFull, StoreError
+from headrace.history import questions
+from headrace.history.archive import rollup
+from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive, File
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.tables import CLASSES, TABLES
+from headrace.history.collect.minute import table_of, text_row
 from tests.folders import ROOT
 from tests.history import SLOW, fill, kinds, state, write
 
@@ -90,7 +91,7 @@ def test_a_percentile_is_that_of_all_calls(calls: list[tuple[int, int, int]]) ->
 
 
 def files_bucket(bucket: int) -> int:
-    from headrace.buckets import bucket_value
+    from headrace.base.buckets import bucket_value
 
     return int(bucket_value(int(bucket)))
 
@@ -386,8 +387,8 @@ _WRITER = """
 import sys
 from pathlib import Path
 from typing import Any
-from headrace.archive import rollup
-from headrace.archive.files import Archive
+from headrace.history.archive import rollup
+from headrace.history.archive.files import Archive
 from tests.history import fill
 archive = Archive(Path(sys.argv[1]))
 with archive.held():
@@ -484,9 +485,9 @@ def test_a_text_is_found_however_old_it_is(archive: Archive) -> None:
 _READ = """
 import sys
 from pathlib import Path
-from headrace.archive import questions
-from headrace.archive.files import Archive
-from headrace.archive.reader import Range, Reader
+from headrace.history import questions
+from headrace.history.archive.files import Archive
+from headrace.history.archive.reader import Range, Reader
 
 reader, span = Reader(Archive(Path(sys.argv[1]))), Range(float(sys.argv[2]), float(sys.argv[3]))
 for each in (span, span.before()):

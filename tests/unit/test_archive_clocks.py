@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from headrace.archive import elapsed, rollup
-from headrace.archive.elapsed import MOST_OFF_S, Elapsed, Moment
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
-from headrace.archive.mirror import FEWEST_DELETED, KEPT_ON_S, SHARE, Mirror
-from headrace.archive.tables import TABLES
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
-from headrace.web.collector import Collector
-from headrace.web.minute import table_of
+from headrace.history.archive import elapsed, rollup
+from headrace.history.archive.elapsed import MOST_OFF_S, Elapsed, Moment
+from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.mirror import FEWEST_DELETED, KEPT_ON_S, SHARE, Mirror
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.collector import Collector
+from headrace.history.collect.minute import table_of
+from headrace.host.target import TargetSpec
 from tests.history import state, write
 from tests.weeks import MONDAY, fill_days
 
@@ -227,7 +227,7 @@ def test_the_clock_may_be_slower_than_a_sleep(tmp_path: Path, monkeypatch: pytes
         written.append(t_s)
 
     monkeypatch.setattr(time, "time", lambda: clock[0])
-    monkeypatch.setattr("headrace.web.collector.asyncio.sleep", sleep)
+    monkeypatch.setattr("headrace.history.collect.collector.asyncio.sleep", sleep)
     monkeypatch.setattr(found, "write", write_minute)
     found.hosts = {}
     with pytest.raises(asyncio.CancelledError):

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.archive.files import DAY_S, Archive
-from headrace.archive.mirror import Mirror
-from headrace.archive.rollup import roll_up, weekly
-from headrace.archive.tables import TABLES
-from headrace.errors import PlanError, Refused, StoreError
-from headrace.web.minute import table_of
+from headrace.base.errors import PlanError, Refused, StoreError
+from headrace.history.archive.files import DAY_S, Archive
+from headrace.history.archive.mirror import Mirror
+from headrace.history.archive.rollup import roll_up, weekly
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.minute import table_of
 from tests.history import SLOW
 from tests.weeks import MONDAY, fill_days, is_right
 
@@ -214,7 +214,7 @@ def test_a_large_object_is_brought_back_in_pieces(
 ) -> None:
     fill_days(archive, 2)
     mirror(archive, store).copy()
-    monkeypatch.setattr("headrace.archive.mirror.PIECE_BYTES", 100)
+    monkeypatch.setattr("headrace.history.archive.mirror.PIECE_BYTES", 100)
     new = empty(tmp_path / "new")
     found = mirror(new, store)
     sizes = [len(piece) for name in found._objects() for piece in found._pieces(name)]

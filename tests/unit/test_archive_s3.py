@@ -12,9 +12,9 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from headrace.archive.files import Archive
-from headrace.archive.mirror import Mirror
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
+from headrace.history.archive.files import Archive
+from headrace.history.archive.mirror import Mirror
 from tests.weeks import fill_days, is_right
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

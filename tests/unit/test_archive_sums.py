@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.archive import questions, rollup
-from headrace.archive import sums as kept
-from headrace.archive.files import DAY_S, WEEK_S, Archive
-from headrace.archive.reader import Range, Reader, _Kept
-from headrace.archive.rollup import Keep
-from headrace.archive.sums import Sums
-from headrace.archive.tables import TABLES
+from headrace.history import questions
+from headrace.history.archive import rollup
+from headrace.history.archive import sums as kept
+from headrace.history.archive.files import DAY_S, WEEK_S, Archive
+from headrace.history.archive.reader import Range, Reader, _Kept
+from headrace.history.archive.rollup import Keep
+from headrace.history.archive.sums import Sums
+from headrace.history.archive.tables import TABLES
 from tests.history import SLOW
 from tests.weeks import MONDAY, calls, fill_days, span_of
 

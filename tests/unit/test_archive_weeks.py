@@ -11,14 +11,15 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.archive import questions, rollup
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Archive, week_of
-from headrace.archive.reader import Range, Reader
-from headrace.archive.tables import TABLES
-from headrace.errors import DiskFull
+from headrace.base.errors import DiskFull
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
-from headrace.web.collector import Collector
+from headrace.history import questions
+from headrace.history.archive import rollup
+from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, WEEK_S, Archive, week_of
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.collector import Collector
+from headrace.host.target import TargetSpec
 from tests.folders import ROOT
 from tests.history import SLOW, kinds
 from tests.weeks import MONDAY, calls, fill_days, is_right, span_of
@@ -79,8 +80,8 @@ def test_a_week_of_two_years_is_found_from_either(archive: Archive) -> None:
 _KILLED = """
 import os, signal, shutil, sys
 from pathlib import Path
-from headrace.archive import files, rollup
-from headrace.archive.files import DAY_S, Archive
+from headrace.history.archive import files, rollup
+from headrace.history.archive.files import DAY_S, Archive
 from tests.weeks import MONDAY, fill_days, is_right
 
 root = Path(sys.argv[1])
@@ -385,7 +386,7 @@ def test_a_week_of_many_rows_is_written_in_pieces(archive: Archive, monkeypatch:
 
 
 def test_a_history_that_began_within_a_week_has_no_gap_before(archive: Archive) -> None:
-    from headrace.size import history
+    from headrace.capacity import history
 
     fill_days(archive, 15, first=4)
     rollup.weekly(archive, MONDAY + 3 * WEEK_S, 1e9)
@@ -396,7 +397,7 @@ def test_a_history_that_began_within_a_week_has_no_gap_before(archive: Archive) 
 
 def test_examples_of_a_week_are_readable_only_by_their_owner(archive: Archive) -> None:
     row = {"source": SLOW, "class": "a", "text": "select 'secret'", "database": "shop", "took_ns": 5}
-    from headrace.web.minute import table_of
+    from headrace.history.collect.minute import table_of
 
     table = TABLES["examples"]
     fill_days(archive, 7, tables=("states",))

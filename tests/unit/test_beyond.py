@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.beyond import DEDICATED, _dedicated, _memory
-from headrace.facts import HostFacts
-from headrace.model import Facts, Value
+from headrace.base.model import Facts, Value
+from headrace.change.beyond import DEDICATED, _dedicated, _memory
+from headrace.host.facts import HostFacts
 
 GIB = 1 << 30
 

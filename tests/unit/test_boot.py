@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import NotReady, Refused
-from headrace.model import Vendor
-from headrace.persist import SYSCTL, TMPFILES, UDEV
-from headrace.persist.line import Line
-from headrace.persist.options import must_not_be_overridden
-from headrace.persist.units import names_of, options_of, unit_file
-from headrace.server.next_start import Answer, NextStart
-from headrace.server.option_files import Start, reading
-from headrace.server.sources import Process
-from headrace.target.local import LocalTarget
+from headrace.base.errors import NotReady, Refused
+from headrace.base.model import Vendor
+from headrace.change.persist import SYSCTL, TMPFILES, UDEV
+from headrace.change.persist.line import Line
+from headrace.change.persist.options import must_not_be_overridden
+from headrace.change.persist.units import names_of, options_of, unit_file
+from headrace.host.target.local import LocalTarget
+from headrace.lab.server.next_start import Answer, NextStart
+from headrace.lab.server.option_files import Start, reading
+from headrace.lab.server.sources import Process
 from tests.boot_replay import QUEUE, RPS, THP, VM, replay
 from tests.unit.test_persist import HEADER, LIMIT, PRELOAD, copies, files, lasting
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import HostUnknown
-from headrace.hunt import SqlOnly
-from headrace.model import Facts
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Match
+from headrace.base.errors import HostUnknown
+from headrace.base.model import Facts
+from headrace.hunt.hunt import SqlOnly
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Match
 from tests.rules.case import Case
 from tests.unit.test_rules import CASES, RULES
 from tests.whereabouts import OF_A_HOST

@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace.analysis.guards import Window
-from headrace.analysis.judge import Outcome
-from headrace.cli.rollout import rollout_app
-from headrace.errors import Refused, TargetError
-from headrace.model import Facts
-from headrace.report import rollout as report
-from headrace.staged import carrier, hands, pairs
-from headrace.staged.book import Book
-from headrace.staged.carrier import Carrier
-from headrace.staged.hands import Site, TrippedLimit
-from headrace.staged.plan import Member, Seen, make
-from headrace.staged.watch import Follower
+from headrace.base.errors import Refused, TargetError
+from headrace.base.model import Facts
+from headrace.rollout import carrier, hands, pairs
+from headrace.rollout.book import Book
+from headrace.rollout.carrier import Carrier
+from headrace.rollout.command import rollout_app
+from headrace.rollout.guards import Window
+from headrace.rollout.hands import Site, TrippedLimit
+from headrace.rollout.judge import Outcome
+from headrace.rollout.plan import Member, Seen, make
+from headrace.rollout.report import rollout as report
+from headrace.rollout.watch import Follower
 from tests.rollout_world import REPLICAS, Modelled, World, abort, give_up, go, modelled, stages
 from tests.unit.test_staged import SETTINGS, status, topology
 from tests.unit.test_staged_restart import RESTART, equal, plan_of

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from headrace.analysis.guards import Window
-from headrace.cli.rollout import rollout_app
-from headrace.errors import PlanError, Refused, TargetError
-from headrace.staged import carrier, hands, pairs
-from headrace.staged.book import Book
-from headrace.staged.carrier import Carrier
-from headrace.staged.hands import Site
-from headrace.staged.plan import Member, make
+from headrace.base.errors import PlanError, Refused, TargetError
+from headrace.rollout import carrier, hands, pairs
+from headrace.rollout.book import Book
+from headrace.rollout.carrier import Carrier
+from headrace.rollout.command import rollout_app
+from headrace.rollout.guards import Window
+from headrace.rollout.hands import Site
+from headrace.rollout.plan import Member, make
 from tests.rollout_world import REPLICAS, Killed, Modelled, World, abort, give_up, go, modelled
 from tests.unit.test_staged import SETTINGS, topology
 

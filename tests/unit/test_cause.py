@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from headrace.activity import summed
-from headrace.analysis import users
-from headrace.analysis.resources import Verdict
-from headrace.analysis.window import Window
-from headrace.rules import all_rules, judge
-from headrace.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
+from headrace.host.activity import summed
+from headrace.host.window import Window
+from headrace.hunt import users
+from headrace.hunt.resources import Verdict
+from headrace.hunt.rules import all_rules, judge
+from headrace.hunt.rules.cause import ELSEWHERE, EXPLAINS, causes_first, conclude, limited_by
 from tests.rules.binlog_cases import SLOW_COMMITS
 from tests.rules.block_cases import FLUSHES, VOLATILE, WAITS
 from tests.rules.flush_cases import BEHIND

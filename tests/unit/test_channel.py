@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import ConnectionLost
-from headrace.target.shell import Channel
+from headrace.base.errors import ConnectionLost
+from headrace.host.target.shell import Channel
 
 
 async def test_a_connection_that_breaks_while_a_command_starts_is_told_once() -> None:

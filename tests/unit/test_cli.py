@@ -14,15 +14,17 @@ from unittest import mock
 import pytest
 from typer.testing import CliRunner
 
-from headrace import __version__, cli, store
-from headrace import plan as plans
-from headrace.cli import shell, top
+from headrace import __version__, cli
+from headrace.base.errors import TargetError
+from headrace.cli import shell
 from headrace.cli.commands import COMMANDS
-from headrace.cli.experiments import find_plan
 from headrace.cli.shell import app
-from headrace.errors import TargetError
 from headrace.experiment import design as designs
-from headrace.hunt import refused
+from headrace.experiment import plan as plans
+from headrace.experiment import store
+from headrace.experiment.commands.experiments import find_plan
+from headrace.hunt.commands import top
+from headrace.hunt.hunt import refused
 from tests import synthetic
 from tests.commands import headrace
 from tests.folders import ROOT
@@ -89,9 +91,9 @@ HEAVY = {"asyncio", "asyncssh", "duckdb", "jinja2", "numpy", "optuna", "pyarrow"
     [
         (["--version"], {*HEAVY, "pydantic", "typer"}, []),
         (["--help"], {*HEAVY, "pydantic"}, []),
-        (["hunt", "--help"], HEAVY, ["hunt"]),
-        (["plan", "list", "--help"], HEAVY, ["experiments"]),
-        (["fleet", "drift", "--help"], HEAVY, ["fleet"]),
+        (["hunt", "--help"], HEAVY, ["hunt.commands.hunt"]),
+        (["plan", "list", "--help"], HEAVY, ["experiment.commands.experiments"]),
+        (["fleet", "drift", "--help"], HEAVY, ["fleet.command"]),
         (["no-such-command"], HEAVY, []),
     ],
     ids=lambda words: " ".join(sorted(words)),  # a set has no order of its own
@@ -105,7 +107,7 @@ def test_help_loads_the_module_of_its_command_and_nothing_heavy(
         "try: main()\n"
         "except SystemExit: pass\n"
         f"print(sorted({heavy!r} & set(sys.modules)), file=sys.stderr)\n"
-        "print([m for m in COMMANDS if f'headrace.cli.{m}' in sys.modules], file=sys.stderr)"
+        "print([m for m in COMMANDS if f'headrace.{m}' in sys.modules], file=sys.stderr)"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stderr.splitlines()[-2:] == ["[]", str(modules)]
@@ -139,13 +141,13 @@ def test_the_table_of_commands_has_each_command_at_its_module() -> None:
     there: dict[str, set[str]] = {}
     for command in app.registered_commands:
         assert command.callback is not None
-        module = command.callback.__module__.rpartition(".")[2]
+        module = command.callback.__module__.removeprefix("headrace.")
         there.setdefault(module, set()).add(command.name or command.callback.__name__)
     for group in app.registered_groups:
         assert group.typer_instance is not None
         inner = group.typer_instance.registered_callback or group.typer_instance.registered_commands[0]
         assert inner.callback is not None
-        module = inner.callback.__module__.rpartition(".")[2]
+        module = inner.callback.__module__.removeprefix("headrace.")
         # A large group has a module for each of its parts, and one that has them all: size_full, size_merge; size.
         there.setdefault(module if module in COMMANDS else module.split("_")[0], set()).add(str(group.name))
     assert there == {module: set(words) for module, words in COMMANDS.items()}
@@ -352,7 +354,7 @@ def test_the_reason_why_a_named_server_was_not_examined_comes_first(
 
 def test_a_setting_that_is_proved_live_is_not_taken_for_a_rule() -> None:
     """It fails at the server, which is not there, and no sooner."""
-    import headrace.cli.prove  # noqa: F401 - registers the command
+    import headrace.experiment.commands.prove  # noqa: F401 - registers the command
 
     words = ["prove", "--live", "server.innodb_io_capacity=300", "--mysql-socket", "/nonexistent/sock"]
     raised = CliRunner().invoke(app, words).exception

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from headrace.target.clock import Clock, read_clock
+from headrace.host.target.clock import Clock, read_clock
 
 MS = 1_000_000
 AHEAD_NS = 3_000 * MS

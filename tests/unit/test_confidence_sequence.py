@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from headrace.analysis.judge import WEIGHT, Evidence, sequence
+from headrace.rollout.judge import WEIGHT, Evidence, sequence
 
 #: rho, alpha, v, and the bound of the sum of v units of spread 1.
 BY_CONFSEQ = [

@@ -10,8 +10,8 @@ import pytest
 
 from headrace.experiment import connection
 from headrace.experiment.connection import Clocks
-from headrace.target.clock import Clock
-from headrace.target.local import LocalTarget
+from headrace.host.target.clock import Clock
+from headrace.host.target.local import LocalTarget
 
 MS = 1_000_000
 

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace import workloads
-from headrace.experiment import cores
+from headrace.base.model import Facts, Treatment
+from headrace.experiment import cores, workloads
 from headrace.experiment.trial import _Steps
-from headrace.model import Facts, Treatment
 from tests.unit.test_duet import topology
 
 

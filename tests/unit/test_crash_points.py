@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import DiskFull
-from headrace.model import TrialState
+from headrace.base.errors import DiskFull
+from headrace.base.model import TrialState
 from tests.changes import heard
 from tests.fake_lab import Killed
 from tests.unit.test_loops import Bench

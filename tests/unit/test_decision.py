@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from headrace import foreign
-from headrace.analysis.compare import effects
-from headrace.analysis.decision import Certainty, Decision, Question, decide, of_trials
-from headrace.analysis.factors import questions_of, studies_of
-from headrace.analysis.result import Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.model import Role, Treatment
-from headrace.report.effects import choices
+from headrace.base.effect import Verdict
+from headrace.base.model import Role, Treatment
+from headrace.experiment import foreign
+from headrace.experiment.report.effects import choices
+from headrace.experiment.stats.compare import effects
+from headrace.experiment.stats.decision import Certainty, Decision, Question, decide, of_trials
+from headrace.experiment.stats.factors import questions_of, studies_of
+from headrace.experiment.stats.trials import TrialResponse
 from tests import published
 
 WRITES, READS = published.random_writes(), published.random_reads()

@@ -16,32 +16,31 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace import plan as plans
-from headrace import report
-from headrace.analysis.decision import decide
-from headrace.analysis.factors import questions_of, studies_of
-from headrace.analysis.history import Point, watch
-from headrace.analysis.intervals import Interval
-from headrace.analysis.percentiles import Histogram
-from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData, empty_data
-from headrace.buckets import bucket_of
-from headrace.design import Design
-from headrace.experiment import kinds
+from headrace.base.buckets import bucket_of
+from headrace.base.effect import Effect, Verdict
+from headrace.base.intervals import Interval
+from headrace.base.model import Role, TrialState, Value
+from headrace.base.percentiles import Histogram
+from headrace.experiment import kinds, report
+from headrace.experiment import plan as plans
+from headrace.experiment.foreign import Row
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds import race as races
 from headrace.experiment.kinds.search import Found
+from headrace.experiment.report.effects import page as effects_html
+from headrace.experiment.report.history import page as history_html
+from headrace.experiment.report.tune import page as tune_html
+from headrace.experiment.report.tune import words as tune_text
 from headrace.experiment.space import Seen
-from headrace.foreign import Row
-from headrace.model import Role, TrialState, Value
-from headrace.report import html, text
-from headrace.report.effects import page as effects_html
-from headrace.report.history import page as history_html
-from headrace.report.parts import MOST_ROWS, Table
-from headrace.report.tune import page as tune_html
-from headrace.report.tune import words as tune_text
-from headrace.store import ExperimentFolder, TrialRecord
-from headrace.tune import Confirmed, Tuned, front_of
+from headrace.experiment.stats.decision import decide
+from headrace.experiment.stats.factors import questions_of, studies_of
+from headrace.experiment.stats.history import Point, watch
+from headrace.experiment.stats.trials import TrialResponse
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.experiment.tune import Confirmed, Tuned, front_of
+from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData, empty_data
+from headrace.show import html, text
+from headrace.show.parts import MOST_ROWS, Table
 from tests import browser, synthetic
 from tests.commands import headrace
 from tests.published import FOLDER

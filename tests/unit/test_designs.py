@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace import plan as plans
-from headrace.analysis import aliasing
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Role
 from headrace.experiment import design as designs
 from headrace.experiment import fractions
-from headrace.model import Role
+from headrace.experiment import plan as plans
+from headrace.experiment.frozen import Design
+from headrace.experiment.stats import aliasing
 
 
 def plan_text(design: str, factors: Mapping[str, Sequence[int]], rest: str = "") -> str:

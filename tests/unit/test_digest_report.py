@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from headrace.analysis import traffic
-from headrace.digests.classes import Digest, open_digest
-from headrace.digests.history import Review
-from headrace.digests.lines import read_lines
-from headrace.report import html, terminal
-from headrace.report.digest import compare as digest_compare
-from headrace.report.digest import history as digest_history
-from headrace.report.digest import words as views
-from headrace.report.digest.jsonform import to_json
-from headrace.report.digest.page import page_of
-from headrace.report.digest.words import View
-from headrace.report.parts import Part
+from headrace.show import html, terminal
+from headrace.show.parts import Part
+from headrace.traffic import figures as traffic
+from headrace.traffic.digests.classes import Digest, open_digest
+from headrace.traffic.digests.history import Review
+from headrace.traffic.digests.lines import read_lines
+from headrace.traffic.report import compare as digest_compare
+from headrace.traffic.report import history as digest_history
+from headrace.traffic.report import words as views
+from headrace.traffic.report.jsonform import to_json
+from headrace.traffic.report.page import page_of
+from headrace.traffic.report.words import View
 from tests import browser, digests
 from tests.digests import SECOND_NS, START_NS, Event, Shape
 from tests.folders import TESTS

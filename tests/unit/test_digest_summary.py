@@ -9,16 +9,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from headrace.analysis import traffic
-from headrace.cli.habits import HINTS, Limit
-from headrace.digests.classes import Digest, open_digest
-from headrace.digests.lines import read_lines
-from headrace.digests.merge import merge
-from headrace.errors import PlanError
-from headrace.report import terminal
-from headrace.report.digest.jsonform import to_json
-from headrace.report.digest.page import page_of
-from headrace.report.digest.words import View, coverage_lines, rest_lines
+from headrace.base.errors import PlanError
+from headrace.show import terminal
+from headrace.traffic import figures as traffic
+from headrace.traffic.commands.habits import HINTS, Limit
+from headrace.traffic.digests.classes import Digest, open_digest
+from headrace.traffic.digests.lines import read_lines
+from headrace.traffic.digests.merge import merge
+from headrace.traffic.report.jsonform import to_json
+from headrace.traffic.report.page import page_of
+from headrace.traffic.report.words import View, coverage_lines, rest_lines
 from tests import digests
 from tests.digests import START_NS, Event
 
@@ -144,8 +144,8 @@ def test_a_share_is_of_what_the_classes_are_ordered_by() -> None:
 
 
 def test_options_of_pt_query_digest_are_answered() -> None:
-    from headrace.cli import digest as _digest  # noqa: F401
     from headrace.cli.shell import app
+    from headrace.traffic.commands import digest as _digest  # noqa: F401
 
     for option in ("--review", "--order-by", "--group-by"):
         answer = CliRunner().invoke(app, ["digest", "x.log", f"{option}=y"])

@@ -17,12 +17,12 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from headrace.digests import files, history
-from headrace.digests.classes import Digest, open_digest
-from headrace.digests.lines import read_lines
-from headrace.digests.merge import merge
-from headrace.digests.table import OTHERS, read, write
-from headrace.errors import Refused, StoreError
+from headrace.base.errors import Refused, StoreError
+from headrace.traffic.digests import files, history
+from headrace.traffic.digests.classes import Digest, open_digest
+from headrace.traffic.digests.lines import read_lines
+from headrace.traffic.digests.merge import merge
+from headrace.traffic.digests.table import OTHERS, read, write
 from tests import digests
 from tests.digests import SECOND_NS, START_NS, Event, Shape
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.digests.lines import read_each, read_lines
-from headrace.digests.merge import merge
+from headrace.traffic.digests.lines import read_each, read_lines
+from headrace.traffic.digests.merge import merge
 from tests import digests
 from tests.digests import SECOND_NS, START_NS, Event, Shape
 

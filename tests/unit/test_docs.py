@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 import typer
 
-from headrace import cli, knobs
+from headrace import cli
+from headrace.base.errors import NotReady
 from headrace.cli.docs import find
 from headrace.cli.docs_search import search
 from headrace.cli.shell import app
-from headrace.errors import NotReady
-from headrace.rules import all_rules
+from headrace.hunt.rules import all_rules
+from headrace.knobs import catalogue as knobs
 from tests.folders import ROOT
 
 DOCS = ROOT / "docs"

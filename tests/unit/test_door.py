@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import hunt, ladder, traffic
-from headrace.agent import Agent, Journal, door, stop
-from headrace.agent.failures import failure
-from headrace.errors import (
+from headrace.base.errors import (
     Busy,
     CommandFailed,
     DiskFull,
@@ -24,9 +21,14 @@ from headrace.errors import (
     WorkloadFailed,
     WrongArguments,
 )
-from headrace.target import Target
-from headrace.target.local import LocalTarget
-from headrace.workloads.tool import agent_failed
+from headrace.experiment.workloads.tool import agent_failed
+from headrace.host.agent import Agent, Journal, door, stop
+from headrace.host.agent.failures import failure
+from headrace.host.target import Target
+from headrace.host.target.local import LocalTarget
+from headrace.hunt import hunt
+from headrace.hunt.ladder import ladder
+from headrace.traffic import traffic
 
 Work = Callable[[Target, Path], Awaitable[object]]
 

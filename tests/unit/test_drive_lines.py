@@ -12,12 +12,12 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.arrow import INTERVALS, LATENCY
-from headrace.buckets import bucket_of, bucket_value
-from headrace.errors import WorkloadFailed
-from headrace.store import RECONNECT
-from headrace.workloads.drive.lines import KINDS, Source, measurement
-from headrace.workloads.workload import Measurement
+from headrace.base.buckets import bucket_of, bucket_value
+from headrace.base.errors import WorkloadFailed
+from headrace.experiment.store import RECONNECT
+from headrace.experiment.workloads.drive.lines import KINDS, Source, measurement
+from headrace.experiment.workloads.workload import Measurement
+from headrace.host.arrow import INTERVALS, LATENCY
 from tests.folders import TESTS
 
 CASES = TESTS / "cases" / "workloads"

@@ -6,12 +6,12 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.model import ServerEndpoint, Vendor
-from headrace.target.local import LocalTarget
-from headrace.workloads import make_workload
-from headrace.workloads.drive.workload import SEEDS, Driven
-from headrace.workloads.sysbench_oltp import SysbenchOltp
-from headrace.workloads.workload import Context
+from headrace.base.model import ServerEndpoint, Vendor
+from headrace.experiment.workloads import make_workload
+from headrace.experiment.workloads.drive.workload import SEEDS, Driven
+from headrace.experiment.workloads.sysbench_oltp import SysbenchOltp
+from headrace.experiment.workloads.workload import Context
+from headrace.host.target.local import LocalTarget
 
 
 def test_a_block_has_arrivals_and_keys_of_its_own() -> None:

@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import plan as plans
-from headrace.analysis.compare import noise_floor
-from headrace.analysis.duet import sides
-from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.errors import NotReady, PlanError
+from headrace.base.effect import Effect, Verdict
+from headrace.base.errors import NotReady, PlanError
+from headrace.base.model import Role, TrialSpec, TrialState
 from headrace.experiment import kinds, pair
+from headrace.experiment import plan as plans
 from headrace.experiment.retries import LEAST, MAX_EACH, Retries, replacing
+from headrace.experiment.stats.compare import noise_floor
+from headrace.experiment.stats.duet import sides
+from headrace.experiment.stats.trials import TrialResponse
+from headrace.experiment.store import TrialRecord
 from headrace.experiment.trial import LeftAlone
-from headrace.model import Role, TrialSpec, TrialState
-from headrace.store import TrialRecord
 from tests.compared import paired_effect
 
 BASELINE, REPEAT, CANDIDATE = Role.BASELINE, Role.REPEAT, Role.CANDIDATE
@@ -251,7 +251,7 @@ def test_what_failed_or_saturated_its_driver_is_not_measured_again() -> None:
     retries = Retries([], 100, lambda _: None)
     assert not retries.wants(record(1, TrialState.FAILED))
     assert not retries.wants(record(1))
-    from headrace.analysis.sweep import SATURATED
+    from headrace.experiment.stats.sweep import SATURATED
 
     assert not retries.wants(record(1, TrialState.INVALID, reason=f"{SATURATED}: 100%"))
 

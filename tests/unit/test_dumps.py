@@ -18,9 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace import hunt as hunts
-from headrace.dumps.kinds import KINDS
-from headrace.dumps.piece import (
+from headrace.base.errors import StoreError
+from headrace.host.snapshot import load, save
+from headrace.hunt import hunt as hunts
+from headrace.hunt.dumps.kinds import KINDS
+from headrace.hunt.dumps.piece import (
     About,
     Kernel,
     Numbered,
@@ -32,9 +34,7 @@ from headrace.dumps.piece import (
     Unread,
     Variables,
 )
-from headrace.dumps.series import is_gauge
-from headrace.errors import StoreError
-from headrace.snapshot import load, save
+from headrace.hunt.dumps.series import is_gauge
 from tests.commands import headrace
 from tests.folders import ROOT
 

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.devices import devices
-from headrace.analysis.window import Window
-from headrace.dumps.kinds import KINDS, prometheus, sar
-from headrace.dumps.piece import About, Numbered, Piece, Rates, Said, Status, Unread
-from headrace.dumps.series import is_gauge
-from headrace.hunt import examine, saved
-from headrace.samples import Samples
+from headrace.host.devices import devices
+from headrace.host.samples import Samples
+from headrace.host.window import Window
+from headrace.hunt.dumps.kinds import KINDS, prometheus, sar
+from headrace.hunt.dumps.piece import About, Numbered, Piece, Rates, Said, Status, Unread
+from headrace.hunt.dumps.series import is_gauge
+from headrace.hunt.hunt import examine, saved
 
 BANNER = "Linux 5.14.0-362.el9.x86_64 (db1) \t{date} \t_x86_64_\t(8 CPU)\n\n"
 DISK = "tps     rkB/s     wkB/s     dkB/s   areq-sz    aqu-sz     await     %util"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headrace.analysis import choice
-from headrace.analysis.effects import Effects, Observation, analyse, holm
+from headrace.experiment.stats import choice
+from headrace.experiment.stats.effects import Effects, Observation, analyse, holm
 from tests import published
 
 FACTORS = ("kernel", "filesystem", "chunk")

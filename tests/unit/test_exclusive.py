@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import Busy
+from headrace.base.errors import Busy
 from headrace.experiment import runner
 
 #: A runner that is killed while it starts a program: the child has the lock for as long as it waits for a line.

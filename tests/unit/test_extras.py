@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import extras
+from headrace.base import extras
 
-ROOT = Path(extras.__file__).parents[2]
+ROOT = Path(extras.__file__).parents[3]
 
 
 def headrace_without(*packages: str, arguments: list[str]) -> subprocess.CompletedProcess[str]:

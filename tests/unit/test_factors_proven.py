@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import pytest
 
-from headrace.analysis import additive, claims, untold, whole
-from headrace.analysis.effects import Observation, analyse
-from headrace.analysis.estimate import Seen
+from headrace.experiment.stats import additive, claims, untold, whole
+from headrace.experiment.stats.effects import Observation, analyse
+from headrace.experiment.stats.estimate import Seen
 
 ALPHA = 0.05
 STUDIES = 500

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import plan as plans
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
 from headrace.experiment import cautions, kinds, runner
+from headrace.experiment import plan as plans
 from tests import first_plans
 from tests.commands import headrace
 from tests.folders import ROOT

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from headrace.fleet.report import facts
 from headrace.fleet.runner import Outcome, State
-from headrace.report.fleet import facts
 from tests.commands import headrace
 from tests.folders import ROOT
 from tests.unit.test_fleet_drift import answer

@@ -7,12 +7,12 @@ from typing import Any
 
 from headrace.fleet.causes import NOTHING, cause_of, groups, sentences
 from headrace.fleet.findings import Findings, to_json
-from headrace.hunt import examine
-from headrace.report.fleet import findings as report
-from headrace.rules import all_rules, judge
-from headrace.rules.cause import conclude
-from headrace.rules.evidence import Evidence
-from headrace.snapshot import save
+from headrace.fleet.report import findings as report
+from headrace.host.snapshot import save
+from headrace.hunt.hunt import examine
+from headrace.hunt.rules import all_rules, judge
+from headrace.hunt.rules.cause import conclude
+from headrace.hunt.rules.evidence import Evidence
 from tests.commands import headrace
 from tests.golden_hosts import HOSTS
 from tests.rules.hosts import cores, healthy, unwell

@@ -13,24 +13,25 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.result import Interval, Verdict
-from headrace.errors import StoreError
+from headrace.base.effect import Verdict
+from headrace.base.errors import StoreError
+from headrace.base.intervals import Interval
+from headrace.base.model import Value, Vendor
+from headrace.change.persist import last_word
 from headrace.fleet import files
 from headrace.fleet.drift import Between, Collected, Drift
 from headrace.fleet.evidence import Evidence, _Tested, ranked
 from headrace.fleet.findings import Findings
+from headrace.fleet.report import drift as report
+from headrace.fleet.report import findings as findings_report
+from headrace.fleet.report.hosts import Roll
+from headrace.host.target.local import LocalTarget
+from headrace.hunt.rules.rule import Severity
 from headrace.knobs.values import is_own, means_the_same, plain_value
-from headrace.model import Value, Vendor
-from headrace.persist import last_word
-from headrace.report import terminal
-from headrace.report.fleet import drift as report
-from headrace.report.fleet import findings as findings_report
-from headrace.report.fleet.hosts import Roll
-from headrace.rules.rule import Severity
-from headrace.server import option_files
-from headrace.server.option_files import Copies, Start, meaning, quoted, reading
-from headrace.server.sources import included
-from headrace.target.local import LocalTarget
+from headrace.lab.server import option_files
+from headrace.lab.server.option_files import Copies, Start, meaning, quoted, reading
+from headrace.lab.server.sources import included
+from headrace.show import terminal
 from headrace.tell import junit
 from tests import synthetic
 from tests.folders import TESTS
@@ -655,7 +656,7 @@ def test_a_comparison_needs_no_extra() -> None:
     """Hosts are compared where neither SciPy nor Arrow is installed."""
     code = (
         "import sys; sys.modules.update(dict.fromkeys(('scipy', 'pyarrow', 'duckdb', 'yaml')))\n"
-        "import headrace.fleet.evidence, headrace.report.fleet.drift, headrace.fleet.inventory"
+        "import headrace.fleet.evidence, headrace.fleet.report.drift, headrace.fleet.inventory"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

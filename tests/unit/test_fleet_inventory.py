@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
 from headrace.fleet.inventory import load, only
-from headrace.target import TargetSpec
+from headrace.host.target import TargetSpec
 
 
 def test_a_range_of_names_is_a_fleet() -> None:

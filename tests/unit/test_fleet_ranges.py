@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headrace.errors import PlanError
-from headrace.fleet.ranges import expand, fold
+from headrace.base.errors import PlanError
+from headrace.host.ranges import expand, fold
 
 
 @pytest.mark.parametrize(

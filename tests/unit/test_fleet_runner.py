@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import Busy, CommandFailed, ConnectionLost, DiskFull, StoreError, TargetError
+from headrace.base.errors import Busy, CommandFailed, ConnectionLost, DiskFull, StoreError, TargetError
 from headrace.fleet import runner
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Limits, Outcome, Progress, State
 from headrace.fleet.runs import RunFile, last_known, remember
-from headrace.target import Target, TargetSpec
+from headrace.host.target import Target, TargetSpec
 
 
 class FakeTarget:

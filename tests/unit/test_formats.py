@@ -10,9 +10,18 @@ from typing import Any
 
 import pytest
 
-from headrace import foreign
-from headrace.errors import PlanError
-from headrace.foreign.formats import FORMATS, criterion, google, jmh, micro, pgbench, stress, vdbench
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
+from headrace.experiment.foreign.formats import (
+    FORMATS,
+    criterion,
+    google,
+    jmh,
+    micro,
+    pgbench,
+    stress,
+    vdbench,
+)
 from tests.outputs import (
     FIO,
     GOODS,

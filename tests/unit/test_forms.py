@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import headrace.cli.changes  # noqa: F401  (its commands)
+import headrace.change.commands.changes  # noqa: F401  (its commands)
+from headrace.base.errors import Refused
+from headrace.base.model import Vendor
+from headrace.change.persist.forms import Form, Option, patch
+from headrace.change.printed import _option, unchecked
 from headrace.cli.shell import app
-from headrace.errors import Refused
-from headrace.model import Vendor
-from headrace.persist.forms import Form, Option, patch
-from headrace.printed import _option, unchecked
-from headrace.server.option_files import Copies, Start, reading
+from headrace.lab.server.option_files import Copies, Start, reading
 from tests.folders import ROOT
 
 yaml = pytest.importorskip("yaml")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from headrace import hunt
-from headrace.analysis.resources import Level
+from headrace.hunt import hunt
+from headrace.hunt.resources import Level
 from tests.folders import TESTS
 from tests.golden_hosts import HOSTS
 

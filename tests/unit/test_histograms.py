@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.errors import StoreError
-from headrace.production import OTHERS, Observed
-from headrace.production.gather import gather
-from headrace.production.histograms import append, is_histograms, line_of, load, observe
+from headrace.base.errors import StoreError
+from headrace.change.production import OTHERS, Observed
+from headrace.change.production.gather import gather
+from headrace.change.production.histograms import append, is_histograms, line_of, load, observe
 
 BOUNDS = [10_000.0, 20_000.0, 40_000.0, 80_000.0, None]
 Buckets = dict[float | None, int]

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from scipy import signal
 
-from headrace.analysis import audit, intervals
-from headrace.analysis.history import Change, History, Point, watch
-from headrace.analysis.result import Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.model import Role
+from headrace.base import intervals
+from headrace.base.effect import Verdict
+from headrace.base.model import Role
+from headrace.experiment.stats import audit
+from headrace.experiment.stats.history import Change, History, Point, watch
+from headrace.experiment.stats.trials import TrialResponse
 from tests.commands import headrace
 from tests.synthetic import Shape, make
 

@@ -21,13 +21,13 @@ import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from headrace import plan as plans
-from headrace.digests import files, table
-from headrace.digests.classes import open_digest
-from headrace.digests.lines import read_lines
-from headrace.digests.merge import merge
-from headrace.digests.table import write
-from headrace.errors import PlanError, StoreError
+from headrace.base.errors import PlanError, StoreError
+from headrace.experiment import plan as plans
+from headrace.traffic.digests import files, table
+from headrace.traffic.digests.classes import open_digest
+from headrace.traffic.digests.lines import read_lines
+from headrace.traffic.digests.merge import merge
+from headrace.traffic.digests.table import write
 from tests import digests
 from tests.folders import ROOT
 

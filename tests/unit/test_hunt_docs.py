@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analysis import devices, hot_cores, resources
-from headrace.model import Facts
-from headrace.snapshot import save
+from headrace.base.model import Facts
+from headrace.host import devices
+from headrace.host.snapshot import save
+from headrace.hunt import hot_cores, resources
 from tests.folders import ROOT
 from tests.golden_hosts import HOSTS
 

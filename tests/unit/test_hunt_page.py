@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import hunt
-from headrace.report import html, terminal
-from headrace.report.hunt.page import page_of
+from headrace.hunt import hunt
+from headrace.hunt.report.page import page_of
+from headrace.show import html, terminal
 from tests import browser
 from tests.golden_hosts import HOSTS
 from tests.written import printed

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from headrace import foreign
-from headrace.analysis.factors import studies_of
-from headrace.cli import imports
-from headrace.errors import PlanError
-from headrace.report.effects import words as effects
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
+from headrace.experiment.commands import imports
+from headrace.experiment.report.effects import words as effects
+from headrace.experiment.stats.factors import studies_of
 from tests.commands import headrace
 from tests.published import FOLDER
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.intervals import Interval
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.intervals import Interval
 from headrace.indexes import applied, judging, trials, verdicts, watching
 from headrace.indexes.proving import _compared
 from headrace.indexes.session import StatementFailed

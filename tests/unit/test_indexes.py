@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
 from headrace.indexes import costly
 from headrace.indexes.candidates import Advice, candidates
 from headrace.indexes.existing import Redundant

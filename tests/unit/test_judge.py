@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from headrace.analysis import fleets
-from headrace.analysis.guards import Limits, Window, tripped
-from headrace.analysis.judge import (
+from headrace.rollout import fleets
+from headrace.rollout.guards import Limits, Window, tripped
+from headrace.rollout.judge import (
     THROUGHPUT,
     TIME,
     Block,

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace import plan, report, vm
-from headrace.agent.stable import without_what_changes_by_itself
-from headrace.analysis import study
-from headrace.errors import PlanError, TargetError
-from headrace.experiment import boot, kinds, labs, machine, runner
+from headrace.base.errors import PlanError, TargetError
+from headrace.experiment import boot, kinds, labs, machine, plan, report, runner
 from headrace.experiment import design as designs
-from headrace.report import jsonform, terminal
-from headrace.store import ExperimentFolder
-from headrace.target import TargetSpec
+from headrace.experiment.stats import study
+from headrace.experiment.store import ExperimentFolder
+from headrace.host.agent.stable import without_what_changes_by_itself
+from headrace.host.target import TargetSpec
+from headrace.lab import vm
+from headrace.show import jsonform, terminal
 from tests import synthetic
 from tests.written import printed
 

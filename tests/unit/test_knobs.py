@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace import knobs
-from headrace.errors import PlanError
-from headrace.knobs import Cost, Durability, Kind, Knob, Versions
-from headrace.model import Value, Vendor
+from headrace.base.errors import PlanError
+from headrace.base.model import Value, Vendor
+from headrace.knobs import catalogue as knobs
+from headrace.knobs import servers
+from headrace.knobs.catalogue import Cost, Durability, Kind, Knob, Versions
 from tests.folders import ROOT, TESTS
 
 CATALOGUE = list(knobs.CATALOGUE.values())
@@ -38,7 +39,8 @@ def test_every_record_is_whole(knob: Knob) -> None:
 
 def test_names_are_unique() -> None:
     modules = [
-        importlib.import_module(f"headrace.knobs.{m.name}") for m in pkgutil.iter_modules(knobs.__path__)
+        importlib.import_module(f"headrace.knobs.{m.name}")
+        for m in pkgutil.iter_modules(importlib.import_module("headrace.knobs").__path__)
     ]
     records = [knob for module in modules for knob in getattr(module, "KNOBS", ())]
     assert len(records) == len(knobs.CATALOGUE) > 250
@@ -257,7 +259,7 @@ def test_a_number_beyond_the_range_counts_by_what_a_server_may_make_of_it() -> N
 
 
 def test_a_variable_is_not_always_an_option_of_that_name() -> None:
-    option = knobs.servers.option_of
+    option = servers.option_of
     assert option(Vendor.MARIADB, "10.11.6", "time_zone") == "default-time-zone"
     assert option(Vendor.MARIADB, "10.11.6", "tx_isolation") == "transaction-isolation"
     assert option(Vendor.MYSQL, "9.7.4", "time_zone") == "default-time-zone"

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.intervals import Interval
-from headrace.analysis.packets import Limit, Size, errors, fit, limits, steps_of
-from headrace.errors import StoreError
-from headrace.report import jsonform, terminal
-from headrace.report.packets import page_of
-from headrace.size import capacity
-from headrace.size.model import Resource
+from headrace.base.errors import StoreError
+from headrace.base.intervals import Interval
+from headrace.capacity import capacity
+from headrace.capacity.model import Resource
+from headrace.hunt.ladder.packets import Limit, Size, errors, fit, limits, steps_of
+from headrace.hunt.ladder.report.packets import page_of
+from headrace.show import jsonform, terminal
 
 SIZES: tuple[Size, ...] = ((64, 100), (64, 1000), (100, 300))
 

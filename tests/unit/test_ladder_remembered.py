@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.ladder import Ladder, Rung
-from headrace.ladder import ALONE, remember, remembered
+from headrace.hunt.ladder.ladder import ALONE, remember, remembered
+from headrace.hunt.ladder.published import Ladder, Rung
 
 
 def measured(device: str | None, read_ms: float, spoiled_by: tuple[str, ...] = ()) -> Ladder:

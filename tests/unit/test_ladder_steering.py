@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace import ladder as ladders
-from headrace.analysis.packets import Core, Size, Step
-from headrace.analysis.steering import Steered, Work, cpus_of, limit_s, steered
+from headrace.base.errors import PlanError
 from headrace.cli import load
 from headrace.cli.shell import app
-from headrace.errors import PlanError
-from headrace.report import html, jsonform, terminal
-from headrace.report.packets import page_of
+from headrace.hunt.ladder import ladder as ladders
+from headrace.hunt.ladder.packets import Core, Size, Step
+from headrace.hunt.ladder.report.packets import page_of
+from headrace.hunt.ladder.steering import Steered, Work, cpus_of, limit_s, steered
+from headrace.show import html, jsonform, terminal
 from tests.written import printed
 
 SIZE: Size = (64, 100)

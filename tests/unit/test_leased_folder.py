@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.target import leased, leased_folder
-from headrace.target.local import LocalTarget
+from headrace.host.target import leased, leased_folder
+from headrace.host.target.local import LocalTarget
 from tests.traces import commands
 from tests.waiting import until
 
 #: A controller that is killed while a program of its writes to the folder.
 KILLED = """
 import asyncio, os, signal, sys
-from headrace.target import FOLDER_VARIABLE, leased, leased_folder
-from headrace.target.local import LocalTarget
+from headrace.host.target import FOLDER_VARIABLE, leased, leased_folder
+from headrace.host.target.local import LocalTarget
 leased.LEASE_S, leased.LOOK_S = int(sys.argv[2]), 1
 async def work():
     target = LocalTarget()

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import TargetError
-from headrace.target import TargetSpec, open_target
-from headrace.target.link import NotLetIn
+from headrace.base.errors import TargetError
+from headrace.host.target import TargetSpec, open_target
+from headrace.host.target.link import NotLetIn
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from headrace.errors import HeadraceError, TargetError
-from headrace.target.link import Hop, Link, NotRestored
+from headrace.base.errors import HeadraceError, TargetError
+from headrace.host.target.link import Hop, Link, NotRestored
 
 
 class Clock:

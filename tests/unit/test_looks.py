@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from headrace.analysis import looks
-from headrace.analysis.looks import nominal_level, spent
+from headrace.base import looks
+from headrace.base.looks import nominal_level, spent
 
 
 def test_all_looks_together_spend_alpha_and_no_more() -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace import cli, tune
+from headrace import cli
+from headrace.base.errors import NothingMeasured, PlanError
+from headrace.base.model import Treatment, TrialState
 from headrace.cli.shell import app
-from headrace.errors import NothingMeasured, PlanError
-from headrace.experiment import labs
+from headrace.experiment import labs, tune
 from headrace.experiment.kinds import search
-from headrace.model import Treatment, TrialState
-from headrace.plan import Settings, size_in_bytes
-from headrace.store import ExperimentFolder
+from headrace.experiment.plan import Settings, size_in_bytes
+from headrace.experiment.store import ExperimentFolder
 from tests import fake_lab
 from tests.fake_lab import FakeHost, Killed
 

@@ -16,16 +16,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from headrace import cli
-from headrace.analysis.study import compare_experiments, points_of
-from headrace.analysis.sweep import SEARCH
-from headrace.arrow import TrialData
+from headrace.base.errors import Busy, HeadraceError, NothingMeasured, TargetError
+from headrace.base.model import TrialState
 from headrace.cli.shell import app
-from headrace.errors import Busy, HeadraceError, NothingMeasured, TargetError
 from headrace.experiment import block, labs, pool
 from headrace.experiment.block import Seen
 from headrace.experiment.runner import exclusive
-from headrace.model import TrialState
-from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
+from headrace.experiment.stats.study import compare_experiments, points_of
+from headrace.experiment.stats.sweep import SEARCH
+from headrace.experiment.store import ExperimentFolder, TrialDraft, TrialRecord
+from headrace.host.arrow import TrialData
 from tests import fake_lab
 from tests.fake_lab import FakeHost, Killed, by_name, scaling
 from tests.folders import TESTS
@@ -454,8 +454,8 @@ def test_what_one_process_runs_no_other_one_runs_or_extends(bench: Bench) -> Non
 
 
 def _design(bench: Bench) -> Any:
-    from headrace import plan as plans
     from headrace.experiment import kinds
+    from headrace.experiment import plan as plans
 
     return kinds.build(plans.load(bench.plan).plan, place="p")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace import report
-from headrace.analysis.machines import mixed_blocks, spread
-from headrace.analysis.study import analyse_experiment
-from headrace.analysis.trials import TrialResponse
-from headrace.model import Facts, Role
-from headrace.plan import TargetTable
-from headrace.report import jsonform, terminal
-from headrace.store import ExperimentFolder
+from headrace.base.model import Facts, Role
+from headrace.experiment import report
+from headrace.experiment.plan import TargetTable
+from headrace.experiment.stats.machines import mixed_blocks, spread
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.stats.trials import TrialResponse
+from headrace.experiment.store import ExperimentFolder
+from headrace.show import jsonform, terminal
 from tests.synthetic import Shape, facts_of, make
 from tests.written import printed
 

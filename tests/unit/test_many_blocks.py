@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.analysis import decision, effects
-from headrace.analysis.decision import Question, decide
-from headrace.analysis.effects import Effects, Observation, analyse
+from headrace.experiment.stats import decision, effects
+from headrace.experiment.stats.decision import Question, decide
+from headrace.experiment.stats.effects import Effects, Observation, analyse
 from tests.commands import headrace
 
 

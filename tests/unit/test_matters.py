@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace import plan as plans
-from headrace import report
-from headrace.analysis import matters, whole
-from headrace.analysis.effects import Effects, Observation, analyse
-from headrace.analysis.factors import Study
-from headrace.analysis.intervals import POWER
-from headrace.analysis.study import analyse_experiment
-from headrace.analysis.trials import TrialResponse
-from headrace.design import Design
+from headrace.base.intervals import POWER
+from headrace.base.model import Facts
 from headrace.experiment import design as designs
-from headrace.model import Facts
-from headrace.report import designs as outlooks
-from headrace.report import jsonform, terminal
-from headrace.store import ExperimentFolder
+from headrace.experiment import plan as plans
+from headrace.experiment import report
+from headrace.experiment.frozen import Design
+from headrace.experiment.report import designs as outlooks
+from headrace.experiment.stats import matters, whole
+from headrace.experiment.stats.effects import Effects, Observation, analyse
+from headrace.experiment.stats.factors import Study
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.stats.trials import TrialResponse
+from headrace.experiment.store import ExperimentFolder
+from headrace.show import jsonform, terminal
 from tests import browser, synthetic
 from tests.commands import headrace
 from tests.unit.test_designs import LEFT_OUT, baseline, build, plan_text, screening, two_levels
@@ -435,7 +435,7 @@ def test_in_a_whole_factorial_too(blocks: int) -> None:
 @pytest.mark.parametrize("blocks", [3, 5])
 def test_a_treatment_against_the_baseline_too(blocks: int) -> None:
     """As the verdicts judge it: one fit of all trials, the baseline twice in a block."""
-    from headrace.analysis import estimate
+    from headrace.experiment.stats import estimate
 
     design = build(screening(4, f"blocks = {blocks}"))
     found = outlooks.outlook(design, 0.02).baseline
@@ -456,8 +456,9 @@ def test_a_treatment_against_the_baseline_too(blocks: int) -> None:
 
 def test_what_differs_by_the_margin_is_rarely_called_equivalent() -> None:
     """TOST: at a true ratio on the margin's edge at most half of alpha, at a true 1 nearly always."""
-    from headrace.analysis import compare, intervals
-    from headrace.analysis.result import Verdict
+    from headrace.base import intervals
+    from headrace.base.effect import Verdict
+    from headrace.experiment.stats import compare
 
     generator = random.Random(12)
 
@@ -506,7 +507,7 @@ def test_the_command_prints_it_and_its_json() -> None:
 
 
 def test_the_example_is_a_screening_of_seven_in_eight_runs() -> None:
-    path = Path(report.__file__).parents[1] / "examples" / "screening.toml"
+    path = Path(report.__file__).parents[2] / "examples" / "screening.toml"
     design = designs.build(plans.load(path).plan, place=str(path))
     outlook = outlooks.outlook(design, 0.02)
     assert outlook.aliasing is not None

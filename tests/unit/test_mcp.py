@@ -15,15 +15,15 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import TextContent
 
-from headrace.digests import table as tables
-from headrace.digests.lines import read_lines
-from headrace.errors import Refused
+from headrace.base.errors import Refused
 from headrace.fleet.runner import Outcome, State
 from headrace.fleet.runs import remember
+from headrace.host.snapshot import save
 from headrace.mcp.library import Library
 from headrace.mcp.server import build
 from headrace.mcp.untrusted import Own, own, sealed, untrusted, word
-from headrace.snapshot import save
+from headrace.traffic.digests import table as tables
+from headrace.traffic.digests.lines import read_lines
 from tests.digests import START_NS, Event, Shape, lines
 from tests.golden_hosts import nvme_saturated
 from tests.synthetic import Shape as ExperimentShape

@@ -18,18 +18,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from headrace import hunt
-from headrace.analysis.memcached import caches
-from headrace.analysis.window import Window
-from headrace.facts import HostFacts
-from headrace.memcached import ask, watching
-from headrace.memcached.options import Started, started
-from headrace.model import Facts
-from headrace.report import html, jsonform, terminal
-from headrace.report.hunt.page import page_of
-from headrace.samples import Samples
-from headrace.snapshot import Snapshot, load, save
-from headrace.target import Completed
+from headrace.base.model import Facts
+from headrace.host.facts import HostFacts
+from headrace.host.memcached import ask, watching
+from headrace.host.memcached.options import Started, started
+from headrace.host.samples import Samples
+from headrace.host.snapshot import Snapshot, load, save
+from headrace.host.target import Completed
+from headrace.host.window import Window
+from headrace.hunt import hunt
+from headrace.hunt.memcached import caches
+from headrace.hunt.report.page import page_of
+from headrace.show import html, jsonform, terminal
 from tests.rules.caches import NAME, PID, cached
 
 TLS = "it speaks TLS alone (-Z), which is not read"

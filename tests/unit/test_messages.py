@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from headrace.counted import counted
-from headrace.errors import HeadraceError, placed
+from headrace.base.counted import counted
+from headrace.base.errors import HeadraceError, placed
 from tests.folders import ROOT
 
 
@@ -80,57 +80,57 @@ AFTER = re.compile(
 KNOWS = re.compile(r"== 1|!= 1|> 1\b|>= 2|> [A-Z]{2}|> most|< ")
 #: Numbers with the names of many things that may be of one, by file: each until it is gone.
 STILL = {
-    "analysis/audit.py": 1,
-    "analysis/headline.py": 4,
-    "analysis/study.py": 1,
-    "analysis/verify.py": 1,
-    "beyond.py": 1,
-    "cli/digest.py": 2,
-    "digests/lines.py": 1,
+    "experiment/stats/audit.py": 1,
+    "experiment/stats/headline.py": 4,
+    "experiment/stats/study.py": 1,
+    "change/verify.py": 1,
+    "change/beyond.py": 1,
+    "traffic/commands/digest.py": 2,
+    "traffic/digests/lines.py": 1,
     "experiment/kinds/decided.py": 2,
     "experiment/pool.py": 1,
     "experiment/runner.py": 1,
-    "foreign/alike.py": 1,
-    "foreign/clocks.py": 1,
-    "foreign/drawn.py": 1,
-    "foreign/failures.py": 1,
-    "foreign/outputs.py": 1,
-    "foreign/shapes.py": 3,
-    "foreign/table.py": 2,
+    "experiment/foreign/alike.py": 1,
+    "experiment/foreign/clocks.py": 1,
+    "experiment/foreign/drawn.py": 1,
+    "experiment/foreign/failures.py": 1,
+    "experiment/foreign/outputs.py": 1,
+    "experiment/foreign/shapes.py": 3,
+    "experiment/foreign/table.py": 2,
     "indexes/copies.py": 1,
-    "plan/tables.py": 1,
-    "production/digested.py": 1,
-    "production/histograms.py": 2,
-    "received.py": 1,
-    "report/digest/words.py": 1,
-    "report/effects/choices.py": 1,
-    "report/effects/words.py": 1,
-    "report/expected.py": 1,
-    "report/experiment/method.py": 1,
-    "report/experiment/numbers.py": 1,
-    "report/experiment/settle.py": 1,
-    "report/experiment/switchback.py": 1,
-    "report/experiment/trials.py": 1,
-    "report/history/page.py": 1,
-    "report/history/words.py": 3,
-    "report/live/lists.py": 1,
-    "report/proof.py": 1,
-    "report/rollout.py": 5,
-    "report/size/full.py": 1,
-    "report/tune/words.py": 3,
-    "rules/capacity.py": 1,
-    "rules/cpu.py": 2,
-    "rules/interrupts.py": 1,
-    "rules/md.py": 3,
-    "rules/planning.py": 2,
-    "rules/queues.py": 1,
-    "rules/replication.py": 1,
-    "size/demand.py": 1,
-    "size/plan.py": 1,
-    "staged/book.py": 1,
-    "staged/expected.py": 2,
-    "workloads/drive/lines.py": 1,
-    "workloads/tables.py": 1,
+    "experiment/plan/tables.py": 1,
+    "change/production/digested.py": 1,
+    "change/production/histograms.py": 2,
+    "base/received.py": 1,
+    "traffic/report/words.py": 1,
+    "experiment/report/effects/choices.py": 1,
+    "experiment/report/effects/words.py": 1,
+    "rollout/report/expected.py": 1,
+    "experiment/report/method.py": 1,
+    "experiment/report/numbers.py": 1,
+    "experiment/report/settle.py": 1,
+    "experiment/report/switchback.py": 1,
+    "experiment/report/trials.py": 1,
+    "experiment/report/history/page.py": 1,
+    "experiment/report/history/words.py": 3,
+    "hunt/top/lists.py": 1,
+    "experiment/report/proof.py": 1,
+    "rollout/report/rollout.py": 5,
+    "capacity/report/full.py": 1,
+    "experiment/report/tune/words.py": 3,
+    "hunt/rules/capacity.py": 1,
+    "hunt/rules/cpu.py": 2,
+    "hunt/rules/interrupts.py": 1,
+    "hunt/rules/md.py": 3,
+    "hunt/rules/planning.py": 2,
+    "hunt/rules/queues.py": 1,
+    "hunt/rules/replication.py": 1,
+    "capacity/demand.py": 1,
+    "capacity/plan.py": 1,
+    "rollout/book.py": 1,
+    "rollout/expected.py": 2,
+    "experiment/workloads/drive/lines.py": 1,
+    "experiment/workloads/tables.py": 1,
 }
 
 
@@ -167,7 +167,7 @@ def test_numbers_of_things_go_through_one_place() -> None:
     }
     counts = {path: len(lines) for path, lines in found.items() if lines}
     more = {path: found[path] for path, count in counts.items() if count > STILL.get(path, 0)}
-    assert not more, f"headrace.counted.counted(number, 'noun'): {more}"
+    assert not more, f"headrace.base.counted.counted(number, 'noun'): {more}"
     assert counts == STILL, "fewer than before: shorten the list"
 
 

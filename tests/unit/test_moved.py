@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from headrace import prove
-from headrace.cli import prove as commands
-from headrace.hunt import examine
-from headrace.model import Facts
-from headrace.moved import Difference, differences, moved, unlike
-from headrace.snapshot import save
+from headrace.base.model import Facts
+from headrace.experiment import prove
+from headrace.experiment.commands import prove as commands
+from headrace.host.moved import Difference, differences, moved, unlike
+from headrace.host.snapshot import save
+from headrace.hunt.hunt import examine
 from tests.commands import headrace
 from tests.rules.hosts import healthy, saved, unwell
 

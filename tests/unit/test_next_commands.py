@@ -10,11 +10,11 @@ import pytest
 import typer.core
 import typer.main
 
-from headrace import prove
 from headrace.cli import load
 from headrace.cli.shell import app
-from headrace.rules.by_hand import BY_HAND, NOT_FOR_SPEED
-from headrace.rules.rule import Finding
+from headrace.experiment import prove
+from headrace.hunt.rules.by_hand import BY_HAND, NOT_FOR_SPEED
+from headrace.hunt.rules.rule import Finding
 from tests.commands import headrace
 from tests.unit.test_rules import CASES, RULES
 

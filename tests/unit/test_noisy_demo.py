@@ -14,14 +14,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.disturbance import find_disturbance
-from headrace.analysis.result import Analysis, Verdict
-from headrace.analysis.study import analyse_experiment
-from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
+from headrace.base.effect import Verdict
+from headrace.base.model import Role, TrialSpec, TrialState
+from headrace.experiment.report.effects import choices
 from headrace.experiment.runner import judge
-from headrace.model import Role, TrialSpec, TrialState
-from headrace.report.effects import choices
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.stats.disturbance import find_disturbance
+from headrace.experiment.stats.result import Analysis
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
 from tests import synthetic
 
 TABLE = Path(__file__).parent.parent / "data" / "noisy-demo.csv"

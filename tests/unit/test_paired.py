@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from headrace.analysis import paired_fleets
-from headrace.analysis.judge import THROUGHPUT, TIME, Block, Outcome, Question, judge
-from headrace.analysis.paired import Moment, Paired
+from headrace.rollout import paired_fleets
+from headrace.rollout.judge import THROUGHPUT, TIME, Block, Outcome, Question, judge
+from headrace.rollout.paired import Moment, Paired
 from tests.unit.test_judge import noisy
 
 QUESTION = Question((6, 12, 18))

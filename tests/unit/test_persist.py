@@ -12,21 +12,22 @@ from typing import Any
 
 import pytest
 
-from headrace import knobs, persist
-from headrace.cli.changes import _what
-from headrace.errors import NotReady, Refused, TargetError
-from headrace.facts import HostFacts
-from headrace.model import Facts, Vendor
-from headrace.persist.boot import boot_files
-from headrace.persist.derived import derived
-from headrace.persist.last_word import sysctl_value
-from headrace.persist.line import Line
-from headrace.persist.options import _is_so
-from headrace.persist.units import unit_file
-from headrace.received import BadContent
-from headrace.server.next_start import Answer
-from headrace.server.option_files import Copies, after_start, has_sealed, persisted
-from headrace.target.local import LocalTarget
+from headrace.base.errors import NotReady, Refused, TargetError
+from headrace.base.model import Facts, Vendor
+from headrace.base.received import BadContent
+from headrace.change import persist
+from headrace.change.commands.changes import _what
+from headrace.change.persist.boot import boot_files
+from headrace.change.persist.derived import derived
+from headrace.change.persist.last_word import sysctl_value
+from headrace.change.persist.line import Line
+from headrace.change.persist.options import _is_so
+from headrace.change.persist.units import unit_file
+from headrace.host.facts import HostFacts
+from headrace.host.target.local import LocalTarget
+from headrace.knobs import catalogue as knobs
+from headrace.lab.server.next_start import Answer
+from headrace.lab.server.option_files import Copies, after_start, has_sealed, persisted
 
 QUEUE = "/sys/block/sda/queue/scheduler"
 REQUESTS = "/sys/block/sda/queue/nr_requests"

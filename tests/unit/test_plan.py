@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace import plan as plans
-from headrace.design import Design, Skipped
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Role
 from headrace.experiment import design as designs
 from headrace.experiment import kinds, space
-from headrace.model import Role
+from headrace.experiment import plan as plans
+from headrace.experiment.frozen import Design, Skipped
 from tests.folders import ROOT
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.toml"))

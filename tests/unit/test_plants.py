@@ -12,8 +12,8 @@ import pytest
 from benches.plants import PLANTS
 from benches.plants.plant import Plant
 
-from headrace.model import Vendor
-from headrace.rules import all_rules
+from headrace.base.model import Vendor
+from headrace.hunt.rules import all_rules
 
 RULES = {rule.code: rule for rule in all_rules()}
 #: The servers that the bench is run on, the oldest and the newest.

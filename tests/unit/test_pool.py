@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import plan as plans
-from headrace.arrow import empty_data
-from headrace.errors import Busy, HostBusy, NothingMeasured, PlanError, Refused, TargetError
+from headrace.base.errors import Busy, HostBusy, NothingMeasured, PlanError, Refused, TargetError
+from headrace.base.model import Facts, TrialState
 from headrace.experiment import design as designs
 from headrace.experiment import kinds
+from headrace.experiment import plan as plans
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.lease import queued
 from headrace.experiment.ledger import MOST_LOSSES, Assignment, Ledger
 from headrace.experiment.pool import ControllerLost, On, Patience, reached_all, run_pool
 from headrace.experiment.retries import LEAST, MAX_SHARE
 from headrace.experiment.runner import Event, Listener, Note, TrialEnded, TrialStarted
-from headrace.facts import differences
-from headrace.model import Facts, TrialState
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.host.arrow import empty_data
+from headrace.host.facts import differences
 
 MACHINES = ["root@a", "root@b", "root@c"]
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import arrow
-from headrace.model import Facts, TrialState
-from headrace.plan import TargetTable
-from headrace.store import ExperimentFolder, TrialDraft, TrialRecord
+from headrace.base.model import Facts, TrialState
+from headrace.experiment.plan import TargetTable
+from headrace.experiment.store import ExperimentFolder, TrialDraft, TrialRecord
+from headrace.host import arrow
 from tests.agent.test_store import DESIGN, record
 from tests.power_model import SEED, Promised
 from tests.unit.test_crash_points import short

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.archive.files import HOUR_S, MINUTE_S, Archive
-from headrace.archive.rollup import roll_up
-from headrace.staged.book import LOG, Book
+from headrace.history.archive.files import HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.rollup import roll_up
+from headrace.rollout.book import LOG, Book
 from tests.history import state, write
 from tests.power_model import Promised
 from tests.real.devices.test_power_cut import HOST, HOUR, minutes

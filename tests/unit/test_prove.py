@@ -15,18 +15,17 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import plan as plans
-from headrace import prove
-from headrace.analysis.intervals import Interval, span
-from headrace.analysis.result import Verdict
-from headrace.errors import PlanError
-from headrace.experiment import kinds
+from headrace.base.effect import Verdict
+from headrace.base.errors import PlanError
+from headrace.base.intervals import Interval, span
+from headrace.experiment import kinds, prove
+from headrace.experiment import plan as plans
+from headrace.experiment.report import proof as views
 from headrace.experiment.runner import Event, Note
-from headrace.report import proof as views
-from headrace.report.notice import Conclusion, Notice
-from headrace.rules.evidence import Evidence
-from headrace.rules.rule import Confidence, Match, Remedy, Rule, Severity
-from headrace.store import ExperimentFolder
+from headrace.experiment.store import ExperimentFolder
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.rules.rule import Confidence, Match, Remedy, Rule, Severity
+from headrace.show.notice import Conclusion, Notice
 from tests import synthetic
 from tests.rules import hosts
 from tests.written import printed
@@ -399,7 +398,7 @@ async def test_a_proof_without_a_verdict_tells_how_to_get_one(
 
 
 async def test_each_experiment_has_its_report_when_it_ends(laboratory: Laboratory, tmp_path: Path) -> None:
-    from headrace.cli.prove import _write_report
+    from headrace.experiment.commands.prove import _write_report
 
     await prove.prove_all(bench(laboratory, tmp_path, report=_write_report), only=["AAA01"])
     written = sorted(path.parent.name for path in (tmp_path / "proof").rglob("report.html"))

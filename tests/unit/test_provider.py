@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.errors import Refused
-from headrace.facts import HostFacts
-from headrace.knobs import find
+from headrace.base.errors import Refused
+from headrace.base.model import Facts
+from headrace.host.facts import HostFacts
+from headrace.hunt.rules import all_rules, judge
+from headrace.knobs.catalogue import find
 from headrace.knobs.change import changes
 from headrace.knobs.provider import managed_by
-from headrace.model import Facts
-from headrace.rules import all_rules, judge
 from tests.rules.hosts import unwell
 
 OWN = {

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace import plan as plans
-from headrace.analysis.race import Judge, Race, pool, run_race
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Role, TrialState
 from headrace.experiment import kinds
+from headrace.experiment import plan as plans
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds import race
-from headrace.model import Role, TrialState
-from headrace.report.race.view import remaining
-from headrace.store import TrialRecord
+from headrace.experiment.report.race.view import remaining
+from headrace.experiment.stats.race import Judge, Race, pool, run_race
+from headrace.experiment.store import TrialRecord
 
 COMPLETE, FAILED = TrialState.COMPLETE, TrialState.FAILED
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace.analysis.race import Judge, Race
+from headrace.experiment.stats.race import Judge, Race
 from tests import published
 
 pytestmark = pytest.mark.slow

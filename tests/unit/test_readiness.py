@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.hosts import _print_checks
+from headrace.base.model import Tool
 from headrace.experiment import readiness
-from headrace.model import Tool
-from headrace.target.local import LocalTarget
+from headrace.host.command import _print_checks
+from headrace.host.target.local import LocalTarget
 
 
 @pytest.mark.parametrize("tool", readiness.all_tools(), ids=lambda tool: tool.program)

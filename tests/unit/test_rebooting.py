@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import NotReady, Refused, StoreError, TargetError, TreatmentFailed
+from headrace.base.errors import NotReady, Refused, StoreError, TargetError, TreatmentFailed
 from headrace.experiment import loaders, reboot
-from headrace.plan import MachineTable
-from headrace.target import TargetSpec
+from headrace.experiment.plan import MachineTable
+from headrace.host.target import TargetSpec
 from tests.rebooting import ENVIRONMENT, Killed, RebootingHost
 
 OLD, NEW = "6.1.0-18-amd64", "6.12.9+bpo-amd64"

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace import snapshot
-from headrace.errors import StoreError
-from headrace.model import Facts
-from headrace.received import ANY, MOST_DEPTH, OF_VERBS, BadContent, Bound, an_object, number, parsed
+from headrace.base.errors import StoreError
+from headrace.base.model import Facts
+from headrace.base.received import ANY, MOST_DEPTH, OF_VERBS, BadContent, Bound, an_object, number, parsed
+from headrace.host import snapshot
 from tests.folders import ROOT
 
 SMALL = Bound(1 << 20, 1000)
@@ -81,7 +81,7 @@ def test_numbers_are_never_bent(value: object) -> None:
 def test_a_bound_keeps_memory_within_a_multiple_of_the_input() -> None:
     """In a process of its own: 100 MiB of lists were 6.7 GB."""
     script = (
-        "import resource, sys; from headrace.received import *\n"
+        "import resource, sys; from headrace.base.received import *\n"
         "content = b'[' + b'[],' * (100 << 20 // 3) + b'[]]'\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "for bound in (OF_VERBS['facts'], Bound(1 << 30, 400_000)):\n"

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from headrace.cli import replay
 from headrace.cli.shell import app
-from headrace.replayed import Replayed
-from headrace.report import replay as report
+from headrace.traffic.commands import replay
+from headrace.traffic.replayed import Replayed
+from headrace.traffic.report import replay as report
 from tests.written import printed
 
 WINDOW = {"window_start_ns": 0, "window_end_ns": 1_000_000_000}

@@ -15,15 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from headrace import report
-from headrace.analysis.intervals import Interval
-from headrace.analysis.result import Analysis
-from headrace.analysis.study import analyse_experiment
-from headrace.report import charts, html, jsonform
-from headrace.report.experiment import page as experiment_page
-from headrace.report.experiment import tables
-from headrace.report.experiment.page import page_of
-from headrace.report.experiment.view import View
+from headrace.base.intervals import Interval
+from headrace.experiment import report
+from headrace.experiment.report import page as experiment_page
+from headrace.experiment.report import tables
+from headrace.experiment.report.page import page_of
+from headrace.experiment.report.view import View
+from headrace.experiment.stats.result import Analysis
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.show import charts, html, jsonform
 from tests import browser, synthetic
 from tests.written import Outline, Written, shown
 

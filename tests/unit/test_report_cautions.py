@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace import report, store
-from headrace.analysis.study import analyse_experiment
-from headrace.model import TrialState
-from headrace.report import terminal
-from headrace.report.experiment import tables
-from headrace.report.experiment.page import page_of
-from headrace.report.experiment.view import View
+from headrace.base.model import TrialState
+from headrace.experiment import report, store
+from headrace.experiment.report import tables
+from headrace.experiment.report.page import page_of
+from headrace.experiment.report.view import View
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.show import terminal
 from tests import synthetic
 from tests.written import LADDER, Outline, Written, printed
 

@@ -13,9 +13,10 @@ from typing import Any, get_args
 import pytest
 from markupsafe import Markup
 
-from headrace.analysis.result import Interval, Verdict
-from headrace.report import html, jsonform, parts, terminal
-from headrace.report.parts import (
+from headrace.base.effect import Verdict
+from headrace.base.intervals import Interval
+from headrace.show import html, jsonform, parts, terminal
+from headrace.show.parts import (
     Bars,
     Box,
     Card,

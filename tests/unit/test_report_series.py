@@ -13,15 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import arrow, buckets, report, store
-from headrace.analysis.study import analyse_experiment
-from headrace.model import Role, TrialState
-from headrace.report.experiment import evidence, series
-from headrace.report.experiment.machine import heat_tops
-from headrace.report.experiment.page import page_of
-from headrace.report.experiment.series import Grid
-from headrace.report.experiment.view import View
-from headrace.store import ExperimentFolder
+from headrace.base import buckets
+from headrace.base.model import Role, TrialState
+from headrace.experiment import report, store
+from headrace.experiment.report import evidence, series
+from headrace.experiment.report.machine import heat_tops
+from headrace.experiment.report.page import page_of
+from headrace.experiment.report.series import Grid
+from headrace.experiment.report.view import View
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.store import ExperimentFolder
+from headrace.host import arrow
 from tests import synthetic
 from tests.written import Written
 

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import report
-from headrace.analysis.result import Analysis
-from headrace.analysis.study import analyse_experiment
-from headrace.design import Design
-from headrace.plan import WorkloadTable
-from headrace.report import terminal
-from headrace.report.experiment import tables
-from headrace.report.experiment.page import page_of
-from headrace.report.experiment.view import View
-from headrace.store import RECONNECT, ExperimentFolder
+from headrace.experiment import report
+from headrace.experiment.frozen import Design
+from headrace.experiment.plan import WorkloadTable
+from headrace.experiment.report import tables
+from headrace.experiment.report.page import page_of
+from headrace.experiment.report.view import View
+from headrace.experiment.stats.result import Analysis
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.store import RECONNECT, ExperimentFolder
+from headrace.show import terminal
 from tests import synthetic
 from tests.written import printed
 

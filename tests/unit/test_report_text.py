@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from headrace.analysis.intervals import Interval
-from headrace.analysis.result import Comparison
+from headrace.base.intervals import Interval
+from headrace.base.model import Role, TrialSpec
+from headrace.experiment.report import progress, views
 from headrace.experiment.runner import Note, Step, TrialEnded, TrialStarted
-from headrace.model import Role, TrialSpec
-from headrace.report import progress, text, views
-from headrace.store import ExperimentFolder
+from headrace.experiment.stats.result import Comparison
+from headrace.experiment.store import ExperimentFolder
+from headrace.show import text
 from tests import synthetic
 from tests.written import Written, assert_harmless, printed, shown
 

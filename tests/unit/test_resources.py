@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.analysis.resources import Level, ResourceUsage
-from headrace.analysis.window import Window
-from headrace.model import Facts
-from headrace.rules import all_rules, judge
-from headrace.rules.evidence import Evidence
-from headrace.samples import Samples
+from headrace.base.model import Facts
+from headrace.host.samples import Samples
+from headrace.host.window import Window
+from headrace.hunt.resources import Level, ResourceUsage
+from headrace.hunt.rules import all_rules, judge
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.hosts import GIB, SECONDS, STEP_S, cores, healthy, unwell
 
 DISK = "nvme1n1"

@@ -16,22 +16,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from headrace import rollout
-from headrace.analysis.fleets import World, series, window
-from headrace.analysis.guards import Window
-from headrace.analysis.judge import Question
-from headrace.analysis.paired import Moment
-from headrace.analysis.paired_fleets import BLOCK, shifted
-from headrace.cli.rollout import rollout_app
-from headrace.errors import PlanError, Refused, TargetError
-from headrace.model import Facts
-from headrace.report import rollout as report
-from headrace.report import terminal
-from headrace.staged import dry, hands, rules
-from headrace.staged.book import Book
-from headrace.staged.plan import make
-from headrace.staged.service import TOO_LATE, RestartSite
-from headrace.staged.watch import Follower
+from headrace.base.errors import PlanError, Refused, TargetError
+from headrace.base.model import Facts
+from headrace.change import apply as rollout
+from headrace.rollout import dry, hands, rules
+from headrace.rollout.book import Book
+from headrace.rollout.command import rollout_app
+from headrace.rollout.fleets import World, series, window
+from headrace.rollout.guards import Window
+from headrace.rollout.judge import Question
+from headrace.rollout.paired import Moment
+from headrace.rollout.paired_fleets import BLOCK, shifted
+from headrace.rollout.plan import make
+from headrace.rollout.report import rollout as report
+from headrace.rollout.service import TOO_LATE, RestartSite
+from headrace.rollout.watch import Follower
+from headrace.show import terminal
 from tests.unit.test_staged import SETTINGS, topology
 from tests.unit.test_staged_restart import RESTART, equal, plan_of
 from tests.written import printed
@@ -104,7 +104,7 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
 
 
 def site_of(book: Book, monkeypatch: pytest.MonkeyPatch, journal: Journal) -> Steps:
-    monkeypatch.setattr("headrace.rollout.journal_of", lambda *_: journal)
+    monkeypatch.setattr("headrace.change.apply.journal_of", lambda *_: journal)
     nobody: Any = None
     agent: Any = SimpleNamespace(facts=replicating)
     site = Steps(book, book.plan.members["ar1"], agent, nobody, Follower())
@@ -200,7 +200,7 @@ def knowing(site: Any, monkeypatch: pytest.MonkeyPatch, value: str) -> Any:
     async def facts(login: Any) -> Facts:
         return Facts("", {"server_settings": {"variables": {}}})
 
-    monkeypatch.setattr("headrace.rollout.prepare", prepare)
+    monkeypatch.setattr("headrace.change.apply.prepare", prepare)
     site.agent = SimpleNamespace(facts=facts)
     return site
 
@@ -211,7 +211,7 @@ def test_a_host_is_not_restored_because_its_journal_knows_nothing(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     book = Book.make(make(SETTINGS, topology("a", 2), rules.load(None), 1))
-    monkeypatch.setattr("headrace.rollout.journal_of", lambda *_: Journal())
+    monkeypatch.setattr("headrace.change.apply.journal_of", lambda *_: Journal())
     nobody: Any = None
     site = hands.Site(book, book.plan.members["ar1"], nobody, nobody, Follower())
     book.note("applying", host="ar1", change=CHANGE)
@@ -247,7 +247,7 @@ def test_a_host_that_is_another_one_now_is_noticed(book: Book, now: dict[str, An
     agent: Any = SimpleNamespace(facts=facts)
     site = hands.Site(book, member, agent, nobody, Follower())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.rollout.journal_of", lambda *_: Journal())
+        patch.setattr("headrace.change.apply.journal_of", lambda *_: Journal())
         asyncio.run(site.check())
     answer.update(now)
     if said:

@@ -14,22 +14,22 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from headrace.analysis.guards import Window
-from headrace.analysis.judge import THROUGHPUT, TIME, Bound
-from headrace.analysis.prediction import Agreement, Prediction, record
-from headrace.cli.rollout import _planned, rollout_app
-from headrace.errors import PlanError, StoreError
+from headrace.base.errors import PlanError, StoreError
+from headrace.base.model import Value
 from headrace.fleet.host import Host, Inventory
 from headrace.fleet.runner import State
-from headrace.model import Value
-from headrace.report import expected as report
-from headrace.report import rollout as rollout_report
-from headrace.report import terminal
-from headrace.staged import expected
-from headrace.staged.book import Book
-from headrace.staged.plan import Expected, Plan, Said, make
-from headrace.staged.rules import Rules, StageRule
-from headrace.target import TargetSpec
+from headrace.host.target import TargetSpec
+from headrace.rollout import expected
+from headrace.rollout.book import Book
+from headrace.rollout.command import _planned, rollout_app
+from headrace.rollout.guards import Window
+from headrace.rollout.judge import THROUGHPUT, TIME, Bound
+from headrace.rollout.plan import Expected, Plan, Said, make
+from headrace.rollout.prediction import Agreement, Prediction, record
+from headrace.rollout.report import expected as report
+from headrace.rollout.report import rollout as rollout_report
+from headrace.rollout.rules import Rules, StageRule
+from headrace.show import terminal
 from tests import synthetic
 from tests.unit import test_staged_restart as restarts
 from tests.unit.test_staged import SETTINGS, topology

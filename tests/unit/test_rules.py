@@ -6,10 +6,10 @@ import importlib
 
 import pytest
 
-from headrace import knobs
-from headrace.rules import AREAS, all_rules, judge
-from headrace.rules.evidence import NotEnough
-from headrace.rules.rule import Confidence, Rule, Severity
+from headrace.hunt.rules import AREAS, all_rules, judge
+from headrace.hunt.rules.evidence import NotEnough
+from headrace.hunt.rules.rule import Confidence, Rule, Severity
+from headrace.knobs import catalogue as knobs
 from tests.json_numbers import is_number
 from tests.rules.case import Case
 from tests.rules.hosts import healthy

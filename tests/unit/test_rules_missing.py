@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.window import Window
-from headrace.hunt import examine
-from headrace.model import Facts
-from headrace.rules import AREAS, all_rules, judge
-from headrace.rules.cause import conclude
-from headrace.rules.evidence import Evidence
-from headrace.shape import shaped
-from headrace.snapshot import load, save
+from headrace.base.model import Facts
+from headrace.host.shape import shaped
+from headrace.host.snapshot import load, save
+from headrace.host.window import Window
+from headrace.hunt.hunt import examine
+from headrace.hunt.rules import AREAS, all_rules, judge
+from headrace.hunt.rules.cause import conclude
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.case import Case
 from tests.rules.hosts import GAUGES, RATES, healthy, saved
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.rules import all_rules, judge
+from headrace.hunt.rules import all_rules, judge
 from tests.rules.hosts import GIB, unwell
 
 MIB = 1 << 20

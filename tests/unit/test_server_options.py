@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import PlanError, StoreError
-from headrace.model import Value, Vendor
-from headrace.server import Change, ServerSpec
-from headrace.server.allocator import mapped_allocators
-from headrace.server.dataset import Manifest, checksum_of
-from headrace.server.error_log import MAX_LINES, excerpt, explanation
-from headrace.server.program import parse_defaults
-from headrace.server.sources import EMIT, FOLLOW, included
-from headrace.server.spec import render_options
+from headrace.base.errors import PlanError, StoreError
+from headrace.base.model import Value, Vendor
+from headrace.lab.server import Change, ServerSpec
+from headrace.lab.server.allocator import mapped_allocators
+from headrace.lab.server.dataset import Manifest, checksum_of
+from headrace.lab.server.error_log import MAX_LINES, excerpt, explanation
+from headrace.lab.server.program import parse_defaults
+from headrace.lab.server.sources import EMIT, FOLLOW, included
+from headrace.lab.server.spec import render_options
 
 
 def spec(**variables: Value) -> ServerSpec:

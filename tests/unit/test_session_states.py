@@ -6,8 +6,15 @@ import importlib
 
 import pytest
 
-from headrace.activity import Activity, Looks, without_port
-from headrace.analysis.sessions import (
+from headrace.base.errors import HostUnknown
+from headrace.base.model import Facts
+from headrace.host.activity import Activity, Looks, without_port
+from headrace.hunt.dumps.threads import numbers_of
+from headrace.hunt.hunt import SqlOnly
+from headrace.hunt.rules import AREAS, all_rules, judge
+from headrace.hunt.rules.cause import conclude
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.sessions import (
     COMMIT,
     METADATA,
     ROW,
@@ -17,13 +24,6 @@ from headrace.analysis.sessions import (
     sentence,
     wait_of,
 )
-from headrace.dumps.threads import numbers_of
-from headrace.errors import HostUnknown
-from headrace.hunt import SqlOnly
-from headrace.model import Facts
-from headrace.rules import AREAS, all_rules, judge
-from headrace.rules.cause import conclude
-from headrace.rules.evidence import Evidence
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace import plan as plans
-from headrace.analysis.compare import effects, of_sessions
-from headrace.analysis.observed import seen_of
-from headrace.analysis.trials import TrialResponse
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Role
 from headrace.experiment import kinds
-from headrace.model import Role
+from headrace.experiment import plan as plans
+from headrace.experiment.stats.compare import effects, of_sessions
+from headrace.experiment.stats.observed import seen_of
+from headrace.experiment.stats.trials import TrialResponse
 from tests.commands import headrace
 
 PLAN = """

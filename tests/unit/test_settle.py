@@ -10,9 +10,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from headrace.arrow import INTERVALS, LATENCY
 from headrace.experiment.settle import PIECE_S, Settled, settle
-from headrace.workloads import Context, Measurement, Workload
+from headrace.experiment.workloads import Context, Measurement, Workload
+from headrace.host.arrow import INTERVALS, LATENCY
 
 
 class Warming:

@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-from headrace import foreign
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
 from tests.unit.test_extras import headrace_without
 
 ROWS: list[list[object]] = [

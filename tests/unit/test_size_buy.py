@@ -16,15 +16,15 @@ import zstandard
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from headrace.analysis.intervals import Interval
-from headrace.archive.files import DAY_S, HOUR_S
-from headrace.cli import size_source
-from headrace.cli.size import size_app
-from headrace.errors import NothingMeasured, PlanError
-from headrace.size import capacity, catalogue, device, full, pool_samples
-from headrace.size.model import Resource
-from headrace.size.pool import Curve, Point, Pool, misses
-from headrace.size.used import Part
+from headrace.base.errors import NothingMeasured, PlanError
+from headrace.base.intervals import Interval
+from headrace.capacity import capacity, catalogue, device, full, pool_samples
+from headrace.capacity.commands import size_source
+from headrace.capacity.commands.size import size_app
+from headrace.capacity.model import Resource
+from headrace.capacity.pool import Curve, Point, Pool, misses
+from headrace.capacity.used import Part
+from headrace.history.archive.files import DAY_S, HOUR_S
 from tests.unit.test_size_full import DAY, EXACT, archive_of, one_host, rendered, write
 
 CPU, READS, WRITES = Resource.CPU, Resource.READS, Resource.WRITES
@@ -470,7 +470,7 @@ def test_what_was_measured_on_one_host_is_laid_over_what_is_of_all(tmp_path: Pat
 
 
 def test_the_data_of_one_host_counts_with_the_pool_of_all(tmp_path: Path) -> None:
-    from headrace.cli.size_full import BuyOptions, _pools
+    from headrace.capacity.commands.size_full import BuyOptions, _pools
 
     hosts = [one_host({CPU: [1.0]}, name) for name in ("db0", "db1")]
     words = [str(samples(tmp_path / name, size, reads)) for name, size, reads in POOL_SIZES]

@@ -13,16 +13,16 @@ import pytest
 import zstandard
 from typer.testing import CliRunner
 
-from headrace.cli.size import size_app
-from headrace.errors import HeadraceError
-from headrace.report import jsonform
-from headrace.report.size import demand as page
-from headrace.report.size import words
-from headrace.samples import Samples
-from headrace.size import demand, history
-from headrace.size.history import History
-from headrace.size.model import Demand, Resource
-from headrace.size.used import Part
+from headrace.base.errors import HeadraceError
+from headrace.capacity import demand, history
+from headrace.capacity.commands.size import size_app
+from headrace.capacity.history import History
+from headrace.capacity.model import Demand, Resource
+from headrace.capacity.report import demand as page
+from headrace.capacity.report import words
+from headrace.capacity.used import Part
+from headrace.host.samples import Samples
+from headrace.show import jsonform
 
 TRUE = {"a": 0.001, "b": 0.0, "c": 0.0005}
 BACKGROUND = 0.1
@@ -352,7 +352,7 @@ def test_an_idle_host_was_sampled() -> None:
 
 
 def test_hostile_texts_are_shown_as_text(tmp_path: Path) -> None:
-    from headrace.report import html
+    from headrace.show import html
 
     given = planted(1)
     hostile = History(given.demand, given.calls, {"a": "<script>alert(1)</script>\x1b[31m"})

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from headrace.archive.files import DAY_S, HOUR_S
-from headrace.cli.size import size_app
-from headrace.size import capacity, catalogue, foretold, full, predictions, table
-from headrace.size.cost import Growth
-from headrace.size.history import History, peaks_of
-from headrace.size.model import Resource
-from headrace.size.plan import Asked, plan
+from headrace.capacity import capacity, catalogue, foretold, full, predictions, table
+from headrace.capacity.commands.size import size_app
+from headrace.capacity.cost import Growth
+from headrace.capacity.history import History, peaks_of
+from headrace.capacity.model import Resource
+from headrace.capacity.plan import Asked, plan
+from headrace.history.archive.files import DAY_S, HOUR_S
 from tests.demands import written
 from tests.unit.test_size_full import DAY, one_host
 

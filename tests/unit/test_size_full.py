@@ -15,22 +15,22 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from headrace.analysis.intervals import Interval
-from headrace.archive import rollup
-from headrace.archive.files import DAY_S, HOUR_S, Archive
-from headrace.archive.tables import CLASSES, METRICS, STATES, Table
-from headrace.cli.size import size_app
-from headrace.errors import NothingMeasured, PlanError, StoreError
-from headrace.report import html, jsonform, terminal
-from headrace.report.packets import page_of as packets_page
-from headrace.report.size import full as page
-from headrace.report.size import words
-from headrace.size import capacity, full, history
-from headrace.size import together as joined
-from headrace.size.history import History, Peaks
-from headrace.size.measured import table_of
-from headrace.size.model import Demand, Resource
-from headrace.size.outlook import State
+from headrace.base.errors import NothingMeasured, PlanError, StoreError
+from headrace.base.intervals import Interval
+from headrace.capacity import capacity, full, history
+from headrace.capacity import together as joined
+from headrace.capacity.commands.size import size_app
+from headrace.capacity.history import History, Peaks
+from headrace.capacity.measured import table_of
+from headrace.capacity.model import Demand, Resource
+from headrace.capacity.outlook import State
+from headrace.capacity.report import full as page
+from headrace.capacity.report import words
+from headrace.history.archive import rollup
+from headrace.history.archive.files import DAY_S, HOUR_S, Archive
+from headrace.history.archive.tables import CLASSES, METRICS, STATES, Table
+from headrace.hunt.ladder.report.packets import page_of as packets_page
+from headrace.show import html, jsonform, terminal
 from tests.unit.test_ladder_steering import rounds
 from tests.unit.test_size_demand import write as write_samples
 from tests.unit.test_sweep_report import make

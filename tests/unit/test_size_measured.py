@@ -10,13 +10,13 @@ import pytest
 import zstandard
 from typer.testing import CliRunner
 
-from headrace.archive.files import DAY_S, HOUR_S
-from headrace.cli.size import size_app
-from headrace.errors import NothingMeasured, PlanError, StoreError
-from headrace.size import history
-from headrace.size.history import ZSTD
-from headrace.size.measured import table_of
-from headrace.size.model import Resource
+from headrace.base.errors import NothingMeasured, PlanError, StoreError
+from headrace.capacity import history
+from headrace.capacity.commands.size import size_app
+from headrace.capacity.history import ZSTD
+from headrace.capacity.measured import table_of
+from headrace.capacity.model import Resource
+from headrace.history.archive.files import DAY_S, HOUR_S
 from tests.unit.test_size_demand import lines_of
 from tests.unit.test_size_demand import write as write_samples
 from tests.unit.test_size_full import DAY, archive_of, write

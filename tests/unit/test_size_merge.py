@@ -9,11 +9,11 @@ import threading
 import numpy as np
 import pytest
 
-from headrace.size import merge
-from headrace.size.clock import Clock
-from headrace.size.placement import Kind, Placement, Problem
-from headrace.size.rows import undominated
-from headrace.size.squeeze import Squeeze
+from headrace.capacity import merge
+from headrace.capacity.clock import Clock
+from headrace.capacity.placement import Kind, Placement, Problem
+from headrace.capacity.rows import undominated
+from headrace.capacity.squeeze import Squeeze
 
 HAS_ORTOOLS = importlib.util.find_spec("ortools") is not None
 

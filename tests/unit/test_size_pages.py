@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from headrace.report import html
-from headrace.report.size.merge import page_of
-from headrace.size import capacity, catalogue, full, table
-from headrace.size.cost import Growth
-from headrace.size.model import Resource
-from headrace.size.plan import Asked, Merged, plan
+from headrace.capacity import capacity, catalogue, full, table
+from headrace.capacity.cost import Growth
+from headrace.capacity.model import Resource
+from headrace.capacity.plan import Asked, Merged, plan
+from headrace.capacity.report.merge import page_of
+from headrace.show import html
 from tests.demands import written
 from tests.unit.test_size_full import one_host, rendered
 

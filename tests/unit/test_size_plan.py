@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.analysis.intervals import Interval
-from headrace.encode import json_text
-from headrace.errors import PlanError
-from headrace.report.size.merge import page_of
-from headrace.size import catalogue, cost, table
-from headrace.size.clock import Clock
-from headrace.size.cost import Growth
-from headrace.size.model import Capacity, Demand, Resource
-from headrace.size.plan import Asked, Merged, plan
-from headrace.size.together import DRAWS, Futures, Peak, daily_peaks, filled, peak, together
+from headrace.base.encode import json_text
+from headrace.base.errors import PlanError
+from headrace.base.intervals import Interval
+from headrace.capacity import catalogue, cost, table
+from headrace.capacity.clock import Clock
+from headrace.capacity.cost import Growth
+from headrace.capacity.model import Capacity, Demand, Resource
+from headrace.capacity.plan import Asked, Merged, plan
+from headrace.capacity.report.merge import page_of
+from headrace.capacity.together import DRAWS, Futures, Peak, daily_peaks, filled, peak, together
 from tests.commands import headrace
 from tests.demands import batch, written
 

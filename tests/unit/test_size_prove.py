@@ -14,19 +14,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace import traffic
-from headrace.agent import Agent
-from headrace.analysis.intervals import Interval
-from headrace.cli.shell import app
-from headrace.digests.classes import Number, QueryClass
-from headrace.errors import NothingMeasured, PlanError, StoreError, WorkloadFailed
-from headrace.model import Facts, ServerLogin
-from headrace.report.parts import Table
-from headrace.report.size.measure import page_of as measured_page
-from headrace.report.size.prove import calibration_page, page_of
-from headrace.report.terminal import render
-from headrace.size import measure, predictions, prove
-from headrace.size.foresee import (
+from headrace.base.errors import NothingMeasured, PlanError, StoreError, WorkloadFailed
+from headrace.base.intervals import Interval
+from headrace.base.model import Facts, ServerLogin
+from headrace.capacity import measure, predictions, prove
+from headrace.capacity.foresee import (
     ENOUGH,
     HOST,
     P99,
@@ -39,9 +31,17 @@ from headrace.size.foresee import (
     foresee,
     is_inside,
 )
-from headrace.size.model import Resource
-from headrace.size.prove import Asked, Played, Player
-from headrace.size.used import Part
+from headrace.capacity.model import Resource
+from headrace.capacity.prove import Asked, Played, Player
+from headrace.capacity.report.measure import page_of as measured_page
+from headrace.capacity.report.prove import calibration_page, page_of
+from headrace.capacity.used import Part
+from headrace.cli.shell import app
+from headrace.host.agent import Agent
+from headrace.show.parts import Table
+from headrace.show.terminal import render
+from headrace.traffic import traffic
+from headrace.traffic.digests.classes import Number, QueryClass
 
 CPU = Resource.CPU
 

@@ -7,13 +7,13 @@ import importlib.util
 import numpy as np
 import pytest
 
-from headrace.size import merge, steps
-from headrace.size.clock import Clock
-from headrace.size.model import Demand, Resource
-from headrace.size.placement import Kind, Placement, problem
-from headrace.size.rows import MOST_TIMES, Rows, heaviest, rows_of
-from headrace.size.steps import broken
-from headrace.size.together import Together, together
+from headrace.capacity import merge, steps
+from headrace.capacity.clock import Clock
+from headrace.capacity.model import Demand, Resource
+from headrace.capacity.placement import Kind, Placement, problem
+from headrace.capacity.rows import MOST_TIMES, Rows, heaviest, rows_of
+from headrace.capacity.steps import broken
+from headrace.capacity.together import Together, together
 
 HAS_ORTOOLS = importlib.util.find_spec("ortools") is not None
 HOURS = 90 * 24

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.archive.files import DAY_S, HOUR_S
-from headrace.size import capacity, full
-from headrace.size.history import History, of_archive, peaks_of
-from headrace.size.model import Demand, Resource
-from headrace.size.outlook import Outlook, State
+from headrace.capacity import capacity, full
+from headrace.capacity.history import History, of_archive, peaks_of
+from headrace.capacity.model import Demand, Resource
+from headrace.capacity.outlook import Outlook, State
+from headrace.history.archive.files import DAY_S, HOUR_S
 from tests.unit.test_size_full import DAY, archive_of, one_host, rendered, write
 
 CPU, SPACE = Resource.CPU, Resource.SPACE

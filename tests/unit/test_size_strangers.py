@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import PlanError
-from headrace.size import catalogue, table
+from headrace.base.errors import PlanError
+from headrace.capacity import catalogue, table
 
 ROW = "db1,2026-03-02T00:00Z,cpu,1"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.size import catalogue, rows, sums, table
-from headrace.size.model import SUMS, Demand, Resource
-from headrace.size.plan import Asked, Merged, plan
-from headrace.size.together import together
+from headrace.capacity import catalogue, rows, sums, table
+from headrace.capacity.model import SUMS, Demand, Resource
+from headrace.capacity.plan import Asked, Merged, plan
+from headrace.capacity.together import together
 from tests.commands import headrace
 
 START_S, STEP_S, STEPS = 1_772_409_600, 1800, 8 * 48

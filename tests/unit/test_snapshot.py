@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace import hunt, snapshot
-from headrace.errors import DiskFull, StoreError
-from headrace.model import Facts
-from headrace.report import html, jsonform
-from headrace.report.hunt.page import page_of
-from headrace.snapshot import Snapshot, load, save
+from headrace.base.errors import DiskFull, StoreError
+from headrace.base.model import Facts
+from headrace.host import snapshot
+from headrace.host.snapshot import Snapshot, load, save
+from headrace.hunt import hunt
+from headrace.hunt.report.page import page_of
+from headrace.show import html, jsonform
 from tests.rules.hosts import saved
 from tests.rules.network_cases import ONE_HOT_CORE
 

@@ -8,18 +8,19 @@ from typing import Any
 
 import pytest
 
-from headrace import hunt
-from headrace.activity import Activity
-from headrace.agent import Agent
-from headrace.analysis.spared import OPTION, left_out, of_facts, resting
-from headrace.analysis.window import Window
-from headrace.errors import NotReady
-from headrace.model import ServerLogin
-from headrace.report import jsonform, terminal, views
-from headrace.report.hunt.page import page_of
-from headrace.report.live import overview
-from headrace.report.live.jsonform import overview as as_json
-from headrace.samples import Samples
+from headrace.base.errors import NotReady
+from headrace.base.model import ServerLogin
+from headrace.experiment.report import views
+from headrace.host.activity import Activity
+from headrace.host.agent import Agent
+from headrace.host.samples import Samples
+from headrace.host.spared import OPTION, left_out, of_facts, resting
+from headrace.host.window import Window
+from headrace.hunt import hunt
+from headrace.hunt.report.page import page_of
+from headrace.hunt.top import overview
+from headrace.hunt.top.jsonform import overview as as_json
+from headrace.show import jsonform, terminal
 from tests.rules.hosts import saved
 from tests.unit.test_top_views import feed_of, shot_of
 from tests.written import printed

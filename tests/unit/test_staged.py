@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.guards import Limits, Window, tripped
-from headrace.errors import Busy, PlanError, Refused, StoreError
+from headrace.base.errors import Busy, PlanError, Refused, StoreError
+from headrace.base.received import BadContent
 from headrace.fleet.host import Host
-from headrace.received import BadContent
-from headrace.staged import book as books
-from headrace.staged import look, rules
-from headrace.staged.book import Book
-from headrace.staged.plan import HAS_IT, Plan, Role, Seen, make, seen_of
-from headrace.staged.watch import CountersReset, Follower, Restarted
-from headrace.target import TargetSpec
+from headrace.host.target import TargetSpec
+from headrace.rollout import book as books
+from headrace.rollout import look, rules
+from headrace.rollout.book import Book
+from headrace.rollout.guards import Limits, Window, tripped
+from headrace.rollout.plan import HAS_IT, Plan, Role, Seen, make, seen_of
+from headrace.rollout.watch import CountersReset, Follower, Restarted
 
 SETTINGS = {"server.innodb_io_capacity": "2000"}
 
@@ -390,7 +390,7 @@ def test_without_the_process_list_there_is_no_time() -> None:
 
 
 def test_a_restart_in_a_stretch_is_no_measurement() -> None:
-    from headrace.errors import TargetError
+    from headrace.base.errors import TargetError
 
     follower = Follower()
     follower.take(status(1, 1000))
@@ -474,7 +474,7 @@ def test_a_clock_that_is_set_is_neither_a_slow_server_nor_a_blind_watch(
 ) -> None:
     """The server takes its uptime from that clock, too."""
     ours = 0
-    monkeypatch.setattr("headrace.staged.watch.time.monotonic_ns", lambda: ours)
+    monkeypatch.setattr("headrace.rollout.watch.time.monotonic_ns", lambda: ours)
     follower = Follower()
     for number in range(40):
         t_s = number + (step_s if number >= 20 else 0) + 10_000
@@ -491,7 +491,7 @@ def test_samples_that_come_late_and_all_at_the_same_time_keep_their_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = 0
-    monkeypatch.setattr("headrace.staged.watch.time.monotonic_ns", lambda: ours)
+    monkeypatch.setattr("headrace.rollout.watch.time.monotonic_ns", lambda: ours)
     follower = Follower()
     for number in range(40):
         # The connection stalls for 15 s.
@@ -521,7 +521,7 @@ def test_a_thread_that_runs_in_no_known_way_does_not_run(said: object) -> None:
 
 def test_a_lag_is_not_used_long_after_it_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = 0
-    monkeypatch.setattr("headrace.staged.watch.time.monotonic_ns", lambda: ours)
+    monkeypatch.setattr("headrace.rollout.watch.time.monotonic_ns", lambda: ours)
     follower = Follower()
 
     def second(number: int, **replication: Any) -> Window:

@@ -15,18 +15,19 @@ from typing import Any
 
 import pytest
 
-from headrace import knobs, rollout
-from headrace.analysis.guards import Window
-from headrace.errors import CommandFailed, PlanError, Refused, TargetError
-from headrace.facts import HostFacts
-from headrace.model import Facts
-from headrace.staged import rules
-from headrace.staged.book import Book
-from headrace.staged.command import SCRIPT, run_alone
-from headrace.staged.plan import Plan, Role, Seen, make
-from headrace.staged.service import NotUp, RestartSite
-from headrace.staged.watch import Follower
-from headrace.target.local import LocalTarget
+from headrace.base.errors import CommandFailed, PlanError, Refused, TargetError
+from headrace.base.model import Facts
+from headrace.change import apply as rollout
+from headrace.host.facts import HostFacts
+from headrace.host.target.local import LocalTarget
+from headrace.knobs import catalogue as knobs
+from headrace.rollout import rules
+from headrace.rollout.book import Book
+from headrace.rollout.guards import Window
+from headrace.rollout.own_command import SCRIPT, run_alone
+from headrace.rollout.plan import Plan, Role, Seen, make
+from headrace.rollout.service import NotUp, RestartSite
+from headrace.rollout.watch import Follower
 from tests.unit.test_staged import seen, status, topology
 from tests.waiting import until
 

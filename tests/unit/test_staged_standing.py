@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.model import Facts
-from headrace.staged.plan import Member, Role
-from headrace.staged.standing import members_away, why_behind
-from headrace.staged.watch import Follower
+from headrace.base.model import Facts
+from headrace.rollout.plan import Member, Role
+from headrace.rollout.standing import members_away, why_behind
+from headrace.rollout.watch import Follower
 from tests.unit.test_staged import status
 
 
@@ -72,7 +72,7 @@ def test_the_state_of_a_node_is_its_replication(
 
 
 def test_a_plan_that_was_made_before_there_were_clusters_keeps_its_id() -> None:
-    from headrace.staged.plan import _member_json
+    from headrace.rollout.plan import _member_json
 
     before = Member("a", "a", Role.REPLICA, "a", 1.0, {}, {}, {})
     assert not {"identity", "cluster", "cluster_size"} & set(_member_json(before))

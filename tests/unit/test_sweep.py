@@ -13,12 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headrace import plan as plans
-from headrace.analysis import sweep as sweep_analysis
-from headrace.analysis.intervals import Interval, geometric
-from headrace.analysis.percentiles import Histogram
-from headrace.analysis.result import TreatmentSummary
-from headrace.analysis.sweep import (
+from headrace.base.errors import PlanError, StoreError
+from headrace.base.intervals import Interval, geometric
+from headrace.base.model import Role, TrialState
+from headrace.base.percentiles import Histogram
+from headrace.experiment import plan as plans
+from headrace.experiment.frozen import Design
+from headrace.experiment.kinds import sweep as sweeps
+from headrace.experiment.stats import sweep as sweep_analysis
+from headrace.experiment.stats.result import TreatmentSummary
+from headrace.experiment.stats.sweep import (
     SEARCH,
     analyse_sweep,
     answer_of,
@@ -29,13 +33,9 @@ from headrace.analysis.sweep import (
     share_of_failed,
     step_over,
 )
-from headrace.analysis.sweep_result import Level, Objective
-from headrace.analysis.trials import TrialResponse
-from headrace.design import Design
-from headrace.errors import PlanError, StoreError
-from headrace.experiment.kinds import sweep as sweeps
-from headrace.model import Role, TrialState
-from headrace.store import ExperimentFolder
+from headrace.experiment.stats.sweep_result import Level, Objective
+from headrace.experiment.stats.trials import TrialResponse
+from headrace.experiment.store import ExperimentFolder
 from tests.unit.test_sweep_report import CLOSED, LATE, OPEN, SATURATED, Truth, make, parsed
 
 ALPHA = 0.05
@@ -507,8 +507,8 @@ def test_too_few_operations_are_told_from_too_few_passes() -> None:
 
 def test_a_level_that_does_not_hold_is_seldom_said_to(tmp_path: Path) -> None:
     """p99 is 1% above the limit at every level: with 6 levels to choose from, it must still seldom be missed."""
-    from headrace.analysis.percentiles import jackknife
-    from headrace.buckets import bucket_of
+    from headrace.base.buckets import bucket_of
+    from headrace.base.percentiles import jackknife
 
     rng = np.random.default_rng(8)
     n, wrong = 400, 0

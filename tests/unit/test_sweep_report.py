@@ -14,18 +14,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from headrace import plan as plans
-from headrace import report
-from headrace.analysis.sweep_result import Sweep
-from headrace.arrow import TrialData, empty_data
-from headrace.buckets import bucket_of, bucket_value
+from headrace.base.buckets import bucket_of, bucket_value
+from headrace.base.model import Facts, TrialSpec, TrialState
+from headrace.experiment import plan as plans
+from headrace.experiment import report
 from headrace.experiment.kinds import sweep as sweeps
-from headrace.model import Facts, TrialSpec, TrialState
-from headrace.report import jsonform, terminal
-from headrace.report.sweep import page as sweep_page
-from headrace.report.sweep.trials import alike
-from headrace.report.sweep.view import SweepView
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.report.sweep import page as sweep_page
+from headrace.experiment.report.sweep.trials import alike
+from headrace.experiment.report.sweep.view import SweepView
+from headrace.experiment.stats.sweep_result import Sweep
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.host.arrow import TrialData, empty_data
+from headrace.show import jsonform, terminal
 from tests import browser, synthetic
 from tests.written import Outline, printed
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from headrace.analysis import usl
-from headrace.analysis.intervals import Interval
+from headrace.base.intervals import Interval
+from headrace.experiment.stats import usl
 
 LOADS = np.array([1, 2, 4, 8, 16, 32, 64], dtype=float)
 ALPHA = 0.05

@@ -9,16 +9,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace import knobs
-from headrace import plan as plans
-from headrace.analysis import carryover, turns
-from headrace.analysis.carryover import Turn
-from headrace.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Vendor
 from headrace.experiment import kinds
+from headrace.experiment import plan as plans
+from headrace.experiment.stats import carryover, turns
+from headrace.experiment.stats.carryover import Turn
 from headrace.experiment.switch import cut
-from headrace.knobs import Cost, switching
-from headrace.model import Vendor
+from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES, TrialData
+from headrace.knobs import catalogue as knobs
+from headrace.knobs import switching
+from headrace.knobs.catalogue import Cost
 
 NS = 1_000_000_000
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import foreign
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
 
 RUNS = [("xfs", 1000.0), ("xfs", 1010.0), ("ext4", 900.0), ("ext4", 905.0)]
 CSV = "fs,rep,tps\nxfs,1,1000\nxfs,2,1010\next4,1,900\next4,2,905\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import foreign
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
 
 RUNS = [("xfs", 1234.5), ("ext4", 1001.25), ("xfs", 1250.5), ("ext4", 998.75)]
 CSV = "fs,tps\n" + "".join(f"{fs},{tps}\n" for fs, tps in RUNS)

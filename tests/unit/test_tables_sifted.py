@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace import foreign
-from headrace.errors import PlanError
-from headrace.foreign import alike, names
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
+from headrace.experiment.foreign import alike, names
 
 RUNS = [("xfs", 1000.5), ("xfs", 1010.25), ("ext4", 900.5), ("ext4", 905.75)]
 CSV = "fs,rep,tps\n" + "".join(f"{fs},{n},{tps}\n" for n, (fs, tps) in enumerate(RUNS))

@@ -24,10 +24,11 @@ from PIL import Image
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as prometheus_text
 
-from headrace.analysis.result import Interval, Verdict
-from headrace.encode import plain
-from headrace.errors import PlanError, StoreError, TargetError
-from headrace.report.notice import Conclusion, Notice, Told
+from headrace.base.effect import Verdict
+from headrace.base.encode import plain
+from headrace.base.errors import PlanError, StoreError, TargetError
+from headrace.base.intervals import Interval
+from headrace.show.notice import Conclusion, Notice, Told
 from headrace.tell import http, junit, markdown, metrics, picture, words
 from headrace.tell.places import Place, places_of, tell
 from headrace.tell.saved import notice_of

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace import temporary
-from headrace.temporary import temporary_folder
+from headrace.base import temporary
+from headrace.base.temporary import temporary_folder
 
 HOLD = """
 import sys
 from pathlib import Path
-from headrace.temporary import temporary_folder
+from headrace.base.temporary import temporary_folder
 with temporary_folder(Path(sys.argv[1])) as folder:
     (folder / "file").write_text("text")
     print(folder, flush=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace import plan, toml
-from headrace.errors import PlanError
+from headrace.base import toml
+from headrace.base.errors import PlanError
+from headrace.experiment import plan
 from headrace.fleet import inventory
 from headrace.tell import files
 from tests.folders import ROOT

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import Agent
-from headrace.errors import TookTooLong
-from headrace.hunt import examine
-from headrace.live import Feed
-from headrace.report.live import lists, locks, overview, plan, screen
-from headrace.report.live.screen import Pages, Position, draw
-from headrace.report.live.shot import VERDICT_S, judged, take
-from headrace.rules import all_rules, judge
-from headrace.rules.evidence import Evidence
-from headrace.samples import Samples
-from headrace.snapshot import Snapshot
-from headrace.target import TargetSpec
+from headrace.base.errors import TookTooLong
+from headrace.host.agent import Agent
+from headrace.host.samples import Samples
+from headrace.host.snapshot import Snapshot
+from headrace.host.target import TargetSpec
+from headrace.hunt.hunt import examine
+from headrace.hunt.live import Feed
+from headrace.hunt.rules import all_rules, judge
+from headrace.hunt.rules.evidence import Evidence
+from headrace.hunt.top import lists, locks, overview, plan, screen
+from headrace.hunt.top.screen import Pages, Position, draw
+from headrace.hunt.top.shot import VERDICT_S, judged, take
 from tests.rules.hosts import unwell
 from tests.rules.locks_cases import HELD, MDL
 from tests.rules.neighbours_cases import COMPILER, FULL

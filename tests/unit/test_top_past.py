@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headrace.cli.live import Live
-from headrace.live import Feed
-from headrace.report.live import below, lines, locks, screen
-from headrace.report.live.past import KEEP_EVERY_S, KEPT_S, OLD_EVERY_S, Past
-from headrace.report.live.screen import Pages, Position, press
-from headrace.report.live.series import Point, Series
-from headrace.report.live.shot import VERDICT_S, Shot
+from headrace.hunt.commands.live import Live
+from headrace.hunt.live import Feed
+from headrace.hunt.top import below, lines, locks, screen
+from headrace.hunt.top.past import KEEP_EVERY_S, KEPT_S, OLD_EVERY_S, Past
+from headrace.hunt.top.screen import Pages, Position, press
+from headrace.hunt.top.series import Point, Series
+from headrace.hunt.top.shot import VERDICT_S, Shot
 from tests.unit.test_top_advice import blocked
 from tests.unit.test_top_views import feed_of, shot_of, text_of
 
@@ -74,7 +74,7 @@ def test_steps_through_the_past(at_s: float | None, seconds: float, moment: floa
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.report.live.past.MOST_BYTES", 20_000)
+    monkeypatch.setattr("headrace.hunt.top.past.MOST_BYTES", 20_000)
     past, _ = hour_of(feed_of(), 60)
     assert 1 <= len(past.moments()) < 60 / KEEP_EVERY_S
     assert past.moments()[-1] == 55

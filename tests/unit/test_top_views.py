@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from headrace.live import Feed, Link
-from headrace.model import Facts
-from headrace.report.live import lines, screen
-from headrace.report.live.jsonform import overview as overview_json
-from headrace.report.live.screen import SCREENS, Pages, Position, press
-from headrace.report.live.shot import Shot, take
-from headrace.target import TargetSpec
+from headrace.base.model import Facts
+from headrace.host.target import TargetSpec
+from headrace.hunt.live import Feed, Link
+from headrace.hunt.top import lines, screen
+from headrace.hunt.top.jsonform import overview as overview_json
+from headrace.hunt.top.screen import SCREENS, Pages, Position, press
+from headrace.hunt.top.shot import Shot, take
 from tests.folders import ROOT
 
 T0 = 1_795_263_972_000_000_000

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from headrace import live
-from headrace.cli import top
-from headrace.cli.live import Live
-from headrace.errors import NothingMeasured
-from headrace.live import Feed
-from headrace.model import Facts
-from headrace.target import TargetSpec
+from headrace.base.errors import NothingMeasured
+from headrace.base.model import Facts
+from headrace.host.target import TargetSpec
+from headrace.hunt import live
+from headrace.hunt.commands import top
+from headrace.hunt.commands.live import Live
+from headrace.hunt.live import Feed
 from tests.rules.hosts import unwell
 
 #: Two seconds, counted in turns of the loop: on a busy machine each takes longer, as all else does.
@@ -63,7 +63,7 @@ def _host(monkeypatch: pytest.MonkeyPatch, hangs: str = "", samples_s: float = 1
     agent = SimpleNamespace(facts=at("facts", facts), samples=samples)
     target = SimpleNamespace(name="db1", connect=at("connect"), close=close)
     monkeypatch.setattr(live, "open_target", lambda _: target)
-    monkeypatch.setattr("headrace.live.Agent.install", at("agent", agent))
+    monkeypatch.setattr("headrace.hunt.live.Agent.install", at("agent", agent))
     return Feed(TargetSpec.parse("root@db1"), find_login=at("login", (None, "")))
 
 

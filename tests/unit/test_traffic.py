@@ -8,9 +8,9 @@ import statistics
 import numpy as np
 import pytest
 
-from headrace.analysis import traffic
-from headrace.digests.classes import Digest, open_digest
-from headrace.digests.lines import read_lines
+from headrace.traffic import figures as traffic
+from headrace.traffic.digests.classes import Digest, open_digest
+from headrace.traffic.digests.lines import read_lines
 from tests import digests
 from tests.digests import SECOND_NS, START_NS, Event, Shape
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from headrace import traffic
-from headrace.cli import digest, recording
+from headrace.base.errors import PlanError, Refused
 from headrace.cli.shell import app
-from headrace.errors import PlanError, Refused
+from headrace.traffic import traffic
+from headrace.traffic.commands import digest, recording
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.facts import HostFacts
-from headrace.model import Facts
-from headrace.persist.line import Line
-from headrace.persist.starts import is_tried, made_at_start, may_starve
-from headrace.server.trial_start import _capped, _read
+from headrace.base.model import Facts
+from headrace.change.persist.line import Line
+from headrace.change.persist.starts import is_tried, made_at_start, may_starve
+from headrace.host.facts import HostFacts
+from headrace.lab.server.trial_start import _capped, _read
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from headrace.errors import NotAsAsked, WorkloadFailed
+from headrace.base.errors import NotAsAsked, WorkloadFailed
+from headrace.base.model import Facts, Role, Treatment, TrialSpec, TrialState, Vendor
 from headrace.experiment import trial
-from headrace.model import Facts, Role, Treatment, TrialSpec, TrialState, Vendor
-from headrace.server import ServerSpec
-from headrace.store import TrialRecord
-from headrace.target.local import LocalTarget
+from headrace.experiment.store import TrialRecord
+from headrace.host.target.local import LocalTarget
+from headrace.lab.server import ServerSpec
 
 
 def write_samples(raw: Path, kills: int) -> None:

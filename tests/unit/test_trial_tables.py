@@ -15,15 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import arrow, parquet, snapshot
-from headrace.digests import history
-from headrace.errors import PlanError, StoreError
+from headrace.base import parquet
+from headrace.base.errors import PlanError, StoreError
+from headrace.base.received import BadContent
+from headrace.capacity import capacity
+from headrace.capacity import table as demands
 from headrace.experiment.kinds import search
-from headrace.received import BadContent
-from headrace.size import capacity
-from headrace.size import table as demands
-from headrace.store import ExperimentFolder
-from headrace.trial_tables import check_table
+from headrace.experiment.store import ExperimentFolder
+from headrace.experiment.trial_tables import check_table
+from headrace.host import arrow, snapshot
+from headrace.traffic.digests import history
 from tests import synthetic
 
 NUMBERS = pa.schema([("n", pa.int64()), ("text", pa.string())])
@@ -52,7 +53,7 @@ def test_a_text_that_is_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
     one_text(tmp_path / "f")
     assert (tmp_path / "f").stat().st_size < 4 << 20
     script = (
-        "import sys; from pathlib import Path; import pyarrow as pa; from headrace import parquet\n"
+        "import sys; from pathlib import Path; import pyarrow as pa; from headrace.base import parquet\n"
         "schema = pa.schema([('n', pa.int64()), ('text', pa.string())])\n"
         "try: parquet.read(Path(sys.argv[1]), schema)\n"
         "except ValueError as error: print(error)\n"

@@ -21,11 +21,11 @@ SERVERS = "as the server's account, or by what was checked"
 #: A target's ``read`` and ``get`` open by name, as root perhaps. File: function -> whose files they are.
 #: Everything below a folder that others may write is read by ``Agent.read`` and ``Agent.look``.
 BY_NAME = {
-    "agent/journal.py: _end_orphan": f"{OWN}, {KERNEL}",
-    "agent/journal.py: _take": OWN,
-    "agent/journal.py: _take_back": OWN,
-    "agent/journal.py: holder": f"{OWN}, {KERNEL}",
-    "dumps/kinds/sadf.py: _about": "a saved host in memory",
+    "host/agent/journal.py: _end_orphan": f"{OWN}, {KERNEL}",
+    "host/agent/journal.py: _take": OWN,
+    "host/agent/journal.py: _take_back": OWN,
+    "host/agent/journal.py: holder": f"{OWN}, {KERNEL}",
+    "hunt/dumps/kinds/sadf.py: _about": "a saved host in memory",
     "experiment/boot.py: boot_id": KERNEL,
     "experiment/cores.py: usable": KERNEL,
     "experiment/loaders.py: _copy": BOOT,
@@ -35,47 +35,49 @@ BY_NAME = {
     "experiment/reboot.py: _digest": BOOT,
     "experiment/reboot.py: read": OWN,
     "experiment/trial.py: _sampled": OWN,
-    "hunt.py: watch": OWN,
-    "report/knobs.py: _read": KERNEL,
-    "rollout.py: _step": KERNEL,
-    "server/dataset.py: _read_manifest": "a data set's folder, of which the server's account owns the data only",
-    "server/process.py: _refuse_taken_port": KERNEL,
-    "server/process.py: _verify_allocator": KERNEL,
-    "traffic.py: _bring": OWN,
-    "traffic.py: record": OWN,
+    "hunt/hunt.py: watch": OWN,
+    "knobs/report/knobs.py: _read": KERNEL,
+    "change/apply.py: _step": KERNEL,
+    "lab/server/dataset.py: _read_manifest": (
+        "a data set's folder, of which the server's account owns the data only"
+    ),
+    "lab/server/process.py: _refuse_taken_port": KERNEL,
+    "lab/server/process.py: _verify_allocator": KERNEL,
+    "traffic/traffic.py: _bring": OWN,
+    "traffic/traffic.py: record": OWN,
     "web/tables.py: hosts": "a table in memory",
-    "workloads/drive/clients.py: fetch": OWN,
-    "workloads/memcached.py: _listening": KERNEL,
-    "workloads/memcached.py: _subject": "the trial's folder, which is root's",
-    "workloads/observe.py: run": OWN,
-    "workloads/replay.py: run": OWN,
-    "workloads/tool.py: run_measured": OWN,
+    "experiment/workloads/drive/clients.py: fetch": OWN,
+    "experiment/workloads/memcached.py: _listening": KERNEL,
+    "experiment/workloads/memcached.py: _subject": "the trial's folder, which is root's",
+    "experiment/workloads/observe.py: run": OWN,
+    "experiment/workloads/replay.py: run": OWN,
+    "experiment/workloads/tool.py: run_measured": OWN,
 }
 #: A program of a host that opens a file by a name there, in a list of words: the same.
 PROGRAMS = {
     "indexes/demo.py: shop": "the demo's own folder",
-    "rules/neighbours.py: caches_are_dropped": "words of a finding",
-    "server/dataset.py: restore_dataset": "a data set, whose links are copied and not followed",
-    "vm/image.py: _build": "an image of ours",
-    "volumes/loop.py: _attach": KERNEL,
-    "volumes/md.py: _chunk": KERNEL,
-    "volumes/zram.py: _add": KERNEL,
-    "volumes/zram.py: _must_fit": KERNEL,
+    "hunt/rules/neighbours.py: caches_are_dropped": "words of a finding",
+    "lab/server/dataset.py: restore_dataset": "a data set, whose links are copied and not followed",
+    "lab/vm/image.py: _build": "an image of ours",
+    "lab/volumes/loop.py: _attach": KERNEL,
+    "lab/volumes/md.py: _chunk": KERNEL,
+    "lab/volumes/zram.py: _add": KERNEL,
+    "lab/volumes/zram.py: _must_fit": KERNEL,
 }
 #: A wall clock and a removal in one function -> why the one does not decide about the other.
 CLOCKS = {
-    "vm/image.py: _build": "it stamps the image, and removes its draft",
-    "web/collector.py: _trim": "its time is that of `elapsed`, or of the newest data",
+    "lab/vm/image.py: _build": "it stamps the image, and removes its draft",
+    "history/collect/collector.py: _trim": "its time is that of `elapsed`, or of the newest data",
 }
 #: Commands of a host without a limit of time -> what ends them once nobody waits.
 ENDLESS = {
-    "server/dataset.py": "the hold of its host, or it ends by itself",
-    "server/process.py": "the hold of its host",
-    "target/files.py": "the end of its output",
-    "target/ssh.py": "the command that it waits for",
-    "traffic.py": "the length of the file",
-    "workloads/tool.py": "the hold of its host",
-    "size/prove.py": "the user's own script",
+    "lab/server/dataset.py": "the hold of its host, or it ends by itself",
+    "lab/server/process.py": "the hold of its host",
+    "host/target/files.py": "the end of its output",
+    "host/target/ssh.py": "the command that it waits for",
+    "traffic/traffic.py": "the length of the file",
+    "experiment/workloads/tool.py": "the hold of its host",
+    "capacity/prove.py": "the user's own script",
 }
 
 
@@ -204,8 +206,8 @@ def test_a_command_without_a_limit_of_time_ends_without_us() -> None:
 def test_no_program_is_let_go_but_what_watches() -> None:
     # Of a trial start it is the guard that ends it after its time; of a machine what powers it off.
     assert {each.partition(":")[0] for each in found(shells)} == {
-        "server/trial_start.py",
-        "target/leased.py", "target/shell.py", "vm/machine.py",
+        "lab/server/trial_start.py",
+        "host/target/leased.py", "host/target/shell.py", "lab/vm/machine.py",
     }  # fmt: skip
 
 

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import plan as plans
-from headrace.analysis.intervals import Interval
-from headrace.analysis.result import Effect, Verdict
-from headrace.analysis.trials import TrialResponse
-from headrace.errors import PlanError
+from headrace.base.effect import Effect, Verdict
+from headrace.base.errors import PlanError
+from headrace.base.intervals import Interval
+from headrace.base.model import Role, TrialState, Value
+from headrace.experiment import plan as plans
 from headrace.experiment import space
 from headrace.experiment.kinds import search
 from headrace.experiment.kinds.search import Constraint, Found
+from headrace.experiment.plan import KnobRange, TuneTable
+from headrace.experiment.report.tune import words
 from headrace.experiment.space import Seen
-from headrace.model import Role, TrialState, Value
-from headrace.plan import KnobRange, TuneTable
-from headrace.report.tune import words
-from headrace.tune import Confirmed, Tuned, chosen, front_of, lean_of
+from headrace.experiment.stats.trials import TrialResponse
+from headrace.experiment.tune import Confirmed, Tuned, chosen, front_of, lean_of
 
 PLAN = """
 name = "t"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from headrace.analysis import estimate, noises, unequal
+from headrace.experiment.stats import estimate, noises, unequal
 
 ALPHA = 0.05
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.analysis.estimate import Seen, fit_one
-from headrace.analysis.result import Verdict
-from headrace.analysis.study import analyse_experiment
-from headrace.store import ExperimentFolder
+from headrace.base.effect import Verdict
+from headrace.experiment.stats.estimate import Seen, fit_one
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.store import ExperimentFolder
 from tests import synthetic
 
 

@@ -12,20 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace import plan as plans
-from headrace import report
-from headrace.analysis import sequential
-from headrace.analysis.looks import nominal_level, spent
-from headrace.analysis.race import Race
-from headrace.analysis.result import Verdict
-from headrace.analysis.study import analyse_experiment
-from headrace.errors import HeadraceError, PlanError
+from headrace.base.effect import Verdict
+from headrace.base.errors import HeadraceError, PlanError
+from headrace.base.looks import nominal_level, spent
 from headrace.experiment import extend as extending
-from headrace.experiment import runner
+from headrace.experiment import plan as plans
+from headrace.experiment import report, runner
 from headrace.experiment.kinds import decided
 from headrace.experiment.kinds import race as races
-from headrace.report.parts import Page, Sentence, plain
-from headrace.store import ExperimentFolder
+from headrace.experiment.stats import sequential
+from headrace.experiment.stats.race import Race
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.store import ExperimentFolder
+from headrace.show.parts import Page, Sentence, plain
 from tests.fake_lab import Killed, by_name
 from tests.unit.test_loops import Bench
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headrace.analysis import users
-from headrace.analysis.resources import Level
-from headrace.analysis.window import Window
-from headrace.rules.evidence import Evidence
-from headrace.samples import Samples
+from headrace.host.samples import Samples
+from headrace.host.window import Window
+from headrace.hunt import users
+from headrace.hunt.resources import Level
+from headrace.hunt.rules.evidence import Evidence
 from tests.rules.hosts import GIB, unwell
 from tests.rules.neighbours_cases import FULL
 from tests.unit.test_resources import ALWAYS_BUSY, DEEP_AND_SLOW, DISK, use

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.analysis.contrast import contrast
-from headrace.analysis.panel import Window, quantiles
-from headrace.analysis.result import Verdict
-from headrace.analysis.verify import Change, Question, Verified, verify
-from headrace.production import Series
-from headrace.production.series import common_edges, rebinned
-from headrace.production.weeks import WEEK_S, earlier, names
-from headrace.report.notice import Conclusion
-from headrace.report.verify.page import page_of
+from headrace.base.effect import Verdict
+from headrace.change.contrast import contrast
+from headrace.change.panel import Window, quantiles
+from headrace.change.production import Series
+from headrace.change.production.series import common_edges, rebinned
+from headrace.change.production.weeks import WEEK_S, earlier, names
+from headrace.change.report.verify import page_of
+from headrace.change.verify import Change, Question, Verified, verify
+from headrace.show.notice import Conclusion
 from tests.production import AT_S, CELL_S, EDGES_NS, FINE_NS, fleet, waves, window
 
 #: So fine that hardly anything but sampling is in the intervals: 0.4%.

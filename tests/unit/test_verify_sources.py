@@ -18,24 +18,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.analysis.panel import Window
-from headrace.analysis.result import Verdict
-from headrace.analysis.verify import Question as Judged
-from headrace.analysis.verify import verify
-from headrace.buckets import bucket_of
+from headrace.base.buckets import bucket_of
+from headrace.base.effect import Verdict
+from headrace.base.errors import PlanError, StoreError, TargetError
+from headrace.change.panel import Window
+from headrace.change.production import Observed, table
+from headrace.change.production.gather import gather
+from headrace.change.production.prometheus import Question, read
+from headrace.change.verify import Question as Judged
+from headrace.change.verify import verify
 from headrace.cli.shell import main
-from headrace.digests import table as tables
-from headrace.digests.files import load_all
-from headrace.errors import PlanError, StoreError, TargetError
+from headrace.experiment.foreign import table as foreign_table
 from headrace.fleet.host import Host
-from headrace.foreign import table as foreign_table
-from headrace.production import Observed, table
-from headrace.production.gather import gather
-from headrace.production.prometheus import Question, read
-from headrace.staged import rules
-from headrace.staged.book import Book
-from headrace.staged.plan import Role, Seen, make
-from headrace.target import TargetSpec
+from headrace.host.target import TargetSpec
+from headrace.rollout import rules
+from headrace.rollout.book import Book
+from headrace.rollout.plan import Role, Seen, make
+from headrace.traffic.digests import table as tables
+from headrace.traffic.digests.files import load_all
 from tests.commands import headrace
 from tests.production import AT_S, fleet
 
@@ -204,7 +204,7 @@ def test_a_connection_that_hangs_ends() -> None:
 
 
 def test_long_times_are_asked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.production.prometheus.MOST_POINTS", 3)
+    monkeypatch.setattr("headrace.change.production.prometheus.MOST_POINTS", 3)
     asked_for = []
 
     def answer(words: dict[str, str]) -> bytes:
@@ -406,7 +406,7 @@ def rolled_out(state: Path, monkeypatch: pytest.MonkeyPatch, *made: tuple[str, f
     for name, start_s, end_s in made:
         for kind, at_s in (("applying", start_s), ("undone", end_s)):
             if at_s is not None:
-                monkeypatch.setattr("headrace.staged.book.time.time", lambda at_s=at_s: at_s)
+                monkeypatch.setattr("headrace.rollout.book.time.time", lambda at_s=at_s: at_s)
                 book.note(kind, host=name, change=f"{name}-1")
     monkeypatch.undo()
     monkeypatch.setenv("XDG_STATE_HOME", str(state))

@@ -22,11 +22,11 @@ import zstandard
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headrace import vm
-from headrace.errors import Busy, NotReady, PlanError, TargetError
-from headrace.target.local import LocalTarget
-from headrace.vm import bzimage, cache, image, kernels, machine, processes, qemu, spec, state, stock
-from headrace.vm.spec import DiskSpec, VmSpec
+from headrace.base.errors import Busy, NotReady, PlanError, TargetError
+from headrace.host.target.local import LocalTarget
+from headrace.lab import vm
+from headrace.lab.vm import bzimage, cache, image, kernels, machine, processes, qemu, spec, state, stock
+from headrace.lab.vm.spec import DiskSpec, VmSpec
 
 SPEC = VmSpec(
     "lab", "6.1", disks=(DiskSpec(2 << 30, queues=4, iops=3000), DiskSpec(1 << 30, bytes_s=1 << 20))
@@ -461,7 +461,7 @@ async def test_a_folder_that_its_holder_removes_is_made_anew_for_the_next() -> N
 def test_a_lock_ends_with_its_process() -> None:
     place = state.machine_folder("lab")
     code = (
-        "import asyncio, os, sys\nfrom pathlib import Path\nfrom headrace.vm import cache\n"
+        "import asyncio, os, sys\nfrom pathlib import Path\nfrom headrace.lab.vm import cache\n"
         "async def main():\n"
         "    async with cache.locked(Path(sys.argv[1]), 'it', print, 1):\n"
         "        print('held', flush=True)\n        os.kill(os.getpid(), 9)\n"

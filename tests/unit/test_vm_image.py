@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import CommandFailed, NotReady
-from headrace.target import Completed
-from headrace.vm import image
+from headrace.base.errors import CommandFailed, NotReady
+from headrace.host.target import Completed
+from headrace.lab.vm import image
 
 
 class FailingHost:

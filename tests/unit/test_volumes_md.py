@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import plan, volumes
-from headrace.design import Design
-from headrace.errors import DiskFull, NotReady, PlanError, Refused, TreatmentFailed
-from headrace.experiment import design
+from headrace.base.errors import DiskFull, NotReady, PlanError, Refused, TreatmentFailed
+from headrace.experiment import design, plan
+from headrace.experiment.frozen import Design
 from headrace.experiment.volume import spec_of
-from headrace.target import Completed
-from headrace.volumes import (
+from headrace.host.target import Completed
+from headrace.lab import volumes
+from headrace.lab.volumes import (
     DEVICES,
     FILESYSTEMS,
     MADE_OF_OTHERS,
@@ -29,9 +29,9 @@ from headrace.volumes import (
     VolumeSpec,
     geometry,
 )
-from headrace.volumes import _queues as queues
-from headrace.volumes.device import Site, Stripe
-from headrace.volumes.md import stripe
+from headrace.lab.volumes import _queues as queues
+from headrace.lab.volumes.device import Site, Stripe
+from headrace.lab.volumes.md import stripe
 
 KIB = 1024
 DISKS = tuple(f"/dev/disk/by-id/virtio-data{number}" for number in range(6))

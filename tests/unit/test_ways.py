@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.analysis import ways
-from headrace.analysis.ways import Way
+from headrace.experiment.stats import ways
+from headrace.experiment.stats.ways import Way
 
 
 def seconds(starts: float, noise: float, trials: int = 400, length: int = 15) -> list[np.ndarray]:

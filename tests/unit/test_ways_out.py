@@ -20,7 +20,7 @@ from rich.text import Text
 
 from headrace.cli.log import CleanLines, log_cleanly
 from headrace.cli.screen import Screen
-from headrace.report.notice import Conclusion, Notice
+from headrace.show.notice import Conclusion, Notice
 from headrace.tell import words
 from headrace.web.listing import Column, Listing
 from tests.folders import ROOT
@@ -31,16 +31,16 @@ HOSTILE = "a\x1b]0;owned\x07\x9b2J\u202eb\r\x08[link=https://evil][red]c\x7f"
 #: File: function that writes text by itself -> why it may.
 WRITERS = {
     "cli/__init__.py: main": "the version",
-    "cli/changes.py: _asks_and_counts_down": "a literal and a number",
-    "cli/collect.py: collect": "a script of ours",
+    "change/commands/changes.py: _asks_and_counts_down": "a literal and a number",
+    "hunt/commands/collect.py: collect": "a script of ours",
     "cli/docs.py: docs": "a path of ours",
-    "cli/fleet.py: _print_json": "JSON, in which control characters are escaped",
-    "cli/forms.py: print_form": "a patch, to be applied as it is",
-    "cli/experiments.py: plan_list": "examples of ours",
-    "cli/experiments.py: plan_print": "a plan, to be edited as it is",
+    "fleet/command.py: _print_json": "JSON, in which control characters are escaped",
+    "change/commands/forms.py: print_form": "a patch, to be applied as it is",
+    "experiment/commands/experiments.py: plan_list": "examples of ours",
+    "experiment/commands/experiments.py: plan_print": "a plan, to be edited as it is",
     "cli/shell.py: _version": "the version",
     "cli/shell.py: print_json": "JSON, in which control characters are escaped",
-    "memcached/ask.py: main": "JSON of another host, which the reader bounds",
+    "host/memcached/ask.py: main": "JSON of another host, which the reader bounds",
     "tell/markdown.py: _print": "escaped by `content`",
 }
 #: File: function that makes a page or an answer of a string itself -> why it may.
@@ -49,12 +49,12 @@ ANSWERS = {
 }
 #: ``Markup`` of something that is not a literal: file: function -> why it is ours.
 MARKUP = {
-    "report/digest/charts.py: distribution": "numbers, and names of ours",
-    "report/digest/charts.py: sparkline": "numbers",
-    "report/html.py: render": "our style sheet and script",
-    "report/html.py: _breakable": "escaped in the line before",
-    "report/html.py: _packed": "the library, as base64",
-    "report/html.py: place": "`dump` escapes",
+    "traffic/report/charts.py: distribution": "numbers, and names of ours",
+    "traffic/report/charts.py: sparkline": "numbers",
+    "show/html.py: render": "our style sheet and script",
+    "show/html.py: _breakable": "escaped in the line before",
+    "show/html.py: _packed": "the library, as base64",
+    "show/html.py: place": "`dump` escapes",
 }
 
 
@@ -146,11 +146,11 @@ RULES: dict[str, tuple[Callable[[Calls], Iterator[str]], str, set[str]]] = {
     "text goes to the terminal by Screen": (writers, "", set(WRITERS)),
     "a terminal is a Screen, and no string is mark-up": (consoles, "", set()),
     "only literals are Markup": (markups, "", set(MARKUP)),
-    "templates are escaped": (environments, "", {"report/html.py: environment"}),
+    "templates are escaped": (environments, "", {"show/html.py: environment"}),
     "tables are cleaned": (
         tables,
         "",
-        {"web/listing.py: to_csv", "web/api.py: as_csv", "foreign/sheets.py: text_of"},
+        {"web/listing.py: to_csv", "web/api.py: as_csv", "experiment/foreign/sheets.py: text_of"},
     ),
     "the log is cleaned": (handlers, "", set()),
     "assistants get marked text": (answers, "mcp", {"mcp/server.py: checked", "mcp/server.py: build"}),

@@ -18,21 +18,21 @@ from typing import Any
 
 import pytest
 
-from headrace.activity import summed
-from headrace.analysis.live import LiveWindow, Ring
-from headrace.analysis.sessions import of_activity
-from headrace.archive import questions
-from headrace.archive.files import HOUR_S, MINUTE_S, Archive
-from headrace.archive.reader import Range, Reader
-from headrace.errors import DiskFull
+from headrace.base.errors import DiskFull
+from headrace.base.model import Facts, ServerLogin
+from headrace.capacity import used
 from headrace.fleet.host import Host
-from headrace.live import Link
-from headrace.model import Facts, ServerLogin
-from headrace.rules import all_rules, judge
-from headrace.size import used
-from headrace.target import TargetSpec
-from headrace.web import bounds, minute, slow_log
-from headrace.web.collector import Collector, journal_changes, journal_rows
+from headrace.history import questions
+from headrace.history.archive.files import HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.collect import bounds, minute, slow_log
+from headrace.history.collect.collector import Collector, journal_changes, journal_rows
+from headrace.host.activity import summed
+from headrace.host.target import TargetSpec
+from headrace.hunt.live import Link
+from headrace.hunt.recent import LiveWindow, Ring
+from headrace.hunt.rules import all_rules, judge
+from headrace.hunt.sessions import of_activity
 from headrace.web.lean import ARENAS
 from tests.history import SLOW, query
 from tests.rules.hosts import unwell
@@ -216,8 +216,8 @@ def test_arrow_does_not_import_pandas() -> None:
     """In a process of its own: Arrow asks once."""
     pytest.importorskip("pandas")
     script = (
-        "import sys; from headrace.web.lean import without_pandas; from headrace.web import minute;"
-        "from headrace.archive.tables import STATES; without_pandas();"
+        "import sys; from headrace.web.lean import without_pandas; from headrace.history.collect import minute;"
+        "from headrace.history.archive.tables import STATES; without_pandas();"
         "rows = minute.table_of(STATES, [minute.lost_row('gone')], 60);"
         "assert rows.to_pylist()[0]['problem'] == 'gone';"
         "assert 'pandas' not in sys.modules; import pandas; pandas.Series([1])"
@@ -298,10 +298,10 @@ async def test_a_host_without_a_server_says_why_and_asks_again(
         return SimpleNamespace(facts=facts, samples=follow)
 
     target = SimpleNamespace(name="db1", connect=nothing, close=nothing)
-    monkeypatch.setattr("headrace.live.open_target", lambda _: target)
-    monkeypatch.setattr("headrace.live.Agent.install", install)
-    monkeypatch.setattr("headrace.live.FACTS_EVERY_S", 0.3)
-    monkeypatch.setattr("headrace.live.RETRY_S", (0.0,))
+    monkeypatch.setattr("headrace.hunt.live.open_target", lambda _: target)
+    monkeypatch.setattr("headrace.hunt.live.Agent.install", install)
+    monkeypatch.setattr("headrace.hunt.live.FACTS_EVERY_S", 0.3)
+    monkeypatch.setattr("headrace.hunt.live.RETRY_S", (0.0,))
     found = collector(tmp_path)
     host = found.hosts["db1"]
     host.feed.find_login = find
@@ -412,8 +412,8 @@ async def test_the_slow_log_that_is_followed_is_the_one_that_the_server_writes(
         return Facts(name, {"server_settings": {"variables": variables}})
 
     monkeypatch.setattr(slow_log, "follow", follow)
-    monkeypatch.setattr("headrace.web.collector.LOG_CHECKED_S", 0.01)
-    monkeypatch.setattr("headrace.web.collector.SETTINGS_EVERY_S", 0.01)
+    monkeypatch.setattr("headrace.history.collect.collector.LOG_CHECKED_S", 0.01)
+    monkeypatch.setattr("headrace.history.collect.collector.SETTINGS_EVERY_S", 0.01)
     found = collector(tmp_path)
     each = found.hosts["db1"]
     answers = [writes("/a.log")]
@@ -546,7 +546,7 @@ async def test_a_flood_of_changes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
             kept = [{**entry, "path": f"/sys/{n}"} for n in range(7)]
             return [{"owner": f"apply/{n}", "t_ns": n, "entries": kept} for n in range(3)]
 
-    monkeypatch.setattr("headrace.web.collector.Journal", Flooding)
+    monkeypatch.setattr("headrace.history.collect.collector.Journal", Flooding)
     found = await journal_rows(None)  # type: ignore[arg-type]
     assert len(found) == 10
     assert {len(row["after"]) for row in found.values()} == {bounds.MOST_NAME}
@@ -555,7 +555,7 @@ async def test_a_flood_of_changes_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_flood_of_findings_is_cut_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(minute, "MOST_FINDINGS", 0)
     ill = judge(unwell(rates=ONE_HOT_CORE, without=["psi"]), all_rules())
-    monkeypatch.setattr("headrace.web.collector.judge", lambda *_: ill)
+    monkeypatch.setattr("headrace.history.collect.collector.judge", lambda *_: ill)
     found = collector(tmp_path)
     sampled(found)
     await found.write(T_S)

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.archive.files import MINUTE_S
-from headrace.errors import PlanError, Refused
+from headrace.base.errors import PlanError, Refused
+from headrace.history.archive.files import MINUTE_S
 from headrace.web import app as web
 from headrace.web import sessions
 from headrace.web.guard import OPEN, local_path

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.archive.files import MINUTE_S
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
+from headrace.history.archive.files import MINUTE_S
+from headrace.history.collect.watched import Watched, watched
+from headrace.host.target import TargetSpec
 from headrace.web import api, app, live
 from headrace.web.asked import Asked, seconds_of
 from headrace.web.listing import Column, Listing
 from headrace.web.tables import TABLES
-from headrace.web.watched import Watched, watched
 from tests.history import fill, site
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.archive.reader import Range
-from headrace.staged.book import Book
+from headrace.history.archive.reader import Range
+from headrace.rollout.book import Book
 from headrace.web import app, marks
 from headrace.web.users import Role
 from tests.history import PASSWORD, site

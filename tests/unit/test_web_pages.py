@@ -16,21 +16,29 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.activity import summed
-from headrace.archive import rollup
-from headrace.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
-from headrace.archive.tables import TABLES
+from headrace.base.model import Facts, ServerLogin
 from headrace.fleet.host import Host
-from headrace.model import Facts, ServerLogin
-from headrace.rules import all_rules, judge
-from headrace.target import TargetSpec
-from headrace.web import app, capacity, locks, merged, plans, said, tables
+from headrace.history.archive import rollup
+from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect import plans
+from headrace.history.collect.minute import (
+    PERFORMANCE_SCHEMA,
+    PROCESS_LIST,
+    class_name,
+    seen_rows,
+    table_of,
+    text_row,
+)
+from headrace.history.collect.watched import watched as watched_of
+from headrace.host.activity import summed
+from headrace.host.target import TargetSpec
+from headrace.hunt.rules import all_rules, judge
+from headrace.web import app, capacity, locks, merged, said, tables
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
-from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, class_name, seen_rows, table_of, text_row
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
-from headrace.web.watched import watched as watched_of
 from tests.history import SLOW, fill, query, site, state, write
 from tests.rules.hosts import unwell
 

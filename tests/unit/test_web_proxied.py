@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 from starlette.types import Receive, Scope, Send
 
-from headrace.errors import HeadraceError, PlanError, Refused
+from headrace.base.errors import HeadraceError, PlanError, Refused
 from headrace.web import app as web
 from headrace.web import sessions
 from headrace.web.auth import Auth, read
@@ -253,9 +253,9 @@ class TestTheKey:
             site(tmp_path, key="the key", auth=settings(tmp_path))
 
     def test_the_command_makes_none(self, tmp_path: Path) -> None:
-        from headrace.archive.files import Archive
-        from headrace.cli.serve import ANY_STORAGE, _site
+        from headrace.history.archive.files import Archive
         from headrace.web.app import Listen
+        from headrace.web.command import ANY_STORAGE, _site
 
         archive = Archive(tmp_path / "history")
         archive.create()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.staged.book import Book
-from headrace.staged.plan import make
-from headrace.staged.rules import Rules, StageRule
+from headrace.rollout.book import Book
+from headrace.rollout.plan import make
+from headrace.rollout.rules import Rules, StageRule
 from headrace.web import app, rollouts, sessions
 from headrace.web.site import Site
 from headrace.web.users import Role

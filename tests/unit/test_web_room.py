@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.errors import Busy
+from headrace.base.errors import Busy
 from headrace.web import app
 from headrace.web.room import MOST, MOST_OF_ADDRESS, Room, few_words, raise_descriptors
 from tests.history import site

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headrace.model import Facts
+from headrace.base.model import Facts
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 from headrace.web import said
-from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 
 DENIED = "/a.log is not there, or the account that headrace uses may not read it"
 SOURCES = (PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import NotReady
+from headrace.base.errors import NotReady
 from headrace.web import schema
 
 

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from headrace.archive import questions, rollup
-from headrace.archive.files import HOUR_S, MINUTE_S, Archive
-from headrace.archive.reader import Range, Reader
-from headrace.archive.tables import MOST_COUNT, MOST_SUM, TABLES
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
 from headrace.fleet.host import Host
-from headrace.target import TargetSpec
-from headrace.web import bounds, minute, slow_log
-from headrace.web.collector import Collector
+from headrace.history import questions
+from headrace.history.archive import rollup
+from headrace.history.archive.files import HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.tables import MOST_COUNT, MOST_SUM, TABLES
+from headrace.history.collect import bounds, minute, slow_log
+from headrace.history.collect.collector import Collector
+from headrace.host.target import TargetSpec
 from tests.history import SLOW, query, state, write
 from tests.unit.test_web_collector import CLASS
 
@@ -163,7 +164,7 @@ async def test_a_host_whose_roll_up_fails_is_named_and_the_others_are_kept(
         done.append(host)
         return 1
 
-    monkeypatch.setattr("headrace.web.collector.roll_up", roll_up)
+    monkeypatch.setattr("headrace.history.collect.collector.roll_up", roll_up)
     found._keep_house(T_S + 2 * HOUR_S)
     assert done == ["c"]
     assert "a: cannot be read" in found.attention

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
 from headrace.web import app, tables, warm
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing

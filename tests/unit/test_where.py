@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import HostUnknown
-from headrace.facts import HostFacts
-from headrace.hunt import Hunt, examine
-from headrace.model import Facts
-from headrace.report.hunt.page import page_of
-from headrace.rules import Evidence
-from headrace.samples import Samples
-from headrace.snapshot import Snapshot
+from headrace.base.errors import HostUnknown
+from headrace.base.model import Facts
+from headrace.host.facts import HostFacts
+from headrace.host.samples import Samples
+from headrace.host.snapshot import Snapshot
+from headrace.hunt.hunt import Hunt, examine
+from headrace.hunt.report.page import page_of
+from headrace.hunt.rules import Evidence
 from tests.rules.hosts import saved, unwell
 
 #: As the agent says it of real servers: tests/real/server/test_where.py.

@@ -13,24 +13,24 @@ from pathlib import Path
 
 import pytest
 
-from headrace import whole
-from headrace.digests import history, table
-from headrace.errors import Busy, StoreError
+from headrace.base import whole
+from headrace.base.errors import Busy, StoreError
+from headrace.base.model import Facts
+from headrace.base.whole import make_folder, replace_whole, write_whole
+from headrace.change.production import histograms
 from headrace.experiment.runner import exclusive
 from headrace.fleet.runs import RunFile
-from headrace.model import Facts
-from headrace.production import histograms
-from headrace.report.notice import Conclusion, Notice
-from headrace.snapshot import NO_SAMPLES, Snapshot, save
+from headrace.host.snapshot import NO_SAMPLES, Snapshot, save
+from headrace.show.notice import Conclusion, Notice
 from headrace.tell import markdown
-from headrace.whole import make_folder, replace_whole, write_whole
+from headrace.traffic.digests import history, table
 from tests.synthetic import Shape, make
 
 #: Writes until it is told to stop; says so when the draft has been begun.
 WRITER = """
 import os, sys, time
 from pathlib import Path
-from headrace import whole
+from headrace.base import whole
 
 def stuck(_):
     print("begun", flush=True)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-from headrace.analysis.cores import cores
-from headrace.analysis.window import Window
-from headrace.arrow import SAMPLES, samples_of, table_of
-from headrace.facts import link_speed_mbit_s
-from headrace.samples import Samples
+from headrace.host.arrow import SAMPLES, samples_of, table_of
+from headrace.host.cores import cores
+from headrace.host.facts import link_speed_mbit_s
+from headrace.host.samples import Samples
+from headrace.host.window import Window
 
 Row = tuple[float, str, str, str, float]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from rich.text import Text
 
-from headrace.errors import PlanError
-from headrace.model import Option
-from headrace.workloads import KINDS, make_workload, option_docs
-from headrace.workloads.options import REQUIRED
+from headrace.base.errors import PlanError
+from headrace.base.model import Option
+from headrace.experiment.workloads import KINDS, make_workload, option_docs
+from headrace.experiment.workloads.options import REQUIRED
 from tests.folders import ROOT
 
 READ: dict[str, Any] = {"name": "read", "statements": [{"sql": "SELECT 1"}]}

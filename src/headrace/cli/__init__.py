@@ -30,4 +30,4 @@ def load(command: str | None = None) -> None:
     """Register the commands of the module that defines ``command``; None registers all."""
     for module, words in COMMANDS.items():
         if command is None or command in words:
-            importlib.import_module(f"headrace.cli.{module}")
+            importlib.import_module(f"headrace.{module}")

@@ -4,43 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Module -> its commands and their summaries, in the order of ``headrace --help``. Only the module of the given
-#: command is imported: importing all forty takes as long as starting Python and typer.
+#: Module below ``headrace`` -> its commands and their summaries, in the order of ``headrace --help``. Only the
+#: module of the given command is imported: importing all forty takes as long as starting Python and typer.
 COMMANDS: Mapping[str, Mapping[str, str]] = {
-    "hosts": {
+    "host.command": {
         "doctor": "Check whether a machine is ready.",
         "facts": "Show how a host and its servers are configured.",
     },
-    "hunt": {
+    "hunt.commands.hunt": {
         "hunt": "Find what limits a host, why, and what would help.",
         "rules": "List the rules that hunt evaluates, and explain one.",
     },
-    "collect": {
+    "hunt.commands.collect": {
         "collect": "Print a shell script for hosts where nothing may be installed.",
     },
-    "fleet": {
+    "fleet.command": {
         "fleet": "Query many hosts at once, and compare them.",
     },
-    "rollout": {
+    "rollout.command": {
         "rollout": "Change a fleet in stages; each stage is judged.",
     },
-    "top": {
+    "hunt.commands.top": {
         "top": "A live view of a host and its server.",
     },
-    "serve": {
+    "web.command": {
         "serve": "Web pages of hosts, queries, experiments and changes.",
     },
-    "prove": {
+    "experiment.commands.prove": {
         "prove": "Test the fixes for findings on a workload; keep what is proven.",
     },
-    "changes": {
+    "change.commands.changes": {
         "apply": "Change settings of a live host, reversibly.",
         "confirm": "Keep what `apply --confirm-within` changed.",
         "rollback": "Restore original values.",
         "journal": "Show the changes on a host: open ones and kept ones.",
         "knobs": "List settings and their current values.",
     },
-    "experiments": {
+    "experiment.commands.experiments": {
         "run": "Run a plan, or continue it.",
         "demo": "Tune a stock MariaDB and prove the gain.",
         "sweep": "Find the saturation point.",
@@ -49,51 +49,51 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "compare": "Compare two experiments.",
         "plan": "Inspect plan files without running them.",
     },
-    "tune": {
+    "experiment.commands.tune": {
         "tune": "Search many knobs, confirm the best against the current settings.",
     },
-    "watch": {
+    "experiment.commands.watch": {
         "watch": "Detect changes in a series of results.",
         "audit": "Measure the false-alarm rate of headrace's verdicts.",
     },
-    "verify": {
+    "change.commands.verify": {
         "verify": "Compare production before and after a change.",
     },
-    "histograms": {
+    "change.commands.histograms": {
         "histograms": "Save a server's own latency histograms, for `verify`.",
     },
-    "tell": {
+    "tell.command": {
         "tell": "Send a verdict to chats, mail, dashboards and pipelines.",
     },
-    "mcp": {
+    "mcp.command": {
         "mcp": "Serve saved evidence to AI assistants.",
     },
-    "imports": {
+    "experiment.commands.imports": {
         "import": "Analyse results measured elsewhere: tables, benchmark output.",
     },
-    "recording": {
+    "traffic.commands.recording": {
         "record": "Record what clients send to a server.",
         "recording": "Inspect, cut, merge, filter and anonymise recordings.",
     },
-    "digest": {
+    "traffic.commands.digest": {
         "digest": "Summarise traffic by query class: how often, how slow, how costly.",
     },
-    "indexes": {
+    "indexes.commands.indexes": {
         "indexes": "Find the indexes that traffic lacks, and those too many.",
     },
-    "replay": {
+    "traffic.commands.replay": {
         "replay": "Replay recorded traffic on a server, and compare its answers.",
     },
-    "size": {
+    "capacity.commands.size": {
         "size": "Capacity: what calls cost, how full hosts are, when they fill up, what to merge.",
     },
-    "ladder": {
+    "hunt.commands.ladder": {
         "ladder": "Measure this machine's latencies, from CPU cache to commit.",
     },
-    "lab": {
+    "lab.command": {
         "lab": "Virtual machines with a chosen kernel, disks and network.",
     },
-    "docs": {
+    "cli.docs": {
         "docs": "Open or search the documentation.",
     },
 }

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import headrace
+from headrace.base.errors import HeadraceError, NotReady
 from headrace.cli.docs_search import Section, search
 from headrace.cli.shell import app, print_json, stdout
-from headrace.errors import HeadraceError, NotReady
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -61,8 +61,8 @@ def docs(
 
 def results(sections: Sequence[Section]) -> RenderableType:
     """A search's answer for a terminal."""
-    from headrace.report import terminal
-    from headrace.report.parts import Gap, Part, Sentence, Span
+    from headrace.show import terminal
+    from headrace.show.parts import Gap, Part, Sentence, Span
 
     parts: list[Part] = []
     for section in sections:

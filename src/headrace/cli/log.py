@@ -9,7 +9,7 @@ class CleanLines(logging.Formatter):
     """Lines stay lines; the rest of what hosts and browsers sent cannot move a cursor or hide a word."""
 
     def format(self, record: logging.LogRecord) -> str:
-        from headrace.report.text import clean
+        from headrace.show.text import clean
 
         return "\n".join(map(clean, super().format(record).split("\n")))
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from headrace.model import ServerLogin
+from headrace.base.model import ServerLogin
 
 AllowWeaker = Annotated[
     list[str] | None,

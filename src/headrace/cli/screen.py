@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from headrace.report import text
+from headrace.show import text
 
 
 class Screen(Console):

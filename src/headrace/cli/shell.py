@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 import typer
 import typer.core
 
-from headrace import __version__, extras
+from headrace import __version__
+from headrace.base import extras
+from headrace.base.encode import json_text
+from headrace.base.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room, placed
 from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS
-from headrace.encode import json_text
-from headrace.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room, placed
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headrace.report.notice import Notice
-    from headrace.report.parts import Page
-    from headrace.target import TargetSpec
+    from headrace.host.target import TargetSpec
+    from headrace.show.notice import Notice
+    from headrace.show.parts import Page
     from headrace.tell.places import Place
 
 
@@ -193,7 +194,7 @@ def _error_json(error: HeadraceError, code: int) -> None:
 def _error_text(error: HeadraceError) -> Any:
     from rich.text import Text
 
-    from headrace.report.text import clean, clean_lines
+    from headrace.show.text import clean, clean_lines
 
     # A message may quote a server or a file: it must not reach the terminal as an escape sequence.
     text = Text.assemble(("headrace: ", "bold red"))
@@ -225,7 +226,7 @@ def print_json(content: Any) -> None:
 
 def say(page: Page, as_json: bool) -> None:
     """Print a report: its short form, or its JSON."""
-    from headrace.report import jsonform, terminal
+    from headrace.show import jsonform, terminal
 
     if as_json:
         print_json(jsonform.render(page))
@@ -242,7 +243,7 @@ def show(content: Page, as_json: bool, page: Path | None) -> None:
 
 def write_page(path: Path, page: Page, *, is_private: bool = False) -> None:
     """Write an HTML page and print its path; ``is_private``: readable only by the user."""
-    from headrace.report import html
+    from headrace.show import html
     from headrace.tell.files import write_whole
 
     write_whole(path, html.render(page), 0o600 if is_private else None)
@@ -267,7 +268,7 @@ def tell_and_exit(notice: Notice, places: Sequence[Place], *, must_tell: bool = 
     """Tell the verdict, and end with its exit code. A place that fails is reported; only with ``must_tell`` does
     it change the exit code.
     """
-    from headrace.report.notice import Conclusion
+    from headrace.show.notice import Conclusion
 
     is_told = told(notice, places)
     if notice.conclusion is Conclusion.WORSE:
@@ -366,7 +367,7 @@ def _root(
 
 def tell(text: str) -> None:
     """Print progress on standard error."""
-    from headrace.report.text import clean
+    from headrace.show.text import clean
 
     stderr().print(clean(text), style="yellow", soft_wrap=True, highlight=False, markup=False)
 
@@ -376,7 +377,7 @@ def on_target(address: str | TargetSpec, work: Callable[[Any], Awaitable[T]], *,
 
     ``changes``: the work undoes what it has changed if it is stopped.
     """
-    from headrace.target import TargetSpec, open_target
+    from headrace.host.target import TargetSpec, open_target
 
     async def connected() -> T:
         spec = TargetSpec.parse(address) if isinstance(address, str) else address

@@ -13,20 +13,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.analysis import ways
-from headrace.analysis.disturbance import per_second
-from headrace.analysis.ways import DUET, RESTART, SWITCHBACK, Way
-from headrace.counted import counted
-from headrace.design import Design
-from headrace.errors import NothingMeasured, NotReady, PlanError
+from headrace.base.counted import counted
+from headrace.base.errors import NothingMeasured, NotReady, PlanError
+from headrace.base.model import Role, TrialSpec, TrialState
 from headrace.experiment import kinds, labs
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.duet import Duet
 from headrace.experiment.kinds.fixed import Fixed
 from headrace.experiment.kinds.kind import Kind
+from headrace.experiment.plan import AUTO, SWITCHBACK_BLOCKS, Plan, PlanFile
 from headrace.experiment.runner import OVERHEAD_WITH_SERVER_S, Listener, Note, Run, opened
-from headrace.model import Role, TrialSpec, TrialState
-from headrace.plan import AUTO, SWITCHBACK_BLOCKS, Plan, PlanFile
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.stats import ways
+from headrace.experiment.stats.disturbance import per_second
+from headrace.experiment.stats.ways import DUET, RESTART, SWITCHBACK, Way
+from headrace.experiment.store import ExperimentFolder, TrialRecord
 
 if TYPE_CHECKING:
     import numpy as np

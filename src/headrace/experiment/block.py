@@ -12,17 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace import plan as plans
-from headrace.agent import Agent
-from headrace.design import Design
-from headrace.errors import NothingMeasured, Refused
+from headrace.base.errors import NothingMeasured, Refused
+from headrace.base.model import Facts
 from headrace.experiment import kinds, labs, lease
+from headrace.experiment import plan as plans
 from headrace.experiment.boot import boot_id
+from headrace.experiment.frozen import Design
 from headrace.experiment.machine import target_spec
 from headrace.experiment.runner import Event, Note, Run
-from headrace.model import Facts
-from headrace.store import ExperimentFolder
-from headrace.target import Target, open_target
+from headrace.experiment.store import ExperimentFolder
+from headrace.host.agent import Agent
+from headrace.host.target import Target, open_target
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

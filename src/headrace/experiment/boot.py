@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from headrace.target import Target
+from headrace.host.target import Target
 
 Tell = Callable[[str], None]
 

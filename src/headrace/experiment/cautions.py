@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headrace import knobs, workloads
-from headrace.design import Design
+from headrace.experiment import workloads
+from headrace.experiment.frozen import Design
+from headrace.knobs import catalogue as knobs
 
 #: A shorter window has too few operations for a percentile, and starts and stops weigh in it.
 SHORTEST_S = 5.0

@@ -23,15 +23,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from headrace import extras
-from headrace import plan as plans
-from headrace.errors import HeadraceError, NotReady, PlanError
+from headrace.base import extras
+from headrace.base.errors import HeadraceError, NotReady, PlanError
 from headrace.experiment import block as blocks
+from headrace.experiment import plan as plans
 from headrace.experiment.block import Seen, Task, design_of
 from headrace.experiment.pool import ControllerLost
 from headrace.experiment.runner import Event, Listener, TrialEnded
-from headrace.store import ExperimentFolder
-from headrace.target import to_the_end
+from headrace.experiment.store import ExperimentFolder
+from headrace.host.target import to_the_end
 
 #: How long a call for news blocks if there is none.
 NEWS_S = 5.0

@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from headrace.errors import ConnectionLost
-from headrace.target import Target
-from headrace.target.clock import OURS, Clock, read_clock
-from headrace.target.local import LocalTarget
+from headrace.base.errors import ConnectionLost
+from headrace.host.target import Target
+from headrace.host.target.clock import OURS, Clock, read_clock
+from headrace.host.target.local import LocalTarget
 
 #: A clock that was set by more than this during a trial is reported.
 MOST_DRIFT_NS = 50_000_000

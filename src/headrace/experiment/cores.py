@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.facts import HostFacts
-from headrace.model import Facts
-from headrace.target import Target
+from headrace.base.model import Facts
+from headrace.host.facts import HostFacts
+from headrace.host.target import Target
 
 #: With fewer cores than this, server and driver share all of them: the server would lose too large a part.
 LEAST_CORES = 4

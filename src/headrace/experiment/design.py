@@ -7,17 +7,17 @@ import random
 from collections.abc import Iterable, Mapping
 from functools import partial
 
-from headrace import knobs, workloads
-from headrace.design import Design, Skipped, kernel_of, options_of
-from headrace.errors import PlanError
-from headrace.experiment import fractions, volume
+from headrace.base.errors import PlanError
+from headrace.base.meant import meant
+from headrace.base.model import Role, Treatment, TrialSpec, Value
+from headrace.experiment import fractions, volume, workloads
+from headrace.experiment.frozen import Design, Skipped, kernel_of, options_of
+from headrace.experiment.plan import ALL, NONE, VM, FactorTable, Plan, Settings
+from headrace.experiment.plan.where import assigned, located, value_text
 from headrace.experiment.settle import PIECE_S
-from headrace.meant import meant
-from headrace.model import Role, Treatment, TrialSpec, Value
-from headrace.plan import ALL, NONE, VM, FactorTable, Plan, Settings
-from headrace.plan.where import assigned, located, value_text
-from headrace.server import LAYOUT_VARIABLES
-from headrace.target import TargetSpec
+from headrace.host.target import TargetSpec
+from headrace.knobs import catalogue as knobs
+from headrace.lab.server import LAYOUT_VARIABLES
 
 CONFIGURATION = "configuration"
 

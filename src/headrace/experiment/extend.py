@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
 from headrace.experiment import kinds
+from headrace.experiment.plan import PlanFile
 from headrace.experiment.runner import exclusive
-from headrace.plan import PlanFile
-from headrace.store import ExperimentFolder
+from headrace.experiment.store import ExperimentFolder
 
 
 def extend(file: PlanFile, path: Path, more: int) -> None:

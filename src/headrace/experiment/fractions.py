@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headrace.analysis import aliasing
-from headrace.errors import PlanError
-from headrace.meant import meant
-from headrace.plan import DesignTable
-from headrace.plan.where import value_text
+from headrace.base.errors import PlanError
+from headrace.base.meant import meant
+from headrace.experiment.plan import DesignTable
+from headrace.experiment.plan.where import value_text
+from headrace.experiment.stats import aliasing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

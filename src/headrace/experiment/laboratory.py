@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from headrace.design import Design
+from headrace.base.model import TrialSpec
 from headrace.experiment.boot import Tell
-from headrace.model import TrialSpec
-from headrace.store import TrialDraft, TrialRecord
+from headrace.experiment.frozen import Design
+from headrace.experiment.store import TrialDraft, TrialRecord
 
 if TYPE_CHECKING:
-    from headrace.arrow import TrialData
+    from headrace.host.arrow import TrialData
 
 Measured: TypeAlias = "tuple[TrialRecord, TrialData]"
 

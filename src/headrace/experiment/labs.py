@@ -9,24 +9,23 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from types import TracebackType
 
-from headrace import workloads
-from headrace.agent import Agent, Journal
-from headrace.design import Design
-from headrace.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
+from headrace.base.errors import HeadraceError, NotReady, PlanError, Refused, TargetError, TreatmentFailed
+from headrace.base.model import ServerEndpoint, TrialSpec
+from headrace.base.temporary import temporary_folder
 from headrace.experiment import pair as pairs
-from headrace.experiment import readiness, switch
+from headrace.experiment import readiness, switch, workloads
 from headrace.experiment.boot import Tell, boot_id, is_kernel
+from headrace.experiment.frozen import Design
 from headrace.experiment.laboratory import Laboratory, Measured
 from headrace.experiment.machine import Machine, is_there, open_machine, target_spec
+from headrace.experiment.plan import VM, Plan, ServerTable
 from headrace.experiment.preflight import preflight
+from headrace.experiment.store import ExperimentFolder, TrialDraft
 from headrace.experiment.trial import Lab, must_meet_nobody, restore, run_trial, server_spec, volume_spec
-from headrace.facts import HostFacts
-from headrace.model import ServerEndpoint, TrialSpec
-from headrace.plan import VM, Plan, ServerTable
-from headrace.server import build_dataset, dataset_folder
-from headrace.store import ExperimentFolder, TrialDraft
-from headrace.target import Target, TargetSpec, open_target, to_the_end
-from headrace.temporary import temporary_folder
+from headrace.host.agent import Agent, Journal
+from headrace.host.facts import HostFacts
+from headrace.host.target import Target, TargetSpec, open_target, to_the_end
+from headrace.lab.server import build_dataset, dataset_folder
 
 #: How long a lost connection is retried if the machine can be booted again.
 BOOTED_RECONNECT_S = 10.0

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from headrace.errors import HostBusy
+from headrace.base.errors import HostBusy
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from headrace.errors import CommandFailed, NotReady, Refused
-from headrace.target import Target
+from headrace.base.errors import CommandFailed, NotReady, Refused
+from headrace.host.target import Target
 
 #: After a panic, the host reboots after this many seconds, into the default kernel.
 PANIC_S = 30

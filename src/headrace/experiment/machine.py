@@ -13,14 +13,14 @@ import re
 from pathlib import Path
 from typing import Protocol
 
-from headrace import vm
-from headrace.design import Design
-from headrace.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
+from headrace.base.errors import HeadraceError, PlanError, TargetError, TreatmentFailed
 from headrace.experiment.boot import Tell, boot_id
+from headrace.experiment.frozen import Design
+from headrace.experiment.plan import VM, MachineTable, TargetTable, size_in_bytes
 from headrace.experiment.reboot import RebootedHost
-from headrace.plan import VM, MachineTable, TargetTable, size_in_bytes
-from headrace.store import ExperimentFolder
-from headrace.target import TargetSpec, open_target
+from headrace.experiment.store import ExperimentFolder
+from headrace.host.target import TargetSpec, open_target
+from headrace.lab import vm
 
 #: How long to wait for an answer from a machine that may be gone; a killed VM refuses immediately.
 SIGN_OF_LIFE_S = 30.0

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.errors import NotReady
+from headrace.base.errors import NotReady
+from headrace.base.model import TrialSpec, TrialState
 from headrace.experiment.boot import Tell
 from headrace.experiment.cores import as_text, usable, whole_cores
 from headrace.experiment.laboratory import Measured
+from headrace.experiment.store import TrialDraft, TrialRecord
 from headrace.experiment.trial import Lab, LeftAlone, Side, live_changes, restore, run_trial
-from headrace.model import TrialSpec, TrialState
-from headrace.store import TrialDraft, TrialRecord
-from headrace.target import to_the_end
+from headrace.host.target import to_the_end
 
 #: Two windows with less overlap than this are not a pair.
 MIN_OVERLAP = 0.95

@@ -22,14 +22,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from headrace import workloads
-from headrace.counted import counted
-from headrace.errors import HeadraceError, PlanError, Refused, TargetError
+from headrace.base.counted import counted
+from headrace.base.errors import HeadraceError, PlanError, Refused, TargetError
+from headrace.base.model import TrialState
 from headrace.experiment import block as blocks
-from headrace.experiment import kinds, lease
+from headrace.experiment import kinds, lease, workloads
 from headrace.experiment.block import Seen, Task
 from headrace.experiment.kinds.kind import require_complete
 from headrace.experiment.ledger import Assignment, Ledger
+from headrace.experiment.plan import Plan, PlanFile
 from headrace.experiment.retries import Retries
 from headrace.experiment.runner import (
     Event,
@@ -44,11 +45,9 @@ from headrace.experiment.runner import (
     trial_seconds,
     unmeasured,
 )
-from headrace.facts import differences
-from headrace.model import TrialState
-from headrace.plan import Plan, PlanFile
-from headrace.store import ExperimentFolder, TrialRecord
-from headrace.target import TargetSpec
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.host.facts import differences
+from headrace.host.target import TargetSpec
 
 #: Where each machine's controller writes, within the experiment's folder, so on the same file system.
 WORK = ".work"
@@ -336,7 +335,7 @@ class Pool:
                 self._give_up_on(machine, number, words)
 
     def _give_up_on(self, machine: _Machine, number: int, words: tuple[str, ...]) -> None:
-        from headrace.arrow import empty_data
+        from headrace.host.arrow import empty_data
 
         spec = next(trial for trial in self._design.trials if trial.number == number)
         reason = f"it ended without a result {len(words)} times: {'; '.join(words)}"

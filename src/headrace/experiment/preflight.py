@@ -12,13 +12,13 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
-from headrace import workloads
-from headrace.errors import NotReady
+from headrace.base.errors import NotReady
+from headrace.base.model import ServerEndpoint, Treatment, Value
+from headrace.base.temporary import temporary_folder
+from headrace.experiment import workloads
 from headrace.experiment.trial import Lab, restore, server_spec
-from headrace.model import ServerEndpoint, Treatment, Value
-from headrace.server import PrivateServer
-from headrace.target import to_the_end
-from headrace.temporary import temporary_folder
+from headrace.host.target import to_the_end
+from headrace.lab.server import PrivateServer
 
 #: Server variables that limit a load. Others, such as a large buffer pool, would only slow the start.
 LIMITS = frozenset(

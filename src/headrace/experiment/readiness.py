@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headrace import server, volumes, workloads
-from headrace.agent import Agent, Journal, belongs_to
-from headrace.errors import HeadraceError, NotReady
-from headrace.model import Tool, Vendor
-from headrace.target import Target
+from headrace.base.errors import HeadraceError, NotReady
+from headrace.base.model import Tool, Vendor
+from headrace.experiment import workloads
+from headrace.host.agent import Agent, Journal, belongs_to
+from headrace.host.target import Target
+from headrace.lab import server, volumes
 
 
 @dataclass(frozen=True)

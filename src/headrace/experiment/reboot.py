@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import CommandFailed, NotReady, Refused, StoreError, TargetError, TreatmentFailed
+from headrace.base.errors import CommandFailed, NotReady, Refused, StoreError, TargetError, TreatmentFailed
 from headrace.experiment.boot import Tell, boot_id, is_kernel
 from headrace.experiment.loaders import Undo, find_loader
-from headrace.plan import MachineTable
-from headrace.target import Target, TargetSpec, open_target
+from headrace.experiment.plan import MachineTable
+from headrace.host.target import Target, TargetSpec, open_target
 
 JOURNAL = "/var/lib/headrace/boot.json"
 JOURNAL_FORMAT = 1

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from headrace.analysis.sweep import is_driver_saturated
-from headrace.model import TrialState
-from headrace.store import TrialRecord
+from headrace.base.model import TrialState
+from headrace.experiment.stats.sweep import is_driver_saturated
+from headrace.experiment.store import TrialRecord
 
 #: Repeats of one trial ...
 MAX_EACH = 2

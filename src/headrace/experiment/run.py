@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace import extras
-from headrace.errors import PlanError
+from headrace.base import extras
+from headrace.base.errors import PlanError
 from headrace.experiment import kinds, pool, runner
+from headrace.experiment.plan import PlanFile
 from headrace.experiment.runner import Listener, Note
-from headrace.plan import PlanFile
-from headrace.store import ExperimentFolder
+from headrace.experiment.store import ExperimentFolder
 
 #: Default executor for several machines.
 HERE = "here"

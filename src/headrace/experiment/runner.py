@@ -16,25 +16,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace import workloads
-from headrace.analysis.disturbance import Disturbance, find_disturbance
-from headrace.analysis.sweep import SEARCH
-from headrace.design import Design
-from headrace.errors import Busy, NothingMeasured, TargetError, TreatmentFailed
-from headrace.experiment import labs
+from headrace.base.errors import Busy, NothingMeasured, TargetError, TreatmentFailed
+from headrace.base.model import Role, TrialSpec, TrialState
+from headrace.base.whole import lock_file
+from headrace.experiment import labs, workloads
 from headrace.experiment import pair as pairs
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, Moment
 from headrace.experiment.laboratory import Laboratory, Measured
+from headrace.experiment.plan import PlanFile, WorkloadTable
 from headrace.experiment.retries import Retries, replacing
 from headrace.experiment.settle import PIECE_S
-from headrace.model import Role, TrialSpec, TrialState
-from headrace.plan import PlanFile, WorkloadTable
-from headrace.store import RECONNECT, ExperimentFolder, TrialDraft, TrialRecord
-from headrace.whole import lock_file
-from headrace.workloads import precondition
+from headrace.experiment.stats.disturbance import Disturbance, find_disturbance
+from headrace.experiment.stats.sweep import SEARCH
+from headrace.experiment.store import RECONNECT, ExperimentFolder, TrialDraft, TrialRecord
+from headrace.experiment.workloads import precondition
 
 if TYPE_CHECKING:
-    from headrace.arrow import TrialData
+    from headrace.host.arrow import TrialData
 
 #: Overhead of a trial in addition to warm-up and measuring [s], for planning before one has been timed.
 OVERHEAD_WITH_SERVER_S = 3.0
@@ -363,7 +362,7 @@ class Run:
 
     async def _alone(self, spec: TrialSpec) -> Measured:
         """Measure and store one trial; repeat it once if its machine died."""
-        from headrace.arrow import empty_data
+        from headrace.host.arrow import empty_data
 
         kernel = self._design.kernel_of(self._design.treatment(spec.treatment))
         died: list[str] = []

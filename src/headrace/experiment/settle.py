@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headrace.store import RECONNECT
-from headrace.temporary import temporary_folder
-from headrace.workloads import Context, Measurement, Workload
+from headrace.base.temporary import temporary_folder
+from headrace.experiment.store import RECONNECT
+from headrace.experiment.workloads import Context, Measurement, Workload
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace import knobs
-from headrace.analysis.importance import shares
-from headrace.errors import PlanError
-from headrace.model import Value
-from headrace.plan import KnobRange, Settings
+from headrace.base.errors import PlanError
+from headrace.base.model import Value
+from headrace.experiment.plan import KnobRange, Settings
+from headrace.experiment.stats.importance import shares
+from headrace.knobs import catalogue as knobs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

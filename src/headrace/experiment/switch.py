@@ -15,23 +15,23 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headrace import knobs
-from headrace.agent import Journal
-from headrace.errors import PlanError, Refused
+from headrace.base.errors import PlanError, Refused
+from headrace.base.model import Treatment, TrialSpec, TrialState
 from headrace.experiment.laboratory import Measured
+from headrace.experiment.store import TrialDraft, TrialRecord
 from headrace.experiment.trial import FACTS_FILE, Lab, restore, run_trial
-from headrace.facts import HostFacts
+from headrace.host.agent import Journal
+from headrace.host.facts import HostFacts
+from headrace.host.target import to_the_end
+from headrace.knobs import catalogue as knobs
 from headrace.knobs.change import Change, changes, text_of
-from headrace.model import Treatment, TrialSpec, TrialState
-from headrace.server import PrivateServer
-from headrace.store import TrialDraft, TrialRecord
-from headrace.target import to_the_end
-from headrace.volumes import Volume
+from headrace.lab.server import PrivateServer
+from headrace.lab.volumes import Volume
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.arrow import TrialData
+    from headrace.host.arrow import TrialData
 
 Tell = Callable[[str], None]
 
@@ -170,7 +170,7 @@ def _key(change: Change) -> str:
 
 def _turn(record: TrialRecord, data: TrialData, course: Switches, turn: Turn, at_s: int) -> Measured:
     """The record and the tables of one turn, whose change was due ``at_s`` into the load's window."""
-    from headrace.arrow import empty_data
+    from headrace.host.arrow import empty_data
 
     spec = turn.spec
     own = replace(
@@ -206,7 +206,7 @@ def _turn(record: TrialRecord, data: TrialData, course: Switches, turn: Turn, at
 
 def cut(data: TrialData, from_s: float, seconds: float, before_s: float, start_ns: int) -> TrialData:
     """The tables of a part of a load's window, with ``before_s`` seconds before it as its warm-up."""
-    from headrace.arrow import TrialData
+    from headrace.host.arrow import TrialData
 
     return TrialData(
         _rows(data.intervals, from_s, -before_s, seconds),

@@ -14,11 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from headrace import __version__, knobs, workloads
-from headrace.agent import Agent, Journal, belongs_to
-from headrace.analysis.disturbance import OOPSED, killed_for_memory
-from headrace.design import Design
-from headrace.errors import (
+from headrace import __version__
+from headrace.base.errors import (
     Busy,
     ConnectionLost,
     HeadraceError,
@@ -28,20 +25,24 @@ from headrace.errors import (
     TreatmentFailed,
     WorkloadFailed,
 )
-from headrace.experiment import connection, cores
+from headrace.base.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState
+from headrace.experiment import connection, cores, workloads
+from headrace.experiment.frozen import Design
 from headrace.experiment.settle import settle
+from headrace.experiment.stats.disturbance import OOPSED, killed_for_memory
+from headrace.experiment.store import TrialDraft, TrialRecord
 from headrace.experiment.volume import spec_of
-from headrace.facts import HostFacts
+from headrace.host.agent import Agent, Journal, belongs_to
+from headrace.host.facts import HostFacts
+from headrace.host.samples import Samples
+from headrace.host.target import Target, to_the_end
+from headrace.knobs import catalogue as knobs
 from headrace.knobs.change import Change, changes
-from headrace.model import Facts, ServerEndpoint, ServerLogin, Treatment, TrialSpec, TrialState
-from headrace.samples import Samples
-from headrace.server import PrivateServer, ServerSpec, restore_dataset
-from headrace.store import TrialDraft, TrialRecord
-from headrace.target import Target, to_the_end
-from headrace.volumes import Volume, VolumeSpec, mounted
+from headrace.lab.server import PrivateServer, ServerSpec, restore_dataset
+from headrace.lab.volumes import Volume, VolumeSpec, mounted
 
 if TYPE_CHECKING:
-    from headrace.arrow import TrialData
+    from headrace.host.arrow import TrialData
 
 SAMPLES_FILE = "samples.jsonl.zst"
 #: Longer than it takes to notice that the connection is lost.
@@ -163,7 +164,7 @@ async def run_trial(
     steps = _Steps(lab, treatment, spec.block, draft, clock, on_step, course)
     clock.mark("started")
     state, reason = TrialState.COMPLETE, ""
-    from headrace.arrow import empty_data
+    from headrace.host.arrow import empty_data
 
     data = empty_data()
     try:
@@ -345,7 +346,7 @@ class _Steps:
             self.warnings.extend(measurement.warnings)
             if not workload.needs_server:
                 await workload.cleanup(context)
-        from headrace.arrow import SAMPLES, TrialData, read_samples
+        from headrace.host.arrow import SAMPLES, TrialData, read_samples
 
         sampled = self._draft.raw / SAMPLES_FILE
         samples = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace import volumes
-from headrace.errors import PlanError, Refused
-from headrace.model import Treatment, Value
-from headrace.plan import Plan, VolumeTable, size_in_bytes
-from headrace.volumes import DeviceSpec, Raid, VolumeSpec
+from headrace.base.errors import PlanError, Refused
+from headrace.base.model import Treatment, Value
+from headrace.experiment.plan import Plan, VolumeTable, size_in_bytes
+from headrace.lab import volumes
+from headrace.lab.volumes import DeviceSpec, Raid, VolumeSpec
 
 #: Default number of loop devices: enough for every level.
 DEFAULT_LOOPS = 4

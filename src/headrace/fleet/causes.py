@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.analysis.resources import Verdict
-from headrace.fleet.ranges import fold
-from headrace.rules.rule import RULES, Judgement
+from headrace.host.ranges import fold
+from headrace.hunt.resources import Verdict
+from headrace.hunt.rules.rule import RULES, Judgement
 
 #: A resource that is saturated and that no finding explains, in words.
 SATURATED = {

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headrace.agent.stable import without_what_changes_by_itself
-from headrace.facts import GIB, MEMORY_TOLERANCE, HostFacts, likeness
+from headrace.base.model import Facts
+from headrace.change.persist.last_word import sysctl_value
 from headrace.fleet.folded import Folded
+from headrace.host.agent.stable import without_what_changes_by_itself
+from headrace.host.facts import GIB, MEMORY_TOLERANCE, HostFacts, likeness
 from headrace.knobs.values import (
     BY_ROLE,
     OWN_SYSCTLS,
@@ -19,8 +21,6 @@ from headrace.knobs.values import (
     plain_value,
     without_host,
 )
-from headrace.model import Facts
-from headrace.persist.last_word import sysctl_value
 
 #: What a queue of a disk is set to; the rest of it says what the disk is.
 QUEUE = ("scheduler", "nr_requests", "rq_affinity", "read_ahead_kb", "nomerges", "max_sectors_kb", "wbt_lat_usec",

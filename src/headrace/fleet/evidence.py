@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from headrace.analysis.intervals import Interval, inverse
-from headrace.analysis.result import Verdict
-from headrace.design import Design
+from headrace.base.effect import Verdict
+from headrace.base.intervals import Interval, inverse
+from headrace.base.model import Value
+from headrace.experiment.frozen import Design
+from headrace.experiment.store import ExperimentFolder
 from headrace.fleet.drift import Area, Difference, Drift
-from headrace.knobs import CATALOGUE
+from headrace.knobs.catalogue import CATALOGUE
 from headrace.knobs.knob import value_text
 from headrace.knobs.values import plain_value
-from headrace.model import Value
-from headrace.store import ExperimentFolder
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def changed_by(design: Design, treatment: str) -> dict[str, tuple[str | None, st
 
 def _single_knobs(path: Path) -> Iterator[_Tested]:
     # Lazy, because it needs SciPy and DuckDB, which a comparison of hosts does not.
-    from headrace.analysis.study import analyse_experiment
+    from headrace.experiment.stats.study import analyse_experiment
 
     folder = ExperimentFolder.open(path)
     analysis = analyse_experiment(folder)

@@ -11,12 +11,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.facts import HostFacts
+from headrace.base.model import Facts
+from headrace.change.persist.last_word import SYSCTL_CONF, SYSCTL_FOLDERS, sysctls
+from headrace.change.persist.options import OPTION_OF
+from headrace.host.facts import HostFacts
+from headrace.host.target import Target
 from headrace.knobs import servers
-from headrace.model import Facts
-from headrace.persist.last_word import SYSCTL_CONF, SYSCTL_FOLDERS, sysctls
-from headrace.persist.options import OPTION_OF
-from headrace.server.option_files import (
+from headrace.lab.server.option_files import (
     COMMAND_LINE,
     ENVIRONMENT,
     Start,
@@ -26,8 +27,7 @@ from headrace.server.option_files import (
     reading,
     spelled_out,
 )
-from headrace.server.sources import EMIT, FOLLOW, MOST_BYTES, copies
-from headrace.target import Target
+from headrace.lab.server.sources import EMIT, FOLLOW, MOST_BYTES, copies
 
 __all__ = ["COMMAND_LINE", "MOST_BYTES", "SCRIPT", "Lasting", "lasting", "sysctls"]
 

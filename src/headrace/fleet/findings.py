@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.analysis.resources import Verdict
 from headrace.fleet.causes import cause_of
-from headrace.rules.rule import Judgement, Severity
+from headrace.hunt.resources import Verdict
+from headrace.hunt.rules.rule import Judgement, Severity
 
 #: A finding is odd if so few hosts have it, or lack it, in a fleet of at least so many.
 ODD_SHARE, ODD_FLEET = 0.1, 4

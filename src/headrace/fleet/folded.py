@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from headrace.fleet.ranges import fold
+from headrace.host.ranges import fold
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from headrace.model import ServerLogin
-from headrace.target import TargetSpec
+from headrace.base.model import ServerLogin
+from headrace.host.target import TargetSpec
 
 #: Limits unless the fleet's file sets others. sshd starts to refuse logins at ten at a time (MaxStartups).
 FAN_OUT, FAN_OUT_JUMP = 64, 8

@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headrace import toml
-from headrace.errors import PlanError
+from headrace.base import toml
+from headrace.base.errors import PlanError
+from headrace.base.model import ServerLogin
 from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, HOST_TIMEOUT_S, Host, Inventory
-from headrace.fleet.ranges import expand
 from headrace.fleet.sources import Entry, read
-from headrace.model import ServerLogin
-from headrace.target import EXEC, TargetSpec
+from headrace.host.ranges import expand
+from headrace.host.target import EXEC, TargetSpec
 
 #: A host that is lost in mid-work is asked again by the next run, so it is not waited for long.
 RECONNECT_S = 20.0

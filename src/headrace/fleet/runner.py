@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headrace.counted import counted
-from headrace.errors import ConnectionLost, HeadraceError
+from headrace.base.counted import counted
+from headrace.base.errors import ConnectionLost, HeadraceError
 from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, HOST_TIMEOUT_S, Host
-from headrace.target import Target, TargetSpec, open_target
-from headrace.target.link import NotRestored
+from headrace.host.target import Target, TargetSpec, open_target
+from headrace.host.target.link import NotRestored
 
 #: How long a host may take to let go of what was asked, and to disconnect.
 CLOSE_S = 10.0

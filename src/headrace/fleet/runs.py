@@ -18,12 +18,12 @@ from typing import Any, BinaryIO
 
 import zstandard
 
-from headrace.encode import json_text
-from headrace.errors import Busy, StoreError, write_error
+from headrace.base.encode import json_text
+from headrace.base.errors import Busy, StoreError, write_error
+from headrace.base.whole import make_folder, open_safely
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
-from headrace.snapshot import state_path
-from headrace.whole import make_folder, open_safely
+from headrace.host.snapshot import state_path
 
 FORMAT = 1
 

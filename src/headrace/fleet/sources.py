@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headrace.errors import PlanError
-from headrace.extras import missing
-from headrace.fleet.ranges import expand
+from headrace.base.errors import PlanError
+from headrace.base.extras import missing
+from headrace.host.ranges import expand
 
 
 @dataclass(frozen=True)

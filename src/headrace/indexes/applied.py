@@ -13,16 +13,16 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from headrace.encode import json_text
-from headrace.errors import Busy, PlanError, Refused, StoreError, TargetError
+from headrace.base.encode import json_text
+from headrace.base.errors import Busy, PlanError, Refused, StoreError, TargetError
+from headrace.base.model import ServerLogin
+from headrace.base.received import BadContent, parsed
+from headrace.base.whole import write_whole
+from headrace.host.snapshot import state_path
 from headrace.indexes.copies import Built, alone, columns_of, quoted, stop_builders, stop_session, text
 from headrace.indexes.judging import Judged, Turns, judge
 from headrace.indexes.session import LOCK_WAIT_TIMEOUT, Session, StatementFailed, connect
 from headrace.indexes.watching import Limits, Watch
-from headrace.model import ServerLogin
-from headrace.received import BadContent, parsed
-from headrace.snapshot import state_path
-from headrace.whole import write_whole
 
 LOCK_WAIT_S = 2
 TRIES, PAUSE_S = 5, 5.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.counted import counted
+from headrace.base.counted import counted
 from headrace.indexes.schema import Index, Schema, Table
 from headrace.indexes.statement import Hindrance, Reading, Statement, Unread, Use, read
 

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.encode import json_text
-from headrace.errors import Busy, Refused, StoreError
+from headrace.base.encode import json_text
+from headrace.base.errors import Busy, Refused, StoreError
+from headrace.base.model import ServerLogin
+from headrace.base.received import BadContent, parsed
+from headrace.base.whole import write_whole
+from headrace.host.snapshot import state_path
 from headrace.indexes.candidates import Candidate
 from headrace.indexes.session import Session, StatementFailed, connect
-from headrace.model import ServerLogin
-from headrace.received import BadContent, parsed
-from headrace.snapshot import state_path
-from headrace.whole import write_whole
 
 #: How long a change of an index may wait for other sessions of the copy.
 LOCK_WAIT_S = 30

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from headrace.counted import counted
+from headrace.base.counted import counted
 from headrace.indexes.candidates import key_bytes
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.statement import Statement, Unread, parse_one

@@ -11,11 +11,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 
-from headrace.agent import Agent, Journal
+from headrace.base.model import ServerLogin, Value, Vendor
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import Target, to_the_end
 from headrace.indexes.session import Session, opened
-from headrace.model import ServerLogin, Value, Vendor
-from headrace.server import PrivateServer, ServerSpec
-from headrace.target import Target, to_the_end
+from headrace.lab.server import PrivateServer, ServerSpec
 
 #: What the shop lacks, and the index that another one replaces.
 MISSING = (("shop.orders", ("customer", "created")), ("shop.items", ("order_id",)))

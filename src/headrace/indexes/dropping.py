@@ -13,16 +13,16 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from headrace.encode import json_text
-from headrace.errors import PlanError, Refused, StoreError
+from headrace.base.encode import json_text
+from headrace.base.errors import PlanError, Refused, StoreError
+from headrace.base.model import ServerLogin
+from headrace.base.received import BadContent, parsed
+from headrace.base.whole import write_whole
+from headrace.host.snapshot import state_path
 from headrace.indexes.applied import PAUSE_S, patiently
 from headrace.indexes.copies import alone, quoted, text
 from headrace.indexes.schema import PRIMARY
 from headrace.indexes.session import Session, connect
-from headrace.model import ServerLogin
-from headrace.received import BadContent, parsed
-from headrace.snapshot import state_path
-from headrace.whole import write_whole
 
 _WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\.`?([^`.()]+)`?\s*")
 #: Servers write what hides an index into its definition; built again, it is visible.

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from headrace.errors import NotReady
+from headrace.base.errors import NotReady
 from headrace.indexes import verdicts
 from headrace.indexes.copies import Built, text
 from headrace.indexes.session import Session, StatementFailed

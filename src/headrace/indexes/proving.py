@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.analysis.intervals import Interval
-from headrace.counted import counted
+from headrace.base.counted import counted
+from headrace.base.intervals import Interval
 from headrace.indexes import trials, verdicts, writes
 from headrace.indexes.candidates import Candidate
 from headrace.indexes.copies import Built, Copy

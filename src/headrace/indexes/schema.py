@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
 
 PRIMARY = "PRIMARY"
 #: What starts the type of a number, as in `bigint unsigned`.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.errors import Refused
+from headrace.base.errors import Refused
 from headrace.indexes import trials
 from headrace.indexes.candidates import Candidate
 from headrace.indexes.copies import Copy, quoted

@@ -19,8 +19,8 @@ from typing import Any
 import pymysql
 import pymysql.cursors
 
-from headrace.errors import CommandFailed, NotReady, TargetError
-from headrace.model import ServerLogin
+from headrace.base.errors import CommandFailed, NotReady, TargetError
+from headrace.base.model import ServerLogin
 
 CONNECT_S = 10
 #: Codes of MySQL and MariaDB: a lock wait that took too long, a statement that was stopped at its time limit.

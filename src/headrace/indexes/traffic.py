@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.digests.classes import Digest, QueryClass
-from headrace.digests.table import OTHERS
 from headrace.indexes.statement import Statement
+from headrace.traffic.digests.classes import Digest, QueryClass
+from headrace.traffic.digests.table import OTHERS
 
 #: The server's own databases, whose tables take no index.
 _NO_TABLE = ("information_schema", "performance_schema", "mysql", "sys")

@@ -16,11 +16,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from headrace.base.received import BadContent, parsed
 from headrace.indexes.copies import quoted
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.session import TIME_LIMITS, Rows, Session, StatementFailed
 from headrace.indexes.statement import Statement, Unread, parse_one, read
-from headrace.received import BadContent, parsed
 
 #: A statement that takes longer is stopped.
 MOST_STATEMENT_S = 30

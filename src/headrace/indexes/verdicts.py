@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from headrace.analysis import intervals
-from headrace.analysis.intervals import ByBlock, Interval
+from headrace.base import intervals
+from headrace.base.intervals import ByBlock, Interval
 
 #: All intervals of a proof miss the truth together with this probability at most.
 ALPHA = 0.05

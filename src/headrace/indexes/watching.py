@@ -12,11 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headrace.counted import counted
-from headrace.errors import DiskFull, HeadraceError, NotReady, TargetError
+from headrace.base.counted import counted
+from headrace.base.errors import DiskFull, HeadraceError, NotReady, TargetError
+from headrace.base.model import ServerLogin
 from headrace.indexes.copies import Built, columns_of, text
 from headrace.indexes.session import Session, StatementFailed, connect
-from headrace.model import ServerLogin
 
 #: Seconds between two looks, and between two lines of progress.
 LOOK_S, TELL_S = 1.0, 10.0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.errors import Refused
-from headrace.facts import HostFacts
+from headrace.base.errors import Refused
+from headrace.base.model import Value
+from headrace.host.facts import HostFacts
 from headrace.knobs.instance import managed, resolve
 from headrace.knobs.knob import Cost, Kind, Knob, size_bytes, value_text
 from headrace.knobs.provider import managed_by
-from headrace.model import Value
 
 #: One entry of what ``headrace-agent journal apply`` reads: a ``path`` or ``variable`` and its ``value``, or a
 #: ``mount`` and its ``options``.

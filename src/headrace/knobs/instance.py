@@ -6,8 +6,8 @@ import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from headrace.errors import PlanError
-from headrace.facts import HostFacts
+from headrace.base.errors import PlanError
+from headrace.host.facts import HostFacts
 from headrace.knobs.knob import Knob
 
 

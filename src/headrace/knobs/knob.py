@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.meant import meant
+from headrace.base.model import Value, Vendor
 from headrace.knobs import servers
 from headrace.knobs.servers import Listed
-from headrace.meant import meant
-from headrace.model import Value, Vendor
 
 
 class Kind(StrEnum):

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from headrace.base.model import Value
 from headrace.knobs.knob import size_bytes, value_text
-from headrace.model import Value
 
 
 class What(StrEnum):

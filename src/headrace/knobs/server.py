@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headrace.base.model import Vendor
 from headrace.knobs import servers
 from headrace.knobs.knob import Cost, Durability, Kind, Knob, Versions
-from headrace.model import Vendor
 
 ALL = Versions()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.base.model import Vendor
 from headrace.knobs.knob import Cost, Kind, Versions
 from headrace.knobs.server import ALL, MARIADB, MYSQL, POOL, SERVER, only, variable
-from headrace.model import Vendor
 
 _I, _N, _S, _B, _C, _T = Kind.INTEGER, Kind.NUMBER, Kind.SIZE, Kind.SWITCH, Kind.CHOICE, Kind.TEXT
 _DYNAMIC, _RESTART = Cost.DYNAMIC, Cost.RESTART

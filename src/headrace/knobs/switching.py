@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.base.model import Vendor
 from headrace.knobs.knob import Cost, Knob
 from headrace.knobs.servers import lists
-from headrace.model import Vendor
 
 #: A connection copies these from the server when it is made: a change reaches none that exists.
 PER_CONNECTION = frozenset(

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.digests.files import is_digest
-from headrace.errors import HeadraceError, PlanError, Refused, StoreError
-from headrace.temporary import temporary_folder
+from headrace.base.errors import HeadraceError, PlanError, Refused, StoreError
+from headrace.base.temporary import temporary_folder
+from headrace.traffic.digests.files import is_digest
 
 #: Directories below the root that are looked into, and entries of one listing.
 MOST_DEPTH, MOST_ENTRIES = 4, 500

@@ -14,7 +14,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
 
 from headrace import __version__
-from headrace.errors import HeadraceError
+from headrace.base.errors import HeadraceError
 from headrace.mcp.library import Library
 from headrace.mcp.tools import Answer, Tools
 from headrace.mcp.untrusted import RULE, sealed, untrusted

@@ -6,16 +6,16 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace import report
-from headrace.analysis import history as histories
-from headrace.analysis import traffic
-from headrace.analysis.study import points_of
-from headrace.encode import plain
-from headrace.errors import NothingMeasured, PlanError
+from headrace.base.encode import plain
+from headrace.base.errors import NothingMeasured, PlanError
+from headrace.experiment import report
+from headrace.experiment.stats import history as histories
+from headrace.experiment.stats.study import points_of
+from headrace.experiment.store import ExperimentFolder
 from headrace.fleet.runs import last_answers
 from headrace.mcp.library import Library, id_of
 from headrace.mcp.untrusted import Own, marked, own, untrusted, word
-from headrace.store import ExperimentFolder
+from headrace.traffic import figures as traffic
 
 #: Of one answer.
 MOST_FINDINGS, MOST_CLASSES, MOST_POINTS, MOST_DIFFERENCES = 50, 50, 1000, 200
@@ -67,9 +67,9 @@ class Tools:
 
     def hunt_findings(self, path: str) -> Answer:
         """What a saved hunt found to limit a host: findings with numbers, remedies and how to refute each."""
-        from headrace.hunt import examine
-        from headrace.report.hunt.findings import to_json
-        from headrace.snapshot import load
+        from headrace.host.snapshot import load
+        from headrace.hunt.hunt import examine
+        from headrace.hunt.report.findings import to_json
 
         with self.library.opened(path) as place:
             hunt = examine(load(place))
@@ -87,10 +87,10 @@ class Tools:
 
     def query_classes(self, path: str, count: int = 10, order: str = "sum") -> Answer:
         """The top query classes of a saved digest: calls, share of time, percentiles in ns, and a statement."""
-        from headrace.digests.classes import open_digest
-        from headrace.digests.files import load_each
-        from headrace.report.digest.jsonform import to_json
-        from headrace.report.digest.words import View
+        from headrace.traffic.digests.classes import open_digest
+        from headrace.traffic.digests.files import load_each
+        from headrace.traffic.report.jsonform import to_json
+        from headrace.traffic.report.words import View
 
         if order not in traffic.ORDERS:
             raise PlanError(f"order is one of {', '.join(traffic.ORDERS)}", place=order[:100])
@@ -112,7 +112,7 @@ class Tools:
         on this machine."""
         from headrace.fleet.drift import Collected
         from headrace.fleet.evidence import ranked
-        from headrace.report.fleet import drift as words
+        from headrace.fleet.report import drift as words
 
         collected, ages = Collected(), {}
         for outcome in last_answers("drift"):
@@ -136,7 +136,7 @@ class Tools:
             raise PlanError(f"name 1 to {MOST_POINTS} experiments")
         points = [self._points(path, treatment, response) for path in paths]
         found = histories.watch(points, is_higher_better=response == "throughput")
-        from headrace.report.history import words
+        from headrace.experiment.report.history import words
 
         return {
             "headline": untrusted(words.headline(found)),

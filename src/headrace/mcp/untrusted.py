@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.encode import plain
-from headrace.report import text
+from headrace.base.encode import plain
+from headrace.show import text
 
 MOST_CHARACTERS = 2_000
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace import extras
-from headrace.errors import PlanError, TargetError
-from headrace.report.notice import Conclusion, Notice
+from headrace.base import extras
+from headrace.base.errors import PlanError, TargetError
+from headrace.base.temporary import temporary_folder
+from headrace.show.notice import Conclusion, Notice
 from headrace.tell import picture, words
-from headrace.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from headrace.tell.kind import Teller

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from headrace import toml, whole
-from headrace.errors import PlanError, write_error
+from headrace.base import toml, whole
+from headrace.base.errors import PlanError, write_error
 
 T = TypeVar("T", bound=BaseModel)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headrace.report.notice import Notice
+from headrace.show.notice import Notice
 from headrace.tell import http, words
 from headrace.tell.files import checked, secret, settings
 

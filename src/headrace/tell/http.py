@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import Mapping
 from typing import IO, Any
 
-from headrace.errors import PlanError, TargetError
+from headrace.base.errors import PlanError, TargetError
 
 #: Seconds before the second, third ... attempt.
 WAITS_S = (1.0, 4.0, 9.0)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from headrace.analysis.result import Verdict
-from headrace.report import text
-from headrace.report.notice import Conclusion, Notice
+from headrace.base.effect import Verdict
+from headrace.show import text
+from headrace.show.notice import Conclusion, Notice
 from headrace.tell import words
 from headrace.tell.files import folder_of, write_whole
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headrace.report.notice import Notice
+from headrace.show.notice import Notice
 
 #: Tells one notice. Raises HeadraceError.
 Teller = Callable[[Notice], None]

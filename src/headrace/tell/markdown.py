@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace import whole
-from headrace.errors import write_error
-from headrace.report import text
-from headrace.report.notice import Notice
+from headrace.base import whole
+from headrace.base.errors import write_error
+from headrace.show import text
+from headrace.show.notice import Notice
 from headrace.tell.files import folder_of
 
 if TYPE_CHECKING:

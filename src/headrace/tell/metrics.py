@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.errors import PlanError
-from headrace.report import text
-from headrace.report.notice import Conclusion, Notice
+from headrace.base.errors import PlanError
+from headrace.show import text
+from headrace.show.notice import Conclusion, Notice
 from headrace.tell.files import write_whole
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from headrace.report import text
-from headrace.report.notice import Notice, Told
+from headrace.show import text
+from headrace.show.notice import Notice, Told
 
 #: The most effects that are drawn; the first ones.
 MOST_ROWS = 16

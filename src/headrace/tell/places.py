@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from headrace.errors import HeadraceError, PlanError
-from headrace.report.notice import Notice
+from headrace.base.errors import HeadraceError, PlanError
+from headrace.show.notice import Notice
 from headrace.tell import chats, grafana, junit, markdown, metrics, webhook
 from headrace.tell.kind import Teller
 

@@ -7,10 +7,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from headrace import report
-from headrace.errors import StoreError
-from headrace.report.notice import Notice
-from headrace.store import ExperimentFolder
+from headrace.base.errors import StoreError
+from headrace.experiment import report
+from headrace.experiment.store import ExperimentFolder
+from headrace.show.notice import Notice
 
 #: A report's JSON is smaller; something that never ends must not fill the memory.
 MOST_BYTES = 256 << 20

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from headrace import __version__
-from headrace.encode import json_text
-from headrace.errors import PlanError
-from headrace.report.notice import Notice
+from headrace.base.encode import json_text
+from headrace.base.errors import PlanError
+from headrace.show.notice import Notice
 from headrace.tell import http
 from headrace.tell.files import checked, secret, settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import re
 
-from headrace.report import text
-from headrace.report.notice import Notice, Told
+from headrace.show import text
+from headrace.show.notice import Notice, Told
 
 #: What chats take for a call of everybody, or of somebody: ``@channel``, ``<!here>``, ``<@U1>``; and for a link
 #: that shows other words than its address: ``<https://x|words>``, ``[words](https://x)``.

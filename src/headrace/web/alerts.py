@@ -19,9 +19,9 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import urlencode
 
-from headrace import received
-from headrace.errors import HeadraceError, PlanError
-from headrace.report.notice import Conclusion, Notice
+from headrace.base import received
+from headrace.base.errors import HeadraceError, PlanError
+from headrace.show.notice import Conclusion, Notice
 from headrace.web.signs import LOOKS, Kind, Look, Sign, Signs, signs_of
 from headrace.web.usual import Usual
 

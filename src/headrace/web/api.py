@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from headrace import __version__
-from headrace.archive import questions
+from headrace.history import questions
 from headrace.web import load
 from headrace.web.asked import MOST_WORDS, RANGES, Asked
 from headrace.web.guard import needs

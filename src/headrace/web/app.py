@@ -23,7 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from headrace.errors import Busy, HeadraceError, PlanError
+from headrace.base.errors import Busy, HeadraceError, PlanError
 from headrace.web import api, live, pages
 from headrace.web.asked import Asked, BadAddress, UnknownHost
 from headrace.web.auth import BACK, START
@@ -38,7 +38,7 @@ from headrace.web.warm import keep_warm
 
 #: Files that pages load: name -> package, path, media type.
 STATIC = {
-    "report.css": ("headrace.report", "page/page.css", "text/css"),
+    "report.css": ("headrace.show", "page/page.css", "text/css"),
     "web.css": ("headrace.web", "static/web.css", "text/css"),
     "web.js": ("headrace.web", "static/web.js", "text/javascript"),
     "uplot.css": ("headrace.web", "static/vendored/uPlot.min.css", "text/css"),

@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from headrace.archive.reader import Range
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.history.archive.reader import Range
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headrace import toml
-from headrace.errors import PlanError, Refused, TargetError
+from headrace.base import toml
+from headrace.base.errors import PlanError, Refused, TargetError
 from headrace.web.users import Role, User
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

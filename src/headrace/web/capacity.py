@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.archive.reader import Reader
-from headrace.facts import HostFacts
-from headrace.model import Facts
+from headrace.base.model import Facts
+from headrace.history.archive.reader import Reader
+from headrace.host.facts import HostFacts
 from headrace.web.asked import Asked
 from headrace.web.listing import Column, Listing
 from headrace.web.site import Site
 
 if TYPE_CHECKING:
-    from headrace.report.parts import Page
-    from headrace.size.full import Host, Together
-    from headrace.size.outlook import Outlook
+    from headrace.capacity.full import Host, Together
+    from headrace.capacity.outlook import Outlook
+    from headrace.show.parts import Page
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ async def _found(site: Site) -> Found:
 
 
 def _read(reader: Reader, facts: dict[str, Facts]) -> Found:
-    from headrace.size import capacity, full, history
+    from headrace.capacity import capacity, full, history
 
     histories = history.of_archive(reader.archive, with_calls=False)
     known = {
@@ -55,7 +55,7 @@ def _read(reader: Reader, facts: dict[str, Facts]) -> Found:
 
 async def listing(site: Site, asked: Asked) -> Listing:
     """Each resource of each host, those that are full first."""
-    from headrace.report.size.full import by_urgency
+    from headrace.capacity.report.full import by_urgency
 
     names = set(site.names(asked))
     found = await _found(site)
@@ -89,7 +89,7 @@ async def listing(site: Site, asked: Asked) -> Listing:
 
 
 def _row(host: Host, each: Outlook) -> dict[str, Any]:
-    from headrace.report.size.words import amount, dates, name, on, when
+    from headrace.capacity.report.words import amount, dates, name, on, when
 
     growth = each.growth.a_month.estimate if each.growth is not None else None
     return {
@@ -109,7 +109,7 @@ def _row(host: Host, each: Outlook) -> dict[str, Any]:
 
 async def report(site: Site) -> Page | None:
     """The page of `headrace size full`, with charts; None without a history."""
-    from headrace.report.size.full import page_of
+    from headrace.capacity.report.full import page_of
 
     found = await _found(site)
     if not any(host.outlooks for host in found.hosts):

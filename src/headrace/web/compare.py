@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.archive import questions
-from headrace.archive.reader import Range
+from headrace.history import questions
+from headrace.history.archive.reader import Range
 from headrace.web import rates, tables
 from headrace.web.asked import RANGES, Asked, seconds_of
 from headrace.web.listing import Column, Listing, Row

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
-from headrace.errors import HeadraceError
+from headrace.base.errors import HeadraceError
 from headrace.web.asked import Asked
 from headrace.web.auth import START, LoginRefused, ProviderFailed
 from headrace.web.guard import address_of, local_path

@@ -17,7 +17,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.errors import HeadraceError, StoreError
+from headrace.base.errors import HeadraceError, StoreError
 from headrace.web.asked import Asked
 from headrace.web.auth import BACK, START
 from headrace.web.proxied import NotBelieved, Proxy

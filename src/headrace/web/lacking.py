@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace import extras
+from headrace.base import extras
 
 
 def said(tables: Sequence[Mapping[str, Any]], text: str, database: str, login: Sequence[str]) -> str:

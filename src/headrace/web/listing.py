@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
-from headrace.report import text
+from headrace.show import text
 
 Row = Mapping[str, Any]
 

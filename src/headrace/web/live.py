@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.encode import json_text
-from headrace.report.live import jsonform
-from headrace.report.live.shot import take
-from headrace.web.watched import Watched
+from headrace.base.encode import json_text
+from headrace.history.collect.watched import Watched
+from headrace.hunt.top import jsonform
+from headrace.hunt.top.shot import take
 
 EVERY_S = 1.0
 #: Browsers that look at a time, over all hosts.

@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.archive import questions
-from headrace.archive.reader import Range
-from headrace.counted import counted
+from headrace.base.counted import counted
+from headrace.history import questions
+from headrace.history.archive.reader import Range
+from headrace.history.collect.minute import PROCESS_LIST
 from headrace.web import tables
 from headrace.web.asked import Asked
-from headrace.web.minute import PROCESS_LIST
 from headrace.web.site import Site
 
 #: What the sessions are told apart by -> its title.

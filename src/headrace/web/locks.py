@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.analysis.lock_tree import tree as tree
+from headrace.hunt.lock_tree import tree as tree
 from headrace.web.asked import Asked
 from headrace.web.listing import Column, Listing
 from headrace.web.site import Site, one_host

@@ -9,26 +9,26 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
 
-from headrace import received
-from headrace.analysis.monitors import looks_at_server
-from headrace.analysis.window import Window
-from headrace.archive import questions
-from headrace.archive.files import HOUR_S, MINUTE_S
-from headrace.archive.reader import Range, Reader
-from headrace.errors import HeadraceError
-from headrace.report import text
-from headrace.rules import Evidence, all_rules, judge
-from headrace.rules.cause import conclude, is_full, limited_by
-from headrace.rules.evidence import NotEnough
-from headrace.rules.filesystems import written_mounts
-from headrace.rules.replication import IMPOSSIBLE_S
+from headrace.base import received
+from headrace.base.errors import HeadraceError
+from headrace.history import questions
+from headrace.history.archive.files import HOUR_S, MINUTE_S
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.collect.collector import Collector
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA
+from headrace.history.collect.watched import Watched
+from headrace.host.window import Window
+from headrace.hunt.monitors import looks_at_server
+from headrace.hunt.rules import Evidence, all_rules, judge
+from headrace.hunt.rules.cause import conclude, is_full, limited_by
+from headrace.hunt.rules.evidence import NotEnough
+from headrace.hunt.rules.filesystems import written_mounts
+from headrace.hunt.rules.replication import IMPOSSIBLE_S
+from headrace.show import text
 from headrace.web import usual
 from headrace.web.alerts import Alerts
-from headrace.web.collector import Collector
-from headrace.web.minute import PERFORMANCE_SCHEMA
 from headrace.web.signs import EVERY_S, WINDOW_S, Busy, Look
 from headrace.web.usual import LEARNED_HOURS, Usual
-from headrace.web.watched import Watched
 
 log = logging.getLogger("headrace.web")
 

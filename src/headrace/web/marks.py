@@ -13,12 +13,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from headrace.archive.reader import Range
-from headrace.errors import PlanError, StoreError
-from headrace.moved import unlike
-from headrace.report import rollout as report
-from headrace.staged.book import LOG, Book, folders
-from headrace.staged.plan import Stage
+from headrace.base.errors import PlanError, StoreError
+from headrace.history.archive.reader import Range
+from headrace.host.moved import unlike
+from headrace.rollout.book import LOG, Book, folders
+from headrace.rollout.plan import Stage
+from headrace.rollout.report import rollout as report
 
 Row = dict[str, Any]
 

@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.archive.reader import Reader
 from headrace.fleet.topology import links
+from headrace.history.archive.reader import Reader
 from headrace.web.site import Site
 
 if TYPE_CHECKING:
-    from headrace.report.parts import Page
+    from headrace.show.parts import Page
 
 #: How long the search for a better plan may take: it is made while pages are answered.
 SEARCH_S = 5.0
@@ -67,11 +67,11 @@ def types(tags: Mapping[str, Collection[str]], names: Collection[str]) -> dict[s
 def _planned(
     reader: Reader, catalogue: Path, replicated: list[list[str]], tags: Mapping[str, Collection[str]]
 ) -> Page:
-    from headrace.report.size.merge import page_of
-    from headrace.size import catalogue as catalogues
-    from headrace.size import history
-    from headrace.size.measured import table_of
-    from headrace.size.plan import Asked, plan
+    from headrace.capacity import catalogue as catalogues
+    from headrace.capacity import history
+    from headrace.capacity.measured import table_of
+    from headrace.capacity.plan import Asked, plan
+    from headrace.capacity.report.merge import page_of
 
     histories = history.of_archive(reader.archive, with_calls=False)
     known = {each.host for each in histories}

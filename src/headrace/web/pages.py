@@ -13,14 +13,15 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from headrace.archive import questions
-from headrace.errors import HeadraceError
-from headrace.web import capacity, compare, load, locks, merged, plans, rates, rollouts, said, schema, tables
+from headrace.base.errors import HeadraceError
+from headrace.history import questions
+from headrace.history.collect import plans
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA
+from headrace.web import capacity, compare, load, locks, merged, rates, rollouts, said, schema, tables
 from headrace.web.api import CHARTS, HEATS
 from headrace.web.asked import MOST_WORDS, Asked
 from headrace.web.guard import address_of, needs
 from headrace.web.listing import address
-from headrace.web.minute import PERFORMANCE_SCHEMA
 from headrace.web.reviews import STATES
 from headrace.web.sessions import NOT_NOTED
 from headrace.web.site import Site, one_host
@@ -358,7 +359,7 @@ class Pages:
         return await self._page(request, "capacity.html", "Capacity", work())
 
     async def capacity_report(self, request: Request) -> Response:
-        from headrace.report import html
+        from headrace.show import html
 
         page = await capacity.report(self._site)
         if page is None:
@@ -377,7 +378,7 @@ class Pages:
         return await self._page(request, "merge.html", "Merge", work())
 
     async def capacity_merge_report(self, request: Request) -> Response:
-        from headrace.report import html
+        from headrace.show import html
 
         page = await merged.report(self._site)
         if page is None:
@@ -408,8 +409,8 @@ def _report(content: str) -> Response:
 
 
 def _facts(watched: Any) -> list[tuple[str, str]]:
-    from headrace.facts import HostFacts
-    from headrace.report.parts import plain
+    from headrace.host.facts import HostFacts
+    from headrace.show.parts import plain
 
     if watched is None or watched.feed.facts is None:
         return []

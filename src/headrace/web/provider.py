@@ -30,7 +30,7 @@ from joserfc import jws, jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import JWKRegistry, Key
 
-from headrace.errors import HeadraceError
+from headrace.base.errors import HeadraceError
 from headrace.web.auth import (
     BACK,
     LoginRefused,

@@ -13,7 +13,7 @@ from collections import OrderedDict
 
 from starlette.datastructures import Headers
 
-from headrace.errors import Refused
+from headrace.base.errors import Refused
 from headrace.web.auth import ProxySettings, clean_name
 from headrace.web.users import User, Users
 

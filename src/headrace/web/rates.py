@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.archive import questions
-from headrace.archive.reader import Range
+from headrace.history import questions
+from headrace.history.archive.reader import Range
+from headrace.history.collect.minute import PROCESS_LIST
 from headrace.web.listing import Row
-from headrace.web.minute import PROCESS_LIST
 from headrace.web.site import Site
 
 #: Seconds that were watched, and looks at the process list.

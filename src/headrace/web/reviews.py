@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headrace.errors import PlanError, Refused, write_error
+from headrace.base.errors import PlanError, Refused, write_error
 
 #: A class's state after a note; empty leaves it as it is.
 STATES = ("reviewed", "to do", "ignore")

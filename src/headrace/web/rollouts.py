@@ -15,13 +15,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from headrace.errors import Busy, HeadraceError, PlanError, Refused, StoreError
-from headrace.moved import unlike
-from headrace.report import expected
-from headrace.report import rollout as report
-from headrace.staged import book as books
-from headrace.staged.book import Book
-from headrace.staged.pairs import taken_back
+from headrace.base.errors import Busy, HeadraceError, PlanError, Refused, StoreError
+from headrace.host.moved import unlike
+from headrace.rollout import book as books
+from headrace.rollout.book import Book
+from headrace.rollout.pairs import taken_back
+from headrace.rollout.report import expected
+from headrace.rollout.report import rollout as report
 from headrace.web.asked import Asked
 from headrace.web.guard import address_of
 from headrace.web.listing import Column, Listing, address

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from headrace.model import Facts
-from headrace.web import slow_log
-from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
+from headrace.base.model import Facts
+from headrace.history.collect import slow_log
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 
 ONLY_OWN = "Only monitoring statements were seen: tick “also monitoring” to show them."
 NO_MATCH = "No class matches."

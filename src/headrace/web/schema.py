@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headrace.counted import counted
-from headrace.errors import NotReady
-from headrace.volumes.device import size_text
+from headrace.base.counted import counted
+from headrace.base.errors import NotReady
+from headrace.history.collect.watched import Watched, server_of
+from headrace.lab.volumes.device import size_text
 from headrace.web import lacking
-from headrace.web.watched import Watched, server_of
 
 #: Tables that are asked for at a time.
 MOST = 50

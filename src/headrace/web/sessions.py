@@ -20,7 +20,7 @@ from pathlib import Path
 
 from itsdangerous import BadData, URLSafeTimedSerializer
 
-from headrace.errors import StoreError
+from headrace.base.errors import StoreError
 from headrace.web.auth import ProviderSettings
 from headrace.web.users import Role, User, Users
 

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from headrace.archive.reader import Reader
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.history.archive.reader import Reader
+from headrace.history.collect.collector import Collector
+from headrace.history.collect.watched import Watched
 from headrace.web.asked import Asked, BadAddress, UnknownHost
-from headrace.web.collector import Collector
 from headrace.web.kept import Kept
 from headrace.web.proxied import Proxy
 from headrace.web.reviews import Reviews
 from headrace.web.sessions import Audit, Sessions
-from headrace.web.watched import Watched
 
 if TYPE_CHECKING:
     from headrace.web.looks import Looking

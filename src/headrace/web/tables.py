@@ -9,20 +9,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.analysis.monitors import looks_at_server as looks_at_server
-from headrace.archive import questions
-from headrace.archive.reader import Range
-from headrace.rules.cause import limited_by
-from headrace.rules.rule import Finding
-from headrace.store import ExperimentFolder
+from headrace.experiment.store import ExperimentFolder
+from headrace.history import questions
+from headrace.history.archive.reader import Range
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
+from headrace.history.collect.watched import Watched
+from headrace.hunt.monitors import looks_at_server as looks_at_server
+from headrace.hunt.rules.cause import limited_by
+from headrace.hunt.rules.rule import Finding
 from headrace.web import capacity, locks, marks, rates, rollouts, said
 from headrace.web.alerts import SERVE
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import Column, Listing, Row, address
-from headrace.web.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG, finding_row
 from headrace.web.site import Site, loaded, one_host
 from headrace.web.users import Role
-from headrace.web.watched import Watched
 
 #: Rows of the list of classes on a page; ``/api`` gives up to the second number.
 MOST_CLASSES, MOST_ROWS = 100, 100_000

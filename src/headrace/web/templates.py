@@ -13,7 +13,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 
 from headrace import __version__
-from headrace.report import html, text
+from headrace.show import html, text
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import NUMBERS, Column, Row
 from headrace.web.users import Role

@@ -17,8 +17,8 @@ from pathlib import Path
 from argon2 import PasswordHasher
 from argon2.exceptions import Argon2Error, InvalidHashError
 
-from headrace.errors import PlanError, Refused, StoreError
-from headrace.whole import write_whole
+from headrace.base.errors import PlanError, Refused, StoreError
+from headrace.base.whole import write_whole
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 12, 1024
 #: In place of a hash: the user comes through a reverse proxy, and no password opens it.

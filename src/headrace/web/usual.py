@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from headrace.archive.files import DAY_S, HOUR_S, WEEK_S
-from headrace.archive.reader import Range, Reader
-from headrace.web.minute import AVAILABLE, PERFORMANCE_SCHEMA
+from headrace.history.archive.files import DAY_S, HOUR_S, WEEK_S
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.collect.minute import AVAILABLE, PERFORMANCE_SCHEMA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from headrace.staged.book import Book
-from headrace.staged.plan import make
-from headrace.staged.rules import Rules, StageRule
+from headrace.rollout.book import Book
+from headrace.rollout.plan import make
+from headrace.rollout.rules import Rules, StageRule
 from headrace.web import app, sessions
 from headrace.web.auth import Auth, read
 from headrace.web.site import Site

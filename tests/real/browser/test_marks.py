@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.archive.files import MINUTE_S
+from headrace.history.archive.files import MINUTE_S
 from headrace.web import app
 from tests import browser
 from tests.history import fill, site

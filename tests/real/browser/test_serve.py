@@ -15,13 +15,13 @@ from urllib.parse import urlencode
 import pymysql
 import pytest
 
-from headrace.archive.files import MINUTE_S, Archive
-from headrace.archive.reader import Reader
+from headrace.base.model import ServerLogin
 from headrace.fleet.host import Host
-from headrace.model import ServerLogin
-from headrace.target import TargetSpec
+from headrace.history.archive.files import MINUTE_S, Archive
+from headrace.history.archive.reader import Reader
+from headrace.history.collect.collector import Collector
+from headrace.host.target import TargetSpec
 from headrace.web.app import application
-from headrace.web.collector import Collector
 from headrace.web.sessions import Audit, Sessions
 from headrace.web.site import Site
 from headrace.web.users import Users

@@ -138,7 +138,8 @@ def test_the_files_of_a_host_are_found(made: str, says: str) -> None:
 
 def test_a_drop_in_of_another_name_of_the_unit_is_found() -> None:
     code = (
-        "import asyncio\nfrom headrace.persist import units\nfrom headrace.target.local import LocalTarget\n"
+        "import asyncio\nfrom headrace.change.persist import units\n"
+        "from headrace.host.target.local import LocalTarget\n"
         "async def ask():\n    words = ['sh', '-c', units._COLLECT, 'sh', 'headrace-test.service',"
         " 'headrace-test.service service', *units.FOLDERS]\n"
         "    return (await LocalTarget().run(words)).text\n"

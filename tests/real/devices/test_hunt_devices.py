@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.analysis import resources
+from headrace.hunt import resources
 from tests import lab, programs
 
 pytestmark = pytest.mark.needs("qemu-storage-daemon", "FUSE")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.hunt import Hunt, examine, watch
-from headrace.model import ServerLogin
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.host.target.local import LocalTarget
+from headrace.hunt.hunt import Hunt, examine, watch
 from tests import lab, programs
 from tests.driver import drive
 from tests.servers import Server, mariadb

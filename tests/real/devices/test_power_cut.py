@@ -17,13 +17,13 @@ from typing import Generic, TypeVar
 
 import pytest
 
-from headrace import arrow
-from headrace.archive.files import HOUR_S, MINUTE_S, Archive
-from headrace.archive.reader import Range, Reader
-from headrace.archive.rollup import roll_up
-from headrace.model import TrialState
-from headrace.staged.book import Book
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.base.model import TrialState
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.history.archive.files import HOUR_S, MINUTE_S, Archive
+from headrace.history.archive.reader import Range, Reader
+from headrace.history.archive.rollup import roll_up
+from headrace.host import arrow
+from headrace.rollout.book import Book
 from tests.agent.test_apply import SYSCTL, Fake, boot, kernel
 from tests.agent.test_store import DESIGN, record
 from tests.history import state, write

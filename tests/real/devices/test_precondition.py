@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace import plan as plans
-from headrace.agent import Agent, Journal
+from headrace.base.model import Option
+from headrace.experiment import plan as plans
 from headrace.experiment.runner import trial_seconds
-from headrace.model import Option
-from headrace.target.local import LocalTarget
-from headrace.volumes import DeviceSpec, VolumeSpec, mounted
-from headrace.workloads import make_workload
-from headrace.workloads.fio import FioOptions
-from headrace.workloads.precondition import FILE, is_steady, precondition
-from headrace.workloads.tables import Phase, Slice
+from headrace.experiment.workloads import make_workload
+from headrace.experiment.workloads.fio import FioOptions
+from headrace.experiment.workloads.precondition import FILE, is_steady, precondition
+from headrace.experiment.workloads.tables import Phase, Slice
+from headrace.host.agent import Agent, Journal
+from headrace.host.target.local import LocalTarget
+from headrace.lab.volumes import DeviceSpec, VolumeSpec, mounted
 from tests.contracts.workload import make_context
 from tests.real.server.test_workloads import needs_fio, needs_sysbench
 

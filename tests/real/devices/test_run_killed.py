@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import NothingMeasured
-from headrace.model import TrialState
-from headrace.store import ExperimentFolder
+from headrace.base.errors import NothingMeasured
+from headrace.base.model import TrialState
+from headrace.experiment.store import ExperimentFolder
 from tests.bench import Bench
 from tests.prestarted import Command, Starter, starter
 

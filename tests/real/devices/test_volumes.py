@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import Agent, Journal
-from headrace.errors import (
+from headrace.base.errors import (
     CommandFailed,
     DiskFull,
     HeadraceError,
@@ -23,9 +22,10 @@ from headrace.errors import (
     PlanError,
     Refused,
 )
-from headrace.target import Completed
-from headrace.target.local import LocalTarget
-from headrace.volumes import (
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import Completed
+from headrace.host.target.local import LocalTarget
+from headrace.lab.volumes import (
     DEVICES,
     FILESYSTEMS,
     Device,
@@ -35,7 +35,7 @@ from headrace.volumes import (
     mounted,
     required_tools,
 )
-from headrace.volumes.filesystems import kernel_words
+from headrace.lab.volumes.filesystems import kernel_words
 from tests.traces import loops_below
 
 SIZE_BYTES = 512 * 2**20
@@ -350,10 +350,10 @@ async def test_cancelled_during_any_command_nothing_is_left(lab: Lab) -> None:
 #: Builds a volume, lets a tool write beside it, and is killed while command number AT is under way.
 KILLED = """
 import asyncio, os, signal, sys
-from headrace.agent import Agent, Journal
-from headrace.target import scratch_folder
-from headrace.target.local import LocalTarget
-from headrace.volumes import DeviceSpec, VolumeSpec, mounted
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import scratch_folder
+from headrace.host.target.local import LocalTarget
+from headrace.lab.volumes import DeviceSpec, VolumeSpec, mounted
 scratch, state, owner, at, delay = *sys.argv[1:4], int(sys.argv[4]), float(sys.argv[5])
 class Target(LocalTarget):
     commands = 0

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import __version__, extras
+from headrace import __version__
+from headrace.base import extras
 from tests import synthetic, wheels
 from tests.folders import ROOT
 
@@ -169,7 +170,7 @@ def test_both_carry_what_an_installer_and_a_reader_need(built: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (path,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = HeaderParser().parsestr(archive.read(path).decode())
-        assert "headrace/report/vendored/plotly.LICENSE" in archive.namelist()
+        assert "headrace/show/vendored/plotly.LICENSE" in archive.namelist()
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Description-Content-Type"].startswith("text/markdown")
     assert set(metadata.get_all("Provides-Extra", [])) >= set(extras.EXTRAS.values())

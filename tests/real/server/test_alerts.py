@@ -16,9 +16,9 @@ from typing import Any
 
 import pymysql
 
-from headrace.archive.files import HOUR_S, Archive
-from headrace.archive.tables import TABLES
-from headrace.web.minute import PERFORMANCE_SCHEMA, table_of
+from headrace.history.archive.files import HOUR_S, Archive
+from headrace.history.archive.tables import TABLES
+from headrace.history.collect.minute import PERFORMANCE_SCHEMA, table_of
 from tests.history import state
 from tests.servers import Server, mariadb, open_folder
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace import rollout
-from headrace.agent import Agent
-from headrace.errors import PlanError, Refused
-from headrace.model import ServerLogin
-from headrace.target.local import LocalTarget
+from headrace.base.errors import PlanError, Refused
+from headrace.base.model import ServerLogin
+from headrace.change import apply as rollout
+from headrace.host.agent import Agent
+from headrace.host.target.local import LocalTarget
 from tests.agent.test_journal import Host
 from tests.servers import Server, started
 from tests.waiting import until

@@ -12,11 +12,11 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from headrace import hunt as hunts
+from headrace.hunt import hunt as hunts
 from tests.folders import ROOT
 from tests.servers import Server, mariadb
 
-SCRIPT = ROOT / "src" / "headrace" / "dumps" / "collect.sh"
+SCRIPT = ROOT / "src" / "headrace" / "hunt" / "dumps" / "collect.sh"
 SECRET = "hunter2"
 #: Statements that take a while, each with the secret in another place.
 STATEMENTS = (

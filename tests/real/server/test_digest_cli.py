@@ -16,8 +16,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from headrace.agent import find_binary
-from headrace.errors import HeadraceError
+from headrace.base.errors import HeadraceError
+from headrace.host.agent import find_binary
 from tests import digests, sshd
 from tests.commands import headrace
 from tests.digests import START_NS, Event, Shape
@@ -231,8 +231,8 @@ def test_a_real_slow_log_is_counted_exactly(shop: Shop) -> None:
 
 
 def test_parts_of_a_real_log_merge_to_what_the_agent_says_of_the_whole(shop: Shop, tmp_path: Path) -> None:
-    from headrace.digests.lines import read_lines
-    from headrace.digests.merge import merge
+    from headrace.traffic.digests.lines import read_lines
+    from headrace.traffic.digests.merge import merge
 
     def told(path: Path) -> Any:
         answer = subprocess.run([str(find_binary()), "digest", str(path)], capture_output=True, check=True)
@@ -296,8 +296,8 @@ def test_samples_are_explained_but_never_executed(shop: Shop) -> None:
 
 @pytest.mark.needs("sshd")
 async def test_a_host_digests_its_own_log_and_sends_the_table(shop: Shop, tmp_path: Path) -> None:
-    from headrace import traffic
-    from headrace.digests.classes import open_digest
+    from headrace.traffic import traffic
+    from headrace.traffic.digests.classes import open_digest
 
     folder = tmp_path / "sshd"
     folder.mkdir()

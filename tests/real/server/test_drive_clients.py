@@ -19,16 +19,16 @@ import pymysql
 import pytest
 import zstandard
 
-from headrace.buckets import bucket_of
-from headrace.errors import HeadraceError, NotReady, WorkloadFailed
-from headrace.model import Option, ServerEndpoint, Vendor
-from headrace.server import PrivateServer, ServerSpec
-from headrace.target import Process, Target
-from headrace.target.clock import read_clock
-from headrace.target.local import LocalTarget
-from headrace.workloads import Context, Measurement, make_workload
-from headrace.workloads.drive import clients
-from headrace.workloads.drive.clients import Seat, drive
+from headrace.base.buckets import bucket_of
+from headrace.base.errors import HeadraceError, NotReady, WorkloadFailed
+from headrace.base.model import Option, ServerEndpoint, Vendor
+from headrace.experiment.workloads import Context, Measurement, make_workload
+from headrace.experiment.workloads.drive import clients
+from headrace.experiment.workloads.drive.clients import Seat, drive
+from headrace.host.target import Process, Target
+from headrace.host.target.clock import read_clock
+from headrace.host.target.local import LocalTarget
+from headrace.lab.server import PrivateServer, ServerSpec
 from tests import sshd
 from tests.servers import free_port, open_folder
 from tests.traces import processes_of

@@ -16,7 +16,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from headrace.buckets import bucket_value
+from headrace.base.buckets import bucket_value
 from tests.driver import PING_CONNECTIONS, drive, driven
 from tests.faults import (
     CANNOT_CONNECT,

@@ -12,8 +12,8 @@ import pymysql
 import pytest
 import zstandard
 
-from headrace.errors import NothingMeasured, NotReady, WorkloadFailed
-from headrace.workloads.drive.check import read_findings
+from headrace.base.errors import NothingMeasured, NotReady, WorkloadFailed
+from headrace.experiment.workloads.drive.check import read_findings
 from tests import sshd
 from tests.bench import Bench
 from tests.servers import free_port

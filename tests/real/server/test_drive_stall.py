@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from headrace.buckets import bucket_value
-from headrace.workloads.tables import percentile_ns
+from headrace.base.buckets import bucket_value
+from headrace.experiment.workloads.tables import percentile_ns
 from tests.driver import Driven, drive, driven
 from tests.servers import Server, mariadb
 

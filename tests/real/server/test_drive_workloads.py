@@ -13,12 +13,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from headrace.errors import Busy, HeadraceError, WorkloadFailed
-from headrace.model import Option, ServerEndpoint, Vendor
-from headrace.store import RECONNECT
-from headrace.target.local import LocalTarget
-from headrace.workloads import Context, Workload, driven_from, make_workload
-from headrace.workloads.drive.workload import Driven
+from headrace.base.errors import Busy, HeadraceError, WorkloadFailed
+from headrace.base.model import Option, ServerEndpoint, Vendor
+from headrace.experiment.store import RECONNECT
+from headrace.experiment.workloads import Context, Workload, driven_from, make_workload
+from headrace.experiment.workloads.drive.workload import Driven
+from headrace.host.target.local import LocalTarget
 from tests import servers
 from tests.contracts.workload import SECONDS, WARMUP_S, WorkloadContract, make_context, window_rows
 from tests.traces import processes_of

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.snapshot import load
+from headrace.host.snapshot import load
 from tests.commands import headrace
 from tests.servers import Server, mariadb
 from tests.waiting import until

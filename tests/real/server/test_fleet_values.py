@@ -12,7 +12,7 @@ import pytest
 
 from headrace.fleet.drift import Between, own_drifts
 from headrace.fleet.files import lasting
-from headrace.target.local import LocalTarget
+from headrace.host.target.local import LocalTarget
 from tests.programs import agent_path
 from tests.servers import KINDS, Server, started
 

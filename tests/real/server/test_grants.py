@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import find_binary
+from headrace.host.agent import find_binary
 from tests.folders import ROOT
 from tests.servers import Server, started
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.analysis.panel import quantiles
-from headrace.production import ALL, OTHERS, Observed
-from headrace.production.histograms import load, observe
-from headrace.workloads.tables import percentile_ns
+from headrace.change.panel import quantiles
+from headrace.change.production import ALL, OTHERS, Observed
+from headrace.change.production.histograms import load, observe
+from headrace.experiment.workloads.tables import percentile_ns
 from tests.commands import headrace
 from tests.driver import driven
 from tests.servers import Server, started

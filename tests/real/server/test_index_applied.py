@@ -15,9 +15,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from headrace.errors import Busy, DiskFull
+from headrace.base.errors import Busy, DiskFull
+from headrace.base.model import ServerLogin
 from headrace.indexes import applied, watching
-from headrace.model import ServerLogin
 from tests.servers import KINDS, Server, started
 from tests.waiting import until
 

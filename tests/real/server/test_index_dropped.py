@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import PlanError, Refused
+from headrace.base.errors import PlanError, Refused
+from headrace.base.model import ServerLogin
 from headrace.indexes import dropping
-from headrace.model import ServerLogin
 from tests.servers import KINDS, Server, started
 
 SURPLUS = "shop.orders.by_customer"

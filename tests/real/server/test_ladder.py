@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.ladder import RUNGS, Ladder, duration, imbalances, read
-from headrace.errors import StoreError
-from headrace.report.ladder import bar, terminal, to_json
+from headrace.base.errors import StoreError
+from headrace.hunt.ladder.published import RUNGS, Ladder, duration, imbalances, read
+from headrace.hunt.ladder.report.ladder import bar, terminal, to_json
 from tests.programs import agent_path
 from tests.servers import mariadb
 from tests.written import printed

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.packets import Step, steps_of
-from headrace.analysis.steering import FULL, steered
+from headrace.hunt.ladder.packets import Step, steps_of
+from headrace.hunt.ladder.steering import FULL, steered
 from tests.programs import agent_path
 
 pytestmark = pytest.mark.needs("root", "two CPUs")

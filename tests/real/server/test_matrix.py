@@ -13,10 +13,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from headrace import knobs
-from headrace.errors import PlanError
-from headrace.knobs import Cost
-from headrace.model import Vendor
+from headrace.base.errors import PlanError
+from headrace.base.model import Vendor
+from headrace.knobs import catalogue as knobs
+from headrace.knobs import servers
+from headrace.knobs.catalogue import Cost
 from tests.bench import Bench
 from tests.commands import headrace
 from tests.driver import driven
@@ -215,7 +216,7 @@ def test_the_catalogue_of_knobs(kind: str, server: Server, program: Path, folder
 def test_the_lists_of_knobs_are_what_this_server_says(kind: str, server: Server, program: Path) -> None:
     """If the machine's server is a newer release than the list: ``scripts/knobs_of_servers.py`` makes it again."""
     vendor = Vendor(vendor_of(kind))
-    own = knobs.servers.of(vendor, kind.partition("-")[2])
+    own = servers.of(vendor, kind.partition("-")[2])
     assert own
     there = {str(row[0]) for row in server.sql("SHOW GLOBAL VARIABLES")}
     options = options_of(server, program)

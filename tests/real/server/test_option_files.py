@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.model import Vendor
-from headrace.server.option_files import Start, Word, meaning, reading
-from headrace.server.program import parse_defaults
-from headrace.server.sources import EMIT, FOLLOW, copies
+from headrace.base.model import Vendor
+from headrace.lab.server.option_files import Start, Word, meaning, reading
+from headrace.lab.server.program import parse_defaults
+from headrace.lab.server.sources import EMIT, FOLLOW, copies
 from tests.servers import KINDS, find_server, open_folder
 
 SETS = 8

@@ -18,10 +18,10 @@ from typing import Any
 import pymysql
 import pytest
 
-from headrace.hunt import Hunt, examine, watch
-from headrace.model import ServerLogin
-from headrace.rules.rule import Finding, Severity
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.host.target.local import LocalTarget
+from headrace.hunt.hunt import Hunt, examine, watch
+from headrace.hunt.rules.rule import Finding, Severity
 from tests import servers
 from tests.lab import confined
 from tests.loads import load, spec

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headrace import hunt as hunts
+from headrace.hunt import hunt as hunts
 from tests import programs
 
 NAME = f"hr-box-{os.getpid()}"

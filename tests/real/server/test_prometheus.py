@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headrace.analysis.result import Interval, Verdict
-from headrace.errors import TargetError
-from headrace.production import Observed
-from headrace.production.histograms import load, observe
-from headrace.production.prometheus import Question, read
-from headrace.report.notice import Conclusion, Notice, Told
+from headrace.base.effect import Verdict
+from headrace.base.errors import TargetError
+from headrace.base.intervals import Interval
+from headrace.change.production import Observed
+from headrace.change.production.histograms import load, observe
+from headrace.change.production.prometheus import Question, read
+from headrace.show.notice import Conclusion, Notice, Told
 from headrace.tell.places import places_of, tell
 from tests.commands import headrace
 from tests.driver import driven

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import NothingMeasured
+from headrace.base.errors import NothingMeasured
 from tests.bench import FIO, Bench
 from tests.waiting import until
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 import pytest
 
-from headrace.errors import PlanError
-from headrace.model import Option, ServerEndpoint, Vendor
-from headrace.workloads import Context, make_workload
+from headrace.base.errors import PlanError
+from headrace.base.model import Option, ServerEndpoint, Vendor
+from headrace.experiment.workloads import Context, make_workload
 from tests import servers
 from tests.contracts.workload import WorkloadContract, make_context
 from tests.replays import Said, record, slow_log

@@ -12,8 +12,8 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from headrace.activity import summed
-from headrace.samples import Samples
+from headrace.host.activity import summed
+from headrace.host.samples import Samples
 from tests.programs import agent_path
 from tests.servers import Server, mariadb, open_folder
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.hunt import Hunt, examine, watch
-from headrace.model import ServerLogin
-from headrace.rules.redo import capacity_bytes
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.host.target.local import LocalTarget
+from headrace.hunt.hunt import Hunt, examine, watch
+from headrace.hunt.rules.redo import capacity_bytes
 from tests.loads import load, spec
 from tests.servers import Server, mariadb, started
 

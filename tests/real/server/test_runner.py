@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import EXIT_CODES, NothingMeasured
-from headrace.model import OWNER_VARIABLE
+from headrace.base.errors import EXIT_CODES, NothingMeasured
+from headrace.base.model import OWNER_VARIABLE
 from tests import sshd
 from tests.bench import FIO, Bench
 from tests.traces import read_each

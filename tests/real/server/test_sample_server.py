@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import Agent
-from headrace.facts import HostFacts
-from headrace.model import ServerLogin
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.host.agent import Agent
+from headrace.host.facts import HostFacts
+from headrace.host.target.local import LocalTarget
 from tests.programs import agent_path
 from tests.servers import Server, mariadb, started
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import (
+from headrace.base.errors import (
     Busy,
     CommandFailed,
     DiskFull,
@@ -28,11 +28,11 @@ from headrace.errors import (
     ServerStartFailed,
     StoreError,
 )
-from headrace.model import ServerEndpoint, Tool, Value, Vendor
-from headrace.server import PrivateServer, ServerSpec, build_dataset, dataset_folder, restore_dataset
-from headrace.server.allocator import find_allocator
-from headrace.target import Completed, Process, Target
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerEndpoint, Tool, Value, Vendor
+from headrace.host.target import Completed, Process, Target
+from headrace.host.target.local import LocalTarget
+from headrace.lab.server import PrivateServer, ServerSpec, build_dataset, dataset_folder, restore_dataset
+from headrace.lab.server.allocator import find_allocator
 from tests import sshd
 from tests.contracts.target import gone
 from tests.mysqld import find_mysqld
@@ -383,7 +383,7 @@ async def require(target: Target, kind: str) -> str:
 async def test_a_missing_allocator_is_named_with_its_package(
     mariadb: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.server import allocator
+    from headrace.lab.server import allocator
 
     absent = (("libabsent.so.9",), Tool("libabsent.so.9", "libabsent9"))
     monkeypatch.setattr(allocator, "_LIBRARIES", {"jemalloc": absent})
@@ -417,8 +417,8 @@ async def test_an_inherited_allocator_is_taken_away(mariadb: Bench, monkeypatch:
 async def test_an_allocator_that_was_not_mapped_fails_the_start(
     mariadb: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace.server import process
-    from headrace.server.allocator import AllocatorLibrary
+    from headrace.lab.server import process
+    from headrace.lab.server.allocator import AllocatorLibrary
 
     async def another(_target: Target, _kind: str) -> AllocatorLibrary:
         return AllocatorLibrary("jemalloc", "/usr/lib/x86_64-linux-gnu/libz.so.1", "")

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headrace.size import demand, history, pool_samples
-from headrace.size.model import Resource
+from headrace.capacity import demand, history, pool_samples
+from headrace.capacity.model import Resource
 from tests.driver import driven
 from tests.programs import agent_path
 from tests.servers import Server, mariadb

@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import pytest
 
-from headrace.errors import PlanError
-from headrace.model import ServerLogin
-from headrace.report import html
-from headrace.report.size.prove import page_of
-from headrace.size import predictions
-from headrace.size.measure import Measured, measure
-from headrace.size.prove import Asked, prove
-from headrace.target.local import LocalTarget
+from headrace.base.errors import PlanError
+from headrace.base.model import ServerLogin
+from headrace.capacity import predictions
+from headrace.capacity.measure import Measured, measure
+from headrace.capacity.prove import Asked, prove
+from headrace.capacity.report.prove import page_of
+from headrace.host.target.local import LocalTarget
+from headrace.show import html
 from tests.commands import headrace
 from tests.replays import Said, record, slow_log
 from tests.servers import Server, mariadb

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.agent import Agent
-from headrace.archive.files import Archive
+from headrace.base.model import ServerLogin
 from headrace.fleet.host import Host
-from headrace.live import Link
-from headrace.model import ServerLogin
-from headrace.target import TargetSpec, open_target
+from headrace.history.archive.files import Archive
+from headrace.history.collect.collector import Collector
+from headrace.history.collect.watched import Watched
+from headrace.host.agent import Agent
+from headrace.host.target import TargetSpec, open_target
+from headrace.hunt.live import Link
 from headrace.web import said
-from headrace.web.collector import Collector
-from headrace.web.watched import Watched
 from tests.servers import Server, started
 from tests.waiting import until_async
 
@@ -46,9 +46,9 @@ async def watching(server: Server, folder: Path) -> AsyncIterator[Watched]:
 async def test_a_slow_log_that_changes_at_run_time(
     kind: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.slow_log.EVERY", "1s")
-    monkeypatch.setattr("headrace.web.collector.SETTINGS_EVERY_S", 1.0)
-    monkeypatch.setattr("headrace.web.collector.LOG_CHECKED_S", 0.1)
+    monkeypatch.setattr("headrace.history.collect.slow_log.EVERY", "1s")
+    monkeypatch.setattr("headrace.history.collect.collector.SETTINGS_EVERY_S", 1.0)
+    monkeypatch.setattr("headrace.history.collect.collector.LOG_CHECKED_S", 0.1)
     with started(kind, folder / f"log-{kind}", "--long-query-time=0") as server:
         logs = Path(str(server.sql("SELECT @@datadir")[0][0]))
 

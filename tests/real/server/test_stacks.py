@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace.analysis.stacks import parse, profile
+from headrace.host.stacks import parse, profile
 from tests import browser
 from tests.driver import drive
 from tests.programs import agent_path, has

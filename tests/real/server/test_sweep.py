@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from headrace.errors import NothingMeasured
+from headrace.base.errors import NothingMeasured
 from tests.bench import SWAPPINESS, Bench
 from tests.waiting import until
 

@@ -22,10 +22,10 @@ from pathlib import Path
 import pymysql
 import pytest
 
-from headrace.cli.live import Live
-from headrace.live import Feed, Link
-from headrace.model import ServerLogin
-from headrace.target import TargetSpec
+from headrace.base.model import ServerLogin
+from headrace.host.target import TargetSpec
+from headrace.hunt.commands.live import Live
+from headrace.hunt.live import Feed, Link
 from tests import sshd
 from tests.programs import agent_path
 from tests.servers import Server, mariadb, started

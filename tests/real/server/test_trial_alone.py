@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace.model import Vendor
-from headrace.persist.starts import is_tried
-from headrace.server.next_start import Answer, NextStart
-from headrace.server.option_files import Copies, Start, Word, reading
-from headrace.server.sources import Process
-from headrace.server.trial_start import Trial, try_start
-from headrace.target.local import LocalTarget
+from headrace.base.model import Vendor
+from headrace.change.persist.starts import is_tried
+from headrace.host.target.local import LocalTarget
+from headrace.lab.server.next_start import Answer, NextStart
+from headrace.lab.server.option_files import Copies, Start, Word, reading
+from headrace.lab.server.sources import Process
+from headrace.lab.server.trial_start import Trial, try_start
 from tests.servers import open_folder
 from tests.waiting import until
 

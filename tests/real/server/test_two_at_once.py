@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.agent import Agent, Journal
-from headrace.agent.journal import is_of_another_server
-from headrace.facts import HostFacts
-from headrace.model import ServerLogin
-from headrace.target.local import LocalTarget
+from headrace.base.model import ServerLogin
+from headrace.host.agent import Agent, Journal
+from headrace.host.agent.journal import is_of_another_server
+from headrace.host.facts import HostFacts
+from headrace.host.target.local import LocalTarget
 from tests.commands import headrace
 from tests.servers import Server, started
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from headrace.facts import Answer, HostFacts
-from headrace.model import Facts
+from headrace.base.model import Facts
+from headrace.host.facts import Answer, HostFacts
 from tests import lab
 from tests.networks import networks
 from tests.programs import agent_path

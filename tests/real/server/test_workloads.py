@@ -17,11 +17,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.buckets import bucket_value
-from headrace.errors import DiskFull, NotReady, WorkloadFailed
-from headrace.model import Option, ServerEndpoint, Tool, Value, Vendor
-from headrace.target.local import LocalTarget
-from headrace.workloads import (
+from headrace.base.buckets import bucket_value
+from headrace.base.errors import DiskFull, NotReady, WorkloadFailed
+from headrace.base.model import Option, ServerEndpoint, Tool, Value, Vendor
+from headrace.experiment.workloads import (
     Context,
     Measurement,
     fio,
@@ -30,8 +29,16 @@ from headrace.workloads import (
     sysbench_fileio,
     sysbench_oltp,
 )
-from headrace.workloads.tables import Phase, Slice, boundaries, measurement, percentile_ns, to_histogram
-from headrace.workloads.tool import last_lines, require_version
+from headrace.experiment.workloads.tables import (
+    Phase,
+    Slice,
+    boundaries,
+    measurement,
+    percentile_ns,
+    to_histogram,
+)
+from headrace.experiment.workloads.tool import last_lines, require_version
+from headrace.host.target.local import LocalTarget
 from tests import servers
 from tests.contracts.workload import WorkloadContract, make_context, window_rows
 from tests.folders import TESTS

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import NotReady, PlanError
+from headrace.base.errors import NotReady, PlanError
 from headrace.experiment.cluster import RayControllers
 from tests import lab
 from tests.fleet import PROGRAMS, Fleet, fleet

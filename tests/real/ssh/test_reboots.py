@@ -19,15 +19,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace import plan
-from headrace.analysis import trials
-from headrace.errors import NothingMeasured, TreatmentFailed
-from headrace.experiment import boot, labs, runner
+from headrace.base.errors import NothingMeasured, TreatmentFailed
+from headrace.base.model import TrialState
+from headrace.experiment import boot, labs, plan, runner
+from headrace.experiment.report import tables
 from headrace.experiment.run import run as run_plan
-from headrace.model import TrialState
-from headrace.report.experiment import tables
-from headrace.store import ExperimentFolder
-from headrace.target import TargetSpec
+from headrace.experiment.stats import trials
+from headrace.experiment.store import ExperimentFolder
+from headrace.host.target import TargetSpec
 from tests import sshd
 
 #: As short as it can be: a trial of each kernel, and the baseline's second.

@@ -19,7 +19,7 @@ from unittest import mock
 import pymysql
 import pytest
 
-from headrace.staged import look
+from headrace.rollout import look
 from tests.commands import headrace, started
 from tests.database_fleet import MARIADB, MYSQL, PROGRAMS, Databases, Vendor, databases
 from tests.loads import load_by

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from headrace import plan as plans
-from headrace.agent import Agent, Journal
-from headrace.errors import NothingMeasured, TargetError
+from headrace.base.errors import NothingMeasured, TargetError
+from headrace.base.model import TrialState
+from headrace.experiment import plan as plans
 from headrace.experiment.run import run
 from headrace.experiment.runner import Event, Note, Step
-from headrace.model import TrialState
-from headrace.store import ExperimentFolder
-from headrace.target import Target, TargetSpec, link, open_target
+from headrace.experiment.store import ExperimentFolder
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import Target, TargetSpec, link, open_target
 from tests import programs
 from tests.ssh_hosts import (
     DBA,

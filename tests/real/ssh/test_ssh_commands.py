@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import EXIT_CODES
-from headrace.model import NetworkLogin, Vendor
-from headrace.server import PrivateServer, ServerSpec
-from headrace.target import TargetSpec, open_target
+from headrace.base.errors import EXIT_CODES
+from headrace.base.model import NetworkLogin, Vendor
+from headrace.host.target import TargetSpec, open_target
+from headrace.lab.server import PrivateServer, ServerSpec
 from tests import programs
 from tests.commands import started
 from tests.ssh_hosts import DBA, FAR, NEAR, NEAR_BEHIND_FAR, Host, Hosts, two_hosts

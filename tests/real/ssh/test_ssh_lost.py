@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from headrace.agent import Agent, Journal
-from headrace.errors import ConnectionLost, TargetError
-from headrace.target import link
-from headrace.target.ssh import SshTarget
+from headrace.base.errors import ConnectionLost, TargetError
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import link
+from headrace.host.target.ssh import SshTarget
 from tests import sshd
 from tests.agent.test_apply import OWNER, Fake, replaced
 from tests.contracts.target import gone, is_alive, pid_in
@@ -276,8 +276,8 @@ class TestHolding:
         self, far: Far, state: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Nobody tells the host that its controller is gone: a dead connection holds nothing for ever."""
-        monkeypatch.setattr("headrace.agent.journal.LEASE_S", 1)
-        monkeypatch.setattr("headrace.agent.journal.RENEW_S", 0.2)
+        monkeypatch.setattr("headrace.host.agent.journal.LEASE_S", 1)
+        monkeypatch.setattr("headrace.host.agent.journal.RENEW_S", 0.2)
         monkeypatch.setattr(link, "KEEPALIVE_S", 60.0)
         agent = await Agent.install(far.target)
         journal = Journal(agent, "test-lost", str(state))

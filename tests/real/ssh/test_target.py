@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import PlanError, Refused, TargetError
-from headrace.target import Target, TargetSpec, link, open_target
-from headrace.target.fixture import FixtureTarget
-from headrace.target.local import LocalTarget
-from headrace.target.ssh import SshTarget
+from headrace.base.errors import PlanError, Refused, TargetError
+from headrace.host.target import Target, TargetSpec, link, open_target
+from headrace.host.target.fixture import FixtureTarget
+from headrace.host.target.local import LocalTarget
+from headrace.host.target.ssh import SshTarget
 from tests import sshd
 from tests.contracts.target import ReadsFiles, RunsCommands, gone, is_alive, pid_in
 
@@ -50,7 +50,7 @@ class TestLocal(RunsCommands):
         """A whole process group is interrupted, as a terminal does it; its commands must not notice."""
         script = f"""
 import asyncio, pathlib, signal
-from headrace.target.local import LocalTarget
+from headrace.host.target.local import LocalTarget
 # A test run in the background of a shell begins with Ctrl-C ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 async def main():
@@ -319,7 +319,7 @@ def test_open_target_takes_each_kind(tmp_path: Path) -> None:
 
 def test_asyncssh_is_not_imported_for_a_local_target() -> None:
     script = (
-        "import sys; from headrace.target import TargetSpec, open_target;"
+        "import sys; from headrace.host.target import TargetSpec, open_target;"
         "open_target(TargetSpec('local')); print('asyncssh' in sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from headrace import vm
-from headrace.errors import Refused
+from headrace.base.errors import Refused
+from headrace.lab import vm
 from tests.conformance import LASTS, SLOW_LOG, Comparison, Kills, Kind, Settings, changed
 from tests.guest import KERNEL, LOGIN, Guest
 

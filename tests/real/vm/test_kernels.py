@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from headrace.experiment import machine
-from headrace.vm import kernels, processes, state
+from headrace.lab.vm import kernels, processes, state
 from tests.commands import started
 from tests.debian_kernel import debian_kernel
 from tests.waiting import until

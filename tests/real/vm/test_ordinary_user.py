@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.target.local import LocalTarget
-from headrace.vm import image, processes, state
+from headrace.host.target.local import LocalTarget
+from headrace.lab.vm import image, processes, state
 from tests.debian_kernel import Files, debian_kernel
 from tests.ordinary_user import USER_ID, User, ordinary_user
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from headrace import vm
-from headrace.agent import Agent, Journal
-from headrace.errors import Refused
-from headrace.target import Target, open_target
+from headrace.base.errors import Refused
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import Target, open_target
+from headrace.lab import vm
 from tests.real.devices.test_round_trip_host import others
 
 pytestmark = pytest.mark.thorough

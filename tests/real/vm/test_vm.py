@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace import vm
-from headrace.errors import Busy, TargetError
-from headrace.vm import kernels, processes, state
-from headrace.vm import machine as vm_machine
+from headrace.base.errors import Busy, TargetError
+from headrace.lab import vm
+from headrace.lab.vm import kernels, processes, state
+from headrace.lab.vm import machine as vm_machine
 from tests.waiting import until
 
 ROOT = os.geteuid() == 0

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from headrace import vm
-from headrace.agent import Agent, Journal
-from headrace.errors import Refused
-from headrace.target import Target, open_target
-from headrace.vm import DiskSpec, Vm, VmSpec
-from headrace.volumes import DeviceSpec, Raid, VolumeSpec, mounted
+from headrace.base.errors import Refused
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import Target, open_target
+from headrace.lab import vm
+from headrace.lab.vm import DiskSpec, Vm, VmSpec
+from headrace.lab.volumes import DeviceSpec, Raid, VolumeSpec, mounted
 from tests.commands import started
 from tests.waiting import until_async
 
@@ -279,10 +279,10 @@ async def test_members_that_are_somebodys_are_refused_and_stay(lab: Lab) -> None
 #: took, and is killed when it is mounted.
 KILLED = """
 import asyncio, os, signal, sys
-from headrace import vm
-from headrace.agent import Agent, Journal
-from headrace.target import open_target
-from headrace.volumes import DeviceSpec, Raid, VolumeSpec, mounted
+from headrace.lab import vm
+from headrace.host.agent import Agent, Journal
+from headrace.host.target import open_target
+from headrace.lab.volumes import DeviceSpec, Raid, VolumeSpec, mounted
 name, scratch, state, owner, at, delay, kind, level = sys.argv[1:]
 at, delay = int(at), float(delay)
 async def main():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.decided import Decided
 from headrace.experiment.kinds.duet import Duet
 from headrace.experiment.kinds.fixed import Fixed
@@ -12,8 +12,8 @@ from headrace.experiment.kinds.race import Race
 from headrace.experiment.kinds.search import Search
 from headrace.experiment.kinds.sweep import Sweep
 from headrace.experiment.kinds.switchback import Switchback
-from headrace.plan import Plan
-from headrace.store import ExperimentFolder
+from headrace.experiment.plan import Plan
+from headrace.experiment.store import ExperimentFolder
 
 #: A plan belongs to the first kind that accepts it.
 KINDS: tuple[type[Kind], ...] = (Search, Sweep, Duet, Race, Switchback, Decided, Fixed)

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic
 
-from headrace.analysis import sequential
-from headrace.analysis.intervals import Needed, span
-from headrace.analysis.study import analyse_experiment
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.intervals import Needed, span
 from headrace.experiment import design as designs
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, missing
-from headrace.plan import Plan
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.plan import Plan
+from headrace.experiment.stats import sequential
+from headrace.experiment.stats.study import analyse_experiment
+from headrace.experiment.store import ExperimentFolder, TrialRecord
 
 #: It ends after this many blocks: what they cannot decide is too small to matter, or too noisy to measure.
 MOST_BLOCKS = 60

@@ -17,14 +17,14 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from headrace import workloads
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Role, Treatment, TrialSpec
 from headrace.experiment import design as designs
+from headrace.experiment import workloads
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, missing, require_complete
-from headrace.model import Role, Treatment, TrialSpec
-from headrace.plan import Plan
-from headrace.store import TrialRecord
+from headrace.experiment.plan import Plan
+from headrace.experiment.store import TrialRecord
 
 #: What may differ between two sides. Everything else is shared by the whole machine, or changes the question.
 OWN = ("server.", "volume.")

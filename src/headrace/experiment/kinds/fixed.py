@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.design import Design
 from headrace.experiment import design as designs
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, missing
-from headrace.plan import Plan
-from headrace.store import TrialRecord
+from headrace.experiment.plan import Plan
+from headrace.experiment.store import TrialRecord
 
 
 class Fixed(Kind):

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headrace.design import Design
-from headrace.errors import NothingMeasured
-from headrace.model import Treatment, TrialSpec, TrialState
-from headrace.plan import Plan
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.base.errors import NothingMeasured
+from headrace.base.model import Treatment, TrialSpec, TrialState
+from headrace.experiment.frozen import Design
+from headrace.experiment.plan import Plan
+from headrace.experiment.store import ExperimentFolder, TrialRecord
 
 #: The trials that are measured together: one, the two of a pair, or all turns after one start of a switchback.
 Moment = tuple[TrialSpec, ...]
@@ -47,8 +47,8 @@ class Kind(ABC):
 
     #: ``experiment`` of its designs.
     name: ClassVar[str]
-    #: The package in ``headrace.report`` that reports on a folder of this kind.
-    page: ClassVar[str] = "experiment"
+    #: The module in ``headrace.experiment.report`` that reports on a folder of this kind.
+    page: ClassVar[str] = "page"
     #: The command that runs its plans.
     command: ClassVar[str] = "run"
     #: No block depends on another's results, so several machines may share them.

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from headrace.analysis import race as analysis
-from headrace.analysis.trials import THROUGHPUT, trial_responses
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import Role, TrialSpec, TrialState
 from headrace.experiment import design as designs
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, missing
-from headrace.model import Role, TrialSpec, TrialState
-from headrace.plan import Plan
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.plan import Plan
+from headrace.experiment.stats import race as analysis
+from headrace.experiment.stats.trials import THROUGHPUT, trial_responses
+from headrace.experiment.store import ExperimentFolder, TrialRecord
 
 
 class Value(NamedTuple):
@@ -128,7 +128,7 @@ class Race(Kind):
     """Block by block; after each, treatments that are worse with confidence are eliminated."""
 
     name = "race"
-    page = "race"
+    page = "race.page"
     #: What it promises holds for any number of blocks.
     extends = True
 

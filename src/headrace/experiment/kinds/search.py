@@ -13,19 +13,19 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headrace.analysis.sweep import SEARCH
-from headrace.analysis.trials import THROUGHPUT, TrialResponse, trial_responses
-from headrace.design import Design
-from headrace.errors import NothingMeasured, PlanError, StoreError
+from headrace.base.errors import NothingMeasured, PlanError, StoreError
+from headrace.base.model import Role, Treatment, TrialSpec, TrialState, Value
+from headrace.base.received import OF_SNAPSHOT, an_object
+from headrace.base.whole import read_plain
 from headrace.experiment import design as designs
 from headrace.experiment import space
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, missing, never_quiet
-from headrace.model import Role, Treatment, TrialSpec, TrialState, Value
-from headrace.plan import AS_IS, RESPONSE_NAMES, Plan, Settings, TuneTable
-from headrace.received import OF_SNAPSHOT, an_object
-from headrace.store import ExperimentFolder, TrialRecord
-from headrace.trial_tables import check_table
-from headrace.whole import read_plain
+from headrace.experiment.plan import AS_IS, RESPONSE_NAMES, Plan, Settings, TuneTable
+from headrace.experiment.stats.sweep import SEARCH
+from headrace.experiment.stats.trials import THROUGHPUT, TrialResponse, trial_responses
+from headrace.experiment.store import ExperimentFolder, TrialRecord
+from headrace.experiment.trial_tables import check_table
 
 POINTS = "points.json"
 

@@ -13,19 +13,19 @@ import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headrace import workloads
-from headrace.analysis.percentiles import MIN_BEYOND
-from headrace.analysis.sweep import SEARCH, is_driver_saturated, parse_objective
-from headrace.analysis.trials import trial_responses
-from headrace.analysis.usl import MIN_LEVELS
-from headrace.counted import counted
-from headrace.design import Design
-from headrace.errors import NothingMeasured, PlanError
+from headrace.base.counted import counted
+from headrace.base.errors import NothingMeasured, PlanError
+from headrace.base.model import Role, Treatment, TrialSpec, TrialState
+from headrace.base.percentiles import MIN_BEYOND
 from headrace.experiment import design as designs
+from headrace.experiment import workloads
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind, missing, require_complete
-from headrace.model import Role, Treatment, TrialSpec, TrialState
-from headrace.plan import Plan, SweepTable
-from headrace.store import ExperimentFolder, TrialRecord
+from headrace.experiment.plan import Plan, SweepTable
+from headrace.experiment.stats.sweep import SEARCH, is_driver_saturated, parse_objective
+from headrace.experiment.stats.trials import trial_responses
+from headrace.experiment.stats.usl import MIN_LEVELS
+from headrace.experiment.store import ExperimentFolder, TrialRecord
 
 
 def _trials(levels: Sequence[str], searched: Sequence[str], passes: int, seed: int) -> Iterator[TrialSpec]:
@@ -141,7 +141,7 @@ class Sweep(Kind):
     """The next level depends on what was measured, so ask after each trial."""
 
     name = "sweep"
-    page = "sweep"
+    page = "sweep.page"
     #: The search counts a disturbed trial as no gain, and each level has several passes.
     repeats = False
 

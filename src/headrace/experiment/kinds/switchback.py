@@ -6,7 +6,7 @@ the folder, cut from the load's seconds, so that everything else reads it as any
 
 Noise of neighbouring seconds is alike. That widens nothing and biases nothing, because the order within a block is
 random: a block's differences have no direction unless a treatment has (Fisher's argument). What a treatment leaves
-behind for its successor would be a bias, so it is tested for (``analysis.carryover``) after each start, and where
+behind for its successor would be a bias, so it is tested for (``stats.carryover``) after each start, and where
 it shows, everything is measured again with turns and wash-outs twice as long.
 
 Sources: Cochran & Cox 1957, Experimental Designs, 2nd ed., sec. 4.6a (change-over designs); Bojinov, Simchi-Levi &
@@ -18,17 +18,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from headrace import knobs, workloads
-from headrace.analysis import carryover
-from headrace.design import Design
-from headrace.errors import PlanError
+from headrace.base.errors import PlanError
+from headrace.base.model import TrialSpec
 from headrace.experiment import design as designs
+from headrace.experiment import workloads
+from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.kind import Ask, Kind
+from headrace.experiment.plan import BLOCKS_PER_START, WASHOUT_S, Plan
+from headrace.experiment.stats import carryover
+from headrace.experiment.store import TrialRecord
+from headrace.experiment.workloads import has_preflight, make_workload
+from headrace.knobs import catalogue as knobs
 from headrace.knobs import switching
-from headrace.model import TrialSpec
-from headrace.plan import BLOCKS_PER_START, WASHOUT_S, Plan
-from headrace.store import TrialRecord
-from headrace.workloads import has_preflight, make_workload
 
 #: A turn shorter than this says nothing about what is left over from the one before.
 LEAST_S = 2

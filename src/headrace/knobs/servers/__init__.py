@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headrace.model import Vendor
+from headrace.base.model import Vendor
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,256 @@
+"""Memory and limits of processes, refused where the machine cannot have them: with the sum that shows it.
+
+A kernel takes ``vm.nr_hugepages`` for more memory than there is, and gives what it can; ``kernel.pid_max`` of 301
+ends logins. Nothing of this is refused by the kernel or the server, so it is checked here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from headrace.base.model import Value
+from headrace.host.agent import Agent
+from headrace.host.facts import HostFacts
+from headrace.knobs.catalogue import CATALOGUE
+from headrace.knobs.knob import size_bytes, value_text
+
+GIB = 1 << 30
+#: The kernel's own formula gives a thousandth of memory or less; above a twentieth it warns of programs killed.
+MOST_KEPT_FREE = 0.05
+#: Programs come and go: a limit needs room above what is there now.
+ROOM = 2
+#: Buffers that each session may have; one alone must fit beside the common ones.
+OF_SESSIONS = frozenset(
+    {
+        "bulk_insert_buffer_size",
+        "join_buffer_size",
+        "max_heap_table_size",
+        "mrr_buffer_size",
+        "myisam_sort_buffer_size",
+        "range_alloc_block_size",
+        "read_buffer_size",
+        "read_rnd_buffer_size",
+        "sort_buffer_size",
+        "tmp_table_size",
+    }
+)
+DEDICATED = "server.innodb_dedicated_server"
+_SCRIPT = """cat /proc/loadavg /proc/sys/fs/file-nr /proc/sys/fs/aio-nr | tr '\\n\\t' '  '; echo
+grep -h -E '^(MemAvailable|Committed_AS|CommitLimit|SwapTotal|Hugepagesize|HugePages_Total):' /proc/meminfo
+[ -n "$1" ] && echo "maps: $(cat "/proc/$1/maps" 2>/dev/null | wc -l)"; true"""
+
+
+async def why_not(agent: Agent, settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str]:
+    """Setting -> why this machine cannot have it, with the sum. All of them are counted together.
+
+    What cannot be counted is not refused: that the machine has no such number is no proof of harm.
+    """
+    found = _dedicated(settings, facts)
+    wanted = {name: number for name, value in settings.items() if (number := _number(value)) is not None}
+    if not any(name in _CHECKS or _is_memory(name) for name in wanted):
+        return found
+    now = await _now(agent, facts)
+    for name, number in wanted.items():
+        check = _CHECKS.get(name)
+        why = check(number, now, facts) if check else ""
+        if _is_memory(name):
+            why = _memory(name, wanted, now, facts)
+        if why:
+            found[name] = why
+    return found
+
+
+def _dedicated(settings: Mapping[str, Value], facts: HostFacts) -> dict[str, str]:
+    """MySQL with innodb_dedicated_server sizes itself by the whole machine, whatever else runs on it."""
+    wanted = settings.get(DEDICATED, "OFF")
+    if isinstance(wanted, list) or value_text(wanted).upper() not in ("ON", "1", "TRUE"):
+        return {}
+    if (facts.variable(DEDICATED.removeprefix("server.")) or "").upper() in ("ON", "1"):
+        return {}
+    memory = facts.memory_bytes
+    pool = max(128 << 20, memory // 2 if memory <= 4 * GIB else memory * 3 // 4)
+    own = [
+        name
+        for name in ("innodb_buffer_pool_size", "innodb_redo_log_capacity")
+        if f"server.{name}" in settings
+    ]
+    why = (
+        f"sizes the server by the whole machine: a buffer pool of {_gib(pool)} of {_gib(memory)}, and a redo "
+        "log of gigabytes that its start writes, which may last minutes"
+    )
+    return {DEDICATED: why + (f", except for {' and '.join(own)}" if own else "")}
+
+
+def _is_memory(name: str) -> bool:
+    variable = name.removeprefix("server.")
+    return variable != name and (variable in OF_SESSIONS or (name in CATALOGUE and CATALOGUE[name].is_memory))
+
+
+def _number(value: Value) -> int | None:
+    if isinstance(value, list | bool):
+        return None
+    text = value_text(value).strip()
+    return size_bytes(text) if re.fullmatch(r"\d+[KMGTPEkmgtpe]?", text) else None
+
+
+async def _now(agent: Agent, facts: HostFacts) -> dict[str, int]:
+    """What the machine uses now; without what it does not say."""
+    pid = str(facts.server_pid or "")
+    said = await agent.target.run(["sh", "-c", _SCRIPT, "sh", pid], check=False)
+    lines = said.text.splitlines()
+    found: dict[str, int] = {}
+    words = lines[0].split() if lines else []
+    if len(words) >= 9:  # loadavg has five, file-nr three, aio-nr one
+        found |= {"threads": int(words[3].partition("/")[2]), "files": int(words[5]), "aio": int(words[8])}
+    for line in lines[1:]:
+        name, _, text = line.partition(":")
+        number = int(text.split()[0]) if text.split() else 0
+        found[name] = number * 1024 if text.endswith("kB") else number
+    return found
+
+
+def _memory(name: str, wanted: Mapping[str, int], now: Mapping[str, int], facts: HostFacts) -> str:
+    """The server's common buffers, the largest of a session, and huge pages that are not the server's."""
+    parts: dict[str, int] = {}
+    for knob in CATALOGUE.values():
+        variable = knob.name.removeprefix("server.")
+        own = wanted.get(knob.name, _number(facts.variable(variable) or "") if knob.is_memory else None)
+        if knob.is_memory and own:
+            parts[variable] = own
+    if name.removeprefix("server.") in OF_SESSIONS:
+        parts[f"{name.removeprefix('server.')} of one session"] = wanted[name]
+    huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
+    if huge and (facts.variable("large_pages") or "OFF").upper() not in ("ON", "1"):
+        parts["huge pages"] = huge
+    total = sum(parts.values())
+    if total <= facts.memory_bytes:
+        return _group(parts, facts)
+    large = sorted(parts, key=lambda part: -parts[part])[:4]
+    words = " + ".join(f"{part} {_gib(parts[part])}" for part in large)
+    more = " + ..." if len(parts) > 4 else ""
+    return f"{words}{more} = {_gib(total)}; the machine has {_gib(facts.memory_bytes)}"
+
+
+def _group(parts: Mapping[str, int], facts: HostFacts) -> str:
+    """The same within the server's control group; huge pages count elsewhere."""
+    own = (facts.server_process or {}).get("cgroup") or {}
+    limits = {name: own.get(f"memory_{name}_bytes") for name in ("max", "high")}
+    known = {name: limit for name, limit in limits.items() if isinstance(limit, int) and limit > 0}
+    total = sum(size for part, size in parts.items() if part != "huge pages")
+    if not known or (facts.variable("large_pages") or "OFF").upper() in ("ON", "1"):
+        return ""
+    name = min(known, key=lambda each: known[each])
+    if total <= known[name]:
+        return ""
+    ends = "the kernel ends it above that" if name == "max" else "the kernel slows it down above that"
+    limit = f"memory.{name} of its control group is {_gib(known[name])}"
+    return f"{_gib(total)} with its other buffers; {limit}: {ends}"
+
+
+def _huge_pages(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    page, reserved = now.get("Hugepagesize", 2 << 20), now.get("HugePages_Total", 0)
+    more, room = (number - reserved) * page, now.get("MemAvailable", facts.memory_bytes)
+    if more <= room:
+        return ""
+    return (
+        f"{number} pages of {page >> 20} MiB = {_gib(number * page)}, {_gib(more)} more than now; "
+        f"{_gib(room)} of {_gib(facts.memory_bytes)} are available"
+    )
+
+
+def _kept_free(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    asked = number * 1024
+    if asked <= MOST_KEPT_FREE * facts.memory_bytes:
+        return ""
+    share = asked / facts.memory_bytes
+    return f"{_gib(asked)} = {share:.0%} of {_gib(facts.memory_bytes)} would be kept from every program"
+
+
+def _threads(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    if "threads" not in now:
+        return ""
+    clients = _number(facts.variable("max_connections") or "") or 0
+    needed = ROOM * now["threads"] + clients
+    if number >= needed:
+        return ""
+    more = f" + {clients} for the server's max_connections" if clients else ""
+    return (
+        f"{ROOM} x {now['threads']} threads of now{more} = {needed}: new ones would fail, logins among them"
+    )
+
+
+def _files(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    if "files" not in now:
+        return ""
+    own = _number(facts.variable("open_files_limit") or "") or 0
+    needed = ROOM * now["files"] + own
+    if number >= needed:
+        return ""
+    more = f" + {own} of the server's open_files_limit" if own else ""
+    return f"{ROOM} x {now['files']} open files of now{more} = {needed}: programs could open no more"
+
+
+def _files_of_one(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    own = _number(facts.variable("open_files_limit") or "") or 1024
+    return "" if number >= own else f"the server's open_files_limit is {own}: its next start would get less"
+
+
+def _aio(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    used = now.get("aio", 0)
+    return "" if number >= used else f"{used} requests are reserved now: the next server would start without"
+
+
+def _maps(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    used = now.get("maps", 0)
+    if number >= ROOM * max(used, 1000):
+        return ""
+    return f"{ROOM} x {max(used, 1000)} areas, what a server has ({used} now): it would crash without memory"
+
+
+def _overcommit(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    """Mode 2 refuses memory above the limit, at once."""
+    if number != 2:
+        return ""
+    return _commit(now.get("CommitLimit", 0), now)
+
+
+def _ratio(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    if facts.sysctl("vm.overcommit_memory") != "2":
+        return ""
+    huge = now.get("HugePages_Total", 0) * now.get("Hugepagesize", 0)
+    return _commit((facts.memory_bytes - huge) * number // 100 + now.get("SwapTotal", 0), now)
+
+
+def _kilobytes(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    if facts.sysctl("vm.overcommit_memory") != "2" or not number:
+        return ""
+    return _commit(number * 1024 + now.get("SwapTotal", 0), now)
+
+
+def _commit(limit: int, now: Mapping[str, int]) -> str:
+    used = now.get("Committed_AS", 0)
+    if not limit or used <= limit:
+        return ""
+    return (
+        f"programs have {_gib(used)} committed, and the limit would be {_gib(limit)}: no program gets memory"
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.1f} GiB" if size < 100 * GIB else f"{size / GIB:.0f} GiB"
+
+
+_CHECKS: dict[str, Callable[[int, Mapping[str, int], HostFacts], str]] = {
+    "host.fs.aio-max-nr": _aio,
+    "host.fs.file-max": _files,
+    "host.fs.nr_open": _files_of_one,
+    "host.kernel.pid_max": _threads,
+    "host.kernel.threads-max": _threads,
+    "host.vm.max_map_count": _maps,
+    "host.vm.min_free_kbytes": _kept_free,
+    "host.vm.nr_hugepages": _huge_pages,
+    "host.vm.overcommit_kbytes": _kilobytes,
+    "host.vm.overcommit_memory": _overcommit,
+    "host.vm.overcommit_ratio": _ratio,
+}

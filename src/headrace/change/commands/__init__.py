@@ -1,0 +1,1 @@
+"""The commands that change a host, undo it and verify it."""

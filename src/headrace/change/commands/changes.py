@@ -1,0 +1,483 @@
+"""Commands that change a live host and undo it: apply, confirm, rollback, journal; and knobs, what there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.base.model import ServerLogin, Value
+from headrace.change.commands import attempts, index_changes
+from headrace.change.commands.forms import AsForm, print_form
+from headrace.change.commands.judge import Allowed, JudgeOptions, apply_judged
+from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, grouped, seconds_of
+from headrace.cli.shell import (
+    Json,
+    TargetOption,
+    app,
+    on_target,
+    print_json,
+    stderr,
+    stdout,
+)
+
+if TYPE_CHECKING:
+    from headrace.change import apply as rollouts
+    from headrace.host.agent import Applied
+
+
+NO_JUDGE, NO_WATCH = JudgeOptions(), index_changes.WatchOptions()
+
+
+ConfirmWithin = Annotated[
+    str,
+    typer.Option(
+        "--confirm-within",
+        metavar="TIME",
+        help="The host undoes the change unless it is confirmed within this time: 60s, 5m.",
+    ),
+]
+
+
+Settings = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="FINDING|KNOB[@INSTANCE]=VALUE|index:DATABASE.TABLE(COLUMN,...)|drop-index:DATABASE.TABLE.INDEX..."
+    ),
+]
+
+
+class Persist(StrEnum):
+    NO = "no"
+    FILES = "files"
+    TUNED = "tuned"
+
+
+@app.command(
+    epilog="Example: headrace apply host.vm.swappiness=1 host.rps_cpus@eth0=f -t root@db1 --confirm-within 60s",
+)
+@grouped
+def apply(
+    settings: Settings,
+    target: TargetOption = "local",
+    confirm_within: ConfirmWithin = "",
+    persist: Annotated[
+        Persist,
+        typer.Option("--persist", help="Also make it permanent: files, or a TuneD profile."),
+    ] = Persist.NO,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done.")] = False,
+    form: AsForm = None,
+    allow_weaker: AllowWeaker = None,
+    allow_loss: AllowLoss = None,
+    allow_beyond: AllowBeyond = None,
+    judge: JudgeOptions = NO_JUDGE,
+    watch: index_changes.WatchOptions = NO_WATCH,
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
+    """Change settings now, all of them or none. The original values are saved on the host first.
+
+    An index is built hidden and online, then shown: `apply 'index:shop.orders(customer,created)'`.
+    """
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent
+    from headrace.hunt.hunt import usual_login
+
+    seconds = seconds_of(confirm_within)
+    if index_changes.is_index(settings):
+        how = index_changes.How(dry_run, seconds, persist is not Persist.NO or form is not None, as_json)
+        index_changes.apply_index(settings, target, login, how, judge, watch)
+        return
+    wanted = rollout.settings_of(settings, finding_settings)
+    allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
+    lasts = bool(seconds) or persist is not Persist.NO
+    if form is not None:
+        print_form(wanted, form, target, login, allowed, alone=not (judge.judge or lasts or as_json))
+        return
+    if judge.judge:
+        if dry_run or lasts:
+            raise typer.BadParameter("--judge decides now: not with --dry-run, --confirm-within or --persist")
+        apply_judged(wanted, target, login, judge, allowed, as_json=as_json)
+        return
+    server_there = login if login.is_named else None
+    lasting = "" if persist is Persist.NO else persist.value
+
+    async def work(host: Any) -> tuple[rollouts.Plan, rollouts.Rollout | None]:
+        agent = await Agent.install(host)
+        server = server_there
+        if server is None and any(name.startswith("server.") for name in wanted):
+            server, _ = await usual_login(agent, None)
+        plan = await rollout.prepare(
+            agent,
+            wanted,
+            server,
+            allow_weaker=allowed.weaker,
+            allow_loss=allowed.loss,
+            allow_beyond=allowed.beyond,
+            lasting=lasting,
+        )
+        if not as_json:
+            _show_plan(plan)
+        if dry_run:
+            return plan, None
+        return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=seconds)
+
+    with attempts.remembered(target, counts=not dry_run):
+        plan, done = on_target(target, work, changes=True)
+    if as_json:
+        print_json(_plan_json(plan) if done is None else _rollout_json(done))
+    elif done is not None:
+        _show_results(done)
+    if done is None or done.confirmed:
+        return
+    _wait_for_confirmation(done, seconds or 0.0, target, asks=not as_json)
+
+
+@app.command(epilog="Example: headrace confirm 20260131-120000-3f2a --target root@db1")
+@grouped
+def confirm(
+    change: Annotated[str, typer.Argument(metavar="ID|index:DATABASE.TABLE(COLUMN,...)")] = "",
+    target: TargetOption = "local",
+    login: ServerLogin = NO_LOGIN,
+) -> None:
+    """Keep what `apply --confirm-within` changed. Without ID: the open change."""
+    if index_changes.is_index([change]):
+        index_changes.confirm_index(change, target, login)
+        return
+
+    async def work(host: Any) -> tuple[str, list[str]]:
+        return await _confirm(host, change), await _left_behind(host)
+
+    kept, left = on_target(target, work)
+    stderr().print(_line(f"kept: {kept}"), highlight=False)
+    _show_left(left)
+
+
+@app.command(epilog="Example: headrace rollback --last --target root@db1")
+@grouped
+def rollback(
+    target: TargetOption = "local",
+    last: Annotated[bool, typer.Option("--last", help="Undo what was kept last.")] = False,
+    change: Annotated[str, typer.Option("--id", metavar="ID", help="Undo these changes, kept or not.")] = "",
+    everyone: Annotated[
+        bool, typer.Option("--everyone", help="Undo all open changes, of every owner.")
+    ] = False,
+    accept_foreign: Annotated[
+        bool,
+        typer.Option(
+            "--accept-foreign", help="Close entries whose value another program has changed since then."
+        ),
+    ] = False,
+    index: Annotated[
+        str,
+        typer.Option(
+            "--index",
+            metavar="DATABASE.TABLE(COLUMN,...)|DATABASE.TABLE.INDEX",
+            help="Drop this index, which `apply` made; bring back the one that it hid or dropped.",
+        ),
+    ] = "",
+    at_s: Annotated[float | None, typer.Option("--at", hidden=True)] = None,
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
+    """Restore original values. Without an option: changes that await confirmation, or whose undo failed."""
+    from headrace.base.errors import TargetError
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent, Journal
+
+    if sum((last, bool(change), everyone, bool(index))) > 1:
+        raise typer.BadParameter("give only one of --last, --id, --everyone and --index")
+    if index:
+        index_changes.undo_index(index, target, login, at_s=at_s, as_json=as_json)
+        return
+
+    async def work(host: Any) -> tuple[list[Any], list[str], list[str]]:
+        agent = await Agent.install(host)
+        if last:
+            await attempts.must_not_be_refused(agent, target)
+        undone = await undo(Journal(agent, rollout.OWNER))
+        return undone, await _left_behind(host), await attempts.after(agent, undone, login)
+
+    async def undo(journal: Journal) -> list[Any]:
+        if everyone:
+            return await journal.rollback(everyone=True, accept_foreign=accept_foreign)
+        kept = "last" if last else f"{rollout.OWNER}/{change}" if change else None
+        return await journal.rollback(kept=kept, accept_foreign=accept_foreign)
+
+    undone, left, later = on_target(target, work)
+    _show_left([*left, *later])
+    if as_json:
+        print_json([vars(each) for each in undone])
+    for each in undone if not as_json else ():
+        stdout().print(_line(f"{each.what}: {each.error or 'undone'}"), soft_wrap=True, highlight=False)
+    if not undone and not as_json:
+        stderr().print("nothing to undo")
+    failed = [each for each in undone if not each.done]
+    if failed:
+        raise TargetError(
+            f"{len(failed)} of {len(undone)} changes could not be undone",
+            place=target,
+            hint="the journal keeps them: fix the cause and run the same command again. A value that another "
+            "program has set is never overwritten: --accept-foreign keeps that value and closes the entry",
+        )
+
+
+@app.command(epilog="Example: headrace journal --target root@db1")
+@grouped
+def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json: Json = False) -> None:
+    """Show the changes on a host: open and kept ones, and what a start of the server made of what was to last."""
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent, Journal
+
+    async def work(host: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]]:
+        agent = await Agent.install(host)
+        own = Journal(agent, rollout.OWNER)
+        entries, kept = await own.entries(), await own.history()
+        return entries, kept, await attempts.since(agent, entries, kept, login)
+
+    entries, kept, told = on_target(target, work)
+    indexes = index_changes.journalled() if target == "local" else []
+    surplus = index_changes.surplus_journalled() if target == "local" else []
+    if as_json:
+        news = [vars(each) for each in told]
+        print_json({"open": entries, "kept": kept, "news": news, "indexes": indexes, "surplus": surplus})
+        return
+    for entry in entries:
+        deadline = entry.get("deadline")
+        until = f", undone at {_utc(deadline['t_ns'])}" if deadline else ""
+        text = f"open  {entry['owner'].removeprefix('apply/')}  {_what(entry)}{until}"
+        stdout().print(_line(text), soft_wrap=True, highlight=False)
+    for each in kept:
+        for entry in each["entries"]:
+            text = f"kept  {each['owner'].removeprefix('apply/')}  {_what(entry)}"
+            stdout().print(_line(text), soft_wrap=True, highlight=False)
+    index_changes.show_journalled(indexes)
+    index_changes.show_surplus(surplus)
+    _show_left([each.sentence for each in told])
+    if not entries and not kept and not indexes and not surplus:
+        stderr().print("no changes")
+
+
+@app.command(
+    epilog="Example: headrace knobs innodb_io; headrace knobs '*@eth0' -t root@db1; headrace knobs show host.thp",
+)
+@grouped
+def knobs(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[AREA|PATTERN | show NAME]", help="host, innodb_io, '*@eth0'."),
+    ] = None,
+    target: TargetOption = "local",
+    login: ServerLogin = NO_LOGIN,
+    as_json: Json = False,
+) -> None:
+    """List settings with their current values, units and the cost of a change. `show NAME` explains one."""
+    from headrace.knobs.report import knobs as views
+
+    pattern, *more = words or [""]
+    if pattern == "show":
+        _show_knobs(more, as_json=as_json)
+        return
+    if more:
+        raise typer.BadParameter("give one area or pattern, or show NAME")
+    server_there = login if login.is_named else None
+
+    async def work(host: Any) -> list[views.Row]:
+        from headrace.host.agent import Agent
+
+        agent = await Agent.install(host)
+        return await views.rows(agent, server_there, pattern)
+
+    rows = on_target(target, work)
+    if as_json:
+        print_json([views.row_json(row) for row in rows])
+    else:
+        stdout().print(views.table(rows))
+        for line in views.notes(rows):
+            stderr().print(line, highlight=False, soft_wrap=True)
+
+
+def _show_knobs(names: list[str], *, as_json: bool) -> None:
+    from headrace.knobs.catalogue import find
+    from headrace.knobs.report import knobs as views
+
+    if not names:
+        raise typer.BadParameter("show needs the name of a knob")
+    found = [find(name.partition("@")[0]) for name in names]
+    if as_json:
+        print_json([views.knob_json(knob) for knob in found])
+    else:
+        for knob in found:
+            stdout().print(views.page(knob), soft_wrap=True, highlight=False)
+
+
+def finding_settings(text: str) -> Mapping[str, Value] | None:
+    """The settings of a finding of the last hunt."""
+    from headrace.host.snapshot import last_path, load
+    from headrace.hunt import hunt as hunts
+
+    if not last_path().exists():
+        return None
+    finding = hunts.examine(load(last_path())).finding(text)
+    settings = [remedy.settings for remedy in finding.hit.remedies if remedy.settings] if finding else []
+    return settings[0] if settings else None
+
+
+async def _confirm(host: Any, change: str) -> str:
+    from headrace.base.errors import Refused
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent, Journal
+
+    agent = await Agent.install(host)
+    if not change:
+        own = f"{rollout.OWNER}/"
+        entries = await Journal(agent, rollout.OWNER).entries()
+        waiting = {e["owner"].removeprefix(own) for e in entries if e["owner"].startswith(own)}
+        if len(waiting) != 1:
+            words = (
+                "no change is waiting for confirmation"
+                if not waiting
+                else f"several changes are waiting, so give an ID: {', '.join(sorted(waiting))}"
+            )
+            raise Refused("; ".join([words, *await _left_behind(host)]), place=host.name)
+        change = waiting.pop()
+    await rollout.journal_of(agent, change).confirm()
+    return change
+
+
+async def _left_behind(host: Any) -> list[str]:
+    """What killed commands left open on a host, and how to undo it."""
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent, Journal, belongs_to
+
+    journal = Journal(await Agent.install(host), rollout.OWNER)
+    entries, holder = await journal.entries(), await journal.holder()
+    owners = dict.fromkeys(
+        e["owner"]
+        for e in entries
+        if not e.get("deadline") and not (holder and belongs_to(e["owner"], holder))
+    )
+    return [
+        f"changes of {owner} are still open: `headrace rollback --everyone` undoes them" for owner in owners
+    ]
+
+
+def _show_left(left: list[str]) -> None:
+    for line in left:
+        stderr().print(_line(line), style="yellow", highlight=False)
+
+
+def _wait_for_confirmation(done: rollouts.Rollout, seconds: float, target: str, *, asks: bool) -> None:
+    where = "" if target == "local" else f" --target {target}"
+    stderr().print(
+        f"undone in {seconds:g} s unless you run: headrace confirm {done.id}{where}", style="yellow"
+    )
+    if asks and stderr().is_terminal and _asks_and_counts_down(seconds):
+        on_target(target, lambda host: _confirm(host, done.id))
+        stderr().print("kept", style="green")
+
+
+def _asks_and_counts_down(seconds: float) -> bool:
+    """Whether somebody says yes in time; the host does not wait for us in any case."""
+    import select
+    import sys
+
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        # Not through the console: it takes the carriage return for dirt.
+        sys.stderr.write(f"\rkeep the change? y to keep it, n to undo it ({left:3.0f} s) ")
+        sys.stderr.flush()
+        if select.select([sys.stdin], [], [], min(left, 1.0))[0]:
+            line = sys.stdin.readline()
+            if not line:
+                break  # the end of the input: nobody is there
+            answer = line.strip().lower()
+            if answer in ("y", "yes"):
+                return True
+            if answer:
+                return False
+    stderr().print("\nnot confirmed: the host undoes the change", style="yellow")
+    return False
+
+
+def _line(text: str) -> str:
+    from rich.markup import escape
+
+    from headrace.show.text import clean
+
+    return escape(clean(text))
+
+
+def _what(entry: Mapping[str, Any]) -> str:
+    wrote = str(entry.get("wrote") or "")
+    restore = _first_set(entry.get("restore") or [{}], wrote)
+    name = restore.get("path") or restore.get("name") or entry.get("path") or entry.get("backing") or ""
+    if entry["kind"] in ("setting", "variable"):
+        original = restore.get("value")
+        return f"{name}: {'NULL' if original is None else original} -> {wrote}"
+    return f"{entry['kind']} {name} {entry.get('options') or ''}".strip()
+
+
+def _first_set(restore: list[Mapping[str, Any]], wrote: str) -> Mapping[str, Any]:
+    """What an entry set: the first to be restored, but of a coupled pair that may be the other one.
+
+    The journal keeps no more than the order of the way back, so the value decides: no ratio is above 100, and the
+    kernel takes no amount below two pages. Where both are possible both are named.
+    """
+    names = [str(each.get("path") or "").rpartition("/")[2] for each in restore]
+    halves = [name.rpartition("_")[2] for name in names]
+    if len(restore) != 2 or "ratio" not in halves or not wrote.isdigit():
+        return restore[0]
+    share, amount = sorted(restore, key=lambda each: not str(each.get("path")).endswith("_ratio"))
+    if "bytes" in halves and wrote != "0":
+        return share if int(wrote) <= 100 else amount
+    if int(wrote) > 100 and "kbytes" in halves and str(amount.get("value")) != "0":
+        return amount
+    if int(wrote) <= 100 and str(share.get("value")) != "0":
+        return share
+    return {**share, "path": f"{share.get('path')} or {str(amount.get('path')).rpartition('/')[2]}"}
+
+
+def _utc(t_ns: int) -> str:
+    return datetime.fromtimestamp(t_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _show_plan(plan: rollouts.Plan) -> None:
+    for step in plan.steps:
+        note = f"  ({step.note})" if step.note else ""
+        unit = f" {step.knob.unit}" if step.knob.unit else ""
+        text = f"{step.name}: {step.before or '?'} -> {step.value}{unit}{note}"
+        stderr().print(_line(text), soft_wrap=True, highlight=False)
+    for path in plan.files:
+        stderr().print(_line(f"writes {path} once confirmed"), soft_wrap=True, highlight=False)
+        if path.endswith("/tuned.conf"):
+            text = "a boot uses this profile only once it is the active one: tuned-adm profile headrace-mysql"
+            stderr().print(_line(text), soft_wrap=True, highlight=False, style="yellow")
+
+
+def _show_results(done: rollouts.Rollout) -> None:
+    for result in done.results:
+        now = result.note if result.after is None else f"{result.before} -> {result.after}"
+        stdout().print(_line(f"{result.name}: {now}"), soft_wrap=True, highlight=False)
+        for one in result.also:
+            text = f"  also changed: {one.path}: {one.before} -> {one.after}"
+            stdout().print(_line(text), soft_wrap=True, highlight=False)
+    stdout().print(_line(f"id {done.id}"), highlight=False)
+
+
+def _plan_json(plan: rollouts.Plan) -> dict[str, Any]:
+    steps = [{"name": s.name, "before": s.before, "value": s.value, "note": s.note} for s in plan.steps]
+    return {"steps": steps, "files": dict(plan.files)}
+
+
+def _rollout_json(done: rollouts.Rollout) -> dict[str, Any]:
+    results = [{**vars(r), "also": [_also_json(one) for one in r.also]} for r in done.results]
+    return {"id": done.id, "confirmed": done.confirmed, "results": results, "files": list(done.files)}
+
+
+def _also_json(one: Applied) -> dict[str, str]:
+    return {"path": one.path, "before": one.before, "after": one.after}

@@ -1,0 +1,169 @@
+"""``apply --judge`` and ``prove --live KNOB=VALUE``: any change on one running host, in turns, judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.base.model import ServerLogin, Value
+from headrace.cli.shell import on_target, print_json, run_trials, stderr, stdout, tell
+
+if TYPE_CHECKING:
+    from headrace.change.apply import Rollout
+    from headrace.experiment.prove import Bench, Proof
+
+#: `rollout` and `verify` end with these, too.
+WORSE, NOT_BETTER = 13, 15
+
+
+@dataclasses.dataclass(frozen=True)
+class JudgeOptions:
+    """How a change is judged."""
+
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge", help="Try it in turns under the host's own load; keep it only if it is proven better."
+        ),
+    ] = False
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=2, max=86_400, help="With --judge: seconds per turn.")
+    ] = 20.0
+    settle: Annotated[
+        float,
+        typer.Option(
+            "--settle", min=0, max=3600, help="With --judge: seconds after each change that do not count."
+        ),
+    ] = 3.0
+    blocks: Annotated[
+        int, typer.Option("--blocks", min=2, max=1000, help="With --judge: blocks of turns.")
+    ] = 4
+    counter: Annotated[
+        str,
+        typer.Option("--counter", help="With --judge: the metric that must grow: sampler.metric[/label]."),
+    ] = "mysql_status.questions"
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="With --judge: directory of the experiment.")
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowed:
+    """The knobs that may do what is refused otherwise."""
+
+    weaker: Sequence[str] = ()
+    loss: Sequence[str] = ()
+    beyond: Sequence[str] = ()
+
+
+def judged(
+    settings: Mapping[str, Value], target: str, login: ServerLogin, options: JudgeOptions, allowed: Allowed
+) -> tuple[Proof, Bench]:
+    """Try settings in turns on the running host, which has its own again afterwards.
+
+    Raises Refused as ``apply`` does, also for what takes a restart.
+    """
+    from headrace.experiment import prove as proofs
+    from headrace.experiment.report import progress
+
+    own, cautions = on_target(target, lambda host: _checked(host, settings, login, allowed))
+    # Counters are read each whole second.
+    plan = proofs.live_plan(
+        target, own, options.counter, seconds=math.ceil(options.seconds), settle_s=math.ceil(options.settle)
+    )
+    words = "-".join(name.partition(".")[2].partition("@")[0] for name in settings)[:60]
+    folder = options.output or Path("experiments") / f"judge-{words}"
+    with progress.Watcher(stderr()) as watcher:
+        bench = proofs.Bench(
+            plan, "the live host", folder, watcher.listen, blocks=options.blocks,
+            allow_weaker=tuple(allowed.weaker), report=_report,
+        )  # fmt: skip
+        found = run_trials(lambda: proofs.judge_settings(bench, settings, cautions))
+    return found, bench
+
+
+def apply_judged(
+    settings: Mapping[str, Value],
+    target: str,
+    login: ServerLogin,
+    options: JudgeOptions,
+    allowed: Allowed,
+    *,
+    as_json: bool,
+) -> None:
+    """The whole of ``apply --judge``: tried, then kept if it was proven better."""
+    from headrace.base.effect import Verdict
+    from headrace.experiment.report import proof
+
+    found, bench = judged(settings, target, login, options, allowed)
+    (step,) = found.steps
+    done = (
+        on_target(target, lambda host: _keep(host, settings, login, allowed), changes=True)
+        if step.kept
+        else None
+    )
+    if as_json:
+        shown = proof.to_json(found, bench.response)
+        print_json({**shown, "id": done.id if done else None})
+    else:
+        stdout().print(proof.terminal(found, bench.response, shlex.join(["headrace", "apply", "--judge"])))
+        stdout().print(
+            f"kept: id {done.id}" if done else "not kept: the host has its own settings", highlight=False
+        )
+    stderr().print(f"experiment: {bench.folder}", soft_wrap=True, highlight=False)
+    if not step.kept:
+        is_worse = step.effect is not None and step.effect.verdict is Verdict.WORSE
+        raise typer.Exit(WORSE if is_worse else NOT_BETTER)
+
+
+async def _checked(
+    host: Any, settings: Mapping[str, Value], login: ServerLogin, allowed: Allowed
+) -> tuple[ServerLogin, list[str]]:
+    """The login of the host's server, and what the judgement will not see."""
+    from headrace.base.errors import NotReady
+    from headrace.change import apply as rollout
+    from headrace.experiment import prove as proofs
+    from headrace.host.agent import Agent
+    from headrace.host.facts import HostFacts
+    from headrace.hunt.hunt import usual_login
+
+    agent = await Agent.install(host)
+    own, why = await usual_login(agent, login)
+    if own is None:
+        raise NotReady(why or "no server login", place=host.name)
+    await rollout.prepare(
+        agent, settings, own,
+        allow_weaker=allowed.weaker, allow_loss=allowed.loss, allow_beyond=allowed.beyond,
+    )  # fmt: skip
+    return own, await proofs.cautions_of(agent, own, settings, HostFacts(await agent.facts(own)))
+
+
+async def _keep(host: Any, settings: Mapping[str, Value], login: ServerLogin, allowed: Allowed) -> Rollout:
+    from headrace.change import apply as rollout
+    from headrace.host.agent import Agent
+    from headrace.hunt.hunt import usual_login
+
+    agent = await Agent.install(host)
+    own, _ = await usual_login(agent, login)
+    plan = await rollout.prepare(
+        agent, settings, own,
+        allow_weaker=allowed.weaker, allow_loss=allowed.loss, allow_beyond=allowed.beyond,
+    )  # fmt: skip
+    return await rollout.carry_out(agent, plan, own)
+
+
+def _report(folder: Any) -> None:
+    """The report of the experiment; that it cannot be written does not end the judgement."""
+    from headrace.base.errors import HeadraceError
+    from headrace.experiment import report
+
+    try:
+        report.write(report.of(folder), folder)
+    except HeadraceError as error:
+        tell(f"no report of {folder.path}: {error}")

@@ -1,0 +1,176 @@
+"""What only a start shows of a server's options, tried before it is promised: an engine that does not open, a
+value that the start changes, a server that is up and cannot answer."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.base.errors import NotReady, Refused
+from headrace.base.model import Vendor
+from headrace.change.persist.line import Line
+from headrace.host.facts import HostFacts
+from headrace.knobs.servers import Listed, in_any, of
+from headrace.lab.server.next_start import NextStart
+from headrace.lab.server.option_files import Word
+from headrace.lab.server.trial_start import REDO, Trial, is_of_engine, try_start
+
+#: Global, but each statement depends on them.
+_OF_ALL = frozenset(
+    {
+        "global_connection_memory_limit",
+        "global_connection_memory_tracking",
+        "max_tmp_total_space_usage",
+        "open_files_limit",
+        "schema_definition_cache",
+        "stored_program_definition_cache",
+        "table_definition_cache",
+        "table_open_cache",
+        "tablespace_definition_cache",
+        "temptable_max_mmap",
+        "temptable_max_ram",
+        "temptable_use_mmap",
+        "thread_stack",
+    }
+)
+_LOGS = frozenset({"innodb_log_file_size", "innodb_redo_log_capacity"})
+_TEXTS = frozenset({"character_set_server", "collation_server"})
+#: Of sessions, but about other servers, the log, plugins, what an empty server lacks, or no fault of a start.
+_NOT_OURS = re.compile(
+    r"wsrep_|debug|pseudo_|gtid_|binlog_|sql_log_|log_|slow_|rpl_|replica|slave|server_id|time_zone|lc_|proxy|rand_seed"
+    r"|(transaction|tx)_read_only|.*_engine|.*insert_id|identity|timestamp|skip_replication"
+)
+
+
+async def must_start(
+    start: NextStart,
+    path: str,
+    words: Sequence[Word],
+    lines: Sequence[Line],
+    facts: HostFacts,
+    is_so: Callable[[Line, str], bool],
+) -> None:
+    """Raises Refused where the server would not start or answer with these lines, or make another value of one.
+
+    Raises NotReady where that could not be tried for one that nothing but a start shows.
+    """
+    await _must_have_room(start, lines, facts)
+    own = of(facts.vendor, facts.server_version or "")
+    asked: dict[str, Line] = {}
+    unseen = ""
+    of_redo = [line for line in lines if line.option in REDO and facts.vendor is not Vendor.MARIADB]
+    answering = [line for line in lines if may_starve(line.variable, line.wanted, facts)]
+    for line in lines:
+        listed = own.variables.get(line.variable) if own else None
+        at_start = listed is None or not listed.is_dynamic
+        # MySQL takes seconds for it, and a running one changes such a value as its start does.
+        if is_of_engine(line.option, line.wanted) and (
+            at_start or facts.vendor is Vendor.MARIADB or line in of_redo
+        ):
+            asked[line.variable] = line
+            unseen = unseen or (line.name if at_start else "")
+    tried = list(dict.fromkeys([*asked.values(), *of_redo, *answering]))
+    if not tried:
+        return
+    trial = await try_start(start, words, list(asked), is_tried)
+    if trial.untried:
+        if unseen:
+            raise NotReady(
+                f"whether the server starts with it could not be tried: {trial.untried}",
+                place=unseen,
+                hint="a start on an empty folder would show it; apply it without --persist, or mend that first",
+            )
+        return
+    _judge(trial, path, tried)
+    for variable, line in asked.items():
+        got = trial.values.get(variable)
+        if got is not None and not is_so(line, got):
+            raise Refused(
+                f"asked for {line.wanted}, but the next start makes it {got}, as one on an empty folder did",
+                place=line.name,
+                hint="another option limits it, or the engine does",
+            )
+
+
+async def _must_have_room(start: NextStart, lines: Sequence[Line], facts: HostFacts) -> None:
+    """Raises Refused for files that the next start makes, and their file system has no room for."""
+    datadir = start.now.values.get("datadir", "")
+    for line in lines:
+        more = made_at_start(line, start.now.values)
+        if more <= 0 or not datadir:
+            continue
+        home = start.now.values.get("innodb_log_group_home_dir", "") if line.option in _LOGS else ""
+        folder = posixpath.join(datadir, home)
+        ask = [*start.process.as_server(is_root=start.target.is_root), "df", "-Pk", folder]
+        answer = await start.target.run(ask, check=False, repeatable=True)
+        left = answer.text.splitlines()[-1].split()[-3:][:1] if answer.text.strip() else []
+        if left and left[0].isdigit() and int(left[0]) * 1024 < more:
+            raise Refused(
+                f"asked for {line.wanted}: the next start would write {more >> 20} MiB more in {folder}, "
+                f"which has {int(left[0]) >> 10} MiB left, and not come up",
+                place=line.name,
+                hint="free some space, or ask for less",
+            )
+
+
+def made_at_start(line: Line, now: Mapping[str, str]) -> int:
+    """Bytes of new files, beyond those of now."""
+    if line.option in _LOGS:
+        count = now.get("innodb_log_files_in_group", "1") if line.option == "innodb_log_file_size" else "1"
+        before = now.get(line.option, "0")
+        number = _number(line.wanted)
+        if number is None or not before.isdigit():
+            return 0
+        return (int(number) - int(before)) * (int(count) if count.isdigit() else 1)
+    if line.option == "innodb_temp_data_file_path":
+        sizes = re.findall(r"(?<!:max):(\d+[kmgtKMGT]?)(?=[:;]|$)", line.wanted)
+        return int(sum(_number(size) or 0 for size in sizes))
+    return 0
+
+
+def _judge(trial: Trial, path: str, tried: Sequence[Line]) -> None:
+    if not trial.problems:
+        return
+    what = "start, but not answer statements" if trial.is_up else "not start"
+    raise Refused(
+        f"with {', '.join(line.text for line in tried)} in {path} the server would {what}: "
+        f"{'; '.join(trial.problems[:2])}",
+        place=tried[0].name,
+        hint="nothing was written; a start on an empty folder showed it",
+    )
+
+
+def is_tried(option: str, value: str | None) -> bool:
+    """Whether a start on an empty folder may have this option."""
+    return is_of_engine(option, value) or _decides_answers(option)
+
+
+def _decides_answers(variable: str) -> bool:
+    if variable in _OF_ALL or variable in _TEXTS:
+        return True
+    if variable.startswith(("innodb_", "aria_")) or _NOT_OURS.match(variable):
+        return False
+    return any(each.is_of_sessions and each.kind != "text" for each in in_any(variable))
+
+
+def may_starve(variable: str, wanted: str, facts: HostFacts) -> bool:
+    """Whether statements may fail for want of what this gives: less than the server has by default."""
+    if not _decides_answers(variable):
+        return False
+    own = of(facts.vendor, facts.server_version or "")
+    found = [own.variables[variable]] if own and variable in own.variables else in_any(variable, facts.vendor)
+    return any(_is_below(wanted, each) for each in found)
+
+
+def _is_below(wanted: str, listed: Listed) -> bool:
+    if listed.kind not in ("integer", "number") or listed.default is None:
+        return False
+    asked, usual = _number(wanted), _number(listed.default)
+    # A default of 0 is most often no limit at all.
+    return asked is not None and usual is not None and (asked < usual or (usual == 0 and asked > 0))
+
+
+def _number(text: str) -> float | None:
+    found = re.fullmatch(r"(-?\d+(?:\.\d+)?)([kmgtpe]?)", text.strip().lower())
+    return float(found[1]) * 1024.0 ** "_kmgtpe".index(found[2] or "_") if found else None

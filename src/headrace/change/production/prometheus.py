@@ -1,0 +1,270 @@
+"""Histograms and counters of Prometheus, VictoriaMetrics or PMM, by ``query_range``.
+
+Raw counters are asked for, never rates: a percentile of a window needs the buckets, and a reset must be seen. A
+stretch between two points counts only if both are there and no counter fell; anything else is a gap.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from headrace.base.errors import PlanError, TargetError
+from headrace.change.production.series import ALL, ONLY_COUNTS, Observed, Series
+
+if TYPE_CHECKING:
+    from headrace.change.production.series import Floats
+
+#: Prometheus refuses more points per series than 11,000.
+MOST_POINTS = 10_000
+#: No sensible answer is larger; a broken server must not fill the memory.
+MOST_BYTES = 512 * 2**20
+UNITS_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+
+_Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What to ask: a selector of a histogram's ``..._bucket`` series, or of a counter of calls."""
+
+    url: str
+    query: str
+    since_s: float
+    until_s: float
+    step_s: float = 60.0
+    host_label: str = "instance"
+    class_label: str = ""
+    unit: str = "s"
+    timeout_s: float = 30.0
+
+
+def read(question: Question) -> Observed:
+    """The increments of the series. Raises TargetError if there is no whole answer."""
+    parts = urllib.parse.urlsplit(question.url)
+    if "@" in question.url:
+        raise PlanError(
+            "every user of this machine can read the credentials in an address",
+            place=f"{parts.scheme}://...",
+            hint="an address that needs none, such as that of a proxy on this machine",
+        )
+    if parts.scheme not in ("http", "https"):
+        raise PlanError("not an http or https address", place=question.url)
+    first = math.ceil(question.since_s / question.step_s)
+    count = math.floor(question.until_s / question.step_s) - first + 1
+    if count < 2:
+        raise PlanError(f"less than two steps of {question.step_s:g} s", place=question.query)
+    points: dict[_Labels, Floats] = {}
+    for start in range(0, count, MOST_POINTS):
+        end = min(start + MOST_POINTS, count)
+        for labels, values in _asked(question, first + start, first + end - 1):
+            own = points.setdefault(labels, np.full(count, np.nan))
+            _fill(own, values, first, question, end)
+    if not points:
+        raise TargetError(
+            "no series matches",
+            place=f"{question.url} {question.query}",
+            hint="is the time within its retention?",
+        )
+    return _observed(question, points, np.arange(first, first + count, dtype=np.float64) * question.step_s)
+
+
+def _asked(question: Question, first: int, last: int) -> Iterator[tuple[_Labels, Any]]:
+    seen: set[_Labels] = set()
+    words = {
+        "query": question.query,
+        "start": f"{first * question.step_s:.3f}",
+        "end": f"{last * question.step_s:.3f}",
+        "step": f"{question.step_s:g}",
+    }
+    answer = _answer(question, words)
+    try:
+        if answer["data"]["resultType"] != "matrix":
+            raise ValueError(f"the answer is a {answer['data']['resultType']}, not a matrix")
+        for each in answer["data"]["result"]:
+            labels = tuple(sorted((str(k), str(v)) for k, v in each["metric"].items()))
+            if labels in seen:
+                raise ValueError(f"two series have the same labels: {_words(labels)}")
+            seen.add(labels)
+            yield labels, each["values"]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise TargetError(f"not an answer to a range query: {error}", place=question.url) from error
+
+
+def _answer(question: Question, words: Mapping[str, str]) -> Any:
+    url = f"{question.url.rstrip('/')}/api/v1/query_range?{urllib.parse.urlencode(words)}"
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=question.timeout_s) as reply:
+            text = reply.read(MOST_BYTES + 1)
+            missing = reply.length if len(text) <= MOST_BYTES else 0
+    except urllib.error.HTTPError as error:
+        raise TargetError(f"HTTP {error.code}: {_reason(error)}", place=question.url) from error
+    except TimeoutError as error:
+        raise _hung(question) from error
+    except urllib.error.URLError as error:
+        if isinstance(error.reason, TimeoutError):
+            raise _hung(question) from error
+        raise TargetError(f"cannot be reached: {error.reason}", place=question.url) from error
+    except (http.client.HTTPException, OSError) as error:
+        raise TargetError(
+            f"its answer was cut short: {error or type(error).__name__}", place=question.url
+        ) from error
+    if missing:
+        raise TargetError(f"its answer was cut short by {missing} bytes", place=question.url)
+    if len(text) > MOST_BYTES:
+        raise TargetError(
+            f"its answer exceeds {MOST_BYTES >> 20} MiB", place=question.url, hint="narrow the query"
+        )
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise TargetError("its answer was cut short, or is not JSON", place=question.url) from error
+    if not isinstance(found, dict) or found.get("status") != "success":
+        raise TargetError(f"it refused: {str(found)[:200]}", place=question.url)
+    return found
+
+
+def _hung(question: Question) -> TargetError:
+    return TargetError(f"no answer within {question.timeout_s:g} s", place=question.url)
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read(65536))["error"])[:300]
+    except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
+        return str(error.reason)
+
+
+def _fill(own: Floats, values: Any, first: int, question: Question, end: int) -> None:
+    """Values at their steps; what is not a finite number leaves a gap."""
+    try:
+        pairs = np.array([(float(at), float(value)) for at, value in values]).reshape(-1, 2)
+    except (TypeError, ValueError) as error:
+        raise TargetError(f"a point is not a time and a number: {error}", place=question.url) from error
+    places = np.rint(pairs[:, 0] / question.step_s) - first
+    good = np.isfinite(pairs).all(axis=1) & (pairs[:, 1] >= 0) & (places >= 0) & (places < end)
+    own[places[good].astype(np.int64)] = pairs[good, 1]
+
+
+# -- From counters to increments --------------------------------------------------------------------------------
+
+
+class _Group:
+    """The series of one host and class, by their upper bound."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.increments: dict[float, Floats] = {}
+        self.is_gap = np.zeros(n, dtype=np.bool_)
+        self.is_known = np.zeros(n, dtype=np.bool_)
+
+    def add(self, bound: float, values: Floats) -> int:
+        """Add a counter; returns how often it was reset."""
+        is_there = np.isfinite(values)
+        if not is_there.any():
+            return 0
+        steps = np.diff(values)
+        places = np.flatnonzero(is_there)
+        alive = np.zeros(self.n, dtype=np.bool_)
+        alive[places[0] : places[-1]] = True
+        resets = steps < 0
+        self.is_gap |= alive & ~(steps >= 0)
+        self.is_known |= steps >= 0
+        own = self.increments.setdefault(bound, np.full(self.n, np.nan))
+        # NaN means that the bound does not exist at that time, which differs from no event.
+        good = steps >= 0
+        own[good] = np.where(np.isfinite(own[good]), own[good], 0.0) + steps[good]
+        return int(resets.sum())
+
+
+def _observed(question: Question, points: Mapping[_Labels, Floats], times: Floats) -> Observed:
+    groups: dict[tuple[str, str], _Group] = {}
+    resets: Counter[str] = Counter()
+    extra: dict[str, set[str]] = {}
+    is_histogram = any("le" in dict(labels) for labels in points)
+    chosen = {question.host_label, question.class_label, "le", "__name__"}
+    for labels, values in points.items():
+        named = dict(labels)
+        for name, value in labels:
+            if name not in chosen:
+                extra.setdefault(name, set()).add(value)
+        host, query_class = named.get(question.host_label, ""), named.get(question.class_label, ALL)
+        if not host:
+            raise PlanError(
+                f"a series has no label {question.host_label}: {_words(labels)}",
+                place=question.query,
+                hint="--host-label names the label of the host",
+            )
+        bound = _bound(named.get("le"), is_histogram, question, labels)
+        group = groups.setdefault((host, query_class), _Group(len(times) - 1))
+        resets[host] += group.add(bound, values)
+    series, gaps = [], 0
+    for (host, query_class), group in groups.items():
+        found, lost = _series(host, query_class, group, times)
+        series += found
+        gaps += lost
+    return Observed(tuple(series), tuple(_notes(resets, gaps, extra)))
+
+
+def _bound(le: str | None, is_histogram: bool, question: Question, labels: _Labels) -> float:
+    if not is_histogram:
+        return math.inf
+    try:
+        bound = float(le or "") * UNITS_NS[question.unit]
+    except ValueError:
+        bound = math.nan
+    if not bound > 0:
+        raise TargetError(f"a bucket has no bound le: {_words(labels)}", place=question.query)
+    return bound
+
+
+def _series(host: str, query_class: str, group: _Group, times: Floats) -> tuple[list[Series], int]:
+    """Series of stretches that have the same bounds, and how many stretches are lost."""
+    bounds = np.array(sorted(group.increments))
+    cumulative = np.stack([group.increments[bound] for bound in bounds], axis=1)
+    exists = np.isfinite(cumulative)
+    good = group.is_known & ~group.is_gap
+    if not math.isinf(bounds[-1]):
+        good[:] = False
+    else:
+        good &= exists[:, -1]
+    layouts: dict[bytes, list[int]] = {}
+    for i in np.flatnonzero(good):
+        layouts.setdefault(exists[i].tobytes(), []).append(int(i))
+    found, lost = [], int((group.is_gap | (group.is_known & ~good)).sum())
+    for rows in layouts.values():
+        at = np.array(rows)
+        own = exists[at[0]]
+        counts = np.diff(cumulative[at][:, own], axis=1, prepend=0.0)
+        # A scrape is not atomic for every exporter: a bucket that has more than a wider one is nonsense.
+        whole = (counts >= 0).all(axis=1)
+        lost += int((~whole).sum())
+        at, counts = at[whole], counts[whole]
+        edges = ONLY_COUNTS if own.sum() == 1 else np.concatenate(([0.0], bounds[own]))
+        if len(at):
+            found.append(Series(host, query_class, times[at], times[at + 1], edges, counts))
+    return found, lost
+
+
+def _notes(resets: Mapping[str, int], gaps: int, extra: Mapping[str, set[str]]) -> Iterator[str]:
+    if reset := [host for host, count in resets.items() if count]:
+        yield f"counters were reset on {', '.join(sorted(reset))}: a restart, or a truncated table"
+    if gaps:
+        yield f"{gaps} stretches are gaps: a missing point, a reset, or buckets that contradict each other"
+    if summed := sorted(name for name, values in extra.items() if len(values) > 1):
+        yield f"series that differ in {', '.join(summed)} were added up"
+
+
+def _words(labels: _Labels) -> str:
+    return ("{" + ", ".join(f'{name}="{value}"' for name, value in labels) + "}")[:300]

@@ -1,0 +1,1 @@
+"""What production says of a change, as a page."""

@@ -1,0 +1,391 @@
+"""The command ``prove``: tests the fixes of findings."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.base.model import ServerLogin, Value
+from headrace.change.commands import index_changes
+from headrace.change.commands.judge import Allowed, JudgeOptions, judged
+from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.shell import (
+    Json,
+    TargetOption,
+    TellOption,
+    app,
+    on_target,
+    opened_places,
+    print_json,
+    run_trials,
+    stderr,
+    stdout,
+    tell,
+    told,
+)
+from headrace.experiment.commands.experiments import find_plan
+
+if TYPE_CHECKING:
+    from headrace.experiment.plan import Plan
+    from headrace.experiment.prove import Bench, Proof
+    from headrace.experiment.store import ExperimentFolder
+    from headrace.hunt.hunt import Hunt
+    from headrace.tell.places import Place
+
+#: Differences to name.
+MOST_MOVED = 5
+
+
+Findings = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Findings, by id or rule code; with --live also a setting or an index.",
+        metavar="FINDING|KNOB=VALUE|index:DATABASE.TABLE(COLUMN,...)",
+    ),
+]
+PlanOption = Annotated[
+    Path | None, typer.Option("--plan", "-p", help="Workload and machine: a plan file or an example's name.")
+]
+Auto = Annotated[
+    bool, typer.Option("--auto", help="Test every finding, cheapest first; keep what is proven.")
+]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Directory of the experiments [experiments/NAME-proof].")
+]
+Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks per experiment.")]
+Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.9.")]
+Budget = Annotated[
+    float | None,
+    typer.Option(
+        "--budget",
+        min=0,
+        help="Start no step after this many minutes; an undecided step may take a quarter of them, with --live "
+        "all of them.",
+    ),
+]
+Live = Annotated[
+    bool, typer.Option("--live", help="Test on the running host under its own load; needs no plan.")
+]
+Source = Annotated[
+    Path | None, typer.Option("--from", help="With --live: the hunt with the finding [the latest].")
+]
+Seconds = Annotated[
+    float, typer.Option("--seconds", min=2, max=86_400, help="With --live: seconds per trial.")
+]
+Settle = Annotated[
+    float,
+    typer.Option("--settle", min=0, max=3600, help="With --live: seconds of warm-up before each trial."),
+]
+Counter = Annotated[
+    str, typer.Option("--counter", help="With --live: the metric of throughput: sampler.metric[/label].")
+]
+Weaker = Annotated[
+    list[str] | None,
+    typer.Option("--allow-weaker", metavar="KNOB", help="Allow fixes that reduce durability."),
+]
+
+
+@dataclass(frozen=True)
+class End:
+    """How the proof is shown, and where it is told."""
+
+    places: Sequence[Place]
+    as_json: bool
+
+
+@app.command(
+    epilog="Example: headrace prove --auto --plan stock-to-all; headrace prove POOL01 --plan my.toml --blocks 6",
+)
+@grouped
+def prove(
+    findings: Findings = None,
+    plan: PlanOption = None,
+    auto: Auto = False,
+    output: Output = None,
+    blocks: Blocks = 4,
+    response: Response = "throughput",
+    budget: Budget = None,
+    live: Live = False,
+    source: Source = None,
+    target: TargetOption = "local",
+    seconds: Seconds = 20.0,
+    settle: Settle = 3.0,
+    counter: Counter = "mysql_status.questions",
+    login: ServerLogin = NO_LOGIN,
+    allow_weaker: Weaker = None,
+    to: TellOption = None,
+    as_json: Json = False,
+) -> None:
+    """Hunt on a plan's workload, test each finding's fix against the current settings, keep what is proven.
+
+    The workload runs on a private server as in `headrace run`; the machine is restored afterwards. Each step is
+    its own experiment, with baseline and fix interleaved. Run the same command again to continue.
+    """
+    from headrace.experiment import prove as proofs
+
+    if index_changes.is_index(findings or []):
+        turns = JudgeOptions(True, seconds, settle, blocks)
+        index_changes.prove_index(findings or [], target, login, turns, is_live=live, as_json=as_json)
+        return
+    weaker = tuple(allow_weaker or ())
+    _check(
+        [each for each in findings or [] if not (live and "=" in each)], source, is_planned=plan is not None
+    )
+    end = End(opened_places(to, as_json), as_json)
+    if not live:
+        if not findings and not auto:
+            raise typer.BadParameter("name findings, or use --auto for all")
+        if source or target != "local":
+            raise typer.BadParameter("--target and --from: only with --live; a plan names its machine")
+        if plan is None:
+            raise typer.BadParameter(
+                "on which workload? --live tests on the running host, --plan FILE on a private server with a "
+                "plan's workload (`headrace plan list`: stock-to-all and other examples)"
+            )
+        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, end)
+        return
+    if not findings or len(findings) != 1:
+        raise typer.BadParameter("--live tests one finding at a time")
+    if response != "throughput":
+        raise typer.BadParameter(
+            f"--live counts with --counter and sees no latency: --response {response} needs a --plan"
+        )
+    if "=" in findings[0]:
+        _judge_live(
+            findings[0],
+            target,
+            login,
+            JudgeOptions(True, seconds, settle, blocks, counter, output),
+            weaker,
+            end,
+        )
+        return
+    plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
+    _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget, weaker, end)
+
+
+def _check(findings: Sequence[str], source: Path | None, *, is_planned: bool) -> None:
+    """Says at once where nothing can be proved. Raises PlanError for what is not a rule's code, and Refused for a
+    rule whose fixes nobody can test, with the fix of the hunt, or else of the latest, if it has the finding."""
+    from headrace.base.errors import PlanError, StoreError
+    from headrace.host.snapshot import last_path, load
+    from headrace.hunt import hunt as hunts
+    from headrace.hunt.rules import all_rules
+
+    named = [wanted for wanted in findings if "=" not in wanted]
+    codes = {rule.code for rule in all_rules()}
+    for wanted in named:
+        if (code := wanted.partition("@")[0]) not in codes:
+            hint = "headrace hunt lists findings, headrace rules the rules"
+            raise PlanError(f"no rule is called {code}", place=wanted, hint=hint)
+    # A plan's own survey says what it has.
+    if named and not is_planned:
+        with contextlib.suppress(StoreError):
+            _refuse_by_hand(hunts.examine(load(source or last_path())), named)
+    for wanted in named:
+        _refuse_rule(wanted)
+
+
+def _refuse_rule(wanted: str) -> None:
+    """Raises Refused for a finding of a rule whose fixes no experiment can test."""
+    from headrace.base.errors import Refused
+    from headrace.hunt.rules.by_hand import BY_HAND, NOT_FOR_SPEED
+
+    code = wanted.partition("@")[0]
+    if code in BY_HAND:
+        raise Refused(
+            "nothing to prove: the fix of this rule is no setting but work by hand",
+            place=wanted,
+            hint=f"headrace hunt shows what to do where it finds it, headrace rules show {code} the reason",
+        )
+    if code in NOT_FOR_SPEED:
+        raise Refused(
+            "nothing to prove: the fix keeps data or the server safe, or shows more; throughput can tell neither",
+            place=wanted,
+            hint=f"headrace apply {wanted} --dry-run",
+        )
+
+
+def _refuse_by_hand(known: Hunt, findings: Sequence[str]) -> None:
+    """Raises Refused for a finding of that hunt that no setting mends, with what to do."""
+    from headrace.base.errors import Refused
+
+    for finding in filter(None, map(known.finding, findings)):
+        if not any(remedy.settings for remedy in finding.hit.remedies):
+            steps = " ".join(step for remedy in finding.hit.remedies for step in remedy.steps)
+            raise Refused(
+                f"nothing to prove: its fix is no setting but work by hand. {steps}".rstrip(),
+                place=finding.id,
+                hint="do that, then run headrace hunt again",
+            )
+
+
+def _prove_plan(
+    findings: list[str],
+    plan: Path,
+    output: Path | None,
+    blocks: int,
+    response: str,
+    budget: float | None,
+    allow_weaker: tuple[str, ...],
+    end: End,
+) -> None:
+    from headrace.experiment import prove as proofs
+    from headrace.experiment.report import progress
+
+    with progress.Watcher(stderr()) as watcher:
+        bench = proofs.Bench.open(
+            plan,
+            output,
+            watcher.listen,
+            blocks=blocks,
+            minutes=budget * proofs.STEP_SHARE if budget else None,
+            response=response,
+            allow_weaker=allow_weaker,
+            report=_write_report,
+        )
+        budget_s = budget * 60 if budget is not None else None
+        found = run_trials(lambda: proofs.prove_all(bench, only=findings, budget_s=budget_s))
+    again = ["headrace", "prove", "--plan", str(plan), "--output", f"{bench.folder}-more"]
+    again += ["--response", response] if response != "throughput" else []
+    again += _weaker(allow_weaker)
+    _show(found, bench, f"{plan.stem}: {response}", shlex.join(again), end)
+    if findings and not found.steps:
+        named = ", ".join(findings)
+        stderr().print(
+            f"none of {named} was found under this workload, or none has a fix to test", style="yellow"
+        )
+        raise typer.Exit(10)
+
+
+def _weaker(knobs: tuple[str, ...]) -> list[str]:
+    return [word for knob in knobs for word in ("--allow-weaker", knob)]
+
+
+def _show(found: Proof, bench: Bench, subject: str, again: str, end: End) -> None:
+    from headrace.experiment.report import proof
+
+    notice = proof.notice(found, subject, bench.response, again, bench.folder)
+    if end.as_json:
+        print_json(proof.to_json(found, bench.response, again, notice))
+    else:
+        stdout().print(proof.terminal(found, bench.response, again))
+    stderr().print(f"experiments: {bench.folder}", soft_wrap=True, highlight=False)
+    for step in found.steps:
+        if (step.folder / "report.html").exists():
+            stderr().print(f"report: {step.folder / 'report.html'}", soft_wrap=True, highlight=False)
+    told(notice, end.places)
+
+
+def _write_report(folder: ExperimentFolder) -> None:
+    """The report of one experiment; that it cannot be written does not end the proof."""
+    from headrace.base.errors import HeadraceError
+    from headrace.experiment import report
+
+    try:
+        report.write(report.of(folder), folder)
+    except HeadraceError as error:
+        tell(f"no report of {folder.path}: {error}")
+
+
+def _refuse_if_moved(hunt: Hunt, target: str, login: ServerLogin, finding: str) -> None:
+    """Raises Refused if the host is not what the finding saw: the baseline would be another."""
+    from headrace.base.errors import Refused
+    from headrace.host.agent import Agent
+    from headrace.host.moved import moved
+    from headrace.hunt.hunt import usual_login
+
+    async def facts(host: Any) -> Any:
+        agent = await Agent.install(host)
+        own: ServerLogin | None = login
+        if hunt.evidence.has_server:
+            own, _ = await usual_login(agent, login)
+        return await agent.facts(own)
+
+    found = moved(hunt.snapshot.facts, on_target(target, facts))
+    if found:
+        more = f"; and {len(found) - MOST_MOVED} more" if len(found) > MOST_MOVED else ""
+        raise Refused(
+            f"the host has changed since the finding: {'; '.join(found[:MOST_MOVED])}{more}",
+            place=finding,
+            hint="run headrace hunt again",
+        )
+
+
+async def _cautions(host: Any, login: ServerLogin, options: Sequence[Mapping[str, Value]]) -> list[str]:
+    from headrace.experiment.prove import cautions_of
+    from headrace.host.agent import Agent
+    from headrace.host.facts import HostFacts
+
+    if not login.is_named:
+        return []
+    agent = await Agent.install(host)
+    facts = HostFacts(await agent.facts(login))
+    found = [await cautions_of(agent, login, settings, facts) for settings in options]
+    return list(dict.fromkeys(words for some in found for words in some))
+
+
+def _judge_live(
+    setting: str, target: str, login: ServerLogin, options: JudgeOptions, weaker: tuple[str, ...], end: End
+) -> None:
+    """Any setting on the running host; nothing is kept: that is `apply --judge`."""
+    from headrace.change.apply import settings_of
+
+    found, bench = judged(settings_of([setting], lambda text: None), target, login, options, Allowed(weaker))
+    again = ["headrace", "prove", "--live", setting, "--target", target, "--output", f"{bench.folder}-more"]
+    _show(found, bench, f"{setting} on {target}", shlex.join([*again, *login.argv, *_weaker(weaker)]), end)
+
+
+def _prove_live(
+    wanted: str,
+    source: Path | None,
+    plan: Plan,
+    login: ServerLogin,
+    output: Path | None,
+    blocks: int,
+    budget: float | None,
+    allow_weaker: tuple[str, ...],
+    end: End,
+) -> None:
+    """Test one finding of a hunt on the host where it was found."""
+    from headrace.base.errors import PlanError
+    from headrace.experiment import prove as proofs
+    from headrace.experiment.report import progress
+    from headrace.host.snapshot import last_path, load
+    from headrace.hunt import hunt as hunts
+
+    hunt = hunts.examine(load(source or last_path()))
+    finding = hunt.finding(wanted)
+    if finding is None:
+        known = ", ".join(each.id for each in hunt.judgement.findings) or "none"
+        raise PlanError("no such finding in that hunt", place=wanted, hint=f"it has: {known}")
+    options = proofs.live_options(finding, hunt.evidence.facts, allow_weaker)
+    _refuse_if_moved(hunt, plan.target.address, login, finding.id)
+    cautions = on_target(plan.target.address, lambda host: _cautions(host, login, options))
+    folder = output or Path("experiments") / f"live-{finding.rule.code}"
+    with progress.Watcher(stderr()) as watcher:
+        bench = proofs.Bench(
+            plan,
+            "the live host",
+            folder,
+            watcher.listen,
+            blocks=blocks,
+            # There is one step: it may take all of it.
+            minutes=budget or None,
+            allow_weaker=allow_weaker,
+            report=_write_report,
+        )
+        found = run_trials(lambda: proofs.prove_live(bench, finding, options, cautions))
+    again = ["headrace", "prove", "--live", "--target", plan.target.address, "--output", f"{folder}-more"]
+    again += ["--from", str(source)] if source else []
+    table = plan.workload
+    again += ["--seconds", f"{table.seconds:g}", "--settle", f"{table.warmup_s:g}"]
+    again += ["--counter", str(table.options["counter"]), *login.argv]
+    again += _weaker(allow_weaker)
+    _show(found, bench, f"{finding.id} on {plan.target.address}", shlex.join(again), end)

@@ -1,0 +1,46 @@
+"""One file per benchmark, or per family of them: ``NAME``, and ``read``, its runs or None for another's output.
+
+A new one: its file, its name here, and its cases in ``tests/outputs.py``.
+"""
+
+from __future__ import annotations
+
+from headrace.experiment.foreign.formats import (
+    benchbase,
+    criterion,
+    fio,
+    google,
+    hammerdb,
+    http,
+    jmh,
+    keys,
+    micro,
+    mysqlslap,
+    network,
+    pgbench,
+    stress,
+    sysbench,
+    tpcc,
+    vdbench,
+    ycsb,
+)
+
+FORMATS = (
+    sysbench,
+    fio,
+    hammerdb,
+    benchbase,
+    mysqlslap,
+    pgbench,
+    ycsb,
+    tpcc,
+    micro,
+    google,
+    jmh,
+    criterion,
+    http,
+    keys,
+    network,
+    stress,
+    vdbench,
+)

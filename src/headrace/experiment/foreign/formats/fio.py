@@ -1,0 +1,136 @@
+"""fio: JSON (``--output-format=json`` or ``json+``) and the terse form, of fio 2 and 3."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from headrace.base.counted import counted
+from headrace.experiment.foreign.run import OtherVariant, Run, number, rows_of, text_of, within
+
+NAME = "fio (--output-format=json or json+)"
+#: The share of its time that a run must have lasted.
+WHOLE = 0.95
+_FATAL = re.compile(r"^fio: (?!terminating)[^\n]*", re.MULTILINE)
+#: All kinds of requests are one with --unified_rw_reporting.
+_SIDES = ("read", "write", "trim", "mixed")
+_TRY = "fio --output-format=json --output=FILE, and without --status-interval"
+
+
+def read(text: str) -> list[Run] | None:
+    """A run per group of jobs: groups run one after the other, and the jobs of one together."""
+    contents = _objects(text)
+    if contents is None:
+        if re.search(r"^[2-5];fio-\d", text, re.MULTILINE):
+            raise OtherVariant("fio's terse form, of which versions have different columns", _TRY)
+        if re.search(r"^ *(read|write|trim) ?: *(IOPS=|io=)|^fio-\d.*\nStarting \d", text, re.MULTILINE):
+            raise OtherVariant("fio's report for people", _TRY)
+        return [Run(problem=f"it failed: {told[0][:120]}")] if (told := _FATAL.search(text)) else None
+    if contents == []:
+        return [Run(problem="its JSON is cut off")]
+    if len(contents) > 1:
+        # Each holds all that was done since the start: the last is the run, if it ended.
+        raise OtherVariant(f"{len(contents)} reports of one fio, as --status-interval makes them", _TRY)
+    content = contents[0]
+    if rows_of(content.get("client_stats")) or within(content, "client_stats"):
+        raise OtherVariant("the report of fio --client", "each server's own JSON")
+    jobs = rows_of(content.get("jobs"))
+    if not jobs:
+        return [Run(problem="it lists no jobs")]
+    groups: dict[float, list[dict[str, Any]]] = {}
+    for job in jobs:
+        groups.setdefault(number(job, "groupid") or 0.0, []).append(job)
+    stopped = re.search(r"^fio: terminating on signal \d+", text, re.MULTILINE)
+    runs = [_run(content, group) for group in groups.values()]
+    if stopped:
+        return [Run(run.responses, run.settings, f"it was interrupted ({stopped[0]})") for run in runs]
+    return runs
+
+
+def _objects(text: str) -> list[dict[str, Any]] | None:
+    """The reports of a file, behind fio's warnings; empty if the only one is cut off, None without one."""
+    found: list[dict[str, Any]] = []
+    decoder, place = json.JSONDecoder(), text.find("{")
+    while place >= 0:
+        try:
+            content, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return [] if '"fio version"' in text and not found else found or None
+        if isinstance(content, dict) and "fio version" in content:
+            found.append(content)
+        elif not found:
+            return None
+        place = text.find("{", end)
+    return found or None
+
+
+def _run(content: dict[str, Any], jobs: list[dict[str, Any]]) -> Run:
+    """Rates of the jobs are summed, and the worst job's percentile is taken: percentiles cannot be averaged."""
+    found: dict[str, float] = {}
+    for job in jobs:
+        for side in _SIDES:
+            if (number(job, side, "total_ios") or 0.0) > 0:
+                _add(found, side, job[side])
+    if not found:  # nothing was done, which is a result
+        found = {f"{side}_iops": 0.0 for side in _sides(content, jobs)}
+    options = [{**_table(content, "global options"), **_table(job, "job options")} for job in jobs]
+    settings = {"jobs": str(len(jobs))}
+    for name, key in {"block_size": "bs", "iodepth": "iodepth", "mode": "rw", "engine": "ioengine"}.items():
+        values = sorted({str(each[key]) for each in options if key in each})
+        if values:
+            settings[name] = ",".join(values)
+    runtimes = [number(job, side, "runtime") or 0.0 for job in jobs for side in _SIDES]
+    if max(runtimes) > 0:
+        settings["duration_s"] = text_of(round(max(runtimes) / 1e3, 1))
+    return Run(found, settings, _problem(jobs) or _cut_short(options, max(runtimes) / 1e3))
+
+
+def _cut_short(options: list[dict[str, Any]], seconds: float) -> str:
+    """A run that was to last for a time, whatever it has done, and did not."""
+    asked = [
+        float(option["runtime"].rstrip("s"))
+        for option in options
+        if "time_based" in option and re.fullmatch(r"\d+(\.\d+)?s?", str(option.get("runtime")))
+    ]
+    if len(asked) < len(options) or any("exitall" in option for option in options):
+        return ""
+    return f"it ran for {seconds:.1f} of {max(asked):g} s" if seconds < WHOLE * max(asked) else ""
+
+
+def _sides(content: dict[str, Any], jobs: list[dict[str, Any]]) -> list[str]:
+    modes = {
+        str(within(source, part, "rw") or "")
+        for source, part in ((content, "global options"), (jobs[0], "job options"))
+    }
+    return [side for side in _SIDES if any(side in mode or mode in ("rw", "randrw") for mode in modes)]
+
+
+def _table(content: dict[str, Any], name: str) -> dict[str, Any]:
+    found = content.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _add(found: dict[str, float], side: str, part: dict[str, Any]) -> None:
+    found[f"{side}_iops"] = found.get(f"{side}_iops", 0.0) + (number(part, "iops") or 0.0)
+    # fio counts KiB.
+    found[f"{side}_mib_s"] = found.get(f"{side}_mib_s", 0.0) + (number(part, "bw") or 0.0) / 1024
+    # fio 2 has microseconds, and another name for them.
+    for key, of_ms in (("clat_ns", 1e6), ("clat", 1e3)):
+        percentiles = within(part, key, "percentile")
+        for percent in percentiles if isinstance(percentiles, dict) else ():
+            value = number(percentiles, percent)
+            if value is not None and re.fullmatch(r"\d{1,3}(\.\d+)?", percent):
+                name = f"{side}_p{float(percent):g}_ms"
+                found[name] = max(found.get(name, 0.0), value / of_ms)
+
+
+def _problem(jobs: list[dict[str, Any]]) -> str:
+    errors = [int(code) for job in jobs if (code := number(job, "error"))]
+    if errors:
+        return f"{len(errors)} of {counted(len(jobs), 'job')} ended with error {errors[0]}"
+    missing = [job for job in jobs if number(job, "error") is None]
+    if missing:
+        return "a job does not say whether it ended without an error"
+    dropped = sum((number(job, side, "drop_ios") or 0.0) for job in jobs for side in _SIDES)
+    return f"{dropped:,.0f} requests were dropped" if dropped else ""

@@ -1,0 +1,39 @@
+"""HammerDB: the log of TPROC-C and TPROC-H."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.experiment.foreign.run import Run
+
+NAME = "HammerDB"
+
+_ACHIEVED = re.compile(r"System achieved (\d+) NOPM from (\d+) \S+ TPM")
+_QUERIES = re.compile(
+    r"Geometric mean of query times[^\n]*?is \[?([\d.]+)\]?|geomean of ([\d.]+) seconds", re.IGNORECASE
+)
+_OURS = re.compile(r"^Vuser \d+:|HammerDB CLI|TEST RESULT :", re.MULTILINE)
+_ACTIVE = re.compile(r"(\d+) Active Virtual Users configured")
+
+
+def read(text: str) -> list[Run] | None:
+    """Each test result of a log; a log with a user that failed has none that counts."""
+    achieved = list(_ACHIEVED.finditer(text))
+    queries = [float(match[1] or match[2]) for match in _QUERIES.finditer(text)]
+    if not achieved and not queries:
+        return [Run(problem="it has no test result: it was interrupted")] if _OURS.search(text) else None
+    failed = re.findall(r"FINISHED FAILED|ERROR[^\n]*|Error in Virtual User[^\n]*", text)
+    users = _ACTIVE.findall(text)
+    ended = "ALL VIRTUAL USERS COMPLETE" in text
+    problem = (
+        f"{len(failed)} virtual users or statements failed: {failed[0][:80]}"
+        if failed
+        else ""
+        if ended
+        else "it does not say that its users have finished"
+    )
+    runs = []
+    for number, match in enumerate(achieved):
+        settings = {"virtual_users": users[number]} if len(users) == len(achieved) else {}
+        runs.append(Run({"nopm": float(match[1]), "tpm": float(match[2])}, settings, problem))
+    return runs + [Run({"geomean_s": seconds}, {}, problem) for seconds in queries]

@@ -1,0 +1,130 @@
+"""Load on HTTP: k6, wrk, ab."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, pieces, text_of, within
+
+NAME = "k6, wrk or ab"
+
+#: Share of the requests that may fail, and of its time that a run must have lasted.
+FEW_ERRORS, WHOLE = 0.01, 0.95
+_MS = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3}
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def read(text: str) -> list[Run] | None:
+    for begins, reader in (
+        (r"^Running \d+(?:\.\d+)?[smh] test @ ", _wrk),
+        (r"^This is ApacheBench", _ab),
+    ):
+        if parts := pieces(re.compile(begins, re.MULTILINE), text):
+            return [reader(part) for part in parts]
+    if found := re.search(r"^unable to connect to [^\n]*", text, re.MULTILINE):
+        return [Run(problem=f"it failed: {found[0][:120]}")]
+    if (
+        re.search(r"^ +http_reqs\.*: +\d|execution: local\n", text, re.MULTILINE)
+        or '"type":"Point"' in text[:2000]
+    ):
+        raise OtherVariant("k6's summary for people, or its points", "k6 run --summary-export=FILE")
+    content = parsed(text)
+    if within(content, "metrics", "http_reqs") is not None:
+        return [_k6(content["metrics"])]
+    return None
+
+
+def _k6(metrics: dict[str, Any]) -> Run:
+    def of(metric: str, key: str) -> float | None:
+        """k6 1.0 writes the values one level deeper."""
+        deeper = number(metrics, metric, "values", key)
+        return deeper if deeper is not None else number(metrics, metric, key)
+
+    found = known(
+        requests_s=of("http_reqs", "rate"),
+        mean_ms=of("http_req_duration", "avg"),
+        p50_ms=of("http_req_duration", "med"),
+        min_ms=of("http_req_duration", "min"),
+        max_ms=of("http_req_duration", "max"),
+    )
+    told = metrics.get("http_req_duration")
+    told = within(told, "values") or told
+    for name in told if isinstance(told, dict) else ():
+        tail = re.fullmatch(r"p\((\d[\d.]*)\)", name)
+        if tail and (value := of("http_req_duration", name)) is not None:
+            found[f"p{float(tail[1]):g}_ms"] = value
+    failed = of("http_req_failed", "rate")
+    failed = failed if failed is not None else of("http_req_failed", "value")
+    problem = "" if "requests_s" in found else "it has no rate of requests"
+    if failed is not None and failed > FEW_ERRORS:
+        problem = f"{failed:.1%} of its requests failed"
+    passed = of("checks", "rate")
+    passed = passed if passed is not None else of("checks", "value")
+    if not problem and passed is not None and 1 - passed > FEW_ERRORS:
+        problem = f"{1 - passed:.1%} of its checks failed"
+    vus = of("vus_max", "max") or of("vus_max", "value")
+    return Run(found, {"clients": text_of(vus)} if vus is not None else {}, problem)
+
+
+def _wrk(part: str) -> Run:
+    found: dict[str, float] = {}
+    rate = re.search(r"^Requests/sec:\s+([\d.]+)", part, re.MULTILINE)
+    if rate:
+        found["requests_s"] = float(rate[1])
+    latency = re.search(r"^ +Latency +([\d.]+)(us|ms|s|m)\b +\S+ +([\d.]+)(us|ms|s|m)\b", part, re.MULTILINE)
+    if latency:
+        found |= {
+            "mean_ms": float(latency[1]) * _MS[latency[2]],
+            "max_ms": float(latency[3]) * _MS[latency[4]],
+        }
+    for share, value, unit in re.findall(
+        r"^ +(\d+(?:\.\d+)?)%\s+([\d.]+)(us|ms|s|m)\s*$", part, re.MULTILINE
+    ):
+        found[f"p{float(share):g}_ms"] = float(value) * _MS[unit]
+    settings = {}
+    if duration := re.match(r"Running ([\d.]+)([smh])", part):
+        settings["duration_s"] = text_of(float(duration[1]) * _SECONDS[duration[2]])
+    if threads := re.search(r"(\d+) threads and (\d+) connections", part):
+        settings |= {"threads": threads[1], "connections": threads[2]}
+    done = re.search(r"^ +(\d+) requests in +(\d+\.?\d*)([smh])", part, re.MULTILINE)
+    if rate is None or done is None or "Transfer/sec:" not in part:
+        return Run(found, settings, "it has no rate at its end: it was interrupted")
+    if duration and float(done[2]) * _SECONDS[done[3]] < WHOLE * float(settings["duration_s"]):
+        return Run(found, settings, f"it was stopped after {done[2]}{done[3]} of {settings['duration_s']} s")
+    bad = [int(count) for count in re.findall(r"(?:connect|read|write|timeout) (\d+)", part)]
+    bad += [int(count) for count in re.findall(r"Non-2xx or 3xx responses: (\d+)", part)]
+    problem = f"{sum(bad):,} requests failed" if sum(bad) > FEW_ERRORS * int(done[1]) else ""
+    return Run(found, settings, problem)
+
+
+def _ab(part: str) -> Run:
+    found: dict[str, float] = {}
+    for name, pattern in {
+        "requests_s": r"^Requests per second:\s+([\d.]+)",
+        "mean_ms": r"^Time per request:\s+([\d.]+) \[ms\] \(mean\)\s*$",
+    }.items():
+        if match := re.search(pattern, part, re.MULTILINE):
+            found[name] = float(match[1])
+    for share, value in re.findall(r"^\s+(\d+)%\s+(\d+)(?: \(longest request\))?\s*$", part, re.MULTILINE):
+        found["max_ms" if share == "100" else f"p{share}_ms"] = float(value)
+    settings = {}
+    if match := re.search(r"^Concurrency Level:\s+(\d+)", part, re.MULTILINE):
+        settings["connections"] = match[1]
+    done = re.search(r"^Complete requests:\s+(\d+)", part, re.MULTILINE)
+    seconds = re.search(r"^Time taken for tests:\s+([\d.]+) seconds", part, re.MULTILINE)
+    if done and seconds:
+        # A run is of so many requests (-n), a round number, or of a time (-t), after which it has any number.
+        is_counted = int(done[1]) % 10 == 0
+        settings |= (
+            {"requests": done[1]} if is_counted else {"duration_s": text_of(round(float(seconds[1]), 1))}
+        )
+    if "requests_s" not in found or done is None or "max_ms" not in found:
+        return Run(found, settings, "its report is cut off")
+    # Only its progress tells a run that was stopped: the report is as that of fewer requests.
+    if "\nCompleted " in part and "\nFinished " not in part:
+        return Run(found, settings, "it was interrupted: its progress does not end with Finished")
+    bad = re.findall(r"^(?:Failed requests|Non-2xx responses|Write errors):\s+(\d+)", part, re.MULTILINE)
+    failed = sum(int(count) for count in bad)
+    problem = f"{failed:,} requests failed" if failed > FEW_ERRORS * int(done[1]) else ""
+    return Run(found, settings, problem)

@@ -1,0 +1,64 @@
+"""Programs that time one command or function: hyperfine, pytest-benchmark, go test -bench.
+
+What one process measured over and over is one observation: its repeats share the process's memory layout and the
+machine's state.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.base.counted import counted
+from headrace.experiment.foreign.run import OtherVariant, Run, known, number, once, parsed, rows_of, within
+
+NAME = "hyperfine, pytest-benchmark or go test -bench"
+
+_GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+(?:e[+-]?\d+)?) ns/op", re.MULTILINE)
+
+
+def read(text: str) -> list[Run] | None:
+    if _GO.search(text):
+        return _go(text)
+    if re.search(r"^Benchmark (#?\d+|1): |^command,mean,stddev,|^\| Command \| Mean \[", text, re.MULTILINE):
+        raise OtherVariant("hyperfine's report for people, CSV or Markdown", "hyperfine --export-json FILE")
+    content = parsed(text)
+    if rows_of(within(content, "results")) and "command" in rows_of(content["results"])[0]:
+        return [_hyperfine(each) for each in rows_of(content["results"])]
+    benchmarks = rows_of(within(content, "benchmarks"))
+    if benchmarks and "stats" in benchmarks[0]:
+        return [_pytest(each) for each in benchmarks]
+    return None
+
+
+def _hyperfine(result: dict[str, Any]) -> Run:
+    times = {f"{name}_s": number(result, name) for name in ("mean", "median", "min", "max")}
+    told = result.get("exit_codes")
+    codes = [code for code in told if code != 0] if isinstance(told, list) else []
+    problem = f"it ended with exit code {codes[0]} {counted(len(codes), 'time')}" if codes else ""
+    # A command that a signal ended has no exit code.
+    if None in codes:
+        problem = f"it was killed by a signal {counted(codes.count(None), 'time')}"
+    if not problem and times["mean_s"] is None:
+        problem = "it has no mean"
+    return Run(known(**times), {"command": str(result.get("command"))}, problem)
+
+
+def _pytest(result: dict[str, Any]) -> Run:
+    stats = result.get("stats")
+    times = {f"{name}_s": number(stats, name) for name in ("mean", "median", "min", "max")}
+    found = known(**times, ops_s=number(stats, "ops"))
+    name = str(result.get("fullname") or result.get("name"))
+    return Run(found, {"test": name}, "" if "mean_s" in found else "it has no mean")
+
+
+def _go(text: str) -> list[Run]:
+    failed = re.search(r"^(--- FAIL|FAIL\b|panic: )[^\n]*", text, re.MULTILINE)
+    ended = re.search(r"^(PASS|ok\s)", text, re.MULTILINE)
+    problem = f"it failed: {failed[0][:80]}" if failed else "" if ended else "it does not end with PASS"
+    # -cpu 1,4 runs each benchmark with as many threads; one has no suffix.
+    runs = [
+        Run({"mean_ns": float(ns)}, {"benchmark": name, "cpus": cpus or "1"}, problem)
+        for name, cpus, _, ns in _GO.findall(text)
+    ]
+    return once(runs)

@@ -1,0 +1,65 @@
+"""tpcc-mysql and go-tpc: TPC-C's new orders per minute."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.base.counted import counted
+from headrace.experiment.foreign.run import Run, text_of
+
+NAME = "tpcc-mysql or go-tpc"
+
+_SUMMARY = re.compile(
+    r"^\[Summary\] (\w+) +- Takes\(s\): ([\d.]+), Count: (\d+), TPM: ([\d.]+), Sum\(ms\): [\d.]+, "
+    r"Avg\(ms\): ([\d.]+), (50th\(ms\): [\d.]+, 90th\(ms\): [\d.]+, 95th\(ms\): [\d.]+, 99th\(ms\): [\d.]+[^\n]*)",
+    re.MULTILINE,
+)
+
+
+def read(text: str) -> list[Run] | None:
+    if "TPC-C Load Generator" in text or "<TpmC>" in text:
+        return [_of_mysql(part) for part in re.split(r"(?<=TpmC)\n(?=\*{5,}\n)", text)]
+    if re.search(r"^tpmC: [\d.]+|^\[Summary\] NEW_ORDER", text, re.MULTILINE):
+        return [_of_go(text)]
+    return None
+
+
+def _of_mysql(part: str) -> Run:
+    tpmc = re.search(r"^ +([\d.]+) TpmC", part, re.MULTILINE)
+    failures = sum(
+        int(count) for count in re.findall(r"^ +\[\d\] sc:\d+ +lt:\d+ +rt:\d+ +fl:(\d+)", part, re.MULTILINE)
+    )
+    settings = {}
+    for name, pattern in {
+        "warehouses": r"\[warehouse\]: (\d+)",
+        "connections": r"\[connection\]: (\d+)",
+        "duration_s": r"\[measure\]: (\d+)",
+    }.items():
+        if match := re.search(pattern, part):
+            settings[name] = match[1]
+    if tpmc is None:
+        return Run({}, settings, "it has no TpmC at its end: it was interrupted")
+    problem = f"{failures} transactions failed" if failures else ""
+    return Run({"tpmc": float(tpmc[1])}, settings, problem)
+
+
+def _of_go(text: str) -> Run:
+    found: dict[str, float] = {}
+    settings: dict[str, str] = {}
+    failed = 0
+    for kind, takes, count, _, mean, tails in _SUMMARY.findall(text):
+        if kind.endswith("_ERR"):
+            failed += int(count)
+        elif kind == "NEW_ORDER":
+            settings["duration_s"] = text_of(round(float(takes)))
+            found["mean_ms"] = float(mean)
+            for tail, value in re.findall(r"([\d.]+)th\(ms\): (\d+(?:\.\d+)?)(?=[,\s]|$)", tails):
+                found[f"p{float(tail):g}_ms"] = float(value)
+            if most := re.search(r"Max\(ms\): (\d+(?:\.\d+)?)(?=[,\s]|$)", tails):
+                found["max_ms"] = float(most[1])
+            done = int(count)
+    tpmc = re.search(r"^tpmC: ([\d.]+)", text, re.MULTILINE)
+    if tpmc is None or not found:
+        return Run(found, settings, "it has no tpmC at its end: it was interrupted")
+    problem = f"{counted(failed, 'statement')} failed" if failed > 0.01 * done else ""
+    return Run({"tpmc": float(tpmc[1]), **found}, settings, problem)

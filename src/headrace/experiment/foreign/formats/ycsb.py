@@ -1,0 +1,149 @@
+"""YCSB: the measurements at its end, as text and JSON; go-ycsb: its report."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.base.received import BadContent, an_object
+from headrace.experiment.foreign.run import Run, pieces, text_of
+
+NAME = "YCSB or go-ycsb"
+
+_START = re.compile(r"^\[OVERALL\], RunTime\(ms\)", re.MULTILINE)
+_LINE = re.compile(r"^\[([^\]]+)\], ([^,]+), ([-\d.Ee+]+|NaN)\s*$", re.MULTILINE)
+#: A latency of YCSB's: an average, an end, or any percentile (``hdrhistogram.percentiles``).
+_LATENCY = re.compile(r"(Average|Min|Max|(\d[\d.]*)(?:st|nd|rd|th)?Percentile)Latency\(us\)")
+_NAMES = {"Average": "mean_ms", "Min": "min_ms", "Max": "max_ms"}
+#: Share of a kind of operation that may fail.
+FEW_ERRORS = 0.01
+
+
+_GO = re.compile(r"^([A-Z_]+) +- (Takes\(s\): [^\n]*99th\(us\): [^\n]*\n)", re.MULTILINE)
+_OURS = re.compile(r"^YCSB Client \d|site\.ycsb\.Client", re.MULTILINE)
+#: A measurement in JSON, in an array or alone.
+_OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
+
+
+def read(text: str) -> list[Run] | None:
+    text = _plain(text)
+    if _GO.search(text) or re.search(r"^Run finished, takes ", text, re.MULTILINE):
+        return [_of_go(text)]
+    settings = {}
+    if threads := re.search(r"^Command line: .*-threads (\d+)", text, re.MULTILINE):
+        settings["threads"] = threads[1]
+    if objects := _OBJECT.findall(text):
+        # The array's end is that of the run; objects one after the other have none.
+        end = "" if not re.search(r"^\[ *\{", text, re.MULTILINE) or text.rstrip().endswith("]") else "cut"
+        text = "\n".join([*map(_line, objects), end])
+    parts = pieces(_START, text)
+    if not parts:
+        return [Run({}, settings, "it has no results: it was interrupted")] if _OURS.search(text) else None
+    runs = [_run(part) for part in parts]
+    return [Run(run.responses, settings | dict(run.settings), run.problem) for run in runs]
+
+
+def _plain(text: str) -> str:
+    """go-ycsb's other styles (``outputstyle=json`` or ``table``) as its lines: the run ends in the same words."""
+    if '"Takes(s)":"' not in text and not re.search(r"^\| +OPERATION +\|.*TAKES\(S\)", text, re.MULTILINE):
+        return text
+    lines = []
+    header: list[str] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if '"Takes(s)":"' in line:
+            told = [
+                dict(re.findall(r'"([^"]+)":"([^"]*)"', each)) for each in re.findall(r"\{[^{}]*\}", line)
+            ]
+            cut = not line.rstrip().endswith("]")
+        elif line.lstrip().startswith("| OPERATION") or (header and line.startswith("|")):
+            # Its titles are in capitals.
+            titles = [re.sub(r"TH\(US\)", "th(us)", cell) for cell in cells]
+            names = {"OPERATION": "Operation", "COUNT": "Count", "OPS": "OPS", "TAKES(S)": "Takes(s)"}
+            if cells[0] == "OPERATION":
+                header = [names.get(cell, cell.capitalize() if "th" not in cell else cell) for cell in titles]
+                continue
+            told, cut = [dict(zip(header, cells, strict=False))], len(cells) != len(header)
+        else:
+            if not line.startswith("+-"):
+                lines.append(line)
+            continue
+        for each in () if cut else told:
+            takes = each.pop("Takes(s)", "")
+            rest = [f"{key}: {value}" for key, value in each.items() if key != "Operation"]
+            lines.append(f"{each.get('Operation')} - " + ", ".join([f"Takes(s): {takes}", *rest]))
+    return "\n".join([*lines, ""])
+
+
+def _of_go(text: str) -> Run:
+    """What stands below "Run finished": the lines above are of the run so far."""
+    settings = {}
+    if threads := re.search(r"^\"?threadcount\"?=\"?(\d+)", text, re.MULTILINE):
+        settings["threads"] = threads[1]
+    before, finished, end = text.partition("Run finished, takes ")
+    if not finished:
+        return Run({}, settings, "it does not say that its run has finished: it was interrupted")
+    found: dict[str, float] = {}
+    done, failed, rate = 0.0, 0.0, 0.0
+    for kind, told in _GO.findall(end):
+        cells = dict(re.findall(r"([\w.]+(?:\((?:s|us)\))?): ([\d.]+)", told))
+        count = float(cells.get("Count", 0))
+        if kind.endswith("_ERROR"):
+            failed += count
+            continue
+        if kind == "TOTAL":
+            continue
+        done += count
+        rate += float(cells.get("OPS", 0))
+        settings["duration_s"] = text_of(round(float(cells.get("Takes(s)", 0)), 1))
+        for name, value in cells.items():
+            if tail := re.fullmatch(r"(?:(Avg|Min|Max)|([\d.]+)th)\(us\)", name):
+                ours = f"p{float(tail[2]):g}" if tail[2] else {"Avg": "mean"}.get(tail[1], tail[1].lower())
+                found[f"{kind.lower()}_{ours}_ms"] = float(value) / 1e3
+    if not done or {kind for kind, _ in _GO.findall(before)} - {kind for kind, _ in _GO.findall(end)}:
+        return Run(found, settings, "its results are cut off")
+    problem = f"{failed:,.0f} of {done:,.0f} operations failed" if failed > FEW_ERRORS * done else ""
+    return Run({"ops_s": rate, **found}, settings, problem)
+
+
+def _line(measurement: str) -> str:
+    """``{"metric": "READ", "measurement": "Operations", "value": 9}`` as the text has it."""
+    try:
+        told = an_object(measurement)
+    except BadContent:
+        return ""
+    return f"[{told.get('metric')}], {told.get('measurement')}, {told.get('value')}"
+
+
+def _run(part: str) -> Run:
+    found: dict[str, float] = {}
+    settings: dict[str, str] = {}
+    done: dict[str, float] = {}
+    failed: dict[str, float] = {}
+    for kind, what, text in _LINE.findall(part):
+        value = float(text)
+        if value != value:
+            continue
+        if (kind, what) == ("OVERALL", "Throughput(ops/sec)"):
+            found["ops_s"] = value
+        elif (kind, what) == ("OVERALL", "RunTime(ms)"):
+            settings["duration_s"] = text_of(round(value / 1e3, 1))
+        elif (latency := _LATENCY.fullmatch(what)) and kind not in ("CLEANUP", "OVERALL"):
+            ours = f"p{float(latency[2]):g}_ms" if latency[2] else _NAMES[latency[1]]
+            found[f"{kind.lower()}_{ours}"] = value / 1e3
+        elif what == "Operations":
+            done[kind] = value
+        if what.startswith("Return=") and what not in ("Return=OK", "Return=BATCHED_OK"):
+            failed[kind] = failed.get(kind, 0.0) + value
+        elif what == "Operations" and kind.endswith("-FAILED"):
+            failed[kind.removesuffix("-FAILED")] = value
+    return Run(found, settings, _problem(found, done, failed, part))
+
+
+def _problem(found: dict[str, float], done: dict[str, float], failed: dict[str, float], part: str) -> str:
+    last = part.rstrip().splitlines()[-1] if part.strip() else ""
+    if "ops_s" not in found or not done or not re.match(r"\[[^\]]+\], (Return=|>?\d+, )", last):
+        return "its results are cut off"
+    for kind, count in failed.items():
+        if count > FEW_ERRORS * max(done.get(kind, 0.0), 1.0):
+            return f"{count:,.0f} of {done.get(kind, 0.0):,.0f} operations {kind} failed"
+    return ""

@@ -1,0 +1,48 @@
+"""Which form a table's text has: JSON, a drawing, or lines of cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from headrace.experiment.foreign.drawn import of_drawing
+from headrace.experiment.foreign.grid import Grid, of_lines
+from headrace.experiment.foreign.nested import of_json
+
+_TOML = re.compile(r"\[\[?[\w .-]+\]\]?\s*\n")
+#: Forms that are not read -> how to get one that is.
+NOT_READ = (
+    (
+        r"<\?xml|<\w+>\s*<\w+",
+        "XML",
+        "xmlstarlet sel -T -t -m '//run' -v fs -o , -v tps -n FILE, with your names",
+    ),
+    (r"\s*INSERT\s+INTO\s", "SQL", "load it and write a table: mysql --batch -e 'SELECT ...' > table.tsv"),
+    (r"\s*@relation\s", "ARFF", "save the lines below @data as CSV, below a line with the names"),
+    (
+        r"\w+\{[^}\n]*\} [\d.eE+-]+",
+        "metrics of Prometheus",
+        "promtool query, or a CSV from the graph, a line per run",
+    ),
+    (r"[\w.]+,\w+=\S+ \w+=\S+", "line protocol of InfluxDB", "influx query --raw, which writes CSV"),
+)
+
+
+def unread(text: str) -> tuple[str, str] | None:
+    """The form of a text that is no table we read, and a hint; None for an unknown one."""
+    if re.search(r"<table\b", text, re.IGNORECASE):
+        return None
+    return next(((what, hint) for begins, what, hint in NOT_READ if re.match(begins, text)), None)
+
+
+def grid_of(text: str, needed: Sequence[str]) -> Grid:
+    """The table of a file. ``needed`` names columns by which its header is known. Raises csv.Error."""
+    stripped = re.sub(r"^(//[^\n]*\n\s*|/\*.*?\*/\s*)+", "", text.lstrip(), flags=re.DOTALL)
+    if _TOML.match(stripped) and (found := of_drawing(text, needed)):
+        return found
+    if stripped.startswith(("{", "[")) and (found := of_json(stripped, needed)):
+        return found
+    lines = text.splitlines()
+    if lines and (told := re.fullmatch(r"sep=(.)", lines[0].strip())):
+        return of_lines(lines, needed, told[1], skipped=1)
+    return of_drawing(text, needed) or of_lines(lines, needed, "", skipped=0)

@@ -1,0 +1,358 @@
+"""Which lines of a table are runs, not failed ones, warm-ups, summaries or units."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Collection, Sequence
+
+from headrace.experiment.foreign import failures, names, sums
+from headrace.experiment.foreign.alike import Line
+from headrace.experiment.foreign.units import is_absent, parts
+
+# fmt: off
+#: Columns that say how a run ended: by a word, by a code, as good or bad, by a count, in free text.
+STATUS = frozenset({
+    "status", "state", "result", "outcome", "verdict", "passed", "ok", "success", "error", "errors", "failed",
+    "error_message", "message", "reason", "final_state", "conclusion", "end", "ended",
+})
+CODES = frozenset({
+    "exit_code", "exitcode", "exit", "rc", "returncode", "return_code", "exit_status", "signal", "retval",
+    "ret", "errno",
+})
+GOOD = frozenset({
+    "ok", "success", "passed", "valid", "is_valid", "completed", "complete", "finished", "successful",
+    "succeeded", "usable", "include", "included", "keep", "accepted",
+})
+BAD = frozenset({
+    "failed", "aborted", "killed", "crashed", "invalid", "oom", "timed_out", "timeout", "interrupted",
+    "excluded", "exclude", "discard", "discarded", "incomplete", "truncated", "is_error", "has_error",
+    "outlier", "skipped", "skip", "ignored", "ignore", "rejected",
+})
+# fmt: on
+#: Words for how a run ended, also beside others (``run_status``) and in other languages.
+_STATES = frozenset(
+    {
+        "status",
+        "state",
+        "outcome",
+        "verdict",
+        "статус",
+        "результат",
+        "состояние",
+        "statut",
+        "état",
+        "estado",
+        "stato",
+        "durum",
+        "stav",
+        "zustand",
+        "resultado",
+        "résultat",
+        "ergebnis",
+        "状态",
+        "状態",
+        "結果",
+        "结果",
+        "狀態",
+        "상태",
+        "결과",
+    }
+)  # fmt: skip
+_OF_ERRORS = frozenset({
+    "rate", "ratio", "count", "n", "num", "number", "of", "pct", "percent", "percentage", "s", "sec", "per",
+    "total", "requests", "transactions", "queries", "share",
+})  # fmt: skip
+# fmt: off
+REMARKS = frozenset({
+    "comment", "comments", "note", "notes", "remark", "remarks", "bemerkung", "kommentar", "commentaire",
+    "nota", "info", "備考", "备注", "備註", "コメント", "メモ", "비고", "메모", "observaciones", "observações",
+    "примечание", "примечания", "комментарий", "коммент", "uwagi", "opmerking", "opmerkingen", "notiz", "notizen",
+    "hinweis", "anmerkung", "anmerkungen", "bemerkungen", "remarque", "remarques", "osservazioni", "poznámka",
+    "obs",
+})
+# fmt: on
+PHASES = frozenset({"phase", "stage", "period", "step", "kind", "type"})
+# fmt: off
+#: How people name a line that sums up others, or compares them, also in other languages. With other words beside
+#: them, those of ``_WEAK`` may be levels.
+_WEAK = frozenset({
+    "min", "max", "minimum", "maximum", "all", "count", "overall", "summary", "sd", "std", "cv", "rsd", "n",
+    "diff", "difference", "ratio", "speedup", "change", "delta", "δ", "gain", "improvement", "p_value", "p",
+    "range", "var", "media", "suma", "variance", "harmonic", "geometric", "geo",
+    "best", "worst", "winner", "ci", "se", "sem", "std_error", "standard_error", "t_test", "p_val", "significance",
+})
+SUMMARY = frozenset(names.words(each) for each in (
+    "average", "averages", "avg", "mean", "means", "total", "totals", "subtotal", "sum", "median", "stddev",
+    "stdev", "geomean", "durchschnitt", "mittelwert", "mittel", "mittelw", "summe", "gesamt", "gesamtsumme",
+    "gesamtergebnis", "ergebnis", "zwischensumme", "standardabweichung", "stabw", "moyenne", "médiane",
+    "mediane", "somme", "promedio", "mediana", "totale", "média", "soma", "gemiddelde", "totaal", "som",
+    "standaardafwijking", "średnia", "srednia", "razem", "suma", "průměr", "prumer", "součet", "celkem",
+    "átlag", "összesen", "keskiarvo", "summa", "yhteensä", "medelvärde", "genomsnitt", "gennemsnit",
+    "gjennomsnitt", "sammanlagt", "ortalama", "toplam", "среднее", "итого", "сумма", "всего", "медиана",
+    "середнє", "разом", "μέσος", "σύνολο", "ממוצע", "متوسط", "المجموع", "ecart_type", "écart_type",
+    "desviación", "desvio", "deviazione", "std_dev", "st_dev", "standard_deviation", "std_deviation",
+    "geo_mean", "geometric_mean", "harmonic_mean", "grand_total", "trung_bình", "rata_rata",
+    "priemer", "spolu", "povprečje", "skupaj", "vidējais", "kopā", "vidurkis", "iš viso", "keskmine", "kokku",
+    "mitjana", "medie", "prosjek", "ukupno", "prosek", "общо", "средно", "всього", "усього", "сярэдняе",
+    "μέσος όρος", "μέση τιμή", "میانگین", "مجموع", "ortalama değer", "औसत", "कुल", "ค่าเฉลี่ย", "รวม",
+    "tổng", "tổng cộng", "trung bình", "i alt", "סה\"כ", "סך הכל", "jumlah", "purata", "meðaltal", "samtals",
+    "batez besteko", "mesatarja", "wastani", "kabuuan", "średnio", "łącznie", "σ", "ø", "μ", "x̄", "percentile",
+    "quartile", "aggregate", "rollup", "desv", "desv estándar", "desv est", "desv típica", "desviación típica",
+    "desvest", "media aritmética", "écart type", "moy", "moy.", "ø gesamt", "odchylenie standardowe", "odch stand",
+    "směrodatná odchylka", "standaarddeviatie", "standardavvikelse", "keskihajonta", "szórás", "standart sapma",
+    "std sapma", "ст откл", "стандартное отклонение", "ско", "deviazione standard", "dev standard",
+    "desvio padrão",
+))
+# fmt: on
+_CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
+_TAIL = re.compile(
+    r"(p|pct|q)_?\d{1,2}(_?\d)?|\d{1,2}(_\d)?(th)?_(percentile|pct|quantile|ci|confidence_interval)|t_test_p|std_error"
+)
+_FAILED = re.compile(
+    r"(fail|err(?!ors?\b.*\b0\b)|abort|kill|time ?out|timed|interrupt|incomplete|crash|cancel|invalid|oom|skip|"
+    r"broken|panic|segfault|core dump|truncat|dnf|did not|fatal|stopped|dead|hung|hang|unfinished|"
+    r"not (ok|complete|finished|valid|success)|abgebroch|fehl|échou|echou|échec|annul|fallid|falló|fallo|"
+    r"cancelad|falhou|fallit|interrott|mislukt|błąd|chyba|selhal|ошиб|сбой|отмен|прерван|"
+    r"помилк|невдал|başarısız|hata|失败|失敗|错误|錯誤|エラー|异常|異常|中断|中止|오류|실패|"
+    r"❌|✗|✘|✖|⛔|🔴|👎|nok\b|ko\b|no ok|bad\b)\w*",
+    re.IGNORECASE,
+)
+_IN_TEXT = re.compile(
+    r"\b(crash|kill|oom\b|abort|fail|interrupt|timed? ?out|incomplete|invalid|segfault|did not finish|truncat"
+    r"|ignore\b|disregard|discard|do not (use|count)|don't (use|count)|exclude|outlier|abgebroch|fehlgeschlag"
+    r"|ungültig|verwerfen|ausreißer|échou|à ignorer|invalide|fallid|falló|descartar|fallit|ошиб|сбой|прерван"
+    r"|выброс|не учитывать)\w*"
+    r"|失败|失敗|無効|无效|作废|エラー|中断|中止|忽略|異常|异常|실패|오류|무효",
+    re.IGNORECASE,
+)
+_DENIED = re.compile(r"\b(no|not|none|never|without|0|zero|kein\w*)\s+(\w+\s+)?$", re.IGNORECASE)
+_WARM = re.compile(
+    r"(warm|ramp|burn|pre|cool)[\s_-]?(up|down|in|ing|heat|fill|condition)\w*(?:[\s_#-]*\d+)?|aufw(ä|ae)rm\w*|прогрев\w*|разогрев\w*|"
+    r"预热|預熱|ウォームアップ|暖機|chauffe|calentamiento|riscaldamento|opwarm\w*|rozgrzewka|ısınma",
+    re.IGNORECASE,
+)
+_PREPARE = re.compile(
+    r"(prepare|preparation|load|loading|setup|cleanup|init\w*|ramp|priming|prime)$", re.IGNORECASE
+)
+#: What a row of types has, below the header.
+_TYPES = frozenset({
+    "varchar", "string", "str", "text", "char", "chr", "fct", "object", "category", "enum", "nvarchar", "utf8",
+    "int", "int64", "bigint", "i64", "float", "double", "numeric", "nominal", "factor", "-",
+})  # fmt: skip
+_YES = frozenset({"1", "yes", "true", "y", "x", "ja", "t"})
+_NO = frozenset({"0", "no", "false", "n", "nein", "f"})
+
+
+def runs_of(
+    lines: Sequence[Line], factors: Collection[str], responses: Collection[str]
+) -> tuple[list[Line], list[str]]:
+    """The lines that are runs, and a note on each kind that is left out."""
+    left: list[Line] = list(lines)
+    used = {*factors, *responses}
+    markers = _markers(lines, factors, responses)
+    totals = sums.of_others(lines, factors, responses)
+    counted, notes = failures.counted(lines, used)
+    told = _told(lines, used)
+    shares = _shares(lines, used)
+    kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
+        ("repeats the header", lambda cells: all(cell.strip() == name for name, cell in cells.items())),
+        ("sums up others", lambda cells: _is_summary(cells, factors, markers)),
+        ("has units instead of numbers", lambda cells: _is_units(cells, factors, responses)),
+        (
+            "is a run that failed",
+            lambda cells: _has_failed(cells, used) or any(not _is_nothing(cells[name]) for name in told),
+        ),
+        (
+            "succeeded in part, where most runs did wholly",
+            lambda cells: any(failures.count(cells[name]) < 0.99 * whole for name, whole in shares.items()),
+        ),
+        (
+            f"counts errors ({', '.join(counted)}), where most runs have none",
+            lambda cells: any(failures.count(cells[name]) for name in counted),
+        ),
+        ("is a warm-up, or prepares a run", lambda cells: _is_warm_up(cells, used)),
+    )
+    for what, is_one in kinds:
+        out = [place for place, cells in left if is_one(cells)]
+        if out:
+            named = ", ".join(place.rpartition(":")[2] for place in out[:5])
+            more = f" and {len(out) - 5} more" if len(out) > 5 else ""
+            notes.append(
+                f"1 line left out, because it {what}: line {named}"
+                if len(out) == 1
+                else f"{len(out)} lines left out, each of which {what}: {named}{more}"
+            )
+            left = [line for line in left if not is_one(line[1])]
+    if out := [place.rpartition(":")[2] for place, _ in left if place in totals]:
+        notes.append(
+            f"line{'s' * (len(out) > 1)} {', '.join(out[:5])} left out: the mean, the sum or the spread of the "
+            "others, without a level of its own"
+        )
+        left = [line for line in left if line[0] not in totals]
+    for name in factors:
+        bare = [place.rpartition(":")[2] for place, cells in left if not cells[name].strip()]
+        if bare and len(bare) < len(left):
+            notes.append(
+                f"{name} is empty in line{'s' * (len(bare) > 1)} {', '.join(bare[:5])}: counted as a level"
+            )
+    return left, notes
+
+
+@functools.lru_cache(4096)
+def _names_a_summary(cell: str) -> bool:
+    whole = names.words(cell)
+    if (
+        whole in SUMMARY
+        or whole in _WEAK
+        or cell.strip() == "∑"
+        or _CJK.search(cell)
+        or _TAIL.fullmatch(whole)
+    ):
+        return True
+    tokens = [names.words(token) for token in cell.split()]
+    return len(tokens) > 1 and (
+        tokens[0] in SUMMARY or tokens[-1] in SUMMARY or "_".join(tokens[:2]) in SUMMARY
+    )
+
+
+def _markers(lines: Sequence[Line], factors: Collection[str], responses: Collection[str]) -> list[str]:
+    """Columns in which a few lines are named as summaries; where most are, the word means something else."""
+    found = []
+    for name in lines[0][1] if lines else ():
+        if name in responses:
+            continue
+        texts = [cells[name].strip() for _, cells in lines]
+        summaries = {text for text in set(texts) if _names_a_summary(text)}
+        if not 0 < sum(text in summaries for text in texts) <= 0.5 * len(texts):
+            continue
+        if name not in factors or not all(_is_a_level(text, texts, summaries) for text in summaries):
+            found.append(name)
+    return found
+
+
+def _is_a_level(text: str, texts: Sequence[str], summaries: Collection[str]) -> bool:
+    """Whether a word has as many runs as levels have: ``all`` beside ``none``."""
+    others = sorted(texts.count(each) for each in set(texts) - set(summaries))
+    own = texts.count(text)
+    usual = others[len(others) // 2]
+    return own >= usual and (own > 1 or (names.words(text) in _WEAK and text not in texts[-3:]))
+
+
+def _is_summary(cells: dict[str, str], factors: Collection[str], markers: Collection[str]) -> bool:
+    if not any(_names_a_summary(cells[name]) for name in markers):
+        return False
+    # A level of that name stands beside the other factors' levels.
+    return (
+        len(factors) == 1
+        or any(not cells[name].strip() for name in factors)
+        or any(name not in factors and _names_a_summary(cells[name]) for name in markers)
+    )
+
+
+def _is_units(cells: dict[str, str], factors: Collection[str], responses: Collection[str]) -> bool:
+    told = [cells[name].strip().strip("()[]") for name in responses]
+    levels = [cells[name].strip().strip("()[]<> ").casefold() for name in factors]
+    has_no_level = all(not text or text in _TYPES or not text.strip("-—") for text in levels)
+    return bool(told) and has_no_level and all(text and not _is_plain(text) for text in told)
+
+
+def _is_plain(text: str) -> bool:
+    return (is_absent(text) and text.strip("-") != "") or (
+        parts(text) is not None and not re.fullmatch(r"1?\s*/\s*\w+", text)
+    )
+
+
+def _has_failed(cells: dict[str, str], used: Collection[str]) -> bool:
+    for name, cell in cells.items():
+        text = cell.strip()
+        if name in used or not text:
+            continue
+        key = _key(name)
+        if (
+            key in CODES
+            and re.sub(r"^\w+[=: ]+", "", text) not in ("0", "0.0", "-")
+            and text.casefold() not in ("none", "ok", "success")
+        ):
+            return True
+        if key in STATUS and _FAILED.match(text):
+            return True
+        if key in GOOD and text.casefold() in _NO:
+            return True
+        if key in BAD and text.casefold() in _YES:
+            return True
+        if key in REMARKS and any(
+            not _DENIED.search(text[: found.start()]) for found in _IN_TEXT.finditer(text)
+        ):
+            return True
+    return False
+
+
+@functools.lru_cache(4096)
+def _key(column: str) -> str:
+    """What a column says of how a run ended, whatever stands before it: ``was_killed``, ``process_exit_code``."""
+    own = re.sub(r"^(is|was|has|did|run|test|final|job)_(?=.)", "", names.plain(column))
+    parts_of = set(own.split("_"))
+    if own in STATUS | CODES | GOOD | BAD | REMARKS:
+        return own
+    if {"exit", "return"} & parts_of and {"code", "status", "value"} & parts_of:
+        return "exit_code"
+    return "status" if parts_of & _STATES else own
+
+
+_TELLS = frozenset(
+    {"error", "errors", "exception", "failure", "stderr", "errmsg", "err", "fehler", "erreur", "ошибка"}
+)
+
+
+def _is_nothing(text: str) -> bool:
+    return (is_absent(text) and not _FAILED.match(text.strip())) or text.strip().casefold() in (
+        "0",
+        "ok",
+        "no",
+        "false",
+    )
+
+
+def _told(lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Columns in which a few runs have the text of an error, and the others nothing."""
+    found = []
+    for name in lines[0][1] if lines else ():
+        if name in used or not _TELLS & set(names.plain(name).split("_")):
+            continue
+        texts = [cells[name] for _, cells in lines]
+        has_numbers = any(parts(text) for text in texts if not _is_nothing(text))
+        if not has_numbers and 2 * sum(map(_is_nothing, texts)) > len(texts):
+            found.append(name)
+    return found
+
+
+def _shares(lines: Sequence[Line], used: Collection[str]) -> dict[str, float]:
+    """Columns of the share that succeeded, with the value of most runs."""
+    found = {}
+    for name in lines[0][1] if lines else ():
+        own = set(names.plain(name).split("_"))
+        if (
+            name in used
+            or not own & {"success", "succeeded", "ok"}
+            or not own & _OF_ERRORS & {"rate", "ratio", "pct", "percent", "share"}
+        ):
+            continue
+        values = sorted(failures.count(cells[name]) for _, cells in lines)
+        usual = values[len(values) // 2]
+        if 2 * values.count(usual) > len(values):
+            found[name] = usual
+    return found
+
+
+def _is_warm_up(cells: dict[str, str], used: Collection[str]) -> bool:
+    for name, cell in cells.items():
+        if name in used:
+            continue
+        text, key = cell.strip(), names.plain(name)
+        if _WARM.fullmatch(text) or (key in PHASES and _PREPARE.match(text)):
+            return True
+        yes = _YES if key.startswith("is_") else _YES - {"1", "t"}
+        if _WARM.fullmatch(key.removeprefix("is_").replace("_", "")) and text.casefold() in yes:
+            return True
+    return False

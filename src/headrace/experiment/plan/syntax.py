@@ -1,0 +1,148 @@
+"""A plan that is not TOML: what its writer probably meant, in own words and with the line as it should be."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.base import toml
+from headrace.base.errors import PlanError
+from headrace.experiment.plan import where
+
+_AT = re.compile(r" \(at line (\d+), column (\d+)\)$|\s*\(at end of document\)$")
+
+#: A word that is no value without quotes.
+_BARE = re.compile(
+    r"""(?P<kept>"(?:[^"\\]|\\.)*"|'[^']*')"""
+    r"""|(?P<word>[A-Za-z_/.~*][^\s,\[\]{}="'#]*|\d[\w.+-]*[A-Za-z%][\w.%-]*)"""
+)
+
+#: How the parser begins its message about a key or a table that was already written.
+_TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate")
+
+_MESSAGES = (
+    ("Expected '=' after a key", "a line has the form key = value"),
+    ("Invalid statement", "a line has the form key = value, or [table]"),
+    ("Unclosed array", "a list ends with ], and has commas between its values"),
+    ("Unclosed inline table", "a table in braces ends with }, and has commas between its keys"),
+    ("Unterminated string", "text ends with a quote"),
+    ("Illegal character", "text ends with a quote, on its line"),
+    ("Invalid value", "no value: text needs quotes"),
+    ("Invalid initial character for a key part", "a key is letters, digits, _ and -; any other needs quotes"),
+    ("Expected newline or end of document", "a line ends after its value"),
+)
+
+
+def error_of(text: str, error: ValueError, place: str) -> PlanError:
+    """The error of a text that ``toml.parse`` rejects."""
+    message = str(error)
+    found = _AT.search(message)
+    reason = _AT.sub("", message)
+    if found is None:  # a limit, or a number of thousands of digits
+        return PlanError(f"not valid TOML: {message}", place=place)
+    rows = text.splitlines()
+    number = int(found[1]) if found[1] else len(rows)
+    if reason.startswith(_TWICE):
+        return _second(text, number, place)
+    for candidate in (number, number - 1):
+        if not 1 <= candidate <= len(rows):
+            continue
+        row = rows[candidate - 1]
+        for what, mended in _mended(row):
+            trial = "\n".join([*rows[: candidate - 1], mended, *rows[candidate:]])
+            # The line above an error is whole, unless what is changed there takes the error away.
+            if mended != row and _gets_further(trial, number):
+                return PlanError(f"{row.strip()}: {what}", place=f"{place}:{candidate}", hint=mended.strip())
+    own = next((words for start, words in _MESSAGES if reason.startswith(start)), f"not valid TOML: {reason}")
+    row = rows[number - 1].strip() if 1 <= number <= len(rows) else ""
+    hint = "`headrace docs plans` shows the form of a plan"
+    return PlanError(f"{row}: {own}" if row else own, place=f"{place}:{number}", hint=hint)
+
+
+def _second(text: str, number: int, place: str) -> PlanError:
+    """A key or a table that is written twice: both lines."""
+    rows = text.splitlines()
+    found = where.lines("\n".join(rows[: number - 1]))
+    # The parser may have read on to the end of the line.
+    number = number if number <= len(rows) and rows[number - 1].strip() else number - 1
+    row = rows[number - 1].strip()
+    is_table = row.startswith("[")
+    name = row.strip("[] ") if is_table else row.partition("=")[0].strip()
+    first = max((n for key, n in found.items() if key in (name,) or key.endswith(f".{name}")), default=None)
+    what = "this table begins a second time" if is_table else "this key is set a second time"
+    hint = "put the keys of both together" if is_table else "keep one of them"
+    there = f": the first is in line {first}" if first and first != number else ""
+    return PlanError(f"{row}: {what}", place=f"{place}:{number}", hint=f"{hint}{there}")
+
+
+def _with_too_much(row: str) -> list[tuple[str, str]]:
+    """What stands behind a value as in other languages."""
+    found = []
+    key, equals, value = row.partition("=")
+    if comment := re.match(r"(.*?)\s*(?://|;|--)\s*(.*)", row):
+        found.append(("a comment begins with # in TOML", f"{comment[1]}  # {comment[2]}".strip()))
+    if equals and value.rstrip().endswith((",", ";")):
+        found.append(("nothing stands behind a value", row.rstrip().rstrip(",; ")))
+    if equals and re.fullmatch(r"[^\[\]{}]+,[^\[\]{}]+", value):
+        found.append(("a list stands in brackets", f"{key}= [{_quoted(value).strip()}]"))
+    if number := re.fullmatch(r"(\s*\d+)\s+[A-Za-z]\w*\s*", value):
+        found.append(("a number has no word behind it", f"{key}={number[1]}"))
+    return found
+
+
+def _mended(row: str) -> list[tuple[str, str]]:
+    """Each way in which the line may have been meant: (what is wrong, the line as it should be)."""
+    found = []
+    key, equals, value = row.partition("=")
+    if not equals and (yaml := re.fullmatch(r"(\s*[\w.-]+)\s*:\s*(.+)", row)):
+        return [("a colon where TOML has =", f"{yaml[1]} = {w.strip()}") for w in (yaml[2], _quoted(yaml[2]))]
+    found += _with_too_much(row)
+    if re.search(r"\b(True|False|yes|no)\b", value):
+        plain = re.sub(r"\b(True|yes)\b", "true", re.sub(r"\b(False|no)\b", "false", value))
+        found.append(("true and false are written in small letters", f"{key}={plain}"))
+    found.append(("text needs quotes", f"{key}={_quoted(value)}"))
+    for quote in ('"', "'"):
+        if value.count(quote) % 2:
+            found.append(("a quote is missing", f"{key}={value.rstrip()}{quote}"))
+            found += [("a quote is missing", f"{key}={v}") for v in _closed(value, quote)]
+    for closing, opening in (("]", "["), ("}", "{")):
+        if value.count(opening) > value.count(closing):
+            found.append((f"a {closing} is missing", f"{key}={value.rstrip()}{closing}"))
+    if row.strip().startswith("[") and "]" not in row:
+        found.append(("a ] is missing", f"{row.rstrip()}]"))
+    if "“" in row or "”" in row or "„" in row:
+        found.append(("quotes are straight in TOML", re.sub("[“”„]", '"', row)))
+    return found
+
+
+def _quoted(value: str) -> str:
+    def one(match: re.Match[str]) -> str:
+        word = match["word"]
+        if word is None or word in ("true", "false", "inf", "nan"):
+            return match[0]
+        return f'"{word}"'
+
+    body, mark, comment = value.partition(" #")
+    # In braces, what is before an = is a key.
+    if "{" in body:
+        return re.sub(r"(=\s*)([^,}]+)", lambda m: m[1] + _BARE.sub(one, m[2]), body) + mark + comment
+    inner = body.strip()
+    if not inner.startswith("[") and re.fullmatch(r"[A-Za-z][^\"'#]*", inner):
+        return f' "{inner}"{mark}{comment}'
+    return _BARE.sub(one, body) + mark + comment
+
+
+def _closed(value: str, quote: str) -> list[str]:
+    """The value with a quote before a comma or bracket: where one was forgotten inside of a list."""
+    places = [m.start() for m in re.finditer(r"[,\]}]", value)]
+    words = [m.start() for m in re.finditer(rf"(?<=[\[,=\s])[\w.]+(?={quote})", value)]
+    return [value[:at] + quote + value[at:] for at in (*places, *words)]
+
+
+def _gets_further(text: str, line: int) -> bool:
+    """Whether the text is read beyond this line."""
+    try:
+        toml.parse(text)
+    except ValueError as error:
+        found = _AT.search(str(error))
+        return found is None or (found[1] is not None and int(found[1]) > line)
+    return True

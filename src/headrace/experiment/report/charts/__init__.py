@@ -1,0 +1,1 @@
+"""Figures of trials, races, effects, searches and series."""

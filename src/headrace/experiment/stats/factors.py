@@ -1,0 +1,184 @@
+"""From rows or trials to one study per response: its effects and its cells."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.base.counted import counted
+from headrace.base.errors import PlanError
+from headrace.experiment.foreign import Row
+from headrace.experiment.stats.aliasing import Aliasing
+from headrace.experiment.stats.choice import Cell
+from headrace.experiment.stats.claims import Claim
+from headrace.experiment.stats.decision import Question
+from headrace.experiment.stats.effects import Effects, Observation, Term, analyse
+
+
+@dataclass(frozen=True)
+class Study:
+    """One response of a table of trials.
+
+    ``cells`` are geometric means over repeats, named by the levels of ``factors``; ``alpha`` and ``margin`` are
+    for the sentences. For an experiment, ``condition`` is the question, ``names`` the treatments by cell,
+    ``aliasing`` a screening's confounding, and ``claims`` what is proven of its factors.
+    """
+
+    response: str
+    is_higher_better: bool
+    effects: Effects
+    cells: Mapping[Cell, float]
+    alpha: float = 0.05
+    margin: float = 0.03
+    condition: str = ""
+    names: Mapping[Cell, str] = field(default_factory=dict)
+    aliasing: Aliasing | None = None
+    #: By block if ``is_blocked``, else by number of repeat.
+    logs: Mapping[Cell, Mapping[int, float]] = field(default_factory=dict)
+    is_blocked: bool = False
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        return tuple(self.effects.factors)
+
+    @property
+    def title(self) -> str:
+        """The response, and the condition it was measured in."""
+        return f"{self.response} @ {self.condition}" if self.condition else self.response
+
+    def name(self, cell: Cell) -> str:
+        return self.names.get(cell) or " ".join(cell)
+
+
+def study(
+    response: str,
+    observations: Sequence[Observation],
+    *,
+    is_higher_better: bool,
+    alpha: float = 0.05,
+    margin: float = 0.03,
+    pairs: Sequence[Term] | None = None,
+    hard: Sequence[str] = (),
+    planned: Sequence[Mapping[str, str]] | None = None,
+) -> Study:
+    """``pairs``, ``hard`` and ``planned`` are those of ``effects.analyse``.
+
+    Raises ValueError if no factor has two levels.
+    """
+    effects = analyse(observations, alpha=alpha, pairs=pairs, hard=hard, planned=planned)
+    logs: dict[Cell, list[tuple[int | None, float]]] = {}
+    for seen in observations:
+        logs.setdefault(tuple(seen.levels[f] for f in effects.factors), []).append((seen.block, seen.log))
+    is_blocked = all(seen.block is not None for seen in observations)
+    return Study(
+        response,
+        is_higher_better,
+        effects,
+        cells={cell: math.exp(math.fsum(v for _, v in own) / len(own)) for cell, own in logs.items()},
+        alpha=alpha,
+        margin=margin,
+        logs={cell: _by_block(own) if is_blocked else _by_repeat(own) for cell, own in logs.items()},
+        is_blocked=is_blocked,
+    )
+
+
+def _by_block(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:
+    found: dict[int, list[float]] = {}
+    for block, value in own:
+        found.setdefault(block or 0, []).append(value)
+    return {block: math.fsum(values) / len(values) for block, values in found.items()}
+
+
+def _by_repeat(own: Sequence[tuple[int | None, float]]) -> dict[int, float]:
+    return {i: value for i, (_, value) in enumerate(own)}
+
+
+def questions_of(studies: Sequence[Study]) -> list[Question]:
+    """The questions that a table's studies ask about its configurations."""
+    return [
+        Question(
+            one.response,
+            one.condition,
+            one.is_higher_better,
+            {one.name(cell): own for cell, own in one.logs.items()},
+            one.is_blocked,
+        )
+        for one in studies
+    ]
+
+
+def comparing(rows: Sequence[Row], factors: Sequence[str], block: str, notes: list[str]) -> str:
+    """The column of blocks, empty if it can be none; ``notes`` gets what has to be said of it."""
+    cells: dict[str, set[Cell]] = {}
+    for row in rows:
+        cells.setdefault(row.levels.get(block, ""), set()).add(tuple(row.levels.get(f, "") for f in factors))
+    alone = sum(len(own) == 1 for own in cells.values())
+    if not block or not alone:
+        return block
+    if alone < len(cells):
+        notes.append(
+            f"{alone} of {counted(len(cells), 'block')} ({block}) have one combination of levels "
+            "only, and compare nothing"
+        )
+    elif len(cells) < len(rows):
+        notes.append(
+            f"no {block} has two combinations of levels: what differs between them may differ between the values "
+            f"of {block} alone"
+        )
+    else:
+        notes.append(
+            f"each {block} is there once, so that no two runs share one: they are compared without blocks. A "
+            "block is what runs were measured together in, such as the day or the round"
+        )
+        return ""
+    return block
+
+
+def studies_of(
+    rows: Sequence[Row],
+    factors: Sequence[str],
+    responses: Mapping[str, bool],
+    *,
+    block: str = "",
+    condition: str = "",
+    alpha: float = 0.05,
+    margin: float = 0.03,
+) -> list[Study]:
+    """A study for each of ``responses`` (name -> more is better) that was measured, in each condition.
+
+    ``block`` names the level that identifies repeats measured together, ``condition`` the one that identifies
+    workloads: its levels are never compared. Raises PlanError for a factor or a response that a row does not have,
+    and if no factor has two levels.
+    """
+    blocks = {name: i for i, name in enumerate(dict.fromkeys(row.levels.get(block, "") for row in rows))}
+    for row in rows:
+        for name in (*factors, *filter(None, (block, condition))):
+            if not row.levels.get(name):
+                raise PlanError(f"no {name!r} here", place=row.place)
+    for response in responses:
+        if not any(response in row.responses for row in rows):
+            there = ", ".join(sorted({name for row in rows for name in row.responses})) or "none"
+            raise PlanError(f"no row has a {response!r}; there are: {there}")
+    asked = list(dict.fromkeys(row.levels[condition] for row in rows)) if condition else [""]
+    found = []
+    for at, (response, is_higher_better) in itertools.product(asked, responses.items()):
+        own = [r for r in rows if response in r.responses and (not condition or r.levels[condition] == at)]
+        if not own:
+            continue
+        observations = [
+            Observation(
+                {name: row.levels[name] for name in factors},
+                math.log(row.responses[response]),
+                blocks[row.levels[block]] if block else None,
+            )
+            for row in own
+        ]
+        try:
+            one = study(response, observations, is_higher_better=is_higher_better, alpha=alpha, margin=margin)
+        except ValueError as error:
+            raise PlanError(f"{response}: {error}", hint="use --factor with a column that varies") from error
+        found.append(replace(one, condition=f"{condition}={at}" if condition else ""))
+    return found

@@ -1,0 +1,57 @@
+"""Whether a trial's tables can be what they say: an experiment may come from somebody else, or be damaged."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.base import parquet
+from headrace.base.errors import StoreError
+from headrace.base.received import BadContent
+
+#: A day of samples, and of latencies by second; both are read some at a time.
+MOST_ROWS = {"intervals": 2_000_000, "latency": 100_000_000, "samples": 500_000_000}
+MOST_BYTES = 16 << 30
+#: The last bucket of ``buckets``.
+MOST_BUCKET = 7424
+
+
+def check_table(name: str, path: Path) -> None:
+    """Raises StoreError for numbers that cannot be, rows that are there twice, and more than a trial has."""
+    try:
+        status = path.stat()
+        _check(name, path, status.st_ino, status.st_mtime_ns, status.st_size)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise StoreError(f"a table cannot be read: {str(error)[:200]}", place=str(path)) from error
+
+
+@lru_cache(maxsize=4096)
+def _check(name: str, path: Path, _inode: int, _mtime_ns: int, _size: int) -> None:
+    seen: set[tuple[object, object]] = set()
+    count = 0
+    with parquet.opened(path, most_rows=MOST_ROWS[name], most_bytes=MOST_BYTES) as file:
+        if name == "samples":
+            return
+        for batch in file.iter_batches(1 << 16, use_threads=False):
+            for field, column in zip(batch.schema, batch.columns, strict=True):
+                _check_numbers(field, column)
+            if name == "intervals":
+                keys = list(zip(batch["t_s"].to_pylist(), batch["operation"].to_pylist(), strict=True))
+                count += len(keys)
+                seen.update(keys)
+                if len(seen) < count:
+                    raise BadContent("an operation has the same second twice")
+
+
+def _check_numbers(field: pa.Field, column: pa.Array) -> None:
+    if pa.types.is_floating(field.type):
+        if pc.all(pc.is_finite(column)).as_py() is False:
+            raise BadContent(f"{field.name}: holds what is no number")
+    elif pa.types.is_integer(field.type):
+        ends = pc.min_max(column).as_py()
+        most = MOST_BUCKET if field.name == "bucket" else 2**62
+        if ends["min"] is not None and not 0 <= ends["min"] <= ends["max"] <= most:
+            raise BadContent(f"{field.name}: {ends['min']} to {ends['max']} cannot be")

@@ -1,0 +1,181 @@
+"""Saved trees of /proc and /sys: the host's facts, and a sample of each reading, made by the agent.
+
+The agent has the one parser of each file. A reading that came as texts is laid out as a tree for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.base.received import OF_VERBS, BadContent, an_object
+from headrace.host.agent import Agent
+from headrace.host.target.fixture import FixtureTarget
+from headrace.host.target.local import LocalTarget
+from headrace.hunt.dumps.piece import number_of
+
+#: Files of a tree that samplers read.
+READ = (
+    "proc/stat", "proc/interrupts", "proc/softirqs", "proc/net/softnet_stat", "proc/diskstats", "proc/meminfo",
+    "proc/vmstat", "proc/pressure/cpu", "proc/pressure/memory", "proc/pressure/io", "proc/net/dev",
+    "proc/net/snmp", "proc/net/netstat", "proc/net/sockstat", "proc/sys/kernel/tainted", "proc/uptime",
+    "proc/spl/kstat/zfs/arcstats",
+)  # fmt: skip
+#: The stat of each process in one file, as ``headrace collect`` writes it.
+ALL_PROCESSES = "proc/processes"
+#: Of each process.
+OF_PROCESS = ("stat", "status", "io", "comm", "schedstat", "cmdline", "limits")
+MOST_PROCESSES = 5_000
+MOST_FILE = 16 << 20
+#: Readings that are sampled: more are thinned out evenly.
+MOST_READINGS = 300
+#: Samplers that ask nothing of this machine.
+SAMPLERS = "cpu,interrupts,softirqs,softnet,disk,memory,vmstat,psi,network,snmp,sockstat,process,taint,zfs"
+
+#: Path of a file -> its content.
+Reading = Mapping[str, str]
+
+
+async def facts_of(tree: Path) -> dict[str, Any]:
+    """The agent's facts of a saved host, of an empty directory too. Raises HeadraceError."""
+    host = FixtureTarget(tree)
+    agent = await Agent.install(host)
+    try:
+        return dict((await agent.facts()).data)
+    finally:
+        await host.close()
+
+
+async def samples_of(readings: Mapping[float, Reading], scratch: Path) -> Iterator[dict[str, Any]]:
+    """The sampler's records of each reading, at its time in seconds."""
+    agent = await Agent.install(LocalTarget())
+    records: list[dict[str, Any]] = []
+    times = sorted(readings)
+    if len(times) > MOST_READINGS:
+        step = (len(times) - 1) / (MOST_READINGS - 1)
+        times = [times[round(number * step)] for number in range(MOST_READINGS)]
+    for number, at_s in enumerate(times):
+        root = scratch / f"reading-{number}"
+        lay_out(readings[at_s], root)
+        words = ("--root", str(root), "--duration", "0s", "--processes", "all", "--samplers", SAMPLERS)
+        for line in (await agent.text("sample", *words)).splitlines():
+            record = _record(line)
+            # What a dump does not have has not failed.
+            if record is not None and record.get("ok") and record.get("values"):
+                records.append({**record, "t_ns": round(at_s * 1e9), "cost_ns": 0})
+    return iter(records)
+
+
+def _record(line: str) -> dict[str, Any] | None:
+    try:
+        return an_object(line, OF_VERBS["sample"])
+    except BadContent:
+        return None
+
+
+def lay_out(reading: Reading, root: Path) -> None:
+    root.mkdir()
+    (root / "proc").mkdir()
+    for path, content in reading.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, errors="replace")
+
+
+def reading_of(tree: Path) -> dict[str, str]:
+    """The files of a tree that samplers read, as far as it has them."""
+    found = {path: text for path in READ if (text := text_of(tree, path)) is not None}
+    processes = [entry.name for entry in _listed(tree / "proc") if entry.name.isdecimal()][:MOST_PROCESSES]
+    listed = text_of(tree, ALL_PROCESSES) or ""
+    for match in re.finditer(r"^(\d+) \(.*\) \S .*$", listed, re.MULTILINE):
+        found[f"proc/{match[1]}/stat"] = f"{match[0]}\n"
+    # Of some of a host's processes nothing follows for the others: the first is there only if all are.
+    if not listed and not (tree / "proc/1/stat").is_file():
+        return found
+    for pid in processes:
+        for name in OF_PROCESS:
+            if (text := text_of(tree, f"proc/{pid}/{name}")) is not None:
+                found[f"proc/{pid}/{name}"] = text
+    return found
+
+
+def _listed(folder: Path) -> Sequence[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return ()
+
+
+def text_of(tree: Path, path: str) -> str | None:
+    """None for what is not a file inside the tree: a link of a saved host must not lead to this machine's."""
+    file = tree / path
+    try:
+        if file.is_symlink() or not file.is_file() or not file.resolve().is_relative_to(tree.resolve()):
+            return None
+        with file.open("rb") as opened:
+            content = opened.read(MOST_FILE + 1)
+    except OSError:
+        return None
+    return content.decode("utf-8", "replace") if len(content) <= MOST_FILE else None
+
+
+def times_of(trees: Sequence[Path]) -> list[float | None]:
+    """When each tree was read, in seconds: by its directory's name, or else by the uptime in it.
+
+    The uptime has hundredths of a second: where all have both, the names only say when the host booted.
+    """
+    named = [_named_time(tree.name) for tree in trees]
+    words = [(text_of(tree, "proc/uptime") or "").split()[:1] for tree in trees]
+    uptimes = [number_of(word[0]) if word else None for word in words]
+    both = [
+        (name, uptime) for name, uptime in zip(named, uptimes, strict=True) if name and uptime is not None
+    ]
+    if both:
+        # A name is rounded down, so the latest is the nearest.
+        boot_s = max(name - uptime for name, uptime in both)
+        return [
+            boot_s + uptime if uptime is not None else name
+            for name, uptime in zip(named, uptimes, strict=True)
+        ]
+    return [name or uptime for name, uptime in zip(named, uptimes, strict=True)]
+
+
+def names_of(trees: Sequence[Path]) -> set[str]:
+    """The names of the hosts that trees are of."""
+    paths = ("proc/sys/kernel/hostname", "etc/hostname", "sos_commands/host/hostname")
+    found = ((text_of(tree, path) or "").strip() for tree in trees for path in paths)
+    return {name.partition(".")[0].lower() for name in found if name}
+
+
+def _named_time(name: str) -> float | None:
+    """``1764346233.5``, or a date and a time."""
+    if re.fullmatch(r"\d{9,11}(\.\d+)?", name):
+        return float(name)
+    if match := re.search(r"(\d{4})-?(\d\d)-?(\d\d)[T_-]?(\d\d)[:_-]?(\d\d)[:_-]?(\d\d)", name):
+        with contextlib.suppress(ValueError):
+            year, month, day, hour, minute, second = map(int, match.groups())
+            return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+    return None
+
+
+def completed(facts: dict[str, Any], reading: Reading) -> None:
+    """Adds to facts what a saved tree says elsewhere than a live host."""
+    cpu = facts.setdefault("cpu", {})
+    if cpu.get("online_count") is None:
+        stat = re.findall(r"^cpu(\d+) ", reading.get("proc/stat", ""), re.MULTILINE)
+        info = re.findall(r"^processor\s+: (\d+)$", reading.get("proc/cpuinfo", ""), re.MULTILINE)
+        if found := (stat or info):
+            cpu["online_count"] = len(found)
+            cpu["online"] = sorted(map(int, found))
+    kernel = facts.setdefault("kernel", {})
+    version = re.match(r"Linux version (\S+)", reading.get("proc/version", ""))
+    if kernel.get("release") is None and version:
+        kernel["release"] = version[1]
+    memory = facts.setdefault("memory", {})
+    total = re.search(r"^MemTotal:\s+(\d+) kB", reading.get("proc/meminfo", ""), re.MULTILINE)
+    if memory.get("total_bytes") is None and total:
+        memory["total_bytes"] = int(total[1]) * 1024

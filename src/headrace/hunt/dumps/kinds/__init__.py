@@ -1,0 +1,26 @@
+"""One file per kind of text: ``NAME``, and ``read``, the pieces in a text; none for a text of another kind.
+
+A text may be of several kinds. A new one: its file, its name here, and its cases in ``tests/unit/test_dumps.py``.
+"""
+
+from __future__ import annotations
+
+from headrace.hunt.dumps.kinds import (
+    ethtool,
+    exporters,
+    innodb,
+    mext,
+    pairs,
+    proc,
+    prometheus,
+    refused,
+    sadf,
+    sar,
+    summaries,
+    sysstat,
+    threads,
+)
+
+KINDS = (
+    pairs, mext, innodb, threads, proc, sadf, sysstat, sar, ethtool, exporters, prometheus, summaries, refused
+)  # fmt: skip

@@ -1,0 +1,29 @@
+"""What people give that is recognised and not read, with what to give instead."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.hunt.dumps.piece import Piece, Unread
+
+NAME = "what is not read"
+
+_CLIENT = re.compile(r"(mysql|mariadb|mysqladmin)?[: -]{0,3}ERROR \d{4} \(")
+_KNOWN = (
+    (
+        re.compile(r"^Count: \d+  Time=[\d.]+s \(\d+s\)  Lock=", re.MULTILINE),
+        "the output of mysqldumpslow: it has sums without times; headrace digest reads the slow log itself",
+    ),
+    (
+        re.compile(r"^# (Profile|Query \d+: [\d.]+[kM]? QPS|Overall: .* unique)", re.MULTILINE),
+        "the output of pt-query-digest; headrace digest reads the slow log itself",
+    ),
+    (re.compile(r"^# Time: \S+\n# User@Host: ", re.MULTILINE), "a slow log; headrace digest reads it"),
+)
+
+
+def read(text: str) -> list[Piece]:
+    found: list[Piece] = [Unread(why) for pattern, why in _KNOWN if pattern.search(text)]
+    if _CLIENT.match(text):
+        found.append(Unread(f"an error of the client: {text.splitlines()[0][:200]}"))
+    return found

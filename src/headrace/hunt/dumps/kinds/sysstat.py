@@ -1,0 +1,290 @@
+"""What mpstat, iostat and vmstat print, as growth per second: their banner, their tables, their clock.
+
+Of their first report after the start, iostat and vmstat print averages since the boot: that one is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.hunt.dumps.piece import About, Numbers, Piece, Rates, Said, number_of, stamped, time_of
+
+NAME = "vmstat, iostat -x, mpstat"
+
+_BANNER = re.compile(
+    r"^Linux (\S+) \(([^)\s]{1,64})\)\s+(\d\d/\d\d/(?:\d{4}|\d\d)|\d{4}-\d\d-\d\d)\s+_(\w+)_\s+\((\d+) CPU\)",
+    re.MULTILINE,
+)
+_CLOCK = re.compile(r"(\d\d:\d\d:\d\d)(?: ([AP]M))?\s+")
+_COMMA = re.compile(r"^[^\n.]* \d+,\d\d +\d+,\d\d\b[^\n.]*$", re.MULTILINE)
+_TICKS_S = 100.0
+#: Column -> state of a CPU.
+_CPU = {
+    "%usr": "user", "%user": "user", "%nice": "nice", "%sys": "system", "%system": "system",
+    "%iowait": "iowait", "%irq": "irq", "%soft": "softirq", "%steal": "steal", "%idle": "idle",
+}  # fmt: skip
+_VMSTAT_CPU = {"us": "user", "sy": "system", "id": "idle", "wa": "iowait", "st": "steal"}
+#: Column of iostat -x -> counter, and what one of it counts.
+_DISK = {
+    "r/s": ("reads", 1.0), "w/s": ("writes", 1.0), "rkB/s": ("sectors_read", 2.0),
+    "wkB/s": ("sectors_written", 2.0), "rMB/s": ("sectors_read", 2048.0), "wMB/s": ("sectors_written", 2048.0),
+    "rsec/s": ("sectors_read", 1.0), "wsec/s": ("sectors_written", 1.0), "rrqm/s": ("reads_merged", 1.0),
+    "wrqm/s": ("writes_merged", 1.0), "d/s": ("discards", 1.0), "f/s": ("flushes", 1.0), "%util": ("io_ms", 10.0),
+    "aqu-sz": ("weighted_io_ms", 1000.0), "avgqu-sz": ("weighted_io_ms", 1000.0),
+}  # fmt: skip
+#: Time per request in ms -> its counter, and the column of the requests.
+_WAITS = {
+    "r_await": ("read_ms", "r/s"), "w_await": ("write_ms", "w/s"), "d_await": ("discard_ms", "d/s"),
+    "f_await": ("flush_ms", "f/s"),
+}  # fmt: skip
+
+
+def with_points(text: str) -> str:
+    """In most languages of Europe the decimal point is a comma."""
+    return re.sub(r"(?<=\d),(?=\d\d\b)", ".", text) if _COMMA.search(text) else text
+
+
+def read(text: str) -> list[Piece]:
+    found: list[Piece] = []
+    for _, printed in stamped(text):
+        part = with_points(printed)
+        about = _about(part)
+        pieces = [
+            *(_mpstat(part) if "%idle" in part and "CPU" in part and not is_sar(part) else ()),
+            *(_iostat(part) if "%util" in part else ()),
+            *(_vmstat(part) if "swpd" in part else ()),
+        ]
+        found += [*about, *pieces] if pieces or (about and _is_banner_first(part)) else []
+    return found
+
+
+#: Titles that only sar prints: of CPUs in its own order or words, and of everything else.
+_SAR = re.compile(
+    r"^\d\d:\d\d:\d\d(?: [AP]M)?\s+(?:CPU\s+%user\s+%nice\s+%system|CPU\s+%usr.*%steal\s+%irq|DEV\s+tps|"
+    r"IFACE\s+rx|proc/s\s|pswpin/s|pgpgin/s|kbmemfree|kbswpfree|runq-sz|tps\s+r|rxpck/s|rxerr/s|active/s|%scpu-10|%sio-10)",
+    re.MULTILINE,
+)
+
+
+def is_sar(text: str) -> bool:
+    return _SAR.search(text) is not None
+
+
+def _is_banner_first(text: str) -> bool:
+    match = _BANNER.search(text)
+    return match is not None and not text[: match.start()].strip()
+
+
+def _about(text: str) -> list[Piece]:
+    match = _BANNER.search(text)
+    if match is None:
+        return []
+    facts = {
+        ("kernel", "release"): match[1],
+        ("hostname",): match[2],
+        ("cpu", "online_count"): int(match[5]),
+    }
+    return [About(facts)]
+
+
+def date_of(text: str) -> str:
+    match = _BANNER.search(text)
+    if match is None:
+        return "1970-01-01"
+    if "-" in match[3]:
+        return match[3]
+    month, day, year = match[3].split("/")
+    return f"{year if len(year) == 4 else f'20{year}'}-{month}-{day}"
+
+
+def _clock_s(text: str, date: str) -> float | None:
+    match = _CLOCK.match(text)
+    if match is None:
+        return None
+    hour = int(match[1][:2])
+    if match[2]:
+        hour = hour % 12 + (12 if match[2] == "PM" else 0)
+    return time_of(date, f"{hour:02d}{match[1][2:]}")
+
+
+def _label(name: str) -> str:
+    return name if name == "all" else f"cpu{name}"
+
+
+@dataclass
+class _Report:
+    """One report: its clock, the clock of the line above it, and its rows."""
+
+    start_s: float | None
+    at_s: float | None
+    rows: dict[str, Mapping[str, float]]
+
+
+def _mpstat(text: str) -> Iterator[Piece]:
+    date = date_of(text)
+    reports: list[_Report] = []
+    columns: list[str] = []
+    for line in text.splitlines():
+        body = _CLOCK.sub("", line, count=1) if _CLOCK.match(line) else ""
+        words = body.split()
+        if words[:1] == ["CPU"] and "%idle" in words:
+            columns = words
+            reports.append(_Report(_clock_s(line, date), None, {}))
+        elif not words:
+            columns = []
+        elif reports and len(words) == len(columns) and (words[0] == "all" or words[0].isdecimal()):
+            cells = dict(zip(columns, (number_of(word) for word in words), strict=True))
+            states = {_CPU[name]: cells[name] for name in columns if name in _CPU}
+            if None not in states.values():
+                reports[-1].at_s = _clock_s(line, date)
+                reports[-1].rows[words[0]] = {name: value or 0.0 for name, value in states.items()}
+    reports = [each for each in reports if each.rows]
+    most = max((len(each.rows) for each in reports), default=0)
+    # A report that was cut off has some of the CPUs only.
+    for each in reports:
+        if len(each.rows) < most:
+            continue
+        seconds = None if each.at_s is None or each.start_s is None else (each.at_s - each.start_s) % 86_400
+        if not seconds:
+            yield Said("mpstat printed averages since the boot: without an interval they are not used")
+            continue
+        yield Rates("mpstat", "cpu", cpu_numbers(each.rows), {}, seconds, each.at_s)
+
+
+def cpu_numbers(rows: Mapping[str, Mapping[str, float]]) -> Numbers:
+    """Ticks of each CPU, and of all together as /proc/stat adds them up."""
+    each = max(len([name for name in rows if name != "all"]), 1)
+    found: dict[str, dict[str, float]] = {}
+    for name, states in rows.items():
+        for state, percent in states.items():
+            scale = each if name == "all" else 1
+            found.setdefault(state, {})[_label(name)] = percent / 100 * _TICKS_S * scale
+    return found
+
+
+def _iostat(text: str) -> Iterator[Piece]:
+    """Reports of iostat -x, with the CPUs that it prints above them."""
+    reports: list[tuple[float | None, dict[str, float], dict[str, dict[str, float]]]] = []
+    columns: list[str] = []
+    at_s: float | None = None
+    cpu: dict[str, float] = {}
+    is_below_cpu = False
+    for line in text.splitlines():
+        words = line.split()
+        stamp = re.match(r"(\d\d/\d\d/\d{2,4}|\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)", line)
+        if stamp:
+            at_s = _clock_s(f"{_of_line(line)} ", _date_of(stamp[1]))
+        elif words[:1] == ["avg-cpu:"]:
+            columns, is_below_cpu = words[1:], True
+        elif is_below_cpu and len(words) == len(columns):
+            cpu = {
+                _CPU[name]: number_of(word) or 0.0
+                for name, word in zip(columns, words, strict=True)
+                if name in _CPU
+            }
+            is_below_cpu = False
+        elif words[:1] in (["Device"], ["Device:"]):
+            columns = [word.rstrip(":") for word in words] if "%util" in words else []
+            if columns:
+                reports.append((at_s, cpu, {}))
+                cpu, at_s = {}, None
+        elif reports and columns and len(words) == len(columns) and not is_below_cpu:
+            numbers = {name: number_of(word) for name, word in zip(columns[1:], words[1:], strict=True)}
+            if None not in numbers.values():
+                reports[-1][2][words[0]] = {name: value or 0.0 for name, value in numbers.items()}
+        elif not words:
+            columns = [] if not is_below_cpu else columns
+    yield from _disk_rates(reports)
+
+
+def _of_line(line: str) -> str:
+    return re.split(r"[T ]", line.strip(), maxsplit=1)[1].split("+")[0]
+
+
+def _date_of(text: str) -> str:
+    if "-" in text:
+        return text
+    month, day, year = text.split("/")
+    return f"{year if len(year) == 4 else f'20{year}'}-{month}-{day}"
+
+
+def _disk_rates(
+    reports: Sequence[tuple[float | None, dict[str, float], dict[str, dict[str, float]]]],
+) -> Iterator[Piece]:
+    if not reports:
+        return
+    _, *others = reports
+    if not others:
+        yield Said(
+            "iostat printed one report, of averages since the boot: it is not used; iostat -x 1 10 prints more"
+        )
+        return
+    times = [at_s for at_s, _, _ in reports]
+    for number, (at_s, cpu, devices) in enumerate(others, 1):
+        before = times[number - 1]
+        seconds = at_s - before if at_s is not None and before is not None and at_s > before else None
+        if devices:
+            yield Rates("iostat", "disk", _disk_numbers(devices), {}, seconds, at_s)
+        if cpu:
+            yield Rates("iostat", "cpu", cpu_numbers({"all": cpu}), {}, seconds, at_s)
+
+
+def _disk_numbers(devices: Mapping[str, Mapping[str, float]]) -> Numbers:
+    found: dict[str, dict[str, float]] = {}
+    for device, row in devices.items():
+        for column, value in row.items():
+            if column in _DISK:
+                counter, scale = _DISK[column]
+                found.setdefault(counter, {})[device] = value * scale
+            elif column in _WAITS:
+                counter, requests = _WAITS[column]
+                found.setdefault(counter, {})[device] = value * row.get(requests, 0.0)
+            elif column == "await" and "r_await" not in row:
+                for counter, requests in (("read_ms", "r/s"), ("write_ms", "w/s")):
+                    found.setdefault(counter, {})[device] = value * row.get(requests, 0.0)
+    return found
+
+
+def _vmstat(text: str) -> Iterator[Piece]:
+    lines: list[tuple[dict[str, float], float | None]] = []
+    columns: list[str] = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[:2] == ["r", "b"] and "swpd" in words:
+            columns = [word for word in words if re.fullmatch(r"[a-z]{1,5}", word)]
+        elif (
+            columns and len(words) >= len(columns) and all(word.isdecimal() for word in words[: len(columns)])
+        ):
+            cells = {name: float(word) for name, word in zip(columns, words, strict=False)}
+            stamp = re.search(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)\s*$", line)
+            lines.append((cells, time_of(stamp[1], stamp[2]) if stamp else None))
+    if len(lines) == 1:
+        yield Said(
+            "vmstat printed one line, of averages since the boot: it is not used; vmstat 1 10 prints more"
+        )
+    for (_, before), (cells, at) in itertools.pairwise(lines):
+        seconds = at - before if at is not None and before is not None and at > before else None
+        yield from _vmstat_rates(cells, seconds, at)
+
+
+def _vmstat_rates(cells: Mapping[str, float], seconds: float | None, at_s: float | None) -> Iterator[Piece]:
+    cpu = {state: cells[name] for name, state in _VMSTAT_CPU.items() if name in cells}
+    if "idle" in cpu:
+        running = {"procs_running": {"": cells["r"]}, "procs_blocked": {"": cells["b"]}}
+        numbers = {
+            **cpu_numbers({"all": cpu}),
+            "ctxt": {"": cells.get("cs", 0.0)},
+            "intr": {"": cells.get("in", 0.0)},
+        }
+        yield Rates("vmstat", "cpu", numbers, running, seconds, at_s)
+    if {"free", "buff", "cache"} <= set(cells):
+        memory = {"MemFree": "free", "Buffers": "buff", "Cached": "cache"}
+        gauges = {name: {"": 1024 * cells[column]} for name, column in memory.items()}
+        yield Rates("vmstat", "memory", {}, gauges, seconds, at_s)
+    if {"si", "so"} <= set(cells):
+        # Kibibytes, of pages of 4 KiB as everywhere that runs MySQL but for some arm64 and ppc64.
+        pages = {"pswpin": {"": cells["si"] / 4}, "pswpout": {"": cells["so"] / 4}}
+        yield Rates("vmstat", "vmstat", pages, {}, seconds, at_s)

@@ -1,0 +1,321 @@
+"""A dump as a snapshot: opened, read piece by piece, put on one clock, and what is missing named."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace import __version__
+from headrace.base.encode import json_text
+from headrace.base.errors import StoreError
+from headrace.base.model import Facts
+from headrace.base.temporary import temporary_folder
+from headrace.host.activity import Activity, Looks
+from headrace.host.agent import Agent
+from headrace.host.samples import Samples
+from headrace.host.shape import shaped, told
+from headrace.host.snapshot import Origin, Snapshot
+from headrace.host.target.local import LocalTarget
+from headrace.host.window import Window
+from headrace.hunt.dumps import hosts
+from headrace.hunt.dumps.clock import Clock, on_one_clock
+from headrace.hunt.dumps.collections import latest
+from headrace.hunt.dumps.files import Opened, opened
+from headrace.hunt.dumps.kinds import KINDS
+from headrace.hunt.dumps.piece import (
+    About,
+    Kernel,
+    Numbered,
+    Piece,
+    Rates,
+    Said,
+    Status,
+    Threads,
+    Unread,
+    Variables,
+)
+from headrace.hunt.dumps.series import Row, rows_of_numbers, rows_of_rates, rows_of_status
+from headrace.hunt.dumps.server import placed, settings_of
+from headrace.hunt.dumps.threads import lines_of, numbers_of
+
+#: Pieces of a kind: a dump of more is thinned out by its reader's caller, evenly.
+MOST_PIECES = 4_000
+#: Names in one sentence.
+MOST_NAMED = 6
+WHAT_IS_READ = (
+    "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, process lists, directories of pt-stalk "
+    "or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, vmstat, iostat -x, mpstat, "
+    "sadf -j, and pages of node_exporter and mysqld_exporter"
+)
+
+
+@dataclass
+class _Read:
+    """The pieces of a dump by kind, each with its file."""
+
+    pieces: list[Piece] = field(default_factory=list)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        found = [piece for piece in self.pieces if isinstance(piece, kind)]
+        if len(found) <= MOST_PIECES:
+            return found
+        step = (len(found) - 1) / (MOST_PIECES - 1)
+        return [found[round(number * step)] for number in range(MOST_PIECES)]
+
+
+def load(path: Path) -> Snapshot:
+    """A dump as a snapshot. Raises StoreError if nothing in it is known, and NotReady without an agent."""
+    with temporary_folder() as scratch:
+        content = opened(path, scratch)
+        return asyncio.run(_snapshot(path, content, scratch))
+
+
+def _read(content: Opened) -> _Read:
+    found = _Read(unread=dict(content.skipped))
+    unknown = []
+    for name, text in content.texts.items():
+        before = len(found.pieces) + len(found.unread)
+        for kind in KINDS:
+            for piece in kind.read(text):
+                if isinstance(piece, Unread):
+                    found.unread[name] = piece.why
+                    continue
+                found.pieces.append(piece)
+                if isinstance(piece, Said):
+                    continue
+                place = found.places.setdefault(_what(piece), [])
+                if name not in place:
+                    place.append(name)
+        if text.strip() and len(found.pieces) + len(found.unread) == before:
+            unknown.append(name)
+    if unknown and found.pieces:
+        found.unread[_named(unknown)] = "of no kind that is read"
+    return found
+
+
+def _what(piece: Piece) -> str:
+    """The kind of a piece, as people call it."""
+    match piece:
+        case Status(source=source) | Rates(source=source):
+            return source
+        case Variables():
+            return "variables"
+        case Numbered(sampler="allowance"):
+            return "ethtool -S"
+        case Numbered(sampler=sampler):
+            return (
+                "SHOW ENGINE INNODB STATUS" if sampler == "innodb_status" else f"{sampler} of node_exporter"
+            )
+        case Threads():
+            return "process list"
+        case Kernel(path=path):
+            return f"/{path}"
+    return "host"
+
+
+async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
+    content.texts, left = latest(content.texts)
+    read = _read(content)
+    cautions = [*left, *dict.fromkeys(said.text for said in read.of(Said))]
+    if len(named := hosts.names_of(content.trees)) > 1:
+        raise StoreError(
+            f"{len(named)} hosts: {_named(sorted(named))}", place=str(path), hint="give one at a time"
+        )
+    readings, untimed = _readings(content.trees, read.of(Kernel), content.newest_s)
+    readings = on_one_clock(readings, read.pieces)
+    if not read.pieces and not content.trees:
+        raise _nothing(path, read)
+    clock = Clock.of(read.of(Status), readings, read.pieces, content.newest_s)
+    facts = await _facts(content.trees, read, scratch)
+    rows: list[Row] = []
+    records = list(await hosts.samples_of(readings, scratch)) if readings else []
+    if len(readings) == 1:
+        # A single reading adds nothing where a program watched the counters.
+        watched = {piece.sampler for piece in read.of(Rates) if any(piece.per_second.values())}
+        records = [record for record in records if record["sampler"] not in watched]
+    sampled = {str(record["sampler"]) for record in records}
+    sampled |= {piece.sampler for piece in read.of(Numbered)}
+    rows += rows_of_numbers(read.of(Numbered), clock)
+    rates, doubled = rows_of_rates(read.of(Rates), clock, sampled)
+    rows += rates
+    cautions += doubled
+    is_watched = len(readings) > 1 or bool(rates) or len(read.of(Numbered)) > 1
+    status, said = rows_of_status(read.of(Status), clock, is_watched)
+    rows += status
+    cautions += said
+    rows += rows_of_numbers(
+        [Numbered("processlist", numbers_of(each.rows), each.at_s) for each in read.of(Threads)], clock
+    )
+    samples = Samples.of([*rows, *_rows_of_records(records)])
+    settings, why = settings_of(read.of(Variables), read.of(Status))
+    facts["server_settings"] = settings
+    if settings is not None:
+        placed(settings, facts)
+    errors = {"server": why} if settings is None else {}
+    missing = _missing(read, samples, settings, untimed)
+    window = Window(samples)
+    origin = Origin(
+        tuple(
+            (what, _named(places)) for what, places in _with_trees(read.places, content.trees, path).items()
+        ),
+        tuple(missing),
+        tuple(cautions),
+        tuple(f"{name}: {why}" for name, why in list(read.unread.items()) if why != "no text"),
+    )
+    facts, wrong = shaped(facts)
+    if wrong:
+        errors["facts"] = told(wrong)
+    errors |= {
+        sampler: "the dump does not have it"
+        for sampler in ("psi", "process", "threads", "cgroup")
+        if sampler not in window.samplers()
+    }
+    digest = hashlib.sha256(json_text(facts, sort_keys=True).encode()).hexdigest()[:16]
+    started = datetime.fromtimestamp(max(window.start_s, 0.0), UTC).isoformat(timespec="seconds")
+    return Snapshot(
+        path.name,
+        started,
+        window.seconds,
+        Facts(digest, facts),
+        samples,
+        errors,
+        headrace_version=__version__,
+        activity=await _activity(read.of(Threads)),
+        origin=origin,
+    )
+
+
+def _nothing(path: Path, read: _Read) -> StoreError:
+    known = [f"{name}: {why}" for name, why in read.unread.items()]
+    more = f" ({'; '.join(known[:MOST_NAMED])})" if known else ""
+    return StoreError(f"nothing that a hunt can use{more}", place=str(path), hint=f"it reads {WHAT_IS_READ}")
+
+
+def _readings(
+    trees: Sequence[Path], pieces: Sequence[Kernel], newest_s: float
+) -> tuple[dict[float, dict[str, str]], int]:
+    """Time -> files of /proc at that time, and how many readings have no time."""
+    found: dict[float, dict[str, str]] = {}
+    untimed: list[dict[str, str]] = []
+    for tree, at_s in zip(trees, hosts.times_of(trees), strict=True):
+        reading = hosts.reading_of(tree)
+        if not set(reading) - {"proc/uptime"}:
+            continue
+        if at_s is None:
+            untimed.append(reading)
+        else:
+            found.setdefault(at_s, {}).update(reading)
+    loose: dict[str, str] = {}
+    for piece in pieces:
+        if piece.path == "proc/cpuinfo":
+            continue
+        if piece.at_s is None:
+            loose[piece.path] = piece.text
+        else:
+            found.setdefault(piece.at_s, {})[piece.path] = piece.text
+    if not found and (untimed or loose):
+        # One reading has gauges, and that is all that it says.
+        found[newest_s] = {**(untimed[0] if untimed else {}), **loose}
+        return found, max(len(untimed) - 1, 0)
+    return found, len(untimed)
+
+
+async def _facts(trees: Sequence[Path], read: _Read, scratch: Path) -> dict[str, Any]:
+    empty = scratch / "empty"
+    (empty / "proc").mkdir(parents=True)
+    facts = await hosts.facts_of(trees[0] if trees else empty)
+    own = hosts.reading_of(trees[0]) if trees else {}
+    texts = {piece.path: piece.text for piece in read.of(Kernel)}
+    for name in ("proc/cpuinfo", "proc/version"):
+        if trees and (text := hosts.text_of(trees[0], name)) is not None:
+            texts[name] = text
+    hosts.completed(facts, {**texts, **own})
+    for piece in read.of(About):
+        _add(facts, piece.facts)
+    return facts
+
+
+def _add(facts: dict[str, Any], about: Mapping[tuple[str, ...], Any]) -> None:
+    """Adds facts where the saved host has none; the first who says something is believed."""
+    for path, value in about.items():
+        table = facts
+        for name in path[:-1]:
+            if not isinstance(table.get(name), dict):
+                table[name] = {}
+            table = table[name]
+        if table.get(path[-1]) is None:
+            table[path[-1]] = value
+
+
+def _rows_of_records(records: Sequence[Mapping[str, Any]]) -> list[Row]:
+    rows: list[Row] = []
+    for record in records:
+        t_ns, sampler = int(record["t_ns"]), str(record["sampler"])
+        for metric, by_label in record["values"].items():
+            rows += [(t_ns, sampler, metric, label, float(value)) for label, value in by_label.items()]
+    return rows
+
+
+async def _activity(lists: Sequence[Threads]) -> Activity | None:
+    """What the process lists show, as classes without values; None without one."""
+    if not lists:
+        return None
+    agent = await Agent.install(LocalTarget())
+    looks = Looks()
+    for line in await lines_of(lists, agent):
+        looks.add(line)
+    return looks.activity()
+
+
+def _missing(read: _Read, samples: Samples, settings: Mapping[str, Any] | None, untimed: int) -> list[str]:
+    """What the dump lacks, and what would give it."""
+    has = {sampler for sampler, _, _ in samples.names}
+    several = {
+        name[0]
+        for name, start, end in zip(samples.names, samples.starts, samples.ends, strict=True)
+        if end - start > 1
+    }
+    found = []
+    if not read.of(Status):
+        found.append("the server's counters: SHOW GLOBAL STATUS, twice, some seconds apart")
+    if settings is None or not read.of(Variables):
+        found.append("the server's version and settings: SHOW GLOBAL VARIABLES")
+    if "innodb_status" not in has:
+        found.append("transactions and the redo log: SHOW ENGINE INNODB STATUS")
+    if not read.of(Threads):
+        found.append("what the server executes: SHOW FULL PROCESSLIST, several times")
+    for sampler, what in (
+        ("cpu", "the CPUs: /proc/stat twice, or mpstat -P ALL 1 10"),
+        ("disk", "the disks: /proc/diskstats twice, or iostat -x 1 10"),
+        ("network", "the network: /proc/net/dev twice"),
+    ):
+        if sampler not in several:
+            found.append(what)
+    if "memory" not in has:
+        found.append("the memory: /proc/meminfo")
+    if untimed:
+        found.append(
+            f"the time of {untimed} more readings of /proc: name their directories by seconds since 1970"
+        )
+    return found
+
+
+def _with_trees(
+    places: Mapping[str, Sequence[str]], trees: Sequence[Path], top: Path
+) -> dict[str, list[str]]:
+    found = {what: list(names) for what, names in places.items()}
+    if trees:
+        found["/proc and /sys"] = [tree.name if tree != top else "." for tree in trees]
+    return found
+
+
+def _named(places: Sequence[str]) -> str:
+    more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
+    return f"{', '.join(places[:MOST_NAMED])}{more}"

@@ -1,0 +1,1 @@
+"""The latency table and the limits of its packet path, as pages."""

@@ -1,0 +1,158 @@
+"""Rules about limits of the instance that a cloud keeps: no device of the host is full, and work still waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.hunt.rules.evidence import Evidence, NotEnough, number, share
+from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+
+#: Packets per second that a limit held back, below which it is a burst; and the share of all that clients feel.
+HELD_BACK_S, MUCH_HELD = 1.0, 0.001
+#: Share of the time in which a volume was held back, above which it shows, and above which it limits.
+HELD, HELD_LONG = 0.05, 0.25
+#: Counter of the card -> the limit, and what to do.
+ALLOWANCES = {
+    "bw_in_allowance_exceeded": ("its bandwidth in", "bandwidth"),
+    "bw_out_allowance_exceeded": ("its bandwidth out", "bandwidth"),
+    "pps_allowance_exceeded": ("its packets per second", "packets"),
+    "conntrack_allowance_exceeded": ("its tracked connections", "connections"),
+    "linklocal_allowance_exceeded": ("its packets to local services (DNS, time, metadata)", "local"),
+    "ratelimit_packets": ("the rate of its virtual card", "bandwidth"),
+}
+STEPS = {
+    "bandwidth": "Send less: fewer columns and rows, compressed replication, dumps at other hours. An "
+    "instance that bursts is slower once its credits are used: a larger size has a higher baseline.",
+    "packets": "Send fewer, larger packets: batch statements, keep connections open, jumbo frames within the VPC. "
+    "Else a larger size.",
+    "connections": "Security groups track each connection: keep connections open, and let rules that allow all "
+    "traffic both ways leave it untracked. Idle ones are tracked for days: lower the interface's idle timeout.",
+    "local": "Cache names on the instance (systemd-resolved, dnsmasq), set skip_name_resolve, and ask the "
+    "metadata service less often.",
+}
+#: Counter of the volume -> whose limit it is, and of what.
+VOLUME_LIMITS = {
+    "volume_iops_us": ("volume", "operations per second"),
+    "volume_bytes_us": ("volume", "throughput"),
+    "instance_iops_us": ("instance", "operations per second to all its volumes"),
+    "instance_bytes_us": ("instance", "throughput to all its volumes"),
+}
+BLOCK_STORE = "Amazon Elastic Block Store"
+
+
+@rule(
+    "NET15",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Amazon EC2 User Guide, Monitor network performance for ENA settings on your EC2 instance; Linux "
+    "drivers/net/ethernet/amazon/ena; Virtual I/O Device 1.4, Device Statistics",
+    refute="On an instance of twice the size, throughput and p99 are equivalent.",
+)
+def cloud_holds_packets_back(evidence: Evidence) -> Iterator[Match]:
+    """The cloud holds packets back, because the instance has reached a limit of its own.
+
+    The link has room, no queue of the host overflows, and the load of the CPUs is no reason: the card of the
+    hypervisor queues or drops what exceeds the instance's allowance. TCP sees lost packets, and slows down.
+    """
+    if "allowance" not in evidence.window.samplers():
+        cards = [
+            str(nic["name"]) for nic in evidence.rows("network_interfaces") if nic.get("driver") == "ena"
+        ]
+        if cards:
+            raise NotEnough(f"the allowances of {', '.join(cards)} were not sampled (ethtool -S)")
+        return
+    names = {name for metric in ALLOWANCES for name in evidence.window.labels("allowance", metric)}
+    for name in sorted(names):
+        held = {
+            metric: rate
+            for metric in ALLOWANCES
+            if (rate := evidence.window.rate("allowance", metric, name) or 0.0) >= HELD_BACK_S
+        }
+        if not held:
+            continue
+        packets = sum(evidence.window.rate("network", f"{way}_packets", name) or 0.0 for way in ("rx", "tx"))
+        worst = max(held, key=lambda metric: held[metric])
+        what, kind = ALLOWANCES[worst]
+        available = evidence.window.last("allowance", "conntrack_allowance_available", name)
+        is_felt = not packets or sum(held.values()) >= MUCH_HELD * packets
+        yield Match(
+            name,
+            f"the cloud holds back or drops {held[worst]:,.0f} packets/s of {name}: the instance has reached the "
+            f"limit of {what}.",
+            (
+                *(number(f"{metric}/s", rate, ",.1f") for metric, rate in held.items()),
+                number("packets/s", packets, ",.0f"),
+                *(() if available is None else (number("connections left", available, ",.0f"),)),
+            ),
+            (Remedy(steps=(STEPS[kind],)),),
+            Severity.LIMIT if is_felt or kind == "connections" else None,
+        )
+
+
+def _block_store(evidence: Evidence) -> list[Mapping[str, Any]]:
+    return [row for row in evidence.rows("block_devices") if BLOCK_STORE in str(row.get("model") or "")]
+
+
+@rule(
+    "BLK20",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source="Amazon EBS User Guide, Amazon EBS detailed performance statistics; NVMe log page 0xD0",
+    refute="With twice the volume's provisioned limit (or on an instance of twice the size), time per request and "
+    "p99 are equivalent.",
+)
+def volume_at_its_limit(evidence: Evidence) -> Iterator[Match]:
+    """A volume of the cloud is held back: it, or the instance, has reached what was bought.
+
+    The device looks slow, and nothing on the host says that it is made so. Small instances and small volumes reach
+    more for a while, on credits, and then fall to their baseline.
+    """
+    volumes = _block_store(evidence)
+    if not volumes:
+        return
+    if "ebs" not in evidence.window.samplers():
+        why = evidence.window.errors.get("ebs", "the sampler ebs did not run, or not as root")
+        raise NotEnough(f"how long {volumes[0]['name']} was held back is unknown: {why}")
+    for volume in volumes:
+        name = str(volume["name"])
+        held = {metric: (evidence.window.rate("ebs", metric, name) or 0.0) / 1e6 for metric in VOLUME_LIMITS}
+        worst = max(held, key=lambda metric: held[metric])
+        if held[worst] < HELD:
+            continue
+        whose, what = VOLUME_LIMITS[worst]
+        device = evidence.devices.get(name)
+        # Of the instance's limit all volumes have a part.
+        is_apart = whose == "volume" and evidence.own_devices is not None and name not in evidence.own_devices
+        did = (
+            f" It does {device.operations:,.0f} operations/s and {device.bytes_s / 1e6:,.1f} MB/s."
+            if device is not None
+            else ""
+        )
+        yield Match(
+            name,
+            f"{name} was held back {share(min(held[worst], 1.0))} of the time: the {whose} has reached its limit "
+            f"of {what}.{did}" + (" The server's data and logs are not on it." if is_apart else ""),
+            (
+                *(
+                    number(f"held back by the {owner}'s {limit}", share(min(held[metric], 1.0)))
+                    for metric, (owner, limit) in VOLUME_LIMITS.items()
+                ),
+                *(() if device is None else (number("operations/s", device.operations, ",.0f"),)),
+            ),
+            (Remedy(steps=_more_of(whose, what)),),
+            Severity.ADVICE if is_apart else Severity.LIMIT if held[worst] >= HELD_LONG else None,
+        )
+
+
+def _more_of(whose: str, what: str) -> tuple[str, ...]:
+    if whose == "instance":
+        return (
+            "Choose an instance type with more bandwidth to its volumes: more than the volumes may do together. "
+            "A larger volume changes nothing here.",
+        )
+    bought = "IOPS" if what.startswith("operations") else "throughput"
+    return (
+        f"Raise the volume's provisioned {bought} (gp3, io2: while it is in use), up to what the instance may do.",
+        "Or ask less of it: a larger buffer pool, better indexes, a larger redo log.",
+    )

@@ -1,0 +1,109 @@
+"""Rules about MySQL's TempTable: the memory that all temporary tables share, and where they go without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from headrace.base.model import Vendor
+from headrace.hunt.rules import sizes
+from headrace.hunt.rules.evidence import MIB, Evidence, number, size
+from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.knobs.knob import Versions
+
+#: Temporary tables per second that go to InnoDB: few, because those that reach the limit are large, and one that
+#: finds no room from the beginning is not counted: on 8.0.31, with memory for 2 of 8 sessions, 6% were.
+TO_DISK_S = 0.1
+#: Bytes per second in mapped files above which they are more than one odd statement.
+MAPPED_BYTES_S = 4 * MIB
+#: A share of the limit at which a block of up to 512 MiB may not fit; samples are seconds apart.
+NEAR = 0.75
+#: Before it a temporary table had no limit of its own, and all went to disk for the limit that they share.
+OWN_LIMIT = sizes.BOUNDED_TEMPTABLE
+TEMPTABLE: Mapping[Vendor, Versions] = {
+    Vendor.MYSQL: Versions(since="8.0.13"),
+    Vendor.PERCONA: Versions(since="8.0.13"),
+}
+
+
+def for_lack_of_shared_memory(evidence: Evidence) -> float:
+    """Temporary tables per second that went to InnoDB because all together reached ``temptable_max_ram``.
+
+    Newer versions count them. For others the memory in use has to be near the limit, and files not allowed.
+    """
+    if not sizes.is_temptable(evidence):
+        return 0.0
+    counted = evidence.window.rate("mysql_status", "temptable_count_hit_max_ram")
+    if counted is not None:
+        return counted
+    on_disk = evidence.window.rate("mysql_status", "created_tmp_disk_tables") or 0.0
+    if evidence.version not in OWN_LIMIT:
+        return on_disk
+    used = evidence.window.gauge("temptable", "bytes", "ram")
+    is_full = used is not None and used.high >= NEAR * evidence.number("temptable_max_ram")
+    return on_disk if is_full else 0.0
+
+
+@rule(
+    "SESS21",
+    severity=Severity.ADVICE,
+    confidence=Confidence.HIGH,
+    source="MySQL Reference Manual, Internal Temporary Table Use in MySQL: temptable_max_ram, temptable_max_mmap "
+    "(0 from 8.4 on), Created_tmp_disk_tables does not count mapped files; TempTable_count_hit_max_ram; "
+    "storage/temptable/include/temptable/allocator.h; sql/sql_tmp_table.cc, create_tmp_table_with_fallback (a "
+    "table that finds no room from the beginning is not counted)",
+    refute="With the larger limit, no bytes are taken from files and fewer tables go to InnoDB, but throughput "
+    "and p99 are equivalent.",
+    applies_to=TEMPTABLE,
+)
+def shared_memory_is_used_up(evidence: Evidence) -> Iterator[Match]:
+    """Temporary tables of all sessions together reach temptable_max_ram.
+
+    What does not fit goes to files in tmpdir that are mapped into memory, as far as temptable_max_mmap allows, and
+    then to InnoDB, which copies the whole table and makes the statement wait for it. The status variable
+    Created_tmp_disk_tables counts none of the former, and of the latter only those that were in memory first.
+    Whether mapped files cost time depends on how long they live: the kernel writes them out like any dirty pages,
+    and on a tmpfs they are memory that no limit of the server counts as such.
+    """
+    if not sizes.is_temptable(evidence):
+        return
+    limit = evidence.number("temptable_max_ram")
+    mapped = evidence.window.rate("temptable", "bytes_taken", "disk")
+    to_innodb = for_lack_of_shared_memory(evidence)
+    if mapped is None and not to_innodb:
+        evidence.rate("temptable", "bytes_taken", "disk")  # raises NotEnough
+    made = evidence.status_rate("created_tmp_tables")
+    is_mapped = (mapped or 0.0) >= MAPPED_BYTES_S
+    is_copied = to_innodb >= TO_DISK_S
+    if not is_mapped and not is_copied:
+        return
+    where = [f"{to_innodb:,.1f} tables/s go to InnoDB"] if is_copied else []
+    where += (
+        [f"{size(mapped or 0.0)}/s go to mapped files in {evidence.variable('tmpdir')}"] if is_mapped else []
+    )
+    used = evidence.window.gauge("temptable", "bytes", "ram")
+    on_disk = evidence.window.gauge("temptable", "bytes", "disk")
+    larger = sizes.shared_temporary_memory(evidence)
+    yield Match(
+        "",
+        f"temporary tables have used up temptable_max_ram ({size(limit)}): {' and '.join(where)}.",
+        (
+            number("temptable_max_ram", size(limit)),
+            *((number("in memory, most", size(used.high)),) if used else ()),
+            *((number("in mapped files, most", size(on_disk.high)),) if on_disk else ()),
+            number("in mapped files, taken/s", "unknown" if mapped is None else size(mapped)),
+            number("tables to InnoDB for it/s", to_innodb, ",.1f"),
+            number("Created_tmp_tables/s", made, ",.1f"),
+        ),
+        (
+            *((Remedy(larger, label="more memory"),) if larger else ()),
+            Remedy(
+                steps=(
+                    "Find the statements: performance_schema.memory_summary_by_thread_by_event_name, "
+                    "memory/temptable/physical_ram and physical_disk.",
+                    "Give them an index for GROUP BY or DISTINCT, or fewer and shorter columns there.",
+                ),
+                label="statements",
+            ),
+        ),
+        Severity.COST if is_copied else None,
+    )

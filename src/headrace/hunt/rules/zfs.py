@@ -1,0 +1,282 @@
+"""Rules about the properties of the ZFS datasets that hold the server's files."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
+from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.sizes import KIB
+
+_MANUAL = "OpenZFS documentation, Workload Tuning (MySQL, InnoDB); zfsprops(7)"
+#: Pages that the server writes, commits and writes per second, from which on they matter.
+PAGES_S, COMMITS_S = 20.0, 20.0
+#: ZFS's cache beside the buffer pool, in share of memory: as large as this it takes what the pool could have.
+LARGE_CACHE = 0.10
+#: Level of zstd from which on it takes many times the CPU time of lz4; the kernel's share of the CPUs that shows
+#: it.
+SLOW_LEVEL, SYSTEM = 10, 0.10
+
+
+def _dataset(evidence: Evidence, path: str) -> str | None:
+    mount = evidence.facts.server_file_system_of(path)
+    return str(mount.get("source")) if mount is not None and mount.get("kind") == "zfs" else None
+
+
+def properties(evidence: Evidence, dataset: str) -> Mapping[str, str]:
+    """What is set for a dataset. Raises NotEnough, with what would tell, if that was not read."""
+    facts = evidence.raw.get("zfs") or {}
+    found: Mapping[str, str] | None = (facts.get("properties") or {}).get(dataset)
+    if found:
+        return found
+    why = facts.get("unknown") or "they were not read"
+    raise NotEnough(f"the properties of {dataset} are unknown: {why}; zfs get -Hp all {dataset} tells")
+
+
+def _bytes(found: Mapping[str, str], name: str, dataset: str) -> float:
+    try:
+        return float(found[name])
+    except (KeyError, ValueError, TypeError):
+        raise NotEnough(f"the {name} of {dataset} is unknown") from None
+
+
+def record_bytes(evidence: Evidence) -> float | None:
+    """The record size of the data's dataset; None if the data is not on ZFS."""
+    dataset = _dataset(evidence, evidence.data_directory)
+    if dataset is None:
+        return None
+    return _bytes(properties(evidence, dataset), "recordsize", dataset)
+
+
+def _set(name: str, value: str, dataset: str) -> str:
+    return f"zfs set {name}={value} {shlex.quote(dataset)}"
+
+
+def _logs(evidence: Evidence) -> dict[str, str]:
+    """The redo log and the binary log that are on ZFS -> their dataset."""
+    places = {"redo log": evidence.data_directory, "binary log": evidence.data_directory}
+    if evidence.has_variable("innodb_log_group_home_dir"):
+        home = evidence.variable("innodb_log_group_home_dir")
+        places["redo log"] = home if home.startswith("/") else evidence.data_directory
+    if evidence.has_variable("log_bin_basename") and evidence.variable("log_bin_basename").startswith("/"):
+        places["binary log"] = evidence.variable("log_bin_basename").rpartition("/")[0] or "/"
+    if not evidence.is_on("log_bin"):
+        places.pop("binary log")
+    found = {what: _dataset(evidence, path) for what, path in places.items()}
+    return {what: dataset for what, dataset in found.items() if dataset is not None}
+
+
+def _commits(evidence: Evidence) -> float:
+    rates = evidence.window.rates("mysql_status", "com_commit")
+    written = evidence.window.rate("mysql_status", "innodb_os_log_fsyncs") or 0.0
+    return max(written, *rates.values(), 0.0)
+
+
+@rule(
+    "FS16",
+    severity=Severity.COST,
+    confidence=Confidence.HIGH,
+    source=_MANUAL,
+    refute="On a dataset whose records are pages, filled anew, bytes per page and p99 are equivalent.",
+)
+def records_are_larger_than_pages(evidence: Evidence) -> Iterator[Match]:
+    """ZFS stores the data in records much larger than a page, so each page costs a whole record.
+
+    ZFS reads, checks and writes whole records: to change one page of 16 KiB in a record of 128 KiB it reads what
+    it does not have of it and writes all of it anew. A file keeps the record size that it was created with.
+    """
+    record = record_bytes(evidence)
+    if record is None:
+        return
+    page, dataset = evidence.number("innodb_page_size"), _dataset(evidence, evidence.data_directory) or ""
+    written = evidence.window.rate("mysql_status", "innodb_pages_written") or 0.0
+    read = evidence.window.rate("mysql_status", "innodb_buffer_pool_reads") or 0.0
+    if record < 2 * page:
+        return
+    yield Match(
+        dataset,
+        f"{dataset} has records of {size(record)}, and InnoDB pages of {size(page)}: {written:,.0f} pages/s "
+        f"written and {read:,.0f} read cost up to {record / page:.0f} times their size.",
+        (
+            number("recordsize", size(record)),
+            number("innodb_page_size", size(page)),
+            number("pages written/s", written, ",.0f"),
+            number("pages read/s", read, ",.0f"),
+        ),
+        (
+            Remedy(
+                steps=(
+                    _set("recordsize", f"{page / KIB:.0f}K", dataset),
+                    "It holds for new files only: copy the data to a new dataset with the server stopped, or "
+                    "rebuild tables (ALTER TABLE ... FORCE). Keep the logs in a dataset of their own, with 128K.",
+                )
+            ),
+        ),
+        None if written + read >= PAGES_S else Severity.ADVICE,
+    )
+
+
+@rule(
+    "FS17",
+    severity=Severity.RISK,
+    confidence=Confidence.HIGH,
+    source=f"{_MANUAL}, sync",
+    refute="After a power cut during writes, the last committed transactions are all there.",
+)
+def zfs_ignores_syncs(evidence: Evidence) -> Iterator[Match]:
+    """ZFS does not wait for the disks when the server syncs a log: a power cut loses committed transactions.
+
+    With sync=disabled an fsync returns at once, and the data reaches the disks with the next group of
+    transactions, some seconds later. The server believes that its commits are safe; a replica or the binary log
+    may be ahead of the redo log afterwards.
+    """
+    logs = _logs(evidence)
+    for dataset in sorted(set(logs.values())):
+        if properties(evidence, dataset).get("sync") != "disabled":
+            continue
+        there = " and the ".join(what for what, place in logs.items() if place == dataset)
+        yield Match(
+            dataset,
+            f"{dataset}, with the {there}, has sync=disabled: a commit is not on the disks when it returns.",
+            (number("sync", "disabled"), number("there", there)),
+            (
+                Remedy(
+                    steps=(
+                        _set("sync", "standard", dataset),
+                        "If commits are too slow then: a log device (SLOG) that keeps writes in a power cut, or "
+                        "innodb_flush_log_at_trx_commit = 2, which says what it gives up.",
+                    ),
+                    is_faster=False,
+                ),
+            ),
+        )
+
+
+@rule(
+    "FS18",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source=f"{_MANUAL}, primarycache",
+    refute="With primarycache=metadata and the memory given to the buffer pool, reads per second are equivalent.",
+)
+def pages_are_cached_by_zfs(evidence: Evidence) -> Iterator[Match]:
+    """ZFS's cache keeps the server's pages a second time, or keeps not even metadata.
+
+    The buffer pool knows better which pages are needed: with primarycache=metadata ZFS leaves them to it. Without
+    any cache each read of a page first reads the blocks that say where it is.
+    """
+    dataset = _dataset(evidence, evidence.data_directory)
+    if dataset is None:
+        return
+    cache = properties(evidence, dataset).get("primarycache")
+    if cache is None:
+        raise NotEnough(f"the primarycache of {dataset} is unknown")
+    held = evidence.window.gauge("zfs", "size")
+    if cache == "metadata":
+        return
+    pool, memory = evidence.number("innodb_buffer_pool_size"), evidence.memory_bytes()
+    if cache == "all" and (held is None or held.mean < LARGE_CACHE * memory or pool < GIB):
+        return
+    arc = "unknown" if held is None else size(held.mean)
+    yield Match(
+        dataset,
+        f"{dataset} has primarycache=none: every read of a page also reads metadata from the disks."
+        if cache == "none"
+        else f"{dataset} has primarycache=all: ZFS caches {arc} beside a buffer pool of {size(pool)}.",
+        (number("primarycache", cache), number("ZFS's cache", arc), number("buffer pool", size(pool))),
+        (
+            Remedy(
+                steps=(
+                    _set("primarycache", "metadata", dataset),
+                    "Then limit ZFS's cache (zfs_arc_max) and give the memory to the buffer pool. Compare: with a "
+                    "pool much smaller than the data, ZFS's compressed cache may hold more.",
+                )
+            ),
+        ),
+        Severity.COST if cache == "none" else None,
+    )
+
+
+@rule(
+    "FS19",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_MANUAL}, logbias and sync",
+    refute="With logbias=latency (or sync=standard) on the logs' dataset, time per commit is equivalent.",
+)
+def logs_take_the_long_way(evidence: Evidence) -> Iterator[Match]:
+    """ZFS is told to write the server's logs for throughput, or to sync every write, and commits wait for it.
+
+    logbias=throughput is meant for the data: a log written so misses the log device (SLOG), and each small sync
+    allocates and writes blocks of the pool. sync=always makes every write of a file wait as if it were a commit.
+    """
+    logs = _logs(evidence)
+    commits = _commits(evidence)
+    for dataset in sorted(set(logs.values())):
+        found = properties(evidence, dataset)
+        wrong = [
+            f"{name}={value}"
+            for name, value in (("logbias", "throughput"), ("sync", "always"))
+            if found.get(name) == value
+        ]
+        if not wrong or commits < COMMITS_S:
+            continue
+        there = " and the ".join(what for what, place in logs.items() if place == dataset)
+        fixes = {"logbias=throughput": ("logbias", "latency"), "sync=always": ("sync", "standard")}
+        yield Match(
+            dataset,
+            f"{dataset}, with the {there}, has {' and '.join(wrong)}, at {commits:,.0f} syncs/s of the log.",
+            (*(number(*each.split("=")) for each in wrong), number("syncs/s", commits, ",.0f")),
+            (Remedy(steps=tuple(_set(*fixes[each], dataset) for each in wrong)),),
+        )
+
+
+@rule(
+    "FS20",
+    severity=Severity.COST,
+    confidence=Confidence.MEDIUM,
+    source=f"{_MANUAL}, compression and dedup",
+    refute="On a dataset with lz4 and without dedup, filled anew, the kernel's CPU time and p99 are equivalent.",
+)
+def records_take_much_work(evidence: Evidence) -> Iterator[Match]:
+    """ZFS compresses the data with a slow algorithm, or looks up every block in a table of all blocks.
+
+    lz4 costs next to nothing and gives up early on what does not shrink; gzip and high levels of zstd take many
+    times as long per record, in kernel threads. Deduplication reads its table for each write: it pays only where
+    most blocks are equal, and the pages of a database never are.
+    """
+    dataset = _dataset(evidence, evidence.data_directory)
+    if dataset is None:
+        return
+    found = properties(evidence, dataset)
+    written = evidence.window.rate("mysql_status", "innodb_pages_written") or 0.0
+    system = sum(core.system for core in evidence.cores) / max(len(evidence.cores), 1)
+    wrong = {}
+    compression, dedup = found.get("compression"), found.get("dedup")
+    if compression is None or dedup is None:
+        raise NotEnough(f"the compression or dedup of {dataset} is unknown")
+    if _is_slow(compression) and system >= SYSTEM:
+        wrong[f"compression={compression}"] = _set("compression", "lz4", dataset)
+    if dedup != "off" and written >= PAGES_S:
+        wrong[f"dedup={dedup}"] = _set("dedup", "off", dataset)
+    if not wrong:
+        return
+    yield Match(
+        dataset,
+        f"{dataset} has {' and '.join(wrong)}: {written:,.0f} pages/s are written, and the kernel uses "
+        f"{share(system)} of the CPUs.",
+        (
+            number("compression", compression),
+            number("dedup", dedup),
+            number("pages written/s", written, ",.0f"),
+            number("system time", share(system)),
+        ),
+        (Remedy(steps=(*wrong.values(), "It holds for what is written from then on: rewrite the tables.")),),
+    )
+
+
+def _is_slow(compression: str) -> bool:
+    """gzip at any level, and zstd at a high one; zstd-fast is fast at any."""
+    name, _, level = compression.partition("-")
+    return name == "gzip" or (name == "zstd" and level.isdigit() and int(level) >= SLOW_LEVEL)

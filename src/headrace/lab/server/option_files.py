@@ -1,0 +1,451 @@
+"""Which option files a server reads, in which order, and which word about an option is the last, and so decides.
+
+The rules are those of mysys/my_default.cc and my_getopt.cc of both families; ``tests/real/server`` compares them
+with what real servers print for ``--print-defaults``. Nothing here opens a file: ``sources`` brings them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from headrace.base.model import Vendor
+from headrace.base.received import BadContent, parsed
+
+#: Built into the packages of all vendors, in this order.
+MAIN_FILES = ("/etc/my.cnf", "/etc/mysql/my.cnf")
+COMMAND_LINE = "the command line"
+#: my_default.cc, max_recursion_level.
+MOST_DEPTH = 10
+#: my_getopt.cc, special_opt_prefix: each may stand before any option, also several of them.
+PREFIXES = ("skip_", "disable_", "enable_", "maximum_", "loose_", "autoset_")
+_OFF, _ON = ("skip_", "disable_"), ("enable_",)
+#: What a server's environment says about its option files.
+ENVIRONMENT = ("HOME", "MARIADB_HOME", "MYSQL_HOME", "MARIADB_GROUP_SUFFIX", "MYSQL_GROUP_SUFFIX")
+_FIRST = ("defaults_file", "defaults_extra_file", "defaults_group_suffix")
+#: Short options: with a value, with one that is written at once or not at all, and without.
+_SHORT = {"P": "port", "h": "datadir", "b": "basedir", "t": "tmpdir", "u": "user",
+    "C": "character_set_server", "L": "lc_messages_dir", "r": "chroot"}  # fmt: skip
+_SHORT_AT_ONCE = {"W": "log_warnings", "T": "debug_exit_info", "#": "debug"}
+_SHORT_ALONE = {"a": "ansi", "s": "symbolic_links", "n": "new"}
+#: sys_vars and mysqld.cc of both families: ``ansi`` stands for these two.
+_ANSI = (("sql_mode", "ANSI"), ("transaction_isolation", "SERIALIZABLE"))
+#: my_isspace of latin1, byte by byte, which also takes the end off a letter such as "à"; Python has other ones.
+_SPACES = b" \t\n\v\f\r\xa0"
+#: MariaDB reads a longer line as several, each of at most so many bytes.
+_MOST_LINE = 4094
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "s": " ", '"': '"', "'": "'", "\\": "\\"}
+
+
+@dataclass(frozen=True)
+class Word:
+    """One option as a server comes across it. ``option`` has underscores, ``value`` is None without one.
+
+    ``line`` is the number of its line in ``file``, ``text`` the line; 0 on the command line.
+    """
+
+    file: str
+    line: int
+    option: str
+    value: str | None
+    text: str = ""
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Files of a host, by path. ``ignored`` ones are there, but every user may write them: a server skips them."""
+
+    files: Mapping[str, bytes]
+    ignored: frozenset[str] = frozenset()
+
+    def text(self, path: str) -> str | None:
+        if path in self.ignored or path not in self.files:
+            return None
+        return self.files[path].decode("utf-8", "surrogateescape")
+
+    def inside(self, folder: str) -> list[str]:
+        """The option files of a folder, in the order of a server: by bytes, hidden ones too."""
+        place = PurePosixPath(folder)
+        found = [path for path in self.files if PurePosixPath(path).parent == place]
+        return sorted((path for path in found if path.endswith(".cnf")), key=lambda path: path.encode())
+
+    def replaced(self, path: str, content: str) -> Copies:
+        """The same with one file written anew."""
+        return Copies({**self.files, path: content.encode()}, self.ignored - {path})
+
+
+@dataclass(frozen=True)
+class Start:
+    """What decides, when a server starts, which options it reads. ``arguments`` come without the program.
+
+    ``built_in`` are the files and ``groups`` the groups that its binary names; empty where it was not asked.
+    """
+
+    vendor: Vendor | None
+    version: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    built_in: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+    @property
+    def defaults(self) -> tuple[str, ...]:
+        """The arguments about option files, which a server takes only before all others."""
+        found: list[str] = []
+        for word in self.arguments:
+            name = plain(word.removeprefix("--").partition("=")[0])
+            if not word.startswith("--") or name not in (*_FIRST, "no_defaults"):
+                break
+            found.append(word)
+        return tuple(found)
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The other arguments: what they say counts after every file."""
+        return self.arguments[len(self.defaults) :]
+
+    @property
+    def has_no_files(self) -> bool:
+        return any(plain(word) == "__no_defaults" for word in self.defaults)
+
+    @property
+    def takes_starts(self) -> bool:
+        """Whether the start of an option's name will do; MySQL ended that with 8.0."""
+        return self.vendor is Vendor.MARIADB or self.version.startswith("5.")
+
+    def option(self, name: str) -> str:
+        """A name as it is written, with underscores; to MariaDB capitals are the same letters."""
+        return plain(name).lower() if self.vendor is Vendor.MARIADB else plain(name)
+
+    def named(self, argument: str) -> str:
+        found = [word for word in self.defaults if plain(word).startswith(f"__{argument}=")]
+        return found[-1].partition("=")[2] if found else ""
+
+    def files(self) -> list[str]:
+        """The files that it opens, whether they exist or not."""
+        if self.has_no_files:
+            return []
+        if path := self.named("defaults_file"):
+            return [path]
+        if self.built_in:
+            # Without HOME it has no home folder to look in.
+            found = [self._expanded(path) for path in self.built_in]
+            return [path for path in found if not path.startswith("~")]
+        names = ("MARIADB_HOME", "MYSQL_HOME") if self.vendor is Vendor.MARIADB else ("MYSQL_HOME",)
+        homes = [self.environment[name] for name in names if self.environment.get(name)][:1]
+        extra = [path for path in (self.named("defaults_extra_file"),) if path]
+        own = [f"{self.environment['HOME'].rstrip('/')}/.my.cnf"] if self.environment.get("HOME") else []
+        return [*MAIN_FILES, *(f"{home.rstrip('/')}/my.cnf" for home in homes), *extra, *own]
+
+    def _expanded(self, path: str) -> str:
+        home = self.environment.get("HOME", "")
+        return f"{home.rstrip('/')}/{path[2:]}" if path.startswith("~/") and home else path
+
+    def reads(self, group: str) -> bool:
+        """Whether it reads a group of this name; case does not count."""
+        return group.lower() in {name.lower() for name in self.groups or self._known_groups()}
+
+    def _known_groups(self) -> list[str]:
+        major, _, rest = self.version.partition(".")
+        series = f"{major}.{rest.partition('.')[0]}"
+        if self.vendor is Vendor.MARIADB:
+            # [mariadb-11] is a group since the eleventh: 10.11 has none for its first number.
+            numbers = [series, major] if major.isdigit() and int(major) >= 11 else [series]
+            names = ["mysqld", "server", f"mysqld-{series}", "client-server", "galera"]
+            names += [
+                f"{name}{n}" for name in ("mariadb", "mariadbd") for n in ("", *(f"-{n}" for n in numbers))
+            ]
+        else:
+            names = ["mysqld", "server", f"mysqld-{series}", "mysql_cluster"]
+        variables = ["MARIADB_GROUP_SUFFIX"] if self.vendor is Vendor.MARIADB else []
+        given = [self.environment.get(name, "") for name in (*variables, "MYSQL_GROUP_SUFFIX")]
+        suffix = self.named("defaults_group_suffix") or next((each for each in given if each), "")
+        return [*names, *(f"{name}{suffix}" for name in names if suffix)]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All words of a start, the last of an option decides, and the folders whose files it reads, in order.
+
+    ``broken`` are the places whose form ends a start, each with the reason.
+    """
+
+    words: tuple[Word, ...]
+    folders: tuple[str, ...]
+    read: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
+
+
+def reading(copies: Copies, start: Start) -> Reading:
+    """What a server comes across when it starts: its files in order, then its command line."""
+    words: list[Word] = []
+    folders: list[str] = []
+    read: list[str] = []
+    broken: list[str] = []
+    for path in start.files():
+        for each in _of_file(copies, start, path, 0, read, broken):
+            if isinstance(each, Word):
+                words.append(each)
+            else:
+                folders.append(each)
+    own = [dataclasses.replace(word, option=start.option(word.option)) for word in of_arguments(start.own)]
+    return Reading((*words, *own), tuple(folders), tuple(read), tuple(broken))
+
+
+def _of_file(
+    copies: Copies, start: Start, path: str, depth: int, read: list[str], broken: list[str]
+) -> Iterator[Word | str]:
+    """The words of a file, and the folders that it includes, as text."""
+    text = copies.text(path)
+    if text is None or depth > MOST_DEPTH:
+        return
+    read.append(path)
+    group: str | None = None
+    for number, whole in _lines(text, start):
+        line = stripped(whole)
+        if line.startswith("!"):
+            is_folder, named = directive(whole)
+            if is_folder:
+                yield named
+            for each in copies.inside(named) if is_folder else [named] if named else []:
+                yield from _of_file(copies, start, each, depth + 1, read, broken)
+        elif line.startswith("["):
+            group, bracket, _ = line[1:].partition("]")
+            group = group.rstrip()
+            if not bracket:
+                broken.append(f"{path}:{number} (a group without its closing bracket)")
+                return
+        elif line and not line.startswith(("#", ";")):
+            if group is None:
+                mark = " after a byte order mark" if line.startswith("\ufeff") else ""
+                broken.append(f"{path}:{number} (a line before the first group{mark})")
+                return
+            if start.reads(group):
+                name, equals, value = without_comment(line).partition("=")
+                yield Word(
+                    path, number, start.option(stripped(name)), _value(value) if equals else None, line
+                )
+
+
+def _lines(text: str, start: Start) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, as a server takes them: up to a NUL."""
+    whole = text.split("\n")
+    for number, line in enumerate(whole, 1):
+        # Only the last one has no end.
+        line += "\n" if number < len(whole) else ""
+        if start.vendor is not Vendor.MARIADB or len(line) * 4 <= _MOST_LINE:
+            yield number, line.partition("\0")[0]
+            continue
+        content = line.encode("utf-8", "surrogateescape")
+        for at in range(0, len(content), _MOST_LINE):
+            part = content[at : at + _MOST_LINE].decode("utf-8", "surrogateescape")
+            yield number, part.partition("\0")[0]
+
+
+def stripped(text: str) -> str:
+    """Without what a server takes for space."""
+    if text.isascii():
+        return text.strip(" \t\n\v\f\r")
+    return text.encode("utf-8", "surrogateescape").strip(_SPACES).decode("utf-8", "surrogateescape")
+
+
+def directive(line: str) -> tuple[bool, str]:
+    """Whether a line that begins with ``!`` names a folder, and what it names; empty if it is no include.
+
+    ``line`` comes with its end: without one the last letter is taken for it (my_default.cc, get_argument).
+    """
+    match = re.match(r"\s*!\s*(includedir|include)\s+(\S.*)", line, re.DOTALL)
+    if match is None:
+        return False, ""
+    named = stripped(match[2][:-1])
+    return match[1] == "includedir", (named.rstrip("/") or "/") if match[1] == "includedir" else named
+
+
+def without_comment(line: str) -> str:
+    """A line up to a ``#`` that is not in quotes."""
+    quote, escaped = "", False
+    for at, letter in enumerate(line):
+        if letter in "'\"" and not escaped:
+            quote = "" if quote == letter else quote or letter
+        if not quote and letter == "#":
+            return line[:at].rstrip()
+        escaped = bool(quote) and letter == "\\" and not escaped
+    return line
+
+
+def _value(text: str) -> str:
+    text = stripped(text)
+    if len(text) > 1 and text[0] in "'\"" and text[-1] == text[0]:
+        text = text[1:-1]
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[0]), text)
+
+
+def quoted(value: str) -> str:
+    """A value as a line of an option file holds it."""
+    # Of other letters the last byte may count as a space.
+    is_plain = value.isascii() and value.isprintable()
+    if value and is_plain and re.fullmatch(r"[^\s'\"#\\](?:[^'\"#\\]*[^\s'\"#\\])?", value):
+        return value
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{text}"'
+
+
+def of_arguments(arguments: Sequence[str]) -> Iterator[Word]:
+    """The options of a command line, ``--name value`` and ``-P 3306`` too."""
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            return
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            taken = not equals and rest and not rest[0].startswith("-")
+            yield Word(
+                COMMAND_LINE, 0, plain(name), value if equals else rest.pop(0) if taken else None, word
+            )
+        elif word.startswith("-"):
+            yield from _of_letters(word, rest)
+
+
+def _of_letters(word: str, rest: list[str]) -> Iterator[Word]:
+    """The options of ``-aP 3306``; a value that stands by itself is taken from ``rest``."""
+    letters = word[1:]
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        if letter in _SHORT:
+            yield Word(COMMAND_LINE, 0, _SHORT[letter], letters or (rest.pop(0) if rest else ""), word)
+            return
+        if letter in _SHORT_AT_ONCE:
+            yield Word(COMMAND_LINE, 0, _SHORT_AT_ONCE[letter], letters or None, word)
+            return
+        if letter in _SHORT_ALONE:
+            yield Word(COMMAND_LINE, 0, _SHORT_ALONE[letter], None, word)
+
+
+def spelled_out(word: Word) -> list[Word]:
+    """The options that a word stands for: ``ansi`` sets two others."""
+    if word.option != "ansi":
+        return [word]
+    return [dataclasses.replace(word, option=option, value=value) for option, value in _ANSI]
+
+
+def plain(option: str) -> str:
+    """``innodb-io-capacity`` -> ``innodb_io_capacity``."""
+    return option.replace("-", "_")
+
+
+def meaning(word: Word, known: Collection[str], *, by_start: bool = True) -> tuple[str, str | None]:
+    """The option that a word is about, in its full name, and the value that it gives; None for a limit only.
+
+    ``known`` are the names of the server's options, of which the start is enough with ``by_start``. A word that
+    fits none of them keeps its name.
+    """
+    name, value = word.option, word.value
+    prefixes: list[str] = []
+    while True:
+        found = _full(name, known, by_start=by_start)
+        if found or not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
+            break
+        prefixes.append(prefix)
+        name = name.removeprefix(prefix)
+    if "maximum_" in prefixes:
+        return found or name, None
+    if any(prefix in _OFF for prefix in prefixes):
+        return found or name, "ON" if value == "0" else "OFF"
+    if any(prefix in _ON for prefix in prefixes):
+        return found or name, "OFF" if value == "0" else "ON"
+    return found or name, "ON" if value is None else value
+
+
+#: Options that no variable has, and that begin others' names: `mysqld --verbose --help`.
+_NO_VARIABLE = frozenset(
+    {
+        "admin_ssl", "binlog_do_db", "binlog_ignore_db", "binlog_row_event_max_size", "core_file", "debug_gdb",
+        "early_plugin_load", "exit_info", "external_locking", "log_basename", "log_isam", "log_raw",
+        "log_short_format", "log_tc", "master_info_file", "master_retry_count", "max_binlog_dump_events",
+        "old_style_user_limits", "plugin_load", "plugin_load_add", "rpl_semi_sync_master", "rpl_semi_sync_replica",
+        "rpl_semi_sync_slave", "rpl_semi_sync_source", "safe_user_create", "server_audit", "symbolic_links",
+        "sysdate_is_now", "tc_heuristic_recover", "temp_pool", "user", "validate_password",
+    }
+)  # fmt: skip
+
+
+def is_ambiguous(word: Word, known: Collection[str]) -> bool:
+    """Whether several options begin as this word does, and none is it: a server does not start with that.
+
+    One with ``loose_`` before it is only skipped.
+    """
+    name = word.option
+    if "loose_" in name:
+        return False
+    while not (found := [each for each in known if each.startswith(name)]):
+        if not (prefix := next((p for p in PREFIXES if name.startswith(p)), "")):
+            return False
+        name = name.removeprefix(prefix)
+    # Engines and plugins have an option of their own name: innodb, ssl, feedback.
+    is_own = "_" not in name and all(each.startswith(f"{name}_") for each in found)
+    return len(found) > 1 and name not in known and name not in _NO_VARIABLE and not is_own
+
+
+def _full(name: str, known: Collection[str], *, by_start: bool) -> str:
+    """The option of this name, or the only one that begins so; empty if there is none."""
+    if name in known:
+        return name
+    found = [each for each in known if each.startswith(name)] if name and by_start else []
+    return found[0] if len(found) == 1 else ""
+
+
+def persisted(content: bytes) -> dict[str, str]:
+    """Variable -> value of a mysqld-auto.cnf (SET PERSIST), which MySQL reads after files and command line.
+
+    Without the sensitive ones, whose names are encrypted, too: ``has_sealed`` says whether there are any. Raises
+    BadContent: it is the account's file.
+    """
+    found: dict[str, str] = {}
+
+    def collect(node: object) -> None:
+        if not isinstance(node, dict):
+            return
+        for key, value in node.items():
+            if key == "mysql_sensitive_variables":
+                continue
+            if isinstance(value, dict) and "Value" in value:
+                found[key] = str(value["Value"])
+            elif isinstance(value, str) and re.fullmatch(r"[a-z][a-z0-9_.]*", key):
+                found[key] = value
+            else:
+                collect(value)
+
+    whole = parsed(content)
+    if not isinstance(whole, dict):
+        raise BadContent("it is no object, as a server writes one")
+    collect(whole)
+    return found
+
+
+def has_sealed(content: bytes) -> bool:
+    """Whether a mysqld-auto.cnf also holds sensitive variables, which only the server with its keyring can read.
+
+    Raises BadContent.
+    """
+    whole = parsed(content)
+    sealed = whole.get("mysql_sensitive_variables") if isinstance(whole, dict) else None
+    return isinstance(sealed, dict) and bool(sealed.get("mysql_sensitive_variables_blob"))
+
+
+def after_start(content: bytes, backup: bytes | None) -> bytes:
+    """What a start makes of mysqld-auto.cnf: a backup that is whole takes its place (read_persist_file)."""
+    if not backup:
+        return content
+    try:
+        parsed(backup)
+    except BadContent:
+        return content
+    return backup

@@ -1,0 +1,197 @@
+"""A server's process and its option files, brought from a host with few commands, as the server sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from headrace.base.errors import CommandFailed, NotReady
+from headrace.host.agent import Agent
+from headrace.host.target import Target
+from headrace.lab.server.option_files import ENVIRONMENT, Copies, directive
+
+#: No file of settings is larger, nor has a host more of them.
+MOST_BYTES, MOST_FILES = 262_144, 300
+#: Marks a file that is there and was not read.
+UNREADABLE = "unreadable:"
+
+#: Prints size, mode, path and content of a file; ``mask`` one that hides those of its name in lower folders.
+EMIT = f"""
+count=0 most={MOST_FILES}
+emit() {{
+  [ -f "$1" ] || return 1
+  [ -r "$1" ] && [ $count -lt $most ] || {{ printf '0 0 {UNREADABLE}%s\\n' "$1"; return 1; }}
+  size=$(wc -c <"$1"); [ "$size" -le {MOST_BYTES} ] || {{ printf '0 0 {UNREADABLE}%s\\n' "$1"; return 1; }}
+  count=$((count + 1)); printf '%s %s %s\\n' "$size" "$(stat -Lc %a "$1" || echo 0)" "$1"; head -c "$size" -- "$1"
+}}
+mask() {{ [ -L "$1" ] && [ "$(readlink -f "$1")" = /dev/null ] && printf '0 644 %s\n' "$1"; }}
+"""
+#: The option files that the arguments name, and those that they name: without the last letter, where a last line
+#: has no end, because a server takes that letter for it.
+FOLLOW = """
+IFS='
+'
+named() { cut=; [ "$(tail -c 1 "$2")" ] && cut='$s/.$//;'
+sed -n "${cut}s/^[[:space:]]*![[:space:]]*$1[[:space:]]\\{1,\\}//; t named
+d
+: named
+s/[[:space:]]*\\$//p" "$2"; }
+todo="$*"; seen=
+while [ "$todo" ]; do
+  next=
+  set -f; set -- $todo; set +f
+  for file in "$@"; do
+    case "$IFS$seen$IFS" in *"$IFS$file$IFS"*) continue;; esac
+    seen="$seen$IFS$file"; emit "$file" || continue
+    next="$next$IFS$(named include "$file")"
+    set -f; folders=$(named includedir "$file")
+    for folder in $folders; do
+      set +f
+      [ -d "$folder" ] ||
+        printf '0 0 unreadable:%s (in %s, but not there: no start gets past it)\n' "$folder" "$file"
+      for each in "${folder%/}"/*.cnf "${folder%/}"/.*.cnf; do next="$next$IFS$each"; done
+    done
+    set +f
+  done
+  todo=$next
+  case "$todo" in *[!"$IFS"]*) ;; *) todo=;; esac
+done
+exit 0
+"""
+#: A process: whether it sees other files than we do, its program, its user, its limits, and of its environment
+#: what option files and libraries depend on. Then its command line.
+_PROCESS = f"""
+p=/proc/$1
+[ -r $p/environ ] && [ -r $p/cmdline ] || exit 3
+here=yes
+[ "$(readlink $p/ns/mnt)" = "$(readlink /proc/self/ns/mnt)" ] && [ "$(readlink $p/root)" = / ] || here=no
+printf 'here=%s\\nexe=%s\\n' "$here" "$(readlink $p/exe)"
+sed -n 's/^Uid:[[:space:]]*[0-9]*[[:space:]]*\\([0-9]*\\).*/uid=\\1/p; s/^Gid:[[:space:]]*[0-9]*[[:space:]]*\\([0-9]*\\).*/gid=\\1/p' $p/status
+sed -n 's/^Max open files *\\([0-9a-z]*\\) *\\([0-9a-z]*\\).*/files=\\2/p' $p/limits
+tr '\\0' '\\n' <$p/environ | grep -E '^({"|".join((*ENVIRONMENT, "LD_LIBRARY_PATH"))})=' | sed 's/^/env./'
+printf '\\0'
+exec cat $p/cmdline
+"""  # noqa: E501
+
+
+@dataclass(frozen=True)
+class Process:
+    """A running server. ``is_here`` is false where it has its own view of the files, as in a container.
+
+    ``most_files`` is its hard limit of open files; empty if unknown. ``arguments`` come without the program.
+    """
+
+    pid: int
+    is_here: bool
+    program: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+    user_id: int
+    group_id: int
+    most_files: str = ""
+
+    @property
+    def root(self) -> str:
+        """Where its paths begin."""
+        return "/" if self.is_here else f"/proc/{self.pid}/root"
+
+    @property
+    def enter(self) -> list[str]:
+        """What a command begins with to see the files that the server sees."""
+        return [] if self.is_here else ["nsenter", f"--target={self.pid}", "--mount", "--root"]
+
+    def as_server(self, *, is_root: bool, instead_of_root: int = 0) -> list[str]:
+        """The same under the server's user, which is ours where we are not root."""
+        user, group = (each or instead_of_root for each in (self.user_id, self.group_id))
+        if self.is_here:
+            return (
+                ["setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups", "--"] if is_root else []
+            )
+        return [*self.enter, f"--setuid={user}", f"--setgid={group}", "--"]
+
+
+async def process_of(target: Target, pid: int) -> Process:
+    """Raises NotReady where the process cannot be looked at."""
+    answer = await target.run(["sh", "-c", _PROCESS, "sh", str(pid)], check=False, repeatable=True)
+    head, separator, tail = answer.stdout.partition(b"\0")
+    fields = dict(line.partition("=")[::2] for line in head.decode("utf-8", "replace").splitlines())
+    if answer.exit_code != 0 or not separator or not fields.get("exe"):
+        raise NotReady(
+            f"what the server (process {pid}) was started with cannot be read, so its option files are unknown",
+            place=target.name,
+            hint="as root, or as the server's user",
+        )
+    words = tail.decode("utf-8", "replace").split("\0")
+    environment = {name[4:]: value for name, value in fields.items() if name.startswith("env.")}
+    limit = fields.get("files", "")
+    return Process(
+        pid,
+        fields["here"] == "yes",
+        # An upgrade replaced it: the next start is the new one.
+        fields["exe"].removesuffix(" (deleted)"),
+        tuple(words[1:-1]),
+        environment,
+        int(fields["uid"]),
+        int(fields["gid"]),
+        limit if limit.isdigit() else "",
+    )
+
+
+async def files_of(agent: Agent, process: Process, paths: Sequence[str]) -> tuple[Copies, list[str]]:
+    """The option files that these paths name, in the server's own view; and those that could not be read.
+
+    Their folders may belong to the server's account, so the agent opens them by what they are.
+    """
+    files: dict[str, bytes] = {}
+    ignored: set[str] = set()
+    unreadable: list[str] = []
+    asked: set[str] = set()
+    todo = list(paths)
+    while todo and len(asked) < MOST_FILES:
+        asked |= set(todo)
+        found: list[str] = []
+        for path, seen in (await agent.look(todo, root=process.root)).items():
+            if seen.names is not None:
+                found += [f"{path.rstrip('/')}/{name}" for name in seen.names if name.endswith(".cnf")]
+            elif seen.content is not None:
+                files[path] = seen.content
+                ignored |= {path} if seen.mode & 0o002 else set()
+                found += included(seen.content)
+            elif seen.refused:
+                unreadable.append(f"{path} ({seen.refused})")
+        todo = [path for path in dict.fromkeys(found) if path not in asked]
+    return Copies(files, frozenset(ignored)), unreadable
+
+
+def included(content: bytes) -> list[str]:
+    """What an option file includes: files and folders, as absolute paths."""
+    lines = content.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    found = [directive(line)[1] for line in lines if line.lstrip().startswith("!")]
+    return [path for path in dict.fromkeys(found) if path.startswith("/")]
+
+
+def copies(output: bytes, place: str) -> tuple[Copies, list[str]]:
+    """What ``EMIT`` printed; and the files that are there and were not read. Raises CommandFailed."""
+    files: dict[str, bytes] = {}
+    ignored: set[str] = set()
+    unreadable: list[str] = []
+    for mode, path, content in _parsed(output, place):
+        if path.startswith(UNREADABLE):
+            unreadable.append(path.removeprefix(UNREADABLE))
+        else:
+            files[path] = content
+            ignored |= {path} if int(mode, 8) & 0o002 else set()
+    return Copies(files, frozenset(ignored)), unreadable
+
+
+def _parsed(output: bytes, place: str) -> Iterator[tuple[str, str, bytes]]:
+    at = 0
+    while at < len(output):
+        head, separator, _ = output[at : at + 8192].partition(b"\n")
+        found = re.fullmatch(rb"(\d+) ([0-7]+) (.*)", head, re.DOTALL)
+        start = at + len(head) + 1
+        if not separator or found is None or start + int(found[1]) > len(output):
+            raise CommandFailed("its files changed while they were read", place=place)
+        at = start + int(found[1])
+        yield found[2].decode(), found[3].decode("utf-8", "surrogateescape"), output[start:at]

@@ -1,1 +1,0 @@
-"""An experiment's report: one section per file; ``page`` orders them."""

@@ -1,1 +1,0 @@
-"""Before and after a change in production."""

@@ -1,0 +1,1 @@
+"""A rollout as people see it."""

@@ -1,0 +1,462 @@
+"""The command ``digest``: summarises traffic from logs, captures and recordings, locally or on hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.base.errors import PlanError, StoreError
+from headrace.base.model import ServerLogin
+from headrace.cli.options import NO_LOGIN, CapturePorts, grouped
+from headrace.cli.shell import (
+    Json,
+    PageFile,
+    app,
+    on_target,
+    print_json,
+    run_until_signal,
+    say,
+    stderr,
+    stdout,
+    write_page,
+)
+from headrace.traffic.commands import habits
+from headrace.traffic.commands.habits import Limit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headrace.traffic.digests.classes import Digest
+    from headrace.traffic.report.words import View
+
+#: Between a source and the reason in the agent's error.
+_NOT_READ = ": bad input: "
+_UNITS = {"ns": 1.0, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
+
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SOURCE]...",
+        help="Slow, general or binary logs, pcap, recordings (on the target), - for standard input; or digests.",
+        show_default=False,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Question:
+    """What the agent counts, and where."""
+
+    target: Annotated[
+        list[str],
+        typer.Option("--target", "-t", help="Where the sources are: local or user@host[:port]; repeatable."),
+    ] = field(default_factory=lambda: ["local"])
+    mode: Annotated[
+        str,
+        typer.Option(
+            "--mode", help="Fingerprint style: strict, or pt (same classes and ids as pt-query-digest)."
+        ),
+    ] = "strict"
+    fold_names: Annotated[
+        bool,
+        typer.Option(
+            "--fold-names",
+            help="Ignore digits and hashes in names of tables and databases: orders_2024_01 is orders_?.",
+        ),
+    ] = False
+    group: Annotated[
+        str,
+        typer.Option(
+            "--group",
+            help="Group by class, user, host, database, table, session or command; comma-separated.",
+        ),
+    ] = "class"
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Only calls that started at this time (UTC) or later; 1h: an hour ago.",
+        ),
+    ] = ""
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Only calls that started before this time.")
+    ] = ""
+    filters: Annotated[
+        list[str] | None,
+        typer.Option("--filter", metavar="CONDITION", help="user=app, response>=100ms, error=any ..."),
+    ] = None
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--type",
+            metavar="KIND",
+            help="As for pt-query-digest: slowlog, genlog, tcpdump, binlog. Not needed: the content tells.",
+        ),
+    ] = ""
+    port: CapturePorts = None
+
+    @property
+    def argv(self) -> list[str]:
+        options = [
+            ("--mode", self.mode),
+            ("--group", self.group),
+            ("--since", self.since),
+            ("--until", self.until),
+            ("--type", self.kind),
+        ]
+        folded = ["--fold-names"] if self.fold_names else []
+        options += [("--filter", each) for each in self.filters or ()]
+        options += [("--port", str(each)) for each in self.port or ()]
+        return folded + [word for name, value in options if value for word in (name, value)]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What to show, and in which order."""
+
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective",
+            metavar="TIME",
+            help="Show the share of calls within this time, and within 4 times this time: 10ms.",
+        ),
+    ] = ""
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order", help="sum, count, mean, p99, max, rows, sent, changed, bytes, lock or errors."
+        ),
+    ] = "sum"
+    limit: Annotated[
+        str,
+        typer.Option(
+            "--limit",
+            "-n",
+            metavar="N",
+            help="Classes in the table: 10, or 95%:10 for at most 95% of the order.",
+        ),
+    ] = "10"
+    details: Annotated[int, typer.Option("--details", min=0, help="Classes shown in detail.")] = 3
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Show the plans of the samples that are shown in detail, from the --mysql-* server.",
+        ),
+    ] = False
+    as_json: Json = False
+
+    def view(self) -> View:
+        from headrace.traffic.figures import ORDERS
+        from headrace.traffic.report.words import View
+
+        if self.order not in ORDERS:
+            raise typer.BadParameter(f"--order {self.order!r}: one of {', '.join(ORDERS)}")
+        objective_ns = _duration_ns(self.objective) if self.objective else None
+        return View(self.order, self.most.most, self.details, objective_ns)
+
+    @property
+    def most(self) -> Limit:
+        return Limit.parse(self.limit)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Where to save the digest and its page."""
+
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            "--save", metavar="FILE", help="Save the digest as Parquet, which can be merged with others."
+        ),
+    ] = None
+    page: PageFile = None
+
+
+@dataclass(frozen=True)
+class Two:
+    """Compare two digests instead of showing one."""
+
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Compare two sources: before, after. New, gone, slower, more frequent."
+        ),
+    ] = False
+    client: Annotated[
+        str,
+        typer.Option("--client", metavar="SOURCE", help="The capture taken at the client; needs --server."),
+    ] = ""
+    server: Annotated[
+        str, typer.Option("--server", metavar="SOURCE", help="The capture taken at the server.")
+    ] = ""
+
+
+@dataclass(frozen=True)
+class Days:
+    """A history by day: add to it, show it, or annotate it."""
+
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FOLDER", help="Add to a history by day; show it without SOURCE."),
+    ] = None
+    query_class: Annotated[
+        str,
+        typer.Option(
+            "--class",
+            metavar="ID",
+            help="With --history: show one class by day; a prefix of its id is enough.",
+        ),
+    ] = ""
+    reviewed_by: Annotated[
+        str,
+        typer.Option(
+            "--reviewed-by", metavar="NAME", help="With --history and --class: record who reviewed it."
+        ),
+    ] = ""
+    comment: Annotated[
+        str, typer.Option("--comment", metavar="TEXT", help="Review comment, with --reviewed-by.")
+    ] = ""
+
+
+@app.command(
+    cls=habits.Command,
+    epilog="Example: headrace digest slow.log --objective 10ms --html digest.html",
+)
+@grouped
+def digest(
+    asked: Question,
+    shown: Shown,
+    kept: Kept,
+    two: Two,
+    days: Days,
+    sources: Sources = None,
+    login: ServerLogin = NO_LOGIN,
+) -> None:
+    """Summarise traffic by query class: share of time, percentiles, rows, errors, and gaps in the source."""
+    if asked.kind:
+        note = "--type is not needed: the content tells what a source is"
+        stderr().print(note, soft_wrap=True, highlight=False, markup=False)
+    if two.compare:
+        _compare(sources or [], asked, shown)
+    elif two.client or two.server:
+        _sides(two, asked, shown)
+    elif days.history is not None and not sources:
+        _show_history(days.history, days, shown)
+    else:
+        _sum_up(sources or [], asked, shown, kept, days.history, login)
+
+
+def _sum_up(
+    sources: list[str], asked: Question, shown: Shown, kept: Kept, history: Path | None, login: ServerLogin
+) -> None:
+    from headrace.traffic.report.page import page_of
+
+    view = shown.view()
+    for place in (kept.save, history):
+        _can_be_made(place)
+    table = read_sources(sources, asked)
+    _keep(table, kept.save, history)
+    found = _open(table)
+    view = replace(view, limit=shown.most.of(found, shown.order))
+    if shown.explain:
+        view = _explained(found, view, asked.target[0], login)
+    page = page_of(found, view)
+    say(page, shown.as_json)
+    if kept.page:
+        # The page shows sample statements with their original values.
+        write_page(kept.page, page, is_private=True)
+
+
+def _can_be_made(path: Path | None) -> None:
+    """Refuse now a file or directory that could not be written after the work, which may take hours."""
+    if path is None:
+        return
+    # What is missing above it is made.
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if existing != path and not existing.is_dir():
+        raise typer.BadParameter(f"{path} cannot be written: {existing} is not a directory")
+    if not os.access(existing, os.W_OK):
+        raise typer.BadParameter(f"{path} cannot be written: permission denied")
+
+
+def _duration_ns(text: str) -> float:
+    for unit, factor in _UNITS.items():
+        number = text.strip().removesuffix(unit)
+        with contextlib.suppress(ValueError):
+            value = float(number) * factor
+            if number != text.strip() and 0 < value < 1e15:
+                return value
+    raise typer.BadParameter(f"--objective {text!r}: write a time such as 10ms, 500us or 2s")
+
+
+def _keep(table: pa.Table, save: Path | None, history: Path | None) -> None:
+    from headrace.traffic.digests import history as histories
+    from headrace.traffic.digests import table as tables
+
+    if save:
+        tables.write(table, save)
+        stderr().print(f"saved: {save}", soft_wrap=True, highlight=False, markup=False)
+    if history:
+        day = histories.append(history, table)
+        stderr().print(f"history: {day}", soft_wrap=True, highlight=False, markup=False)
+
+
+def _open(table: pa.Table) -> Digest:
+    from headrace.traffic.digests.classes import open_digest
+
+    return open_digest(table)
+
+
+# -- Sources ----------------------------------------------------------------------------------------------------
+
+
+def read_sources(sources: list[str], asked: Question) -> pa.Table:
+    """Merge all sources into one digest: digest files are read here, other sources on their target."""
+    from headrace.traffic.digests.files import is_digest, load_all
+    from headrace.traffic.digests.merge import merge
+
+    if not sources:
+        raise typer.BadParameter(
+            "name a SOURCE: a log, a capture, a recording, a digest, or - for standard input"
+        )
+    is_here = asked.target == ["local"]
+    ready = [source for source in sources if is_here and source != "-" and is_digest(Path(source))]
+    raw = [source for source in sources if source not in ready]
+    parts = [load_all([Path(source) for source in ready])] if ready else []
+    places = ready[:1]
+    if ready and (asked.since or asked.until or asked.filters):
+        raise PlanError(
+            "a digest cannot be filtered",
+            place=ready[0],
+            hint="filter when you make the digest from its source",
+        )
+    if raw:
+        for address, table in zip(asked.target, _digest_hosts(raw, asked), strict=True):
+            parts.append(table)
+            places.append(address)
+    return merge(parts, places)
+
+
+def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:
+    from headrace.traffic import traffic
+
+    if "-" in sources and len(asked.target) > 1:
+        raise typer.BadParameter("standard input works with one target only")
+    try:
+        with stderr().status("reading ...") if stderr().is_terminal else contextlib.nullcontext():
+            return run_until_signal(lambda: traffic.digest_hosts(asked.target, sources, asked.argv))
+    except PlanError as error:
+        source, mark, why = error.message.partition(_NOT_READ)
+        if not mark or source not in sources:
+            raise
+        raise PlanError(f"cannot read {source}: {why}", place=error.place, hint=error.hint) from error
+
+
+# -- Two digests, and many --------------------------------------------------------------------------------------
+
+
+def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
+    from headrace.show import terminal
+    from headrace.traffic import figures as traffic
+    from headrace.traffic.report import compare as views
+
+    limit = shown.most.plain("--compare")
+    if len(sources) != 2:
+        raise typer.BadParameter("--compare needs two sources: before and after")
+    before, after = (_open(read_sources([source], asked)) for source in sources)
+    _check_alike(before, after, sources[1])
+    changes = traffic.compare(before, after)
+    if shown.as_json:
+        print_json(views.compared_json(before, after, changes))
+    else:
+        stdout().print(terminal.show(views.compared(before, after, changes, limit)))
+
+
+def _check_alike(one: Digest, other: Digest, place: str) -> None:
+    if (one.mode, one.group) != (other.mode, other.group):
+        raise StoreError(
+            f"{other.mode} classes by {', '.join(other.group)} cannot be compared with "
+            f"{one.mode} classes by {', '.join(one.group)}",
+            place=place,
+            hint="digest both with the same --mode, --fold-names and --group",
+        )
+
+
+def _sides(two: Two, asked: Question, shown: Shown) -> None:
+    from headrace.show import terminal
+    from headrace.traffic import figures as traffic
+    from headrace.traffic.report import compare as views
+
+    limit = shown.most.plain("--client and --server")
+    if not two.client or not two.server:
+        raise typer.BadParameter("--client and --server go together")
+    left, right = (_open(read_sources([source], asked)) for source in (two.client, two.server))
+    _check_alike(left, right, two.server)
+    found = traffic.sides(left, right)
+    if shown.as_json:
+        print_json(views.beside_json(left, right, found))
+    else:
+        stdout().print(terminal.show(views.beside(left, right, found, limit)))
+
+
+def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
+    from datetime import UTC, datetime
+
+    from headrace.show import terminal
+    from headrace.traffic import figures as traffic
+    from headrace.traffic.digests import history as histories
+    from headrace.traffic.report import history as views
+
+    limit = shown.most.plain("--history")
+    days = {day: _open(table) for day, table in histories.days(folder).items()}
+    seen = traffic.seen(days)
+    name = _named(asked.query_class, [each.name for each in seen], folder) if asked.query_class else ""
+    if asked.reviewed_by:
+        if not name:
+            raise typer.BadParameter("--reviewed-by needs --class")
+        noted = histories.Review(asked.reviewed_by, f"{datetime.now(UTC):%Y-%m-%d}", asked.comment)
+        histories.review(folder, name, noted)
+    reviews = histories.reviews(folder)
+    listed = [each for each in seen if not name or each.name == name]
+    if shown.as_json:
+        print_json(views.to_json(days, listed, reviews))
+    elif name:
+        stdout().print(terminal.show(views.one_class(name, days, reviews.get(name))))
+    else:
+        stdout().print(terminal.show(views.overview(days, listed, reviews, limit)))
+
+
+def _named(query_class: str, names: list[str], folder: Path) -> str:
+    found = [name for name in names if name.lower().startswith(query_class.lower())]
+    if len(found) != 1:
+        which = "no class" if not found else f"{len(found)} classes"
+        raise PlanError(f"{which} of this history matched by {query_class!r}", place=str(folder))
+    return found[0]
+
+
+# -- Plans ------------------------------------------------------------------------------------------------------
+
+
+def _explained(found: Digest, view: View, address: str, login: ServerLogin) -> View:
+    """Plans of the classes shown in detail: EXPLAIN of read statements only; nothing is executed."""
+    from headrace.traffic import traffic
+    from headrace.traffic.figures import ranked
+
+    if not login.is_named:
+        raise typer.BadParameter(
+            "--explain needs a server: --mysql-socket, --mysql-host or --mysql-defaults-file"
+        )
+    samples = [(each.name, each.sample) for each in ranked(found, view.order)[: view.details]]
+
+    def work(host: Any) -> Any:
+        return traffic.plans(host, samples, login)
+
+    return replace(view, plans=on_target(address, work))

@@ -1,0 +1,225 @@
+"""Two digests compared: before and after a change, or the client's side and the server's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.base.counted import counted
+from headrace.show import text
+from headrace.show.parts import Cell, Column, Gap, Part, Sentence, Span, Table
+from headrace.traffic import figures as traffic
+from headrace.traffic.report.coverage import lines
+from headrace.traffic.report.words import clock, duration, percent, short_number
+
+if TYPE_CHECKING:
+    from headrace.traffic.digests.classes import Digest, QueryClass
+    from headrace.traffic.figures import Change, Sides
+
+#: A ratio this close to 1 is not coloured.
+QUIET = 1.1
+#: Printed below every comparison: what the ratios do not prove.
+NO_TRIAL = (
+    "Two captures are only two observations, regardless of how many calls they hold: calls in one capture "
+    "share load, caches and locks, so no significance is claimed. `slices` is the share of pairs of time "
+    "slices in which after is slower: 0.5 means no difference, 1.0 means more than either capture varies "
+    "internally. For a proof, compare configurations in blocks: headrace run, headrace prove."
+)
+NO_DIFFERENCE = (
+    "Means can be subtracted, percentiles cannot: the slowest call at the client need not be the slowest at "
+    "the server, so a difference of percentiles is not the percentile of the differences."
+)
+
+
+def compared(before: Digest, after: Digest, changes: Sequence[Change], limit: int) -> Iterator[Part]:
+    """New, gone and changed classes, the largest change of load first."""
+    for name, digest in (("before", before), ("after", after)):
+        yield Sentence(f"{name}: {_span(digest)}", "strong")
+        yield from lines(digest)
+    states = [change.state for change in changes]
+    loads = [digest.all.total_ns / digest.span_s if digest.span_s else None for digest in (before, after)]
+    new = counted(states.count("new"), "new class", "new classes")
+    told = f"{new}, {states.count('gone')} gone, {states.count('both')} in both"
+    if loads[0] and loads[1] is not None:
+        told += f"; response time per second of traffic {duration(loads[0])} → {duration(loads[1])}"
+        told += f" ({text.ratio(loads[1] / loads[0])}×)"
+    yield Gap()
+    yield Sentence(told, "strong")
+    yield Gap()
+    yield _changes(changes[:limit])
+    if len(changes) > limit:
+        yield Sentence(f"and {len(changes) - limit:,} more: --limit", "aside")
+    yield Gap()
+    yield Sentence(NO_TRIAL, "aside")
+
+
+def _span(digest: Digest) -> str:
+    calls = counted(digest.all.count, "call")
+    return (
+        f"{calls}, {' to '.join(map(clock, digest.span_ns))} UTC" if digest.span_ns else f"{calls}, no times"
+    )
+
+
+def _changes(changes: Sequence[Change]) -> Table:
+    rows = []
+    for each in changes:
+        name = Cell((Span(_STATE[each.state][0], style=_STATE[each.state][1]), each.either.fingerprint))
+        if each.state == "both":
+            cells = [_times(ratio) for ratio in (each.rate, each.mean, *each.percentiles.values())]
+            slices = "–" if each.slower_slices is None else f"{each.slower_slices:.2f}"
+        else:
+            # No ratio to the other side, which has none: the number itself.
+            calls = f"{short_number(each.either.count)} {'call' if each.either.count == 1 else 'calls'}"
+            mean = text.milliseconds(traffic.mean_ns(each.either))
+            cells, slices = [Cell(calls), Cell(f"{mean} ms"), Cell(""), Cell(""), Cell("")], ""
+        rows.append([Cell(load_change(each.load_change)), *cells, Cell(slices), name])
+    columns = [Column(name, "n") for name in ("load/s", "calls/s", "mean", "p50", "p95", "p99", "slices")]
+    return Table([*columns, Column("class")], rows, is_cut=True)
+
+
+_STATE = {"new": ("new  ", "bold yellow"), "gone": ("gone  ", "bold blue"), "both": ("", "")}
+
+
+def load_change(change_ns: float) -> str:
+    """Signed change of response time per second of traffic, from ns."""
+    return f"{'+' if change_ns >= 0 else '−'}{duration(abs(change_ns))}"
+
+
+def _times(ratio: float | None) -> Cell:
+    if ratio is None:
+        return Cell("–", style="dim")
+    return Cell(
+        f"{text.ratio(ratio)}×", style="red" if ratio > QUIET else "green" if ratio < 1 / QUIET else ""
+    )
+
+
+def compared_json(before: Digest, after: Digest, changes: Sequence[Change]) -> dict[str, Any]:
+    """Everything, for programs. Ratios are after relative to before."""
+    return {
+        "before": _whole(before),
+        "after": _whole(after),
+        "note": NO_TRIAL,
+        "classes": [
+            {
+                "class": each.either.key or {"class": each.name},
+                "fingerprint": each.either.fingerprint,
+                "state": each.state,
+                "load_change_ns_a_second": each.load_change,
+                "before": _figures(each.before),
+                "after": _figures(each.after),
+                "ratios": {"calls_a_second": each.rate, "mean": each.mean, **each.percentiles},
+                "slower_slices": each.slower_slices,
+                "slices": each.slices,
+            }
+            for each in changes
+        ],
+    }
+
+
+def _whole(digest: Digest) -> dict[str, Any]:
+    return {
+        "first_ns": digest.first_ns,
+        "last_ns": digest.last_ns,
+        "span_s": digest.span_s,
+        "coverage": dict(digest.coverage),
+        **(_figures(digest.all) or {}),
+    }
+
+
+def _figures(each: QueryClass | None) -> dict[str, Any] | None:
+    if each is None:
+        return None
+    timed = each.number("response_ns")
+    return {
+        "calls": each.count,
+        "failed": each.failed,
+        "response_sum_ns": timed.sum,
+        "mean_ns": traffic.mean_ns(each),
+        **{f"{name}_ns": traffic.percentile_ns(each, name) for name in traffic.PERCENTILES},
+        "max_ns": timed.most,
+    }
+
+
+# -- Client and server ------------------------------------------------------------------------------------------
+
+_SHOWN = ("p90", "p99", "p99.9")
+
+
+def beside(
+    client: Digest,
+    server: Digest,
+    found: tuple[Sequence[Sides], Sequence[QueryClass], Sequence[QueryClass]],
+    limit: int,
+) -> Iterator[Part]:
+    """Each class at the client and at the server, with the time that the server does not account for."""
+    both, only_client, only_server = found
+    for name, digest in (("client", client), ("server", server)):
+        yield Sentence(f"{name}: {_span(digest)}", "strong")
+        yield from lines(digest)
+    rows = []
+    for each in both[:limit]:
+        share = percent(each.mean_share) if each.mean_share is not None else "–"
+        mark = "" if each.is_same_calls else " ?"
+        rows.append([*map(Cell, _side(each, 0)), Cell(f"mean {share}{mark}"), Cell(each.client.fingerprint)])
+        quiet = [*_side(each, 1), _gaps(each)]
+        rows.append([*(Cell(cell, style="dim") for cell in quiet), Cell("")])
+    columns = [Column(name, "n") for name in ("calls", "mean ms", *_SHOWN, "network + client")]
+    yield Gap()
+    yield Table([*columns, Column("class")], rows, is_cut=True)
+    if any(not each.is_same_calls for each in both):
+        note = "? the two sides counted different calls, so even their means are not comparable"
+        yield Sentence(note, "attention")
+    for side, only in (("client", only_client), ("server", only_server)):
+        if only:
+            calls = sum(each.count for each in only)
+            names = "; ".join(text.short(each.fingerprint, 60) for each in only[:3])
+            seen = f"{counted(len(only), 'class', 'classes')} ({counted(calls, 'call')})"
+            yield Sentence(f"only the {side} saw {seen}: {names}", "attention")
+    said = (
+        "For each class: the client's line, the server's line, and the relative difference of their "
+        "percentiles."
+    )
+    yield Gap()
+    yield Sentence(f"{said} {NO_DIFFERENCE}", "aside")
+
+
+def _side(each: Sides, side: int) -> list[str]:
+    seen = (each.client, each.server)[side]
+    mean = each.mean_ns[side] if each.mean_ns else None
+    cells = [f"{seen.count:,}", text.milliseconds(mean)]
+    for name in _SHOWN:
+        pair = each.percentiles_ns.get(name)
+        cells.append(text.milliseconds(pair[side]) if pair else "–")
+    return cells
+
+
+def _gaps(each: Sides) -> str:
+    pairs = {name: pair for name in _SHOWN if (pair := each.percentiles_ns.get(name)) and pair[0]}
+    return ", ".join(f"{name} {1 - pair[1] / pair[0]:.0%}" for name, pair in pairs.items())
+
+
+def beside_json(
+    client: Digest,
+    server: Digest,
+    found: tuple[Sequence[Sides], Sequence[QueryClass], Sequence[QueryClass]],
+) -> dict[str, Any]:
+    both, only_client, only_server = found
+    return {
+        "client": _whole(client),
+        "server": _whole(server),
+        "note": NO_DIFFERENCE,
+        "classes": [
+            {
+                "class": each.client.key or {"class": each.name},
+                "fingerprint": each.client.fingerprint,
+                "client": _figures(each.client),
+                "server": _figures(each.server),
+                "network_and_client_share_of_mean": each.mean_share,
+                "is_same_calls": each.is_same_calls,
+                "percentiles_apart_ns": {name: a - b for name, (a, b) in each.percentiles_ns.items()},
+            }
+            for each in both
+        ],
+        "only_client": [each.fingerprint for each in only_client],
+        "only_server": [each.fingerprint for each in only_server],
+    }
