@@ -1,6 +1,6 @@
 //! Latency buckets: log-linear, 128 sub-buckets per power of two, so a bucket is at most 0.8% wide.
 //!
-//! `src/headrace/buckets.py` has the same formula; a test there compares the two through the hidden subcommand
+//! `src/headrace/base/buckets.py` has the same formula; a test there compares the two through the hidden subcommand
 //! `buckets`.
 
 use std::io::{BufRead, Write};

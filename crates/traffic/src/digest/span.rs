@@ -1,6 +1,6 @@
 //! The time to which rates and loads of a digest refer.
 //!
-//! `headrace.digests.classes.Digest.span_ns` has the same rule for digests that were kept and merged; a test compares the
+//! `headrace.traffic.digests.classes.Digest.span_ns` has the same rule for digests that were kept and merged; a test compares the
 //! two.
 
 use std::cmp::Reverse;
