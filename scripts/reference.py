@@ -118,8 +118,7 @@ def _parameter(parameter: Any, context: Any) -> tuple[str, str, str] | None:
     shown = parameter.get_help_record(context)
     if shown is None:
         return None
-    # Types such as <str> say nothing that the name does not; ranges stand in the second half.
-    name = re.sub(r" ?<(str|path|int|float|int range|float range|list\[\w+\])>", "", shown[0].strip())
+    name = shown[0].strip()
     meaning, found, extra = f" {shown[1]}".partition(" [")
     return (
         f"`{name}`",

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from headrace import __version__, cli
 from headrace.base.errors import TargetError
 from headrace.cli import shell
-from headrace.cli.commands import COMMANDS
+from headrace.cli.commands import COMMANDS, GROUPS
 from headrace.cli.shell import app
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
@@ -111,6 +111,19 @@ def test_help_loads_the_module_of_its_command_and_nothing_heavy(
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stderr.splitlines()[-2:] == ["[]", str(modules)]
+
+
+def test_each_command_is_in_one_group_of_the_help_and_in_one_line() -> None:
+    names = [name for group in GROUPS.values() for name in group]
+    assert sorted(names) == sorted(name for words in COMMANDS.values() for name in words)
+    said = started("--help").stdout
+    for words in COMMANDS.values():
+        for name, summary in words.items():
+            assert re.search(rf"^  {name} +{re.escape(summary)}$", said, re.M), name
+
+
+def test_help_has_no_type_names_of_python() -> None:
+    assert not re.findall(r"<(?:list\W|float|int|str|path)", (ROOT / "docs/reference/cli.md").read_text())
 
 
 @pytest.mark.parametrize("path", ["packaging/scripts/headrace", "src/headrace/__main__.py"])

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Module below ``headrace`` -> its commands and their summaries, in the order of ``headrace --help``. Only the
-#: module of the given command is imported: importing all forty takes as long as starting Python and typer.
+#: What people come for -> its commands, in the order of ``headrace --help``.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "Look": ("hunt", "top", "facts", "doctor", "fleet", "serve", "collect", "rules", "knobs", "ladder"),
+    "Test": (
+        *("demo", "run", "prove", "tune", "sweep", "status", "report", "compare", "plan"),
+        *("import", "watch", "audit", "lab"),
+    ),
+    "Change": ("apply", "confirm", "rollback", "journal", "rollout", "verify", "histograms"),
+    "Traffic": ("record", "recording", "digest", "replay", "indexes"),
+    "Plan ahead": ("size",),
+    "Elsewhere": ("docs", "tell", "mcp"),
+}
+
+#: Module below ``headrace`` -> its commands and their summaries. Only the module of the given command is
+#: imported: importing all forty takes as long as starting Python and typer.
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "host.command": {
         "doctor": "Check whether a machine is ready.",
@@ -50,7 +63,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "plan": "Inspect plan files without running them.",
     },
     "experiment.commands.tune": {
-        "tune": "Search many knobs, confirm the best against the current settings.",
+        "tune": "Search many knobs, then confirm the best.",
     },
     "experiment.commands.watch": {
         "watch": "Detect changes in a series of results.",
@@ -76,7 +89,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "recording": "Inspect, cut, merge, filter and anonymise recordings.",
     },
     "traffic.commands.digest": {
-        "digest": "Summarise traffic by query class: how often, how slow, how costly.",
+        "digest": "Summarise traffic by query class.",
     },
     "indexes.commands.indexes": {
         "indexes": "Find the indexes that traffic lacks, and those too many.",
@@ -85,7 +98,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "replay": "Replay recorded traffic on a server, and compare its answers.",
     },
     "capacity.commands.size": {
-        "size": "Capacity: what calls cost, how full hosts are, when they fill up, what to merge.",
+        "size": "When hosts are full, and which databases can share one.",
     },
     "hunt.commands.ladder": {
         "ladder": "Measure this machine's latencies, from CPU cache to commit.",

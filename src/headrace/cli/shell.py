@@ -18,7 +18,7 @@ from headrace.base import extras
 from headrace.base.encode import json_text
 from headrace.base.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room, placed
 from headrace.cli import interrupts
-from headrace.cli.commands import COMMANDS
+from headrace.cli.commands import COMMANDS, GROUPS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +43,33 @@ class _Commands(typer.core.TyperGroup):
             for name, summary in words.items()
         }
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """By what people come for."""
+        width = max(map(len, self.commands)) + 2
+        for group, names in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name.ljust(width), self.summary(name)) for name in names], col_spacing=0)
+
+    def summary(self, name: str) -> str:
+        """The one line that says what a command does."""
+        return next(words[name] for words in COMMANDS.values() if name in words)
+
+
+_with_its_type = typer.core.TyperOption.display_type
+
+
+def _kind(option: typer.core.TyperOption, context: Any) -> str:
+    """What an option without a name for its value takes, in a word of the manual instead of Python's types."""
+    kind = option.type_descriptor
+    if kind.is_choice or kind.is_tuple or kind.is_datetime:
+        return _with_its_type(option, context)
+    words = {"int": "NUMBER", "float": "NUMBER", "Path": "FILE"}
+    return words.get(option.bare_type().removeprefix("list[").removesuffix("]"), "TEXT")
+
+
+# typer has no setting for it.
+setattr(typer.core.TyperOption, "display_type", _kind)  # noqa: B010
+setattr(typer.core.TyperArgument, "display_type", lambda *_: "")  # noqa: B010
 
 #: How characters that an output's encoding lacks are written.
 PLAINER = "headrace-plainer"
