@@ -25,7 +25,6 @@ from headrace.experiment.plan import AS_IS, RESPONSE_NAMES, Plan, Settings, Tune
 from headrace.experiment.stats.sweep import SEARCH
 from headrace.experiment.stats.trials import THROUGHPUT, TrialResponse, trial_responses
 from headrace.experiment.store import ExperimentFolder, TrialRecord
-from headrace.experiment.trial_tables import check_table
 
 POINTS = "points.json"
 
@@ -162,6 +161,8 @@ def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
     """The server's peak resident memory in the trial, in bytes."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
+
+    from headrace.experiment.trial_tables import check_table
 
     path = folder.trial_path(record.number) / "samples.parquet"
     check_table("samples", path)
