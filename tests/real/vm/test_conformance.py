@@ -171,6 +171,7 @@ def test_killed_at_any_moment_nothing_is_left(guest: Guest, host: Comparison, pl
     assert KILLS < 50 or kills.found["left something to undo"] > KILLS / 10, "this tested nothing"
 
 
+@pytest.mark.thorough
 def test_a_reset_leaves_what_was_confirmed_and_nothing_else(guest: Guest) -> None:
     """What is confirmed lasts. Of the rest the kernel's own values are back, and what was asked for is not made
     again, not even in the files of what lasts.

@@ -185,6 +185,7 @@ async def test_a_file_system_that_ignores_the_array_is_told(lab: Lab) -> None:
         assert "the array has sunit=128, swidth=256" in volume.warnings[0]
 
 
+@pytest.mark.thorough
 async def test_the_settings_of_an_array_are_where_they_belong(lab: Lab) -> None:
     queue = {"scheduler": "mq-deadline", "read_ahead_kb": "1024", "nr_requests": "32"}
     before = await lab.queues()
