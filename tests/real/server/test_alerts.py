@@ -76,6 +76,7 @@ def serving(root: Path, server: Server, url: str) -> Iterator[subprocess.Popen[s
         print(output)
 
 
+@pytest.mark.thorough
 def test_what_stands_out_reaches_a_webhook_within_two_minutes(folder: Path) -> None:
     with contextlib.ExitStack() as stack:
         root = stack.enter_context(open_folder())

@@ -78,7 +78,9 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
     let (mut is_page, mut is_supervised) = (false, false);
     let is_whole = |line: &&[u8]| at_end || line.ends_with(b"\n");
     let mut lines = head.split_inclusive(|byte| *byte == b'\n').filter(is_whole);
+    let mut used = 0;
     while let Some(line) = lines.next() {
+        used += line.len();
         let line = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line));
         let line = &line[..line.len().min(LOOK_BYTES)];
         let mut changed = Changed::of(line);
@@ -92,7 +94,7 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
                 return Some((First::Prefixed, Form { is_supervised, ..Form::default() }));
             }
             if !is_indented && slow_log::is_header_line(line) {
-                return slow(lines, at_end);
+                return slow(lines, &head[used..], at_end);
             }
             if general_log::is_event(&[line, b"\n"].concat()) {
                 return Some((First::GeneralLog, Form::default()));
@@ -116,11 +118,11 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
 
 /// A slow log with these lines behind its first one: shippers indent all lines of an event but the first, and blanks of a
 /// web page may be only where there are two. `None` until the first header is whole.
-fn slow<'l>(mut lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(First, Form)> {
+fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, text: &[u8], at_end: bool) -> Option<(First, Form)> {
     let (mut is_first, mut is_whole, mut goes_on) = (true, at_end, false);
     let mut form = None;
-    let mut behind = None;
-    for (number, line) in lines.by_ref().enumerate() {
+    let (mut used, mut behind) = (0, None);
+    for (number, line) in lines.enumerate() {
         let width = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         if std::mem::take(&mut is_first) && width > 0 && begins_indented(&line[width..]) {
             return Some((First::Prefixed, Form { layers: vec![Layer::Indent], width, ..Form::default() }));
@@ -132,36 +134,39 @@ fn slow<'l>(mut lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<(
         let is_of_header = line.starts_with(b"#") || line.starts_with(b"use ") || goes_on;
         goes_on = crate::pieces::without_return(line.strip_suffix(b"\n").unwrap_or(line)).ends_with(b"=");
         if !is_of_header || number >= MOST_HEADER_LINES {
-            (is_whole, behind) = (true, Some(line));
+            (is_whole, behind) = (true, Some(used));
             break;
         }
+        used += line.len();
         let is_measured = line.starts_with(b"# Query_time:") || line.starts_with(b"# \x1b[");
         if changed.is_any() && form.is_none() && is_measured {
             form = Some(Form { changed, ..Form::default() });
         }
     }
-    if let Some(line) = behind.filter(|_| form.is_none()) {
-        let changed = Changed::of_statement(&statement(line, lines, at_end)?);
+    if let Some(at) = behind.filter(|_| form.is_none()) {
+        let changed = Changed::of_statement(statement(&text[at..], at_end)?);
         form = changed.is_any().then(|| Form { changed, ..Form::default() });
     }
     let found = form.map_or((First::SlowLog, Form::default()), |form| (First::Prefixed, form));
     is_whole.then_some(found)
 }
 
-/// The statement that begins with a line, or as much of it as is looked at. `None` until it is whole.
-fn statement<'l>(line: &'l [u8], lines: impl Iterator<Item = &'l [u8]>, at_end: bool) -> Option<Vec<u8>> {
-    let mut statement = Vec::new();
-    let mut rest = std::iter::once(line).chain(lines);
-    while statement.len() < LOOK_BYTES && !statement.trim_ascii_end().ends_with(b";") {
-        match rest.next() {
-            Some(line) if line.starts_with(b"# ") => break,
-            Some(line) if line.starts_with(b"SET timestamp=") && statement.is_empty() => {}
-            Some(line) => statement.extend_from_slice(&line[..line.len().min(LOOK_BYTES)]),
-            None if at_end => break,
-            None => return None,
+/// The statement that begins a text, or as much of it as is looked at. `None` until that is there.
+fn statement(text: &[u8], at_end: bool) -> Option<&[u8]> {
+    let window = &text[..text.len().min(LOOK_BYTES)];
+    let (mut begin, mut end) = (0, 0);
+    for line in window.split_inclusive(|byte| *byte == b'\n') {
+        if line.starts_with(b"# ") {
+            return Some(&window[begin..end]);
+        }
+        end += line.len();
+        if begin + line.len() == end && line.starts_with(b"SET timestamp=") {
+            begin = end;
+        } else if line.trim_ascii_end().ends_with(b";") && line.ends_with(b"\n") {
+            return Some(&window[begin..end]);
         }
     }
-    Some(statement)
+    (at_end || window.len() == LOOK_BYTES).then_some(&window[begin..])
 }
 
 fn begins_indented(text: &[u8]) -> bool {

@@ -128,6 +128,17 @@ fn prefixes_of_programs_are_taken_off_and_named() {
     }
 }
 
+/// A statement may be longer than what is looked at to tell what a file is.
+#[test]
+fn a_first_statement_of_any_length_is_read() {
+    let (before, event) = LOG.split_at(LOG.find("# Time").unwrap());
+    let statement = format!("SELECT a /* {} */", "x".repeat(200_000));
+    for log in [event.replacen("SELECT a", &statement, 1), event.replacen("SELECT a", "SELECT a\n", 1)] {
+        let (found, coverage, kind) = events(format!("{before}{log}").as_bytes());
+        assert_eq!((found.len(), coverage.damaged, kind), (3, 0, Kind::SlowLog), "{coverage:?}");
+    }
+}
+
 #[test]
 fn characters_are_put_back() {
     let changes: [(&str, Change); 18] = [
