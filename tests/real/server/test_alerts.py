@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+import pytest
 
 from headrace.history.archive.files import HOUR_S, Archive
 from headrace.history.archive.tables import TABLES
