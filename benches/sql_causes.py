@@ -41,7 +41,7 @@ MINUTES = 12
 NEEDS = {"mariadbd": "mariadb-server"}
 
 HUNT_S = 5
-#: Before the hunt: averages over a window in which a wait begins are too small.
+#: Wait this long before the hunt: if a wait starts inside the window, its average is too small.
 BEGIN_S = 1.0
 TARGET, FIRST = 0.85, 2
 OPTIONS = ("--max-connections=60", "--innodb-lock-wait-timeout=50", "--innodb-flush-log-at-trx-commit=0")

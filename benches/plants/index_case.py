@@ -1,4 +1,4 @@
-"""What a case of `benches/indexes.py` is, and numbers to make tables from."""
+"""The form of a case of `benches/indexes.py`, and a table of numbers from which the others are made."""
 
 from __future__ import annotations
 

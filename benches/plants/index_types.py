@@ -8,7 +8,7 @@ SCHEMA = (
     "CREATE DATABASE types DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
     "USE types",
     NUMBERS,
-    # An account is text here, a number there, and of another character set in the third table.
+    # accounts.number is text, moves.account a number, and moves.reference has another character set.
     "CREATE TABLE accounts (id INT PRIMARY KEY, number VARCHAR(20), name VARCHAR(40) COLLATE utf8mb4_bin, opened"
     " VARCHAR(10), balance DECIMAL(12,2), token BINARY(16), details JSON, lower_name VARCHAR(40) AS (LOWER(name))"
     " VIRTUAL)",

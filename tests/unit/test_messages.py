@@ -76,7 +76,7 @@ NOUNS = (
 AFTER = re.compile(
     rf"^ (?:(?:more|other|older|rarer|control|earlier|receive) )*({NOUNS})\b(?!/)(?! (?:on|with) )"
 )
-#: A condition that knows the number: one is said otherwise, or cannot be.
+#: A condition on the number itself: the singular is worded elsewhere, or cannot occur.
 KNOWS = re.compile(r"== 1|!= 1|> 1\b|>= 2|> [A-Z]{2}|> most|< ")
 #: Numbers with the names of many things that may be of one, by file: each until it is gone.
 STILL = {

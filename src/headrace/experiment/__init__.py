@@ -1,4 +1,4 @@
-"""Test settings: plans, trials in random blocks, statistics of them, searches, proofs and their reports.
+"""Test settings: plans, trials in random blocks and their statistics, searches, proofs and reports.
 
 In: a plan file (``plan``), a workload (``workloads``), results measured elsewhere (``foreign``), findings to
 prove.

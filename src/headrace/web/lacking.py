@@ -1,4 +1,4 @@
-"""What a query class lacks, by its text and its tables as the server just described them, with the commands."""
+"""The indexes that a query class lacks, by its text and its tables, with the commands to prove and apply them."""
 
 from __future__ import annotations
 

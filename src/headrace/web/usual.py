@@ -29,7 +29,7 @@ SINCE_S = 8 * DAY_S
 LEARNED_HOURS = 24
 #: Minutes of an hour that a bottleneck must have held to count as seen in it.
 SEEN_MINUTES = 3
-#: A bottleneck is usual if it was seen on so many days, or on so many at this time of day.
+#: A bottleneck seen on this many days, or on this many at the same time of day, is usual.
 USUAL_DAYS, DAYS_AT_THIS_TIME = 3, 2
 #: A mean of fewer calls says little.
 FEWEST_CALLS = 30

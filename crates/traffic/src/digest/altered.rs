@@ -1,4 +1,5 @@
-//! Statements whose quotes and signs a page or an editor replaced: their literals cannot be told, and so are part of classes.
+//! Statements that are not as they were sent, as far as their classes show it: a page or an editor replaced their quotes,
+//! a sheet put them in quotes, or a hole is in them.
 
 use memchr::memmem;
 
@@ -10,7 +11,6 @@ const ENTITIES: [&str; 6] = ["lt;", "gt;", "quot;", "amp;", "apos;", "nbsp;"];
 const QUOTES: [&str; 4] = ["\u{2018}", "\u{2019}", "\u{201c}", "\u{201d}"];
 const ADVICE: &str = "a page or an editor changed this text, so that values are part of these classes; read it as it was \
                       (for a page: python3 -c 'import html, sys; sys.stdout.write(html.unescape(sys.stdin.read()))')";
-
 const SHEET: &str = "export the log itself, or name its column `message` in a first line";
 const HOLE: &str = "a statement has a run of zeros in it, which a crash leaves, or a log that was cut while its server \
                     wrote on: it is not as it was sent";

@@ -53,10 +53,9 @@ impl Changed {
     pub(super) fn of_statement(text: &[u8]) -> Self {
         // What stands in a literal is somebody's value.
         let is_any = |starts: fn(&[u8]) -> bool| {
+            let mut lexer = Lexer::default();
             (0..text.len()).any(|at| {
-                matches!(text[at], b'&' | 0x80..)
-                    && starts(&text[at..])
-                    && !Lexer::default().is_inside(text, at)
+                matches!(text[at], b'&' | 0x80..) && starts(&text[at..]) && !lexer.is_inside(text, at)
             })
         };
         Self {
