@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
+from typing import Any
 
-from headrace.base.encode import json_text
-from headrace.base.errors import Busy, PlanError, Refused, StoreError, TargetError
+from headrace.base.errors import Busy, PlanError, Refused, TargetError
 from headrace.base.model import ServerLogin
-from headrace.base.received import BadContent, parsed
-from headrace.base.whole import write_whole
-from headrace.host.snapshot import state_path
-from headrace.indexes.copies import Built, alone, columns_of, quoted, stop_builders, stop_session, text
+from headrace.indexes.copies import Built, columns_of, quoted, stop_builders, stop_session, text
+from headrace.indexes.journal import Journal
 from headrace.indexes.judging import Judged, Turns, judge
 from headrace.indexes.session import LOCK_WAIT_TIMEOUT, Session, StatementFailed, connect
 from headrace.indexes.watching import Limits, Watch
@@ -48,6 +45,19 @@ class Entry:
     at_s: float
     #: When it is taken back unless it is confirmed (seconds since 1970); None: it stays.
     deadline_s: float | None = None
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    return Entry(
+        Built.read(row["index"]),
+        State(row["state"]),
+        str(row["server"]),
+        float(row["at_s"]),
+        float(row["deadline_s"]) if row.get("deadline_s") is not None else None,
+    )
+
+
+_JOURNAL = Journal("applied", _entry, lambda entry: entry.index)
 
 
 def index_of(written: str) -> Built:
@@ -92,24 +102,24 @@ def make(
         build, show = statements(session, index)
         _check(session, index)
         watch.check()
-        with alone(_journal(session).with_suffix(".lock"), session.name):
+        with _JOURNAL.alone(session):
             entry = Entry(index, State.BUILDING, session.name, time.time())
-            if any(each.index == index for each in _entries(session)):
+            if any(each.index == index for each in _JOURNAL.entries(session)):
                 raise Refused(
                     "this index is in the journal already",
                     place=index.name,
                     hint=f"headrace rollback --index {_written(index)} takes it back first",
                 )
-            _note(session, entry)
+            _JOURNAL.note(session, entry)
             try:
                 _built(session, watch, build, tell, pause_s)
                 done = replace(entry, state=State.HIDDEN)
-                _note(session, done)
+                _JOURNAL.note(session, done)
                 watch.wait_for_replicas(max(MOST_BEHIND_S, 2 * (time.time() - entry.at_s)))
                 deadline_s = time.time() + confirm_within_s if confirm_within_s else None
                 # Written down first: a deadline holds from before the first statement can use the index.
                 done = replace(entry, state=State.SHOWN, deadline_s=deadline_s)
-                _note(session, done)
+                _JOURNAL.note(session, done)
                 if deadline_s is not None:
                     on_guard(done)
                 patiently(session, show, tell, pause_s)
@@ -162,11 +172,11 @@ def confirm(login: ServerLogin, written: str) -> Entry:
     wanted = index_of(written)
     session = connect(login)
     try:
-        with alone(_journal(session).with_suffix(".lock"), session.name):
-            for entry in _entries(session):
+        with _JOURNAL.alone(session):
+            for entry in _JOURNAL.entries(session):
                 if entry.index == wanted and entry.deadline_s is not None:
                     kept = replace(entry, deadline_s=None)
-                    _note(session, kept)
+                    _JOURNAL.note(session, kept)
                     return kept
     finally:
         session.close()
@@ -185,7 +195,8 @@ def guard(login: ServerLogin, written: str, deadline_s: float, tell: Callable[[s
             session = connect(login)
             try:
                 waits = any(
-                    each.index == wanted and each.deadline_s == deadline_s for each in _entries(session)
+                    each.index == wanted and each.deadline_s == deadline_s
+                    for each in _JOURNAL.entries(session)
                 )
             finally:
                 session.close()
@@ -202,8 +213,8 @@ def undo(
     wanted = index_of(written)
     session = connect(login)
     try:
-        with alone(_journal(session).with_suffix(".lock"), session.name):
-            for entry in _entries(session):
+        with _JOURNAL.alone(session):
+            for entry in _JOURNAL.entries(session):
                 if entry.index == wanted:
                     stop_builders(session, wanted)
                     return entry, _drop(session, wanted, tell, pause_s)
@@ -218,7 +229,7 @@ def undo(
 
 def journalled() -> list[Entry]:
     """All indexes that commands of this user made and that were not taken back, on any server."""
-    return [entry for path in sorted(state_path("indexes").glob("applied-*.json")) for entry in _read(path)]
+    return _JOURNAL.everywhere()
 
 
 def elsewhere(index: Built) -> Iterator[str]:
@@ -295,43 +306,5 @@ def _drop(session: Session, index: Built, tell: Callable[[str], None], pause_s: 
             tell,
             pause_s,
         )
-    _save(session, [entry for entry in _entries(session) if entry.index != index])
+    _JOURNAL.forget(session, index)
     return is_there
-
-
-def _journal(session: Session) -> Path:
-    path = state_path(f"indexes/applied-{session.identity}.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def _entries(session: Session) -> list[Entry]:
-    return _read(_journal(session))
-
-
-def _note(session: Session, entry: Entry) -> None:
-    _save(session, [*(each for each in _entries(session) if each.index != entry.index), entry])
-
-
-def _save(session: Session, entries: list[Entry]) -> None:
-    write_whole(_journal(session), json_text([asdict(each) for each in entries]), 0o600)
-
-
-def _read(path: Path) -> list[Entry]:
-    if not path.exists():
-        return []
-    try:
-        return [
-            Entry(
-                Built.read(each["index"]),
-                State(each["state"]),
-                str(each["server"]),
-                float(each["at_s"]),
-                float(each["deadline_s"]) if each.get("deadline_s") is not None else None,
-            )
-            for each in parsed(path.read_bytes())
-        ]
-    except (BadContent, KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"the journal of indexes cannot be read ({type(error).__name__}: {error})", place=str(path)
-        ) from error

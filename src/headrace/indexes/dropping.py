@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from pathlib import Path
+from typing import Any
 
-from headrace.base.encode import json_text
-from headrace.base.errors import PlanError, Refused, StoreError
+from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin
-from headrace.base.received import BadContent, parsed
-from headrace.base.whole import write_whole
-from headrace.host.snapshot import state_path
 from headrace.indexes.applied import PAUSE_S, patiently
-from headrace.indexes.copies import alone, quoted, text
+from headrace.indexes.copies import quoted, text
+from headrace.indexes.journal import Journal
 from headrace.indexes.schema import PRIMARY
 from headrace.indexes.session import Session, connect
 
@@ -57,6 +54,22 @@ class Surplus:
         return f"{self.database}.{self.table}.{self.name}"
 
 
+def _surplus(row: Mapping[str, Any]) -> Surplus:
+    return Surplus(
+        str(row["database"]),
+        str(row["table"]),
+        str(row["name"]),
+        str(row["definition"]),
+        State(row["state"]),
+        str(row["server"]),
+        float(row["at_s"]),
+        float(row["until_s"]),
+    )
+
+
+_JOURNAL = Journal("surplus", _surplus, lambda entry: entry.written)
+
+
 def is_written(text_of_it: str) -> bool:
     return _WRITTEN.fullmatch(text_of_it) is not None
 
@@ -69,7 +82,7 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
     database, table, name = _parts(written)
     session = connect(login)
     try:
-        with alone(_journal(session).with_suffix(".lock"), session.name):
+        with _JOURNAL.alone(session):
             entry = _entry(session, database, table, name)
             definition, is_hidden = _checked(session, database, table, name)
             # Shown again by somebody, or never hidden because the command was killed: its time begins anew.
@@ -78,7 +91,7 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
                 entry = Surplus(
                     database, table, name, definition, State.HIDDEN, session.name, now_s, now_s + hidden_s
                 )
-                _note(session, entry)
+                _JOURNAL.note(session, entry)
                 _alter(session, entry, f"ALTER INDEX {quoted(name)} {session.hidden_word}", tell)
                 return entry
             if time.time() < entry.until_s:
@@ -91,7 +104,7 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
             if definition != entry.definition:
                 raise Refused("it has another definition than when it was hidden", place=written)
             done = replace(entry, state=State.DROPPED)
-            _note(session, done)
+            _JOURNAL.note(session, done)
             _alter(session, entry, f"DROP INDEX {quoted(name)}, ALGORITHM=INPLACE, LOCK=NONE", tell)
             return done
     finally:
@@ -102,7 +115,7 @@ def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) ->
     """Show a hidden index again, or build a dropped one. Raises Refused if the journal has no such index."""
     session = connect(login)
     try:
-        with alone(_journal(session).with_suffix(".lock"), session.name):
+        with _JOURNAL.alone(session):
             entry = _entry(session, *_parts(written))
             if entry is None:
                 raise Refused(
@@ -113,7 +126,7 @@ def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) ->
                 _alter(session, entry, f"ADD {entry.definition}, ALGORITHM=INPLACE, LOCK=NONE", tell)
             else:
                 _alter(session, entry, f"ALTER INDEX {quoted(entry.name)} {session.shown_word}", tell)
-            _save(session, [each for each in _entries(session) if each.written != entry.written])
+            _JOURNAL.forget(session, entry.written)
             return entry
     finally:
         session.close()
@@ -121,7 +134,7 @@ def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) ->
 
 def journalled() -> list[Surplus]:
     """All that commands of this user hid or dropped, on any server."""
-    return [each for path in sorted(state_path("indexes").glob("surplus-*.json")) for each in _read(path)]
+    return _JOURNAL.everywhere()
 
 
 def _parts(written: str) -> tuple[str, str, str]:
@@ -196,47 +209,7 @@ def _alter(session: Session, entry: Surplus, change: str, tell: Callable[[str], 
     patiently(session, f"ALTER TABLE {entry.place} {change}", tell, PAUSE_S)
 
 
-def _journal(session: Session) -> Path:
-    path = state_path(f"indexes/surplus-{session.identity}.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
 def _entry(session: Session, database: str, table: str, name: str) -> Surplus | None:
-    return next((each for each in _entries(session) if each.written == f"{database}.{table}.{name}"), None)
-
-
-def _entries(session: Session) -> list[Surplus]:
-    return _read(_journal(session))
-
-
-def _note(session: Session, entry: Surplus) -> None:
-    _save(session, [*(each for each in _entries(session) if each.written != entry.written), entry])
-
-
-def _save(session: Session, entries: list[Surplus]) -> None:
-    write_whole(_journal(session), json_text([asdict(each) for each in entries]), 0o600)
-
-
-def _read(path: Path) -> list[Surplus]:
-    if not path.exists():
-        return []
-    try:
-        return [
-            Surplus(
-                str(each["database"]),
-                str(each["table"]),
-                str(each["name"]),
-                str(each["definition"]),
-                State(each["state"]),
-                str(each["server"]),
-                float(each["at_s"]),
-                float(each["until_s"]),
-            )
-            for each in parsed(path.read_bytes())
-        ]
-    except (BadContent, KeyError, TypeError, ValueError) as error:
-        raise StoreError(
-            f"the journal of surplus indexes cannot be read ({type(error).__name__}: {error})",
-            place=str(path),
-        ) from error
+    return next(
+        (each for each in _JOURNAL.entries(session) if each.written == f"{database}.{table}.{name}"), None
+    )
