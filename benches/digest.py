@@ -1,7 +1,7 @@
 """`headrace-agent digest` on a slow log: speed and memory, beside pt-query-digest, `grep -c` and `wc -l`.
 
-Targets: 250 MB/s on one core, 400 MB/s on both, 150 times pt-query-digest, and under 200 MB of memory for
-100 million events of 10,000 classes, which come through a pipe.
+Targets: 230 times pt-query-digest and 0.45 of `grep -c` on the same file in the same run, and under 200 MB of
+memory for 100 million events of 10,000 classes, which come through a pipe.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOG_MB = int(os.environ.get("HEADRACE_BENCH_MB", "400"))
 #: pt-query-digest reads 2 MB/s: it gets a part, whose rate is that of the whole.
 PT_MB = 8
 EVENTS = int(os.environ.get("HEADRACE_BENCH_EVENTS", "100000000"))
-ONE_CORE_MB_S, BOTH_CORES_MB_S, PT_RATIO, MEMORY_MB = 250.0, 400.0, 150.0, 200.0
+PT_RATIO, GREP_RATIO, MEMORY_MB = 230.0, 0.45, 200.0
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,12 @@ def speed(agent: str, folder: Path) -> None:
             f"{found.memory_mb:6.1f} MB memory"
         )
     one, both, _, pt, grep, wc = runs.values()
-    on_core = one.bytes / 1e6 / one.cpu_s
-    print(
-        f"one core: {on_core:.0f} MB per s of CPU (target {ONE_CORE_MB_S:.0f}: {met(on_core >= ONE_CORE_MB_S)})"
-    )
-    print(
-        f"both cores: {both.mb_s:.0f} MB/s (target {BOTH_CORES_MB_S:.0f}: {met(both.mb_s >= BOTH_CORES_MB_S)})"
-    )
+    print(f"one core: {one.bytes / 1e6 / one.cpu_s:.0f} MB per s of CPU; both: {both.mb_s:.0f} MB/s")
     ratio = both.mb_s / pt.mb_s
     print(f"both cores / pt-query-digest: {ratio:.0f}x (target {PT_RATIO:.0f}x: {met(ratio >= PT_RATIO)})")
-    print(f"both cores / grep -c: {both.mb_s / grep.mb_s:.2f}x; / wc -l: {both.mb_s / wc.mb_s:.3f}x")
+    ratio = both.mb_s / grep.mb_s
+    print(f"both cores / grep -c: {ratio:.2f}x (target {GREP_RATIO:.2f}x: {met(ratio >= GREP_RATIO)})")
+    print(f"both cores / wc -l: {both.mb_s / wc.mb_s:.3f}x")
 
 
 def memory(agent: str, folder: Path) -> None:

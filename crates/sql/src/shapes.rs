@@ -25,6 +25,19 @@ const MOST_TRIED: usize = 16;
 const MOST_SHAPES: usize = 1 << 15;
 const MOST_BYTES: usize = 8 << 20;
 
+/// Bytes that may begin what varies.
+const MAY_VARY: [bool; 256] = {
+    let mut bytes = [false; 256];
+    let mut digit = b'0';
+    while digit <= b'9' {
+        bytes[digit as usize] = true;
+        digit += 1;
+    }
+    bytes[b'\'' as usize] = true;
+    bytes[b'/' as usize] = true;
+    bytes
+};
+
 /// What may vary.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Gap {
@@ -136,10 +149,8 @@ impl Shapes {
         };
         let key = &text[start..text.len().min(start + KEY_BYTES)];
         let follows_word = |at: usize| at > 0 && IN_WORD[usize::from(key[at - 1])];
-        let varies = |at: &usize| match key[*at] {
-            b'0'..=b'9' => !follows_word(*at),
-            byte => matches!(byte, b'\'' | b'/'),
-        };
+        let varies =
+            |at: &usize| MAY_VARY[usize::from(key[*at])] && !(key[*at].is_ascii_digit() && follows_word(*at));
         let end = (0..key.len()).find(varies).unwrap_or(key.len());
         xxh3_64_with_seed(&key[..end], self.seed)
     }

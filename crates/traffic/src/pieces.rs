@@ -16,6 +16,17 @@ pub(super) trait Pieces {
     fn input_ended_early(&mut self, problem: &str);
 }
 
+/// Where a line ends that is probably short: what every processor of this kind has, in line, beats a call of the widest
+/// search.
+#[inline(always)]
+pub(super) fn line_end(text: &[u8]) -> Option<usize> {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(search) = memchr::arch::x86_64::sse2::memchr::One::new(b'\n') {
+        return search.find(text);
+    }
+    memchr::memchr(b'\n', text)
+}
+
 /// What was read and not yet taken.
 pub(super) struct Buffer {
     bytes: Vec<u8>,

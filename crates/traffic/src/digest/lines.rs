@@ -61,15 +61,20 @@ impl Listing<'_> {
         Ok(out.flush()?)
     }
 
-    /// As it is made: as a tree of values it would be the largest thing in memory.
+    /// Slice by slice: all of them together would be the largest thing in memory.
     fn write_heat(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        write!(out, r#"{{"type":"heat","slices":["#)?;
+        let mut json = br#"{"type":"heat","slices":["#.to_vec();
         for (place, (number, pages)) in self.digest.heat.iter().enumerate() {
-            let comma = if place > 0 { "," } else { "" };
-            write!(out, "{comma}[{},{}]", start_s(*number, self.digest.heat_shift), buckets(pages))?;
+            if place > 0 {
+                json.push(b',');
+            }
+            let slice = (start_s(*number, self.digest.heat_shift), Buckets(pages));
+            serde_json::to_writer(&mut json, &slice).expect("memory takes all");
+            out.write_all(&json)?;
+            json.clear();
         }
-        out.write_all(b"]}\n")?;
-        Ok(())
+        json.extend_from_slice(b"]}\n");
+        Ok(out.write_all(&json)?)
     }
 
     fn header(&self, source: &Source) -> Value {
@@ -172,6 +177,15 @@ impl Line {
     fn write(&mut self, out: &mut dyn Write) -> anyhow::Result<()> {
         self.json.extend_from_slice(b"}\n");
         Ok(out.write_all(&self.json)?)
+    }
+}
+
+/// A bucket's number and its count, for each that has one.
+struct Buckets<'a>(&'a Pages);
+
+impl Serialize for Buckets<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter())
     }
 }
 

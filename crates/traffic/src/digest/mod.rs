@@ -262,6 +262,9 @@ impl Digest {
 
     /// Adds another part of the same traffic, counted with the same mode and group.
     pub fn merge(&mut self, mut other: Digest) {
+        if self.events + self.filtered == 0 && self.transactions.is_none() {
+            std::mem::swap(self, &mut other);
+        }
         self.events += other.events;
         self.filtered += other.filtered;
         self.undated += other.undated;

@@ -60,8 +60,8 @@ impl Pages {
     }
 
     pub fn merge(&mut self, other: &Pages) {
-        for (bucket, count) in other.iter() {
-            self.add_bucket(bucket, count);
+        for (number, page) in (other.first..).zip(&other.pages) {
+            page.each(|place, count| self.add_bucket((number << PAGE_BITS) + place, count));
         }
     }
 
@@ -132,6 +132,25 @@ impl Page {
             Page::Longs(self.copied())
         };
         self.add(place, count);
+    }
+
+    /// Gives each count that is not 0, ascending by place.
+    fn each(&self, mut take: impl FnMut(u32, u64)) {
+        fn each_of<T: Copy + Into<u64>>(counts: &[T], take: &mut impl FnMut(u32, u64)) {
+            for (place, count) in (0..).zip(counts) {
+                let count = (*count).into();
+                if count > 0 {
+                    take(place, count);
+                }
+            }
+        }
+        match self {
+            Page::Empty => {}
+            Page::Bytes(counts) => each_of(&counts[..], &mut take),
+            Page::Shorts(counts) => each_of(&counts[..], &mut take),
+            Page::Words(counts) => each_of(&counts[..], &mut take),
+            Page::Longs(counts) => each_of(&counts[..], &mut take),
+        }
     }
 
     fn get(&self, place: usize) -> u64 {

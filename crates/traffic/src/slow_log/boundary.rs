@@ -88,7 +88,7 @@ pub(super) fn may_be_firm(text: &[u8], at: usize) -> bool {
 /// Where the line at `at` ends, without its end, and where the next begins. `None`: the buffer ends before.
 fn line_end(window: &[u8], at: usize, at_end: bool) -> Option<(usize, usize)> {
     let rest = window.get(at..)?;
-    match memchr(b'\n', rest) {
+    match crate::pieces::line_end(rest) {
         Some(end) => Some((at + without_return(&rest[..end]).len(), at + end + 1)),
         None => (at_end && window.len() < LINE_BYTES).then_some((window.len(), window.len())),
     }

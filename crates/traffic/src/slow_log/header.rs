@@ -10,7 +10,7 @@ use super::values::{
     is_blank, number, seconds, skip_blanks, take_flag, take_number, take_seconds, value_length,
 };
 use crate::measures::{Measure, Measures, Unit};
-use crate::pieces::without_return;
+use crate::pieces::{line_end, without_return};
 
 /// More seconds than this are no duration, but a server's subtraction that went below zero.
 const LONGEST_S: u64 = 1_000_000_000;
@@ -69,7 +69,7 @@ fn plain(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
     if !is_own || !matches!(text[at - 2], b'0'..=b'9' | b'a'..=b'z' | b']') {
         return None;
     }
-    let end = at + memchr(b'\n', &text[at..])?;
+    let end = at + line_end(&text[at..])?;
     let is_whole = text[end - 1].is_ascii_alphanumeric();
     (is_whole && !matches!(text.get(end + 1)?, b'\n' | b'\r')).then(|| (&text[at + 2..end], end + 1))
 }
@@ -140,7 +140,7 @@ fn wrapped(text: &[u8], at: usize, at_end: bool) -> Option<(&[u8], usize)> {
 
 /// The line at `at` without its end, and where the next begins.
 fn line(text: &[u8], at: usize, at_end: bool) -> Option<(&[u8], usize)> {
-    match memchr(b'\n', &text[at..]) {
+    match line_end(&text[at..]) {
         Some(length) => Some((without_return(&text[at..at + length]), at + length + 1)),
         None if at_end => Some((without_return(&text[at..]), text.len())),
         None => None,
@@ -353,6 +353,10 @@ impl<'a> Header<'a> {
 
     /// `use db;` and `SET timestamp=1;`, each at most once and in this order.
     fn statements(&mut self, text: &'a [u8], mut at: usize, at_end: bool) -> Option<usize> {
+        if let Some((timestamp_ns, line)) = plain_setting(&text[at..]) {
+            (self.timestamp_ns, self.last) = (Some(timestamp_ns), Some(&line[..line.len() - 2]));
+            return before_command(text, at + line.len(), at_end);
+        }
         for keyword in [&b"use "[..], b"SET "] {
             let begin = over_blanks(text, at, at_end)?;
             let rest = &text[begin..];
@@ -435,6 +439,17 @@ impl<'a> Header<'a> {
             self.measures.set(measure, value);
         }
     }
+}
+
+/// The line `SET timestamp=1700000000;`, as nearly every event has it: looked at once.
+#[inline]
+fn plain_setting(text: &[u8]) -> Option<(u64, &[u8])> {
+    let line = text.get(..26)?;
+    let digits = line.strip_prefix(b"SET timestamp=")?.strip_suffix(b";\n")?;
+    let seconds = digits
+        .iter()
+        .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| 10 * sum + u64::from(byte - b'0')))?;
+    Some((seconds * NS_PER_S, line))
 }
 
 /// A line that sets a timestamp, however it is written, and without the `;` that some copies lack.
