@@ -14,7 +14,7 @@ SCHEMA = (
     " VIRTUAL)",
     "INSERT INTO accounts (id, number, name, opened, balance, token, details) SELECT n, 100000 + n,"
     " CONCAT('Name', n),"
-    " DATE_FORMAT('2020-01-01' + INTERVAL n % 2000 DAY, '%Y-%m-%d'), n % 5000 / 10, UNHEX(MD5(n)),"
+    " DATE_FORMAT('2020-01-01' + INTERVAL n % 2000 DAY, '%Y-%m-%d'), n % 5000 / 10, UNHEX(LEFT(SHA2(n, 256), 32)),"
     " CONCAT('{\"n\": ', n, '}') FROM n WHERE n < 100000",
     "CREATE TABLE moves (id INT PRIMARY KEY, account BIGINT, booked DATE, at TIMESTAMP, amount INT, reference"
     " VARCHAR(30) CHARACTER SET latin1, label VARCHAR(40) COLLATE utf8mb4_unicode_ci)",
@@ -37,7 +37,8 @@ CASES = (
     case("type: timestamp by text", "SELECT * FROM moves WHERE at BETWEEN '2024-03-05' AND '2024-03-05 01:00'",
          "moves(at)"),
     case("type: text as date", "SELECT COUNT(*) FROM accounts WHERE opened = '2021-05-05'", "accounts(opened)"),
-    case("type: binary", "SELECT id FROM accounts WHERE token = UNHEX(MD5('77'))", "accounts(token)"),
+    case("type: binary", "SELECT id FROM accounts WHERE token = UNHEX(LEFT(SHA2('77', 256), 32))",
+         "accounts(token)"),
     case("type: latin1 by literal", "SELECT * FROM moves WHERE reference = 'r77'", "moves(reference)"),
     case("type: generated", "SELECT id FROM accounts WHERE lower_name = 'name77'", "accounts(lower_name)"),
     case("type: char", "SELECT id FROM texts WHERE code = 'c77'", "texts(code)"),

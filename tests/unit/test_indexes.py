@@ -283,8 +283,17 @@ def test_what_a_foreign_key_alone_rests_on_is_not_surplus() -> None:
     assert needed("", "a(customer)", "b(customer,id)", foreign_keys=keys) == {
         "b": "the foreign key fk rests on it"
     }
+    # A third one that has the columns will do; neither a full-text index nor a prefix does.
+    assert needed("", "a(customer)", "b(customer,id)", "c(customer,id,code)", foreign_keys=keys) == {}
     keys[0]["columns"] = ["customer"]
     assert needed("", "a(customer)", "b(customer,id)", foreign_keys=keys) == {}
+    keys[0]["columns"] = ["code"]
+    assert needed("", "a(code)", "b(code:10)", foreign_keys=keys) == {}
+    table = line("orders", ORDERS, "!PRIMARY(id)", "a(code)", "b(code)", "f(code)", foreign_keys=keys)
+    table["indexes"][3]["kind"] = "FULLTEXT"
+    known = read([table]).tables["shop", "orders"]
+    assert [known.rests_on(index, ["b"]) for index in known.indexes] == ["", "fk", "", ""]
+    assert not known.rests_on(known.indexes[1])
 
 
 def surplus(*indexes: str, engine: str = "InnoDB") -> dict[str, str]:

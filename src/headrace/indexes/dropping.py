@@ -18,7 +18,7 @@ from headrace.base.model import ServerLogin
 from headrace.indexes.applied import PAUSE_S, patiently
 from headrace.indexes.copies import quoted, text
 from headrace.indexes.journal import Journal
-from headrace.indexes.schema import PRIMARY
+from headrace.indexes.schema import PRIMARY, Index, Part, Table
 from headrace.indexes.session import Session, connect
 
 _WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\.`?([^`.()]+)`?\s*")
@@ -159,10 +159,9 @@ def _checked(session: Session, database: str, table: str, name: str) -> tuple[st
             f"it is more than a way to find rows, and is never dropped for being surplus: {definition[:100]}",
             place=place,
         )
-    columns = _columns(session, database, table).get(name, ())
-    for key, needed in _foreign_keys(session, database, table):
-        others = (each for other, each in _columns(session, database, table).items() if other != name)
-        if columns[: len(needed)] == needed and not any(each[: len(needed)] == needed for each in others):
+    described = _described(session, database, table)
+    for index in described.indexes:
+        if index.name == name and (key := described.rests_on(index)):
             raise Refused(f"the foreign key {key} rests on it alone", place=place)
     return definition, definition != found
 
@@ -178,16 +177,18 @@ def _definition(session: Session, database: str, table: str, name: str) -> str |
     return None
 
 
-def _columns(session: Session, database: str, table: str) -> dict[str, tuple[str, ...]]:
-    """Index -> its columns, in lower case; a prefix of a column serves no foreign key."""
-    found: dict[str, tuple[str, ...]] = {}
-    for name, column, prefix in session.rows(
-        "SELECT index_name, column_name, sub_part FROM information_schema.statistics"
+def _described(session: Session, database: str, table: str) -> Table:
+    """What decides whether an index may go: the indexes, and the keys of this table and of those that refer to it."""
+    parts: dict[tuple[str, str], tuple[Part, ...]] = {}
+    for name, kind, column, prefix in session.rows(
+        "SELECT index_name, index_type, column_name, sub_part FROM information_schema.statistics"
         f" WHERE table_schema = {text(database)} AND table_name = {text(table)} ORDER BY index_name, seq_in_index"
     ):
-        written = str(column).lower() if prefix is None else ""
-        found[str(name)] = (*found.get(str(name), ()), written)
-    return found
+        place = str(name), str(kind)
+        parts[place] = (*parts.get(place, ()), Part(None if column is None else str(column), prefix))
+    indexes = tuple(Index(name, each, kind=kind) for (name, kind), each in parts.items())
+    keys = tuple(_foreign_keys(session, database, table))
+    return Table(database, table, {}, indexes, foreign_keys=keys)
 
 
 def _foreign_keys(session: Session, database: str, table: str) -> list[tuple[str, tuple[str, ...]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from headrace.indexes.schema import PRIMARY, Index, Part, Schema, Table
@@ -114,7 +114,7 @@ def _of_table(table: Table, traffic: _Traffic) -> Iterator[Redundant | Needed]:
             if other.name == index.name or other.name in gone or not other.is_used:
                 continue
             if why := _replaces(table, other, index):
-                if reason := _constraint(table, index, other) or traffic.needs(table, index, other):
+                if reason := _constraint(table, index, gone) or traffic.needs(table, index, other):
                     yield Needed(table, index, reason)
                     break
                 gone.add(index.name)
@@ -122,12 +122,9 @@ def _of_table(table: Table, traffic: _Traffic) -> Iterator[Redundant | Needed]:
                 break
 
 
-def _constraint(table: Table, index: Index, other: Index) -> str:
-    """The foreign key that this index alone serves; InnoDB does not count columns that it appends itself."""
-    for name, columns in table.foreign_keys:
-        if index.columns[: len(columns)] == columns != other.columns[: len(columns)]:
-            return f"the foreign key {name} rests on it"
-    return ""
+def _constraint(table: Table, index: Index, gone: Collection[str]) -> str:
+    name = table.rests_on(index, gone)
+    return f"the foreign key {name} rests on it" if name else ""
 
 
 def _replaces(table: Table, other: Index, index: Index) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -91,6 +91,10 @@ class Index:
             names.append(part.name.lower())
         return tuple(names)
 
+    def serves_key(self, columns: tuple[str, ...]) -> bool:
+        """Whether a foreign key of these columns can rest on it: they are its first ones, whole and in that order."""
+        return self.kind.upper() in ("BTREE", "") and self.columns[: len(columns)] == columns
+
 
 @dataclass(frozen=True)
 class Table:
@@ -104,7 +108,7 @@ class Table:
     data_bytes: int | None = None
     index_bytes: int | None = None
     engine: str | None = None
-    #: Columns of each constraint that refers to another table.
+    #: Columns of each constraint that refers to another table. Of those that refer to this one, only a session knows.
     foreign_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
@@ -114,6 +118,17 @@ class Table:
     @property
     def primary(self) -> tuple[str, ...]:
         return next((index.columns for index in self.indexes if index.name == PRIMARY), ())
+
+    def rests_on(self, index: Index, without: Collection[str] = ()) -> str:
+        """The foreign key that only this index serves if those of ``without`` are gone; empty if there is none.
+
+        A hidden index serves as well. InnoDB does not count the primary key's columns that it appends itself.
+        """
+        others = [each for each in self.indexes if each.name not in (index.name, *without)]
+        for name, columns in self.foreign_keys:
+            if index.serves_key(columns) and not any(each.serves_key(columns) for each in others):
+                return name
+        return ""
 
     def values_of(self, column: str) -> int | None:
         """About how many values a column has, where an index that begins with it says so."""
