@@ -31,7 +31,7 @@ import pymysql
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.plants import index_cases, index_tenants, index_types
+from benches.plants import index_cases, index_forms, index_tenants, index_types
 from benches.plants.index_case import Case, Plant
 from tests.servers import KINDS, Server, find_server, open_folder, server
 
@@ -41,6 +41,7 @@ PLANTS = (
     Plant("shop", index_cases.SCHEMA, index_cases.CASES, index_cases.REDUNDANT),
     Plant("tenants", index_tenants.SCHEMA, index_tenants.CASES, index_tenants.REDUNDANT),
     Plant("types", index_types.SCHEMA, index_types.CASES, index_types.REDUNDANT),
+    Plant("forms", index_forms.SCHEMA, index_forms.CASES, index_forms.REDUNDANT),
 )
 PROVING = ("--prove", "--blocks", "10", "--minutes", "1")
 

@@ -94,6 +94,40 @@ def columns_of(advice: Advice) -> list[str]:
         ("select * from orders where customer = 1 or customer = 2", ["orders(customer)"]),
         ("select * from orders where (customer, code) = (1, 'x')", ["orders(customer,code)"]),
         ("select * from orders where ? = customer", ["orders(customer)"]),
+        ("select * from orders where (customer, code) in ((1, 'x'), (2, 'y'))", ["orders(customer,code)"]),
+        ("select * from orders where (customer, code) in (select 1, 'x')", ["orders(customer,code)"]),
+        # Each value of a list has an order of its own.
+        ("select * from orders where customer in (1, 2) order by created limit 5", ["orders(customer)"]),
+        ("select * from orders where customer in (1) order by created limit 5", ["orders(customer,created)"]),
+        # What all alternatives have bounds the rows.
+        ("select * from orders where (customer = 1 and shop = 3) or (customer = 2 and shop = 4)",
+         ["orders(customer,shop)"]),
+        ("select * from orders where (customer = 1 and code = 'x') or (customer = 2 and shop = 4)",
+         ["orders(customer)"]),
+        ("select * from orders where shop > 5 or (shop = 5 and id > 9) order by shop, id limit 7",
+         ["orders(shop)"]),
+        ("select * from orders where shop = 5 or code > 'x'", []),
+        # InnoDB appends the primary key.
+        ("select * from orders where shop = 3 and id > 9 order by id limit 5", ["orders(shop)"]),
+        # Rows that an outer join lacks are found by no value.
+        ("select c.id from customers c left join orders o on o.customer = c.id where o.id is null",
+         ["orders(customer)"]),
+        ("select c.id from orders o right join customers c on o.customer = c.id where o.code is null",
+         ["orders(customer)"]),
+        ("select max(created) from orders", ["orders(created)"]),
+        ("select min(created), max(created) from orders where customer = 5", ["orders(customer,created)"]),
+        ("select max(created), max(total) from orders", []),
+        ("select max(created) from orders group by customer", ["orders(customer)"]),
+        ("select * from customers natural join (select 'x' as code, 1 as other) x", ["customers(code)"]),
+        ("select * from customers natural join orders", []),
+        ("select id from orders where customer = shop", []),
+        ("select id from orders where created like '2026-01%'", []),
+        ("select id from orders where customer like '12%'", []),
+        ("update customers c join (select customer, count(*) as n from orders where code = 'a' group by"
+         " customer) x on x.customer = c.id set c.code = x.n", ["orders(code,customer)"]),
+        # The most of each group: one index for the groups and for the join.
+        ("select o.id from orders o join (select shop, max(total) as top from orders group by shop) x"
+         " on x.shop = o.shop and x.top = o.total", ["orders(shop,total)"]),
         ("select * from customers c join orders o on o.customer = c.id where c.id = 7", ["orders(customer)"]),
         ("select * from customers c where exists (select 1 from orders o where o.customer = c.id)",
          ["orders(customer)"]),
@@ -160,11 +194,35 @@ def test_an_existing_index_serves_what_it_begins_with() -> None:
     assert columns_of(advised("select * from orders where customer = 5", schema=schema)) == [
         "orders(customer)"
     ]
+    ordered = "select * from orders order by shop, created limit 5"
+    down = [line("orders", ORDERS, "!PRIMARY(id)", "k(shop,created,id)")]
+    assert not advised(ordered, schema=down).candidates
+    down[0]["indexes"][1]["columns"][0]["is_descending"] = True
+    assert [(each.columns, each.extends) for each in advised(ordered, schema=down).candidates] == [
+        (("shop", "created"), "")
+    ]
+    two_ways = "select * from orders order by shop desc, created limit 5"
+    assert not advised(two_ways, schema=down).hindrances
+    (_, hindrance), *_ = advised(two_ways).hindrances
+    assert hindrance.rewrite.startswith("an index on (shop DESC, created)")
+    assert not advised(
+        "select * from orders where shop = 3 and id > 5",
+        schema=[line("orders", ORDERS, "!PRIMARY(id)", "k(shop)")],
+    ).candidates
     hidden = [line("orders", ORDERS, "!PRIMARY(id)", "k(customer)")]
     hidden[0]["indexes"][1]["is_used"] = False
     assert columns_of(advised("select * from orders where customer = 5", schema=hidden)) == [
         "orders(customer)"
     ]
+
+
+def test_a_long_column_and_an_index_of_an_expression_are_named() -> None:
+    text = "select * from orders where note = 'x'"
+    assert "as in ADD INDEX (note(20))" in advised(text).content[0][1]
+    schema = [line("orders", ORDERS, "!PRIMARY(id)", "p(note:20)", "f()")]
+    assert advised(text, schema=schema).content[0][1] == "p of shop.orders has a prefix of note"
+    (_, hindrance), *_ = advised("select * from orders where lower(code) = 'x'", schema=schema).hindrances
+    assert hindrance.rewrite.startswith("f may be of this expression")
 
 
 @pytest.mark.parametrize(
@@ -175,6 +233,10 @@ def test_an_existing_index_serves_what_it_begins_with() -> None:
         ("select * from orders where code = 5", "code", "compared with a number"),
         ("select * from orders where code = 'a' or shop = 3", "code", "OR over several"),
         ("select * from orders where customer + 1 = 5", "customer", "an expression is applied"),
+        ("select * from orders where customer = shop", "customer", "two columns of the same row"),
+        ("select * from orders where created like '2026%'", "created", "each row's datetime is converted"),
+        ("select * from orders where (shop, id) > (5, 9)", "shop", "no range"),
+        ("select * from orders where code in ('a', 5)", "code", "compared with a number"),
         (
             "select * from orders o join customers c on o.code = c.id",
             "code",
@@ -196,8 +258,15 @@ def test_collations_that_differ_are_a_hindrance() -> None:
     for column in other["fields"]:
         column["collation"] = "utf8mb4_bin" if column["collation"] else None
     text = "select * from orders o join customers c on o.code = c.code"
-    (_, hindrance), *_ = advised(text, schema=[SHOP[0], other]).hindrances
-    assert "utf8mb4_general_ci and utf8mb4_bin" in hindrance.why
+    advice = advised(text, schema=[SHOP[0], other])
+    # The other side's values are compared as `_bin`, so an index of that side serves.
+    assert [(each.table, each.column) for _, each in advice.hindrances] == [("shop.orders", "code")]
+    assert "utf8mb4_general_ci and utf8mb4_bin" in advice.hindrances[0][1].why
+    assert columns_of(advice) == ["customers(code)"]
+    for collation, kept in (("latin1_swedish_ci", ["orders(code)"]), ("utf8mb4_unicode_ci", [])):
+        for column in other["fields"]:
+            column["collation"] = collation if column["collation"] else None
+        assert columns_of(advised(text, schema=[SHOP[0], other])) == kept
 
 
 def test_one_candidate_serves_many_statements() -> None:

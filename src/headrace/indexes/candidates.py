@@ -81,6 +81,8 @@ class _Offer:
     equal: tuple[str, ...]
     tail: tuple[str, ...]
     reason: Reason
+    #: Whether the tail is an order, in which all columns go one way.
+    is_ordered: bool = False
 
 
 @dataclass
@@ -143,11 +145,12 @@ def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer],
             continue
         offer = _offer(use, statement)
         if offer is None:
+            why_none = why_none or _prefix_only(use)
             continue
-        problem = _unneeded(offer.table, offer.equal, offer.tail)
+        problem = _unneeded(offer)
         if problem and not little and use.joined and _starts(use, reading):
             first = _offer(replace(use, joined=()), statement)
-            if first is not None and not _unneeded(first.table, first.equal, first.tail):
+            if first is not None and not _unneeded(first):
                 offer, problem = first, ""
         if problem:
             why_none = why_none or problem
@@ -174,7 +177,8 @@ def _offer(use: Use, statement: Statement) -> _Offer | None:
     if sorts and not equal and _groups_in_vain(use, sorts):
         sorts = ()
     if sorts and all(map(is_short, sorts)) and (not ranges or ranges[0] == sorts[0]):
-        return _Offer(use.table, equal, sorts, Reason(statement, (*equal, *ranges[:1]), sorts))
+        reason = Reason(statement, (*equal, *ranges[:1]), sorts)
+        return _Offer(use.table, equal, sorts, reason, is_ordered=_is_for_order(use))
     if ranges and room:
         return _Offer(use.table, equal, ranges[:1], Reason(statement, (*equal, ranges[0])))
     return _Offer(use.table, equal, (), Reason(statement, equal)) if equal else None
@@ -190,34 +194,60 @@ def _groups_in_vain(use: Use, sorts: tuple[str, ...]) -> bool:
 
 def _sorts(use: Use, equal: tuple[str, ...]) -> tuple[str, ...]:
     """The columns that spare a sort: an order in one direction with a LIMIT, or groups."""
-    is_one_way = len({is_descending for _, is_descending in use.order}) == 1
-    if is_one_way and use.has_limit:
+    if use.listed & set(equal):
+        return ()  # each value of the list has an order of its own
+    if _is_for_order(use):
         return tuple(name for name, _ in use.order if name not in equal)
     return tuple(name for name in use.group if name not in equal)
 
 
-def _unneeded(table: Table, equal: tuple[str, ...], tail: tuple[str, ...]) -> str:
+def _is_for_order(use: Use) -> bool:
+    return use.has_limit and len({is_descending for _, is_descending in use.order}) == 1
+
+
+def _prefix_only(use: Use) -> str:
+    """Why a column is offered no index of its whole; empty if that is not so."""
+    for name in (*use.equal, *use.joined, *use.ranges):
+        column = use.table.columns[name]
+        if not column.is_long:
+            continue
+        for index in use.table.indexes:
+            first = index.parts[0]
+            if index.is_used and (first.name or "").lower() == name and first.prefix is not None:
+                return f"{index.name} of {use.table.full_name} has a prefix of {column.name}"
+        return (
+            f"{use.table.full_name}.{column.name} is of type {column.kind}, of which an index holds a prefix "
+            f"at most, as in ADD INDEX ({column.name}(20))"
+        )
+    return ""
+
+
+def _unneeded(offer: _Offer) -> str:
     """Why no index is needed; empty if one may be."""
+    table, equal, tail = offer.table, offer.equal, offer.tail
     if table.engine is None:
         return f"{table.full_name} is a view"
     if table.rows is not None and table.rows < FEW_ROWS:
         return f"{table.full_name} has about {counted(table.rows, 'row')}"
     for index in table.indexes:
-        if index.is_plain and index.is_used and _serves(index, equal, tail):
+        if index.is_plain and index.is_used and _serves(index, offer):
             return f"{index.name} of {table.full_name} serves it"
     many = tuple(name for name in equal if not table.columns[name].has_few_values)
-    if many and many != equal and not tail and (why := _unneeded(table, many, ())):
+    if many and many != equal and not tail and (why := _unneeded(replace(offer, equal=many))):
         return f"{why}, but for columns with few values"
     if len(equal) == 1 and not tail and table.columns[equal[0]].has_few_values:
         return f"{table.full_name}.{equal[0]} has few values ({table.columns[equal[0]].kind})"
     return ""
 
 
-def _serves(index: Index, equal: tuple[str, ...], tail: tuple[str, ...]) -> bool:
-    columns, width = index.columns, len(equal)
+def _serves(index: Index, offer: _Offer) -> bool:
+    equal, tail, width = offer.equal, offer.tail, len(offer.equal)
+    columns = index.columns
     if index.is_unique and columns and len(columns) == len(index.parts) and set(columns) <= set(equal):
         return True
-    return set(columns[:width]) == set(equal) and columns[width : width + len(tail)] == tail
+    whole = offer.table.whole_columns(index)
+    has_both = set(whole[:width]) == set(equal) and whole[width : width + len(tail)] == tail
+    return has_both and (not offer.is_ordered or index.order_from(width, len(tail)))
 
 
 def _merged(wanted: Iterable[_Offer]) -> list[Candidate]:
@@ -258,36 +288,66 @@ def _together(place: _Merged, offer: _Offer) -> list[tuple[str, ...]] | None:
     """The groups of a candidate, cut so that it begins with what is offered; None if that cannot be."""
     left, cut = set(offer.equal), list[tuple[str, ...]]()
     for position, group in enumerate(place.groups):
+        rest = place.groups[position:]
         if not left:
-            return None if offer.tail else [*cut, *place.groups[position:]]
+            return _begun(cut, rest, place.tail, offer.tail)
         inside = tuple(name for name in group if name in left)
         outside = tuple(name for name in group if name not in left)
         left -= set(inside)
         if outside:
-            if left or offer.tail or not inside:
+            if left or not inside:
                 return None
-            return [*cut, inside, outside, *place.groups[position + 1 :]]
+            return _begun([*cut, inside], [outside, *rest[1:]], place.tail, offer.tail)
         cut.append(group)
     if left:
         # Compared with a value where the candidate has its range or its order.
         return cut if not offer.tail and left == set(place.tail[:1]) else None
-    return cut if offer.tail == place.tail[: len(offer.tail)] else None
+    return _begun(cut, [], place.tail, offer.tail)
+
+
+def _begun(
+    cut: list[tuple[str, ...]], rest: list[tuple[str, ...]], tail: tuple[str, ...], wanted: tuple[str, ...]
+) -> list[tuple[str, ...]] | None:
+    """All groups, with those of ``rest`` in the order of ``wanted``, which stands at their beginning."""
+    for position, group in enumerate(rest):
+        if not wanted:
+            return [*cut, *rest[position:]]
+        taken: list[tuple[str, ...]] = []
+        while wanted and wanted[0] in group and (wanted[0],) not in taken:
+            taken.append((wanted[0],))
+            wanted = wanted[1:]
+        others = tuple(name for name in group if (name,) not in taken)
+        if not taken or (others and wanted):
+            return None
+        cut = [*cut, *taken, *([others] if others else [])]
+    return cut if wanted == tail[: len(wanted)] else None
 
 
 def _candidate(place: _Merged) -> Candidate:
     table = place.table
     columns = (*(name for group in place.groups for name in _by_values(table, group)), *place.tail)
+    columns = _without_primary(table, columns)
     reasons = sorted(place.reasons, key=lambda each: -each.statement.time_ns)
     return Candidate(
         table, columns, tuple(reasons), _extended(table, columns), tuple(_cautions(table, columns))
     )
 
 
+def _without_primary(table: Table, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """InnoDB appends the primary key's columns itself."""
+    is_innodb = (table.engine or "").lower() == "innodb"
+    for width in range(min(len(columns) - 1, len(table.primary)), 0, -1):
+        if is_innodb and columns[-width:] == table.primary[:width]:
+            return columns[:-width]
+    return columns
+
+
 def _extended(table: Table, columns: tuple[str, ...]) -> str:
     """The existing index that a longer one replaces; empty if there is none."""
     for index in table.indexes:
         is_whole = index.is_plain and len(index.columns) == len(index.parts) and not index.is_unique
-        if is_whole and index.columns == columns[: len(index.columns)]:
+        goes_up = not any(part.is_descending for part in index.parts)
+        if is_whole and goes_up and index.columns == columns[: len(index.columns)]:
             return index.name
     return ""
 

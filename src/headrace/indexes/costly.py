@@ -55,7 +55,8 @@ def _of(tree: exp.Expr) -> Iterator[tuple[str, str]]:
         if isinstance(count, exp.Literal) and not count.is_string and int(count.this) >= FAR:
             yield (
                 f"OFFSET {int(count.this):,}: as many rows are read and thrown away first",
-                "go on after the last row that was seen: WHERE (order columns) > (its values) ORDER BY ... LIMIT",
+                "go on after the last row that was seen: WHERE a > x OR (a = x AND b > y) ORDER BY a, b "
+                "LIMIT ...; (a, b) > (x, y) is no range for the server",
             )
     for order in tree.find_all(exp.Order):
         if any(isinstance(each.this, exp.Rand) for each in order.expressions):

@@ -178,7 +178,7 @@ def _definition(session: Session, database: str, table: str, name: str) -> str |
 
 
 def _described(session: Session, database: str, table: str) -> Table:
-    """What decides whether an index may go: the indexes, and the keys of this table and of those that refer to it."""
+    """What decides whether an index may go: all indexes, and foreign keys of this table and to it."""
     parts: dict[tuple[str, str], tuple[Part, ...]] = {}
     for name, kind, column, prefix in session.rows(
         "SELECT index_name, index_type, column_name, sub_part FROM information_schema.statistics"

@@ -141,11 +141,7 @@ def _replaces(table: Table, other: Index, index: Index) -> str:
         return ""
     if same:
         return "it begins with the same columns"
-    if (
-        table.engine
-        and table.engine.lower() == "innodb"
-        and _with_primary(table, other) == index.columns != ()
-    ):
+    if other.columns != table.whole_columns(other) == index.columns != ():
         return "InnoDB appends the primary key's columns to it"
     return ""
 
@@ -160,12 +156,6 @@ def _begins(longer: tuple[Part, ...], shorter: tuple[Part, ...]) -> bool:
         and (theirs.prefix is None or (mine.prefix is not None and mine.prefix <= theirs.prefix))
         for mine, theirs in zip(shorter, longer, strict=False)
     )
-
-
-def _with_primary(table: Table, index: Index) -> tuple[str, ...]:
-    if len(index.columns) != len(index.parts):
-        return ()
-    return (*index.columns, *(name for name in table.primary if name not in index.columns))
 
 
 def _cautions(table: Table, index: Index) -> Iterator[str]:

@@ -13,6 +13,7 @@ PRIMARY = "PRIMARY"
 #: What starts the type of a number, as in `bigint unsigned`.
 NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "bit", "year")
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
+BINARIES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "json")
 #: Of these an index holds a prefix at most.
 LONG = (
     "tinytext",
@@ -49,6 +50,10 @@ class Column:
         return self.kind.lower().startswith(TEXTS)
 
     @property
+    def is_binary(self) -> bool:
+        return self.kind.lower().startswith(BINARIES)
+
+    @property
     def is_long(self) -> bool:
         return self.kind.lower().startswith(LONG)
 
@@ -81,6 +86,10 @@ class Index:
         """Whether it serves equality, ranges and order of whole columns."""
         return self.kind.upper() in ("BTREE", "") and all(part.name for part in self.parts)
 
+    @property
+    def has_expression(self) -> bool:
+        return any(part.name is None for part in self.parts)
+
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Its whole columns, in lower case, up to the first prefix or expression."""
@@ -91,8 +100,12 @@ class Index:
             names.append(part.name.lower())
         return tuple(names)
 
+    def order_from(self, position: int, width: int) -> bool:
+        """Whether so many of its columns go in one direction, up or down: then it can be read in either."""
+        return len({part.is_descending for part in self.parts[position : position + width]}) <= 1
+
     def serves_key(self, columns: tuple[str, ...]) -> bool:
-        """Whether a foreign key of these columns can rest on it: they are its first ones, whole and in that order."""
+        """Whether a foreign key of these columns can rest on it: they are its first, in that order."""
         return self.kind.upper() in ("BTREE", "") and self.columns[: len(columns)] == columns
 
 
@@ -108,7 +121,7 @@ class Table:
     data_bytes: int | None = None
     index_bytes: int | None = None
     engine: str | None = None
-    #: Columns of each constraint that refers to another table. Of those that refer to this one, only a session knows.
+    #: Columns of each constraint that refers to another table; where a session read it, of those to this one, too.
     foreign_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
@@ -118,6 +131,12 @@ class Table:
     @property
     def primary(self) -> tuple[str, ...]:
         return next((index.columns for index in self.indexes if index.name == PRIMARY), ())
+
+    def whole_columns(self, index: Index) -> tuple[str, ...]:
+        """Its columns with those of the primary key, which InnoDB appends to an index of whole columns."""
+        if (self.engine or "").lower() != "innodb" or len(index.columns) != len(index.parts):
+            return index.columns
+        return (*index.columns, *(name for name in self.primary if name not in index.columns))
 
     def rests_on(self, index: Index, without: Collection[str] = ()) -> str:
         """The foreign key that only this index serves if those of ``without`` are gone; empty if there is none.

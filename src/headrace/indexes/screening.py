@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from headrace.base.errors import Refused
@@ -42,6 +42,7 @@ class Seen:
     before: Ran | None = None
     after: Ran | None = None
     keys_before: tuple[str, ...] = ()
+    was_done: bool = False
     problem: str = ""
 
     @property
@@ -135,7 +136,8 @@ def _without(copy: Copy, trial: Trial) -> Seen:
         ran = _run(copy, trial)
     except StatementFailed as error:
         return Seen(trial.statement, problem=error.words)
-    return Seen(trial.statement, before=ran, keys_before=tuple(sorted(plan.keys)))
+    keys = tuple(sorted(plan.keys))
+    return Seen(trial.statement, before=ran, keys_before=keys, was_done=plan.is_done)
 
 
 def _with(copy: Copy, candidate: Candidate, trial: Trial, without: Seen) -> Seen:
@@ -146,8 +148,8 @@ def _with(copy: Copy, candidate: Candidate, trial: Trial, without: Seen) -> Seen
         ran = _run(copy, trial)
     except StatementFailed as error:
         return Seen(trial.statement, problem=error.words)
-    chosen = candidate.name in plan.keys
-    return Seen(trial.statement, chosen, without.before, ran, without.keys_before)
+    chosen = candidate.name in plan.keys or (plan.is_done and not without.was_done)
+    return replace(without, is_chosen=chosen, after=ran)
 
 
 def _outcome(seen: Sequence[Seen]) -> Outcome:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import sqlglot
@@ -68,6 +68,8 @@ class Use:
     alias: str
     #: Compared with one value or a list of them.
     equal: tuple[str, ...] = ()
+    #: Of these, with a list: then an index has the rows of each value in an order of their own.
+    listed: frozenset[str] = frozenset()
     #: Equal to a column of another table.
     joined: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
@@ -96,6 +98,7 @@ class _Source:
     table: Table
     alias: str
     equal: dict[str, None] = field(default_factory=dict)
+    listed: set[str] = field(default_factory=set)
     joined: dict[str, None] = field(default_factory=dict)
     ranges: dict[str, None] = field(default_factory=dict)
     order: list[tuple[str, bool]] = field(default_factory=list)
@@ -106,7 +109,12 @@ class _Source:
 def read(statement: Statement, schema: Schema) -> Reading:
     """Raises Unread with the reason."""
     tree = parse_one(statement.text)
-    readings = [_scope(each, statement.database, schema) for each in _scopes(tree)]
+    scopes = _scopes(tree)
+    if isinstance(tree, exp.Update | exp.Delete):
+        known = {id(each.expression) for each in scopes}
+        inside = (each for each in tree.find_all(exp.Select, exp.SetOperation) if _is_outermost(each))
+        scopes += [scope for each in inside if id(each) not in known for scope in _scopes(each)]
+    readings = [_scope(each, statement.database, schema) for each in scopes]
     if isinstance(tree, exp.Update | exp.Delete):
         readings.append(_changed(tree, statement.database, schema))
     return Reading(
@@ -135,6 +143,10 @@ def parse_one(text: str) -> exp.Expr:
     return trees[0]
 
 
+def _is_outermost(query: exp.Expr) -> bool:
+    return query.find_ancestor(exp.Select, exp.SetOperation) is None
+
+
 def _scopes(tree: exp.Expr) -> list[Scope]:
     try:
         return list(traverse_scope(tree))
@@ -149,17 +161,25 @@ def _scope(scope: Scope, database: str, schema: Schema) -> Reading:
     tables = {alias: source for alias, source in scope.sources.items() if isinstance(source, exp.Table)}
     reader = _Reader(tables, database, schema, has_other=len(tables) < len(scope.sources))
     conditions = [select.args["where"].this] if select.args.get("where") else []
-    for join in select.args.get("joins") or ():
+    joins = select.args.get("joins") or ()
+    reader.optional(_first_alias(select), joins)
+    for join in joins:
         if join.args.get("on") is not None:
             conditions.append(join.args["on"])
-        reader.using(join)
+        reader.using(join, scope)
     reader.conditions(conditions)
     reader.sorting(select)
+    reader.extreme(select)
     for column in scope.columns:
         reader.read(column)
     if select.is_star:
         reader.read_all()
     return reader.reading(has_limit=select.args.get("limit") is not None)
+
+
+def _first_alias(select: exp.Select) -> str:
+    first = select.args.get("from_")
+    return str(first.this.alias_or_name) if first is not None else ""
 
 
 def _changed(tree: exp.Update | exp.Delete, database: str, schema: Schema) -> Reading:
@@ -185,7 +205,11 @@ class _Reader:
     def __init__(
         self, tables: Mapping[str, exp.Table], database: str, schema: Schema, has_other: bool
     ) -> None:
+        self._own = tables, database, schema, has_other
         self._sources: dict[str, _Source] = {}
+        #: Tables whose rows an outer join may lack.
+        self._optional: set[str] = set()
+        self._is_extreme = False
         self._hindrances: list[Hindrance] = []
         self._unknown: dict[str, None] = {}
         #: Whether a column may belong to a derived table.
@@ -205,12 +229,13 @@ class _Reader:
                 source.table,
                 source.alias,
                 tuple(source.equal),
+                frozenset(source.listed),
                 tuple(name for name in source.joined if name not in source.equal),
                 tuple(name for name in source.ranges if name not in source.equal),
                 tuple(source.order),
                 tuple(source.group),
                 frozenset(source.columns),
-                has_limit,
+                has_limit or self._is_extreme,
                 alias in names,
             )
             for alias, source in self._sources.items()
@@ -238,11 +263,45 @@ class _Reader:
         for source in self._sources.values():
             source.columns |= set(source.table.columns)
 
-    def using(self, join: exp.Join) -> None:
-        for name in join.args.get("using") or ():
+    def optional(self, first: str, joins: Iterable[exp.Join]) -> None:
+        before = [first]
+        for join in joins:
+            name = join.alias_or_name
+            side = str(join.args.get("side") or "").upper()
+            self._optional |= {name.lower()} if side == "LEFT" else set()
+            self._optional |= {each.lower() for each in before} if side == "RIGHT" else set()
+            before.append(name)
+
+    def using(self, join: exp.Join, scope: Scope) -> None:
+        names = [name.name.lower() for name in join.args.get("using") or ()]
+        if str(join.args.get("method") or "").upper() == "NATURAL":
+            names = self._common(join.alias_or_name, scope)
+        for name in names:
             for source in self._sources.values():
-                if name.name.lower() in source.table.columns:
-                    source.joined[name.name.lower()] = None
+                if name in source.table.columns:
+                    source.joined[name] = None
+
+    def _common(self, alias: str, scope: Scope) -> list[str]:
+        """Columns of a table or derived table that another one has as well."""
+        columns: dict[str, set[str]] = {}
+        for name, source in scope.sources.items():
+            if isinstance(source, Scope) and isinstance(source.expression, exp.Query):
+                columns[name] = {each.lower() for each in source.expression.named_selects}
+            elif known := self._sources.get(name.lower()):
+                columns[name] = set(known.table.columns)
+        others = set[str]().union(*(each for name, each in columns.items() if name != alias))
+        return sorted(columns.get(alias, set()) & others)
+
+    def extreme(self, select: exp.Select) -> None:
+        """The least or greatest value of all rows is the first one in an order."""
+        values = [each.unalias() for each in select.expressions]
+        is_plain = not any(select.args.get(name) for name in ("group", "order", "distinct", "joins", "limit"))
+        if not (is_plain and values and all(isinstance(each, exp.Min | exp.Max) for each in values)):
+            return
+        owners = [self._owner(each.this) if isinstance(each.this, exp.Column) else None for each in values]
+        if len({(id(owner[0]), owner[1]) for owner in owners if owner}) == 1 and all(owners) and owners[0]:
+            owners[0][0].order.append((owners[0][1], False))
+            self._is_extreme = True
 
     def sorting(self, tree: exp.Expr) -> None:
         """Order and groups count only if all of their columns are of one table: no index has those of two."""
@@ -253,6 +312,12 @@ class _Reader:
             for owner, (_, is_descending) in zip(owners, keys, strict=True):
                 if owner:
                     owner[0].order.append((owner[1], is_descending))
+            if (
+                len({is_descending for _, is_descending in keys}) == 2
+                and tree.args.get("limit")
+                and owners[0]
+            ):
+                self._two_ways(owners[0][0], tree.args["order"])
         group = tree.args.get("group")
         keys_of_groups = group.expressions if group else []
         if not group and tree.args.get("distinct") is not None:
@@ -262,6 +327,22 @@ class _Reader:
             for owner in groups:
                 if owner:
                     owner[0].group.append(owner[1])
+
+    def _two_ways(self, source: _Source, order: exp.Expr) -> None:
+        wanted = tuple(source.order)
+        other_way = tuple((name, not is_descending) for name, is_descending in wanted)
+        for index in source.table.indexes:
+            has = [((part.name or "").lower(), part.is_descending) for part in index.parts]
+            rest = tuple(each for each in has if each[0] not in source.equal)[: len(wanted)]
+            if index.is_used and rest in (wanted, other_way):
+                return
+        parts = ", ".join(f"{name} DESC" if is_descending else name for name, is_descending in wanted)
+        self._hinder(
+            (source, wanted[0][0]),
+            order,
+            "it goes up and down, and an index does so only if its columns do",
+            f"an index on ({parts}), from MySQL 8.0 and MariaDB 10.8 on",
+        )
 
     def conditions(self, conditions: list[exp.Expr]) -> None:
         for condition in conditions:
@@ -276,11 +357,17 @@ class _Reader:
         elif isinstance(node, exp.In):
             self._in(node)
         elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
-            self._add(node.this, "equal")
+            owner = self._owner(node.this) if isinstance(node.this, exp.Column) else None
+            # Of an outer join it finds rows that are not there.
+            if owner and owner[0].alias.lower() not in self._optional:
+                owner[0].equal[owner[1]] = None
         elif isinstance(node, exp.Between):
             self._compared(node, node.this, "ranges", [node.args["low"], node.args["high"]])
         elif isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
             column, other = (node.this, node.expression)
+            if isinstance(column, exp.Tuple) and isinstance(other, exp.Tuple):
+                self._row_range(node, column, other)
+                return
             if not _columns(column):
                 column, other = other, column
             if not _columns(other):
@@ -306,23 +393,56 @@ class _Reader:
         elif isinstance(left, exp.Column):
             self._add(left, "joined")
 
+    def _row_range(self, node: exp.Expr, left: exp.Tuple, right: exp.Tuple) -> None:
+        """Servers look for such rows one after the other, though the first columns would bound them."""
+        first, value = left.expressions[0], right.expressions[0]
+        if not _columns(first):
+            first, value = value, first
+        if isinstance(first, exp.Column) and (owner := self._owner(first)):
+            name = owner[1]
+            self._hinder(
+                owner,
+                node,
+                "rows are compared as a whole, which is no range",
+                f"{name} > x OR ({name} = x AND the next column > y)",
+            )
+
     def _joined(self, node: exp.Expr, left: exp.Column, right: exp.Column) -> None:
-        owners = [self._owner(left), self._owner(right)]
-        sides = [owner[0].table.columns[owner[1]] for owner in owners if owner]
-        if len(sides) == 2 and (why := _unlike(sides[0], sides[1])):
-            for owner in owners:
-                if owner:
-                    self._hinder(owner, node, why, "give both columns the same type and collation")
+        owners = [owner for owner in (self._owner(left), self._owner(right)) if owner]
+        if len(owners) == 2 and owners[0][0] is owners[1][0]:
+            self._hinder(
+                owners[0],
+                node,
+                "two columns of the same row are compared",
+                "a generated column that has the result, with an index",
+            )
             return
-        for owner in owners:
-            if owner:
+        sides = [owner[0].table.columns[owner[1]] for owner in owners]
+        why = _unlike(sides[0], sides[1]) if len(sides) == 2 else ""
+        for owner, column, other in zip(owners, sides, reversed(sides), strict=True):
+            if why and not _is_kept(column, other):
+                self._hinder(owner, node, why, "give both columns the same type and collation")
+            else:
                 owner[0].joined[owner[1]] = None
 
     def _in(self, node: exp.In) -> None:
+        columns = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
         if node.args.get("query") is not None:
-            self._add(node.this, "joined")
-        elif node.expressions and not any(_columns(each) for each in node.expressions):
-            self._compared(node, node.this, "equal", node.expressions)
+            for column in columns:
+                self._add(column, "joined")
+            return
+        if not node.expressions or any(_columns(each) for each in node.expressions):
+            return
+        is_row = isinstance(node.this, exp.Tuple)
+        for at, column in enumerate(columns):
+            values = [
+                each.expressions[at] if isinstance(each, exp.Tuple) else each for each in node.expressions
+            ]
+            if is_row and not all(isinstance(each, exp.Tuple) for each in node.expressions):
+                continue
+            self._compared(node, column, "equal", values)
+            if len(values) > 1 and isinstance(column, exp.Column) and (owner := self._owner(column)):
+                owner[0].listed.add(owner[1])
 
     def _like(self, node: exp.Like) -> None:
         pattern = node.expression
@@ -337,22 +457,35 @@ class _Reader:
                     "a FULLTEXT index, or a column with the text reversed",
                 )
             return
+        if isinstance(node.this, exp.Column) and (owner := self._owner(node.this)):
+            column = owner[0].table.columns[owner[1]]
+            if not column.is_text and not column.is_binary:
+                self._hinder(
+                    owner,
+                    node,
+                    f"each row's {column.kind} is converted to a text",
+                    f"{owner[1]} >= the first value AND {owner[1]} < the one after the last",
+                )
+                return
         self._compared(node, node.this, "ranges", [pattern])
 
     def _alternatives(self, node: exp.Or) -> None:
-        """OR of one column's values is a list of them; OR over several columns is served by no single index."""
-        owners: dict[tuple[int, str], tuple[_Source, str]] = {}
+        """What all alternatives compare bounds their rows; no single index serves OR over several columns."""
+        common: dict[tuple[str, str], bool] | None = None
         for branch in node.flatten():
-            branch = branch.unnest()
-            is_simple = isinstance(branch, exp.EQ | exp.In | exp.Is) and isinstance(branch.this, exp.Column)
-            owner = self._owner(branch.this) if is_simple else None
-            if owner is None:
-                owners = {}
-                break
-            owners[id(owner[0]), owner[1]] = owner
-        if len(owners) == 1:
-            source, name = next(iter(owners.values()))
-            source.equal[name] = None
+            bounds = self._bounds(branch.unnest())
+            if common is None:
+                common = bounds
+            else:
+                common = {place: common[place] and bounds[place] for place in common.keys() & bounds.keys()}
+        if common:
+            for (alias, name), is_equal in sorted(common.items()):
+                source = self._sources[alias]
+                if is_equal:
+                    source.equal[name] = None
+                    source.listed.add(name)
+                else:
+                    source.ranges[name] = None
             return
         for column in {column.sql(): column for column in node.find_all(exp.Column)}.values():
             if owner := self._owner(column):
@@ -362,6 +495,14 @@ class _Reader:
                     "OR over several conditions",
                     "UNION ALL of one SELECT for each, where the rows cannot be the same",
                 )
+
+    def _bounds(self, branch: exp.Expr) -> dict[tuple[str, str], bool]:
+        """(alias, column) -> whether one alternative compares it with a value, and not with a range."""
+        reader = _Reader(*self._own)
+        reader._optional = self._optional
+        reader.conditions([branch])
+        found = {(alias, name): False for alias, each in reader._sources.items() for name in each.ranges}
+        return found | {(alias, name): True for alias, each in reader._sources.items() for name in each.equal}
 
     def _compared(self, node: exp.Expr, side: exp.Expr, as_what: str, values: list[exp.Expr]) -> None:
         side = side.unnest()
@@ -374,9 +515,10 @@ class _Reader:
             return
         for column in _columns(side):
             if owner := self._owner(column):
-                self._hinder(
-                    owner, node, f"{_function(side)} is applied to the column", _rewrite(side, owner[1])
-                )
+                rewrite = _rewrite(side, owner[1])
+                if names := " or ".join(each.name for each in owner[0].table.indexes if each.has_expression):
+                    rewrite = f"{names} may be of this expression, which EXPLAIN tells; else {rewrite}"
+                self._hinder(owner, node, f"{_function(side)} is applied to the column", rewrite)
 
     def _add(self, node: exp.Expr, as_what: str) -> None:
         if isinstance(node, exp.Column) and (owner := self._owner(node)):
@@ -437,6 +579,16 @@ def _unlike(left: Column, right: Column) -> str:
     ):
         return f"the collations differ: {left.collation} and {right.collation}"
     return ""
+
+
+def _is_kept(column: Column, other: Column) -> bool:
+    """Whether a comparison of two texts converts the other one: to ``_bin``, and to Unicode."""
+    if not (column.is_text and other.is_text and column.collation and other.collation):
+        return False
+    mine, theirs = (each.collation.partition("_")[0] for each in (column, other) if each.collation)
+    if mine == theirs:
+        return column.collation.endswith("_bin") and not other.collation.endswith("_bin")
+    return mine.startswith("utf8") and not theirs.startswith("utf")
 
 
 def _function(side: exp.Expr) -> str:
