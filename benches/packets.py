@@ -1,4 +1,4 @@
-"""`headrace ladder --packets`: the limit of one payload size predicted from another, and with RPS from without.
+"""`headrace latencies --packets`: the limit of one payload size predicted from another, and with RPS from without.
 
 Three payload sizes between two network namespaces, both ends on one core, in rounds of random order; then the same
 with received packets on the second core. Target: each size from one other size within 15%. RPS has no target: the

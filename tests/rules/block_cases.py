@@ -268,7 +268,7 @@ CASES = [
     ),
     Case("BLK13", "nobody waits", lambda: unwell(limits={DISK: 100_000.0})),
     Case("BLK13", "near its limit", lambda: unwell(rates=WAITS, limits={DISK: 3_000.0})),
-    Case("BLK13", "never measured", lambda: unwell(rates=WAITS), missing="headrace ladder"),
+    Case("BLK13", "never measured", lambda: unwell(rates=WAITS), missing="headrace latencies"),
     Case(
         "BLK14",
         "noop",

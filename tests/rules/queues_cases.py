@@ -475,7 +475,7 @@ CASES = [
         lambda: unwell(facts=mapped(layer("rbd0")), rates={**WAITS, **served("rbd0", 400.0, 9.0)}),
         ("rbd0",),
         ("rbd0 takes 9.0 ms per write, against 1 ms", "tasks wait for I/O 40% of the time"),
-        steps=("headrace ladder", "smartctl"),
+        steps=("headrace latencies", "smartctl"),
         severity=Severity.LIMIT,
     ),
     Case(

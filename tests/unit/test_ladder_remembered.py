@@ -1,4 +1,4 @@
-"""What `headrace ladder` measured of a device without load is kept for the next hunt of the same target."""
+"""What `headrace latencies` measured of a device without load is kept for the next hunt of the same target."""
 
 from __future__ import annotations
 

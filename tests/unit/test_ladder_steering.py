@@ -217,10 +217,10 @@ def test_the_command_prints_numbers_and_writes_a_page(
     ) -> Any:
         return rounds(0.6, 300_000, 480_000, rps=rps, count=count)
 
-    load("ladder")
+    load("latencies")
     monkeypatch.setattr(ladders, "packets", measured)
     words = [
-        "ladder",
+        "latencies",
         "--packets",
         "--rps",
         "2",
@@ -238,10 +238,10 @@ def test_the_command_prints_numbers_and_writes_a_page(
 
 
 def test_the_command_refuses_what_it_cannot_do() -> None:
-    load("ladder")
-    ran = CliRunner().invoke(app, ["ladder", "--html", "x.html"])
+    load("latencies")
+    ran = CliRunner().invoke(app, ["latencies", "--html", "x.html"])
     assert ran.exit_code == 2
     assert "--packets" in ran.output
-    ran = CliRunner().invoke(app, ["ladder", "--packets", "--rps", "cpu1"])
+    ran = CliRunner().invoke(app, ["latencies", "--packets", "--rps", "cpu1"])
     assert isinstance(ran.exception, PlanError)
     assert "'cpu1' is not a mask" in str(ran.exception)

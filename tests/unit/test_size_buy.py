@@ -455,7 +455,9 @@ def test_what_was_measured_on_one_host_is_laid_over_what_is_of_all(tmp_path: Pat
         (tmp_path / name).write_text(json.dumps(content))
 
     def limits(*given: str) -> list[dict[str, float]]:
-        options = [f"--ladder={each}{tmp_path / name}" for each, name in (word.split("/") for word in given)]
+        options = [
+            f"--latencies={each}{tmp_path / name}" for each, name in (word.split("/") for word in given)
+        ]
         ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", *options])
         assert ran.exit_code == 0, ran.output
         hosts = sorted(json.loads(ran.stdout)["hosts"], key=lambda host: host["name"])

@@ -405,12 +405,12 @@ def test_the_command_says_when_and_of_what(tmp_path: Path) -> None:
 
 
 def test_packets_beyond_a_lower_bound_are_found_and_no_verdict(tmp_path: Path) -> None:
-    """With what `headrace ladder --packets --json` prints, which says in each row that it is a lower bound."""
+    """With what `headrace latencies --packets --json` prints, which says in each row that it is a lower bound."""
     archive = archive_of(tmp_path / "history", hosts=1)
     content = packets_page("db0", rounds(0.6, 4200, 6000))
     path = tmp_path / "packets.json"
     path.write_text(json.dumps(jsonform.render(content), allow_nan=False))
-    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--ladder", f"db0={path}"])
+    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", "--latencies", f"db0={path}"])
     assert ran.exit_code == 0, ran.output
     [host] = json.loads(ran.stdout)["hosts"]
     assert [each["resource"] for each in host["outlooks"]] == ["cpu", "packets"]
@@ -420,7 +420,7 @@ def test_packets_beyond_a_lower_bound_are_found_and_no_verdict(tmp_path: Path) -
     assert packets["limit"]["estimate"] == pytest.approx(4200, rel=0.01)
     assert packets["state"] == "may be full now"
     assert host["unknown"] == []
-    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--ladder", f"db0={path}"])
+    ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--latencies", f"db0={path}"])
     said = " ".join(ran.output.split())
     assert "may be out of packets as well, of which only a lower bound is known" in said
     assert "the limit of packets is at least 4,200/s, by ladder --packets" in said
@@ -535,7 +535,7 @@ def test_what_has_a_lower_bound_is_not_compared_with_another_device(tmp_path: Pa
     path = tmp_path / "ladder.json"
     path.write_text(json.dumps(WRITES_ALONE))
     ran = CliRunner().invoke(
-        size_app, ["full", str(archive.root), "--ladder", str(path), "--instead", "writes=20000"]
+        size_app, ["full", str(archive.root), "--latencies", str(path), "--instead", "writes=20000"]
     )
     assert isinstance(ran.exception, PlanError)
     assert "only a lower bound" in str(ran.exception)

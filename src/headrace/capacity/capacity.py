@@ -38,7 +38,7 @@ STOCKS = {
 }
 #: How a limit that is a lower bound is said to be known.
 AT_LEAST = "at least, "
-#: A rung of `headrace ladder` -> the resource whose rate it bounds, and whether it was measured with many at
+#: A rung of `headrace latencies` -> the resource whose rate it bounds, and whether it was measured with many at
 #: a time.
 _RUNGS = {
     "device_read_32": (Resource.READS, 1.0, True),
@@ -196,7 +196,7 @@ def _of_facts(facts: HostFacts) -> dict[Resource, float]:
 
 
 def _of_ladder(content: Mapping[str, Any], notes: list[str]) -> Iterable[tuple[Resource, Interval, str]]:
-    """From ``headrace ladder --json``. A rung with many at a time is the limit; one at a time is less than
+    """From ``headrace latencies --json``. A rung with many at a time is the limit; one at a time is less than
     it.
     """
     done: set[Resource] = set()
@@ -219,7 +219,7 @@ def _of_ladder(content: Mapping[str, Any], notes: list[str]) -> Iterable[tuple[R
 
 
 def _of_packets(content: Mapping[str, Any], notes: list[str]) -> tuple[Interval, str] | None:
-    """From ``headrace ladder --packets --json``: the size with the fewest packets, as the host is set now.
+    """From ``headrace latencies --packets --json``: the size with the fewest packets, as the host is set now.
 
     What was measured with RPS is said in ``notes``: it is the limit of another setting.
     """
@@ -261,12 +261,12 @@ def _parallel(content: Mapping[str, Any]) -> float:
 def _rows(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     rows = content.get("rungs")
     if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise StoreError("this is not the output of `headrace ladder --json`")
+        raise StoreError("this is not the output of `headrace latencies --json`")
     return rows
 
 
 def laid_over(contents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Several outputs of ``headrace ladder --json`` as one: of what two of them measured, the later one counts."""
+    """Merge several outputs of ``headrace latencies --json``: of what two of them measured, the later counts."""
     if not contents:
         return None
     rungs: list[Mapping[str, Any]] = []

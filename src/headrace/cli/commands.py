@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 #: What people come for -> its commands, in the order of ``headrace --help``.
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "Look": ("hunt", "top", "facts", "doctor", "fleet", "serve", "collect", "rules", "knobs", "ladder"),
+    "Look": ("hunt", "top", "facts", "doctor", "fleet", "serve", "collect", "rules", "knobs", "latencies"),
     "Test": (
         *("demo", "run", "prove", "tune", "sweep", "status", "report", "compare", "plan"),
         *("import", "watch", "audit", "lab"),
@@ -100,8 +100,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "capacity.commands.size": {
         "size": "When hosts are full, and which databases can share one.",
     },
-    "hunt.commands.ladder": {
-        "ladder": "Measure this machine's latencies, from CPU cache to commit.",
+    "hunt.commands.latencies": {
+        "latencies": "Measure this machine's latencies, from CPU cache to commit.",
     },
     "lab.command": {
         "lab": "Virtual machines with a chosen kernel, disks and network.",

@@ -423,9 +423,9 @@ def fleet_status(fleet: FleetOptions = ANY_FLEET, as_json: Json = False) -> None
     ask_fleet(fleet, "status", work, {}, lambda asked: _fold(asked, answers, as_json), NO_LOGIN)
 
 
-@fleet_app.command("ladder", epilog=f"{EXAMPLE} ladder --fleet 'db[1-8]' --seconds 10")
+@fleet_app.command("latencies", epilog=f"{EXAMPLE} latencies --fleet 'db[1-8]' --seconds 10")
 @grouped
-def fleet_ladder(
+def fleet_latencies(
     fleet: FleetOptions = ANY_FLEET,
     seconds: Annotated[
         float, typer.Option(min=1, max=3600, help="Total time for all rows of a host.")
@@ -448,7 +448,7 @@ def fleet_ladder(
             rows.add(outcome.host, outcome.answer)
         _say(roll, as_json, rows.to_json(), rows.parts())
 
-    ask_fleet(fleet, "ladder", work, {"seconds": seconds}, conclude, login, expected_s=seconds)
+    ask_fleet(fleet, "latencies", work, {"seconds": seconds}, conclude, login, expected_s=seconds)
 
 
 def _fold(asked: Asked, answers: Callable[[Any], Iterable[tuple[str, str]]], as_json: bool) -> None:

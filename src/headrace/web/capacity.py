@@ -82,8 +82,8 @@ async def listing(site: Site, asked: Asked) -> Listing:
     )
     note = (
         "Based on the busiest minute of each day, over the whole history. headrace size full also uses "
-        "limits of packets and devices from headrace ladder, and knees from headrace sweep. Which databases could "
-        f"share a host: headrace size merge {shlex.quote(str(site.reader.archive.root))} --catalogue hosts.csv."
+        "limits of packets and devices from headrace latencies, and knees from headrace sweep. Which databases "
+        f"could share one: headrace size merge {shlex.quote(str(site.reader.archive.root))} --catalogue hosts.csv."
     )
     return Listing(columns, rows, note, "No host has a history of its use yet.")
 

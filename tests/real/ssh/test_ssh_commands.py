@@ -124,7 +124,7 @@ def test_what_nobody_confirms_is_undone_without_us(env: dict[str, str], hosts: H
 
 
 def test_ladder(env: dict[str, str]) -> None:
-    rungs = json.loads(headrace(env, "ladder", "-t", f"root@{NEAR}", "--seconds", "2", "--json"))
+    rungs = json.loads(headrace(env, "latencies", "-t", f"root@{NEAR}", "--seconds", "2", "--json"))
     assert rungs
 
 

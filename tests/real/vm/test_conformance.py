@@ -114,7 +114,7 @@ def test_what_only_looks_changes_nothing(guest: Guest, host: Comparison) -> None
         ("facts",),
         ("doctor",),
         ("hunt", "--seconds", "2"),
-        ("ladder", "--seconds", "1", *(["--file", "/data"] if IS_LONG else [])),
+        ("latencies", "--seconds", "1", *(["--file", "/data"] if IS_LONG else [])),
         ("digest", "/srv/slow.log"),
     ]
     if IS_LONG:

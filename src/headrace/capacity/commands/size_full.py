@@ -47,7 +47,7 @@ class CapacityOptions:
     ladder: Annotated[
         list[str] | None,
         typer.Option(
-            "--ladder", metavar="[HOST=]FILE", help="Output of `headrace ladder --json`; repeatable."
+            "--latencies", metavar="[HOST=]FILE", help="Output of `headrace latencies --json`; repeatable."
         ),
     ] = None
     facts: Annotated[
@@ -161,7 +161,7 @@ def _capacities(histories: Sequence[History], measured: CapacityOptions) -> dict
     names = [history.host for history in histories]
     sweeps = {h: capacity.of_sweep(path) for h, path in _by_host(measured.sweep, names, "--sweep").items()}
     # Latencies and packets of one host are two files, and one of them may be of all hosts.
-    files = _files(measured.ladder, names, "--ladder")
+    files = _files(measured.ladder, names, "--latencies")
     ladders = {h: [capacity.read_ladder(path) for path in paths] for h, paths in files.items()}
     given = amounts(measured.limit, names, "--limit")
     facts = {h: _facts(path) for h, path in _by_host(measured.facts, names, "--facts").items()}

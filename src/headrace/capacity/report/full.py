@@ -432,7 +432,7 @@ def _bound(host: Host, each: Outlook) -> str:
         return f"{said}."
     tells = f"--limit {host.name}={each.resource}=N would tell"
     if each.resource is Resource.READS:
-        tells = f"headrace ladder --file DIR --json measures 32 at a time, and would tell; so {tells}"
+        tells = f"headrace latencies --file DIR --json measures 32 at a time, and would tell; so {tells}"
     return f"{said}, so it is not known to be full. {tells[0].upper()}{tells[1:]}."
 
 

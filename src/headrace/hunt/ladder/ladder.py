@@ -50,7 +50,7 @@ def remember(target: str, measured: Ladder) -> None:
 
 
 def remembered(target: str) -> dict[str, float]:
-    """Device -> ms of a read without load, as the last `headrace ladder` of this target measured it."""
+    """Device -> ms of a read without load, as the last `headrace latencies` of this target measured it."""
     return {
         str(device): float(ms)
         for device, ms in _known().get(target, {}).items()

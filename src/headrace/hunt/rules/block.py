@@ -476,7 +476,7 @@ def far_below_its_limit(evidence: Evidence) -> Iterator[Match]:
     time: a lock, a single thread, a single queue.
     """
     if not evidence.limits:
-        raise NotEnough("no device limit was measured: headrace ladder measures it")
+        raise NotEnough("no device limit was measured: headrace latencies measures it")
     for device, _, _ in _worked(evidence, 1.0):
         limit = evidence.limits.get(device.name)
         if limit is None or device.operations > FAR_BELOW * limit or device.queue > HARDLY_ASKED:

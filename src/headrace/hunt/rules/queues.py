@@ -555,7 +555,7 @@ def _slow_one(device: str, layer: str, what: str) -> tuple[str, ...]:
     confidence=Confidence.MEDIUM,
     source="B. Gregg, Thinking Methodically about Performance, ACM Queue 10.12 (2012); Linux "
     "Documentation/admin-guide/iostats.rst",
-    refute="One request at a time, without other load (headrace ladder), takes as long on this device.",
+    refute="One request at a time, without other load (headrace latencies), takes as long on this device.",
 )
 def device_is_slow_alone(evidence: Evidence) -> Iterator[Match]:
     """Each request to the data's device takes many times as long as usual, although few are in flight.
@@ -594,8 +594,8 @@ def device_is_slow_alone(evidence: Evidence) -> Iterator[Match]:
             (
                 Remedy(
                     steps=(
-                        "Measure it alone, at a quiet hour: headrace ladder. Over a network: its latency and lost "
-                        "packets to the storage, and the load of the storage itself.",
+                        "Measure it alone, at a quiet hour: headrace latencies. Over a network: its latency and "
+                        "lost packets to the storage, and the load of the storage itself.",
                         f"In a cloud: whether it has reached its limit. A drive: smartctl -a /dev/{device.name}, "
                         "and dmesg for retries. A controller: its cache and battery.",
                     )

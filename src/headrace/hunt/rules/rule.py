@@ -117,7 +117,7 @@ class Rule:
 LOOK_AT = {
     **dict.fromkeys(("LOCK", "STMT", "SESS", "REPL", "WAIT01", "WAIT02"), "headrace top"),
     **dict.fromkeys(("CPU10", "LOCK01", "LOCK14"), "headrace hunt --profile"),
-    **dict.fromkeys(("BLK06", "BLK07", "BLK12", "BLK17", "BLK19", "BLK21", "REDO05"), "headrace ladder"),
+    **dict.fromkeys(("BLK06", "BLK07", "BLK12", "BLK17", "BLK19", "BLK21", "REDO05"), "headrace latencies"),
     "STAT09": "headrace hunt --profile",
 }
 

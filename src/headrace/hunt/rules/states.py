@@ -180,7 +180,7 @@ def _faster_commits(evidence: Evidence, is_of_device: bool) -> tuple[Remedy, ...
         where = (
             "Find what lies between the server and the device: a cache of the hypervisor or the controller, the "
             "file system's journal, a library preloaded into the server (strace -T -e fsync,fdatasync; compare "
-            "with headrace ladder)."
+            "with headrace latencies)."
         )
     return (
         Remedy(steps=(where,), label="faster syncs"),

@@ -1,4 +1,4 @@
-"""The page of `headrace ladder --packets`.
+"""The page of `headrace latencies --packets`.
 
 ``--json``: format, rungs (none), packets[] (rps, size, packets_s, knee, rounds), steering[] (rps, size, core,
 softirq, interrupt_ns, without, predicted, measured, is_inside, why_not, cores[], beside[]), model, errors,
@@ -46,7 +46,7 @@ def page_of(host: str, steps: Sequence[Step]) -> Page:
     least = min(each.packets_s.estimate for each in plain)
     verdict = f"One core carries {text.count(least)} packets/s, both ends included."
     return Page(
-        eyebrow="headrace ladder --packets",
+        eyebrow="headrace latencies --packets",
         title="Packets per second",
         verdicts=[verdict, *_steering_verdicts(moved)],
         lead=f"Between two network namespaces of {host}, both ends on one core; UDP.",
@@ -58,7 +58,7 @@ def page_of(host: str, steps: Sequence[Step]) -> Page:
             Section("notes", "", "What limits this", brief=[Sentences(cautions)] if cautions else []),
             Section("method", "Method", "How this was computed", [method(_method(worst, moved))]),
         ],
-        footer="headrace ladder --packets --json prints the numbers",
+        footer="headrace latencies --packets --json prints the numbers",
         data={
             "format": 1,
             "headline": verdict,

@@ -1,4 +1,4 @@
-"""The command ``ladder``: a machine's latencies from CPU cache to commit."""
+"""The command ``latencies``: a machine's latencies from CPU cache to commit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from headrace.cli.shell import (
 
 
 @app.command(
-    epilog="Example: headrace ladder --file /var/lib/mysql-files --mysql-defaults-file ~/.my.cnf",
+    epilog="Example: headrace latencies --file /var/lib/mysql-files --mysql-defaults-file ~/.my.cnf",
 )
 @grouped
-def ladder(
+def latencies(
     target: TargetOption = "local",
     file: Annotated[str, typer.Option(metavar="DIRECTORY", help="Also measure the device below it.")] = "",
     target_address: Annotated[
