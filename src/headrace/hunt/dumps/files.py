@@ -10,23 +10,24 @@ import contextlib
 import os
 import re
 import stat
-import tarfile
-import time
+import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from headrace.base.errors import StoreError
+from headrace.hunt.dumps import archives
 
-#: Of one text; of all together; texts, members of an archive and levels of directories.
-MOST_TEXT = 64 << 20
+#: Of one text; of all together in memory; texts and levels of directories.
+MOST_TEXT = archives.MOST_TEXT
 MOST_BYTES = 1 << 30
 MOST_TEXTS = 5_000
-MOST_MEMBERS = 400_000
 MOST_DEPTH = 12
-#: A larger header of an archive's member is none that programs write.
+#: What is packed may become this much, and so many times its size beyond.
+UNPACKED_BYTES, UNPACKED_TIMES = 256 << 20, 10
 _NO_TEXT = re.compile(rb"[\x00\x01-\x06\x0e-\x1a]")
 #: Of a host's own directories, which are its files and no reports; what sar keeps is in one of them.
 OF_HOSTS = frozenset(
@@ -43,18 +44,25 @@ class Opened:
     trees: list[Path] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     newest_s: float = 0.0
+    #: Of the archive that all of it was in; 0 without one.
+    packed_bytes: int = 0
+    _read_bytes: int = 0
     _bytes: int = 0
 
     def add(self, name: str, path: Path) -> None:
         try:
-            content, written_s = _content(path, min(MOST_TEXT, MOST_BYTES - self._bytes))
+            with _plain(path) as file:
+                status = os.fstat(file.fileno())
+                self._read_bytes += status.st_size
+                most = min(MOST_TEXT, self._room())
+                content = _content(file, most, is_packed=path.suffix == ".gz")
         except OSError as error:
             self.skipped[name] = error.strerror or str(error)
             return
         if content is None:
-            self.skipped[name] = f"larger than {MOST_TEXT >> 20} MiB"
+            together = "" if most == MOST_TEXT else " together with the others"
+            self.skipped[name] = f"larger than {max(most, 0) >> 20} MiB{together}"
             return
-        self._bytes += len(content)
         # PowerShell's `>` writes UTF-16.
         coding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
         if coding == "utf-8-sig" and _NO_TEXT.search(content[:4096]):
@@ -64,8 +72,14 @@ class Opened:
                 else "no text"
             )
             return
-        self.newest_s = max(self.newest_s, written_s)
+        self.newest_s = max(self.newest_s, status.st_mtime)
         self.texts[name] = content.decode(coding, "replace").replace("\r\n", "\n")
+        # One character beyond 16 bits makes a text four times its bytes.
+        self._bytes += sys.getsizeof(self.texts[name])
+
+    def _room(self) -> int:
+        whole = UNPACKED_BYTES + UNPACKED_TIMES * (self.packed_bytes or self._read_bytes)
+        return min(whole, MOST_BYTES) - self._bytes
 
 
 def opened(path: Path, scratch: Path) -> Opened:
@@ -74,36 +88,53 @@ def opened(path: Path, scratch: Path) -> Opened:
     try:
         if path.is_dir():
             _walk(path, found)
-        elif tarfile.is_tarfile(path) or zipfile.is_zipfile(path):
-            folder = scratch / "unpacked"
-            folder.mkdir()
-            (_unpack if tarfile.is_tarfile(path) else _unzip)(path, folder, found)
-            _walk(folder, found)
+        elif (skipped := _unpacked(path, scratch / "unpacked")) is not None:
+            found.skipped |= skipped
+            found.packed_bytes = path.stat().st_size
+            _walk(scratch / "unpacked", found)
         else:
             found.add(path.name, path)
     except FileNotFoundError as error:
         raise StoreError("no such file", place=str(path)) from error
-    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error) as error:
+    except (OSError, *archives.DAMAGED) as error:
         raise StoreError(f"cannot be read: {error}", place=str(path)) from error
     return found
 
 
-def _content(path: Path, most: int) -> tuple[bytes | None, float]:
-    """None if it is larger. Gzip is unpacked, within the same bound."""
+def _unpacked(path: Path, folder: Path) -> Mapping[str, str] | None:
+    """What of an archive is not in ``folder`` now, and why; None if it is no archive."""
+    with archives.tar(path) as archive:
+        if archive is not None:
+            folder.mkdir()
+            return archives.unpack(archive, path.name, folder)
+    if zipfile.is_zipfile(path):
+        folder.mkdir()
+        return archives.unzip(path, folder)
+    return None
+
+
+@contextlib.contextmanager
+def _plain(path: Path) -> Iterator[BinaryIO]:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError("not a file")
-        if path.suffix == ".gz":
-            unpacking = zlib.decompressobj(31)
-            try:
-                content = unpacking.decompress(file.read(most), most + 1)
-            except zlib.error as error:
-                raise OSError(f"damaged: {error}") from error
-        else:
-            content = file.read(most + 1)
-    return (content if len(content) <= most else None), status.st_mtime
+        yield file
+
+
+def _content(file: BinaryIO, most: int, *, is_packed: bool) -> bytes | None:
+    """None if it is larger. Gzip is unpacked, within the same bound."""
+    if most <= 0:
+        return None
+    if is_packed:
+        unpacking = zlib.decompressobj(31)
+        try:
+            content = unpacking.decompress(file.read(most), most + 1)
+        except zlib.error as error:
+            raise OSError(f"damaged: {error}") from error
+    else:
+        content = file.read(most + 1)
+    return content if len(content) <= most else None
 
 
 def _walk(top: Path, found: Opened) -> None:
@@ -139,66 +170,3 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         os.scandir(folder) as entries,
     ):
         yield from entries
-
-
-def _unpack(path: Path, folder: Path, found: Opened) -> None:
-    """Files and links only, all inside, within the bounds; one that was cut off as far as it goes."""
-    left = MOST_BYTES
-    with tarfile.open(path) as archive:
-        try:
-            for number, member in enumerate(archive):
-                if number >= MOST_MEMBERS:
-                    found.skipped["more members"] = f"only the first {MOST_MEMBERS:,} are read"
-                    return
-                if not (member.isreg() or member.isdir() or member.issym()):
-                    continue
-                if member.size > left:
-                    found.skipped["more members"] = f"only the first {MOST_BYTES >> 20} MiB are read"
-                    return
-                left -= member.size
-                try:
-                    safe = tarfile.data_filter(member, str(folder))
-                    archive.extract(safe, folder, set_attrs=False, filter="data")
-                    if safe.isreg():
-                        os.utime(folder / safe.name, (member.mtime, member.mtime), follow_symlinks=False)
-                except (tarfile.FilterError, OSError, ValueError, OverflowError) as error:
-                    if member.isreg():
-                        found.skipped[member.name] = f"not unpacked: {error}"
-        except (tarfile.ReadError, EOFError, zlib.error):
-            found.skipped[path.name] = "cut off or damaged: read as far as it goes"
-
-
-def _unzip(path: Path, folder: Path, found: Opened) -> None:
-    """Files only, all inside, within the bounds whatever the archive claims."""
-    left = MOST_BYTES
-    with zipfile.ZipFile(path) as archive:
-        for number, member in enumerate(archive.infolist()):
-            parts = Path(member.filename).parts
-            is_link = stat.S_ISLNK(member.external_attr >> 16)
-            if member.is_dir() or is_link or ".." in parts or member.filename.startswith("/"):
-                continue
-            if number >= MOST_MEMBERS or left <= 0:
-                found.skipped["more members"] = f"only the first {MOST_BYTES >> 20} MiB are read"
-                return
-            try:
-                with archive.open(member) as packed:
-                    content = packed.read(min(MOST_TEXT, left) + 1)
-                target = folder / member.filename
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(content)
-                written_s = time.mktime((*member.date_time, 0, 0, -1))
-                os.utime(target, (written_s, written_s))
-            except (
-                OSError,
-                ValueError,
-                OverflowError,
-                RuntimeError,
-                NotImplementedError,
-                zlib.error,
-            ) as error:
-                found.skipped[member.filename] = f"not unpacked: {error}"
-                continue
-            except zipfile.BadZipFile as error:
-                found.skipped[member.filename] = f"damaged: {error}"
-                continue
-            left -= len(content)

@@ -6,7 +6,9 @@ The agent has the one parser of each file. A reading that came as texts is laid 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -112,11 +114,15 @@ def _listed(folder: Path) -> Sequence[Path]:
 
 def text_of(tree: Path, path: str) -> str | None:
     """None for what is not a file inside the tree: a link of a saved host must not lead to this machine's."""
-    file = tree / path
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        if file.is_symlink() or not file.is_file() or not file.resolve().is_relative_to(tree.resolve()):
-            return None
-        with file.open("rb") as opened:
+        with os.fdopen(os.open(tree / path, flags), "rb") as opened:
+            # Where what is open is, whatever its name leads to by now.
+            place = Path(os.readlink(f"/proc/self/fd/{opened.fileno()}"))
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode) or not place.is_relative_to(
+                tree.resolve()
+            ):
+                return None
             content = opened.read(MOST_FILE + 1)
     except OSError:
         return None
