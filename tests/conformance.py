@@ -174,7 +174,7 @@ class Kills:
 
     def confirming(self, chance: random.Random) -> list[str]:
         self.host.done(*self.applying(chance, *DEADLINE))
-        return ["confirm"]
+        return ["apply", "--confirm"]
 
     def undoing(self, chance: random.Random) -> list[str]:
         self.host.done(*self.applying(chance, *DEADLINE))

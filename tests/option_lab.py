@@ -64,7 +64,7 @@ class OptionLab:
     def headrace(self, *words: str, code: int | None = None) -> subprocess.CompletedProcess[str]:
         """A command inside, with the server's login."""
         login = ["--mysql-socket", self.server.socket, "--mysql-user", "root"]
-        takes_login = words[0] in ("apply", "journal", "knobs", "rollback")
+        takes_login = words[0] in ("apply", "knobs", "rollback")
         done = subprocess.run(
             [*self.server.prefix, sys.executable, "-m", "headrace", *words, *(login if takes_login else [])],
             env={**os.environ, "HEADRACE_STATE": str(self.state)},

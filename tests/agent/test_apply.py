@@ -493,7 +493,7 @@ def test_a_key_that_awaits_confirmation_is_not_changed_by_another(host: Fake) ->
     for change in again:
         message = host.apply(kernel(2), change, owner="apply/later", code=5)
         assert OWNER in message
-        assert f"headrace confirm {OWNER.removeprefix('apply/')}" in message
+        assert f"headrace apply --confirm {OWNER.removeprefix('apply/')}" in message
         assert f"headrace rollback --id {OWNER.removeprefix('apply/')}" in message
     assert (host.text("/sys/fake/1"), host.text("/sys/fake/2")) == ("first", "original 2")
     host.apply(kernel(2), owner="apply/later")

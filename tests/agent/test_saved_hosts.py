@@ -74,7 +74,7 @@ def test_every_command_takes_a_saved_host_or_says_which_do() -> None:
         done = headrace(*words, "--json", "--target", str(HOST))
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)
-    for live in (("doctor",), ("top", "--once"), ("journal",), ("latencies",)):
+    for live in (("doctor",), ("top", "--once"), ("rollback", "--list"), ("latencies",)):
         done = headrace(*live, "--target", str(HOST))
         assert done.returncode != 0
         assert "saved host" in done.stderr

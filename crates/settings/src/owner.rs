@@ -23,7 +23,7 @@ pub fn are_one(one: &str, other: &str) -> bool {
 pub fn ways_out(owner: &str) -> String {
     match owner.strip_prefix("apply/") {
         Some(id) => {
-            format!("`headrace confirm {id}` keeps them, `headrace rollback --id {id}` undoes them")
+            format!("`headrace apply --confirm {id}` keeps them, `headrace rollback --id {id}` undoes them")
         }
         None => "`headrace rollback --everyone` undoes them".to_owned(),
     }

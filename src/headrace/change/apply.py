@@ -311,7 +311,9 @@ async def made(agent: Agent, change: str) -> Made:
         change = max(found, key=lambda name: found[name])
     if change not in found:
         raise PlanError(
-            f"no change {change} on this host", place=agent.target.name, hint="headrace journal lists them"
+            f"no change {change} on this host",
+            place=agent.target.name,
+            hint="headrace rollback --list lists them",
         )
     return Made(change, found[change])
 

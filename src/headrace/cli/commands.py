@@ -11,7 +11,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("demo", "run", "prove", "tune", "sweep", "status", "report", "compare", "plan"),
         *("import", "watch", "audit", "lab"),
     ),
-    "Change": ("apply", "confirm", "rollback", "journal", "rollout", "verify", "histograms"),
+    "Change": ("apply", "rollback", "rollout", "verify", "histograms"),
     "Traffic": ("record", "recording", "digest", "replay", "indexes"),
     "Plan ahead": ("size",),
     "Elsewhere": ("docs", "tell", "mcp"),
@@ -48,9 +48,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "change.commands.changes": {
         "apply": "Change settings of a live host, reversibly.",
-        "confirm": "Keep what `apply --confirm-within` changed.",
-        "rollback": "Restore original values.",
-        "journal": "Show the changes on a host: open ones and kept ones.",
+        "rollback": "Restore original values, and list changes.",
         "knobs": "List settings and their current values.",
     },
     "experiment.commands.experiments": {

@@ -138,7 +138,8 @@ async def _journal(target: Target) -> Check:
         return Check("journal", False, f"changes of an unfinished run: {len(unfinished)}", remedy)
     if left:
         remedy = (
-            "`headrace confirm` keeps them, `headrace rollback` undoes them; at its deadline the host does"
+            "`headrace apply --confirm` keeps them, `headrace rollback` undoes them; at its deadline the host "
+            "undoes them"
         )
         return Check("journal", False, f"changes that await confirmation: {len(left)}", remedy)
     if holder:

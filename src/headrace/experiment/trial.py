@@ -243,7 +243,8 @@ async def must_meet_nobody(journal: Journal) -> None:
         raise Busy(
             f"changes of {owner} are on trial on this host: {what}{where}",
             place=journal.owner,
-            hint=f"wait for it, or: headrace confirm {own} keeps them, headrace rollback --id {own} undoes them",
+            hint=f"wait for it, or: headrace apply --confirm {own} keeps them, "
+            f"headrace rollback --id {own} undoes them",
         )
 
 

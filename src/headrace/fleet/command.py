@@ -418,7 +418,10 @@ def fleet_status(fleet: FleetOptions = ANY_FLEET, as_json: Json = False) -> None
         yield "account", "root" if answer["root"] else "not root"
         yield "agent", str(answer["agent"])
         changes = answer["open_changes"]
-        yield "open changes", f"{changes}: `headrace journal -t HOST` lists them" if changes else "none"
+        yield (
+            "open changes",
+            f"{changes}: `headrace rollback --list -t HOST` lists them" if changes else "none",
+        )
 
     ask_fleet(fleet, "status", work, {}, lambda asked: _fold(asked, answers, as_json), NO_LOGIN)
 

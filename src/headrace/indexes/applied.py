@@ -180,7 +180,9 @@ def confirm(login: ServerLogin, written: str) -> Entry:
                     return kept
     finally:
         session.close()
-    raise Refused("no such index awaits confirmation", place=written, hint="`headrace journal` lists them")
+    raise Refused(
+        "no such index awaits confirmation", place=written, hint="`headrace rollback --list` lists them"
+    )
 
 
 def guard(login: ServerLogin, written: str, deadline_s: float, tell: Callable[[str], None]) -> bool:
@@ -221,7 +223,7 @@ def undo(
             raise Refused(
                 "the journal has no such index: headrace drops only what it made",
                 place=written,
-                hint="`headrace journal` lists them",
+                hint="`headrace rollback --list` lists them",
             )
     finally:
         session.close()

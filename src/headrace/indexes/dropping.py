@@ -119,7 +119,9 @@ def bring_back(login: ServerLogin, written: str, tell: Callable[[str], None]) ->
             entry = _entry(session, *_parts(written))
             if entry is None:
                 raise Refused(
-                    "the journal has no such index", place=written, hint="`headrace journal` lists them"
+                    "the journal has no such index",
+                    place=written,
+                    hint="`headrace rollback --list` lists them",
                 )
             if _definition(session, entry.database, entry.table, entry.name) is None:
                 tell(f"building {entry.written} again")

@@ -228,7 +228,7 @@ class Book:
                 raise StoreError(
                     f"line {number} cannot be understood: {error!r}",
                     place=str(folder / LOG),
-                    hint="the hosts' own journals show what is changed there: headrace journal -t HOST",
+                    hint="the hosts' own journals show what is changed there: headrace rollback --list -t HOST",
                 ) from error
 
     @classmethod

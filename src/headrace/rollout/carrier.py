@@ -141,7 +141,8 @@ class Carrier:
             self.book.note("given_up", host=name, by=by, why=error.message, changes=changes)
             if changes:
                 self.tell(
-                    f"{name}: may still have {', '.join(changes)}: if it returns, headrace journal -t {name}"
+                    f"{name}: may still have {', '.join(changes)}: if it returns, "
+                    f"headrace rollback --list -t {name}"
                 )
             if state.aborting and not (state.open or state.kept or state.out):
                 self.book.note("aborted")

@@ -147,7 +147,7 @@ def test_found_applied_proven_and_rolled_back(pair: lab.Pair, headrace: Any, tmp
     assert step["effect"]["low"] < step["effect"]["ratio"] < step["effect"]["high"]
     assert step["effect"]["verdict"] in ("better", "worse", "equivalent", "not enough data")
     assert pair.queue("rps_cpus").read_text() == mask
-    assert json.loads(headrace("journal", "--json").stdout)["open"] == []
+    assert json.loads(headrace("rollback", "--list", "--json").stdout)["open"] == []
 
 
 def test_what_nobody_confirms_is_undone(pair: lab.Pair, headrace: Any) -> None:

@@ -81,7 +81,7 @@ def test_it_is_applied_listed_and_taken_back(server: Server) -> None:
     assert "hr_customer_total" in str(plan)
     again = headrace(server, "apply", f"index:{INDEX}")
     assert again.returncode == 5
-    listed = json.loads(headrace(server, "journal", "--json").stdout)
+    listed = json.loads(headrace(server, "rollback", "--list", "--json").stdout)
     assert [(each["index"]["name"], each["state"]) for each in listed["indexes"]] == [
         ("hr_customer_total", "shown")
     ]
@@ -188,9 +188,9 @@ def test_what_is_not_confirmed_is_dropped_at_its_deadline(server: Server) -> Non
         done = headrace(server, "apply", f"index:{index}", "--confirm-within", "12s")
         assert done.returncode == 0, done.stderr
     assert names(server) == {"hr_customer_total", "hr_total"}
-    kept = headrace(server, "confirm", f"index:{confirmed}")
+    kept = headrace(server, "apply", "--confirm", f"index:{confirmed}")
     assert kept.returncode == 0, kept.stderr
-    assert headrace(server, "confirm", f"index:{confirmed}").returncode == 5
+    assert headrace(server, "apply", "--confirm", f"index:{confirmed}").returncode == 5
     until(lambda: names(server) == {"hr_total"}, limit_s=90, pause_s=0.2)
     until(lambda: len(applied.journalled()) == 1, limit_s=30)
     assert headrace(server, "rollback", "--index", confirmed).returncode == 0

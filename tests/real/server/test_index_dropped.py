@@ -63,7 +63,7 @@ def test_it_is_hidden_first_and_dropped_only_after_its_time(server: Server) -> N
     early = headrace(server, "apply", f"drop-index:{SURPLUS}", "--hidden-for", "1s")
     assert early.returncode == 5, early.stderr
     assert "is not dropped before" in early.stderr
-    listed = json.loads(headrace(server, "journal", "--json").stdout)["surplus"]
+    listed = json.loads(headrace(server, "rollback", "--list", "--json").stdout)["surplus"]
     assert [(each["name"], each["state"]) for each in listed] == [("by_customer", "hidden")]
     shown = headrace(server, "rollback", "--index", SURPLUS)
     assert shown.returncode == 0, shown.stderr

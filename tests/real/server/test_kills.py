@@ -263,7 +263,7 @@ class Round:
     def fire_at_confirm(self) -> None:
         words, kept = self.apply("--confirm-within", "10m")
         change = json.loads(self.machine.done(*words))["id"]
-        code, _ = self.fire(["confirm", change])
+        code, _ = self.fire(["apply", "--confirm", change])
         self.settle()
         is_kept = change in self.machine.history()
         assert is_kept or code != 0, (self.story, "what was acknowledged is kept")

@@ -57,7 +57,7 @@ def test_other_sections_of_our_file_stay_as_they_are(lab: OptionLab) -> None:
 
 def test_what_a_start_made_of_a_file_is_news(lab: OptionLab) -> None:
     lab.headrace("apply", "server.back_log=90", f"{CAPACITY}=500", "--persist", "files", code=0)
-    [waits] = json.loads(lab.headrace("journal", "--json", code=0).stdout)["news"]
+    [waits] = json.loads(lab.headrace("rollback", "--list", "--json", code=0).stdout)["news"]
     assert (waits["option"], waits["asked"], waits["running"], waits["waits"]) == (
         "back_log",
         "90",
@@ -65,9 +65,9 @@ def test_what_a_start_made_of_a_file_is_news(lab: OptionLab) -> None:
         True,
     )
     lab.restart()
-    assert json.loads(lab.headrace("journal", "--json", code=0).stdout)["news"] == []
+    assert json.loads(lab.headrace("rollback", "--list", "--json", code=0).stdout)["news"] == []
     lab.restart("--innodb-io-capacity=321")
-    [news] = json.loads(lab.headrace("journal", "--json", code=0).stdout)["news"]
+    [news] = json.loads(lab.headrace("rollback", "--list", "--json", code=0).stdout)["news"]
     assert (news["option"], news["asked"], news["running"], news["waits"]) == (
         "innodb_io_capacity", "500", "321", False,
     )  # fmt: skip

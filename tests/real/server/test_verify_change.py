@@ -47,6 +47,6 @@ def test_the_id_names_the_time_the_host_and_the_way_back(
     assert content["notice"]["next"] == f"headrace rollback --id {change}\n"
     assert json.loads(headrace(*verify, change).stdout)["notice"] == content["notice"]
     wrong = headrace(*verify, "20200101-000000-beef")
-    assert (wrong.returncode, "headrace journal" in wrong.stderr) == (3, True)
+    assert (wrong.returncode, "headrace rollback --list" in wrong.stderr) == (3, True)
     undone = headrace("rollback", "--id", change)
     assert undone.returncode == 0, undone.stderr

@@ -104,8 +104,8 @@ def test_settings_are_applied_confirmed_and_rolled_back(
     setting = "host.net.core.somaxconn=5001"
     headrace(env, "apply", setting, "-t", address, "--confirm-within", "60s")
     assert hosts.near.inside("cat", SOMAXCONN) == "5001"
-    headrace(env, "confirm", "-t", address)
-    assert "somaxconn" in headrace(env, "journal", "-t", address)
+    headrace(env, "apply", "--confirm", "-t", address)
+    assert "somaxconn" in headrace(env, "rollback", "--list", "-t", address)
     assert hosts.near.inside("cat", SOMAXCONN) == "5001"
     headrace(env, "rollback", "--last", "-t", address)
     assert hosts.near.inside("cat", SOMAXCONN) == before

@@ -118,7 +118,7 @@ def test_what_only_looks_changes_nothing(guest: Guest, host: Comparison) -> None
         ("digest", "/srv/slow.log"),
     ]
     if IS_LONG:
-        commands += [("knobs", "host"), ("journal",)]
+        commands += [("knobs", "host"), ("rollback", "--list")]
     for command in commands:
         said = guest.done(*command)
         assert said.strip(), command
@@ -140,7 +140,7 @@ def test_what_is_applied_is_rolled_back_whole(guest: Guest, host: Comparison) ->
 @LONG
 def test_what_is_kept_is_rolled_back_with_its_files(guest: Guest, host: Comparison) -> None:
     guest.done("apply", *LASTING, *LASTS, "--confirm-within", "10m")
-    guest.done("confirm")
+    guest.done("apply", "--confirm")
     assert set(FILES) < set(host.difference())
     guest.done("rollback", "--last")
     host.check("kept and rolled back")
@@ -178,12 +178,12 @@ def test_a_reset_leaves_what_was_confirmed_and_nothing_else(guest: Guest) -> Non
     """
     before = comparable(guest)
     guest.done("apply", *LASTING, *LASTS, "--confirm-within", "10m")
-    guest.done("confirm")
+    guest.done("apply", "--confirm")
     said = guest.done("apply", "host.vm.dirty_ratio=11", *LASTS, "--confirm-within", "10m")
     guest.done("apply", "volume.mount_options@/data=noatime", "host.thp=never", "--confirm-within", "10m")
     guest.cut_power()
     after = comparable(guest)
-    code, said = guest.run("confirm", identity(said))
+    code, said = guest.run("apply", "--confirm", identity(said))
     assert code == Refused.exit_code, said
     print("confirm:", said)
     assert "undone" in said

@@ -1,4 +1,4 @@
-"""What `apply`, `rollback` and `journal` share: a refused attempt, and what a start makes of a change."""
+"""Shared by `apply` and `rollback`: a refused attempt, and what a start makes of a change."""
 
 from __future__ import annotations
 

@@ -44,9 +44,17 @@ ConfirmWithin = Annotated[
 
 
 Settings = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
-        metavar="FINDING|KNOB[@INSTANCE]=VALUE|index:DATABASE.TABLE(COLUMN,...)|drop-index:DATABASE.TABLE.INDEX..."
+        metavar="[FINDING|KNOB[@INSTANCE]=VALUE|index:DATABASE.TABLE(COLUMN,...)|"
+        "drop-index:DATABASE.TABLE.INDEX...]",
+        show_default=False,
+    ),
+]
+Confirm = Annotated[
+    bool,
+    typer.Option(
+        "--confirm", help="Keep an open change, named by its ID or index:...; without one, the only open one."
     ),
 ]
 
@@ -62,9 +70,10 @@ class Persist(StrEnum):
 )
 @grouped
 def apply(
-    settings: Settings,
+    settings: Settings = None,
     target: TargetOption = "local",
     confirm_within: ConfirmWithin = "",
+    confirm: Confirm = False,
     persist: Annotated[
         Persist,
         typer.Option("--persist", help="Also make it permanent: files, or a TuneD profile."),
@@ -87,7 +96,10 @@ def apply(
     from headrace.host.agent import Agent
     from headrace.hunt.hunt import usual_login
 
-    seconds = seconds_of(confirm_within)
+    if confirm:
+        _confirm_on(settings or [], target, login)
+        return
+    settings, seconds = _named(settings), seconds_of(confirm_within)
     if index_changes.is_index(settings):
         how = index_changes.How(dry_run, seconds, persist is not Persist.NO or form is not None, as_json)
         index_changes.apply_index(settings, target, login, how, judge, watch)
@@ -130,21 +142,29 @@ def apply(
         plan, done = on_target(target, work, changes=True)
     if as_json:
         print_json(_plan_json(plan) if done is None else _rollout_json(done))
-    elif done is not None:
-        _show_results(done)
-    if done is None or done.confirmed:
+    _conclude(done, seconds or 0.0, target, as_json=as_json)
+
+
+def _named(settings: list[str] | None) -> list[str]:
+    if not settings:
+        raise typer.BadParameter("name what to change, or --confirm")
+    return settings
+
+
+def _conclude(done: rollouts.Rollout | None, seconds: float, target: str, *, as_json: bool) -> None:
+    if done is None:
         return
-    _wait_for_confirmation(done, seconds or 0.0, target, asks=not as_json)
+    if not as_json:
+        _show_results(done)
+    if not done.confirmed:
+        _wait_for_confirmation(done, seconds, target, asks=not as_json)
 
 
-@app.command(epilog="Example: headrace confirm 20260131-120000-3f2a --target root@db1")
-@grouped
-def confirm(
-    change: Annotated[str, typer.Argument(metavar="ID|index:DATABASE.TABLE(COLUMN,...)")] = "",
-    target: TargetOption = "local",
-    login: ServerLogin = NO_LOGIN,
-) -> None:
-    """Keep what `apply --confirm-within` changed. Without ID: the open change."""
+def _confirm_on(changes: list[str], target: str, login: ServerLogin) -> None:
+    """Keep what ``apply --confirm-within`` changed; without a name, the only open change."""
+    if len(changes) > 1:
+        raise typer.BadParameter("--confirm keeps one change: give one ID")
+    change = changes[0] if changes else ""
     if index_changes.is_index([change]):
         index_changes.confirm_index(change, target, login)
         return
@@ -157,7 +177,7 @@ def confirm(
     _show_left(left)
 
 
-@app.command(epilog="Example: headrace rollback --last --target root@db1")
+@app.command(epilog="Example: headrace rollback --last --target root@db1; headrace rollback --list")
 @grouped
 def rollback(
     target: TargetOption = "local",
@@ -180,6 +200,12 @@ def rollback(
             help="Drop this index, which `apply` made; bring back the one that it hid or dropped.",
         ),
     ] = "",
+    lists: Annotated[
+        bool,
+        typer.Option(
+            "--list", help="Undo nothing; list open and kept changes, and those a server's start overruled."
+        ),
+    ] = False,
     at_s: Annotated[float | None, typer.Option("--at", hidden=True)] = None,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
@@ -189,8 +215,11 @@ def rollback(
     from headrace.change import apply as rollout
     from headrace.host.agent import Agent, Journal
 
-    if sum((last, bool(change), everyone, bool(index))) > 1:
-        raise typer.BadParameter("give only one of --last, --id, --everyone and --index")
+    if sum((last, bool(change), everyone, bool(index), lists)) > 1:
+        raise typer.BadParameter("give only one of --last, --id, --everyone, --index and --list")
+    if lists:
+        _list_changes(target, login, as_json=as_json)
+        return
     if index:
         index_changes.undo_index(index, target, login, at_s=at_s, as_json=as_json)
         return
@@ -226,10 +255,8 @@ def rollback(
         )
 
 
-@app.command(epilog="Example: headrace journal --target root@db1")
-@grouped
-def journal(target: TargetOption = "local", login: ServerLogin = NO_LOGIN, as_json: Json = False) -> None:
-    """Show the changes on a host: open and kept ones, and what a start of the server made of what was to last."""
+def _list_changes(target: str, login: ServerLogin, *, as_json: bool) -> None:
+    """Show the open and kept changes of a host, and which lasting ones the server's start overruled."""
     from headrace.change import apply as rollout
     from headrace.host.agent import Agent, Journal
 
@@ -374,7 +401,7 @@ def _show_left(left: list[str]) -> None:
 def _wait_for_confirmation(done: rollouts.Rollout, seconds: float, target: str, *, asks: bool) -> None:
     where = "" if target == "local" else f" --target {target}"
     stderr().print(
-        f"undone in {seconds:g} s unless you run: headrace confirm {done.id}{where}", style="yellow"
+        f"undone in {seconds:g} s unless you run: headrace apply --confirm {done.id}{where}", style="yellow"
     )
     if asks and stderr().is_terminal and _asks_and_counts_down(seconds):
         on_target(target, lambda host: _confirm(host, done.id))

@@ -1,4 +1,4 @@
-"""An index as a change: what `apply`, `rollback` and `journal` do with one."""
+"""An index as a change: how `apply` and `rollback` treat one."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ def apply_index(
     _line(f"{index.place} has the index {index.name}, built hidden and then shown")
     if within_s:
         _line(
-            f"dropped in {within_s:g} s unless you run: headrace confirm '{MARK}{_name(entry)}' {_words(login)}"
+            f"dropped in {within_s:g} s unless you run: "
+            f"headrace apply --confirm '{MARK}{_name(entry)}' {_words(login)}"
         )
 
 
@@ -259,7 +260,7 @@ def undo_index(
 
 
 def journalled() -> list[dict[str, Any]]:
-    """What `journal` shows of indexes; nothing without the package that makes them."""
+    """The indexes that `rollback --list` shows; empty without the package that makes them."""
     from headrace.base import extras
 
     if extras.is_missing("pymysql"):
@@ -270,7 +271,7 @@ def journalled() -> list[dict[str, Any]]:
 
 
 def surplus_journalled() -> list[dict[str, Any]]:
-    """What `journal` shows of surplus indexes that were hidden or dropped."""
+    """The surplus indexes, hidden or dropped, that `rollback --list` shows."""
     from headrace.base import extras
 
     if extras.is_missing("pymysql"):

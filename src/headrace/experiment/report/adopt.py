@@ -179,7 +179,7 @@ def _command(found: list[Setting]) -> str:
         joined = " \\\n    ".join(["headrace apply", *asked, "--confirm-within 5m --persist files"])
         lines += [
             joined,
-            "headrace confirm            # keep it",
+            "headrace apply --confirm            # keep it",
             "headrace rollback --last    # or undo it, now or later",
         ]
     if by_hand:

@@ -113,7 +113,7 @@ class _Demo:
         for index in indexes:
             await self._asked(shop.login, "rollback", "--index", index)
         again = await self._played(shop, SHOWN, "without them again")
-        left = (await self._asked(shop.login, "journal", server=False))["indexes"]
+        left = (await self._asked(shop.login, "rollback", "--list", server=False))["indexes"]
         self._told |= {"before_s": before, "with_s": after, "taken_back_s": again, "left": left}
         self._say(
             "", "Mean time of a call, in ms:", f"  {'':10}{'before':>10}{'with them':>12}{'taken back':>12}"

@@ -194,7 +194,8 @@ def status_parts(book: Book) -> Iterator[Part]:
     if (how := book.plan.restart) and (names := sorted({*state.open, *state.out})):
         yield Sentence(
             f"{', '.join(names)}: a host that does not hear from `go` or `abort` for "
-            f"{book.plan.rules.timing.lease_s:g} s {_alone(how)}. `headrace journal -t HOST` shows what it did."
+            f"{book.plan.rules.timing.lease_s:g} s {_alone(how)}. "
+            "`headrace rollback --list -t HOST` shows what it did."
         )
     yield from expected.status_parts(book)
     yield Sentence(f"{book.plan.id}: {sentence(state)}", "strong")
