@@ -29,6 +29,7 @@ from headrace.host.samples import Samples, lines_of
 from headrace.host.snapshot import Snapshot, is_saved, load
 from headrace.host.target import FOLDER_VARIABLE, Target, leased_folder, to_the_end
 from headrace.host.window import SERVER_SAMPLERS, Window
+from headrace.hunt import admission
 from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import Evidence, Finding, Judgement, all_rules, judge
 from headrace.hunt.rules.cause import causes_first, conclude, is_full
@@ -141,7 +142,7 @@ def refusal(snapshot: Snapshot) -> str:
 
 def refused(errors: Mapping[str, str]) -> str:
     """Why the server did not let the sampler in, without what the sampler does next; empty if it did."""
-    return errors.get("mysql_status", "").partition("; tried again")[0]
+    return admission.plain(errors.get("mysql_status", ""))
 
 
 async def watch(
@@ -157,10 +158,12 @@ async def watch(
     sql_only: SqlOnly | None = None,
     must_choose: bool = False,
     listen: Listener = lambda done_s, total_s: None,
+    when_refused: Callable[[str], None] = lambda why: None,
 ) -> Snapshot:
     """Samples a live host, or with ``sql_only`` a server alone, as the target reaches it.
 
-    ``listen`` gets the progress in seconds. With ``profile`` the stacks of its busiest server are also recorded
+    ``listen`` gets the progress in seconds; ``when_refused``, before anything is sampled, why the server that
+    ``login`` names does not let us in. With ``profile`` the stacks of its busiest server are also recorded
     for some seconds, which costs the host more than all samplers together. ``thorough`` lifts the agent's limits
     on what it may cost the server. Without a ``login`` the host's only server is tried over its socket, unless
     ``host_only``. Raises NothingMeasured if no counter has two samples, TargetError if a server that is all there
@@ -168,9 +171,12 @@ async def watch(
     servers run there and none is named.
     """
     agent = await Agent.install(target)
+    is_wanted = login not in (None, ServerLogin()) and not host_only and not sql_only
     login, why_not = (None, "as asked (--host-only)") if host_only else await usual_login(agent, login)
     if must_choose and SEVERAL in why_not:
         raise NotReady(why_not, place=target.name, hint="or --host-only, to examine only the host")
+    if is_wanted and (why := why_not or (await admission.why_not(agent, login) if login else "")):
+        when_refused(why)
     # A server that is all there is to examine is asked first whether it lets us in.
     known = await _of_server(sql_only, agent, login, thorough, why_not) if sql_only else None
     caches = await memcached.begin(agent) if not sql_only else None

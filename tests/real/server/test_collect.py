@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 import threading
@@ -13,6 +14,7 @@ import pymysql
 import pytest
 
 from headrace.hunt import hunt as hunts
+from headrace.hunt.report.page import page_of
 from tests.folders import ROOT
 from tests.servers import Server, mariadb
 
@@ -83,11 +85,26 @@ def test_what_it_writes_is_a_hunt_and_has_no_secret(shell: str, busy: Server, tm
     assert snapshot.origin.missing == ()
 
 
-def test_a_server_that_refuses_the_login_is_named(busy: Server, tmp_path: Path) -> None:
-    words = ["sh", str(SCRIPT), "-s", "2", "-o", "saved", "--user=nobody-here", f"--socket={busy.socket}"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
+def test_a_login_that_was_named_and_fails_ends_it_at_once(busy: Server, tmp_path: Path) -> None:
+    words = ["sh", str(SCRIPT), "-s", "60", "-o", "saved", "--user=nobody-here", f"--socket={busy.socket}"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 1
     assert "Access denied" in done.stderr
-    origin = hunts.saved(tmp_path / "saved").origin
-    assert origin is not None
-    assert any("Access denied" in text for text in origin.unread)
+    assert not (tmp_path / "saved").exists()
+
+
+def test_without_a_login_the_host_alone_is_read_and_that_comes_first(tmp_path: Path) -> None:
+    (tmp_path / ".my.cnf").write_text("[client]\nsocket=/nonexistent/s.sock\nuser=nobody-here\n")
+    done = subprocess.run(
+        ["sh", str(SCRIPT), "-s", "2", "-o", "saved"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("the server does not let us in:\n")
+    found = hunts.examine(hunts.saved(tmp_path / "saved"))
+    assert found.evidence.cores
+    assert page_of(found).verdicts[0].startswith("The server was not examined: ERROR 2002")

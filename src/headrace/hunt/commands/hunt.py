@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from headrace.base.errors import StoreError, TargetError
+from headrace.base.errors import StoreError
 from headrace.base.model import ServerLogin
 from headrace.cli.options import NO_LOGIN, Thorough, grouped
 from headrace.cli.shell import (
@@ -157,20 +157,27 @@ def hunt(
         stderr().print(f"saved: {save}", soft_wrap=True, highlight=False)
     if page and content:
         write_page(page, content)
-    if found and not source and login.is_named:
+    if found and not source and login != NO_LOGIN:
         _demand_server(found, target)
 
 
 def _demand_server(found: Hunt, target: str) -> None:
     """Raises TargetError if a server that was named was not examined."""
+    from headrace.hunt import admission
     from headrace.hunt import hunt as hunts
 
     if why := hunts.refusal(found.snapshot):
-        raise TargetError(
-            f"the server was not examined: {why}",
-            place=target,
-            hint="correct the login; --host-only examines the host alone",
-        )
+        raise admission.refused(why, target)
+
+
+def _when_refused(why: str, target: str) -> None:
+    """Before the watch: ends it, unless the server may let us in while it is watched."""
+    from headrace.hunt import admission
+
+    if not admission.may_pass(why):
+        raise admission.refused(why, target)
+    text = f"the server was not examined yet: {why.rstrip('.')}. It is asked again each second."
+    stderr().print(text, style="bold red", soft_wrap=True, highlight=False, markup=False)
 
 
 def _saved_host(target: str) -> list[Path]:
@@ -317,6 +324,7 @@ def _watch(
                 sql_only=sql_only,
                 must_choose=True,
                 listen=lambda done, _: progress.update(task, completed=done),
+                when_refused=lambda why: _when_refused(why, target),
             )
 
         return on_target(target, work)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.base.errors import TargetError
 from headrace.base.model import ServerLogin
 from headrace.cli.options import NO_LOGIN, Thorough, grouped
 from headrace.cli.shell import (
     Json,
     TargetOption,
     app,
+    on_target,
     print_json,
     run_until_signal,
     stdout,
@@ -34,6 +34,7 @@ ONCE_SAMPLES = 3
 SILENT_S = 2.0
 #: ... and no host takes longer than this for its settings.
 FACTS_S = 60.0
+HINT = "correct the login; without one the host alone is shown"
 
 
 @app.command(
@@ -54,23 +55,22 @@ def top(
     Changes nothing. Press ? for help.
     """
     from headrace.host.target import TargetSpec
+    from headrace.hunt import admission
     from headrace.hunt.hunt import refused, usual_login
     from headrace.hunt.live import Feed
 
     feed = Feed(TargetSpec.parse(target), login, find_login=usual_login, thorough=thorough)
     if once or as_json or not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        if login != NO_LOGIN:
+            on_target(target, lambda host: _demand(host, login))
         shot = run_until_signal(lambda: _one(feed))
-        why = refused(shot.errors) if login.is_named else ""
+        why = refused(shot.errors) if login != NO_LOGIN else ""
         if as_json:
             print_json(_json(shot))
         else:
             _print(shot, why)
         if why:
-            raise TargetError(
-                f"the server was not examined: {why}",
-                place=target,
-                hint="correct the login; without one the host alone is shown",
-            )
+            raise admission.refused(why, target, HINT)
         return
     from headrace.hunt.commands.live import Live
 
@@ -78,6 +78,19 @@ def top(
     view.run()
     if view.failure:
         raise view.failure
+
+
+async def _demand(host: Any, login: ServerLogin) -> None:
+    """Raises TargetError, before anything is sampled, if the server that was named does not let us in."""
+    from headrace.host.agent import Agent
+    from headrace.hunt import admission
+    from headrace.hunt.hunt import usual_login
+
+    agent = await Agent.install(host)
+    found, why = await usual_login(agent, login)
+    if found is None:
+        raise admission.refused(why, agent.target.name, HINT)
+    await admission.demand(agent, found, HINT)
 
 
 async def _one(feed: Feed) -> Shot:

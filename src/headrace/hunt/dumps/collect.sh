@@ -5,7 +5,8 @@
 #   sh collect.sh -s 30 --socket=/run/mysqld/mysqld.sock --user=root       (a password: from ~/.my.cnf)
 #
 # It only reads: files of /proc and /sys once a second, and over one login SHOW GLOBAL STATUS, SHOW FULL PROCESSLIST
-# and, every fifth second, SHOW ENGINE INNODB STATUS. It needs no root and installs nothing. Values in statements,
+# and, every fifth second, SHOW ENGINE INNODB STATUS. Another login before asks whether the server lets us in: if
+# not, and options of the client were given, nothing is read. It needs no root and installs nothing. Values in statements,
 # variables that may be passwords, option files, rows, and other programs' command lines are not written.
 # If it is interrupted it removes what it has written, and no process stays.
 set -u
@@ -73,8 +74,18 @@ ask() { # the statements, as long as it is watched; the client ends with them
   done
 }
 
-echo "reading this host and its server for $seconds s into $out" >&2
 client=$(command -v mariadb || command -v mysql)
+what="this host and its server"
+if [ "$client" ] && ! "$client" "$@" --batch --execute='DO 0' >/dev/null 2>"$out/mysql.err"; then
+  { echo "the server does not let us in:"; head -n 3 "$out/mysql.err"; } >&2
+  what="this host alone"
+  if [ $# -gt 0 ] && ! grep -q 'ERROR 1040' "$out/mysql.err"; then
+    rm -rf -- "$out"
+    echo "nothing was read: correct the options, or give none to read the host alone" >&2
+    exit 1
+  fi
+fi
+echo "reading $what for $seconds s into $out" >&2
 if [ "$client" ]; then
   ask | "$client" "$@" --batch --unbuffered --force 2>"$out/mysql.err" | redact >"$out/mysql.txt" &
   pid=$!

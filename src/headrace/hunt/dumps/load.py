@@ -61,6 +61,7 @@ class _Read:
     pieces: list[Piece] = field(default_factory=list)
     places: dict[str, list[str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
+    refusal: str = ""
 
     def of(self, kind: type[Any]) -> list[Any]:
         found = [piece for piece in self.pieces if isinstance(piece, kind)]
@@ -86,6 +87,7 @@ def _read(content: Opened) -> _Read:
             for piece in kind.read(text):
                 if isinstance(piece, Unread):
                     found.unread[name] = piece.why
+                    found.refusal = found.refusal or piece.refusal
                     continue
                 found.pieces.append(piece)
                 if isinstance(piece, Said):
@@ -158,7 +160,7 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     facts["server_settings"] = settings
     if settings is not None:
         placed(settings, facts)
-    errors = {"server": why} if settings is None else {}
+    errors = {"mysql_status" if read.refusal else "server": read.refusal or why} if settings is None else {}
     missing = _missing(read, samples, settings, untimed)
     window = Window(samples)
     origin = Origin(

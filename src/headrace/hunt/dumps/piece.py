@@ -82,9 +82,13 @@ class About:
 
 @dataclass(frozen=True)
 class Unread:
-    """Content that was recognised and is not read, with the reason and what to give instead."""
+    """Content that was recognised and is not read, with the reason and what to give instead.
+
+    ``refusal``: what the server said where it did not let the client in that was to ask it.
+    """
 
     why: str
+    refusal: str = ""
 
 
 @dataclass(frozen=True)

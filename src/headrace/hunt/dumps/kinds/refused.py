@@ -9,6 +9,8 @@ from headrace.hunt.dumps.piece import Piece, Unread
 NAME = "what is not read"
 
 _CLIENT = re.compile(r"(mysql|mariadb|mysqladmin)?[: -]{0,3}ERROR \d{4} \(")
+#: Errors of a login, by number: denied, no such host, nobody listens, too many connections, TLS.
+_REFUSED = re.compile(r"ERROR (10(40|44|45)|1129|1130|1698|200[2356]|2013|2026|3118|3159|4151) \(")
 _KNOWN = (
     (
         re.compile(r"^Count: \d+  Time=[\d.]+s \(\d+s\)  Lock=", re.MULTILINE),
@@ -25,5 +27,6 @@ _KNOWN = (
 def read(text: str) -> list[Piece]:
     found: list[Piece] = [Unread(why) for pattern, why in _KNOWN if pattern.search(text)]
     if _CLIENT.match(text):
-        found.append(Unread(f"an error of the client: {text.splitlines()[0][:200]}"))
+        said = text.splitlines()[0][:200]
+        found.append(Unread(f"an error of the client: {said}", said if _REFUSED.search(said) else ""))
     return found
