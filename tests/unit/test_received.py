@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from headrace.base.errors import StoreError
 from headrace.base.model import Facts
-from headrace.base.received import ANY, MOST_DEPTH, OF_VERBS, BadContent, Bound, an_object, number, parsed
+from headrace.base.received import (
+    ANY,
+    MOST_DEPTH,
+    OF_VERBS,
+    BadContent,
+    Bound,
+    an_object,
+    lines,
+    number,
+    parsed,
+)
 from headrace.host import snapshot
 from tests.folders import ROOT
 
@@ -147,3 +157,7 @@ def test_a_hunt_is_read_as_it_was_saved(tmp_path: Path) -> None:
 def test_every_verb_with_a_bound_has_a_smaller_one() -> None:
     assert all(each.size_bytes < ANY.size_bytes and each.values < ANY.values for each in OF_VERBS.values())
     assert OF_VERBS["facts"].size_bytes == 4 << 20
+
+
+def test_a_text_in_json_lines_may_hold_what_looks_like_an_end_of_a_line() -> None:
+    assert lines('{"a":"x\u2028y\x85\x0b"}\n\n{"b":1}\n') == ['{"a":"x\u2028y\x85\x0b"}', '{"b":1}']

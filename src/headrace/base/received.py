@@ -76,6 +76,11 @@ def an_object(content: str | bytes, bound: Bound = ANY) -> dict[str, Any]:
     return found
 
 
+def lines(text: str) -> list[str]:
+    """Those of JSON lines that hold something. A text in them may have what ``splitlines`` takes for an end."""
+    return [line for line in text.split("\n") if line.strip()]
+
+
 def number(value: Any, *, least: float = -math.inf, most: float = MOST_NUMBER) -> float:
     """A finite number within a range. Raises BadContent: a nearest value would be invented."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:

@@ -170,7 +170,7 @@ def _checked(session: Session, database: str, table: str, name: str) -> tuple[st
 
 def _definition(session: Session, database: str, table: str, name: str) -> str | None:
     created = session.rows(f"SHOW CREATE TABLE {quoted(database)}.{quoted(table)}")
-    for line in str(created[0][1]).splitlines() if created else ():
+    for line in str(created[0][1]).split("\n") if created else ():
         words = line.strip().rstrip(",")
         if re.match(rf"(?:\w+ )?KEY {re.escape(quoted(name))} ", words) or (
             name.upper() == PRIMARY and words.startswith("PRIMARY KEY")

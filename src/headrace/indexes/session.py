@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pymysql
+import pymysql.connections
 import pymysql.cursors
 
 from headrace.base.errors import CommandFailed, NotReady, TargetError
@@ -25,6 +26,15 @@ from headrace.base.model import ServerLogin
 CONNECT_S = 10
 #: Codes of MySQL and MariaDB: a lock wait that took too long, a statement that was stopped at its time limit.
 LOCK_WAIT_TIMEOUT, TIME_LIMITS = 1205, (3024, 1969, 1317)
+
+#: What an answer may take in memory at most: what was sent, and so much for each of its packets.
+MOST_ANSWER_BYTES, PACKET_BYTES = 256 << 20, 200
+#: How an answer that no server gives shows in PyMySQL, beside its own errors.
+STRANGE = (
+    LookupError, ValueError, TypeError, AttributeError, AssertionError, RuntimeError, OverflowError, struct.error,
+)  # fmt: skip
+#: Ways to log in that show the password to whoever answers, and one that hides it badly.
+REFUSED = (b"mysql_clear_password", b"dialog", b"mysql_old_password")
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -36,6 +46,41 @@ class StatementFailed(CommandFailed):
         super().__init__(f"the server refused a statement ({code}): {words}", place=place)
         self.code = code
         self.words = words
+
+
+class _Refusing:
+    """In the place of a plugin. PyMySQL follows a server to any that it knows."""
+
+    def __init__(self, connection: Any) -> None:
+        pass
+
+    def authenticate(self, packet: Any) -> Any:
+        raise pymysql.err.OperationalError(
+            0, "the server asks for the password in a form that others can read: it is not sent"
+        )
+
+
+class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
+    """Waits for an answer to the login only so long, and takes no answer without an end."""
+
+    _left = MOST_ANSWER_BYTES
+    _read_timeout: int | None
+
+    def connect(self, sock: Any = None) -> None:
+        self._read_timeout = CONNECT_S
+        super().connect(sock)
+        self._read_timeout = None
+
+    def _execute_command(self, command: Any, sql: Any) -> None:
+        self._left = MOST_ANSWER_BYTES
+        super()._execute_command(command, sql)
+
+    def _read_bytes(self, num_bytes: int) -> Any:
+        self._left -= num_bytes + PACKET_BYTES // 2
+        if self._left < 0:
+            self._force_close()
+            raise pymysql.err.OperationalError(0, f"its answer is larger than {MOST_ANSWER_BYTES >> 20} MiB")
+        return super()._read_bytes(num_bytes)
 
 
 class Session:
@@ -71,6 +116,9 @@ class Session:
             raise StatementFailed(
                 int(code) if isinstance(code, int) else 0, str(words)[:300], self.name
             ) from error
+        except STRANGE as error:
+            self.close()
+            raise StatementFailed(0, "its answer is none of a MySQL server", self.name) from error
 
     @property
     def server_pid(self) -> int | None:
@@ -115,7 +163,9 @@ class Session:
     def identity(self) -> str:
         """The same for each connection to one server with one data directory."""
         own = ["@@hostname", "@@port", "@@datadir", *([] if self.is_mariadb else ["@@server_uuid"])]
-        (values,) = self.rows(f"SELECT {', '.join(own)}")
+        values, *_ = self.rows(f"SELECT {', '.join(own)}") or [()]
+        if len(values) != len(own):
+            raise StatementFailed(0, "its answer is none of a MySQL server", self.name)
         return hashlib.sha256("\0".join(map(str, values)).encode()).hexdigest()[:16]
 
     def close(self) -> None:
@@ -139,6 +189,7 @@ def connect(login: ServerLogin) -> Session:
         "connect_timeout": CONNECT_S,
         "charset": "utf8mb4",
         "autocommit": True,
+        "auth_plugin_map": dict.fromkeys(REFUSED, _Refusing),
     }
     if login.defaults_file:
         given["read_default_file"] = login.defaults_file
@@ -157,8 +208,8 @@ def connect(login: ServerLogin) -> Session:
     last: Exception | None = None
     for encryption in _encryptions(login):
         try:
-            return Session(pymysql.connect(**given, **encryption), name)
-        except (pymysql.Error, OSError, RuntimeError) as error:
+            return Session(_Connection(**given, **encryption), name)
+        except (pymysql.Error, OSError, *STRANGE) as error:
             last = error
     words = last.args[-1] if last and last.args else last
     raise TargetError(f"cannot log in: {words}", place=name) from last

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.base import received
 from headrace.base.errors import CommandFailed, HeadraceError, PlanError, StoreError, write_error
 from headrace.base.model import ServerLogin
 from headrace.base.temporary import temporary_folder
@@ -116,7 +117,7 @@ async def record(
         await process.close_stdin()
         stopped = await _watch(process, listen)
         code = await to_the_end(process.wait(STOP_LIMIT_S))
-        lines = (await host.read(printed)).decode().splitlines()
+        lines = received.lines((await host.read(printed)).decode())
         try:
             summary: dict[str, Any] = agent.document("record", lines[-1] if lines else "")
         except CommandFailed:

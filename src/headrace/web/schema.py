@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.base import received
 from headrace.base.counted import counted
 from headrace.base.errors import NotReady
 from headrace.history.collect.watched import Watched, server_of
@@ -34,7 +35,7 @@ async def ask(watched: Watched, tables: Sequence[str], databases: Sequence[str],
     if not names:
         raise NotReady("the database of these tables is unknown" if tables else "this class names no table")
     answer = await agent.text("tables", *login.argv, "--", *names, timeout_s=ASK_S)
-    found = [agent.document("tables", line) for line in answer.splitlines()]
+    found = [agent.document("tables", line) for line in received.lines(answer)]
     if not found:
         raise NotReady(f"the server has no such table, or this account may not see it: {', '.join(names)}")
     parts = [_described(table) for table in found]

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
+from headrace.base import received
 from headrace.base.errors import HeadraceError, WorkloadFailed
 from headrace.base.model import OWNER_VARIABLE, ServerLogin, Tool, Value
 from headrace.experiment.workloads import tool
@@ -118,7 +119,7 @@ class Observe:
             path = context.raw / "observed.jsonl"
             await context.target.get(printed, path)
             words = (await context.target.read(said)).decode("utf-8", "replace").strip()
-        lines = path.read_text().splitlines()
+        lines = received.lines(path.read_text())
         if code != 0:
             raise tool.agent_failed("the sampler", code, words, context.target.name)
         return measured(lines, options.counter, context.warmup_s)

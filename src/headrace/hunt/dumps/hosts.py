@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from headrace.base import received
 from headrace.base.received import OF_VERBS, BadContent, an_object
 from headrace.host.agent import Agent
 from headrace.host.target.fixture import FixtureTarget
@@ -64,7 +65,7 @@ async def samples_of(readings: Mapping[float, Reading], scratch: Path) -> Iterat
         root = scratch / f"reading-{number}"
         lay_out(readings[at_s], root)
         words = ("--root", str(root), "--duration", "0s", "--processes", "all", "--samplers", SAMPLERS)
-        for line in (await agent.text("sample", *words)).splitlines():
+        for line in received.lines(await agent.text("sample", *words)):
             record = _record(line)
             # What a dump does not have has not failed.
             if record is not None and record.get("ok") and record.get("values"):

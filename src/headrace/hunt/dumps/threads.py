@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.base import received
 from headrace.base.received import BadContent, an_object
 from headrace.host.agent import Agent
 from headrace.hunt.dumps.piece import Threads, number_of
@@ -73,7 +74,7 @@ async def _classes(statements: Sequence[str], agent: Agent) -> dict[str, Mapping
         return {}
     # A NUL would end a statement early.
     content = b"".join(text.replace("\0", " ").encode() + b"\0" for text in statements)
-    answer = (await agent.text("fingerprint", "--null", stdin=content)).splitlines()
+    answer = received.lines(await agent.text("fingerprint", "--null", stdin=content))
     if len(answer) != len(statements):
         return {}
     found: dict[str, Mapping[str, Any]] = {}

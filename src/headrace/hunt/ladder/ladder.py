@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.base import received
 from headrace.base.errors import PlanError
 from headrace.base.whole import write_whole
 from headrace.host.agent import Agent
@@ -102,7 +103,7 @@ async def packets(
             done = await agent.text(
                 "packets", "pair", stdin=json.dumps(spec).encode(), timeout_s=float(str(spec["most_s"]))
             )
-            found += steps_of((json.loads(line) for line in done.splitlines()), number, variant)
+            found += steps_of((json.loads(line) for line in received.lines(done)), number, variant)
         listen(number)
     return found
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base import received
 from headrace.base.errors import PlanError
 from headrace.base.model import ServerLogin
 from headrace.change.commands.index_changes import stoppable
@@ -182,7 +183,7 @@ async def described(host: Any, names: Sequence[str], login: ServerLogin) -> Sche
     lines: list[dict[str, Any]] = []
     for start in range(0, len(names), AT_A_TIME):
         answer = await agent.text("tables", *login.argv, "--", *names[start : start + AT_A_TIME])
-        lines += [agent.document("tables", line) for line in answer.splitlines()]
+        lines += [agent.document("tables", line) for line in received.lines(answer)]
     if not lines:
         raise PlanError(
             "the server has none of the tables that these statements name",
