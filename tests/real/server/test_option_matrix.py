@@ -213,6 +213,16 @@ def applied(lab: OptionLab, asked: dict[str, str]) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
+def asked_of(kind: str, winner: Callable[[OptionLab, str], None]) -> dict[str, str]:
+    """What is asked for. Each promise takes a trial start: all of them once, elsewhere a third, by turns."""
+    values = {knob: value for knob, (value, _) in KNOBS.items()}
+    has_trials = WINNERS[winner] or winner is set_persist
+    if IS_THOROUGH or not has_trials or (winner is nobody and kind.startswith("mariadb")):
+        return values
+    first = list(WINNERS).index(winner) % 3
+    return dict(list(values.items())[first::3])
+
+
 def fresh(lab: OptionLab) -> None:
     lab.clear()
     lab.server.env = {
@@ -245,17 +255,17 @@ def test_a_promise_holds_at_the_next_start(
     fresh(place)
     winner(place, kind)
     place.restart()
-    asked = {knob: value for knob, (value, _) in KNOBS.items()}
+    asked = asked_of(kind, winner)
     done = applied(place, asked)
     print(f"MATRIX {kind} {winner.__name__} {json.dumps(done)}")
     assert differences(place, asked, done) == {}
     promised = {knob for knob, each in done.items() if "promised" in each}
     unsaid = {knob for knob, (_, other) in KNOBS.items() if not other}
     if WINNERS[winner] or (winner is set_persist and kind.startswith("mariadb")):
-        assert promised == set(KNOBS), done
+        assert promised == set(asked), done
     else:
         held = {"log_bin"} if winner is set_persist else set()
-        assert promised == unsaid | held, done
+        assert promised == (unsaid | held) & set(asked), done
 
 
 def test_what_a_start_changes_is_never_promised(lab: tuple[str, OptionLab]) -> None:
