@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.base import buckets
+from headrace.base import buckets, whole
 from headrace.base.errors import Busy, DiskFull, StoreError
 from headrace.base.model import Facts, Role, TrialState
 from headrace.experiment import store
@@ -76,6 +76,25 @@ def test_drafts_of_a_killed_runner_are_discarded(tmp_path: Path) -> None:
     assert experiment.discard_drafts() == 1
     assert list((experiment.path / "trials").iterdir()) == []
     assert list((experiment.path / "facts").iterdir()) == []
+
+
+def test_a_trial_stays_where_it_was_begun_when_others_rename_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whole, "is_ours_alone", lambda _: False)
+    experiment = folder(tmp_path)
+    draft = experiment.begin_trial(1)
+    begun = experiment.path / "trials" / ".0001.part"
+    begun.rename(tmp_path / "renamed")
+    (tmp_path / "secret").write_text("kept")
+    begun.mkdir()
+    (begun / "raw").mkdir()
+    for name in ("trial.json", "intervals.parquet", "raw/tool.stdout"):
+        (begun / name).symlink_to(tmp_path / "secret")
+    (draft.raw / "tool.stdout").write_text("said")
+    draft.commit(record(), arrow.empty_data())
+    assert (tmp_path / "secret").read_text() == "kept"
+    assert (tmp_path / "renamed" / "raw" / "tool.stdout").read_text() == "said"
 
 
 def test_a_trial_measured_again_replaces_the_old_one_whole(tmp_path: Path) -> None:

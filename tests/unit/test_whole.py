@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.base import whole
-from headrace.base.errors import Busy, StoreError
+from headrace.base.errors import Busy, Refused, StoreError
 from headrace.base.model import Facts
 from headrace.base.whole import make_folder, replace_whole, write_whole
 from headrace.change.production import histograms
@@ -297,3 +297,25 @@ def test_what_a_command_adds_to_a_folder_of_others_replaces_links(tmp_path: Path
         folder.unpack_trial(1, {str((raw / "other.json").relative_to(folder.path)): b"new"})
     assert not (tmp_path / "elsewhere" / "other.json").exists()
     assert mine.read_text() == "{}"
+
+
+def test_a_folder_is_ours_alone_if_nobody_else_may_rename_one_above(tmp_path: Path) -> None:
+    folder = tmp_path / "above" / "folder"
+    folder.mkdir(parents=True)
+    assert whole.is_ours_alone(folder)
+    for mode, is_ours in ((0o777, False), (0o1777, True), (0o775, False), (0o755, True)):
+        folder.parent.chmod(mode)
+        assert whole.is_ours_alone(folder) is is_ours, oct(mode)
+    folder.chmod(0o1777)
+    assert not whole.is_ours_alone(folder), "others may put files into it"
+    (tmp_path / "link").symlink_to(tmp_path / "above")
+    assert not whole.is_ours_alone(tmp_path / "link" / "folder")
+
+
+@pytest.mark.needs("root")
+@pytest.mark.parametrize("name", ["trials", "facts", "set-aside"])
+def test_trials_are_not_written_where_a_link_of_others_leads(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("/etc")
+    os.lchown(tmp_path / name, 65534, 65534)
+    with pytest.raises(Refused, match="another user"), exclusive(tmp_path):
+        pass

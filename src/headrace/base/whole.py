@@ -169,6 +169,31 @@ def read_plain(path: Path, most_bytes: int = MOST_READ_BYTES) -> bytes:
     return content
 
 
+def is_ours_alone(folder: Path) -> bool:
+    """Whether nobody but root and this user can put another one in its place. Raises OSError."""
+    for each in (folder := folder.absolute(), *folder.parents):
+        found = os.lstat(each)
+        is_shared = found.st_mode & 0o022 and not (found.st_mode & stat.S_ISVTX and each != folder)
+        if is_shared or found.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(found.st_mode):
+            return False
+    return True
+
+
+def held_folder(folder: Path) -> tuple[Path, int | None]:
+    """A folder that this process made, by a name that stays its own, and what holds it open, if anything does.
+
+    Whoever owns a folder above may rename this one and put a link in its place while it is filled. Raises OSError,
+    also if that has happened.
+    """
+    if is_ours_alone(folder):
+        return folder, None
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        os.close(descriptor)
+        raise OSError(errno.ESTALE, "another user put another folder in its place", str(folder))
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}"), descriptor
+
+
 def _is_of_a_process(link: int) -> bool:
     """Whether it is one of /proc, such as the end of /dev/stdout: it leads to an open file, not to a name."""
     with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.base.errors import Busy, NothingMeasured, TargetError, TreatmentFailed
+from headrace.base.errors import Busy, NothingMeasured, Refused, TargetError, TreatmentFailed
 from headrace.base.model import Role, TrialSpec, TrialState
 from headrace.base.whole import lock_file
 from headrace.experiment import labs, workloads
@@ -207,7 +207,13 @@ def open_folder(path: Path, text: str, design: Design) -> ExperimentFolder:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """One runner per folder: a second one gets an error with the holder's process."""
+    """One runner per folder: a second one gets an error with the holder's process.
+
+    Raises Refused if a folder of it is a link that another user made: trials are written and removed there.
+    """
+    for each in (path / name for name in ("trials", "facts", "set-aside")):
+        if each.is_symlink() and each.lstat().st_uid not in (0, os.geteuid()):
+            raise Refused("another user made this link", place=str(each))
     descriptor = lock_file(path / ".lock")
     try:
         _lock(descriptor, path)

@@ -10,11 +10,13 @@ complete trial or none. Any Parquet reader can read the tables; headrace uses Du
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
 import os
 import shutil
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.base.errors import Busy, StoreError, write_error
 from headrace.base.model import Facts, Role, TrialSpec, TrialState
 from headrace.base.received import OF_SNAPSHOT, BadContent, an_object, parsed
-from headrace.base.whole import make_folder, read_plain, replace_whole, sync, whole_file
+from headrace.base.whole import held_folder, make_folder, read_plain, replace_whole, sync, whole_file
 from headrace.experiment.frozen import Design
 
 if TYPE_CHECKING:
@@ -102,8 +104,12 @@ class TrialDraft:
     """A trial being written, invisible until ``commit``."""
 
     def __init__(self, folder: Path, final: Path) -> None:
-        self._folder = folder
+        """``folder`` was just made. Raises OSError."""
+        self._name = folder
         self._final = final
+        self._folder, held = held_folder(folder)
+        if held is not None:
+            weakref.finalize(self, os.close, held)
 
     @property
     def raw(self) -> Path:
@@ -123,9 +129,9 @@ class TrialDraft:
             )
             _write_record(self._folder / "trial.json", record)
             _sync_tree(self._folder)
-            _make_visible(self._folder, self._final)
+            _make_visible(self._name, self._final)
         except OSError as error:
-            raise write_error(error, self._folder) from error
+            raise write_error(error, self._name) from error
 
     def take(self, source: Path, record: TrialRecord) -> None:
         """Commit the content of another folder, with this record instead of its own."""
@@ -134,12 +140,12 @@ class TrialDraft:
             (self._folder / "trial.json").unlink()
             _write_record(self._folder / "trial.json", record)
             _sync_tree(self._folder)
-            _make_visible(self._folder, self._final)
+            _make_visible(self._name, self._final)
         except OSError as error:
-            raise write_error(error, self._folder) from error
+            raise write_error(error, self._name) from error
 
     def discard(self) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self._name, ignore_errors=True)
 
 
 class ExperimentFolder:
@@ -159,11 +165,15 @@ class ExperimentFolder:
             if draft.is_symlink():
                 draft.unlink()  # another user's, perhaps: it leads elsewhere
             draft.mkdir()
-            (draft / "trials").mkdir()
-            (draft / "facts").mkdir()
-            (draft / "plan.toml").write_text(plan_text)
-            (draft / "design.json").write_text(_design_text(design))
-            _sync_tree(draft)
+            with contextlib.ExitStack() as held:
+                own, descriptor = held_folder(draft)
+                if descriptor is not None:
+                    held.callback(os.close, descriptor)
+                (own / "trials").mkdir()
+                (own / "facts").mkdir()
+                (own / "plan.toml").write_text(plan_text)
+                (own / "design.json").write_text(_design_text(design))
+                _sync_tree(own)
             draft.rename(path)
             sync(path.parent)
         except OSError as error:
@@ -210,10 +220,12 @@ class ExperimentFolder:
         draft = final.with_name(f".{final.name}.part")
         shutil.rmtree(draft, ignore_errors=True)
         try:
-            (draft / "raw").mkdir(parents=True)
+            draft.mkdir(parents=True)
+            made = TrialDraft(draft, final)
+            made.raw.mkdir()
         except OSError as error:
             raise write_error(error, draft) from error
-        return TrialDraft(draft, final)
+        return made
 
     def adopt_trial(
         self, other: ExperimentFolder, number: int, told: Callable[[TrialRecord], TrialRecord]
@@ -284,12 +296,12 @@ class ExperimentFolder:
         Returns the number of trials that were removed.
         """
         # A host's facts change: what has this name may never be written again.
-        for draft in (self.path / "facts").glob(".*.part"):
-            draft.unlink()
         drafts = list((self.path / "trials").glob(".*.part"))
-        for draft in drafts:
-            shutil.rmtree(draft)
         try:
+            for draft in (self.path / "facts").glob(".*.part"):
+                draft.unlink()
+            for draft in drafts:
+                shutil.rmtree(draft)
             # It may have been killed after a rename and before its sync.
             sync(self.path.parent)
             sync(self.path / "trials")
