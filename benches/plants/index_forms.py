@@ -88,7 +88,7 @@ CASES = (
          "logins(person,kind)", "logins(kind,person)"),
     case("form: row value", "SELECT id FROM logins WHERE (person, ip) = (77, '10.0.7')", "logins(person,ip)",
          "logins(ip,person)"),
-    case("form: seek by row", "SELECT id FROM people WHERE (score, id) > (40000, 7) ORDER BY score, id LIMIT 10",
+    case("form: seek by row", "SELECT id FROM people WHERE (score, id) > (100, 7) ORDER BY score, id LIMIT 10",
          "people(score)", "people(score,id)"),
     case("form: equal to the greatest", "SELECT id FROM people WHERE score = (SELECT MAX(score) FROM people)",
          "people(score)"),

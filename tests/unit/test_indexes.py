@@ -174,6 +174,15 @@ def test_rows_that_a_join_buffer_hides_are_no_reason_for_content() -> None:
     text = "select c.id from customers c left join orders o on o.customer = c.id where c.id < 5"
     assert columns_of(advised(text, examined=3)) == ["orders(customer)"]
     assert not advised("select * from orders where customer = 5", examined=3).candidates
+    # Nor does MySQL count those for a derived table or a table expression.
+    for derived in (
+        "select * from (select shop, count(*) as n from orders where customer = 5 group by shop) x where n > 3",
+        "with x as (select * from orders where customer = 5) select count(*) from x",
+        "select * from (select 1 union all select shop from orders where customer = 5) x",
+        "update customers c join (select shop from orders where customer = 5) x on x.shop = c.id set code = 'x'",
+    ):
+        assert columns_of(advised(derived, examined=3)) in (["orders(customer)"], ["orders(customer,shop)"])
+    assert not advised("select (select shop from orders where customer = 5)", examined=3).candidates
 
 
 def test_a_column_of_few_values_extends_no_index() -> None:
@@ -441,7 +450,7 @@ def test_what_an_index_spares_a_change_is_no_cost_of_its_writes() -> None:
     ],
 )
 def test_what_is_costly_whatever_the_indexes_are(text: str, what: str) -> None:
-    found = costly.statements([Statement(text, text, "shop", 1, 10**9)])
+    found = costly.statements([Statement(text, text, "shop", 1, 10**9)], read(SHOP))
     assert len(found) == bool(what)
     assert all(what in each.what for each in found)
 

@@ -140,8 +140,8 @@ def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer],
             little = f"examines {ratio:,.1f} rows for each that it sends or changes"
     offers, why_none = [], little
     for use in reading.uses:
-        # MariaDB does not count the rows that it reads into a join buffer.
-        if little and not use.joined:
+        # MariaDB does not count the rows that it reads into a join buffer, nor MySQL those for a derived table.
+        if little and not use.joined and not use.is_derived:
             continue
         offer = _offer(use, statement)
         if offer is None:

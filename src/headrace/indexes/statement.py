@@ -37,7 +37,8 @@ class Unread(Exception):
 class Statement:
     """A class of statements with an example of it, and what its calls cost together.
 
-    ``examined`` and ``sent`` are None where the source does not have them; ``sent`` counts rows sent or changed.
+    ``examined``, ``sent`` and ``sent_bytes`` are None where the source does not have them; ``sent`` counts rows
+    sent or changed.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Statement:
     time_ns: int = 0
     examined: int | None = None
     sent: int | None = None
+    sent_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Use:
     columns: frozenset[str] = frozenset()
     has_limit: bool = False
     is_written: bool = False
+    #: Read for a derived table or a table expression. MySQL does not count rows that it reads to fill these.
+    is_derived: bool = False
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,15 @@ def _scope(scope: Scope, database: str, schema: Schema) -> Reading:
         reader.read(column)
     if select.is_star:
         reader.read_all()
-    return reader.reading(has_limit=select.args.get("limit") is not None)
+    has_limit = select.args.get("limit") is not None
+    return reader.reading(has_limit, is_derived=_is_derived(select))
+
+
+def _is_derived(select: exp.Expr) -> bool:
+    above = select.find_ancestor(exp.Subquery, exp.CTE)
+    if above is None:
+        return False
+    return isinstance(above, exp.CTE) or isinstance(above.parent, exp.From | exp.Join) or _is_derived(above)
 
 
 def _first_alias(select: exp.Select) -> str:
@@ -222,7 +234,9 @@ class _Reader:
             else:
                 self._sources[alias.lower()] = _Source(table, alias)
 
-    def reading(self, has_limit: bool, written: list[str] | None = None) -> Reading:
+    def reading(
+        self, has_limit: bool, written: list[str] | None = None, *, is_derived: bool = False
+    ) -> Reading:
         names = {name.lower() for name in written or ()}
         uses = tuple(
             Use(
@@ -237,6 +251,7 @@ class _Reader:
                 frozenset(source.columns),
                 has_limit or self._is_extreme,
                 alias in names,
+                is_derived,
             )
             for alias, source in self._sources.items()
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.indexes.repeated import Sent
 from headrace.indexes.statement import Statement
 from headrace.traffic.digests.classes import Digest, QueryClass
 from headrace.traffic.digests.table import OTHERS
@@ -22,6 +23,29 @@ def statements(digest: Digest, most: int) -> tuple[list[Statement], list[tuple[S
         else:
             ready.append(statement)
     return ready, left_out
+
+
+def by_session(digest: Digest) -> list[Sent]:
+    """What each session sent, of a digest that was grouped by class and session."""
+    found = []
+    for each in digest.classes:
+        session = each.key.get("session")
+        if each.name == OTHERS or not session:
+            continue
+        counts = each.slices.count
+        busiest = float(counts.max()) / (digest.slice_ns / 1e9) if len(counts) else 0.0
+        sent, changed = each.number("rows_sent"), each.number("rows_affected")
+        found.append(
+            Sent(
+                session,
+                each.key.get("class", ""),
+                _statement(each),
+                sent.sum if sent.count else None,
+                changed.sum if changed.count else None,
+                busiest,
+            )
+        )
+    return found
 
 
 def tables(digest: Digest, most: int) -> list[str]:
@@ -47,13 +71,14 @@ def _statement(each: QueryClass) -> Statement:
         # How many rows a write changes is not in this log, and those that it sends are none.
         returned = None
     return Statement(
-        each.fingerprint,
+        each.texts.get("fingerprint") or each.fingerprint,
         str(each.sample.get("text") or ""),
         str(each.sample.get("database") or ""),
         each.count,
         each.total_ns,
         examined.sum if examined.count else None,
         returned,
+        each.number("response_bytes").sum if each.number("response_bytes").count else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,8 +19,10 @@ from headrace.cli.shell import Json, PageFile, app, on_target, show, tell
 if TYPE_CHECKING:
     from headrace.indexes.candidates import Candidate
     from headrace.indexes.schema import Schema
+    from headrace.indexes.sessions import Habits
     from headrace.indexes.statement import Statement
     from headrace.show.parts import Page
+    from headrace.traffic.digests.classes import Digest
 
 #: Tables that the agent describes at a time.
 AT_A_TIME = 50
@@ -128,12 +131,31 @@ def indexes(
     advice = candidates(statements, schema)
     total_ns = digest.all.total_ns
     existing = surplus(schema, [*statements, *(each for each, _ in left_out)])
-    shown = page_of(
-        advice, existing, total_ns, left_out, costly.statements(statements), costly.layouts(schema)
-    )
+    known = _habits(sources, target, schema)
+    written_so = [*known.found, *costly.statements(statements, schema)]
+    shown = page_of(advice, existing, total_ns, left_out, written_so, costly.layouts(schema), known.unknown)
     if trial.tries and advice.candidates:
         shown = tried(shown, advice.candidates[: trial.most], statements, schema, total_ns, trial, login)
     show(shown, as_json, page)
+
+
+def _habits(sources: list[str], target: str, schema: Schema) -> Habits:
+    """What sessions repeat. Only sources that can be read again tell it."""
+    from headrace.indexes.sessions import Habits, habits
+    from headrace.traffic.commands.digest import Question, read_sources
+    from headrace.traffic.digests.classes import open_digest
+    from headrace.traffic.digests.files import is_digest
+
+    def reader(source: str, conditions: Sequence[str]) -> Digest:
+        asked = Question(target=[target], group="class,session", filters=list(conditions))
+        return open_digest(read_sources([source], asked))
+
+    once = [each for each in sources if each == "-" or (target == "local" and is_digest(Path(each)))]
+    found = habits([each for each in sources if each not in once], schema, reader)
+    why = "what sessions repeat is not known of {}: {}"
+    reasons = ("standard input is read once" if each == "-" else "a digest has no sessions" for each in once)
+    told = (why.format(each, reason) for each, reason in zip(once, reasons, strict=True))
+    return Habits(found.found, (*found.unknown, *told))
 
 
 def _may_try(trial: TrialOptions, target: str) -> None:

@@ -4,7 +4,8 @@
 statements[] (statement, calls, time_s, rows_examined_per_call, finds_by[], sorts_by[])), hindrances[] (table,
 column, predicate, why, rewrite, statement, share_of_time), redundant[] (table, index, kept, why, cautions[],
 hide[]), needed[] (table, index, why), unread[] (statement, why, share_of_time), unknown[] (statement, what),
-content[] (statement, why), costly[] (statement, what, rather, share_of_time), layouts[] (table, what, rather).
+content[] (statement, why), costly[] (statement, what, rather, share_of_time), layouts[] (table, what, rather),
+unknown_of_sessions[] (why what sessions repeat is not known of a source).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def page_of(
     left_out: Sequence[tuple[Statement, str]],
     written_so: Sequence[Costly] = (),
     layouts: Sequence[Layout] = (),
+    unknown_of_sessions: Sequence[str] = (),
 ) -> Page:
     """``total_ns`` is the time of all statements; ``left_out`` had no example to read."""
     unread = [*advice.unread, *left_out]
@@ -45,7 +47,7 @@ def page_of(
         title="Indexes",
         verdicts=[_headline(advice, redundant, total_ns)],
         lead="Candidates are hypotheses: what one saves and costs is known when it was tried on a copy.",
-        cautions=_cautions(advice, unread, total_ns),
+        cautions=[*_cautions(advice, unread, total_ns), *unknown_of_sessions],
         sections=[
             Section(
                 "missing", "Missing", "Which indexes does the traffic lack?", missing, brief=missing[:BRIEF]
@@ -56,7 +58,9 @@ def page_of(
             _method(),
         ],
         footer="headrace indexes --json has every statement and reason",
-        data=_data(advice, existing, total_ns, unread) | _costly_data(written_so, layouts, total_ns),
+        data=_data(advice, existing, total_ns, unread)
+        | _costly_data(written_so, layouts, total_ns)
+        | {"unknown_of_sessions": list(unknown_of_sessions)},
     )
 
 
