@@ -16,6 +16,9 @@ pub(super) trait Pieces {
     fn input_ended_early(&mut self, problem: &str);
 }
 
+/// What editors put at the beginning of a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Where a line ends that is probably short: what every processor of this kind has, in line, beats a call of the widest
 /// search.
 #[inline(always)]

@@ -10,7 +10,7 @@ use super::coverage::Coverage;
 use super::event::{Event, Sink};
 use super::packets::PacketOptions;
 use super::packets::dump::{self, Dump};
-use super::pieces::without_banners;
+use super::pieces::{BYTE_ORDER_MARK, without_banners};
 use super::prefixed::First;
 use super::recording::{MAGIC, Reader};
 use super::wire::{Decoder, WireOptions};
@@ -21,7 +21,6 @@ use base::error::AgentError;
 const HEAD_BYTES: usize = 64 << 10;
 /// Of a document of JSON, whose first record may be long.
 const DOCUMENT_BYTES: usize = 1 << 20;
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How files are read.
 #[derive(Clone, Debug)]

@@ -5,9 +5,9 @@ use std::io::{self, Read};
 use memchr::{memchr, memchr_iter};
 
 use crate::input::is_damage;
+use crate::pieces::BYTE_ORDER_MARK;
 
 const BUFFER_BYTES: usize = 256 << 10;
-const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 pub(super) struct Bytes<R> {
     input: R,
@@ -47,7 +47,7 @@ impl<R: Read> Bytes<R> {
 
     /// Skips what editors put at the beginning of text.
     pub(super) fn skip_mark(&mut self) -> io::Result<()> {
-        if self.peek()? == Some(BYTE_ORDER_MARK[0]) && self.ahead().starts_with(&BYTE_ORDER_MARK) {
+        if self.peek()? == Some(BYTE_ORDER_MARK[0]) && self.ahead().starts_with(BYTE_ORDER_MARK) {
             self.from += BYTE_ORDER_MARK.len();
         }
         Ok(())

@@ -8,11 +8,10 @@
 
 use super::values::begins_with_seconds;
 use super::{account, time};
-use crate::pieces::{LINE_BYTES, without_return};
+use crate::pieces::{BYTE_ORDER_MARK, LINE_BYTES, without_return};
 
 /// Marks before a key (blanks, `#`) are not more.
 const MOST_MARKS: usize = 64;
-const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// The keys of all servers, but for those with a prefix of `PREFIXES`.
 const KEYS: [&[u8]; 59] = [
     b"Time",
