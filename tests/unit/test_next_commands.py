@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,13 +31,19 @@ def findings() -> Iterator[Finding]:
 FOUND = list(findings())
 
 
-def parsed(command: str) -> None:
-    """Raises UsageError unless the command line is one of headrace's, with options that it has."""
+@functools.cache
+def commands() -> typer.core.TyperGroup:
     load()
-    program, name, *words = shlex.split(command)
-    assert program == "headrace"
     group = typer.main.get_command(app)
     assert isinstance(group, typer.core.TyperGroup)
+    return group
+
+
+def parsed(command: str) -> None:
+    """Raises UsageError unless the command line is one of headrace's, with options that it has."""
+    program, name, *words = shlex.split(command)
+    assert program == "headrace"
+    group = commands()
     sub = group.commands[name]
     if isinstance(sub, typer.core.TyperGroup):
         name, *words = words
