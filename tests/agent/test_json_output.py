@@ -59,8 +59,8 @@ def printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
 @pytest.mark.parametrize(
     "words",
     [
-        ("audit", "--studies", "100"),
-        ("audit", "--studies", "100", "--rollouts"),
+        ("report", "--self-check", "--studies", "100"),
+        ("report", "--self-check", "--studies", "100", "--rollouts"),
         ("hunt", "--from", "db1.hunt"),
         ("digest", "slow.log"),
         ("recording", "info", "shop.rec"),
@@ -81,7 +81,7 @@ def test_numbers_are_numbers(printed: Callable[..., Any], words: tuple[str, ...]
 
 
 def test_numbers_are_where_programs_look_for_them(printed: Callable[..., Any]) -> None:
-    [rate, *_] = printed("audit", "--studies", "100")["rates"]
+    [rate, *_] = printed("report", "--self-check", "--studies", "100")["rates"]
     assert rate["holds"] is True
     assert isinstance(rate["alarms"], int)
     [host] = printed("hunt", "--from", "db1.hunt")

@@ -47,7 +47,7 @@ def started(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
 def test_help_names_every_command_and_the_version_is_the_packages() -> None:
     answer = started("--help")
     assert answer.returncode == 0
-    for command in ("doctor", "facts", "run", "sweep", "demo", "report", "status", "compare", "plan"):
+    for command in ("doctor", "facts", "run", "demo", "report", "status", "compare", "plan"):
         assert f"  {command} " in answer.stdout
     assert started("--version").stdout == f"headrace {__version__}\n"
 

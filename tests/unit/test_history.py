@@ -227,14 +227,14 @@ def test_empty_cells_of_a_table_are_not_left_out_silently(tmp_path: Path) -> Non
 def test_an_experiment_without_trials_is_nothing_measured(tmp_path: Path) -> None:
     shape = Shape(effects={"STOCK": 1.0, "X": 1.2}, blocks=1, unfinished=3)
     empty = str(make(tmp_path / "empty", shape).path)
-    for words in (("watch", empty, empty), ("audit", empty)):
+    for words in (("watch", empty, empty), ("report", "--self-check", empty)):
         found = headrace(*words)
         assert (found.returncode, found.stdout) == (10, ""), found.stderr
 
 
 @pytest.mark.slow
 def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
-    simulated = headrace("audit", "--studies", "100", "--json")
+    simulated = headrace("report", "--self-check", "--studies", "100", "--json")
     assert simulated.returncode == 0, simulated.stderr
     rates = json.loads(simulated.stdout)["rates"]
     assert {rate["what"].partition(":")[0] for rate in rates} == {
@@ -243,7 +243,7 @@ def test_the_audit_holds_here_and_on_an_experiment(tmp_path: Path) -> None:
     }  # fmt: skip
     assert all(rate["holds"] for rate in rates)
     folder = make(tmp_path / "e", Shape(blocks=8)).path
-    own = headrace("audit", str(folder), "--json")
+    own = headrace("report", "--self-check", str(folder), "--json")
     assert own.returncode == 0, own.stderr
     (throughput, *_) = json.loads(own.stdout)["rates"]
     assert throughput["studies"] == 2**8

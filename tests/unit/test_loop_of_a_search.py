@@ -163,9 +163,9 @@ def test_its_time_ends_the_search_and_it_can_go_on_with_more(
     tuning = make("a")
     with monkeypatch.context() as patch:
         patch.setattr(time, "monotonic", _hurried(tuning))
-        tuning.sound("--minutes", "1")
+        tuning.sound("--budget", "1m")
     assert len(tuning.points()) == 3
-    tuning.sound("--minutes", "60")
+    tuning.sound("--budget", "1h")
     assert len(tuning.points()) == 8
     # Other points are best now; the earlier confirmation is kept.
     assert (tuning.output / "confirm").exists()
@@ -279,9 +279,15 @@ def _hurried(tuning: Tuning) -> Callable[[], float]:
     return lambda: 1000.0 + 25 * len(tuning.host.measured)
 
 
-def test_a_plan_to_tune_is_not_run_as_another_experiment(make: Make) -> None:
+def test_run_takes_a_plan_to_tune_and_refuses_options_that_it_has_no_use_for(make: Make) -> None:
     tuning = make("a")
-    cause = CliRunner().invoke(app, ["run", str(tuning.plan), "-o", str(tuning.output)]).exception
+    words = ["run", str(tuning.plan), "-o", str(tuning.output)]
+    cause = CliRunner().invoke(app, [*words, "--blocks", "+2"]).exception
     assert isinstance(cause, PlanError)
-    assert "headrace tune" in (cause.hint or "")
+    assert "a search has no" in cause.message
     assert not tuning.output.exists()
+    answer = CliRunner().invoke(app, [*words, "--budget", "1h"])
+    assert answer.exit_code == 0, (answer.output, answer.exception)
+    twin = make("b")
+    twin.sound("--budget", "1h")
+    assert tuning.points() == twin.points()

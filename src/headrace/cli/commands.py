@@ -8,8 +8,8 @@ from collections.abc import Mapping
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "Look": ("hunt", "top", "facts", "doctor", "fleet", "serve", "collect", "rules", "knobs", "latencies"),
     "Test": (
-        *("demo", "run", "prove", "tune", "sweep", "status", "report", "compare", "plan"),
-        *("import", "watch", "audit", "lab"),
+        *("demo", "run", "prove", "tune", "status", "report", "compare", "plan"),
+        *("import", "watch", "lab"),
     ),
     "Change": ("apply", "rollback", "rollout", "verify", "histograms"),
     "Traffic": ("record", "recording", "digest", "replay", "indexes"),
@@ -52,9 +52,8 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "knobs": "List settings and their current values.",
     },
     "experiment.commands.experiments": {
-        "run": "Run a plan, or continue it.",
+        "run": "Run a plan of any kind, or continue it.",
         "demo": "Tune a stock MariaDB and prove the gain.",
-        "sweep": "Find the saturation point.",
         "report": "Analyse an experiment and write its report.",
         "status": "Show an experiment's progress.",
         "compare": "Compare two experiments.",
@@ -65,7 +64,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     },
     "experiment.commands.watch": {
         "watch": "Detect changes in a series of results.",
-        "audit": "Measure the false-alarm rate of headrace's verdicts.",
     },
     "change.commands.verify": {
         "verify": "Compare production before and after a change.",

@@ -9,6 +9,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import math
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, get_type_hints
 
@@ -129,6 +131,24 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 #: Units of a duration on the command line, in seconds.
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 DAY_S = 86_400
+_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+
+
+def duration(name: str, text: str, *, least_s: float = 1, most_s: float = DAY_S, default: str = "") -> Any:
+    """An option for a time such as 30s or 5m, as seconds; ``default`` is how the help writes the default."""
+
+    def parsed(value: str | float) -> float:
+        if not isinstance(value, str):
+            return value
+        number, unit = value[:-1], value[-1:]
+        seconds = float(number) * UNITS[unit] if unit in UNITS and _NUMBER.fullmatch(number) else math.nan
+        if not least_s <= seconds <= most_s:
+            raise typer.BadParameter(
+                f"{value!r}: write a number with s, m or h, from {least_s:g}s to {most_s / 3600:g}h"
+            )
+        return seconds
+
+    return typer.Option(name, metavar="TIME", help=text, parser=parsed, show_default=default or False)
 
 
 def seconds_of(text: str, most_s: float = DAY_S) -> float | None:

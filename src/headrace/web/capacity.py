@@ -82,7 +82,7 @@ async def listing(site: Site, asked: Asked) -> Listing:
     )
     note = (
         "Based on the busiest minute of each day, over the whole history. headrace size full also uses "
-        "limits of packets and devices from headrace latencies, and knees from headrace sweep. Which databases "
+        "limits of packets and devices from headrace latencies, and knees from sweeps. Which databases "
         f"could share one: headrace size merge {shlex.quote(str(site.reader.archive.root))} --catalogue hosts.csv."
     )
     return Listing(columns, rows, note, "No host has a history of its use yet.")

@@ -58,8 +58,6 @@ objective = ["p99=2s"]
 
 @dataclass
 class Sweeping(Bench):
-    verb: str = "sweep"
-
     def also(self, command: str, *options: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "headrace", command, str(self.output), *options]
         return subprocess.run(argv, env=self.env, capture_output=True, text=True, timeout=120, check=False)

@@ -41,7 +41,7 @@ class CapacityOptions:
     sweep: Annotated[
         list[str] | None,
         typer.Option(
-            "--sweep", metavar="[HOST=]DIR", help="A finished `headrace sweep`: its knee; repeatable."
+            "--sweep", metavar="[HOST=]DIR", help="The directory of a finished sweep: its knee; repeatable."
         ),
     ] = None
     ladder: Annotated[
@@ -104,7 +104,7 @@ def full(
 ) -> None:
     """Show how full each host is at its peak, of which resource, and when it will be full.
 
-    Peaks are compared with knees, not averages with limits. `headrace sweep` measures the knee of the resource
+    Peaks are compared with knees, not averages with limits. `headrace run sweep` measures the knee of the resource
     that it fills; all others are assumed from a queueing model with that many servers, and marked as assumed.
     """
     from headrace.capacity import foretold

@@ -1,8 +1,9 @@
-"""Commands about plans and experiments: plan, run, sweep, demo, report, status, compare."""
+"""Commands about plans and experiments: plan, run, demo, report, status, compare."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ import typer
 
 from headrace.base.encode import plain
 from headrace.base.errors import PlanError, TargetError
+from headrace.cli.options import DAY_S, duration, grouped
 from headrace.cli.shell import (
     Json,
     TellOption,
@@ -26,6 +28,8 @@ from headrace.cli.shell import (
     tell_and_exit,
     told,
 )
+from headrace.experiment.commands.search import search
+from headrace.experiment.commands.self_check import SelfCheck, check
 
 if TYPE_CHECKING:
     from headrace.experiment.frozen import Design
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.experiment.store import ExperimentFolder
     from headrace.tell.places import Place
 
+NO_CHECK = SelfCheck()
 plan_app = typer.Typer(no_args_is_help=True, help="Inspect plan files without running them.")
 app.add_typer(plan_app, name="plan")
 
@@ -207,7 +212,7 @@ def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar
 
 @app.command(
     epilog="Example: headrace run filesystems -o experiments/fs-2; "
-    "headrace run stock-to-all --until-decided --budget 30m; headrace run PLAN -o FOLDER --blocks +5",
+    "headrace run stock-to-all --until-decided --budget 30m; headrace run sweep --objective p99=10ms",
 )
 def run(
     plan: PlanFile,
@@ -226,19 +231,41 @@ def run(
         ),
     ] = False,
     budget: Annotated[
-        str, typer.Option("--budget", help="With --until-decided: at most this long, such as 30m or 4h.")
-    ] = "",
+        float | None,
+        duration(
+            "--budget",
+            "With --until-decided, or of a search: at most this long, such as 4h.",
+            most_s=30 * DAY_S,
+        ),
+    ] = None,
     blocks: Annotated[
         str, typer.Option("--blocks", help="Add blocks to the experiment in --output, such as +5.")
     ] = "",
+    objective: Objectives = None,
+    passes: Annotated[
+        int | None, typer.Option("--passes", min=1, max=1000, help="Passes of a sweep [the plan's].")
+    ] = None,
     to: TellOption = None,
     as_json: Json = False,
 ) -> None:
-    """Run a plan, or continue it where it stopped, and write the report."""
+    """Run a plan of any kind, or continue it where it stopped, and write the report."""
+    from headrace.experiment import kinds
     from headrace.experiment import plan as plans
+    from headrace.experiment.kinds.search import Search
+    from headrace.experiment.kinds.sweep import asked
 
     places = opened_places(to, as_json)
-    file = plans.load(find_plan(plan))
+    path = find_plan(plan)
+    file = plans.load(path)
+    if kinds.of_plan(file.plan) is Search:
+        if on != "here" or until_decided or blocks or objective or passes:
+            raise PlanError(
+                "a search has no --on, --until-decided, --blocks, --objective and --passes", place=file.place
+            )
+        search(path, output, {"budget_s": budget}, places, advise=True, retry=retry, as_json=as_json)
+        return
+    if objective or passes:
+        file = replace(file, plan=asked(file.plan, objective or (), passes, file.place))
     if until_decided or budget:
         if not (until_decided or file.plan.design.until_decided):
             raise PlanError("--budget: only with --until-decided")
@@ -248,7 +275,7 @@ def run(
         from headrace.experiment.extend import extend
 
         extend(file, output or Path("experiments") / file.plan.name, _more(blocks))
-    _run_plan(file, output, retry, as_json, on, places)
+    _run_file(file, output, retry, as_json, on, places)
 
 
 def _resolved(file: PlanFileRead, output: Path | None) -> PlanFileRead:
@@ -270,18 +297,14 @@ def _more(text: str) -> int:
 
 
 def _decided(
-    file: PlanFileRead, budget: str, asked: Sequence[str] = (), first: int | None = None
+    file: PlanFileRead, seconds: float | None, asked: Sequence[str] = (), first: int | None = None
 ) -> PlanFileRead:
     """The file with a plan that runs until it is decided; ``first``: blocks before the first look [the plan's]."""
-    from dataclasses import replace
-
     from pydantic import ValidationError
 
-    from headrace.cli.options import DAY_S, seconds_of
     from headrace.experiment.plan import DesignTable, describe
 
     own = file.plan.design
-    seconds = seconds_of(budget, 30 * DAY_S)
     minutes = own.minutes if seconds is None else seconds / 60
     table = {**own.model_dump(exclude_unset=True), "until_decided": True, "minutes": minutes}
     table |= {"asked": list(asked)} if asked else {}
@@ -326,25 +349,7 @@ def demo(
     from headrace.experiment import plan as plans
 
     file = plans.load(find_plan(Path("stock-to-all")))
-    _run_plan(_decided(file, "15m", asked=["ALL"], first=3), output, False, as_json)
-
-
-def _run_plan(
-    file: PlanFileRead,
-    output: Path | None,
-    retry: bool,
-    as_json: bool,
-    on: str = "here",
-    places: Sequence[Place] = (),
-) -> None:
-    from headrace.experiment import kinds
-
-    kind = kinds.of_plan(file.plan)
-    if kind.command != "run":
-        raise PlanError(
-            f"a {kind.name} has its own command", place=file.place, hint=f"headrace {kind.command} PLAN"
-        )
-    _run_file(file, output, retry, as_json, on, places)
+    _run_file(_decided(file, 900.0, asked=["ALL"], first=3), output, False, as_json)
 
 
 def _run_file(
@@ -363,32 +368,6 @@ def _run_file(
     _conclude(folder, as_json, places)
 
 
-@app.command(
-    epilog="Example: headrace sweep sweep --objective p99=10ms --objective p50=1ms",
-)
-def sweep(
-    plan: PlanFile,
-    output: Output = None,
-    objective: Objectives = None,
-    passes: Annotated[
-        int | None, typer.Option("--passes", min=1, max=1000, help="Passes over the levels [the plan's].")
-    ] = None,
-    retry: Retry = False,
-    to: TellOption = None,
-    as_json: Json = False,
-) -> None:
-    """Raise connections (or the rate) until throughput stops growing: knee, scalability law, objectives."""
-    from dataclasses import replace
-
-    from headrace.experiment import plan as plans
-    from headrace.experiment.kinds.sweep import asked
-
-    places = opened_places(to, as_json)
-    file = plans.load(find_plan(plan))
-    file = replace(file, plan=asked(file.plan, objective or (), passes, file.place))
-    _run_file(file, output, retry, as_json, places=places)
-
-
 def _conclude(folder: ExperimentFolder, as_json: bool, places: Sequence[Place] = ()) -> None:
     from headrace.experiment import report
 
@@ -402,10 +381,26 @@ def _conclude(folder: ExperimentFolder, as_json: bool, places: Sequence[Place] =
 
 @app.command(
     name="report",
-    epilog="Example: headrace report experiments/stock-to-all --json | jq .effects",
+    epilog="Example: headrace report experiments/stock-to-all --json | jq .effects; headrace report --self-check",
 )
-def report_command(folder: Folder, objective: Objectives = None, as_json: Json = False) -> None:
-    """Analyse an experiment (finished or not), print the table and write report.html and report.json."""
+@grouped
+def report_command(
+    folder: Annotated[
+        Path | None, typer.Argument(help="An experiment's directory.", metavar="FOLDER", show_default=False)
+    ] = None,
+    objective: Objectives = None,
+    self_check: SelfCheck = NO_CHECK,
+    as_json: Json = False,
+) -> None:
+    """Analyse an experiment (finished or not), print the table and write report.html and report.json.
+
+    `--self-check` exits with 1 if a rate of false alarms exceeds alpha by more than chance allows.
+    """
+    if self_check.self_check:
+        check(folder, self_check, as_json=as_json)
+        return
+    if folder is None:
+        raise typer.BadParameter("name an experiment's directory, or --self-check")
     from headrace.web.lean import without_pandas
 
     without_pandas()

@@ -1,4 +1,4 @@
-"""Commands about results over time and about headrace's own verdicts: watch, audit."""
+"""The command ``watch``: changes in a series of results."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from headrace.cli.shell import (
     TellOption,
     app,
     opened_places,
-    print_json,
     show,
-    stderr,
-    stdout,
     tell,
     tell_and_exit,
 )
@@ -119,66 +116,3 @@ def _experiments(sources: list[Path], treatment: str, response: str) -> list[Any
     from headrace.experiment.store import ExperimentFolder
 
     return [points_of(ExperimentFolder.open(path), treatment, response) for path in sources]
-
-
-@app.command(
-    epilog="Example: headrace audit; headrace audit experiments/stock-to-all; headrace audit --rollouts",
-)
-def audit(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Experiment whose A/A pairs to audit.", metavar="[FOLDER]")
-    ] = None,
-    studies: Annotated[
-        int, typer.Option("--studies", min=100, max=1_000_000, help="Simulated studies of each kind.")
-    ] = 2000,
-    rollouts: Annotated[
-        bool, typer.Option("--rollouts", help="Simulate rollouts over fleets instead.")
-    ] = False,
-    alpha: Alpha = 0.05,
-    seed: Annotated[int, typer.Option("--seed")] = 1,
-    as_json: Json = False,
-) -> None:
-    """Measure the false-alarm rate of compare, race and watch when nothing differs: simulated, or on an
-    experiment's trials. `--rollouts`: of the judge of a rollout.
-
-    Exits with 1 if a rate exceeds alpha by more than chance allows.
-    """
-    from headrace.experiment.report.history import words as report
-    from headrace.experiment.stats import audit as audits
-    from headrace.rollout import fleets, paired_fleets
-    from headrace.show import terminal
-
-    if folder is not None and rollouts:
-        raise typer.BadParameter("give a FOLDER or --rollouts")
-    if folder is None:
-        stderr().print(f"{studies} studies of each kind ...", style="dim")
-        kinds = (fleets.simulate, paired_fleets.simulate) if rollouts else (audits.simulate,)
-        rates = [rate for simulate in kinds for rate in simulate(studies, alpha=alpha, seed=seed)]
-    else:
-        rates = _audit_folder(folder, alpha, seed)
-    if as_json:
-        print_json(report.rates_json(rates))
-    else:
-        stdout().print(terminal.show(report.rates(rates)))
-    if not all(rate.holds for rate in rates):
-        raise typer.Exit(1)
-
-
-def _audit_folder(folder: Path, alpha: float, seed: int) -> list[Any]:
-    from headrace.experiment.stats import audit as audits
-    from headrace.experiment.stats.study import baseline_trials
-    from headrace.experiment.stats.trials import RESPONSES
-    from headrace.experiment.store import ExperimentFolder
-
-    trials = baseline_trials(ExperimentFolder.open(folder))
-    found = [
-        rate
-        for own in trials.values()
-        for response in RESPONSES
-        if (rate := audits.of_pairs(response, own, alpha=alpha, seed=seed))
-    ]
-    if not found:
-        raise NothingMeasured(
-            "no two blocks with both trials of the baseline", place=str(folder), hint="headrace run PLAN"
-        )
-    return found

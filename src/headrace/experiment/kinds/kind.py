@@ -49,8 +49,6 @@ class Kind(ABC):
     name: ClassVar[str]
     #: The module in ``headrace.experiment.report`` that reports on a folder of this kind.
     page: ClassVar[str] = "page"
-    #: The command that runs its plans.
-    command: ClassVar[str] = "run"
     #: No block depends on another's results, so several machines may share them.
     spreads: ClassVar[bool] = False
     #: Blocks may be added to its experiments later.

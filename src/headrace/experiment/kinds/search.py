@@ -180,7 +180,6 @@ class Search(Kind):
     """One point after the other, each proposed from all before it; a disturbed one is repeated immediately."""
 
     name = "search"
-    command = "tune"
 
     def __init__(self, folder: ExperimentFolder) -> None:
         super().__init__(folder)

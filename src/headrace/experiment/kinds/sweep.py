@@ -233,7 +233,9 @@ def asked(plan: Plan, objectives: Sequence[str], passes: int | None, place: str)
 def _table(plan: Plan, place: str) -> SweepTable:
     if plan.sweep is None:
         raise PlanError(
-            "the plan has no [sweep]", place=place, hint="`headrace docs sweep`; or `headrace run`"
+            "the plan has no [sweep]",
+            place=place,
+            hint="--objective and --passes are for sweeps: `headrace docs sweep`",
         )
     return plan.sweep
 
