@@ -40,6 +40,16 @@ def test_a_session_that_stays_open_has_no_quit() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["open_at_end", "proxy_protocol", "vxlan"])
+def test_without_a_port_the_first_server_that_greets_is_read(name: str) -> None:
+    capture = CASES / f"{name}.pcap"
+    named, found = run("--port", "33306", str(capture))[1], run(str(capture))[1]
+    assert "greets on port 33306" in found[0]["coverage"].pop("places")[0]["reason"]
+    assert named[0]["coverage"].pop("places") == []
+    assert without_input(found) == without_input(named)
+    assert calls(run("-", text=capture.read_bytes())[1]) == calls(named)
+
+
 @pytest.mark.parametrize(("name", "tunnel"), [("vxlan", "VXLAN (VNI 42)"), ("gre_teb", "GRE")])
 def test_mirrored_traffic_is_read_as_if_it_were_plain(name: str, tunnel: str) -> None:
     code, lines, _ = run("--port", "33306", str(CASES / f"{name}.pcap"))

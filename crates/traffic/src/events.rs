@@ -17,8 +17,8 @@ pub struct EventsArguments {
     /// Wait for more at the end of the file, until a signal
     #[arg(long)]
     follow: bool,
-    /// Ports of the servers, for captures
-    #[arg(long, default_value = "3306", value_delimiter = ',')]
+    /// Ports of the servers, for captures [default: 3306, or the first port on which a server of MySQL greets]
+    #[arg(long, value_delimiter = ',')]
     ports: Vec<u16>,
     /// Print only how many events there are
     #[arg(long)]

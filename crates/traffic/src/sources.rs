@@ -27,7 +27,7 @@ const DOCUMENT_BYTES: usize = 1 << 20;
 pub struct SourceOptions {
     /// Wait for more at the end of the file.
     pub follow: bool,
-    /// Ports of the servers, for packets.
+    /// Ports of the servers, for packets; empty for the usual one, or the first on which a server greets.
     pub ports: Vec<u16>,
     /// Sum up the rows of every answer, where a source has them.
     pub checksum: bool,
@@ -83,7 +83,7 @@ impl Expected {
 
 impl Default for SourceOptions {
     fn default() -> Self {
-        SourceOptions { follow: false, ports: vec![3306], checksum: false, state: false, expected: None }
+        SourceOptions { follow: false, ports: Vec::new(), checksum: false, state: false, expected: None }
     }
 }
 
@@ -191,7 +191,7 @@ fn read_packets(
     };
     let mut give = |event: &Event<'_>| sink.event(event);
     let mut decoder: Decoder<Give<'_>> = Decoder::with_options(&mut give, wire);
-    let packet_options = PacketOptions { ports: options.ports.clone(), ..PacketOptions::default() };
+    let packet_options = PacketOptions::on(&options.ports);
     let mut coverage = read(&packet_options, &mut decoder)?;
     coverage.merge(&decoder.finish()?);
     Ok(coverage)

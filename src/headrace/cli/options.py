@@ -39,7 +39,12 @@ AllowBeyond = Annotated[
 
 Alpha = Annotated[float, typer.Option("--alpha", min=0.0001, max=0.5)]
 CapturePorts = Annotated[
-    list[int] | None, typer.Option("--port", help="Server port in a capture [3306].", show_default=False)
+    list[int] | None,
+    typer.Option(
+        "--port",
+        help="Server port in a capture [3306, or the first on which a server greets].",
+        show_default=False,
+    ),
 ]
 
 

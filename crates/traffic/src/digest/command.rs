@@ -77,8 +77,8 @@ pub struct DigestArguments {
     /// Classes to list, those with the most time; all others are counted as one
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     classes: u32,
-    /// Port of the servers in a capture
-    #[arg(long = "port", value_name = "PORT", default_values_t = [3306])]
+    /// Port of the servers in a capture [default: 3306, or the first port on which a server of MySQL greets]
+    #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
     /// JSON lines, or a table for a terminal
     #[arg(long, value_enum, default_value_t = Format::Lines)]
@@ -206,7 +206,7 @@ fn capture_on(
 ) -> anyhow::Result<(Coverage, Result<(), AgentError>)> {
     let options = CaptureOptions {
         interface: (name != "any").then(|| name.to_owned()),
-        packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        packets: PacketOptions::on(&arguments.ports),
         ..CaptureOptions::default()
     };
     let wire = WireOptions { name: format!("interface {name}"), ..WireOptions::default() };

@@ -16,6 +16,7 @@
 
 mod connection;
 pub mod dump;
+mod early;
 mod fragments;
 mod frame;
 mod link;
@@ -36,6 +37,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io::{ErrorKind, Read};
 
 use self::dump::Dump;
+use self::early::Early;
 use self::fragments::{Fragments, Taken};
 use self::frame::{Frame, Frames};
 pub use self::options::PacketOptions;
@@ -70,6 +72,8 @@ pub(super) struct Packets<'a, S> {
     ports: HashMap<u16, u64>,
     /// Other ports on which a server of MySQL greeted.
     speaking: BTreeSet<u16>,
+    /// While no port was named, and no packet came from the usual one.
+    early: Option<Early>,
     streams: &'a mut S,
 }
 
@@ -94,6 +98,7 @@ impl<'a, S: Streams> Packets<'a, S> {
             others: HashMap::new(),
             ports: HashMap::new(),
             speaking: BTreeSet::new(),
+            early: options.finds_port.then(Early::default),
             streams,
         }
     }
@@ -168,18 +173,11 @@ impl<'a, S: Streams> Packets<'a, S> {
     fn whole(&mut self, at: At, parsed: &Parsed<'_>) -> anyhow::Result<()> {
         match parsed {
             Parsed::Segment(segment) => {
-                if !self.servers.has(segment.source) && !self.servers.has(segment.destination) {
-                    self.other_segment(segment);
-                    return Ok(());
+                if self.servers.has(segment.source) || self.servers.has(segment.destination) {
+                    self.early = None;
+                    return self.server_segment(at.time_ns, segment);
                 }
-                self.coverage.server_packets += 1;
-                if segment.path != 0 && self.path.is_tunnel() {
-                    self.count_tunnel();
-                }
-                if segment.data.len() < segment.length as usize {
-                    self.coverage.cut_packets += 1;
-                }
-                self.table.segment(at.time_ns, segment, &self.servers, self.streams, &mut self.coverage)?;
+                return self.other_segment(at.time_ns, segment);
             }
             Parsed::Other(other) => {
                 self.coverage.other_packets += 1;
@@ -197,19 +195,58 @@ impl<'a, S: Streams> Packets<'a, S> {
         Ok(())
     }
 
-    fn other_segment(&mut self, segment: &Segment<'_>) {
+    fn server_segment(&mut self, time_ns: u64, segment: &Segment<'_>) -> anyhow::Result<()> {
+        self.coverage.server_packets += 1;
+        if segment.path != 0 && self.path.is_tunnel() {
+            self.count_tunnel();
+        }
+        if segment.data.len() < segment.length as usize {
+            self.coverage.cut_packets += 1;
+        }
+        self.table.segment(time_ns, segment, &self.servers, self.streams, &mut self.coverage)
+    }
+
+    fn other_segment(&mut self, time_ns: u64, segment: &Segment<'_>) -> anyhow::Result<()> {
+        let is_greeting = is_greeting(segment.data);
+        if is_greeting && let Some(early) = self.early.take() {
+            self.found_port(segment.source.port, early)?;
+            return self.server_segment(time_ns, segment);
+        }
         self.coverage.other_packets += 1;
         *self.others.entry(Other::Tcp).or_default() += 1;
         for port in [segment.source.port, segment.destination.port] {
             *self.ports.entry(port).or_default() += 1;
         }
-        // A greeting of protocol 10 in the first packet of an answer.
-        if let [_, _, 0, 0, 10, payload @ ..] = segment.data
-            && payload.first().is_some_and(u8::is_ascii_digit)
-            && mysql::protocol::parse_greeting(&segment.data[4..]).is_ok()
-        {
+        if is_greeting {
             self.speaking.insert(segment.source.port);
+        } else if let Some(early) = &mut self.early {
+            early.keep(time_ns, segment, self.path);
         }
+        Ok(())
+    }
+
+    /// A server greets on this port: it is read from here on, and so is what was kept of it.
+    fn found_port(&mut self, port: u16, early: Early) -> anyhow::Result<()> {
+        let path = self.path;
+        self.servers.add(port);
+        let mut left = self.ports.get(&port).copied().unwrap_or(0);
+        for kept in early.of_port(port) {
+            left -= 1;
+            self.coverage.other_packets -= 1;
+            *self.others.entry(Other::Tcp).or_default() -= 1;
+            self.path = kept.path;
+            self.server_segment(kept.time_ns, &kept.segment())?;
+        }
+        self.others.retain(|_, count| *count > 0);
+        self.path = path;
+        let before =
+            if left == 0 { String::new() } else { format!("; {left} packets before its greeting were not") };
+        let said = format!(
+            "a server of MySQL greets on port {port}, so that was read (--port names another){before}"
+        );
+        eprintln!("headrace-agent: {}: {said}", self.name);
+        self.coverage.note(self.name, said);
+        Ok(())
     }
 
     fn count_tunnel(&mut self) {
@@ -284,6 +321,12 @@ impl<S: Streams> Frames for Packets<'_, S> {
     fn dropped(&mut self, packets: u64) {
         self.coverage.dropped_packets = self.coverage.dropped_packets.saturating_add(packets);
     }
+}
+
+/// A greeting of protocol 10 in the first packet of an answer.
+fn is_greeting(data: &[u8]) -> bool {
+    matches!(data, [_, _, 0, 0, 10, version, ..] if version.is_ascii_digit())
+        && mysql::protocol::parse_greeting(&data[4..]).is_ok()
 }
 
 /// Whether an input that begins so is a capture.

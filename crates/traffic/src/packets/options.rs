@@ -9,6 +9,8 @@ use super::segment::{ACK, Endpoint, SYN, Segment};
 pub struct PacketOptions {
     /// Ports of the servers.
     pub ports: Vec<u16>,
+    /// Without a packet of these, the first port on which a server greets.
+    pub finds_port: bool,
     /// Their addresses; empty for any.
     pub addresses: Vec<IpAddr>,
     /// With more connections the one that was silent longest is closed; each costs about 400 bytes.
@@ -19,7 +21,25 @@ pub struct PacketOptions {
 
 impl Default for PacketOptions {
     fn default() -> Self {
-        Self { ports: vec![3306], addresses: Vec::new(), max_connections: 65_536, max_held_bytes: 32 << 20 }
+        Self {
+            ports: vec![3306],
+            finds_port: false,
+            addresses: Vec::new(),
+            max_connections: 65_536,
+            max_held_bytes: 32 << 20,
+        }
+    }
+}
+
+impl PacketOptions {
+    /// The ports that were asked for; without any the usual one, or the first on which a server greets.
+    #[must_use]
+    pub fn on(asked: &[u16]) -> Self {
+        let usual = Self::default();
+        if asked.is_empty() {
+            return Self { finds_port: true, ..usual };
+        }
+        Self { ports: asked.to_vec(), ..usual }
     }
 }
 
@@ -32,6 +52,10 @@ pub struct Servers {
 impl Servers {
     pub fn new(options: &PacketOptions) -> Self {
         Self { ports: options.ports.clone(), addresses: options.addresses.clone() }
+    }
+
+    pub fn add(&mut self, port: u16) {
+        self.ports.push(port);
     }
 
     pub fn has(&self, end: Endpoint) -> bool {

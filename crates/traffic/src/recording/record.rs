@@ -50,8 +50,9 @@ pub struct RecordArguments {
     /// Wait for more at the end of a source, through rotation, until stopped
     #[arg(long)]
     follow: bool,
-    /// Port of a server in captured packets; can be given more than once
-    #[arg(long = "port", value_name = "PORT", default_value = "3306")]
+    /// Port of a server in captured packets, can be given more than once [default: 3306; in files, if nothing is of that
+    /// port, the first on which a server of MySQL greets]
+    #[arg(long = "port", value_name = "PORT")]
     ports: Vec<u16>,
     /// Stop a capture that needs more of one core than this for seconds, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 25, value_parser = clap::value_parser!(u32).range(1..))]
@@ -240,7 +241,7 @@ fn capture_all(
     let mut decoder = Decoder::with_options(|event: &Event<'_>| shared.keep(event, 0, 1), wire);
     let options = CaptureOptions {
         interface: (name != "any").then(|| name.to_owned()),
-        packets: PacketOptions { ports: arguments.ports.clone(), ..PacketOptions::default() },
+        packets: PacketOptions::on(&arguments.ports),
         limits: Limits { max_cpu_share: f64::from(arguments.max_cpu) / 100.0, ..Limits::default() },
         pulse: shared.pulse.clone(),
         ..CaptureOptions::default()

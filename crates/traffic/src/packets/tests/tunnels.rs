@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 
 use super::generate::{Calls, Packet, Talk, ipv4, ipv6, pcap};
-use super::{formats, read_bytes};
+use super::{formats, read_bytes, read_packets};
 use crate::coverage::Coverage;
 use crate::packets::{PacketOptions, read};
 use crate::stream::Side::{self, Client, Server};
@@ -416,11 +416,12 @@ fn what_is_not_read_is_named() {
     assert_eq!(coverage.other_kinds.get("wifi (link type 105, which is not read)"), 1);
 }
 
-#[test]
-fn a_server_on_another_port_is_found() {
-    let mut talk = Talk::new(40_000, 1, 1);
-    talk.server.set_port(3307);
+/// A client that sends a balancer's header, and a server on that port that greets.
+fn greeting_on(port: u16, client: u16) -> Vec<Packet> {
+    let mut talk = Talk::new(client, 1, 1);
+    talk.server.set_port(port);
     talk.shake();
+    talk.say(Client, b"PROXY TCP4 192.0.2.7 192.0.2.8 5 6\r\n");
     let greeting = [
         &b"\x4a\0\0\0\x0a8.0.36\0\x07\0\0\0abcdefgh\0\xff\xf7\x2d\x02\0\xff\x81\x15"[..],
         &[0; 10],
@@ -428,9 +429,38 @@ fn a_server_on_another_port_is_found() {
     ]
     .concat();
     talk.say(Server, &greeting);
-    let (_, coverage) = read_made(talk.packets.iter().map(|packet| Made::Ip(packet.ip())));
+    talk.packets
+}
+
+#[test]
+fn a_server_on_another_port_is_named_where_a_port_was_asked_for() {
+    let (_, coverage) = read_packets(&greeting_on(3307, 40_000));
     assert!(coverage.places[0].reason.contains("greet on other ports, too: 3307"), "{:?}", coverage.places);
-    assert_eq!(coverage.other_kinds.get("TCP of other ports"), 4);
+    assert_eq!(coverage.other_kinds.get("TCP of other ports"), 5);
+}
+
+#[test]
+fn the_first_server_that_greets_is_read_with_what_came_before_where_no_port_was_asked_for() {
+    let read_any = |packets: &[Packet]| {
+        let mut calls = Calls::default();
+        let coverage =
+            read(&super::ethernet(packets)[..], "test", &PacketOptions::on(&[]), &mut calls).unwrap();
+        let said = coverage.places.iter().map(|place| place.reason.clone()).collect::<Vec<_>>().join("|");
+        (calls, coverage, said)
+    };
+    let (mut first, second) = (greeting_on(3307, 40_000), greeting_on(3308, 40_001));
+    let packets = [second[..4].to_vec(), first.clone(), second[4..].to_vec()].concat();
+    let (calls, coverage, said) = read_any(&packets);
+    assert_eq!((coverage.server_packets, coverage.other_kinds.get("TCP of other ports")), (5, 5), "{said}");
+    assert!(said.contains("greets on port 3307, so that was read") && !said.contains("before"), "{said}");
+    assert!(said.contains("greet on other ports, too: 3308"), "{said}");
+    let opened = calls.opened();
+    assert!(calls.said(opened[0].session, Client).starts_with(b"PROXY TCP4"), "{opened:?}");
+    // A packet of the usual port before it: that server is the one that is meant.
+    first.splice(0..0, greeting_on(3306, 40_002));
+    let (_, coverage, said) = read_any(&first);
+    assert_eq!(coverage.server_packets, 5);
+    assert!(said.contains("greet on other ports, too: 3307"), "{said}");
 }
 
 /// What was said is a prefix or all of what comes out, whatever is around it.
