@@ -23,7 +23,7 @@ const HEAD_BYTES: usize = 64 << 10;
 const DOCUMENT_BYTES: usize = 1 << 20;
 
 /// How files are read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
     /// Wait for more at the end of the file.
     pub follow: bool,
@@ -78,12 +78,6 @@ impl Expected {
         let reason =
             format!("{name} is {found}, not what --type {asked} says; leave out --type: the content tells");
         Err(AgentError::Named(reason).into())
-    }
-}
-
-impl Default for SourceOptions {
-    fn default() -> Self {
-        SourceOptions { follow: false, ports: Vec::new(), checksum: false, state: false, expected: None }
     }
 }
 

@@ -154,8 +154,8 @@ def _by_rows(own: Mapping[str, Sent], sessions: Mapping[str, _Session]) -> str:
             rows = sum(other.rows or 0 for _, other in near)
             led = near[0][1].statement.name
             return (
-                f"once for each row of another: {agreed:,} calls in {counted(len(near), 'session')} after "
-                f"{counted(rows, 'row')} of {led if len(led) <= 120 else f'{led[:117]}...'}"
+                f"once for each row of another: {counted(agreed, 'call')} in {counted(len(near), 'session')} "
+                f"after {counted(rows, 'row')} of {led if len(led) <= 120 else f'{led[:117]}...'}"
             )
     return ""
 
@@ -171,7 +171,7 @@ def _by_transaction(own: Mapping[str, Sent], sessions: Mapping[str, _Session]) -
     if not many or calls < MOST_OF * sum(each.calls for each in own.values()):
         return ""
     return (
-        f"{calls / transactions:,.1f} times in each transaction: {calls:,} calls in "
+        f"{calls / transactions:,.1f} times in each transaction: {counted(calls, 'call')} in "
         f"{counted(transactions, 'transaction')} of {counted(len(many), 'session')}"
     )
 
@@ -183,10 +183,13 @@ def _with_keys(why: str, same: tuple[int, int] | None) -> tuple[str, str]:
     equal, of = same
     if of and equal > of / 2:
         return (
-            f"{why}; {equal:,} of {of:,} calls of a session have the same values",
+            f"{why}; {equal:,} of {counted(of, 'call')} of a session have the same values",
             "keep the answer instead of asking again",
         )
-    return f"{why}; {of - equal:,} of {of:,} calls of a session have other values than its slowest", rather
+    return (
+        f"{why}; {of - equal:,} of {counted(of, 'call')} of a session have other values than its slowest",
+        rather,
+    )
 
 
 def _commits(sessions: Mapping[str, _Session], schema: Schema) -> Iterable[Costly]:
@@ -213,8 +216,8 @@ def _commits(sessions: Mapping[str, _Session], schema: Schema) -> Iterable[Costl
             fastest = max(each.most_a_second for each in sent)
             yield Costly(
                 whole,
-                f"one row at a time, each {how}: {whole.calls:,} calls in {counted(len(sent), 'session')}, "
-                f"up to {fastest:,.0f}/s in one",
+                f"one row at a time, each {how}: {counted(whole.calls, 'call')} in {counted(len(sent), 'session')}"
+                f", up to {fastest:,.0f}/s in one",
                 rather,
             )
 
