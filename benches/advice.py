@@ -157,7 +157,7 @@ def proof(folder: Path, name: str, load: dict[str, Any], budget: float | None) -
     path = plan(folder / f"{name}.toml", name, load, {})
     argv = [*headrace("prove"), "--auto", "--plan", str(path), "--json", "-o", str(folder / f"{name}-proof")]
     if budget:
-        argv += ["--budget", str(budget)]
+        argv += ["--budget", f"{budget}m"]
     kept: dict[str, Any] = json.loads(run(argv))["kept"]
     return kept
 

@@ -150,7 +150,7 @@ def tried(server: Server, kind: str, plant: Plant) -> Compared:
 
 
 def hunted(seconds: int, *words: str) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--seconds", str(seconds), *words]
+    argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--duration", f"{seconds}s", *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode:
         return {"verdict": done.stderr.strip(), "findings": [], "resources": []}

@@ -148,7 +148,7 @@ def _drift(fleet: Fleet, results: Results) -> None:
 
 
 def _hunt(fleet: Fleet, results: Results) -> None:
-    answer = fleet.fleet("hunt", "--seconds", "8")
+    answer = fleet.fleet("hunt", "--duration", "8s")
     hosts = {row["code"]: set(row["hosts"]) for row in answer["findings"]}
     # The buffers of one host, and the small cache of all.
     wanted = {"SESS01": {"db3"}, "SESS06": set(NAMES)}

@@ -43,7 +43,7 @@ PLANTS = (
     Plant("types", index_types.SCHEMA, index_types.CASES, index_types.REDUNDANT),
     Plant("forms", index_forms.SCHEMA, index_forms.CASES, index_forms.REDUNDANT),
 )
-PROVING = ("--prove", "--blocks", "10", "--minutes", "1")
+PROVING = ("--prove", "--blocks", "10", "--budget", "1m")
 
 
 @dataclass(frozen=True)

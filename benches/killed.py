@@ -97,7 +97,7 @@ class Machine:
                 "--output",
                 out,
             ],
-            "hunt": ["hunt", "--seconds", "30", "--host-only"],
+            "hunt": ["hunt", "--duration", "30s", "--host-only"],
             "digest": ["digest", "--follow", str(self.folder / "slow.log"), "--history", out],
             "serve": ["serve", "--data", out, "--listen", "127.0.0.1:0"],
         }[command]

@@ -218,7 +218,7 @@ def hunted(server: Server, kind: str, plant: Plant, is_noisy: bool) -> tuple[Res
     with beside(server, plant), driving(server, plant.load, WARM_S + seconds + 60):
         time.sleep(WARM_S)
         begin, before = time.monotonic(), count(server, plant)
-        argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--seconds", str(seconds)]
+        argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--duration", f"{seconds}s"]
         done = subprocess.run(
             [*argv, "--mysql-socket", server.socket, "--mysql-user", "root"],
             capture_output=True,

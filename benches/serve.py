@@ -271,7 +271,7 @@ def started(archive: Archive, folder: Path) -> subprocess.Popen[str]:
         "--listen",
         "127.0.0.1:0",
         "--keep",
-        "4000",
+        "4000d",
         "--slow-log",
         "off",
         "--experiments",

@@ -222,8 +222,8 @@ def _plan(folder: Path, demands: dict[str, list[float]], host_cores: float) -> d
         str(hosts),
         "--none-may-fail",
         "--ahead",
-        "1",
-        "--within",
+        "1d",
+        "--budget",
         "20s",
     ]
     done = subprocess.run(

@@ -658,7 +658,7 @@ def slow_syncs(folder: Path) -> Path:
 
 def hunted(server: Server) -> dict[str, Any]:
     login = ["--mysql-host", "127.0.0.1", "--mysql-port", str(server.port), "--mysql-user", "watcher"]
-    words = ["hunt", "--sql-only", "--json", "--seconds", str(HUNT_S), *login]
+    words = ["hunt", "--sql-only", "--json", "--duration", f"{HUNT_S}s", *login]
     done = subprocess.run(
         [sys.executable, "-m", "headrace", *words], capture_output=True, text=True, check=False
     )

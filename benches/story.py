@@ -352,7 +352,7 @@ class Story:
             name, *words = shlex.split(command)
             assert name == "headrace", shown
             # Shorter than by default.
-            self.commands.run(*words, *(["--seconds", "6", "--blocks", "3"] if words[0] == "prove" else []))
+            self.commands.run(*words, *(["--duration", "6s", "--blocks", "3"] if words[0] == "prove" else []))
         self.click("nav a", "Experiments")
         self.click("main tbody th a", "")
         wait(lambda: self.exists("iframe.report"), "the report")

@@ -119,12 +119,12 @@ def _parameter(parameter: Any, context: Any) -> tuple[str, str, str] | None:
     if shown is None:
         return None
     name = shown[0].strip()
-    meaning, found, extra = f" {shown[1]}".partition(" [")
-    return (
-        f"`{name}`",
-        extra.removesuffix(".").removesuffix("]").removeprefix("default: ") if found else "",
-        meaning.strip(),
-    )
+    # Defaults and ranges stand at the end: "Hosts at a time [64].  [0<=x<=1000]".
+    parts = re.fullmatch(r"(.*?)((?: *(?:^| )\[[^\[\]]+\]\.?)*)", shown[1], re.DOTALL)
+    assert parts is not None
+    extras = (extra.removeprefix("default: ") for extra in re.findall(r"\[([^\[\]]+)\]", parts[2]))
+    # click sets a default that is a text in parentheses.
+    return (f"`{name}`", "; ".join(re.sub(r"^\((.*)\)", r"\1", extra) for extra in extras), parts[1].strip())
 
 
 def rules(found: Sequence[Rule]) -> Iterator[tuple[str, str]]:

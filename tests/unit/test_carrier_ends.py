@@ -231,7 +231,7 @@ def test_the_command_that_aborts_has_the_limit_too(world: World) -> None:
     book = Book.make(world.plan)
     with book.hold():
         book.note("applying", host="ar1", change="x-1")
-        raised = CliRunner().invoke(rollout_app, ["abort", book.plan.id, "--wait", "0"]).exception
+        raised = CliRunner().invoke(rollout_app, ["abort", book.plan.id, "--wait", "0s"]).exception
     assert isinstance(raised, pairs.NotRestored)
     assert "after 0 s another command still works on this rollout; not restored: ar1 (changing)" in str(
         raised

@@ -54,7 +54,7 @@ ANALYSIS = tuple(package for package, extra in extras.EXTRAS.items() if extra ==
     [
         ["doctor", "--json"],
         ["facts", "--json"],
-        ["hunt", "--host-only", "--seconds", "2", "--json"],
+        ["hunt", "--host-only", "--duration", "2s", "--json"],
         ["top", "--once"],
         ["plan", "list"],
         ["plan", "options", "fio"],
@@ -76,7 +76,9 @@ def test_a_host_is_looked_at_without_what_analyses_experiments(
 def test_a_saved_hunt_is_read_without_it_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     saved = str(tmp_path / "a.hunt")
-    first = headrace_without(*ANALYSIS, arguments=["hunt", "--host-only", "--seconds", "2", "--save", saved])
+    first = headrace_without(
+        *ANALYSIS, arguments=["hunt", "--host-only", "--duration", "2s", "--save", saved]
+    )
     assert first.returncode == 0, first.stderr
     again = headrace_without(*ANALYSIS, arguments=["hunt", "--from", saved, "--json"])
     assert again.returncode == 0, again.stderr

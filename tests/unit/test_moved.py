@@ -103,7 +103,7 @@ def test_a_live_proof_has_its_budget_and_no_latency(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(commands, "_refuse_if_moved", lambda *_: None)
     monkeypatch.setattr(prove, "prove_live", proof)
     words = ["prove", "--live", "BLK01@nvme1n1", "--from", str(tmp_path / "a.hunt"), "--mysql-socket", "/s"]
-    done = headrace(*words, "--output", str(tmp_path / "x"), "--budget", "8")
+    done = headrace(*words, "--output", str(tmp_path / "x"), "--budget", "8m")
     assert done.returncode == 0, done.stderr
     assert [bench.minutes for bench in benches] == [8.0]
     refused = headrace(*words, "--response", "p99")

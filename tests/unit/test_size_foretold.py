@@ -116,7 +116,7 @@ def test_commands_keep_them_and_a_report_does_not_fail_for_them(tmp_path: Path) 
     hosts = tmp_path / "hosts.csv"
     hosts.write_text("name,cpu,cpu_knee,price\nbig,18,0.8,500\n")
     path = written(tmp_path / "d.csv", {"db1": np.full(48 * 20, 2.0)})
-    words = ["merge", str(path), "-c", str(hosts), "--within", "1s"]
+    words = ["merge", str(path), "-c", str(hosts), "--budget", "1s"]
     assert CliRunner().invoke(size_app, words).exit_code == 0
     [kept] = predictions.every()
     assert kept.about["source"] == str(path.resolve())

@@ -26,7 +26,7 @@ HOSTS = "name,cpu,cpu_knee,price,currency\nsmall,10,0.8,500,USD\n"
 
 
 def merged(*words: str) -> tuple[int, str, str]:
-    ran = CliRunner().invoke(size_app, ["merge", *words, "--within", "1s"])
+    ran = CliRunner().invoke(size_app, ["merge", *words, "--budget", "1s"])
     return ran.exit_code, ran.stdout, ran.output
 
 
@@ -148,7 +148,7 @@ def test_a_file_without_samples_is_left_out_and_said(tmp_path: Path, catalogue: 
     }
     for name, content in bad.items():
         (folder / f"{name}.jsonl.zst").write_bytes(content)
-    offers = ["-c", catalogue, "--within", "1s"] if command == "merge" else []
+    offers = ["-c", catalogue, "--budget", "1s"] if command == "merge" else []
     ran = CliRunner().invoke(size_app, [command, str(folder), "--json", *offers])
     assert ran.exit_code == 0, ran.output
     content = json.loads(ran.stdout)

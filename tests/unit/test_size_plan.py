@@ -51,7 +51,7 @@ def test_peaks_that_coincide_say_no_where_averages_say_yes(tmp_path: Path) -> No
         str(tmp_path / "demands.csv"),
         "-c",
         str(tmp_path / "hosts.csv"),
-        "--within",
+        "--budget",
         "2s",
         "--json",
     )
@@ -576,7 +576,7 @@ def test_a_limit_that_may_be_nothing_breaks_no_page(tmp_path: Path) -> None:
         demands = written(tmp_path / "d.csv", {"db1": np.full(96, value)}, type="big")
         page = tmp_path / "page.html"
         answer = headrace(
-            "size", "merge", str(demands), "-c", str(hosts), "--within", "1s", "--html", str(page)
+            "size", "merge", str(demands), "-c", str(hosts), "--budget", "1s", "--html", str(page)
         )
         assert answer.returncode == (0 if value == 0 else 13), answer.stderr
         assert "Warning" not in answer.stderr
@@ -621,7 +621,7 @@ def test_the_page_and_the_terminal_say_the_same(tmp_path: Path) -> None:
     demands = written(tmp_path / "demands.csv", batch(8, together=True))
     page = tmp_path / "plan.html"
     answer = headrace(
-        "size", "merge", str(demands), "-c", str(hosts_file(tmp_path)), "--within", "1s", "--html", str(page)
+        "size", "merge", str(demands), "-c", str(hosts_file(tmp_path)), "--budget", "1s", "--html", str(page)
     )
     assert answer.returncode == 0, answer.stderr
     assert "Yes: 8 databases fit onto 4 hosts. Averages alone would suggest 1." in answer.stdout

@@ -152,7 +152,7 @@ def test_what_a_type_has_for_a_while_only_is_in_the_json(tmp_path: Path) -> None
     demands(tmp_path, ("db1", "", {"cpu": [0.1], "reads": [100]}))
     instances(tmp_path, base_performance=6.4, ebs_baseline_iops=4000, ebs_iops=20_000)
     files = (str(tmp_path / "demands.csv"), "-c", str(tmp_path / "instances.json"))
-    answer = headrace("size", "merge", *files, "--within", "1s", "--json")
+    answer = headrace("size", "merge", *files, "--budget", "1s", "--json")
     assert answer.returncode == 0, answer.stderr
     [host] = json.loads(answer.stdout)["hosts"]
     assert host["burst"] == {"cpu": 16, "device_requests": 20_000}

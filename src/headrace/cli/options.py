@@ -134,34 +134,33 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 #: Units of a duration on the command line, in seconds.
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
-DAY_S = 86_400
-_NUMBER = re.compile(r"[0-9]+(\.[0-9]+)?")
+UNITS = {"us": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+HOUR_S, DAY_S = 3600, 86_400
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|d)")
 
 
-def duration(name: str, text: str, *, least_s: float = 1, most_s: float = DAY_S, default: str = "") -> Any:
+def duration(*names: str, text: str, least_s: float = 1, most_s: float = DAY_S, default: str = "") -> Any:
     """An option for a time such as 30s or 5m, as seconds; ``default`` is how the help writes the default."""
 
     def parsed(value: str | float) -> float:
         if not isinstance(value, str):
             return value
-        number, unit = value[:-1], value[-1:]
-        seconds = float(number) * UNITS[unit] if unit in UNITS and _NUMBER.fullmatch(number) else math.nan
+        written = _DURATION.fullmatch(value)
+        seconds = float(written[1]) * UNITS[written[2]] if written else math.nan
         if not least_s <= seconds <= most_s:
             raise typer.BadParameter(
-                f"{value!r}: write a number with s, m or h, from {least_s:g}s to {most_s / 3600:g}h"
+                f"{value!r}: write a number with its unit (ms, s, m, h or d), from {duration_text(least_s)} to "
+                f"{duration_text(most_s)}"
             )
         return seconds
 
-    return typer.Option(name, metavar="TIME", help=text, parser=parsed, show_default=default or False)
+    return typer.Option(*names, metavar="TIME", help=text, parser=parsed, show_default=default or False)
 
 
-def seconds_of(text: str, most_s: float = DAY_S) -> float | None:
-    """A duration such as 90s, 10m or 2h; None for an empty text."""
-    if not text:
-        return None
-    number, unit = text[:-1], text[-1]
-    if unit not in UNITS or not number.isdecimal() or not 1 <= int(number) * UNITS[unit] <= most_s:
-        most = f"{most_s / 3600:g}h"
-        raise typer.BadParameter(f"{text!r}: write a whole number with s, m or h, from 1s to {most}")
-    return int(number) * UNITS[unit]
+def duration_text(seconds: float) -> str:
+    """A duration as options take it, in the largest unit that leaves a whole number: 90s, 2h."""
+    for unit, size in reversed(UNITS.items()):
+        count = round(seconds / size, 9)
+        if count >= 1 and count.is_integer():
+            return f"{count:.0f}{unit}"
+    return f"{seconds:g}s"

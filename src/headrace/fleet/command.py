@@ -13,7 +13,7 @@ import typer
 from headrace.base.encode import json_text
 from headrace.base.model import ServerLogin
 from headrace.base.temporary import temporary_folder
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import HOUR_S, NO_LOGIN, duration, grouped
 from headrace.cli.shell import (
     Json,
     TellOption,
@@ -62,10 +62,9 @@ class FleetOptions:
     fan_out: Annotated[
         int, typer.Option(metavar="N", min=0, max=1000, help="Hosts at a time [64].", show_default=False)
     ] = 0
-    timeout: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="Time limit of one host [300].", show_default=False),
-    ] = 0.0
+    timeout_s: Annotated[
+        float | None, duration("--timeout", text="Time limit of one host [5m, and the time to watch it].")
+    ] = None
     run: Annotated[
         Path | None,
         typer.Option(
@@ -183,7 +182,7 @@ async def _watched(
     if note:
         tell(note)
     limits = runner.Limits(
-        at_once, inventory.fan_out_jump, options.timeout or inventory.host_timeout_s + expected_s
+        at_once, inventory.fan_out_jump, options.timeout_s or inventory.host_timeout_s + expected_s
     )
     with Watcher(stderr(), len(hosts)) as watcher:
         return await runner.ask(
@@ -314,12 +313,15 @@ def _say(roll: Roll, as_json: bool, content: Mapping[str, Any], parts: Iterable[
         stdout().print(terminal.show([*roll.parts(), *parts]))
 
 
-@fleet_app.command("hunt", epilog=f"{EXAMPLE} hunt --fleet fleet.toml --tag replica --seconds 60")
+@fleet_app.command("hunt", epilog=f"{EXAMPLE} hunt --fleet fleet.toml --tag replica --duration 60s")
 @grouped
 def fleet_hunt(
     fleet: FleetOptions = ANY_FLEET,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=2, max=3600, help="How long to watch each host.")
+        float,
+        duration(
+            "--duration", "-d", text="How long to watch each host.", least_s=2, most_s=HOUR_S, default="30s"
+        ),
     ] = 30.0,
     save: Annotated[
         Path | None,
@@ -426,12 +428,12 @@ def fleet_status(fleet: FleetOptions = ANY_FLEET, as_json: Json = False) -> None
     ask_fleet(fleet, "status", work, {}, lambda asked: _fold(asked, answers, as_json), NO_LOGIN)
 
 
-@fleet_app.command("latencies", epilog=f"{EXAMPLE} latencies --fleet 'db[1-8]' --seconds 10")
+@fleet_app.command("latencies", epilog=f"{EXAMPLE} latencies --fleet 'db[1-8]' --duration 10s")
 @grouped
 def fleet_latencies(
     fleet: FleetOptions = ANY_FLEET,
     seconds: Annotated[
-        float, typer.Option(min=1, max=3600, help="Total time for all rows of a host.")
+        float, duration("--duration", text="Total time for all rows of a host.", most_s=HOUR_S, default="20s")
     ] = 20.0,
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,

@@ -206,7 +206,7 @@ async def watch(
     window = Window(found)
     if window.seconds <= 0:
         raise NothingMeasured(
-            "the host was not sampled twice", place=target.name, hint="watch longer: --seconds 10"
+            "the host was not sampled twice", place=target.name, hint="watch longer: --duration 10s"
         )
     return Snapshot(
         target.name,

@@ -13,7 +13,7 @@ import typer
 
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands.changes import Persist, finding_settings
-from headrace.cli.options import NO_LOGIN, AllowWeaker, grouped
+from headrace.cli.options import NO_LOGIN, AllowWeaker, duration, grouped
 from headrace.cli.shell import REGRESSION, Json, app, print_json, run_until_signal, stderr, stdout, tell
 from headrace.fleet.command import ANY_FLEET, Asked, FleetOptions, ask_fleet
 
@@ -294,18 +294,18 @@ def rollout_approve(
     stderr().print(f"approved: headrace rollout go {plan_id}", highlight=False)
 
 
-@rollout_app.command("abort", epilog="Example: headrace rollout abort 3f2a9c1e77b0 --wait 300")
+@rollout_app.command("abort", epilog="Example: headrace rollout abort 3f2a9c1e77b0 --wait 5m")
 def rollout_abort(
     plan_id: PlanId,
     wait_s: Annotated[
         float,
-        typer.Option(
+        duration(
             "--wait",
-            metavar="SECONDS",
-            min=0,
-            help="How long to wait for a running `go` to restore the hosts. After that, the command lists "
+            text="How long to wait for a running `go` to restore the hosts. After that, the command lists "
             "the hosts that are not restored and exits with 6; `go` continues to restore them. Servers that "
             "need a restart take minutes.",
+            least_s=0,
+            default="30m",
         ),
     ] = WAIT_S,
     as_json: Json = False,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.base.model import ServerLogin
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import DAY_S, NO_LOGIN, duration, grouped
 from headrace.cli.shell import app, opened_places, run_until_signal, stderr, stdout
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.web.site import Site
 
 PORT = 8306
-DAY_S, GIB = 86400.0, 1 << 30
+GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,12 @@ class Storage:
         Path | None,
         typer.Option(metavar="DIR", help="Directory of the history [~/.local/state/headrace/history]."),
     ] = None
-    keep: Annotated[float, typer.Option(metavar="DAYS", min=1, help="How long days are kept.")] = 400.0
+    keep_s: Annotated[
+        float,
+        duration(
+            "--keep", text="How long days are kept.", least_s=DAY_S, most_s=36_500 * DAY_S, default="400d"
+        ),
+    ] = 400.0 * DAY_S
     size: Annotated[
         float, typer.Option(metavar="GIB", min=0, help="Maximum size of the history; 0: no limit.")
     ] = 20.0
@@ -142,10 +147,16 @@ class Alerting:
             help="Quiet hours, in this machine's time: 22:00-07:00, or 'sat,sun 00:00-24:00'; repeatable.",
         ),
     ] = None
-    full_within: Annotated[
+    full_within_s: Annotated[
         float,
-        typer.Option("--full-within", metavar="DAYS", min=0, help="Tell of disks that will be full so soon."),
-    ] = 3.0
+        duration(
+            "--full-within",
+            text="Tell of disks that will be full so soon.",
+            least_s=0,
+            most_s=3650 * DAY_S,
+            default="3d",
+        ),
+    ] = 3.0 * DAY_S
     link: Annotated[
         str, typer.Option("--link", metavar="URL", help="Address of these pages, for links in alerts.")
     ] = ""
@@ -232,7 +243,7 @@ def _looking(site: Site, alerting: Alerting, tellers: Mapping[str, Callable[[Not
         site.reader.archive.root / "alerts.jsonl",
         tellers,
         [quiet_of(word) for word in alerting.quiet or ()],
-        full_within_days=alerting.full_within,
+        full_within_days=alerting.full_within_s / DAY_S,
         link=alerting.link,
     )
     return Looking(alerts, site.collector, site.reader)
@@ -351,7 +362,7 @@ def _site(
         from headrace.web.provider import Provider
 
         provider = Provider(auth.oidc, secret_of(archive.root / "secret"))
-    keep = Keep(storage.keep * DAY_S, int(storage.size * GIB))
+    keep = Keep(storage.keep_s, int(storage.size * GIB))
     key = "" if users.all() or auth else secrets.token_urlsafe(24)
     collector = Collector(
         archive,

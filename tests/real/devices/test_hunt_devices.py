@@ -35,7 +35,7 @@ def test_a_saturated_device_is_told_from_one_that_never_rests(tmp_path: Path) ->
         # Other work that fills a core limits the host, too: such a look is repeated.
         for _ in range(3):
             done = subprocess.run(
-                [headrace, "hunt", "--seconds", "8", "--json"],
+                [headrace, "hunt", "--duration", "8s", "--json"],
                 capture_output=True,
                 text=True,
                 check=True,

@@ -116,7 +116,7 @@ def test_a_bare_environment_looks_at_hosts_and_plans(headrace: Installed) -> Non
     assert "agent" in headrace("doctor", "--json")
     assert "filesystems" in headrace("plan", "list")
     assert "POOL" in headrace("rules")
-    found = json.loads(headrace("hunt", "--seconds", "3", "--host-only", "--json"))
+    found = json.loads(headrace("hunt", "--duration", "3s", "--host-only", "--json"))
     assert found
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.commands import headrace
 from tests.servers import Server, started
 
-TURNS = ["--judge", "--seconds", "2", "--settle", "0.4", "--blocks", "3", "--json"]
+TURNS = ["--judge", "--duration", "2s", "--warmup", "0.4s", "--blocks", "3", "--json"]
 
 
 @pytest.fixture(scope="module")

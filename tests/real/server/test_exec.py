@@ -80,7 +80,7 @@ def test_a_hunt_through_a_command(inside: tuple[Server, str], tmp_path: Path) ->
     server, address = inside
     address = f"{address} XDG_CACHE_HOME=/var/tmp/headrace-test-cache"
     saved = tmp_path / "db.hunt"
-    words = ("--seconds", "3", "--mysql-user", "root", "--save", str(saved))
+    words = ("--duration", "3s", "--mysql-user", "root", "--save", str(saved))
     done = headrace("hunt", "--target", address, *words, env={"XDG_STATE_HOME": str(tmp_path)})
     assert done.returncode == 0, done.stderr
     snapshot = load(saved)

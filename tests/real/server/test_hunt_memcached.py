@@ -253,7 +253,7 @@ def hunted(
         overflowing = threading.Thread(target=overflow, args=(started["queue"], client))
         overflowing.start()
         try:
-            return hunt("--host-only", "--seconds", str(SECONDS), "--save", path), path
+            return hunt("--host-only", "--duration", f"{SECONDS}s", "--save", path), path
         finally:
             overflowing.join()
             client.close()

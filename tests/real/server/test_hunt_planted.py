@@ -44,7 +44,7 @@ def hunt_until(server: Server, folder: Path, is_found: Callable[[dict[str, Any]]
     page = folder / "page.html"
     for _ in range(TRIES):
         done = subprocess.run(
-            [HEADRACE, "hunt", "--seconds", "8", "--json", "--html", page, "--mysql-socket", server.socket],
+            [HEADRACE, "hunt", "--duration", "8s", "--json", "--html", page, "--mysql-socket", server.socket],
             capture_output=True,
             text=True,
             check=True,

@@ -117,7 +117,7 @@ def test_found_applied_proven_and_rolled_back(pair: lab.Pair, headrace: Any, tmp
     name = f"NET01@{pair.interface}"
     # Other work on both cores hides one that is saturated, so a look that was disturbed is repeated.
     for _ in range(3):
-        found = json.loads(headrace("hunt", "--seconds", "8", "--json").stdout)
+        found = json.loads(headrace("hunt", "--duration", "8s", "--json").stdout)
         findings = {finding["id"]: finding for finding in found["findings"]}
         if name in findings:
             break
@@ -137,7 +137,17 @@ def test_found_applied_proven_and_rolled_back(pair: lab.Pair, headrace: Any, tmp
     headrace("rollback", "--last")
     assert pair.queue("rps_cpus").read_text() == mask
 
-    live = ["--live", "--seconds", "3", "--settle", "1", "--blocks", "3", "--output", str(tmp_path / "live")]
+    live = [
+        "--live",
+        "--duration",
+        "3s",
+        "--warmup",
+        "1s",
+        "--blocks",
+        "3",
+        "--output",
+        str(tmp_path / "live"),
+    ]
     counted = ["--counter", f"network.rx_packets/{pair.interface}", "--json"]
     proof = json.loads(headrace("prove", name, *live, *counted).stdout)
     (step,) = proof["steps"]

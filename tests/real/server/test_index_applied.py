@@ -245,7 +245,7 @@ def test_it_is_kept_only_if_the_load_gets_faster(server: Server) -> None:
     beside = threading.Thread(target=application)
     beside.start()
     try:
-        short = ("--judge", "--seconds", "2", "--settle", "0", "--blocks", "3", "--json")
+        short = ("--judge", "--duration", "2s", "--warmup", "0s", "--blocks", "3", "--json")
         done = headrace(server, "apply", "index:shop.big(customer)", *short)
         assert done.returncode == 0, done.stderr
         answer = json.loads(done.stdout)

@@ -79,7 +79,7 @@ def test_without_the_word_that_it_is_a_copy_nothing_is_built(server: Server, tmp
 
 def test_what_is_chosen_is_proved_and_what_is_not_is_named(server: Server, tmp_path: Path) -> None:
     rows = server.sql("SELECT COUNT(*), SUM(total) FROM shop.orders")
-    answer = indexes(server, tmp_path, "--prove", "--on-copy", "--blocks", "9", "--minutes", "2")
+    answer = indexes(server, tmp_path, "--prove", "--on-copy", "--blocks", "9", "--budget", "2m")
     found = {tuple(each["columns"]): each for each in answer["screening"]["candidates"]}
     assert found["customer",]["outcome"] == "used"
     assert found["a_flag",]["outcome"] != "used", found["a_flag",]

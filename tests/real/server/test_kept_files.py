@@ -128,7 +128,7 @@ def run_each(home: Home, log: str) -> None:
     """Every command that keeps something, but `serve`."""
     home.done("apply", "server.max_connections=321")
     home.done("rollback", "--last", asks=False)
-    home.done("hunt", "--seconds", "2")
+    home.done("hunt", "--duration", "2s")
     home.done("fleet", "facts", "-f", "fleet.txt")
     home.done("rollout", "plan", "server.max_connections=300", "-f", "fleet.txt")
     home.done("record", log, "--output", "made/a.rec", asks=False)

@@ -190,7 +190,7 @@ def test_statistics_older_than_their_rows_are_named_after_a_restart_too(server: 
 
 
 def test_hunt(kind: str, server: Server, folder: Path) -> None:
-    done = headrace("hunt", "--seconds", "2", "--json", *login(server, folder))
+    done = headrace("hunt", "--duration", "2s", "--json", *login(server, folder))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert len(found["silent"]) + len(found["findings"]) > 120

@@ -52,7 +52,17 @@ class Box:
             "XDG_STATE_HOME": str(self.folder),
             "HEADRACE_AGENT": programs.agent_path(),
         }
-        argv = [sys.executable, "-m", "headrace", "hunt", "--json", "--seconds", "3", "--mysql-user", "root"]
+        argv = [
+            sys.executable,
+            "-m",
+            "headrace",
+            "hunt",
+            "--json",
+            "--duration",
+            "3s",
+            "--mysql-user",
+            "root",
+        ]
         done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False, env=environment)
         assert done.returncode == 0, done.stderr
         return dict(json.loads(done.stdout))

@@ -53,13 +53,13 @@ class Live:
 
     def hunt(self, name: str) -> str:
         file = str(self.folder / f"{name}.hunt")
-        code, out, error = self.call("hunt", "--seconds", "2", "--save", file, "--json")
+        code, out, error = self.call("hunt", "--duration", "2s", "--save", file, "--json")
         assert code == 0, error
         assert FINDING in {found["id"] for found in json.loads(out)["findings"]}
         return file
 
     def prove(self, hunt: str, name: str) -> tuple[int, str, str]:
-        short = ["--seconds", "2", "--settle", "0", "--blocks", "2"]
+        short = ["--duration", "2s", "--warmup", "0s", "--blocks", "2"]
         place = ["--from", hunt, "--output", str(self.folder / name)]
         return self.call("prove", FINDING, "--live", *short, *place, "--json")
 

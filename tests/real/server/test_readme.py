@@ -15,7 +15,7 @@ def readme_commands() -> list[list[str]]:
     text = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
     # The host of the example is not there: this one, and not for a minute; nor are 20 for a run.
-    blocks = [block.replace("-t root@db1", "--seconds 2").replace("20m", "30s") for block in blocks]
+    blocks = [block.replace("-t root@db1", "--duration 2s").replace("20m", "30s") for block in blocks]
     lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
     return [line.split() for line in lines if line.startswith(".venv/bin/headrace ")]
 

@@ -16,9 +16,9 @@ from tests.servers import Server, free_port, mariadb
 #: Longer than any test waits: a command that watched first would be killed.
 WATCH_S = 600
 COMMANDS = {
-    "hunt": ["hunt", "--seconds", str(WATCH_S)],
-    "hunt brief": ["hunt", "--brief", "--seconds", str(WATCH_S)],
-    "hunt json": ["hunt", "--json", "--seconds", str(WATCH_S)],
+    "hunt": ["hunt", "--duration", f"{WATCH_S}s"],
+    "hunt brief": ["hunt", "--brief", "--duration", f"{WATCH_S}s"],
+    "hunt json": ["hunt", "--json", "--duration", f"{WATCH_S}s"],
     "top": ["top", "--once"],
     "top json": ["top", "--json"],
 }
@@ -78,7 +78,7 @@ def test_a_server_that_is_full_is_asked_again_while_it_is_watched(server: Server
     try:
         time.sleep(1)
         named = login(server, folder, "password")[:-1]
-        done = headrace("hunt", "--seconds", "3", *named, str(folder / "right"))
+        done = headrace("hunt", "--duration", "3s", *named, str(folder / "right"))
     finally:
         for each in held:
             each.kill()

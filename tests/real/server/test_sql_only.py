@@ -74,7 +74,7 @@ def slow_syncs(server: Server, tmp_path: Path) -> Iterator[None]:
 
 def command(server: Server, user: str, *more: str, seconds: int = 5) -> list[str]:
     login = ["--mysql-host", "127.0.0.1", "--mysql-port", str(server.port), "--mysql-user", user]
-    return [str(HEADRACE), "hunt", "--sql-only", "--seconds", str(seconds), "--json", *login, *more]
+    return [str(HEADRACE), "hunt", "--sql-only", "--duration", f"{seconds}s", "--json", *login, *more]
 
 
 def hunted(
@@ -230,7 +230,7 @@ def test_a_commit_wait_that_no_host_shows(server: Server, slow_syncs: None, tmp_
     with sessions(server, 4, "BEGIN", change, "COMMIT"):
         found = hunted(server, tmp_path, lambda found: first(found, "WAIT01"))
         whole = subprocess.run(
-            [HEADRACE, "hunt", "--seconds", "6", "--json", "--mysql-socket", server.socket],
+            [HEADRACE, "hunt", "--duration", "6s", "--json", "--mysql-socket", server.socket],
             capture_output=True,
             text=True,
             check=True,

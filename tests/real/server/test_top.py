@@ -132,7 +132,7 @@ def test_a_blocked_row_is_named_by_hunt_and_by_top(kind: str, folder: Path) -> N
                 thread.start()
             try:
                 login = ["--mysql-socket", server.socket, "--mysql-user", "root"]
-                for command in (["hunt", "--seconds", "6"], ["top", "--once"]):
+                for command in (["hunt", "--duration", "6s"], ["top", "--once"]):
                     said = " ".join(run(*command, *login).split())
                     assert "the lock on shop.orders is held by connection" in said
                     assert f"connection {holder.thread_id()} of root@localhost" in said

@@ -242,7 +242,7 @@ def test_a_hunt_through_a_tunnel_claims_nothing_of_its_own_host(remote: Place, t
     """The host beside the tunnel has a server with the very same paths, and idle CPUs."""
     file = remote.folder / "password-right"
     file.write_text("right")
-    words = ["hunt", "--seconds", "3", "--json", *remote.ways["tunnel"], "--mysql-user", "dba"]
+    words = ["hunt", "--duration", "3s", "--json", *remote.ways["tunnel"], "--mysql-user", "dba"]
     words += ["--mysql-password-file", str(file)]
     env = {**os.environ, "PATH": lab.PATH, "XDG_STATE_HOME": str(tmp_path)}
     argv = [*remote.prefix, sys.executable, "-m", "headrace", *words]

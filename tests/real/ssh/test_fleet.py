@@ -135,8 +135,8 @@ def test_ctrl_c_keeps_what_has_answered(found: Databases, tmp_path: Path) -> Non
     process = start(
         found,
         "hunt",
-        "--seconds",
-        "60",
+        "--duration",
+        "60s",
         "--run",
         str(run),
         "--fan-out",
@@ -153,7 +153,7 @@ def test_ctrl_c_keeps_what_has_answered(found: Databases, tmp_path: Path) -> Non
     assert "Traceback" not in err
     assert _watchers(found) == []
     answer = json.loads(
-        headrace(found, "hunt", "--seconds", "3", "--only", "db[1-3]", "--json", state=tmp_path)
+        headrace(found, "hunt", "--duration", "3s", "--only", "db[1-3]", "--json", state=tmp_path)
     )
     assert set(answer["verdicts"]) == {"db1", "db2", "db3"}
     assert answer["not_finished"] == 0

@@ -35,7 +35,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Saved]:
 
 
 def headrace(saved: Saved, state: Path, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "headrace", "fleet", verb, "--fleet", str(saved.fleet), "--timeout", "4"]
+    argv = [sys.executable, "-m", "headrace", "fleet", verb, "--fleet", str(saved.fleet), "--timeout", "4s"]
     env = {**os.environ, "XDG_STATE_HOME": str(state), "COLUMNS": "160", "NO_COLOR": "1"}
     return subprocess.run(
         [*argv, *arguments], env=env, capture_output=True, text=True, check=False, timeout=240

@@ -154,8 +154,8 @@ class Commands:
         return ["record", "--duration", f"{seconds:g}s", *source, "--output", self.new("recording")]
 
     def prove(self) -> list[str]:
-        self.host.done("hunt", "--seconds", "2", *LOGIN)
-        words = ["prove", "TCP01", "--live", "--seconds", "2", "--settle", "0", "--blocks", "2"]
+        self.host.done("hunt", "--duration", "2s", *LOGIN)
+        words = ["prove", "TCP01", "--live", "--duration", "2s", "--warmup", "0s", "--blocks", "2"]
         return [*words, *LOGIN, "--output", self.new("proof")]
 
     def rollout(self, stages: str = "stages") -> list[str]:
@@ -184,7 +184,7 @@ class Commands:
         down = {"undo": lambda words: [["lab", "down", words[2]]], **any_time}
         kinds = {
             "run": Kind(lambda _: self.run(), lasts=5.0, **everyone),
-            "hunt": Kind(lambda _: ["hunt", "--seconds", "2", *LOGIN], lasts=4.0, **alone),
+            "hunt": Kind(lambda _: ["hunt", "--duration", "2s", *LOGIN], lasts=4.0, **alone),
             "record packets": Kind(lambda _: self.record(*packets), lasts=4.0, **alone),
             "record a log": Kind(lambda _: self.record(*log), lasts=4.0, **alone),
             "serve": Kind(lambda _: self.serve(), lasts=4.0, endless=True, **alone),
@@ -249,7 +249,7 @@ def test_a_run_killed_while_its_host_is_sampled_leaves_nothing(
 
 def test_a_hunt_makes_no_temporary_files_of_the_controller(host: NamespacedHost) -> None:
     """A kill would leave them."""
-    process, seen = host.start("hunt", "--seconds", "2", *LOGIN), set[Path]()
+    process, seen = host.start("hunt", "--duration", "2s", *LOGIN), set[Path]()
     while process.poll() is None:
         seen |= set((host.folder / "temporary").iterdir())
     assert process.wait() == 0, process.communicate()

@@ -84,7 +84,7 @@ def headrace_any(env: dict[str, str], *arguments: str) -> str:
 def test_hunt_saves_what_it_saw(env: dict[str, str], tmp_path: Path) -> None:
     saved = tmp_path / "near.hunt"
     found = json.loads(
-        headrace(env, "hunt", "-t", f"root@{NEAR}", "--seconds", "3", "--save", str(saved), "--json")
+        headrace(env, "hunt", "-t", f"root@{NEAR}", "--duration", "3s", "--save", str(saved), "--json")
     )
     assert found["target"] == f"root@{NEAR}"
     (again,) = json.loads(headrace(env, "hunt", "--from", str(saved), "--json"))
@@ -124,7 +124,7 @@ def test_what_nobody_confirms_is_undone_without_us(env: dict[str, str], hosts: H
 
 
 def test_ladder(env: dict[str, str]) -> None:
-    rungs = json.loads(headrace(env, "latencies", "-t", f"root@{NEAR}", "--seconds", "2", "--json"))
+    rungs = json.loads(headrace(env, "latencies", "-t", f"root@{NEAR}", "--duration", "2s", "--json"))
     assert rungs
 
 

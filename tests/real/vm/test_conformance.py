@@ -113,8 +113,8 @@ def test_what_only_looks_changes_nothing(guest: Guest, host: Comparison) -> None
     commands = [
         ("facts",),
         ("doctor",),
-        ("hunt", "--seconds", "2"),
-        ("latencies", "--seconds", "1", *(["--file", "/data"] if IS_LONG else [])),
+        ("hunt", "--duration", "2s"),
+        ("latencies", "--duration", "1s", *(["--file", "/data"] if IS_LONG else [])),
         ("digest", "/srv/slow.log"),
     ]
     if IS_LONG:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 import signal
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ import typer
 from headrace.base.counted import counted
 from headrace.capacity.commands.size_app import size_app
 from headrace.capacity.commands.size_source import SourceOptions, amounts, keep, named, place_of, read
-from headrace.cli.options import grouped, seconds_of
+from headrace.cli.options import DAY_S, duration, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -62,9 +63,12 @@ class RuleOptions:
     quantile: Annotated[
         float, typer.Option(min=0.5, max=1, help="Share of each day that the peak must cover.")
     ] = 0.99
-    ahead: Annotated[
-        int, typer.Option(metavar="DAYS", min=1, max=3660, help="How long the plan must last.")
-    ] = 30
+    ahead_s: Annotated[
+        float,
+        duration(
+            "--ahead", text="How long the plan must last.", least_s=DAY_S, most_s=3660 * DAY_S, default="30d"
+        ),
+    ] = 30.0 * DAY_S
     growth: Annotated[
         str,
         typer.Option(
@@ -142,7 +146,7 @@ def merge(
     measured: MeasuredOptions = MeasuredOptions(),
     rules: RuleOptions = RuleOptions(),
     by: Annotated[str, typer.Option("--by", help="What to minimise: price, watts or hosts.")] = "price",
-    within: Annotated[str, typer.Option("--within", metavar="TIME", help="Time for the search.")] = "60s",
+    budget_s: Annotated[float, duration("--budget", text="Time for the search.", default="1m")] = 60.0,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     page: PageFile = None,
     to: TellOption = None,
@@ -161,8 +165,8 @@ def merge(
         raise typer.BadParameter(f"--by {by}: price, watts or hosts")
     places = opened_places(to, as_json)
     asked = Asked(
-        rules.risk, rules.quantile, rules.ahead, _growth(rules.growth), by, rules.may_fail, rules.one_server,
-        seconds_of(within) or 60.0, seed,
+        rules.risk, rules.quantile, math.ceil(rules.ahead_s / DAY_S), _growth(rules.growth), by, rules.may_fail,
+        rules.one_server, budget_s, seed,
     )  # fmt: skip
     table = _table(demands, which, measured)
     found = catalogues.read(catalogue, region=offered.region, only=offered.only or ())
@@ -185,7 +189,7 @@ def _table(source: Path | None, which: SourceOptions, measured: MeasuredOptions)
     if source is not None and not source.is_dir() and not source.name.endswith(SAMPLES_SUFFIX):
         given = {
             "--group": measured.group, "--type": measured.type, "--need": measured.need,
-            "--host": which.host, "--step": which.step,
+            "--host": which.host, "--step": which.step_s,
         }  # fmt: skip
         for option, value in given.items():
             if value:

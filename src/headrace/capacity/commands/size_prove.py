@@ -13,7 +13,7 @@ import typer
 from headrace.base.errors import PlanError
 from headrace.base.model import ServerLogin
 from headrace.capacity.commands.size_app import size_app
-from headrace.cli.options import NO_LOGIN, grouped, seconds_of
+from headrace.cli.options import NO_LOGIN, duration, grouped
 from headrace.cli.shell import Json, PageFile, TargetOption, on_target, show, stderr
 
 if TYPE_CHECKING:
@@ -25,9 +25,12 @@ NO_FIT = 13
 
 Blocks = Annotated[int, typer.Option(min=3, max=100, help="How many times each is played.")]
 Duration = Annotated[
-    str, typer.Option(metavar="TIME", help="Length of a play [as long as the shortest recording].")
+    float | None, duration("--duration", text="Length of a play [as long as the shortest recording].")
 ]
-Warmup = Annotated[str, typer.Option(metavar="TIME", help="Warm-up at the start of each play, not counted.")]
+Warmup = Annotated[
+    float,
+    duration("--warmup", text="Warm-up at the start of each play, not counted.", least_s=0, default="5s"),
+]
 Reset = Annotated[
     str, typer.Option(metavar="COMMAND", help="Run on the target before each play, to restore the copy.")
 ]
@@ -39,8 +42,8 @@ class PlayOptions:
     """How they are played."""
 
     blocks: Blocks = 3
-    duration: Duration = ""
-    warmup: Warmup = "5s"
+    duration_s: Duration = None
+    warmup_s: Warmup = 5.0
     sessions: Annotated[
         str, typer.Option(metavar="xN", help="Together, play N copies of each session: x2.")
     ] = ""
@@ -54,9 +57,9 @@ class PlayOptions:
             metavar="TIME", help="They do not fit if 1% of statements are sent later than this: 10ms [1s]."
         ),
     ] = ""
-    p99: Annotated[
-        str, typer.Option("--p99", metavar="TIME", help="They do not fit if a p99 is above this: 5ms.")
-    ] = ""
+    p99_s: Annotated[
+        float | None, duration("--p99", text="They do not fit if a p99 is above this: 5ms.", least_s=1e-6)
+    ] = None
     reset: Reset = ""
 
 
@@ -94,8 +97,8 @@ def prove(
     options = [flag for flag, is_set in flags.items() if is_set]
     options += ["--max-lag", how.max_lag or MAX_LAG]
     asked = Asked(
-        tuple(recordings), how.blocks, seconds_of(how.duration) or 0.0, seconds_of(how.warmup) or 5.0, copies,
-        _limit_s(how.p99), how.reset, tuple(options), seed,
+        tuple(recordings), how.blocks, how.duration_s or 0.0, how.warmup_s, copies,
+        how.p99_s, how.reset, tuple(options), seed,
     )  # fmt: skip
     with _told() as listen:
         proof = on_target(target, lambda host: play(host, asked, login, listen))
@@ -120,8 +123,8 @@ def measure(
     ] = None,
     top: Annotated[int, typer.Option(min=1, max=50, help="Classes with the most time.")] = 5,
     blocks: Blocks = 3,
-    duration: Duration = "",
-    warmup: Warmup = "5s",
+    duration_s: Duration = None,
+    warmup_s: Warmup = 5.0,
     speed: Annotated[
         float, typer.Option(min=0.01, max=1000, metavar="FACTOR", help="Speed factor: more calls in a play.")
     ] = 1.0,
@@ -141,7 +144,7 @@ def measure(
     from headrace.capacity.report.measure import page_of
 
     asked = Asked(
-        (recording,), blocks, seconds_of(duration) or 0.0, seconds_of(warmup) or 5.0, reset=reset,
+        (recording,), blocks, duration_s or 0.0, warmup_s, reset=reset,
         options=("--max-lag", MAX_LAG), seed=seed, speed=speed,
     )  # fmt: skip
     with _told() as listen:
@@ -179,12 +182,3 @@ def _copies(text: str) -> int:
     if match is None:
         raise typer.BadParameter(f"--sessions {text!r}: write x2, at most x999")
     return int(match[1])
-
-
-def _limit_s(text: str) -> float | None:
-    if not text:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)(us|ms|s)", text)
-    if match is None or not float(match[1]):
-        raise typer.BadParameter(f"--p99 {text!r}: write a number with us, ms or s")
-    return float(match[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[match[2]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.base.errors import PlanError, StoreError
-from headrace.cli.options import seconds_of
+from headrace.cli.options import duration
 from headrace.cli.shell import tell
 
 if TYPE_CHECKING:
@@ -28,12 +28,10 @@ class SourceOptions:
     host: Annotated[
         list[str] | None, typer.Option("--host", metavar="NAME", help="Only this host; repeatable.")
     ] = None
-    step: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Length of a step [1m of up to two days, otherwise 1h].", show_default=False
-        ),
-    ] = ""
+    step_s: Annotated[
+        float | None,
+        duration("--step", text="Length of a step [1m of up to two days, otherwise 1h]."),
+    ] = None
 
 
 #: Of a command.
@@ -69,7 +67,7 @@ def read(
     from headrace.capacity import history
     from headrace.host.snapshot import state_path
 
-    path, step_s = source or state_path("history"), int(seconds_of(which.step) or 0)
+    path, step_s = source or state_path("history"), int(which.step_s or 0)
     if which.host:
         names = history.names(path)
         for host in which.host:

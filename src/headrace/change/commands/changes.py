@@ -14,7 +14,7 @@ from headrace.base.model import ServerLogin, Value
 from headrace.change.commands import attempts, index_changes
 from headrace.change.commands.forms import AsForm, print_form
 from headrace.change.commands.judge import Allowed, JudgeOptions, apply_judged
-from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, grouped, seconds_of
+from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, duration, grouped
 from headrace.cli.shell import (
     Json,
     TargetOption,
@@ -34,11 +34,10 @@ NO_JUDGE, NO_WATCH = JudgeOptions(), index_changes.WatchOptions()
 
 
 ConfirmWithin = Annotated[
-    str,
-    typer.Option(
+    float | None,
+    duration(
         "--confirm-within",
-        metavar="TIME",
-        help="The host undoes the change unless it is confirmed within this time: 60s, 5m.",
+        text="The host undoes the change unless it is confirmed within this time: 60s, 5m.",
     ),
 ]
 
@@ -72,7 +71,7 @@ class Persist(StrEnum):
 def apply(
     settings: Settings = None,
     target: TargetOption = "local",
-    confirm_within: ConfirmWithin = "",
+    within_s: ConfirmWithin = None,
     confirm: Confirm = False,
     persist: Annotated[
         Persist,
@@ -99,14 +98,14 @@ def apply(
     if confirm:
         _confirm_on(settings or [], target, login)
         return
-    settings, seconds = _named(settings), seconds_of(confirm_within)
+    settings = _named(settings)
     if index_changes.is_index(settings):
-        how = index_changes.How(dry_run, seconds, persist is not Persist.NO or form is not None, as_json)
+        how = index_changes.How(dry_run, within_s, persist is not Persist.NO or form is not None, as_json)
         index_changes.apply_index(settings, target, login, how, judge, watch)
         return
     wanted = rollout.settings_of(settings, finding_settings)
     allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
-    lasts = bool(seconds) or persist is not Persist.NO
+    lasts = bool(within_s) or persist is not Persist.NO
     if form is not None:
         print_form(wanted, form, target, login, allowed, alone=not (judge.judge or lasts or as_json))
         return
@@ -136,13 +135,13 @@ def apply(
             _show_plan(plan)
         if dry_run:
             return plan, None
-        return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=seconds)
+        return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=within_s)
 
     with attempts.remembered(target, counts=not dry_run):
         plan, done = on_target(target, work, changes=True)
     if as_json:
         print_json(_plan_json(plan) if done is None else _rollout_json(done))
-    _conclude(done, seconds or 0.0, target, as_json=as_json)
+    _conclude(done, within_s or 0.0, target, as_json=as_json)
 
 
 def _named(settings: list[str] | None) -> list[str]:

@@ -12,7 +12,7 @@ import typer
 from headrace.base.counted import counted
 from headrace.base.errors import NotReady, PlanError, TargetError
 from headrace.base.model import ServerLogin
-from headrace.cli.options import DAY_S, NO_LOGIN, grouped, seconds_of
+from headrace.cli.options import DAY_S, NO_LOGIN, duration, grouped
 from headrace.cli.shell import TargetOption, app, on_target, stderr, tell
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @app.command(
-    epilog="Example: headrace histograms -t root@db1 --append db1.histograms --every 5m --duration 48h",
+    epilog="Example: headrace histograms -t root@db1 --append db1.histograms --every 5m --duration 2d",
 )
 @grouped
 def histograms(
@@ -34,15 +34,16 @@ def histograms(
     limit: Annotated[
         int, typer.Option(min=0, max=10_000, help="Maximum number of digests that get their own histogram.")
     ] = 100,
-    every: Annotated[str, typer.Option(metavar="TIME", help="Repeat at this interval.")] = "",
-    duration: Annotated[str, typer.Option(metavar="TIME", help="With --every: how long.")] = "",
+    every_s: Annotated[float | None, duration("--every", text="Repeat at this interval.")] = None,
+    duration_s: Annotated[
+        float | None, duration("--duration", text="With --every: how long.", most_s=90 * DAY_S)
+    ] = None,
     login: ServerLogin = NO_LOGIN,
 ) -> None:
     """Save how often each latency occurred on a server since its start, for `headrace verify`.
 
     MySQL 8: performance_schema. MariaDB: the plugin query_response_time.
     """
-    every_s, duration_s = seconds_of(every), seconds_of(duration, 90 * DAY_S)
     if (every_s is None) != (duration_s is None):
         raise typer.BadParameter("--every and --duration must be given together")
 

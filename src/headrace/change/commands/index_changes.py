@@ -19,7 +19,7 @@ from headrace.base.errors import PlanError
 from headrace.base.extras import require
 from headrace.base.model import ServerLogin
 from headrace.change.commands.judge import JudgeOptions
-from headrace.cli.options import DAY_S, seconds_of
+from headrace.cli.options import DAY_S, duration
 from headrace.cli.shell import INCONCLUSIVE, REGRESSION, print_json, stdout, tell
 
 if TYPE_CHECKING:
@@ -49,20 +49,18 @@ class WatchOptions:
             help="With index: watch the lag of this replica, logged into as the server is.",
         ),
     ] = None
-    most_lag: Annotated[
+    max_lag_s: Annotated[
         float,
-        typer.Option(
-            "--most-lag", min=1, help="With index: seconds of lag above which the build is stopped."
-        ),
+        duration("--max-lag", text="With index: the build is stopped above this lag.", default="30s"),
     ] = 30.0
-    hidden_for: Annotated[
-        str,
-        typer.Option(
+    hidden_for_s: Annotated[
+        float | None,
+        duration(
             "--hidden-for",
-            metavar="TIME",
-            help="With drop-index: hidden for this long before it may be dropped [720h].",
+            text="With drop-index: hidden for this long before it may be dropped [30d].",
+            most_s=12 * MONTH_S,
         ),
-    ] = ""
+    ] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +97,7 @@ def apply_index(
         _drop(
             settings[0].removeprefix(DROP),
             login,
-            seconds_of(watch.hidden_for, 12 * MONTH_S),
+            watch.hidden_for_s,
             as_json=how.as_json,
         )
         return
@@ -117,7 +115,7 @@ def apply_index(
         for line in lines if not how.as_json else ():
             stdout().print(f"{line};", soft_wrap=True, highlight=False, markup=False)
         return
-    turns = Turns(judge.seconds, judge.settle, judge.blocks)
+    turns = Turns(judge.duration_s, judge.warmup_s, judge.blocks)
     within_s = how.confirm_within_s
     if judge.judge:
         with opened(login) as session:
@@ -126,7 +124,7 @@ def apply_index(
         within_s = 2 * turns.total_s + 300
     with stoppable():
         entry = applied.make(
-            login, index, tell, limits=Limits(tuple(watch.replica or ()), watch.most_lag),
+            login, index, tell, limits=Limits(tuple(watch.replica or ()), watch.max_lag_s),
             confirm_within_s=within_s, on_guard=lambda made: _start_guard(made, login),
         )  # fmt: skip
         if judge.judge:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.model import ServerLogin, Value
+from headrace.cli.options import HOUR_S, duration
 from headrace.cli.shell import on_target, print_json, run_trials, stderr, stdout, tell
 
 if TYPE_CHECKING:
@@ -32,13 +33,17 @@ class JudgeOptions:
             "--judge", help="Try it in turns under the host's own load; keep it only if it is proven better."
         ),
     ] = False
-    seconds: Annotated[
-        float, typer.Option("--seconds", min=2, max=86_400, help="With --judge: seconds per turn.")
+    duration_s: Annotated[
+        float, duration("--duration", text="With --judge: length of a turn.", least_s=2, default="20s")
     ] = 20.0
-    settle: Annotated[
+    warmup_s: Annotated[
         float,
-        typer.Option(
-            "--settle", min=0, max=3600, help="With --judge: seconds after each change that do not count."
+        duration(
+            "--warmup",
+            text="With --judge: time after each change that does not count.",
+            least_s=0,
+            most_s=HOUR_S,
+            default="3s",
         ),
     ] = 3.0
     blocks: Annotated[
@@ -75,7 +80,11 @@ def judged(
     own, cautions = on_target(target, lambda host: _checked(host, settings, login, allowed))
     # Counters are read each whole second.
     plan = proofs.live_plan(
-        target, own, options.counter, seconds=math.ceil(options.seconds), settle_s=math.ceil(options.settle)
+        target,
+        own,
+        options.counter,
+        seconds=math.ceil(options.duration_s),
+        settle_s=math.ceil(options.warmup_s),
     )
     words = "-".join(name.partition(".")[2].partition("@")[0] for name in settings)[:60]
     folder = options.output or Path("experiments") / f"judge-{words}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.errors import NothingMeasured, PlanError, Refused
-from headrace.cli.options import DAY_S, Alpha, grouped, seconds_of
+from headrace.cli.options import DAY_S, HOUR_S, Alpha, duration, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -50,8 +50,10 @@ class ServerOptions:
     host_label: Annotated[str, typer.Option(metavar="LABEL", help="Label that names the host.")] = "instance"
     class_label: Annotated[str, typer.Option(metavar="LABEL", help="Label that names the query class.")] = ""
     unit: Annotated[str, typer.Option(help="Unit of the bounds le: s, ms, us or ns.")] = "s"
-    step: Annotated[str, typer.Option(metavar="TIME", help="Time between points.")] = "1m"
-    timeout: Annotated[float, typer.Option(min=1, max=3600, help="Seconds to wait for an answer.")] = 30.0
+    step_s: Annotated[float, duration("--step", text="Time between points.", default="1m")] = 60.0
+    timeout_s: Annotated[
+        float, duration("--timeout", text="Time to wait for an answer.", most_s=HOUR_S, default="30s")
+    ] = 30.0
 
 
 @dataclass(frozen=True)
@@ -108,22 +110,18 @@ class PartOptions:
             "choose before you look.",
         ),
     ] = field(default_factory=list)
-    window: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="Time to compare on each side [all; 24h for a Prometheus server].",
-            show_default=False,
+    window_s: Annotated[
+        float | None,
+        duration(
+            "--window",
+            text="Time to compare on each side [all; 24h for a Prometheus server].",
+            most_s=90 * DAY_S,
         ),
-    ] = ""
-    settle: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="Time to ignore after --at, until caches are warm [5m].",
-            show_default=False,
-        ),
-    ] = ""
+    ] = None
+    settle_s: Annotated[
+        float | None,
+        duration("--settle", text="Time to ignore after --at, until caches are warm [5m].", least_s=0),
+    ] = None
 
 
 @app.command(
@@ -173,10 +171,12 @@ def verify(
             raise typer.BadParameter("give --at or --change")
         at_s, host, undo = _of_change(which)
         parts = replace(parts, hosts=parts.hosts or host)
-    window_s = seconds_of(parts.window, 90 * DAY_S)
+    window_s = parts.window_s
     if parts.weeks:
         window_s = _of_weeks(parts, window_s)
-    settle_s = seconds_of(parts.settle) if parts.settle else (SETTLE_S if at_s is not None else 0.0)
+    settle_s = parts.settle_s
+    if settle_s is None:
+        settle_s = SETTLE_S if at_s is not None else 0.0
     given = (sources or [], before or [], after or [])
     if not any(given):
         raise typer.BadParameter("name a SOURCE, or --before and --after")
@@ -184,7 +184,7 @@ def verify(
         _asked(server, at_s, window_s or WINDOW_S, parts.weeks) if server.query and at_s is not None else None
     )
     observed, at_s = gather(*given, at_s, ask)
-    question = _question(observed, parts, at_s, settle_s or 0.0, window_s, alpha, margin)
+    question = _question(observed, parts, at_s, settle_s, window_s, alpha, margin)
     question, changed = _known_changes(question)
     series = _of_classes(observed, parts.classes)
     if parts.weeks:
@@ -229,7 +229,7 @@ def _of_weeks(parts: PartOptions, window_s: float | None) -> float:
         raise typer.BadParameter("give --control or --weeks")
     window_s = window_s or WINDOW_S
     if window_s > WEEK_S:
-        raise typer.BadParameter("with --weeks, --window is at most 168h")
+        raise typer.BadParameter("with --weeks, --window is at most 7d")
     return window_s
 
 
@@ -241,7 +241,7 @@ def _asked(server: ServerOptions, at_s: float, window_s: float, weeks: int) -> A
         raise typer.BadParameter(f"--unit {server.unit}: one of {', '.join(UNITS_NS)}")
     return Question(
         "", server.query, at_s - window_s - weeks * WEEK_S, min(at_s + window_s, time.time()),
-        seconds_of(server.step) or 60.0, server.host_label, server.class_label, server.unit, server.timeout,
+        server.step_s, server.host_label, server.class_label, server.unit, server.timeout_s,
     )  # fmt: skip
 
 

@@ -234,7 +234,7 @@ def run(
         float | None,
         duration(
             "--budget",
-            "With --until-decided, or of a search: at most this long, such as 4h.",
+            text="With --until-decided, or of a search: at most this long, such as 4h.",
             most_s=30 * DAY_S,
         ),
     ] = None,

@@ -14,7 +14,7 @@ import typer
 from headrace.base.model import ServerLogin, Value
 from headrace.change.commands import index_changes
 from headrace.change.commands.judge import Allowed, JudgeOptions, judged
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import DAY_S, HOUR_S, NO_LOGIN, duration, duration_text, grouped
 from headrace.cli.shell import (
     Json,
     TargetOption,
@@ -62,11 +62,12 @@ Blocks = Annotated[int, typer.Option("--blocks", min=2, max=1000, help="Blocks p
 Response = Annotated[str, typer.Option("--response", help="What must improve: throughput, or p50 to p99.9.")]
 Budget = Annotated[
     float | None,
-    typer.Option(
+    duration(
         "--budget",
-        min=0,
-        help="Start no step after this many minutes; an undecided step may take a quarter of them, with --live "
-        "all of them.",
+        text="Start no step after this time, such as 30m; an undecided step may take a quarter of it, with --live "
+        "all of it.",
+        least_s=0,
+        most_s=30 * DAY_S,
     ),
 ]
 Live = Annotated[
@@ -75,12 +76,14 @@ Live = Annotated[
 Source = Annotated[
     Path | None, typer.Option("--from", help="With --live: the hunt with the finding [the latest].")
 ]
-Seconds = Annotated[
-    float, typer.Option("--seconds", min=2, max=86_400, help="With --live: seconds per trial.")
+Duration = Annotated[
+    float, duration("--duration", text="With --live: length of a trial.", least_s=2, default="20s")
 ]
-Settle = Annotated[
+Warmup = Annotated[
     float,
-    typer.Option("--settle", min=0, max=3600, help="With --live: seconds of warm-up before each trial."),
+    duration(
+        "--warmup", text="With --live: warm-up before each trial.", least_s=0, most_s=HOUR_S, default="3s"
+    ),
 ]
 Counter = Annotated[
     str, typer.Option("--counter", help="With --live: the metric of throughput: sampler.metric[/label].")
@@ -110,12 +113,12 @@ def prove(
     output: Output = None,
     blocks: Blocks = 4,
     response: Response = "throughput",
-    budget: Budget = None,
+    budget_s: Budget = None,
     live: Live = False,
     source: Source = None,
     target: TargetOption = "local",
-    seconds: Seconds = 20.0,
-    settle: Settle = 3.0,
+    duration_s: Duration = 20.0,
+    warmup_s: Warmup = 3.0,
     counter: Counter = "mysql_status.questions",
     login: ServerLogin = NO_LOGIN,
     allow_weaker: Weaker = None,
@@ -130,7 +133,7 @@ def prove(
     from headrace.experiment import prove as proofs
 
     if index_changes.is_index(findings or []):
-        turns = JudgeOptions(True, seconds, settle, blocks)
+        turns = JudgeOptions(True, duration_s, warmup_s, blocks)
         index_changes.prove_index(findings or [], target, login, turns, is_live=live, as_json=as_json)
         return
     weaker = tuple(allow_weaker or ())
@@ -148,7 +151,7 @@ def prove(
                 "on which workload? --live tests on the running host, --plan FILE on a private server with a "
                 "plan's workload (`headrace plan list`: stock-to-all and other examples)"
             )
-        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget, weaker, end)
+        _prove_plan(findings or [], find_plan(plan), output, blocks, response, budget_s, weaker, end)
         return
     if not findings or len(findings) != 1:
         raise typer.BadParameter("--live tests one finding at a time")
@@ -161,13 +164,13 @@ def prove(
             findings[0],
             target,
             login,
-            JudgeOptions(True, seconds, settle, blocks, counter, output),
+            JudgeOptions(True, duration_s, warmup_s, blocks, counter, output),
             weaker,
             end,
         )
         return
-    plan_of_it = proofs.live_plan(target, login, counter, seconds=seconds, settle_s=settle)
-    _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget, weaker, end)
+    plan_of_it = proofs.live_plan(target, login, counter, seconds=duration_s, settle_s=warmup_s)
+    _prove_live(findings[0], source, plan_of_it, login, output, blocks, budget_s, weaker, end)
 
 
 def _check(findings: Sequence[str], source: Path | None, *, is_planned: bool) -> None:
@@ -232,7 +235,7 @@ def _prove_plan(
     output: Path | None,
     blocks: int,
     response: str,
-    budget: float | None,
+    budget_s: float | None,
     allow_weaker: tuple[str, ...],
     end: End,
 ) -> None:
@@ -245,12 +248,11 @@ def _prove_plan(
             output,
             watcher.listen,
             blocks=blocks,
-            minutes=budget * proofs.STEP_SHARE if budget else None,
+            minutes=budget_s / 60 * proofs.STEP_SHARE if budget_s else None,
             response=response,
             allow_weaker=allow_weaker,
             report=_write_report,
         )
-        budget_s = budget * 60 if budget is not None else None
         found = run_trials(lambda: proofs.prove_all(bench, only=findings, budget_s=budget_s))
     again = ["headrace", "prove", "--plan", str(plan), "--output", f"{bench.folder}-more"]
     again += ["--response", response] if response != "throughput" else []
@@ -349,7 +351,7 @@ def _prove_live(
     login: ServerLogin,
     output: Path | None,
     blocks: int,
-    budget: float | None,
+    budget_s: float | None,
     allow_weaker: tuple[str, ...],
     end: End,
 ) -> None:
@@ -377,7 +379,7 @@ def _prove_live(
             watcher.listen,
             blocks=blocks,
             # There is one step: it may take all of it.
-            minutes=budget or None,
+            minutes=budget_s / 60 if budget_s else None,
             allow_weaker=allow_weaker,
             report=_write_report,
         )
@@ -385,7 +387,7 @@ def _prove_live(
     again = ["headrace", "prove", "--live", "--target", plan.target.address, "--output", f"{folder}-more"]
     again += ["--from", str(source)] if source else []
     table = plan.workload
-    again += ["--seconds", f"{table.seconds:g}", "--settle", f"{table.warmup_s:g}"]
+    again += ["--duration", duration_text(table.seconds), "--warmup", duration_text(table.warmup_s)]
     again += ["--counter", str(table.options["counter"]), *login.argv]
     again += _weaker(allow_weaker)
     _show(found, bench, f"{finding.id} on {plan.target.address}", shlex.join(again), end)

@@ -23,7 +23,9 @@ def tune(
     ] = None,
     budget: Annotated[
         float | None,
-        duration("--budget", "End the search after this time, such as 30m [the plan's].", most_s=30 * DAY_S),
+        duration(
+            "--budget", text="End the search after this time, such as 30m [the plan's].", most_s=30 * DAY_S
+        ),
     ] = None,
     trials: Annotated[
         int | None, typer.Option("--trials", min=1, max=10_000, help="Maximum number of points [the plan's].")

@@ -13,7 +13,7 @@ import typer
 
 from headrace.base.errors import StoreError
 from headrace.base.model import ServerLogin
-from headrace.cli.options import NO_LOGIN, Thorough, grouped
+from headrace.cli.options import NO_LOGIN, Thorough, duration, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -82,13 +82,13 @@ app.add_typer(rules_app, name="rules")
 
 
 @app.command(
-    epilog="Example: headrace hunt --target root@db1 --seconds 120 --save db1.hunt",
+    epilog="Example: headrace hunt --target root@db1 --duration 2m --save db1.hunt",
 )
 @grouped
 def hunt(
     target: TargetOption = "local",
     seconds: Annotated[
-        float, typer.Option("--seconds", "-s", min=2, max=86_400, help="How long to watch.")
+        float, duration("--duration", "-d", text="How long to watch.", least_s=2, default="1m")
     ] = 60.0,
     save: Annotated[
         Path | None, typer.Option("--save", help="Save everything in one file that others can open.")

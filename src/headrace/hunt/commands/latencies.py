@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.base.model import ServerLogin
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import HOUR_S, NO_LOGIN, duration, grouped
 from headrace.cli.shell import (
     Json,
     PageFile,
@@ -34,7 +34,9 @@ def latencies(
         str, typer.Option(metavar="HOST:PORT", help="The other end of a network path.")
     ] = "",
     login: ServerLogin = NO_LOGIN,
-    seconds: Annotated[float, typer.Option(min=1, max=3600, help="Total time for all rows.")] = 20.0,
+    seconds: Annotated[
+        float, duration("--duration", text="Total time for all rows.", most_s=HOUR_S, default="20s")
+    ] = 20.0,
     packets: Annotated[
         bool,
         typer.Option(

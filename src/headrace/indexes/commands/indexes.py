@@ -13,7 +13,7 @@ from headrace.base import received
 from headrace.base.errors import PlanError
 from headrace.base.model import ServerLogin
 from headrace.change.commands.index_changes import stoppable
-from headrace.cli.options import NO_LOGIN, grouped
+from headrace.cli.options import NO_LOGIN, duration, grouped
 from headrace.cli.shell import Json, PageFile, app, on_target, show, tell
 
 if TYPE_CHECKING:
@@ -58,9 +58,9 @@ class TrialOptions:
             "--blocks", min=2, max=200, help="Blocks of reads; writes have two thirds of them, at least 6."
         ),
     ] = 12
-    minutes: Annotated[
-        float, typer.Option("--minutes", min=0.1, help="No block of the proof begins later than that.")
-    ] = 20.0
+    budget_s: Annotated[
+        float, duration("--budget", text="No block of the proof begins later than that.", default="20m")
+    ] = 1200.0
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order of the turns.")] = 1
 
     @property
@@ -190,7 +190,7 @@ def tried(
         shown = with_screening(shown, screening, cleaned)
         if trial.prove and screening.used:
             effort = Effort(
-                trial.blocks, max(trial.blocks * 2 // 3, LEAST_WRITE_BLOCKS), trial.minutes, trial.seed
+                trial.blocks, max(trial.blocks * 2 // 3, LEAST_WRITE_BLOCKS), trial.budget_s / 60, trial.seed
             )
             shown = with_proof(shown, prove(made, screening.used, statements, schema, total_ns, effort, tell))
     return shown
