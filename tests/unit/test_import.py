@@ -17,6 +17,7 @@ from headrace.experiment import foreign
 from headrace.experiment.commands import imports
 from headrace.experiment.report.effects import words as effects
 from headrace.experiment.stats.factors import studies_of
+from tests import outputs as outputs_of
 from tests.commands import headrace
 from tests.published import FOLDER
 
@@ -54,6 +55,23 @@ def test_the_command_prints_a_table_and_json() -> None:
     assert writes["ranks"][0]["value"] == pytest.approx(661.27)
     assert latency["is_higher_better"] is False
     assert latency["ranks"][0]["value"] == pytest.approx(0.14)
+
+
+def test_without_a_measurement_those_that_every_run_has_are_named(tmp_path: Path) -> None:
+    table = headrace("import", str(TABLE), "--factor", "kernel")
+    assert "every run has p99_ms, raid_chunk, write_mb_s try: --response write_mb_s" in " ".join(
+        table.stderr.split()
+    )
+    for level in ("a", "b"):
+        (tmp_path / f"ab-{level}.txt").write_text(outputs_of.AB)
+    paths = [str(path) for path in sorted(tmp_path.glob("ab-*"))]
+    outputs = headrace("import", *paths, "--names", "ab-{server}.txt")
+    assert (outputs.returncode, "mean_ms" in outputs.stderr, "requests_s" in outputs.stderr) == (
+        3,
+        True,
+        True,
+    )
+    assert "try: --response requests_s" in outputs.stderr
 
 
 def test_real_outputs_of_fio_and_sysbench(tmp_path: Path) -> None:

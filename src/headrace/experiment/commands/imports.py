@@ -76,7 +76,7 @@ def import_command(
 
     responses, notes = _directions(response or (), latency or ())
     if not responses:
-        raise PlanError("nothing to analyse", hint=f"name the measured columns: {EXAMPLE}")
+        raise _unnamed(_measured(files, names, factor or [], mixed or []))
     others = [name for name in (block, condition) if name]
     factors, table = _read(
         files, names, factor or [], responses, others, mixed or [], per_run=per_run == "mean"
@@ -88,6 +88,32 @@ def import_command(
     decision = decide(questions_of(studies), alpha=alpha, margin=margin)
     content = page_of(studies, files, decision, notes)
     show(content, as_json, page)
+
+
+def _measured(files: Sequence[Path], names: str, factors: Sequence[str], mixed: Sequence[str]) -> list[str]:
+    """The measurements that every run has, whatever kind of file it is in."""
+    from headrace.experiment import foreign
+
+    if names:
+        own = re.findall(r"\{(\w+)\}", names)
+        runs = foreign.read_outputs(files, names, (), factors or own, [*own, *mixed]).rows
+        columns = [set(run.responses) for run in runs]
+    else:
+        columns = [foreign.number_columns(path) for path in files]
+    return sorted(set.intersection(*columns) - set(factors))
+
+
+def _unnamed(measured: Sequence[str]) -> PlanError:
+    from headrace.experiment.foreign.directions import is_more_better
+
+    if not measured:
+        return PlanError("no measurement is named, and all runs have none in common", hint=EXAMPLE)
+    # A rate is what most people compare.
+    first = next((name for name in measured if is_more_better(name)), measured[0])
+    option = "--latency" if is_more_better(first) is False else "--response"
+    return PlanError(
+        f"no measurement is named; every run has {', '.join(measured)[:600]}", hint=f"{option} {first}"
+    )
 
 
 def _read(

@@ -9,6 +9,6 @@ from __future__ import annotations
 
 from headrace.experiment.foreign.outputs import read_outputs
 from headrace.experiment.foreign.row import Row, Table
-from headrace.experiment.foreign.table import cells_of, read_csv, read_tables
+from headrace.experiment.foreign.table import cells_of, number_columns, read_csv, read_tables
 
-__all__ = ["Row", "Table", "cells_of", "read_csv", "read_outputs", "read_tables"]
+__all__ = ["Row", "Table", "cells_of", "number_columns", "read_csv", "read_outputs", "read_tables"]

@@ -272,6 +272,14 @@ def cells_of(
     return lines, notes
 
 
+def number_columns(path: Path) -> set[str]:
+    """The columns of a table in which every cell that says something is a number, with or without a unit."""
+    lines, _ = cells_of(path, (), ())
+    names_there = lines[0][1] if lines else {}
+    said = {name: [cells[name] for _, cells in lines if not is_absent(cells[name])] for name in names_there}
+    return {name for name, cells in said.items() if cells and all(map(parts, cells))}
+
+
 def _check_whole(grid: Grid, path: Path) -> None:
     """Rows of dots stand for those that were not printed."""
     for number, cells in grid.lines:
