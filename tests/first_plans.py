@@ -99,6 +99,11 @@ CHANGES: dict[str, tuple[str, str]] = {
     "an empty level": ('"512M", "1G"', '"512M", ""'),
     "an exclusion of a factor that is not there": ("", '\n[[design.exclude]]\npol = "1G"\n'),
     "an exclusion of a level that is not there": ("", '\n[[design.exclude]]\npool = "2G"\n'),
+    "a password": ("", '\n[server]\npassword = "geheim"\n'),
+    "a server's version": ("", '\n[server]\nversion = "8.0"\n'),
+    "levels that are lists": ('["128M", "512M", "1G"]', '[["128M"], ["512M"]]'),
+    "a time in minutes and seconds": ("seconds = 30", 'seconds = "1m30s"'),
+    "a blank from a web page": ("blocks = 5", "blocks\N{NO-BREAK SPACE}= 5"),
 }  # fmt: skip
 
 _NO_KNOB = ('knob = "server.innodb_buffer_pool_size"\n', "")

@@ -204,6 +204,9 @@ class Knob:
 
     def _fix(self, value: Value) -> str | None:
         """The value as it must be written; what the knob is, if that cannot be known."""
+        if isinstance(value, list) and value and self.kind is not Kind.LIST:
+            first = value[0]
+            return f'one value: "{first}"' if isinstance(first, str) else f"one value: {first}"
         text = str(value).strip()
         if self.kind is Kind.CHOICE:
             lowered = [choice.lower() for choice in self.allowed]

@@ -61,6 +61,12 @@ def load(path: Path) -> PlanFile:
         raise PlanError(
             "no such file", place=str(path), hint="the examples are listed by `headrace plan list`"
         ) from error
+    except UnicodeDecodeError as error:
+        raise PlanError(
+            f"is not UTF-8, from byte {error.start} on",
+            place=str(path),
+            hint="save it as plain text in UTF-8",
+        ) from error
     except (OSError, ValueError) as error:
         raise PlanError(f"cannot be read: {error}", place=str(path)) from error
     return PlanFile(parse(text, str(path)), text, str(path))

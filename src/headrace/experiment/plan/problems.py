@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from headrace.base.errors import HeadraceError
 from headrace.base.meant import meant
 from headrace.experiment.plan.where import assigned, value_text
+from headrace.knobs import catalogue
 
 #: A plan's own tables, and what a key is in.
 _TOP = (
@@ -51,7 +53,7 @@ def found(
         reason, fix = _reason(problem, loc, content or {}, tables or {})
         if key in by_key and (by_key[key].fix or not fix):
             continue
-        by_key[key] = Problem(key, "" if is_whole else repr(value), reason, fix)
+        by_key[key] = Problem(key, "" if is_whole or _is_secret(key) else repr(value), reason, fix)
     # A key with a wrong name is also missing under its right one: once is enough.
     named = {
         p.fix.partition(" = ")[0] for p in by_key.values() if p.fix and p.reason.startswith("no such key")
@@ -64,6 +66,11 @@ def found(
     # What is wrong with a part is also said of the whole.
     kept = [p for p in kept if not any(other.key.startswith(f"{p.key}.") for other in kept)]
     return sorted(kept, key=lambda p: p.fix is None)
+
+
+def _is_secret(key: str) -> bool:
+    """Whether a value may be what nobody else should read: errors end up in logs and tickets."""
+    return bool(re.search(r"(?i)passw|passphrase|secret|token|credential|(^|[._])(pwd|pass)$", key))
 
 
 def _is_type_name(part: str) -> bool:
@@ -191,6 +198,9 @@ def _as(words: str, name: str, value: object) -> str | None:
     if words.startswith("must be a list") and isinstance(value, str | int | float):
         # Two levels are the fewest: the next error would say so.
         return f"{name} = [{value_text(value)}" + (', "..."]' if name == "levels" else "]")
+    if "number" in words and (parts := re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text)) and text:
+        hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+        return f"{name} = {hours * 3600 + minutes * 60 + seconds}"
     number = re.match(r"(\d+)(\.\d+)?\s*(s|sec|seconds?|m|min|minutes?|h|hours?)?$", text)
     if "number" in words and number:
         unit = {"m": 60, "h": 3600}.get((number[3] or "s")[0], 1)
@@ -212,6 +222,8 @@ def _unknown(
             "[[design.exclude]]",
             _excluded(loc[1], value, content),
         )
+    if _is_secret(".".join(loc)):
+        return "no such key: a plan holds no login", "delete it; the servers of a plan are its own"
     own = _keys(loc[:-1], tables)
     near = meant(name, own)
     if near:
@@ -226,7 +238,9 @@ def _unknown(
             "no such key here: a setting of every treatment belongs in [base]",
             f'[base] "{name}" = {value_text(value)}',
         )
-    if loc[0] in ("server", "volume") and len(loc) == 2:
+    if loc == ["server", "version"]:
+        return "no such key: the version is that of the program", 'binary = "/path/of/another/mysqld"'
+    if loc[0] in ("server", "volume") and len(loc) == 2 and _is_knob(f"{loc[0]}.{name}"):
         fix = f'[base] "{loc[0]}.{name}" = {value_text(value)}'
         return f"no such key here: a setting of the {loc[0]} belongs in [base], with its area", fix
     tables = {table: model for table, model in tables.items() if table not in _OWN_DESIGN}
@@ -237,6 +251,14 @@ def _unknown(
         if near := meant(name, [n for n in model.model_fields if n != "name"]):
             return f"no such key here: [{table}] has {near}", f"[{table}] {near} = {value_text(value)}"
     return f"no such key; there are {', '.join(own)}" if own else "no such key", None
+
+
+def _is_knob(name: str) -> bool:
+    try:
+        catalogue.find(name)
+    except HeadraceError:
+        return False
+    return True
 
 
 def _header(table: str, value: Mapping[str, Any]) -> str:

@@ -109,6 +109,9 @@ def _mended(row: str) -> list[tuple[str, str]]:
             found.append((f"a {closing} is missing", f"{key}={value.rstrip()}{closing}"))
     if row.strip().startswith("[") and "]" not in row:
         found.append(("a ] is missing", f"{row.rstrip()}]"))
+    if odd := re.findall(r"[^\S \t]", row.strip()):
+        said = f"a blank here is not a plain one (U+{ord(odd[0]):04X})"
+        found.append((said, re.sub(r"[^\S \t]", " ", row)))
     if "“" in row or "”" in row or "„" in row:
         found.append(("quotes are straight in TOML", re.sub("[“”„]", '"', row)))
     return found

@@ -14,14 +14,19 @@ from headrace.experiment.foreign.run import OtherVariant, Run, known, number, on
 
 NAME = "hyperfine, pytest-benchmark or go test -bench"
 
+_NO_JSON = re.compile(
+    r"^Benchmark (#?\d+|1): |^command,mean,stddev,|^\| Command +\| +Mean \[|^\| Mean \[", re.MULTILINE
+)
 _GO = re.compile(r"^(Benchmark\S+?)(?:-(\d+))?\s+(\d+)\s+([\d.]+(?:e[+-]?\d+)?) ns/op", re.MULTILINE)
 
 
 def read(text: str) -> list[Run] | None:
     if _GO.search(text):
         return _go(text)
-    if re.search(r"^Benchmark (#?\d+|1): |^command,mean,stddev,|^\| Command \| Mean \[", text, re.MULTILINE):
-        raise OtherVariant("hyperfine's report for people, CSV or Markdown", "hyperfine --export-json FILE")
+    if _NO_JSON.search(text):
+        raise OtherVariant(
+            "hyperfine's report for people, CSV, Markdown, AsciiDoc or Org", "hyperfine --export-json FILE"
+        )
     content = parsed(text)
     if rows_of(within(content, "results")) and "command" in rows_of(content["results"])[0]:
         return [_hyperfine(each) for each in rows_of(content["results"])]
