@@ -1,4 +1,4 @@
-"""Tables as the clients of MySQL print them: boxed, tabbed, vertical (\\G) and CSV, anywhere in a text."""
+"""Tables as the clients of MySQL print them: boxed, tabbed, vertical (\\G), CSV, and documents."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+from headrace.hunt.dumps import documents
 
 _VERTICAL = re.compile(r"^\*{5,} *\d+\. row *\*{5,} *$")
 _BORDER = re.compile(r"^ *\+(?:-+\+)+ *$")
@@ -31,8 +33,12 @@ Wanted = Callable[[Sequence[str]], bool]
 
 def tables(text: str, wanted: Wanted) -> list[Table]:
     """Every table with wanted columns, in the order of the text; of one that is cut off its whole rows."""
+    found = [
+        Table(tuple(rows[0]), rows, 0) for rows in documents.listings(text) if rows and wanted(tuple(rows[0]))
+    ]
+    if found:
+        return found
     lines = text.splitlines()
-    found: list[Table] = []
     at = 0
     while at < len(lines):
         end = at
@@ -112,6 +118,8 @@ def _vertical(lines: Sequence[str], at: int, wanted: Wanted) -> tuple[Table | No
                 last = ""
             else:
                 rows[-1][last] = match[2][:MOST_CELL]
+        elif not line.strip() and _goes_on(lines, end, len(rows)):
+            pass  # a value that ends in a line break, such as a public key
         elif not line.strip() or re.match(r"\d+ rows? in set|TS \d", line):
             break
         elif last and len(rows[-1][last]) < MOST_CELL:
@@ -122,6 +130,12 @@ def _vertical(lines: Sequence[str], at: int, wanted: Wanted) -> tuple[Table | No
         rows.pop()
     is_wanted = bool(columns) and wanted(columns)
     return (Table(columns, rows, at) if is_wanted else None), max(end, at + 1)
+
+
+def _goes_on(lines: Sequence[str], at: int, rows: int) -> bool:
+    """Whether the next row of the same listing is below a blank line."""
+    below = next((line for line in lines[at + 1 : at + 3] if line.strip()), "")
+    return re.match(rf"\*{{5,}} *{rows + 1}\. row \*+", below) is not None
 
 
 def _separated(lines: Sequence[str], at: int, wanted: Wanted) -> tuple[Table | None, int]:

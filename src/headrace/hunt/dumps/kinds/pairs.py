@@ -12,7 +12,7 @@ NAME = "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES"
 
 #: Columns of a listing: those of SHOW and of information_schema. With more of them it is of a thread or user.
 _COLUMNS = ({"variable_name", "value"}, {"variable_name", "variable_value"})
-_HEADER = re.compile("variable_name", re.IGNORECASE)
+_HEADER = re.compile(r"variable_name|\A\s*[\[{][^}]*\"(Uptime|datadir)\"", re.IGNORECASE)
 _WITHOUT_HEADER = re.compile(
     r"^(Uptime|Threads_running|Questions|version|datadir|max_connections)\t", re.MULTILINE
 )

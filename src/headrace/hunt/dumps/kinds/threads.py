@@ -11,7 +11,9 @@ from headrace.hunt.dumps.tables import tables
 NAME = "SHOW PROCESSLIST"
 
 #: A header, or a row by \\G.
-_HEADER = re.compile(r"^\W*id\W+user\W+host\W|^ *id: \d+$", re.MULTILINE | re.IGNORECASE)
+_HEADER = re.compile(
+    r"^\W*id\W+user\W+host\W|^ *id: \d+$|\"id\" ?:|=\"id\">|<TH>id</TH>", re.MULTILINE | re.IGNORECASE
+)
 _NEEDED = {"id", "user", "command", "time", "state"}
 #: Rows of one list: a server has no more connections.
 MOST_ROWS = 100_000
