@@ -99,6 +99,18 @@ class Device:
         each = {"read": self.read_ms, "write": self.write_ms, "request": self.mixed_ms}
         return each[self.main_kind] or 0.0
 
+    def numbers(self) -> dict[str, float]:
+        """Its load as a resource's numbers: requests/s, in flight, ms, shares of 1."""
+        return {
+            "operations": self.operations,
+            "queue": self.queue,
+            "wait_ms": self.wait_ms,
+            "util": self.utilisation,
+            "flushes": self.flushes,
+            "writes": self.writes,
+            "reads": self.reads,
+        }
+
 
 @dataclass(frozen=True)
 class DeviceClass:
@@ -161,6 +173,12 @@ def devices(window: Window, sampler: str = "disk") -> list[Device]:
             )
         )
     return found
+
+
+def is_timed(window: Window, name: str) -> bool:
+    """Whether anything tells how busy a device is: iostat without -x counts its requests alone."""
+    times = ("io_ms", "weighted_io_ms", "read_ms", "write_ms", "request_ms", "flush_ms")
+    return any(window.rate("disk", metric, name) is not None for metric in times)
 
 
 def class_of(record: Mapping[str, Any] | None) -> DeviceClass:

@@ -18,6 +18,7 @@ from headrace.host.devices import (
     Device,
     Unloaded,
     devices,
+    is_timed,
     scaling,
     serves_one_at_a_time,
     unloaded,
@@ -376,6 +377,10 @@ def _one_device(
     if device.mixed:
         done = f"{device.mixed:,.0f} requests/s (reads and writes not told apart)"
     load = f"{done}, {device.bytes_s / 1e6:,.1f} MB/s"
+    if not limit and not is_timed(window, device.name):
+        why = "neither the time of its requests nor how many are in flight is known; iostat -x prints both"
+        numbers = {"operations": device.operations}
+        return ResourceUsage("block", device.name, Level.UNKNOWN, None, load, why, numbers=numbers)
     waiting = [
         f"{ms:.2f} ms per {kind}"
         for kind, ms in (("read", device.read_ms), ("write", device.write_ms), ("request", device.mixed_ms))
@@ -404,16 +409,7 @@ def _one_device(
                 *traps,
                 "far below the measured limit: the mix of requests differs, or something holds it back",
             )
-    numbers = {
-        "operations": device.operations,
-        "queue": device.queue,
-        "wait_ms": device.wait_ms,
-        "util": device.utilisation,
-        "flushes": device.flushes,
-        "writes": device.writes,
-        "reads": device.reads,
-        "alone_ms": alone.ms,
-    }
+    numbers = {**device.numbers(), "alone_ms": alone.ms}
     return ResourceUsage(
         "block", device.name, level, utilisation, load, saturation, "", known, traps, numbers
     )
