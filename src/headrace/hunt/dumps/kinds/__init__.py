@@ -18,9 +18,11 @@ from headrace.hunt.dumps.kinds import (
     sar,
     summaries,
     sysstat,
+    sysstat_json,
     threads,
 )
 
 KINDS = (
-    pairs, mext, innodb, threads, proc, sadf, sysstat, sar, ethtool, exporters, prometheus, summaries, refused
+    pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, ethtool, exporters, prometheus,
+    summaries, refused,
 )  # fmt: skip

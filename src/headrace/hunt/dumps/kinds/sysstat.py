@@ -9,6 +9,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.hunt.dumps.piece import About, Numbers, Piece, Rates, Said, number_of, stamped, time_of
 
@@ -33,8 +34,13 @@ _DISK = {
     "wkB/s": ("sectors_written", 2.0), "rMB/s": ("sectors_read", 2048.0), "wMB/s": ("sectors_written", 2048.0),
     "rsec/s": ("sectors_read", 1.0), "wsec/s": ("sectors_written", 1.0), "rrqm/s": ("reads_merged", 1.0),
     "wrqm/s": ("writes_merged", 1.0), "d/s": ("discards", 1.0), "f/s": ("flushes", 1.0), "%util": ("io_ms", 10.0),
-    "aqu-sz": ("weighted_io_ms", 1000.0), "avgqu-sz": ("weighted_io_ms", 1000.0),
+    "aqu-sz": ("weighted_io_ms", 1000.0), "avgqu-sz": ("weighted_io_ms", 1000.0), "tps": ("requests", 1.0),
+    "kB_read/s": ("sectors_read", 2.0), "kB_wrtn/s": ("sectors_written", 2.0),
+    "MB_read/s": ("sectors_read", 2048.0), "MB_wrtn/s": ("sectors_written", 2048.0),
+    "Blk_read/s": ("sectors_read", 1.0), "Blk_wrtn/s": ("sectors_written", 1.0),
 }  # fmt: skip
+#: Of sizes for people (-h), in kB.
+_UNITS = {"k": 1.0, "M": 1024.0, "G": 1024.0**2, "T": 1024.0**3}
 #: Time per request in ms -> its counter, and the column of the requests.
 _WAITS = {
     "r_await": ("read_ms", "r/s"), "w_await": ("write_ms", "w/s"), "d_await": ("discard_ms", "d/s"),
@@ -54,7 +60,7 @@ def read(text: str) -> list[Piece]:
         about = _about(part)
         pieces = [
             *(_mpstat(part) if "%idle" in part and "CPU" in part and not is_sar(part) else ()),
-            *(_iostat(part) if "%util" in part else ()),
+            *(_iostat(part) if re.search(r"%util|^avg-cpu:|kB_read/s", part, re.MULTILINE) else ()),
             *(_vmstat(part) if "swpd" in part else ()),
         ]
         found += [*about, *pieces] if pieces or (about and _is_banner_first(part)) else []
@@ -171,37 +177,50 @@ def _iostat(text: str) -> Iterator[Piece]:
     columns: list[str] = []
     at_s: float | None = None
     cpu: dict[str, float] = {}
-    is_below_cpu = False
+    is_below_cpu = are_names_last = False
     for line in text.splitlines():
         words = line.split()
-        stamp = re.match(r"(\d\d/\d\d/\d{2,4}|\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)", line)
-        if stamp:
-            at_s = _clock_s(f"{_of_line(line)} ", _date_of(stamp[1]))
+        if are_names_last and words and not is_below_cpu and words[-1] != "Device" and words[0] != "avg-cpu:":
+            words = [words[-1], *words[:-1]]
+        if (stamp := stamp_of(line)) is not None:
+            at_s = stamp
         elif words[:1] == ["avg-cpu:"]:
             columns, is_below_cpu = words[1:], True
         elif is_below_cpu and len(words) == len(columns):
             cpu = {
-                _CPU[name]: number_of(word) or 0.0
+                _CPU[name]: number_of(word.rstrip("%")) or 0.0
                 for name, word in zip(columns, words, strict=True)
                 if name in _CPU
             }
             is_below_cpu = False
-        elif words[:1] in (["Device"], ["Device:"]):
-            columns = [word.rstrip(":") for word in words] if "%util" in words else []
-            if columns:
+        elif words and words[0].rstrip(":") == "Device":
+            columns = [word.rstrip(":") for word in words]
+            reports.append((at_s, cpu, {}))
+            cpu, at_s = {}, None
+        elif words[-1:] == ["Device"]:
+            # -h: the names behind the numbers, and several tables in one report.
+            if cpu or not reports:
                 reports.append((at_s, cpu, {}))
                 cpu, at_s = {}, None
+            columns = ["Device", *words[:-1]]
+            are_names_last = True
         elif reports and columns and len(words) == len(columns) and not is_below_cpu:
-            numbers = {name: number_of(word) for name, word in zip(columns[1:], words[1:], strict=True)}
+            numbers = {name: _amount(name, word) for name, word in zip(columns[1:], words[1:], strict=True)}
             if None not in numbers.values():
-                reports[-1][2][words[0]] = {name: value or 0.0 for name, value in numbers.items()}
+                known = reports[-1][2].setdefault(words[0], {})
+                known |= {name: value or 0.0 for name, value in numbers.items()}
         elif not words:
             columns = [] if not is_below_cpu else columns
     yield from _disk_rates(reports)
 
 
-def _of_line(line: str) -> str:
-    return re.split(r"[T ]", line.strip(), maxsplit=1)[1].split("+")[0]
+def _amount(column: str, word: str) -> float | None:
+    """A number, for people too: ``5.2M`` in a column of kB is 5,324.8."""
+    unit = word[-1:] if word[-1:] in _UNITS else ""
+    value = number_of(word.rstrip("%").removesuffix(unit))
+    if value is None or not unit:
+        return value
+    return value * _UNITS[unit] / (_UNITS["M"] if column.startswith(("rMB", "wMB")) else 1.0)
 
 
 def _date_of(text: str) -> str:
@@ -219,7 +238,8 @@ def _disk_rates(
     _, *others = reports
     if not others:
         yield Said(
-            "iostat printed one report, of averages since the boot: it is not used; iostat -x 1 10 prints more"
+            "iostat printed one report, which without -y is of averages since the boot: it is not used; "
+            "iostat -x 1 10 prints more"
         )
         return
     times = [at_s for at_s, _, _ in reports]
@@ -227,12 +247,12 @@ def _disk_rates(
         before = times[number - 1]
         seconds = at_s - before if at_s is not None and before is not None and at_s > before else None
         if devices:
-            yield Rates("iostat", "disk", _disk_numbers(devices), {}, seconds, at_s)
+            yield Rates("iostat", "disk", disk_numbers(devices), {}, seconds, at_s)
         if cpu:
             yield Rates("iostat", "cpu", cpu_numbers({"all": cpu}), {}, seconds, at_s)
 
 
-def _disk_numbers(devices: Mapping[str, Mapping[str, float]]) -> Numbers:
+def disk_numbers(devices: Mapping[str, Mapping[str, float]]) -> Numbers:
     found: dict[str, dict[str, float]] = {}
     for device, row in devices.items():
         for column, value in row.items():
@@ -245,7 +265,23 @@ def _disk_numbers(devices: Mapping[str, Mapping[str, float]]) -> Numbers:
             elif column == "await" and "r_await" not in row:
                 for counter, requests in (("read_ms", "r/s"), ("write_ms", "w/s")):
                     found.setdefault(counter, {})[device] = value * row.get(requests, 0.0)
+                found.setdefault("request_ms", {})[device] = value * row.get("tps", 0.0)
     return found
+
+
+def states_of(row: Mapping[str, Any]) -> dict[str, float]:
+    """The states of a CPU by their names in JSON, in per cent."""
+    return {
+        _CPU[f"%{name}"]: float(value)
+        for name, value in row.items()
+        if f"%{name}" in _CPU and isinstance(value, int | float)
+    }
+
+
+def stamp_of(text: str) -> float | None:
+    """``11/29/26 15:53:56``, ``2026-11-29T15:53:56+0100``; None without a date that is known."""
+    match = re.match(r"(\d\d/\d\d/\d{2,4}|\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?: ([AP]M))?", text.strip())
+    return _clock_s(f"{match[2]}{f' {match[3]}' if match[3] else ''} ", _date_of(match[1])) if match else None
 
 
 def _vmstat(text: str) -> Iterator[Piece]:
@@ -254,7 +290,7 @@ def _vmstat(text: str) -> Iterator[Piece]:
     for line in text.splitlines():
         words = line.split()
         if words[:2] == ["r", "b"] and "swpd" in words:
-            columns = [word for word in words if re.fullmatch(r"[a-z]{1,5}", word)]
+            columns = [word for word in words if re.fullmatch(r"[a-z]{1,6}", word)]
         elif (
             columns and len(words) >= len(columns) and all(word.isdecimal() for word in words[: len(columns)])
         ):
