@@ -81,6 +81,13 @@ class About:
 
 
 @dataclass(frozen=True)
+class Stacks:
+    """Where CPU time went: folded stacks, as ``host.stacks`` reads them."""
+
+    folded: str
+
+
+@dataclass(frozen=True)
 class Unread:
     """Content that was recognised and is not read, with the reason and what to give instead.
 
@@ -98,7 +105,7 @@ class Said:
     text: str
 
 
-Piece = Status | Variables | Numbered | Threads | Kernel | Rates | About | Unread | Said
+Piece = Status | Variables | Numbered | Threads | Kernel | Rates | About | Stacks | Unread | Said
 
 #: pt-stalk's, and that of ``headrace collect``: seconds, then a date for people.
 _STAMP = re.compile(r"^TS (\d{9,11}(?:\.\d+)?)(?: [^\n]*)?\n", re.MULTILINE)

@@ -11,6 +11,7 @@ from headrace.hunt.dumps.kinds import (
     innodb,
     mext,
     pairs,
+    perf,
     proc,
     prometheus,
     refused,
@@ -20,9 +21,10 @@ from headrace.hunt.dumps.kinds import (
     sysstat,
     sysstat_json,
     threads,
+    top,
 )
 
 KINDS = (
-    pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, ethtool, exporters, prometheus,
-    summaries, refused,
+    pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, top, ethtool, exporters, prometheus,
+    perf, summaries, refused,
 )  # fmt: skip
