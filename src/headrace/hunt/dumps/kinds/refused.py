@@ -21,6 +21,33 @@ _KNOWN = (
         "the output of pt-query-digest; headrace digest reads the slow log itself",
     ),
     (re.compile(r"^# Time: \S+\n# User@Host: ", re.MULTILINE), "a slow log; headrace digest reads it"),
+    (
+        re.compile(r"^\S+ (?:[AP]M )? +(?:UID|USER) +(?:TGID +TID|PID) ", re.MULTILINE),
+        "the output of pidstat: of programs only /proc/PID/stat is read, as headrace collect keeps it",
+    ),
+    (
+        re.compile(
+            r"^(# hostname;interval;timestamp;|[^\s;]+;\d+;\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)", re.MULTILINE
+        ),
+        "the output of sadf -d; sadf -j FILE -- -A prints what is read",
+    ),
+    (
+        re.compile(r"^\S+\t\d+\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( \w+)?\t\S+\t\S+\t", re.MULTILINE),
+        "the output of sadf -p; sadf -j FILE -- -A prints what is read",
+    ),
+    (re.compile(r"<sysstat\b"), "the output of sadf -x; sadf -j FILE -- -A prints what is read"),
+    (
+        re.compile(r"^disk- -+reads-+ -+writes", re.MULTILINE),
+        "the output of vmstat -d; iostat -x 1 10 or /proc/diskstats, twice, is read",
+    ),
+    (
+        re.compile(r"\A *total +used +free +shared "),
+        "the output of free; /proc/meminfo is read",
+    ),
+    (
+        re.compile(r"\A\W*(\w+\W+){0,6}?(SUM_TIMER_WAIT|COUNT_STAR|DIGEST_TEXT)\b"),
+        "a table of performance_schema: of its counters only those are read that SHOW GLOBAL STATUS has, too",
+    ),
 )
 
 
