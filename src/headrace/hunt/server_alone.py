@@ -55,7 +55,9 @@ def judge(load: Load | None, activity: Activity | None, window: Window, facts: H
     blind = ResourceUsage(SESSIONS, "", Level.UNKNOWN, None, saturation=_why_blind(activity, missing))
     uses = [usage(load) or blind if "PROCESS" not in missing else blind, *_unknown(facts)]
     if uses[0] is blind:
-        says = f"{_running(window, facts)} What sessions wait for is unknown: {blind.saturation}."
+        running_now = _running(window, facts)
+        waits = f"What sessions wait for is unknown: {blind.saturation}."
+        says = f"{running_now} {waits}" if running_now else f"{waits} {_transactions(window)}"
     else:
         assert load is not None
         says = sentence(load, activity, facts.given_cpus)
@@ -76,7 +78,7 @@ def _running(window: Window, facts: HostFacts) -> str:
     # An account without PROCESS sees its own threads alone.
     counted = running(window.kept("processlist", lambda label: False), replicas)
     if counted is None:
-        return "How many sessions are active is unknown, too."
+        return ""
     fed = f", without those that feed its {replicas} replicas" if replicas > 1 else ""
     fed = ", without the one that feeds its replica" if replicas == 1 else fed
     others = (
@@ -86,6 +88,19 @@ def _running(window: Window, facts: HostFacts) -> str:
     return (
         f"At most {max(counted - 1, 0.0):.1f} sessions are active on average: as many threads run{fed}, and "
         f"{others} and the server's own tasks may be among them."
+    )
+
+
+def _transactions(window: Window) -> str:
+    """Where not even the number of sessions is known: what InnoDB says of its transactions."""
+    opened = window.gauge("innodb_status", "active_transactions")
+    oldest = window.gauge("innodb_status", "oldest_transaction_s")
+    if opened is None or oldest is None:
+        return "How many are active is unknown, too."
+    waiting = window.gauge("innodb_status", "lock_wait_transactions")
+    rows = f", {waiting.mean:.1f} of them wait for row locks" if waiting and waiting.mean >= 0.05 else ""
+    return (
+        f"InnoDB has {opened.mean:.1f} transactions open{rows}; the oldest was open for {oldest.high:.0f} s."
     )
 
 

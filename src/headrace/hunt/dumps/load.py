@@ -34,6 +34,7 @@ from headrace.hunt.dumps.piece import (
     Piece,
     Rates,
     Said,
+    Stacks,
     Status,
     Threads,
     Unread,
@@ -50,7 +51,7 @@ MOST_NAMED = 6
 WHAT_IS_READ = (
     "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, process lists, directories of pt-stalk "
     "or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, vmstat, iostat -x, mpstat, "
-    "sadf -j, and pages of node_exporter and mysqld_exporter"
+    "sar, sadf -j, top -b, perf script, and pages of node_exporter and mysqld_exporter"
 )
 
 
@@ -119,6 +120,8 @@ def _what(piece: Piece) -> str:
             return "process list"
         case Kernel(path=path):
             return f"/{path}"
+        case Stacks():
+            return "perf script"
     return "host"
 
 
@@ -160,6 +163,8 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     facts["server_settings"] = settings
     if settings is not None:
         placed(settings, facts)
+    elif _is_of_server_alone(read, content.trees):
+        facts["only_sql"] = "the dump has nothing of its host"
     errors = {"mysql_status" if read.refusal else "server": read.refusal or why} if settings is None else {}
     missing = _missing(read, samples, settings, untimed)
     window = Window(samples)
@@ -188,10 +193,19 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
         Facts(digest, facts),
         samples,
         errors,
+        stacks="".join(piece.folded for piece in read.of(Stacks)),
         headrace_version=__version__,
         activity=await _activity(read.of(Threads)),
         origin=origin,
     )
+
+
+def _is_of_server_alone(read: _Read, trees: Sequence[Path]) -> bool:
+    """Whether there are lists of sessions or of transactions, and no word of the host."""
+    has_server = bool(read.of(Threads) or read.of(Status))
+    has_server = has_server or any(piece.sampler == "innodb_status" for piece in read.of(Numbered))
+    of_host = any(piece.sampler not in ("innodb_status", "mysql_status") for piece in read.of(Numbered))
+    return has_server and not (of_host or trees or read.of(Rates) or read.of(Kernel) or read.of(About))
 
 
 def _nothing(path: Path, read: _Read) -> StoreError:

@@ -101,7 +101,8 @@ class Evidence:
     @cached_property
     def load(self) -> sessions.Load | None:
         """The sessions at work and what they wait for; None without a server that lists them."""
-        return sessions.load_of(self.window, self.activity) if self.has_server else None
+        known = self.has_server or self.activity is not None
+        return sessions.load_of(self.window, self.activity) if known else None
 
     @cached_property
     def verdict(self) -> Verdict:

@@ -1,0 +1,370 @@
+"""What programs print that few send: documents of clients, tables for people, pages of top, stacks of perf.
+
+Each gives the numbers that it has, or says what it is and what to give instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from headrace.base.errors import StoreError
+from headrace.host.stacks import parse, profile
+from headrace.hunt.dumps.kinds import KINDS
+from headrace.hunt.dumps.piece import Piece, Rates, Said, Stacks, Status, Threads, Variables
+from headrace.hunt.dumps.tables import tables
+from headrace.hunt.hunt import examine, saved
+from headrace.hunt.resources import Level
+
+BANNER = "Linux 5.14.0-362.el9.x86_64 (db1) \t11/29/26 \t_x86_64_\t(2 CPU)\n\n"
+#: One listing of the status, with names enough to be told from an example in a text.
+STATUS = {f"Com_x{n}": str(n) for n in range(40)} | {
+    "Uptime": "100",
+    "Threads_running": "3",
+    "Questions": "70",
+}
+ROWS = [{"Variable_name": name, "Value": value} for name, value in STATUS.items()]
+
+
+def read(text: str) -> list[Piece]:
+    return [piece for kind in KINDS for piece in kind.read(text)]
+
+
+def rates(text: str, sampler: str) -> list[Rates]:
+    return [piece for piece in read(text) if isinstance(piece, Rates) and piece.sampler == sampler]
+
+
+def xml(rows: list[Mapping[str, str]]) -> str:
+    fields = (
+        "".join(f'\t<field name="{name}">{value}</field>\n' for name, value in row.items()) for row in rows
+    )
+    body = "\n".join(f"  <row>\n{each}  </row>" for each in fields)
+    return f'<?xml version="1.0"?>\n\n<resultset statement="SHOW GLOBAL STATUS\n">\n{body}\n</resultset>\n'
+
+
+def page(rows: list[Mapping[str, str]]) -> str:
+    body = "".join(f"<TR><TD>{row['Variable_name']}</TD><TD>{row['Value']}</TD></TR>" for row in rows)
+    return f"<TABLE BORDER=1><TR><TH>Variable_name</TH><TH>Value</TH></TR>{body}</TABLE>"
+
+
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "a list": lambda: json.dumps(ROWS, indent=1),
+    "lines": lambda: "\n".join(json.dumps(row) for row in ROWS),
+    "objects of mysqlsh": lambda: "\n".join(json.dumps(row, indent=4) for row in ROWS),
+    "a list below its statement": lambda: json.dumps({"SHOW GLOBAL STATUS": ROWS}),
+    "phpMyAdmin": lambda: json.dumps(
+        [{"type": "header", "version": "5.2"}, {"type": "table", "name": "t", "data": ROWS}]
+    ),
+    "names and values": lambda: json.dumps(STATUS),
+    "numbers": lambda: json.dumps({name: int(value) for name, value in STATUS.items()}),
+    "XML": lambda: xml(list(ROWS)),
+    "HTML": lambda: page(list(ROWS)),
+}
+
+
+@pytest.mark.parametrize("form", DOCUMENTS)
+def test_a_document_of_a_client_is_the_listing_in_it(form: str) -> None:
+    text = DOCUMENTS[form]()
+    (status,) = read(text)
+    assert isinstance(status, Status)
+    assert status.values == {name.lower(): float(value) for name, value in STATUS.items()}
+    for end in range(0, len(text) - 20, 97):
+        for piece in read(text[:end]):
+            assert isinstance(piece, Status | Said)
+            assert isinstance(piece, Said) or piece.values.items() <= status.values.items()
+
+
+def test_a_process_list_in_json_is_one() -> None:
+    row = {"Id": 7, "User": "app", "Host": "h:1", "db": None, "Command": "Query", "Time": 3, "State": "Sending",
+           "Info": "SELECT '} {'"}  # fmt: skip
+    (found,) = read(json.dumps([row, {**row, "Id": 8}]))
+    assert isinstance(found, Threads)
+    assert [each["id"] for each in found.rows] == ["7", "8"]
+    assert found.rows[0]["info"] == row["Info"]
+    assert found.rows[0]["db"] == "NULL"
+
+
+def test_null_in_xml_is_that_of_other_listings() -> None:
+    names = ("Id", "User", "Host", "db", "Command", "Time", "State", "Info")
+    fields = "".join(
+        f'\t<field name="{name}" xsi:nil="true" />\n'
+        if name == "db"
+        else f'\t<field name="{name}">7</field>\n'
+        for name in names
+    )
+    (found,) = read(
+        f'<?xml version="1.0"?>\n<resultset statement="x">\n <row>\n{fields} </row>\n</resultset>\n'
+    )
+    assert isinstance(found, Threads)
+    assert (found.rows[0]["db"], found.rows[0]["id"]) == ("NULL", "7")
+
+
+def test_a_value_that_ends_in_a_line_break_ends_no_listing() -> None:
+    """The public key of caching_sha2_password, in the middle of SHOW GLOBAL STATUS by \\G."""
+    stars = "*" * 27
+    text = "".join(
+        f"{stars} {number}. row {stars}\nVariable_name: {row['Variable_name']}\n        Value: {row['Value']}\n"
+        for number, row in enumerate(ROWS, 1)
+    ).replace("Value: 9\n", "Value: -----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----\n\n")
+    (table,) = tables(text, lambda columns: "variable_name" in columns)
+    assert len(table.rows) == len(ROWS)
+    # A blank line before another listing is its end.
+    assert len(tables(text + "\n" + text, lambda columns: "variable_name" in columns)) == 2
+
+
+def test_vmstat_with_active_memory_has_its_columns_where_they_are() -> None:
+    text = (
+        "procs -----------memory---------- ---swap-- -----io---- -system-- ------cpu-----\n"
+        " r  b   swpd   free  inact active   si   so    bi    bo   in   cs us sy id wa st\n"
+        "15  0      0 13013140 5955184 4363600    0    0  2807  9092 1168 4310 54 12 33  1  0\n"
+        " 6  0      0 13013140 5955184 4363600    8    4   136 157832 11174 31483 76 20  0  4  0\n"
+    )
+    (swap,) = rates(text, "vmstat")
+    assert swap.per_second == {"pswpin": {"": 2.0}, "pswpout": {"": 1.0}}
+    (cpu,) = rates(text, "cpu")
+    assert cpu.per_second["user"]["all"] == pytest.approx(76)
+
+
+CPU = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n"
+DEVICES = {
+    "-x -h": "     r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz Device\n"
+    "  100.00      5.0M     0.00   0.0%    2.00    12.7k vda\n\n"
+    "     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz Device\n"
+    "   50.00    800.0k     0.00   7.1%    0.27    24.1k vda\n\n"
+    "     f/s f_await  aqu-sz  %util Device\n    1.76    0.56    0.50  40.0% vda\n",
+    "-x": "Device  r/s  rkB/s  rrqm/s  %rrqm r_await rareq-sz  w/s  wkB/s  w_await  aqu-sz  %util\n"
+    "vda  100.00  5120.00  0.00  0.00  2.00  12.70  50.00  800.00  0.27  0.50  40.00\n",
+}
+
+
+@pytest.mark.parametrize("options", DEVICES)
+def test_iostat_for_people_has_the_same_numbers(options: str) -> None:
+    unit = "%" if "-h" in options else ""
+    report = (
+        f"{CPU}   60.0{unit} 0.0{unit} 20.0{unit} 5.0{unit} 0.0{unit} 15.0{unit}\n\n{DEVICES[options]}\n\n"
+    )
+    text = BANNER + 3 * report
+    disks, cpus = rates(text, "disk"), rates(text, "cpu")
+    assert len(disks) == len(cpus) == 2
+    assert disks[0].per_second["sectors_read"]["vda"] == pytest.approx(10_240)
+    assert disks[0].per_second["reads"]["vda"] == 100
+    assert disks[0].per_second["read_ms"]["vda"] == pytest.approx(200)
+    assert disks[0].per_second["writes"]["vda"] == 50
+    assert disks[0].per_second["io_ms"]["vda"] == pytest.approx(400)
+    assert cpus[1].per_second["user"]["all"] == pytest.approx(60)
+
+
+def test_iostat_without_x_has_rates_and_no_use() -> None:
+    report = f"{CPU}   60.00 0.00 20.00 5.00 0.00 15.00\n\n" + (
+        "Device             tps    kB_read/s    kB_wrtn/s    kB_read    kB_wrtn\n"
+        "vda            300.00       100.00       200.00        100        200\n\n\n"
+    )
+    (disk,) = rates(BANNER + 2 * report, "disk")
+    assert disk.per_second == {
+        "requests": {"vda": 300},
+        "sectors_read": {"vda": 200},
+        "sectors_written": {"vda": 400},
+    }
+    assert rates(BANNER + 2 * report, "cpu")
+
+
+@pytest.mark.parametrize("form", ["text", "JSON"])
+def test_requests_whose_time_nobody_printed_leave_the_disk_unknown(tmp_path: Path, form: str) -> None:
+    row = {"tps": 300.0, "kB_read/s": 100.0, "kB_wrtn/s": 200.0}
+    cells = " ".join(f"{value}" for value in row.values())
+    table = f"{CPU}   10.00 0.00 20.00 5.00 0.00 65.00\n\nDevice {' '.join(row)}\nvda {cells}\n\n"
+    report = {
+        "avg-cpu": {"user": 10.0, "system": 20.0, "idle": 70.0},
+        "disk": [{"disk_device": "vda", **row}],
+    }
+    path = tmp_path / "iostat"
+    path.write_text(BANNER + 3 * table if form == "text" else sysstat(report, report, report))
+    hunt = examine(saved(path))
+    (disk,) = [use for use in hunt.verdict.uses if use.resource == "block"]
+    assert (disk.level, disk.instance) == (Level.UNKNOWN, "vda")
+    assert "300 requests/s" in disk.load
+    assert "iostat -x" in disk.saturation
+    assert "block vda" in hunt.verdict.sentence.split("Not known")[1]
+
+
+def sysstat(*statistics: Mapping[str, object]) -> str:
+    host = {"nodename": "db1", "number-of-cpus": 2, "date": "11/29/26", "statistics": statistics}
+    return json.dumps({"sysstat": {"hosts": [host]}})
+
+
+def test_mpstat_and_iostat_in_json_are_read() -> None:
+    def cpu(name: str, idle: float) -> dict[str, object]:
+        return {
+            "cpu": name,
+            "usr": 90 - idle,
+            "nice": 0.0,
+            "sys": 10.0,
+            "iowait": 0.0,
+            "irq": 0.0,
+            "idle": idle,
+        }
+
+    each = [cpu("all", 5.0), cpu("0", 10.0), cpu("1", 0.0)]
+    of_cpus = rates(
+        sysstat(
+            {"timestamp": "23:59:55", "cpu-load": each},
+            {"timestamp": "00:00:05", "cpu-load": each},
+        ),
+        "cpu",
+    )
+    assert [piece.seconds for piece in of_cpus] == [10, 10]
+    assert of_cpus[0].per_second["idle"] == {"all": pytest.approx(10), "cpu0": 10, "cpu1": 0}
+    disk = {"disk_device": "vda", "r/s": 100.0, "rkB/s": 5120.0, "r_await": 2.0, "aqu-sz": 0.5, "util": 40.0}
+    idle = {"user": 1.0, "nice": 0.0, "system": 1.0, "iowait": 0.0, "steal": 0.0, "idle": 98.0}
+    report = {"avg-cpu": idle, "disk": [disk]}
+    (of_disk,) = rates(
+        sysstat({"timestamp": "11/29/26 12:00:00", **report}, {"timestamp": "11/29/26 12:00:10", **report}),
+        "disk",
+    )
+    assert (of_disk.seconds, of_disk.per_second["io_ms"]["vda"]) == (10, 400)
+    assert any(isinstance(piece, Said) for piece in read(sysstat(report)))
+
+
+TOP = """top - {clock} up 12:00,  0 user,  load average: 3.53, 4.11, 3.94
+Tasks: 162 total,   {running} running, 160 sleeping,   0 stopped,   0 zombie
+%Cpu(s): {us} us, 10.0 sy,  0.0 ni,{id} id,  0.0 wa,  0.0 hi,  0.0 si,  0.0 st
+MiB Mem :  24000.0 total,  12000.0 free,   2276.3 used,   9497.8 buff/cache
+MiB Swap:   1024.0 total,   1000.0 free,      0.0 used.  21829.3 avail Mem
+
+  PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND
+11899 mysql     39  19 8193.4g 337856  23980 S  81.2   1.4   0:04.27 mariadbd
+
+"""
+
+
+@pytest.mark.parametrize("point", [".", ","])
+def test_pages_of_top_are_cpus_and_memory_and_the_first_is_none(point: str) -> None:
+    pages = [TOP.format(clock="23:59:58", running=9, us=" 1.0", id="89.0")]
+    pages += [TOP.format(clock=clock, running=4, us="80.0", id="10.0") for clock in ("00:00:03", "00:00:08")]
+    text = "".join(pages).replace(".0 ", f"{point}0 ")
+    cpu, memory = rates(text, "cpu"), rates(text, "memory")
+    assert [piece.seconds for piece in cpu] == [5, 5]
+    assert cpu[0].per_second["user"]["all"] == pytest.approx(80)
+    assert cpu[0].gauges["procs_running"][""] == 4
+    assert memory[0].gauges["MemTotal"][""] == 24_000 * 2**20
+    assert memory[0].gauges["MemAvailable"][""] == pytest.approx(21_829.3 * 2**20)
+    assert rates(pages[0], "cpu") == []
+
+
+#: What ``top -b -1`` prints into a window of 200 columns.
+BESIDE = """top - {} up 12:00,  0 user,  load average: 3.53, 4.11, 3.94
+Tasks: 162 total,   9 running, 160 sleeping,   0 stopped,   0 zombie
+%Cpu0  :  0.0 us,100.0 sy,  0.0 ni,  0.0 id,  0.0 wa,  0.0 hi,  0.0 si,  0.0 st   %Cpu1  : 10.0 us,  0.0 sy,  0.0 ni, 90.0 id,  0.0 wa,  0.0 hi,  0.0 si,  0.0 st
+MiB Mem :  24105.6 total,  19901.5 free,   1724.4 used,   2797.2 buff/cache       MiB Swap:   1024.0 total,   1000.0 free,      0.0 used.  22381.1 avail Mem
+
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("width", [80, 100, 150, 200])
+def test_cpus_side_by_side_are_all_of_them_or_none(width: int) -> None:
+    pages = "".join(BESIDE.format(f"12:00:0{second}") for second in range(3))
+    found = read("".join(f"{line[:width]}\n" for line in pages.splitlines()))
+    cpu = [piece for piece in found if isinstance(piece, Rates) and piece.sampler == "cpu"]
+    if width < 200:
+        assert not cpu
+        assert any(isinstance(piece, Said) and "top -b -w 512" in piece.text for piece in found)
+        return
+    assert cpu[0].per_second["idle"] == {"all": pytest.approx(90), "cpu0": 0, "cpu1": pytest.approx(90)}
+    (memory, _) = [piece for piece in found if isinstance(piece, Rates) and piece.sampler == "memory"]
+    assert memory.gauges["SwapFree"][""] == 1000 * 2**20
+    assert memory.gauges["MemTotal"][""] == pytest.approx(24_105.6 * 2**20)
+
+
+def test_stacks_of_perf_script_are_a_profile(tmp_path: Path) -> None:
+    sample = (
+        "mariadbd 11899/12001 [001] 43570.943418:   10101010 cpu-clock:ppp: \n"
+        "\t           1812c row_search_mvcc+0x1cc (/usr/sbin/mariadbd)\n"
+        "\t           11e12 handler::ha_rnd_next(unsigned char*)+0x182 (/usr/sbin/mariadbd)\n\n"
+        "conn thread 1 17706 43570.945107: cycles: \n"
+        "\tffffffff8100 copy_user+0x24 ([kernel.kallsyms])\n"
+        "\t    7f1c8f66 [unknown] ([unknown])\n\n"
+    )
+    (piece,) = read(sample)
+    assert isinstance(piece, Stacks)
+    assert parse(piece.folded) == {
+        ("mariadbd", "handler::ha_rnd_next(unsigned char*)", "row_search_mvcc"): 1,
+        ("conn thread 1", "[unknown]", "copy_user_[k]"): 1,
+    }
+    assert profile(parse(piece.folded)).kernel_share == 0.5
+    # The last stack lacks its outer frames.
+    (cut,) = read(sample[: sample.index("\t    7f1c8f66")])
+    assert isinstance(cut, Stacks)
+    assert list(parse(cut.folded)) == [
+        ("mariadbd", "handler::ha_rnd_next(unsigned char*)", "row_search_mvcc")
+    ]
+    path = tmp_path / "perf.txt"
+    path.write_text(sample)
+    snapshot = saved(path)
+    assert snapshot.stacks == piece.folded
+    assert "unknown" in examine(snapshot).verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("12:00:01      UID       PID    %usr %system  %CPU   CPU  Command\n", "pidstat"),
+        ("# hostname;interval;timestamp;CPU;%user\ndb1;1;2026-11-29 12:00:00 UTC;-1;3\n", "sadf -d"),
+        ("db1\t1\t2026-11-29 15:53:59 UTC\tall\t%user\t0.00\n", "sadf -p"),
+        ('<?xml version="1.0"?>\n<sysstat xmlns="x">\n', "sadf -x"),
+        ("disk- ------------reads------------ ------------writes----------- -----IO------\n", "vmstat -d"),
+        ("               total        used        free      shared  buff/cache   available\n", "free"),
+        ("EVENT_NAME,COUNT_STAR,SUM_TIMER_WAIT\nwait/io/file/sql,1,2\n", "performance_schema"),
+    ],
+)
+def test_what_is_known_and_not_read_is_named(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=what):
+        saved(path)
+
+
+def test_process_lists_alone_are_a_verdict_on_sessions(tmp_path: Path) -> None:
+    head = "Id\tUser\tHost\tdb\tCommand\tTime\tState\tInfo\n"
+    row = "{}\tapp\th:1\tshop\tQuery\t3\tWaiting for table metadata lock\tSELECT 1 FROM t WHERE id = {}\n"
+    for number in (1, 2):
+        (tmp_path / f"p{number}.txt").write_text(head + "".join(row.format(n, n) for n in range(7, 10)))
+    found = examine(saved(tmp_path))
+    assert found.verdict.sentence.startswith(
+        "3.0 sessions are active on average: 3.0 wait for metadata locks"
+    )
+    assert "the dump has nothing of its host" in found.verdict.sentence
+
+
+def test_a_status_of_innodb_alone_says_what_transactions_there_are(tmp_path: Path) -> None:
+    title = "2026-11-29 12:00:0{} 0x7f1 INNODB MONITOR OUTPUT\n"
+    body = (
+        "------------\nTRANSACTIONS\n------------\nTrx id counter 9\nHistory list length 12\n"
+        "---TRANSACTION 7, ACTIVE 90 sec\nLOCK WAIT 2 lock struct(s)\n---TRANSACTION 8, ACTIVE 2 sec\n"
+        "--------\nFILE I/O\n--------\n"
+    )
+    for number in (1, 2):
+        (tmp_path / f"i{number}.txt").write_text(title.format(number) + body)
+    said = examine(saved(tmp_path)).verdict.sentence
+    assert "InnoDB has 2.0 transactions open, 1.0 of them wait for row locks" in said
+    assert "the oldest was open for 90 s" in said
+
+
+def test_variables_in_json_are_settings() -> None:
+    names = {f"innodb_flush_x{n}": "ON" for n in range(40)} | {
+        "version": "8.0.39",
+        "datadir": "/d/",
+        "port": "3306",
+    }
+    (found,) = read(
+        json.dumps([{"VARIABLE_NAME": name, "VARIABLE_VALUE": value} for name, value in names.items()])
+    )
+    assert isinstance(found, Variables)
+    assert found.values["version"] == "8.0.39"
+
+
+def test_a_document_too_deep_or_of_other_things_is_nothing() -> None:
+    for text in ("[" * 90 + "]" * 90, '{"a": [1, 2, {"b": null}]}', "[]", "{", "<TABLE></TABLE>", "<?xml?>"):
+        assert tables(text, lambda columns: "variable_name" in columns) == []
