@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.base.received import BadContent, parsed
@@ -33,7 +33,7 @@ def read(text: str) -> list[Piece]:
     return found
 
 
-def _mpstat(statistics: list[Mapping[str, Any]], date: str) -> Iterator[Piece]:
+def _mpstat(statistics: Sequence[Mapping[str, Any]], date: str) -> Iterator[Piece]:
     reports = [(each, _time(each, date)) for each in statistics if isinstance(each.get("cpu-load"), list)]
     times = [at_s for _, at_s in reports]
     for number, (each, at_s) in enumerate(reports):
@@ -54,7 +54,7 @@ def _time(report: Mapping[str, Any], date: str) -> float | None:
     return stamp_of(f"{date} {clock}") or time_of("1970-01-01", clock)
 
 
-def _iostat(statistics: list[Mapping[str, Any]]) -> Iterator[Piece]:
+def _iostat(statistics: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
     reports = [each for each in statistics if isinstance(each.get("disk"), list)]
     if len(reports) == 1:
         yield Said(
