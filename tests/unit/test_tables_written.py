@@ -178,6 +178,8 @@ def test_lines_that_sum_up_runs(tmp_path: Path) -> None:
         ("<?xml version='1.0'?><runs/>", "XML: not read"),
         ("INSERT INTO r (fs, tps) VALUES ('xfs', 1);", "mysql --batch"),
         ('tps{fs="xfs"} 1200\n', "Prometheus"),
+        ('# TYPE tps gauge\ntps{fs="xfs"} 1200\n', "Prometheus"),
+        ('{"cells": [{"outputs": ["<table><tr><td>xfs</td></tr></table>"]}], "nbformat": 4}', "to_csv"),
         ("bench,fs=xfs tps=1200 1700000000\n", "InfluxDB"),
         ("@relation r\n@data\nxfs,1\n", "ARFF"),
     ],
@@ -185,6 +187,23 @@ def test_lines_that_sum_up_runs(tmp_path: Path) -> None:
 def test_other_forms_are_named_with_what_makes_a_table_of_them(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):
         read(tmp_path, text)
+
+
+def test_a_line_of_names_and_values_is_a_run(tmp_path: Path) -> None:
+    for text in (
+        "fs: {fs}, run: 1, tps: {tps}\n",
+        "fs: {fs}; tps: {tps}\n",
+        "level=info fs={fs} tps={tps}\n",
+    ):
+        rows = read(tmp_path, written("", text)).rows
+        assert [(row.levels["fs"], row.responses["tps"]) for row in rows] == RUNS
+    with pytest.raises(PlanError):
+        read(tmp_path, written("", "tps of {fs}: {tps}, at 12:30:10\n"))
+
+
+def test_approximate_numbers_are_counted(tmp_path: Path) -> None:
+    table = read(tmp_path, CSV + "xfs,~1200\n")
+    assert any("1 number marked as approximate" in note for note in table.notes)
 
 
 def test_columns_of_an_unknown_word_are_a_question(tmp_path: Path) -> None:

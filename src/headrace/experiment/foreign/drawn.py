@@ -11,6 +11,10 @@ from headrace.experiment.foreign.grid import RULE, Grid, without_remarks
 
 _BARS = "|│┃║┆"
 _ROW = re.compile(r"\*{5,} *\d+\. row *\*{5,}")
+_EQUALS = re.compile(r"([\w.-]+)=(\"[^\"]*\"|\S+)")
+#: ``fs: xfs, run: 1``; a time of day in it is no pair.
+_COLON = re.compile(r"([\w .-]+):\s+([^:,;]+)")
+_COLONS = re.compile(rf"\s*{_COLON.pattern}(?:[,;]\s*{_COLON.pattern})+\s*")
 _PAIRS = re.compile(r"\s*(?:[\w.-]+=(?:\"[^\"]*\"|\S+)\s*){2,}")
 _RULE_OF_COLUMNS = re.compile(r"\s*(?:={2,}|-{2,})(?:\s+(?:={2,}|-{2,}))+\s*")
 
@@ -34,7 +38,9 @@ def of_drawing(text: str, needed: Sequence[str]) -> Grid | None:
         return found
     filled = [line for line in lines if line.strip()]
     if filled and all(_PAIRS.fullmatch(line) for line in filled):
-        return _of_records(lines, pairs=True)
+        return _of_records(lines, pairs=_EQUALS)
+    if filled and all(_COLONS.fullmatch(line) for line in filled):
+        return _of_records(lines, pairs=_COLON)
     return None
 
 
@@ -156,14 +162,13 @@ def _of_columns(lines: Sequence[str], rules: Sequence[int]) -> Grid | None:
     return Grid(header, without_remarks(header, rows, notes), "  ", notes)
 
 
-def _of_records(lines: Sequence[str], *, pairs: bool = False) -> Grid:
-    """``name: value`` lines below ``*** 1. row ***``, or a line of ``name=value`` for each row."""
+def _of_records(lines: Sequence[str], *, pairs: re.Pattern[str] | None = None) -> Grid:
+    """``name: value`` lines below ``*** 1. row ***``, or a line of such pairs for each row."""
     records: list[tuple[int, dict[str, str]]] = []
     for number, line in enumerate(lines, 1):
         if pairs:
-            own = re.findall(r"([\w.-]+)=(\"[^\"]*\"|\S+)", line)
-            if own:
-                records.append((number, {name: value.strip('"') for name, value in own}))
+            if own := pairs.findall(line):
+                records.append((number, {name.strip(): value.strip(' "') for name, value in own}))
         elif _ROW.match(line):
             records.append((number, {}))
         elif records and (pair := re.match(r"\s*([^:]+): ?(.*)", line)):

@@ -20,9 +20,14 @@ NOT_READ = (
     (r"\s*INSERT\s+INTO\s", "SQL", "load it and write a table: mysql --batch -e 'SELECT ...' > table.tsv"),
     (r"\s*@relation\s", "ARFF", "save the lines below @data as CSV, below a line with the names"),
     (
-        r"\w+\{[^}\n]*\} [\d.eE+-]+",
+        r"(#[^\n]*\n)*\w+\{[^}\n]*\} [\d.eE+-]+",
         "metrics of Prometheus",
         "promtool query, or a CSV from the graph, a line per run",
+    ),
+    (
+        r"\s*\{\s*\"(cells|metadata|nbformat)\"\s*:",
+        "a Jupyter notebook",
+        "DATAFRAME.to_csv('table.csv', index=False) in it",
     ),
     (r"[\w.]+,\w+=\S+ \w+=\S+", "line protocol of InfluxDB", "influx query --raw, which writes CSV"),
 )
@@ -30,7 +35,7 @@ NOT_READ = (
 
 def unread(text: str) -> tuple[str, str] | None:
     """The form of a text that is no table we read, and a hint; None for an unknown one."""
-    if re.search(r"<table\b", text, re.IGNORECASE):
+    if not text.lstrip().startswith("{") and re.search(r"<table\b", text, re.IGNORECASE):
         return None
     return next(((what, hint) for begins, what, hint in NOT_READ if re.match(begins, text)), None)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from headrace.base.counted import counted
+
 _NUMBER = re.compile(
     r"[~≈]?\s*([+-]?(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
     r"(?:(?:±|\+/-|\+-)\s*[\d.,]+\s*%?\s*)?([^\d\s(*†‡§][^(*†‡§]*|1/[a-zA-Z]+)?\s*(?:\([^)]*\)\s*)?[*†‡§]*"
@@ -152,10 +154,12 @@ def in_one_unit(texts: Sequence[str]) -> tuple[list[str], str] | None:
             numbers.append(repr(value))
         else:
             numbers.append(repr(value * own[1] / base[1]))
+    notes = []
     if len(scales) > 1:
-        return (
-            numbers,
-            f"numbers in {', '.join(sorted(unit or 'no unit' for unit in scales))} are converted to "
-            f"{common or 'none'}",
-        )
-    return numbers, f"numbers are in {common}" if common else ""
+        shown = ", ".join(sorted(unit or "no unit" for unit in scales))
+        notes.append(f"numbers in {shown} are converted to {common or 'none'}")
+    elif common:
+        notes.append(f"numbers are in {common}")
+    if rounded := sum(text.lstrip().startswith(("~", "≈")) for text in texts):
+        notes.append(f"{counted(rounded, 'number')} marked as approximate")
+    return numbers, "; ".join(notes)
