@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from headrace import __version__, cli
 from headrace.base.errors import TargetError
 from headrace.cli import shell
 from headrace.cli.commands import COMMANDS, GROUPS
-from headrace.cli.shell import app
+from headrace.cli.shell import GUESSES, app
 from headrace.experiment import design as designs
 from headrace.experiment import plan as plans
 from headrace.experiment import store
@@ -120,6 +122,52 @@ def test_each_command_is_in_one_group_of_the_help_and_in_one_line() -> None:
     for words in COMMANDS.values():
         for name, summary in words.items():
             assert re.search(rf"^  {name} +{re.escape(summary)}$", said, re.M), name
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["hnt"], "hunt"),
+        (["fleet", "hnt"], "hunt"),
+        (["serve", "user", "ad"], "add"),
+        (["journal"], "rollback --list"),
+        (["sweep", "plan.toml"], "run"),
+    ],
+)
+def test_a_command_that_does_not_exist_is_an_error_that_names_the_one_meant(
+    words: list[str], meant: str
+) -> None:
+    answer = started(*words)
+    assert answer.returncode == 2
+    assert f"Did you mean '{meant}'?" in answer.stderr
+
+
+def test_each_guess_leads_to_a_command_that_exists() -> None:
+    cli.load()
+    root = typer.main.get_command(app)
+    for word, meant in GUESSES.items():
+        command: Any = root
+        assert word not in command.commands
+        for name in meant.split():
+            if name.startswith("-"):
+                assert any(name in each.opts for each in command.params), meant
+            else:
+                command = command.commands[name]
+
+
+def test_a_command_with_commands_takes_its_own_words_too(tmp_path: Path) -> None:
+    """Options stand on either side of a source; a file of a command's name has a path."""
+    for words, said in (
+        ([str(tmp_path / "a.log"), "--top", "3"], "a.log: No such file"),
+        (["--top", "3", str(tmp_path / "a.log")], "a.log: No such file"),
+        (["compare", str(tmp_path / "a.log")], "Missing argument 'AFTER'"),
+        (["./compare"], "./compare: No such file"),
+    ):
+        assert said in started("digest", *words).stderr
+    assert (
+        "Usage: headrace digest compare [OPTIONS] {BEFORE} {AFTER}"
+        in started("digest", "compare", "-h").stdout
+    )
 
 
 def test_help_has_no_type_names_of_python() -> None:

@@ -139,8 +139,6 @@ def test_a_share_is_of_what_the_classes_are_ordered_by() -> None:
     assert Limit(3).of(found, "p99") == 3
     with pytest.raises(PlanError, match="add up"):
         Limit(3, 0.5).of(found, "p99")
-    with pytest.raises(typer.BadParameter, match="one digest"):
-        Limit(3, 0.5).plain("--compare")
 
 
 def test_options_of_pt_query_digest_are_answered() -> None:

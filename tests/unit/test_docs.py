@@ -154,10 +154,10 @@ def unknown_word(root: Any, line: str) -> str:
     command, context = root, root.context_class(root, info_name="headrace")
     while words and hasattr(command, "list_commands") and not words[0].startswith("-"):
         child = command.get_command(context, words[0])
+        if child is None and any(each.param_type_name == "argument" for each in command.get_params(context)):
+            break  # what the command takes beside its own commands
         if child is None:
-            is_group = all(each.param_type_name != "argument" for each in command.get_params(context))
-            is_name = re.fullmatch(r"[a-z][a-z-]+", words[0])
-            return f"no command {words[0]}" if is_group and is_name else ""
+            return f"no command {words[0]}" if re.fullmatch(r"[a-z][a-z-]+", words[0]) else ""
         command, context = child, child.context_class(child, info_name=words[0], parent=context)
         words = words[1:]
     known = {option for each in command.get_params(context) for option in (*each.opts, *each.secondary_opts)}

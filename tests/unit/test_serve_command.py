@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,14 @@ from tests.unit.test_extras import headrace_without
 PASSWORD = "correct horse battery"
 
 
-def serve(folder: Path, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "headrace", "serve", "--data", str(folder / "history"), *arguments]
+def user(folder: Path, verb: str, *arguments: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+    return serve(folder, *arguments, words=("serve", "user", verb), typed=typed)
+
+
+def serve(
+    folder: Path, *arguments: str, words: Sequence[str] = ("serve",), typed: str = ""
+) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "headrace", *words, "--data", str(folder / "history"), *arguments]
     env = {**os.environ, "HOME": str(folder)}
     return subprocess.run(argv, capture_output=True, text=True, input=typed, env=env, timeout=60, check=False)
 
@@ -35,7 +42,7 @@ def test_and_users(tmp_path: Path) -> None:
     )
     assert answer.returncode == 5, answer.stderr
     assert "needs users" in answer.stderr
-    assert "--add-user" in answer.stderr
+    assert "user add" in answer.stderr
 
 
 @pytest.mark.parametrize("address", ["", "8306", "localhost", "127.0.0.1:x", "127.0.0.1:99999"])
@@ -54,20 +61,20 @@ def test_a_history_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 
 def test_a_user_is_added_and_removed(tmp_path: Path) -> None:
     typed = f"{PASSWORD}\n"
-    answer = serve(tmp_path, "--add-user", "ann", "--role", "operator", typed=typed)
+    answer = user(tmp_path, "add", "ann", "--role", "operator", typed=typed)
     assert answer.returncode == 0, answer.stderr
     users = Users(tmp_path / "history" / "users")
     assert users.all() == {"ann": Role.OPERATOR}
     assert users.verify("ann", PASSWORD)
     assert PASSWORD not in answer.stdout + answer.stderr
-    assert serve(tmp_path, "--add-user", "bob", "--role", "root", typed=typed).returncode == 3
-    assert serve(tmp_path, "--remove-user", "ann").returncode == 0
+    assert user(tmp_path, "add", "bob", "--role", "root", typed=typed).returncode == 3
+    assert user(tmp_path, "remove", "ann").returncode == 0
     assert not users.all()
-    assert serve(tmp_path, "--remove-user", "ann").returncode == 3
+    assert user(tmp_path, "remove", "ann").returncode == 3
 
 
 def test_a_user_whom_only_a_proxy_names(tmp_path: Path) -> None:
-    answer = serve(tmp_path, "--add-user", "ann", "--role", "viewer", "--no-password")
+    answer = user(tmp_path, "add", "ann", "--role", "viewer", "--no-password")
     assert answer.returncode == 0, answer.stderr
     users = Users(tmp_path / "history" / "users")
     assert users.all() == {"ann": Role.VIEWER}

@@ -361,7 +361,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_the_command_says_what_memory_and_another_device_bring(tmp_path: Path, root: str) -> None:
     files = pool_options(tmp_path)
     ran = CliRunner().invoke(
-        size_app, ["full", root, "--json", "--limit", "packets=10k", "--instead", "packets=20k", *files]
+        size_app, ["full", root, "--json", "--limit", "packets=10k", "--what-if", "packets=20k", *files]
     )
     assert ran.exit_code == 0, ran.output
     [host] = json.loads(ran.stdout)["hosts"]
@@ -377,14 +377,14 @@ def test_the_command_says_what_memory_and_another_device_bring(tmp_path: Path, r
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--instead", "reads=5000"], "limit of reads"),
-        (["--instead", "memory=64G"], "larger pool"),
-        (["--instead", "memory=64G", "POOLS"], "limit of reads"),
+        (["--what-if", "reads=5000"], "limit of reads"),
+        (["--what-if", "memory=64G"], "larger pool"),
+        (["--what-if", "memory=64G", "POOLS"], "limit of reads"),
         (["--limit", "reads=many"], "not an amount"),
         (["--limit", "speed=3"], "not a resource"),
         (["--limit", "db9=cpu=3"], "no host is named db9"),
-        (["--instead", "cpu=0"], "not an amount"),
-        (["--instead", "space=1T"], "space fills by itself"),
+        (["--what-if", "cpu=0"], "not an amount"),
+        (["--what-if", "space=1T"], "space fills by itself"),
         (["--host", "db0", "--host", "typo"], "no host is named typo"),
         (["--host", "nobody"], "no host is named nobody"),
     ],
@@ -416,7 +416,7 @@ def test_a_limit_of_reads_and_writes_together_is_compared_with_their_sum(tmp_pat
         rows = [("demand", "cpu", 1.0, 1.2), ("limit", "cpu", 4.0, 4.0)]
         rows += [("demand", "reads", reads, 2 * reads), ("demand", "writes", writes, 2 * writes)]
         write(archive, "db0", DAY * DAY_S + hour * HOUR_S, rows)
-    options = ["--limit", "device_requests=4000", "--instead", "device_requests=8000"]
+    options = ["--limit", "device_requests=4000", "--what-if", "device_requests=8000"]
     ran = CliRunner().invoke(size_app, ["full", str(archive.root), "--json", *options])
     assert ran.exit_code == 0, ran.output
     [host] = json.loads(ran.stdout)["hosts"]
@@ -483,7 +483,7 @@ def test_the_data_of_one_host_counts_with_the_pool_of_all(tmp_path: Path) -> Non
     assert pools["db1"].saves(larger) != pools["db0"].saves(larger)
 
 
-@pytest.mark.parametrize("option", ["--need", "--limit", "--instead"])
+@pytest.mark.parametrize("option", ["--need", "--limit", "--what-if"])
 def test_what_is_said_of_a_host_replaces_what_is_said_of_all(option: str) -> None:
     for words in (["db1=reads=6000", "reads=3000"], ["reads=3000", "db1=reads=6000"]):
         found = size_source.amounts(words, ["db1", "db2"], option)

@@ -535,7 +535,7 @@ def test_what_has_a_lower_bound_is_not_compared_with_another_device(tmp_path: Pa
     path = tmp_path / "ladder.json"
     path.write_text(json.dumps(WRITES_ALONE))
     ran = CliRunner().invoke(
-        size_app, ["full", str(archive.root), "--latencies", str(path), "--instead", "writes=20000"]
+        size_app, ["full", str(archive.root), "--latencies", str(path), "--what-if", "writes=20000"]
     )
     assert isinstance(ran.exception, PlanError)
     assert "only a lower bound" in str(ran.exception)

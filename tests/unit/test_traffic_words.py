@@ -65,7 +65,7 @@ def test_a_recorder_that_ended_early_is_no_success(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "words", [["digest", "x.log", "--save"], ["digest", "x.log", "--history"], ["record", "x.log", "-o"]]
+    "words", [["digest", "x.log", "--save"], ["digest", "x.log", "--add-to"], ["record", "x.log", "-o"]]
 )
 def test_an_output_that_cannot_be_written_is_refused_before_the_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]

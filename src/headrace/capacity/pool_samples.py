@@ -60,7 +60,7 @@ def read(paths: Sequence[Path], data_bytes: float = math.inf) -> Pool:
         raise PlanError(
             f"a pool with {most / 2**20:,.0f} MiB of data still read from the device: there is more than "
             f"{data_bytes / 2**20:,.0f} MiB",
-            place="--data",
+            place="--data-size",
         )
     return Pool(found[0].size_bytes, sizes, Curve(points, data_pages, accesses))
 

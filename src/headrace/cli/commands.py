@@ -11,7 +11,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("demo", "run", "prove", "tune", "status", "report", "compare", "plan"),
         *("import", "watch", "lab"),
     ),
-    "Change": ("apply", "rollback", "rollout", "verify", "histograms"),
+    "Change": ("apply", "rollback", "rollout", "verify"),
     "Traffic": ("record", "recording", "digest", "replay", "indexes"),
     "Plan ahead": ("size",),
     "Elsewhere": ("docs", "tell", "mcp"),
@@ -68,9 +68,6 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "change.commands.verify": {
         "verify": "Compare production before and after a change.",
     },
-    "change.commands.histograms": {
-        "histograms": "Save a server's own latency histograms, for `verify`.",
-    },
     "tell.command": {
         "tell": "Send a verdict to chats, mail, dashboards and pipelines.",
     },
@@ -81,7 +78,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "import": "Analyse results measured elsewhere: tables, benchmark output.",
     },
     "traffic.commands.recording": {
-        "record": "Record what clients send to a server.",
+        "record": "Record what clients send, or a server's latency histograms.",
         "recording": "Inspect, cut, merge, filter and anonymise recordings.",
     },
     "traffic.commands.digest": {

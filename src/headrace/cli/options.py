@@ -157,6 +157,21 @@ def duration(*names: str, text: str, least_s: float = 1, most_s: float = DAY_S, 
     return typer.Option(*names, metavar="TIME", help=text, parser=parsed, show_default=default or False)
 
 
+def size_option(*names: str, text: str, least: int = 0, default: str = "") -> Any:
+    """An option for a size such as 500M or 20G, as bytes; 0 is none."""
+
+    def parsed(value: str | int) -> int:
+        from headrace.knobs.knob import size_bytes
+
+        if not isinstance(value, str):
+            return value
+        if not re.fullmatch(r"[0-9]+[KMGT]?", value) or 0 < size_bytes(value) < least:
+            raise typer.BadParameter(f"{value!r}: write a size such as 500M or 20G")
+        return size_bytes(value)
+
+    return typer.Option(*names, metavar="SIZE", help=text, parser=parsed, show_default=default or False)
+
+
 def duration_text(seconds: float) -> str:
     """A duration as options take it, in the largest unit that leaves a whole number: 90s, 2h."""
     for unit, size in reversed(UNITS.items()):

@@ -32,8 +32,39 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+#: Words that people try, and no command's name is close to -> what they look for.
+GUESSES = {
+    "advise": "hunt",
+    "bench": "run",
+    "benchmark": "run",
+    "capture": "record",
+    "confirm": "apply --confirm",
+    "convert": "import",
+    "diagnose": "hunt",
+    "diff": "compare",
+    "dry-run": "plan show",
+    "histograms": "record histograms",
+    "inventory": "fleet",
+    "journal": "rollback --list",
+    "notify": "tell",
+    "optimise": "tune",
+    "optimize": "tune",
+    "play": "replay",
+    "revert": "rollback",
+    "sweep": "run",
+    "test": "prove",
+    "undo": "rollback",
+    "user": "serve user",
+}
+
+
 class _Commands(typer.core.TyperGroup):
     """All commands; those of modules that are not imported have only their summary."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] in GUESSES and args[0] not in self.commands:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{GUESSES[args[0]]}'?")
+        return super().resolve_command(ctx, args)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)

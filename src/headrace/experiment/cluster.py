@@ -126,7 +126,7 @@ class RayControllers:
 
     def __init__(self, on: str, tell: Callable[[str], None]) -> None:
         if on != "ray" and not on.startswith("ray://"):
-            raise PlanError(f"--on {on}: must be here, ray, or ray://HOST:PORT")
+            raise PlanError(f"--executor {on}: must be here, ray, or ray://HOST:PORT")
         self._ray = _connect(on)
         self._tell = tell
         remote = self._ray.remote(num_cpus=CPUS, max_restarts=0, scheduling_strategy="SPREAD")
@@ -197,7 +197,7 @@ def _connect(on: str) -> Any:
     except (OSError, ImportError, RuntimeError, ValueError) as error:
         raise NotReady(
             f"no Ray cluster answers: {_said(error)}",
-            place=f"--on {on}",
+            place=f"--executor {on}",
             hint="`ray start --head` on one controller, `ray start --address=...` on the others",
         ) from error
     finally:

@@ -30,7 +30,7 @@ async def run(
         return await pool.run_pool(file, folder_path, listen, retry=retry, controllers=controllers)
     if on != HERE:
         raise PlanError(
-            f"--on {on}: it distributes blocks over several machines, but this plan has one",
+            f"--executor {on}: it distributes blocks over several machines, but this plan has one",
             place=file.place,
             hint='[target] addresses = ["root@a", "root@b"]',
         )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headrace.base.model import ServerLogin
-from headrace.cli.options import DAY_S, NO_LOGIN, duration, grouped
+from headrace.cli.groups import WithCommands
+from headrace.cli.options import DAY_S, NO_LOGIN, duration, grouped, size_option
 from headrace.cli.shell import app, opened_places, run_until_signal, stderr, stdout
 
 if TYPE_CHECKING:
@@ -22,9 +23,9 @@ if TYPE_CHECKING:
     from headrace.web.app import Listen
     from headrace.web.looks import Looking
     from headrace.web.site import Site
+    from headrace.web.users import Users
 
 PORT = 8306
-GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -48,22 +49,6 @@ class Doors:
     users: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Users with their roles [users in --data].")
     ] = None
-    add_user: Annotated[
-        str,
-        typer.Option("--add-user", metavar="NAME", help="Add a user, or change role and password, and exit."),
-    ] = ""
-    role: Annotated[
-        str, typer.Option(metavar="ROLE", help="With --add-user: viewer, operator or approver.")
-    ] = "viewer"
-    no_password: Annotated[
-        bool,
-        typer.Option(
-            "--no-password", help="With --add-user: a user who logs in only through a reverse proxy."
-        ),
-    ] = False
-    remove_user: Annotated[
-        str, typer.Option("--remove-user", metavar="NAME", help="Remove a user, and exit.")
-    ] = ""
     auth: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Users of a reverse proxy or an OpenID Connect provider (TOML)."),
@@ -84,9 +69,9 @@ class Storage:
             "--keep", text="How long days are kept.", least_s=DAY_S, most_s=36_500 * DAY_S, default="400d"
         ),
     ] = 400.0 * DAY_S
-    size: Annotated[
-        float, typer.Option(metavar="GIB", min=0, help="Maximum size of the history; 0: no limit.")
-    ] = 20.0
+    max_size: Annotated[
+        int, size_option("--max-size", text="Maximum size of the history; 0: no limit.", default="20G")
+    ] = 20 << 30
     mirror: Annotated[
         str,
         typer.Option(
@@ -165,7 +150,16 @@ class Alerting:
 ANY_DOORS, ANY_STORAGE, ANY_ALERTING = Doors(), Storage(), Alerting()
 
 
-@app.command(epilog="Example: headrace serve --fleet fleet.toml")
+serve_app = typer.Typer(cls=WithCommands, rich_markup_mode=None)
+user_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Who may see the pages.")
+serve_app.add_typer(user_app, name="user")
+app.add_typer(serve_app, name="serve")
+
+
+@serve_app.callback(
+    invoke_without_command=True,
+    epilog="Example: headrace serve --fleet fleet.toml; headrace serve user add ann --role operator",
+)
 @grouped
 def serve(
     fleet: Annotated[
@@ -197,9 +191,6 @@ def serve(
     archive = Archive(storage.data or state_path("history"))
     archive.create()
     users = Users(doors.users or archive.root / "users")
-    if doors.add_user or doors.remove_user:
-        _change_users(users, doors)
-        return
     auth = read(doors.auth) if doors.auth else Auth()
     if auth.oidc:
         require_all("oidc")
@@ -262,24 +253,70 @@ def _mirror(archive: Archive, address: str) -> Mirror:
     return mirror
 
 
-def _change_users(users: object, doors: Doors) -> None:
-    from headrace.web.users import Role, Users
+@dataclass(frozen=True)
+class UsersFile:
+    """Where users are."""
 
-    assert isinstance(users, Users)
-    if doors.remove_user:
-        users.remove(doors.remove_user)
-        stderr().print(f"removed: {doors.remove_user}", highlight=False, markup=False)
-        return
-    role = Role.of(doors.role)
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="DIR", help="As of `headrace serve` [~/.local/state/headrace/history]."
+        ),
+    ] = None
+    users: Annotated[
+        Path | None, typer.Option("--users", metavar="FILE", help="As of `headrace serve` [users in --data].")
+    ] = None
+
+    def open(self) -> Users:
+        from headrace.base.extras import require_all
+        from headrace.history.archive.files import Archive
+        from headrace.host.snapshot import state_path
+
+        require_all("web")
+        from headrace.web.users import Users
+
+        archive = Archive(self.data or state_path("history"))
+        archive.create()
+        return Users(self.users or archive.root / "users")
+
+
+UserName = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+
+
+@user_app.command("add", epilog="Example: headrace serve user add ann --role operator")
+@grouped
+def user_add(
+    name: UserName,
+    role: Annotated[
+        str, typer.Option("--role", metavar="ROLE", help="viewer, operator or approver.")
+    ] = "viewer",
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="The user logs in only through a reverse proxy.")
+    ] = False,
+    file: UsersFile = UsersFile(),
+) -> None:
+    """Add a user, or change role and password, which is asked for or read from standard input."""
+    users = file.open()
+    from headrace.web.users import Role
+
+    given = Role.of(role)
     password: str | None = None
-    if doors.no_password:
+    if no_password:
         pass
     elif sys.stdin.isatty():
         password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     else:
         password = sys.stdin.readline().rstrip("\n")
-    users.put(doors.add_user, role, password)
-    stderr().print(f"{doors.add_user} is {role.word} in {users.path}", highlight=False, markup=False)
+    users.put(name, given, password)
+    stderr().print(f"{name} is {given.word} in {users.path}", highlight=False, markup=False)
+
+
+@user_app.command("remove", epilog="Example: headrace serve user remove ann")
+@grouped
+def user_remove(name: UserName, file: UsersFile = UsersFile()) -> None:
+    """Remove a user, whose next request is refused."""
+    file.open().remove(name)
+    stderr().print(f"removed: {name}", highlight=False, markup=False)
 
 
 def _listen(doors: Doors, users: object, *, has_others: bool) -> Listen:
@@ -309,7 +346,7 @@ def _listen(doors: Doors, users: object, *, has_others: bool) -> Listen:
         if not users.all() and not has_others:
             raise Refused(
                 "other machines can reach this address, so it needs users", place=doors.listen,
-                hint="headrace serve --add-user NAME --role viewer",
+                hint="headrace serve user add NAME --role viewer",
             )  # fmt: skip
     for path in (doors.tls_cert, doors.tls_key):
         if path and not path.is_file():
@@ -362,7 +399,7 @@ def _site(
         from headrace.web.provider import Provider
 
         provider = Provider(auth.oidc, secret_of(archive.root / "secret"))
-    keep = Keep(storage.keep_s, int(storage.size * GIB))
+    keep = Keep(storage.keep_s, storage.max_size)
     key = "" if users.all() or auth else secrets.token_urlsafe(24)
     collector = Collector(
         archive,

@@ -71,7 +71,7 @@ class Proxy:
             if (user := self._users.user(name)) is None:
                 raise NotBelieved(
                     f"{name} has no role here", name,
-                    hint="headrace serve --add-user NAME --role viewer --no-password",
+                    hint="headrace serve user add NAME --role viewer --no-password",
                 )  # fmt: skip
             return user
         listed = _decoded(headers.get(settings.role_header, "")) or ""

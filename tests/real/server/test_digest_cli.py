@@ -69,11 +69,11 @@ def test_the_terminal_and_the_page(tmp_path: Path) -> None:
 def test_two_digests_are_compared(tmp_path: Path) -> None:
     before = lines_file(tmp_path / "before", digests.traffic(1, 2_000))
     after = lines_file(tmp_path / "after", digests.traffic(1, 2_000, slower=2))
-    told = asked("--compare", before, after)
+    told = asked("compare", before, after)
     ratios = [each["ratios"]["mean"] for each in told["classes"]]
     assert all(ratio == pytest.approx(2, rel=0.01) for ratio in ratios)
     assert "significance" in told["note"]
-    assert "no significance" in " ".join(headrace("digest", "--compare", before, after).stdout.split())
+    assert "no significance" in " ".join(headrace("digest", "compare", before, after).stdout.split())
 
 
 def test_client_and_server_stand_side_by_side(tmp_path: Path) -> None:
@@ -81,12 +81,12 @@ def test_client_and_server_stand_side_by_side(tmp_path: Path) -> None:
     server = lines_file(tmp_path / "server", events)
     slower = [Event(e.start_ns, e.klass, (e.response_ns or 0) + 10**6) for e in events]
     client = lines_file(tmp_path / "client", slower)
-    told = asked("--client", client, "--server", server)
+    told = asked("both-ends", client, server)
     assert all(each["is_same_calls"] for each in told["classes"])
     first = told["classes"][0]
     apart = first["client"]["mean_ns"] - first["server"]["mean_ns"]
     assert apart == pytest.approx(10**6)
-    assert "network + client" in headrace("digest", "--client", client, "--server", server).stdout
+    assert "network + client" in headrace("digest", "both-ends", client, server).stdout
 
 
 def test_a_history_grows_and_remembers_reviews(tmp_path: Path) -> None:
@@ -94,27 +94,26 @@ def test_a_history_grows_and_remembers_reviews(tmp_path: Path) -> None:
     for day in range(2):
         events = [Event(START_NS + day * DAY_NS + n * 10**9, n % (2 + day)) for n in range(30)]
         source = lines_file(tmp_path / f"{day}", events)
-        assert headrace("digest", source, "--history", folder).returncode == 0
-    again = headrace("digest", source, "--history", folder)
+        assert headrace("digest", source, "--add-to", folder).returncode == 0
+    again = headrace("digest", source, "--add-to", folder)
     assert again.returncode == 5
     assert "already in the history" in again.stderr
-    shown = headrace("digest", "--history", folder).stdout
+    shown = headrace("digest", "history", folder).stdout
     assert "2026-03-01" in shown
     assert "2026-03-02" in shown
     noted = headrace(
         "digest",
-        "--history",
+        "review",
         folder,
-        "--class",
         "0000000000000002",
-        "--reviewed-by",
+        "--by",
         "ann",
         "--comment",
         "wants an index",
     )
     assert noted.returncode == 0, noted.stderr
     assert "reviewed by ann" in noted.stdout
-    told = asked("--history", folder)
+    told = asked("history", folder)
     by_name = {each["class"]["class"][-1]: each for each in told["classes"]}
     assert by_name["2"]["first_day"] == "2026-03-02"
     assert by_name["2"]["review"]["comment"] == "wants an index"
@@ -126,17 +125,17 @@ def test_a_history_grows_and_remembers_reviews(tmp_path: Path) -> None:
     ("arguments", "code", "said"),
     [
         ([], 2, "SOURCE"),
-        (["--compare", "a"], 2, "before and after"),
-        (["--client", "a"], 2, "go together"),
+        (["compare", "a"], 2, "AFTER"),
+        (["both-ends", "a"], 2, "SERVER"),
         (["--order", "size", "a"], 2, "one of sum"),
         (["--objective", "10", "a"], 2, "10ms"),
         (["--objective", "-1ms", "a"], 2, "10ms"),
         (["{digest}", "--since", "2026-01-01T00:00:00Z"], 3, "cannot be filtered"),
         (["{digest}", "--save", "{digest}/a.parquet"], 2, "cannot be written"),
         (["{digest}", "{pt}"], 9, "its mode is pt"),
-        (["--compare", "{digest}", "{pt}"], 9, "cannot be compared with"),
+        (["compare", "{digest}", "{pt}"], 9, "cannot be compared with"),
         (["{digest}", "--explain"], 2, "needs a server"),
-        (["--history", "{folder}"], 9, "it has no digest yet"),
+        (["history", "{folder}"], 9, "it has no digest yet"),
         (["{cut}"], 9, "ends before its last line"),
         (["{folder}/no-such.log"], 1, "no-such.log"),
     ],

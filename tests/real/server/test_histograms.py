@@ -36,7 +36,7 @@ def login(server: Server) -> list[str]:
 
 
 def taken(server: Server, path: Path, *options: str) -> None:
-    done = headrace("histograms", "--append", str(path), "--name", "db1", *login(server), *options)
+    done = headrace("record", "histograms", "--append", str(path), "--name", "db1", *login(server), *options)
     assert done.returncode == 0, done.stderr
 
 
@@ -109,7 +109,7 @@ def test_a_full_table_of_digests_is_said_and_loses_no_statement(folder: Path, tm
         taken(server, path)
         for i in range(1, 21):
             server.sql(f"SELECT {'+'.join('1' for _ in range(i))}", f"SELECT {','.join(['1'] * i)}")
-        taken(server, path, "--limit", "2")
+        taken(server, path, "--top", "2")
         found = observe(load([path]))
         assert any("have no digest of their own" in note for note in found.notes), found.notes
         assert any("full on db1" in note for note in found.notes)
@@ -120,10 +120,10 @@ def test_a_full_table_of_digests_is_said_and_loses_no_statement(folder: Path, tm
 def test_mariadb_s_plugin_counts_in_decades(folder: Path, tmp_path: Path) -> None:
     with started("mariadb-10.11", folder / "m") as server:
         path = tmp_path / "db1.histograms"
-        failed = headrace("histograms", "--append", str(path), *login(server))
+        failed = headrace("record", "histograms", "--append", str(path), *login(server))
         assert (failed.returncode, "INSTALL SONAME" in failed.stderr) == (3, True), failed.stderr
         server.sql("CREATE DATABASE shop", "INSTALL SONAME 'query_response_time'")
-        failed = headrace("histograms", "--append", str(path), *login(server))
+        failed = headrace("record", "histograms", "--append", str(path), *login(server))
         assert "query_response_time_stats = ON" in failed.stderr
         server.sql("SET GLOBAL query_response_time_stats = ON")
         taken(server, path)

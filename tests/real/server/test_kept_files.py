@@ -139,7 +139,7 @@ def test_the_modes_are_those_of_the_table(server: Server, tmp_path: Path) -> Non
     home = Home(tmp_path, server)
     log = f"{server.folder}/slow.log"
     password = "a long password\n"
-    home.done("serve", "--add-user", "ann", "--role", "viewer", asks=False, typed=2 * password)
+    home.done("serve", "user", "add", "ann", "--role", "viewer", asks=False, typed=2 * password)
     with home.serving():
         run_each(home, log)
     rules = [rule for _, rules in KEPT.values() for rule in rules]

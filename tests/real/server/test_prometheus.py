@@ -134,7 +134,7 @@ def test_its_history_is_what_the_server_counted(
     path = tmp_path / "db1.histograms"
 
     def snapshot() -> None:
-        done = headrace("histograms", "--append", str(path), "--name", "db1", *login)
+        done = headrace("record", "histograms", "--append", str(path), "--name", "db1", *login)
         assert done.returncode == 0, done.stderr
 
     since_s = time.time() - 1

@@ -118,7 +118,7 @@ def test_a_controller_that_is_killed_loses_no_trial_and_doubles_none(
     hosts, prefix = cluster
     # With blocks to spare: a machine that has finished its own takes none whose machine waits for a new worker.
     bench = Lab(tmp_path, hosts, blocks=4)
-    process = bench.start("--on", "ray", prefix=prefix)
+    process = bench.start("--executor", "ray", prefix=prefix)
     until(lambda: len(bench.trials()) >= 2, process)
     workers = controllers()
     assert len(workers) == len(hosts.hosts)
@@ -137,7 +137,7 @@ def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
 ) -> None:
     hosts, prefix = cluster
     bench = Lab(tmp_path, hosts)
-    process = bench.start("--on", "ray", prefix=prefix)
+    process = bench.start("--executor", "ray", prefix=prefix)
     until(lambda: len(bench.trials()) >= 1, process)
     # nsenter stands between: what it started is headrace.
     os.kill(children(process.pid)[0], signal.SIGINT)
@@ -146,7 +146,7 @@ def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
     assert restored(hosts)
     # The hosts share the controller's kernel: without the plan's leave that is the same machine.
     bench.plan.write_text(bench.plan.read_text().replace("allow_shared = true\n", ""))
-    process = bench.start("--on", "ray", prefix=prefix)
+    process = bench.start("--executor", "ray", prefix=prefix)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 5, err
     assert "this host is the controller's own machine" in err
@@ -156,7 +156,7 @@ def test_controllers_on_a_host_under_test_are_refused_and_ctrl_c_restores(
 def test_a_driver_on_another_node_is_a_client(cluster: tuple[Fleet, tuple[str, ...]], tmp_path: Path) -> None:
     hosts, _ = cluster
     bench = Lab(tmp_path, replace(hosts, environment={}), blocks=2)
-    on = ("--on", f"ray://{HEAD}:{CLIENT_PORT}")
+    on = ("--executor", f"ray://{HEAD}:{CLIENT_PORT}")
     process = bench.start(*on)
     until(lambda: len(bench.trials()) >= 1, process)
     assert len(controllers()) == len(hosts.hosts), "they are on the cluster, not here"

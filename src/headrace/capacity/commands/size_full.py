@@ -69,7 +69,7 @@ class BuyOptions:
     instead: Annotated[
         list[str] | None,
         typer.Option(
-            "--instead",
+            "--what-if",
             metavar="[HOST=]RESOURCE=N",
             help="Another limit, to see its effect: reads=6000, memory=64G (the pool); repeatable.",
         ),
@@ -85,7 +85,7 @@ class BuyOptions:
     data: Annotated[
         list[str] | None,
         typer.Option(
-            "--data", metavar="[HOST=]SIZE", help="Data and indexes in use, for --pool: 40G; repeatable."
+            "--data-size", metavar="[HOST=]SIZE", help="Data and indexes in use, for --pool: 40G; repeatable."
         ),
     ] = None
 
@@ -116,7 +116,7 @@ def full(
     histories = [sizes.summed(history, known[history.host]) for history in histories]
     pools, instead = (
         _pools(histories, buying),
-        amounts(buying.instead, [each.host for each in histories], "--instead"),
+        amounts(buying.instead, [each.host for each in histories], "--what-if"),
     )
     hosts = []
     for history in histories:
@@ -209,7 +209,9 @@ def _sizes(words: Sequence[str] | None, names: Sequence[str]) -> dict[str, float
     found = {}
     for word in words or ():
         host, _, number = word.rpartition("=")
-        found[named(host, names, "--data") if host else ANY] = number_of(number, 1024, word, "--data", "40G")
+        found[named(host, names, "--data-size") if host else ANY] = number_of(
+            number, 1024, word, "--data-size", "40G"
+        )
     return found
 
 
@@ -222,24 +224,24 @@ def _check(instead: Mapping[Resource, float], history: History, known: Known, po
         if resource in STOCKS and resource is not Resource.MEMORY:
             raise PlanError(
                 f"{resource} fills by itself, not with each call: no load fits because of it",
-                place="--instead",
+                place="--what-if",
                 hint=f"when another size is full: --limit {history.host}={resource}=N",
             )
         if resource is Resource.MEMORY and pool is None:
             raise PlanError(
-                "it is unknown how many reads a larger pool saves", place="--instead",
+                "it is unknown how many reads a larger pool saves", place="--what-if",
                 hint="give --pool twice: samples at two sizes",
             )  # fmt: skip
         full = Resource.READS if resource is Resource.MEMORY else resource
         is_used = full in history.demand.used
         if is_used and known.is_at_least(full):
             raise PlanError(
-                f"{history.host}: of the limit of {full} only a lower bound is known", place="--instead",
+                f"{history.host}: of the limit of {full} only a lower bound is known", place="--what-if",
                 hint=f"give today's limit: --limit {history.host}={full}=N",
             )  # fmt: skip
         if not is_used or known.full_at(full) is None:
             raise PlanError(
-                f"{history.host}: the use or the limit of {full} is unknown", place="--instead",
+                f"{history.host}: the use or the limit of {full} is unknown", place="--what-if",
                 hint="give today's limit as well: --limit reads=3000",
             )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Histograms that servers keep themselves: snapshots of ``headrace histograms``, subtracted.
+"""Histograms that servers keep themselves: snapshots of ``headrace record histograms``, subtracted.
 
 MySQL 8 has them for all statements and for each digest, MariaDB's plugin for all statements. A file has a snapshot
 per line, of one host or of several. What happened between two snapshots of a host is one stretch; a restart, a

@@ -221,7 +221,9 @@ def run(
     on: Annotated[
         str,
         typer.Option(
-            "--on", metavar="WHERE", help="Executor for several machines: here, ray, or ray://HOST:PORT."
+            "--executor",
+            metavar="WHERE",
+            help="Executor for several machines: here, ray, or ray://HOST:PORT.",
         ),
     ] = "here",
     until_decided: Annotated[
@@ -260,7 +262,8 @@ def run(
     if kinds.of_plan(file.plan) is Search:
         if on != "here" or until_decided or blocks or objective or passes:
             raise PlanError(
-                "a search has no --on, --until-decided, --blocks, --objective and --passes", place=file.place
+                "a search has no --executor, --until-decided, --blocks, --objective and --passes",
+                place=file.place,
             )
         search(path, output, {"budget_s": budget}, places, advise=True, retry=retry, as_json=as_json)
         return

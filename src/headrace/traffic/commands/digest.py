@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -134,10 +135,10 @@ class Shown:
             "--order", help="sum, count, mean, p99, max, rows, sent, changed, bytes, lock or errors."
         ),
     ] = "sum"
-    limit: Annotated[
+    top: Annotated[
         str,
         typer.Option(
-            "--limit",
+            "--top",
             "-n",
             metavar="N",
             help="Classes in the table: 10, or 95%:10 for at most 95% of the order.",
@@ -164,7 +165,7 @@ class Shown:
 
     @property
     def most(self) -> Limit:
-        return Limit.parse(self.limit)
+        return Limit.parse(self.top)
 
 
 @dataclass(frozen=True)
@@ -177,57 +178,31 @@ class Kept:
             "--save", metavar="FILE", help="Save the digest as Parquet, which can be merged with others."
         ),
     ] = None
+    history: Annotated[
+        Path | None,
+        typer.Option("--add-to", metavar="FOLDER", help="Add the digest to a history by day."),
+    ] = None
     page: PageFile = None
 
 
 @dataclass(frozen=True)
-class Two:
-    """Compare two digests instead of showing one."""
+class Listed:
+    """How much of a table of two digests, or of many, is shown."""
 
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare", help="Compare two sources: before, after. New, gone, slower, more frequent."
-        ),
-    ] = False
-    client: Annotated[
-        str,
-        typer.Option("--client", metavar="SOURCE", help="The capture taken at the client; needs --server."),
-    ] = ""
-    server: Annotated[
-        str, typer.Option("--server", metavar="SOURCE", help="The capture taken at the server.")
-    ] = ""
+    top: Annotated[
+        int, typer.Option("--top", "-n", min=0, metavar="N", help="Classes in the table.", show_default=True)
+    ] = 10
+    as_json: Json = False
 
 
-@dataclass(frozen=True)
-class Days:
-    """A history by day: add to it, show it, or annotate it."""
+History = Annotated[Path, typer.Argument(metavar="FOLDER", help="Of `headrace digest --add-to`.")]
 
-    history: Annotated[
-        Path | None,
-        typer.Option("--history", metavar="FOLDER", help="Add to a history by day; show it without SOURCE."),
-    ] = None
-    query_class: Annotated[
-        str,
-        typer.Option(
-            "--class",
-            metavar="ID",
-            help="With --history: show one class by day; a prefix of its id is enough.",
-        ),
-    ] = ""
-    reviewed_by: Annotated[
-        str,
-        typer.Option(
-            "--reviewed-by", metavar="NAME", help="With --history and --class: record who reviewed it."
-        ),
-    ] = ""
-    comment: Annotated[
-        str, typer.Option("--comment", metavar="TEXT", help="Review comment, with --reviewed-by.")
-    ] = ""
+digest_app = typer.Typer(cls=habits.Command, rich_markup_mode=None)
+app.add_typer(digest_app, name="digest")
 
 
-@app.command(
-    cls=habits.Command,
+@digest_app.callback(
+    invoke_without_command=True,
     epilog="Example: headrace digest slow.log --objective 10ms --html digest.html",
 )
 @grouped
@@ -235,8 +210,6 @@ def digest(
     asked: Question,
     shown: Shown,
     kept: Kept,
-    two: Two,
-    days: Days,
     sources: Sources = None,
     login: ServerLogin = NO_LOGIN,
 ) -> None:
@@ -244,26 +217,99 @@ def digest(
     if asked.kind:
         note = "--type is not needed: the content tells what a source is"
         stderr().print(note, soft_wrap=True, highlight=False, markup=False)
-    if two.compare:
-        _compare(sources or [], asked, shown)
-    elif two.client or two.server:
-        _sides(two, asked, shown)
-    elif days.history is not None and not sources:
-        _show_history(days.history, days, shown)
-    else:
-        _sum_up(sources or [], asked, shown, kept, days.history, login)
+    _sum_up(sources or [], asked, shown, kept, login)
 
 
-def _sum_up(
-    sources: list[str], asked: Question, shown: Shown, kept: Kept, history: Path | None, login: ServerLogin
+@digest_app.command("compare", epilog="Example: headrace digest compare monday.log tuesday.log")
+@grouped
+def compare(
+    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A source, or a digest.")],
+    after: Annotated[str, typer.Argument(metavar="AFTER", help="The same, of a later time.")],
+    asked: Question,
+    shown: Listed,
 ) -> None:
+    """Compare two sources: new, gone and slower classes."""
+    from headrace.show import terminal
+    from headrace.traffic import figures as traffic
+    from headrace.traffic.report import compare as views
+
+    left, right = _both(before, after, asked)
+    changes = traffic.compare(left, right)
+    if shown.as_json:
+        print_json(views.compared_json(left, right, changes))
+    else:
+        stdout().print(terminal.show(views.compared(left, right, changes, shown.top)))
+
+
+@digest_app.command("both-ends", epilog="Example: headrace digest both-ends app1.pcap slow.log")
+@grouped
+def both_ends(
+    client: Annotated[str, typer.Argument(metavar="CLIENT", help="The capture taken at the client.")],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="The source taken at the server.")],
+    asked: Question,
+    shown: Listed,
+) -> None:
+    """Compare a client's times with the server's."""
+    from headrace.show import terminal
+    from headrace.traffic import figures as traffic
+    from headrace.traffic.report import compare as views
+
+    left, right = _both(client, server, asked)
+    found = traffic.sides(left, right)
+    if shown.as_json:
+        print_json(views.beside_json(left, right, found))
+    else:
+        stdout().print(terminal.show(views.beside(left, right, found, shown.top)))
+
+
+@digest_app.command("history", epilog="Example: headrace digest history digests/ --class 87c2")
+@grouped
+def history(
+    folder: History,
+    query_class: Annotated[
+        str,
+        typer.Option("--class", metavar="ID", help="One class by day; a prefix of its id is enough."),
+    ] = "",
+    shown: Listed = Listed(),
+) -> None:
+    """Show a history: which classes are new, and who reviewed them."""
+    _show_history(folder, query_class, shown)
+
+
+@digest_app.command(
+    "review", epilog="Example: headrace digest review digests/ 87c2 --comment 'index on price, 3 May'"
+)
+@grouped
+def review(
+    folder: History,
+    query_class: Annotated[
+        str, typer.Argument(metavar="CLASS", help="The class; a prefix of its id is enough.")
+    ],
+    by: Annotated[
+        str, typer.Option("--by", metavar="NAME", help="Who reviewed it [this account].", show_default=False)
+    ] = "",
+    comment: Annotated[str, typer.Option("--comment", metavar="TEXT", help="The result.")] = "",
+    shown: Listed = Listed(),
+) -> None:
+    """Record who reviewed a class of a history."""
+    from datetime import UTC, datetime
+
+    from headrace.traffic.digests import history as histories
+
+    name = _named(query_class, _names(folder), folder)
+    noted = histories.Review(by or getpass.getuser(), f"{datetime.now(UTC):%Y-%m-%d}", comment)
+    histories.review(folder, name, noted)
+    _show_history(folder, name, shown)
+
+
+def _sum_up(sources: list[str], asked: Question, shown: Shown, kept: Kept, login: ServerLogin) -> None:
     from headrace.traffic.report.page import page_of
 
     view = shown.view()
-    for place in (kept.save, history):
+    for place in (kept.save, kept.history):
         _can_be_made(place)
     table = read_sources(sources, asked)
-    _keep(table, kept.save, history)
+    _keep(table, kept.save, kept.history)
     found = _open(table)
     view = replace(view, limit=shown.most.of(found, shown.order))
     if shown.explain:
@@ -363,21 +409,11 @@ def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:
 # -- Two digests, and many --------------------------------------------------------------------------------------
 
 
-def _compare(sources: list[str], asked: Question, shown: Shown) -> None:
-    from headrace.show import terminal
-    from headrace.traffic import figures as traffic
-    from headrace.traffic.report import compare as views
-
-    limit = shown.most.plain("--compare")
-    if len(sources) != 2:
-        raise typer.BadParameter("--compare needs two sources: before and after")
-    before, after = (_open(read_sources([source], asked)) for source in sources)
-    _check_alike(before, after, sources[1])
-    changes = traffic.compare(before, after)
-    if shown.as_json:
-        print_json(views.compared_json(before, after, changes))
-    else:
-        stdout().print(terminal.show(views.compared(before, after, changes, limit)))
+def _both(left: str, right: str, asked: Question) -> tuple[Digest, Digest]:
+    """Two digests whose classes can be compared. Raises StoreError."""
+    one, other = (_open(read_sources([source], asked)) for source in (left, right))
+    _check_alike(one, other, right)
+    return one, other
 
 
 def _check_alike(one: Digest, other: Digest, place: str) -> None:
@@ -390,40 +426,15 @@ def _check_alike(one: Digest, other: Digest, place: str) -> None:
         )
 
 
-def _sides(two: Two, asked: Question, shown: Shown) -> None:
-    from headrace.show import terminal
-    from headrace.traffic import figures as traffic
-    from headrace.traffic.report import compare as views
-
-    limit = shown.most.plain("--client and --server")
-    if not two.client or not two.server:
-        raise typer.BadParameter("--client and --server go together")
-    left, right = (_open(read_sources([source], asked)) for source in (two.client, two.server))
-    _check_alike(left, right, two.server)
-    found = traffic.sides(left, right)
-    if shown.as_json:
-        print_json(views.beside_json(left, right, found))
-    else:
-        stdout().print(terminal.show(views.beside(left, right, found, limit)))
-
-
-def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
-    from datetime import UTC, datetime
-
+def _show_history(folder: Path, query_class: str, shown: Listed) -> None:
     from headrace.show import terminal
     from headrace.traffic import figures as traffic
     from headrace.traffic.digests import history as histories
     from headrace.traffic.report import history as views
 
-    limit = shown.most.plain("--history")
     days = {day: _open(table) for day, table in histories.days(folder).items()}
     seen = traffic.seen(days)
-    name = _named(asked.query_class, [each.name for each in seen], folder) if asked.query_class else ""
-    if asked.reviewed_by:
-        if not name:
-            raise typer.BadParameter("--reviewed-by needs --class")
-        noted = histories.Review(asked.reviewed_by, f"{datetime.now(UTC):%Y-%m-%d}", asked.comment)
-        histories.review(folder, name, noted)
+    name = _named(query_class, [each.name for each in seen], folder) if query_class else ""
     reviews = histories.reviews(folder)
     listed = [each for each in seen if not name or each.name == name]
     if shown.as_json:
@@ -431,7 +442,17 @@ def _show_history(folder: Path, asked: Days, shown: Shown) -> None:
     elif name:
         stdout().print(terminal.show(views.one_class(name, days, reviews.get(name))))
     else:
-        stdout().print(terminal.show(views.overview(days, listed, reviews, limit)))
+        stdout().print(terminal.show(views.overview(days, listed, reviews, shown.top)))
+
+
+def _names(folder: Path) -> list[str]:
+    """The classes of a history."""
+    from headrace.traffic import figures as traffic
+    from headrace.traffic.digests import history as histories
+
+    return [
+        each.name for each in traffic.seen({d: _open(table) for d, table in histories.days(folder).items()})
+    ]
 
 
 def _named(query_class: str, names: list[str], folder: Path) -> str:

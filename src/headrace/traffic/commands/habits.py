@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
-import typer.core
 
 from headrace.base.errors import PlanError
+from headrace.cli.groups import WithCommands
 
 if TYPE_CHECKING:
     from headrace.traffic.digests.classes import Digest
@@ -18,12 +18,12 @@ HINTS = {
     "--attribute-aliases": "users, hosts and databases have one name each: user, host, database",
     "--attribute-value-limit": "values are kept as they are",
     "--ask-pass": "--mysql-password-file FILE, or --mysql-defaults-file FILE",
-    "--create-history-table": "--history FOLDER keeps a digest per day in files; no table is needed",
-    "--create-review-table": "--history FOLDER with --class ID --reviewed-by NAME; no table is needed",
+    "--create-history-table": "--add-to FOLDER keeps a digest per day in files; no table is needed",
+    "--create-review-table": "headrace digest review FOLDER CLASS --by NAME; no table is needed",
     "--daemonize": "let cron or systemd run headrace digest, or run headrace serve",
     "--defaults-file": "--mysql-defaults-file FILE",
     "--embedded-attributes": "--filter 'text~KEY' finds statements by a comment",
-    "--expected-range": "--limit N shows N classes",
+    "--expected-range": "--top N shows N classes",
     "--fingerprints": "every class is shown by its fingerprint",
     "--group-by": "--group class, table, user, host, database, session or command; comma-separated",
     "--inherit-attributes": "the database of a session is known from the log itself",
@@ -32,17 +32,18 @@ HINTS = {
     "--no-report": "--json prints everything for programs; --save FILE keeps it",
     "--no-version-check": "headrace calls nobody: leave it out",
     "--order-by": "--order sum, count, mean, p99, max, rows, sent, bytes, lock, errors; Query_time:sum is sum",
-    "--outliers": "--limit N, or --limit 95%:N; --order p99 or max ranks by the slowest calls",
+    "--outliers": "--top N, or --top 95%:N; --order p99 or max ranks by the slowest calls",
     "--output": "--json, or --html FILE; headrace record keeps the calls themselves",
     "--preserve-embedded-numbers": "--mode strict keeps digits that are part of a name",
     "--processlist": "headrace top watches a server; headrace record --interface captures its traffic",
     "--progress": "progress is shown on a terminal: leave it out",
     "--read-timeout": "headrace-agent digest --follow waits for more until it is stopped",
-    "--report-all": "--limit 100000 shows all classes",
+    "--report-all": "--top 100000 shows all classes",
     "--report-format": "--details N shows N classes in detail; --json has everything",
     "--report-histogram": "the detail of a class has its histogram: --details N",
-    "--resume": "--history FOLDER adds the same digest once only",
-    "--review": "--history FOLDER with --class ID --reviewed-by NAME --comment TEXT",
+    "--resume": "--add-to FOLDER adds the same digest once only",
+    "--limit": "--top 10, or --top 95%:10",
+    "--review": "headrace digest review FOLDER CLASS --by NAME --comment TEXT",
     "--run-time": "--since and --until; of live traffic: headrace record --duration 60s, then digest that",
     "--run-time-mode": "--since and --until",
     "--sample": "nothing is sampled: all calls count",
@@ -56,7 +57,7 @@ HINTS = {
 ADDITIVE = ("sum", "count", "rows", "sent", "changed", "bytes", "lock", "errors")
 
 
-class Command(typer.core.TyperCommand):
+class Command(WithCommands):
     """A command that answers an option of pt-query-digest with its own."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -93,16 +94,8 @@ class Limit:
         except ValueError:
             is_valid = False
         if not is_valid:
-            raise typer.BadParameter(f"--limit {text!r}: a number such as 10, or pt-query-digest's 95%:10")
+            raise typer.BadParameter(f"--top {text!r}: a number such as 10, or pt-query-digest's 95%:10")
         return cls(number, percent / 100 if percent is not None else None)
-
-    def plain(self, what: str) -> int:
-        """Without a share. Raises BadParameter where one has no meaning."""
-        if self.share is not None:
-            raise typer.BadParameter(
-                f"--limit with a percentage is for the ranking of one digest, not for {what}"
-            )
-        return self.most
 
     def of(self, digest: Digest, order: str) -> int:
         """The number of classes for a digest. Raises PlanError if a share of the order has no meaning."""
@@ -110,7 +103,7 @@ class Limit:
             return self.most
         if order not in ADDITIVE:
             raise PlanError(
-                f"--limit with a percentage needs values that add up; --order {order} has none",
+                f"--top with a percentage needs values that add up; --order {order} has none",
                 hint=f"--order {', '.join(ADDITIVE)}, or a plain number",
             )
         from headrace.traffic.figures import ORDERS, ranked

@@ -11,8 +11,10 @@ import typer
 
 from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, Refused, StoreError
-from headrace.cli.options import CapturePorts
+from headrace.cli.groups import WithCommands
+from headrace.cli.options import CapturePorts, size_option
 from headrace.cli.shell import Json, TargetOption, app, on_target, print_json, stderr, stdout, writable
+from headrace.traffic.commands.histograms import histograms
 
 #: How long ``--estimate`` records into its temporary file.
 ESTIMATE_S = 5
@@ -29,7 +31,16 @@ Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Th
 Recording = Annotated[Path, typer.Argument(metavar="FILE", show_default=False)]
 
 
-@app.command(
+record_app = typer.Typer(cls=WithCommands, rich_markup_mode=None)
+app.add_typer(record_app, name="record")
+record_app.command(
+    "histograms",
+    epilog="Example: headrace record histograms -t root@db1 --append db1.histograms --every 5m --duration 2d",
+)(histograms)
+
+
+@record_app.callback(
+    invoke_without_command=True,
     epilog="Example: headrace record -t root@db1 /var/log/mysql/slow.log --follow --duration 10m -o db1.rec",
 )
 def record(
@@ -49,8 +60,8 @@ def record(
     ] = "",
     follow: Annotated[bool, typer.Option(help="Follow the file, through rotation, until stopped.")] = False,
     duration: Annotated[str, typer.Option(metavar="TIME", help="Stop after this time: 10m.")] = "",
-    size: Annotated[
-        int, typer.Option(metavar="MIB", min=0, help="Stop at this size.", show_default=False)
+    max_size: Annotated[
+        int, size_option("--max-size", text="Stop at this size, such as 500M.", least=1 << 20)
     ] = 0,
     port: CapturePorts = None,
     with_literals: Literals = False,
@@ -76,7 +87,7 @@ def record(
         options += ["--duration", f"{ESTIMATE_S}s"]
     else:
         options += ["--duration", duration] if duration else []
-        options += ["--size", str(size)] if size else []
+        options += ["--size", str(max_size >> 20)] if max_size else []
 
     summary, error = _record([*options, "--", *(sources or [])], target, None if estimate else output)
     if estimate:

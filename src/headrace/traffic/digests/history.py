@@ -84,7 +84,7 @@ def days(folder: Path) -> dict[str, pa.Table]:
     paths = sorted(path for path in folder.glob("*.parquet") if _DAY.fullmatch(path.name))
     if not paths:
         raise StoreError(
-            "it has no digest yet", place=str(folder), hint="headrace digest SOURCE --history " + str(folder)
+            "it has no digest yet", place=str(folder), hint="headrace digest SOURCE --add-to " + str(folder)
         )
     return {path.stem: tables.read(path) for path in paths}
 

@@ -1,4 +1,4 @@
-"""The command ``histograms``: how long a server's statements take, as the server itself counts them."""
+"""The command ``record histograms``: how long a server's statements take, as the server itself counts them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,12 @@ from headrace.base.counted import counted
 from headrace.base.errors import NotReady, PlanError, TargetError
 from headrace.base.model import ServerLogin
 from headrace.cli.options import DAY_S, NO_LOGIN, duration, grouped
-from headrace.cli.shell import TargetOption, app, on_target, stderr, tell
+from headrace.cli.shell import TargetOption, on_target, stderr, tell
 
 if TYPE_CHECKING:
     from headrace.host.agent import Agent
 
 
-@app.command(
-    epilog="Example: headrace histograms -t root@db1 --append db1.histograms --every 5m --duration 2d",
-)
 @grouped
 def histograms(
     append: Annotated[
@@ -31,7 +28,7 @@ def histograms(
     name: Annotated[
         str, typer.Option(metavar="HOST", help="The host's name in the file [its own].", show_default=False)
     ] = "",
-    limit: Annotated[
+    top: Annotated[
         int, typer.Option(min=0, max=10_000, help="Maximum number of digests that get their own histogram.")
     ] = 100,
     every_s: Annotated[float | None, duration("--every", text="Repeat at this interval.")] = None,
@@ -40,22 +37,23 @@ def histograms(
     ] = None,
     login: ServerLogin = NO_LOGIN,
 ) -> None:
-    """Save how often each latency occurred on a server since its start, for `headrace verify`.
+    """Save a server's own latency histograms, for `headrace verify`.
 
-    MySQL 8: performance_schema. MariaDB: the plugin query_response_time.
+    How often each latency occurred since the server's start. MySQL 8: performance_schema. MariaDB: the plugin
+    query_response_time.
     """
     if (every_s is None) != (duration_s is None):
         raise typer.BadParameter("--every and --duration must be given together")
 
     async def work(host: Any) -> int:
-        return await _collect(host, append, name, limit, every_s or 0.0, duration_s or 0.0, login)
+        return await _collect(host, append, name, top, every_s or 0.0, duration_s or 0.0, login)
 
     count = on_target(target, work)
     stderr().print(f"{append}: {counted(count, 'snapshot')}", soft_wrap=True, highlight=False, markup=False)
 
 
 async def _collect(
-    host: Any, path: Path, name: str, limit: int, every_s: float, duration_s: float, login: ServerLogin
+    host: Any, path: Path, name: str, top: int, every_s: float, duration_s: float, login: ServerLogin
 ) -> int:
     """The first snapshot must succeed; a later one that fails is a gap."""
     from headrace.host.agent import Agent
@@ -67,20 +65,20 @@ async def _collect(
         raise NotReady(why_not, place=host.name)
     named = name or str((await agent.facts()).data.get("hostname") or host.name)
     start = time.monotonic()
-    count = await _one(agent, path, named, limit, found)
+    count = await _one(agent, path, named, top, found)
     ticks = int(duration_s / every_s) if every_s else 0
     for tick in range(1, ticks + 1):
         await asyncio.sleep(max(0.0, start + tick * every_s - time.monotonic()))
         try:
-            count += await _one(agent, path, named, limit, found)
+            count += await _one(agent, path, named, top, found)
         except (TargetError, PlanError) as error:
             tell(f"no snapshot: {error.message}")
     return count
 
 
-async def _one(agent: Agent, path: Path, name: str, limit: int, login: ServerLogin) -> int:
+async def _one(agent: Agent, path: Path, name: str, top: int, login: ServerLogin) -> int:
     from headrace.change.production.histograms import append, line_of
 
-    answer = await agent.answer("histograms", "--limit", str(limit), *login.argv, repeatable=True)
+    answer = await agent.answer("histograms", "--limit", str(top), *login.argv, repeatable=True)
     append(path, line_of(name, answer))
     return 1
