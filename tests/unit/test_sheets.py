@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from headrace.base.errors import PlanError
 from headrace.experiment import foreign
+from headrace.experiment.foreign import sheets
 from tests.unit.test_extras import headrace_without
 
 ROWS: list[list[object]] = [
@@ -127,3 +129,37 @@ def test_without_the_library_its_extra_is_named(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "pip install 'headrace[sheets]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def corners(cell: str) -> str:
+    """A sheet of two cells, one at each end."""
+    first = '<row r="1"><c r="A1"><v>1</v></c></row>'
+    return f'<sheetData>{first}<row r="{cell.lstrip("XFD")}"><c r="{cell}"><v>1</v></c></row></sheetData>'
+
+
+def test_a_sheet_of_a_thousand_million_cells_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sheets, "MOST_MEMORY", 256 << 20)
+    path = workbook(tmp_path / "t.xlsx", {"June": ROWS})
+    assert runs(path) == RUNS
+    small = path.read_bytes()
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    sheet = parts["xl/worksheets/s1.xml"].decode()
+    head, tail = sheet[: sheet.index("<sheetData>")], "</worksheet>"
+    parts["xl/worksheets/s1.xml"] = (head + corners("XFD1048576") + tail).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    assert path.stat().st_size < 2 * len(small)
+    with pytest.raises(PlanError, match="too large when it is unpacked"):
+        runs(path)
+
+
+def test_a_pipe_or_a_device_is_no_table(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    (tmp_path / "device.csv").symlink_to("/dev/zero")
+    for name in ("pipe.csv", "device.csv"):
+        with pytest.raises(PlanError, match="is no plain file"):
+            runs(tmp_path / name)

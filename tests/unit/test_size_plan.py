@@ -283,6 +283,25 @@ def test_parquet_is_read_like_csv(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_bytes(b"PAR1")
     with pytest.raises(PlanError, match="not a Parquet file"):
         table.read(tmp_path / "broken.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"time": [1], "value": [1]}), tmp_path / "other.parquet")
+    with pytest.raises(PlanError, match="no column 'host'; there are: time, value"):
+        table.read(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("limit", ["MOST_ROWS", "MOST_TEXT_BYTES"])
+def test_parquet_that_becomes_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """Every row names one long text, which is in the file once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    many = {"host": ["h" * 10_000] * 5000, "time": ["2026-03-01T23:00Z"] * 5000, "resource": ["cpu"] * 5000}
+    pq.write_table(pa.table(many | {"value": [1.0] * 5000}), tmp_path / "demands.parquet")
+    assert (tmp_path / "demands.parquet").stat().st_size < 100_000
+    monkeypatch.setattr(table, limit, 4000)
+    with pytest.raises(PlanError, match="too large"):
+        table.read(tmp_path / "demands.parquet")
 
 
 def test_parquet_without_a_zone_is_utc_wherever_it_is_read(

@@ -39,6 +39,7 @@ WRITERS = {
     "experiment/commands/experiments.py: plan_list": "examples of ours",
     "experiment/commands/experiments.py: plan_print": "a plan, to be edited as it is",
     "cli/shell.py: _version": "the version",
+    "experiment/foreign/cells.py: main": "JSON for the program that started it, which bounds it",
     "cli/shell.py: print_json": "JSON, in which control characters are escaped",
     "host/memcached/ask.py: main": "JSON of another host, which the reader bounds",
     "tell/markdown.py: _print": "escaped by `content`",

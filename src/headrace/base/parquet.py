@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +32,10 @@ def opened(
     with (
         plain_file(path) as source,
         # By its descriptor: what was checked is what is read.
-        pq.ParquetFile(_place(source), read_dictionary=list(texts), pre_buffer=False) as file,
+        pq.ParquetFile(place := f"/proc/self/fd/{source.fileno()}", pre_buffer=False) as plain,
+        pq.ParquetFile(
+            place, metadata=plain.metadata, read_dictionary=_there(plain, texts), pre_buffer=False
+        ) as file,
     ):
         meta = file.metadata
         groups = [meta.row_group(n) for n in range(meta.num_row_groups)]
@@ -46,8 +49,10 @@ def opened(
         yield file
 
 
-def _place(source: BinaryIO) -> str:
-    return f"/proc/self/fd/{source.fileno()}"
+def _there(file: pq.ParquetFile, names: Sequence[str]) -> list[str]:
+    """Those of the names that the file has: the library ends with a KeyError for any other."""
+    columns = {file.metadata.schema.column(n).path for n in range(file.metadata.num_columns)}
+    return [name for name in names if name in columns]
 
 
 def read(
@@ -71,6 +76,16 @@ def read(
             batches += pa.Table.from_batches([batch]).cast(schema).to_batches()
     # empty_table() would import pandas.
     return pa.Table.from_batches(batches, schema)
+
+
+def rows(file: pq.ParquetFile, names: Sequence[str], most_bytes: int) -> Iterator[dict[str, Any]]:
+    """The rows of an open file, whose columns become at most ``most_bytes``. Raises BadContent, ArrowException."""
+    total = 0
+    for batch in file.iter_batches(_ROWS_AT_ONCE, columns=list(names), use_threads=False):
+        total += sum(unpacked_bytes(column) for column in batch.columns)
+        if total > most_bytes:
+            raise BadContent(f"too large: more than {most_bytes >> 20} MiB when it is unpacked")
+        yield from batch.to_pylist()
 
 
 def unpacked_bytes(column: pa.Array) -> int:

@@ -13,7 +13,7 @@ each of them was sampled at. CSV is read as ``foreign`` reads it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,6 +36,8 @@ HINT = "docs/howto/merge.md lists the columns"
 LARGEST = 1e18
 #: A step that is this small next to the whole is a mistake in a time.
 MOST_STEPS = 1_000_000
+#: Of a Parquet file: its rows, and what they take in memory before they are looked at.
+MOST_ROWS, MOST_TEXT_BYTES = 4_000_000, 1 << 30
 
 Values = NDArray[np.float64]
 
@@ -115,25 +117,8 @@ def _csv(path: Path) -> tuple[list[_Row], list[str]]:
 
 
 def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
-    import pyarrow as pa
-
-    from headrace.base.parquet import opened
-
-    try:
-        with opened(path) as file:
-            table = file.read()
-    except FileNotFoundError as error:
-        raise PlanError("no such file", place=str(path)) from error
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise PlanError(f"not a Parquet file: {error}", place=str(path)) from error
-    for name in NEEDED:
-        if name not in table.column_names:
-            there = ", ".join(table.column_names) or "none"
-            raise PlanError(f"no column {name!r}; there are: {there}", place=str(path), hint=HINT)
     rows = []
-    for number, cells in enumerate(
-        table.select([n for n in (*NEEDED, "group", "type") if n in table.column_names]).to_pylist(), 1
-    ):
+    for number, cells in enumerate(_parquet_rows(path), 1):
         place = f"{path}: row {number}"
         at, value = cells["time"], cells["value"]
         try:
@@ -145,6 +130,30 @@ def _parquet(path: Path) -> tuple[list[_Row], list[str]]:
         text |= {name: str(cells[name]) for name in ("group", "type") if cells.get(name) is not None}
         rows.append(_checked(text, at_s, number_of, value is not None, place))
     return rows, []
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """Raises PlanError."""
+    import pyarrow as pa
+
+    from headrace.base import parquet
+
+    texts = ("host", "resource", "group", "type")
+    try:
+        with parquet.opened(path, texts, MOST_ROWS) as file:
+            there = file.schema_arrow.names
+            if lacking := [name for name in NEEDED if name not in there]:
+                raise PlanError(
+                    f"no column {lacking[0]!r}; there are: {', '.join(there) or 'none'}",
+                    place=str(path),
+                    hint=HINT,
+                )
+            kept = [name for name in (*NEEDED, "group", "type") if name in there]
+            yield from parquet.rows(file, kept, MOST_TEXT_BYTES)
+    except FileNotFoundError as error:
+        raise PlanError("no such file", place=str(path)) from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise PlanError(f"not a Parquet file that is read: {error}", place=str(path)) from error
 
 
 def _seconds_of(at: Any) -> float:

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import csv
-import datetime
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from headrace.base.errors import PlanError
-from headrace.experiment.foreign import names
+from headrace.base.received import ANY, BadContent, an_object
+from headrace.experiment.foreign import cells, names
 from headrace.experiment.foreign.grid import MOST_ABOVE
 
+#: Two cells at the ends of a sheet are a small file, and a thousand million cells of the library, which ends the
+#: program when there is no memory for them. So it reads in a process of its own, which may have so much.
+MOST_MEMORY, MOST_S = 1 << 30, 60
 #: First bytes of files that may be one: a ZIP archive, and what Office wrote before.
 MAGIC = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 
 
-def text_of(path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
+def text_of(file: BinaryIO, path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
     """The sheet with the columns that are needed, as CSV with a line for each of its rows; None if it is none.
 
-    Raises ImportError without the library, and PlanError if several sheets have the columns, or for a password.
+    Raises ImportError without the library, and PlanError if several sheets have the columns, for a password, and
+    for more than memory may hold.
     """
-    import python_calamine
+    import python_calamine  # noqa: F401 - it is read by a program of its own
 
-    try:
-        with python_calamine.CalamineWorkbook.from_path(str(path)) as book:
-            sheets = {
-                name: _rows(book.get_sheet_by_name(name).to_python(skip_empty_area=False))
-                for name in book.sheet_names
-            }
-    except python_calamine.PasswordError as error:
-        raise PlanError(
-            "the spreadsheet has a password", place=str(path), hint="save it without one"
-        ) from error
-    except (python_calamine.CalamineError, OSError, ValueError):
+    sheets = _sheets(file, path)
+    if sheets is None:
         return None
     filled = {name: rows for name, rows in sheets.items() if any(any(row) for row in rows)}
     if not filled:
@@ -55,17 +54,31 @@ def text_of(path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
     return output.getvalue(), [f"sheet {best[0]!r} is read{others}"]
 
 
-def _rows(rows: Sequence[Sequence[object]]) -> list[list[str]]:
-    return [[_cell(value) for value in row] for row in rows]
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:.15g}"
-    if isinstance(value, datetime.timedelta):
-        return f"{value.total_seconds():g} s"
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    return " ".join(str(value).split())
+def _sheets(file: BinaryIO, path: Path) -> dict[str, list[list[str]]] | None:
+    """Each sheet's cells; None if it is no spreadsheet. Raises PlanError."""
+    too_large = PlanError(
+        "the spreadsheet is too large when it is unpacked", place=str(path), hint="save the table as CSV"
+    )
+    # -P: modules of the folder that it is started in are not Python's own.
+    argv = [sys.executable, "-P", str(Path(cells.__file__)), str(MOST_MEMORY)]
+    os.lseek(file.fileno(), 0, os.SEEK_SET)
+    try:
+        done = subprocess.run(argv, stdin=file, capture_output=True, timeout=MOST_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise too_large from None
+    try:
+        found = an_object(done.stdout or b"{}", ANY)
+    except BadContent:
+        raise too_large from None
+    if done.returncode < 0 or found.get("refused") == cells.TOO_LARGE:
+        raise too_large
+    if found.get("refused") == cells.HAS_PASSWORD:
+        raise PlanError("the spreadsheet has a password", place=str(path), hint="save it without one")
+    if done.returncode != 0:
+        raise PlanError(
+            "the spreadsheet is damaged: the library that reads it failed",
+            place=str(path),
+            hint="open it where it was made, and save the table as CSV",
+        )
+    # None: it is no spreadsheet.
+    return found.get("sheets")

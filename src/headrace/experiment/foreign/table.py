@@ -5,11 +5,13 @@ from __future__ import annotations
 import codecs
 import csv
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from headrace.base.errors import PlanError
+from headrace.base.whole import plain_file
 from headrace.experiment.foreign import alike, clocks, encodings, names, shapes, sheets, sift
 from headrace.experiment.foreign.confounded import confounded
 from headrace.experiment.foreign.forms import grid_of, unread
@@ -445,10 +447,10 @@ def _number(text: str, name: str, place: str) -> float:
 def _sheet(path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
     """A spreadsheet as text; None for anything else, and without the library."""
     try:
-        with path.open("rb") as file:
-            if not file.read(8).startswith(sheets.MAGIC) or path.stat().st_size > MAX_BYTES:
+        with plain_file(path) as file:
+            if not file.read(8).startswith(sheets.MAGIC) or os.fstat(file.fileno()).st_size > MAX_BYTES:
                 return None
-        return sheets.text_of(path, needed)
+            return sheets.text_of(file, path, needed)
     except (ImportError, OSError):
         return None
 
@@ -456,9 +458,10 @@ def _sheet(path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
 def decoded(path: Path, needed: Collection[str] = ()) -> tuple[str, list[str]]:
     """The file's text, and what was assumed about its encoding. ``needed`` names help to know it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        with plain_file(path) as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
             raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))
-        content = path.read_bytes()
     except FileNotFoundError as error:
         raise PlanError("no such file", place=str(path)) from error
     except OSError as error:
