@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import json
 import math
@@ -456,6 +457,30 @@ def test_what_cannot_be_is_no_data_and_does_not_end_the_watch(record: dict[str, 
     asyncio.run(follower.read(lines()))
     assert follower.problem == "the sampler ended"
     assert len(follower.readings) == 2
+
+
+def test_an_event_that_this_version_does_not_know_is_an_error(book: Book) -> None:
+    """It was passed over: a host could be changed, and the log's reader did not know."""
+    for kind in books.FOR_PEOPLE:
+        book.note(kind, host="a1")
+    with (book.folder / books.LOG).open("a") as file:
+        file.write('{"t":1,"kind":"changed_elsewhere","host":"a1"}\n')
+    with pytest.raises(StoreError, match="no event is called 'changed_elsewhere'"):
+        Book(book.folder, book.plan)
+
+
+def test_every_event_that_is_noted_is_known() -> None:
+    noted = set()
+    for path in Path(books.__file__).parent.glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(call, ast.Call)
+                and isinstance(call.func, ast.Attribute)
+                and call.func.attr == "note"
+            ):
+                noted |= {each.value for each in call.args[:1] if isinstance(each, ast.Constant)}
+    taken = {name.removeprefix("_take_") for name in vars(books.State) if name.startswith("_take_")}
+    assert {*taken, *books.FOR_PEOPLE} == noted
 
 
 @pytest.mark.parametrize("field", ["seconds", "queries", "busy_s", "errors", "lag_s", "sightings"])

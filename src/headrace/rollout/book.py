@@ -33,6 +33,10 @@ FOLDER, LOG = "rollouts", "log.jsonl"
 STOP = "stop"
 
 
+#: Events that leave the state as it is, because another one that follows says what came of them.
+FOR_PEOPLE = frozenset({"command", "drain", "lost", "tripped"})
+
+
 @dataclass
 class State:
     """What the log says. ``open``: change ids by host that may stand there, ``kept``: those that were kept."""
@@ -94,10 +98,13 @@ class State:
         return "aside" if name in self.aside else "as before"
 
     def take(self, event: dict[str, Any]) -> None:
-        """Go on by one line of the log. One that says nothing of the state is for people."""
-        taken = getattr(self, f"_take_{event['kind']}", None)
+        """Go on by one line of the log. Raises KeyError for one that this version does not know."""
+        kind = event["kind"]
+        taken = getattr(self, f"_take_{kind}", None)
         if taken:
             taken(event)
+        elif kind not in FOR_PEOPLE:
+            raise KeyError(f"no event is called {kind!r}")
 
     def _take_go(self, event: dict[str, Any]) -> None:
         self.is_started, self.paused = True, ""

@@ -556,7 +556,7 @@ class Carrier:
         """The change is taken back at once; the same time without it decides. Raises Harmful, or HeadraceError if
         the host has troubles of its own."""
         self.tell(f"{site.member.name}: {why}: taken back")
-        timing, limits = self.plan.rules.timing, self.plan.rules.limits.limits
+        timing, limits = self.plan.rules.timing, self.plan.rules.limits
         self.book.note("tripped", host=site.member.name, why=why)
         try:
             await site.undo(change)

@@ -61,7 +61,7 @@ async def measure(book: Book, rounds: int, tell: Callable[[str], None]) -> Dry:
 
 
 async def _pair(book: Book, member: Member, usual: list[Window], dry: Dry) -> None:
-    timing, limits = book.plan.rules.timing, book.plan.rules.limits.limits
+    timing, limits = book.plan.rules.timing, book.plan.rules.limits
     windows = []
     async with hands.visit(book, member) as site:
         await site.check()
@@ -122,7 +122,7 @@ async def _moments(
         for number in range(1, blocks + 1):
             windows = await both(site.watch(plan.block_s, []), other.watch(plan.block_s, []))
             for name, window, past in zip(pair, windows, usual, strict=True):
-                why = tripped(window, past, plan.rules.limits.limits) if past else ""
+                why = tripped(window, past, plan.rules.limits) if past else ""
                 dry.tripped += [f"{name}: {why}"] if why else []
                 past.append(window)
             dry.blocks += 1

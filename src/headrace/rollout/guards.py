@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from headrace.rollout.judge import Block
 
 #: Threads at work are sampled: a limit is passed only where chance is not the reason.
@@ -86,16 +88,19 @@ class Window:
         return Block(self.time_s, self.per_s if self.queries >= LEAST_QUERIES else None)
 
 
-@dataclass(frozen=True)
-class Limits:
-    """``times``: time per query relative to the slowest block without the change; ``fewer``: queries per second
-    relative to the smallest; errors count only above those of the same host's blocks without it."""
+class Limits(BaseModel):
+    """``[limits]`` of a stages file. ``times``: time per query relative to the slowest block without the change;
+    ``fewer``: queries per second relative to the smallest; errors count only above those of the same host's blocks
+    without it.
+    """
 
-    times: float = 2.0
-    fewer: float = 4.0
-    errors_per_1000: float = 1.0
-    least_errors: int = 10
-    lag_s: float = 30.0
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    times: float = Field(default=2.0, gt=1)
+    fewer: float = Field(default=4.0, gt=1)
+    errors_per_1000: float = Field(default=1.0, ge=0)
+    least_errors: int = Field(default=10, ge=1)
+    lag_s: float = Field(default=30.0, ge=0)
 
 
 def tripped(now: Window, usual: Sequence[Window], limits: Limits) -> str:

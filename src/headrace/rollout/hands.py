@@ -103,7 +103,7 @@ class Site:
             return error.message
         if window.seconds < 0.9 * stretch_s:
             return ""
-        return tripped(window, usual, self.book.plan.rules.limits.limits)
+        return tripped(window, usual, self.book.plan.rules.limits)
 
     async def apply(self, *, lasting: str = "") -> str:
         """Make the change, with the lease as its deadline. Its id, which is in the log before anything is done."""

@@ -106,7 +106,7 @@ class PairCarrier(Carrier):
 
     async def _moment(self, stage: Stage, site: Site, other: Site, change: str = "") -> None:
         """One block of both hosts; troubles of the partner, or before the change, are not the change's."""
-        names, limits = (site.member.name, other.member.name), self.plan.rules.limits.limits
+        names, limits = (site.member.name, other.member.name), self.plan.rules.limits
         first, second = await both(
             self._measured(site, self.plan.block_s, self._usual(site), change),
             self._measured(other, self.plan.block_s),

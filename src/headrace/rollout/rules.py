@@ -107,25 +107,11 @@ class RestartRule(_Table):
         return self.command or f"systemctl restart -- {self.unit}"
 
 
-class LimitRule(_Table):
-    """Fixed limits that stop at once; see ``rollout.guards``."""
-
-    times: float = Field(default=2.0, gt=1)
-    fewer: float = Field(default=4.0, gt=1)
-    errors_per_1000: float = Field(default=1.0, ge=0)
-    least_errors: int = Field(default=10, ge=1)
-    lag_s: float = Field(default=30.0, ge=0)
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(**self.model_dump())
-
-
 class Rules(_Table):
     stage: tuple[StageRule, ...] = ()
     timing: Timing = Timing()
     judge: JudgeRule = JudgeRule()
-    limits: LimitRule = LimitRule()
+    limits: Limits = Limits()
     restart: RestartRule | None = None
     freeze: tuple[str, ...] = ()
 
