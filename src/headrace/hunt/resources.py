@@ -55,6 +55,8 @@ SLOWEST_MBIT_S = 10.0
 MANY_RUNNING = 4.0
 #: ... and more than this many times the CPUs that they use: most of them wait.
 TIMES_CORES = 2.0
+#: Of CPUs that are full: pressure and the run queue tell it, and a dump may have neither.
+QUEUE_UNKNOWN = "whether tasks wait for a CPU is unknown"
 #: A server that uses less than this share of a CPU is not mentioned.
 MENTIONED = 0.2
 
@@ -259,6 +261,8 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
         waits.append(
             f"the cgroup's quota throttled it for {throttled / 1e6:.1f} s{kind} {window.seconds:.0f}"
         )
+    if core.busy >= FULL and pressure is None and (running is None or not count):
+        waits.append(QUEUE_UNKNOWN)
     if core.steal >= STEAL_SEEN:
         waits.append(f"{_percent(core.steal)} was stolen by the hypervisor")
     if core.iowait >= PRESSURE_SEEN:
@@ -274,11 +278,9 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     held_back = (
         lost > max(0.1, QUOTA_COSTS * (lost + users.busiest_server(window)[1])) or core.steal >= STEAL_HIGH
     )
-    level = Level.FINE
+    level = Level.BUSY if core.busy >= BUSY else Level.FINE
     if (is_full and is_short) or held_back:
         level = Level.SATURATED
-    elif core.busy >= BUSY:
-        level = Level.BUSY
     return ResourceUsage(
         "cpu",
         "",
@@ -614,6 +616,8 @@ def _sentence(
     )
     if cpu.level is Level.BUSY:
         busy = _percent(cpu.utilisation)
+        if QUEUE_UNKNOWN in cpu.saturation:
+            return f"The CPUs are {busy} busy; {QUEUE_UNKNOWN}: /proc/stat, vmstat or sar -q tells.{blind}"
         return f"Nothing is saturated; the CPUs are {busy} busy and will saturate next.{blind}"
     idle = _percent(1 - cpu.utilisation)
     if waits := io_waits.clause(window, facts, uses):
