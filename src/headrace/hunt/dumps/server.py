@@ -11,6 +11,8 @@ from headrace.hunt.dumps.piece import Status, Variables
 REMOVED = "<removed>"
 #: As the agent removes them: crates/host/src/facts/redact.rs.
 _SECRETS = ("pass", "pwd", "secret", "token", "credential", "sst_auth", "access_key", "filekey")
+#: They name no machine: the same on both sides is no evidence that it is one.
+_OF_EVERY_MACHINE = ("localhost", "localhost4", "localhost6", "(none)")
 NO_VARIABLES = "the dump has no SHOW GLOBAL VARIABLES: the server's version and settings are unknown"
 NO_SERVER = "the dump has nothing of a server: SHOW GLOBAL STATUS (twice) and SHOW GLOBAL VARIABLES give it"
 #: Status variables of one vendor only.
@@ -58,8 +60,8 @@ def placed(settings: dict[str, Any], facts: Mapping[str, Any]) -> None:
     own, host = (_short(name) for name in (variables.get("hostname"), facts.get("hostname")))
     if not own or not host:
         lacking = [
-            *(() if own else ("SHOW GLOBAL VARIABLES, with the server's hostname",)),
-            *(() if host else ("the host's name: uname -a",)),
+            *(() if own else (_lacking(variables, "SHOW GLOBAL VARIABLES, with the server's hostname"),)),
+            *(() if host else (_lacking(facts, "the host's name: uname -a"),)),
         ]
         settings["place"] = {"answer": "unknown", "missing": " and ".join(lacking)}
         return
@@ -78,8 +80,15 @@ def placed(settings: dict[str, Any], facts: Mapping[str, Any]) -> None:
     settings["place"] = {"answer": "here", "evidence": [f"both call the host {host}"]}
 
 
+def _lacking(names: Mapping[str, Any], what: str) -> str:
+    name = names.get("hostname")
+    return f"another hostname than {name}, which every machine may have" if name else what
+
+
 def _short(name: Any) -> str:
-    return str(name or "").partition(".")[0].lower()
+    """Empty for a name that every machine may have."""
+    short = str(name or "").partition(".")[0].lower()
+    return "" if short in _OF_EVERY_MACHINE else short
 
 
 def _vendor(version: str, comment: str, status: set[str]) -> str:
