@@ -148,11 +148,14 @@ def _mpstat(text: str) -> Iterator[Piece]:
                 reports[-1].at_s = _clock_s(line, date)
                 reports[-1].rows[words[0]] = {name: value or 0.0 for name, value in states.items()}
     reports = [each for each in reports if each.rows]
-    most = max((len(each.rows) for each in reports), default=0)
-    # A report that was cut off has some of the CPUs only.
+    if len(reports) > 1 and len(reports[-1].rows) < len(reports[-2].rows):
+        reports.pop()  # cut off: only the last one can be
+    counts = {len(each.rows.keys() - {"all"}) for each in reports}
+    if len(counts) > 1:
+        yield Said(
+            f"mpstat shows {min(counts)} to {max(counts)} CPUs: some went offline or came back meanwhile"
+        )
     for each in reports:
-        if len(each.rows) < most:
-            continue
         seconds = None if each.at_s is None or each.start_s is None else (each.at_s - each.start_s) % 86_400
         if not seconds:
             yield Said("mpstat printed averages since the boot: without an interval they are not used")
