@@ -25,6 +25,12 @@ _OF_VARIABLES = re.compile(
     r"(version|datadir|basedir|hostname|port|socket|pid_file|server_id|sql_mode|tmpdir|character_set_|collation_|"
     r"max_connections|innodb_(buffer_pool_size|flush_|io_cap|log_f)|autocommit|wait_timeout|table_open_cache$)"
 )
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:([.,'’ \u00a0\u202f])\d{3})(?:\1\d{3})*")
+#: Names whose values are whole numbers on every server.
+_COUNT = re.compile(
+    r"(uptime|questions|queries|connections|bytes_\w+|com_\w+|handler_\w+|innodb_(rows|data|pages)_\w+|"
+    r"select_\w+|max_connections|table_open_cache|innodb_(buffer_pool_size|log_file_size))$"
+)
 #: Fewer names are an example in a text, not a listing.
 LEAST = 3
 #: A listing of variables with one of these is whole: they are in the order of the alphabet.
@@ -60,6 +66,9 @@ def _pieces(listings: Sequence[Mapping[str, str]], at_s: float | None) -> list[P
     statuses: list[Mapping[str, float]] = []
     for listing in listings:
         lower = {name.lower(): value for name, value in listing.items()}
+        if mark := _grouped_by(lower):
+            lower = {name: _ungrouped(value, mark) for name, value in lower.items()}
+            found.append(Said(f"numbers have {mark!r} between their thousands, which is left out"))
         of_status = sum(bool(_OF_STATUS.match(name)) for name in lower)
         of_variables = sum(bool(_OF_VARIABLES.match(name)) for name in lower)
         if of_status > of_variables:
@@ -70,6 +79,23 @@ def _pieces(listings: Sequence[Mapping[str, str]], at_s: float | None) -> list[P
         statuses = summed(statuses)
         found.append(Said("status counters were printed as differences (-r) and are summed up"))
     return [*found, *(Status(values, at_s) for values in statuses)]
+
+
+def _grouped_by(values: Mapping[str, str]) -> str:
+    """What a client of a people's language writes between thousands: in a count, and so in the other numbers.
+
+    ``1.234`` alone may be a fraction; a number of sessions or bytes is none.
+    """
+    for name, value in values.items():
+        match = _GROUPED.fullmatch(value)
+        if match and (_COUNT.match(name) or value.count(match[1]) > 1):
+            return match[1]
+    return ""
+
+
+def _ungrouped(value: str, mark: str) -> str:
+    match = _GROUPED.fullmatch(value)
+    return value.replace(mark, "") if match and match[1] == mark else value
 
 
 def _is_whole(names: Mapping[str, str]) -> bool:
