@@ -55,7 +55,8 @@ class Opened:
                 status = os.fstat(file.fileno())
                 self._read_bytes += status.st_size
                 most = min(MOST_TEXT, self._room())
-                content = _content(file, most, is_packed=path.suffix == ".gz")
+                is_packed = path.suffix == ".gz"
+                content, is_whole = _unzipped(file, most) if is_packed else (_content(file, most), True)
         except OSError as error:
             self.skipped[name] = error.strerror or str(error)
             return
@@ -63,6 +64,8 @@ class Opened:
             together = "" if most == MOST_TEXT else " together with the others"
             self.skipped[name] = f"larger than {max(most, 0) >> 20} MiB{together}"
             return
+        if not is_whole:
+            self.skipped[f"the end of {name}"] = "the gzip is cut off or damaged: what is before is read"
         # PowerShell's `>` writes UTF-16.
         coding = "utf-16" if content[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
         if coding == "utf-8-sig" and _NO_TEXT.search(content[:4096]):
@@ -122,19 +125,26 @@ def _plain(path: Path) -> Iterator[BinaryIO]:
         yield file
 
 
-def _content(file: BinaryIO, most: int, *, is_packed: bool) -> bytes | None:
-    """None if it is larger. Gzip is unpacked, within the same bound."""
-    if most <= 0:
-        return None
-    if is_packed:
+def _content(file: BinaryIO, most: int) -> bytes | None:
+    """None if it is larger."""
+    content = file.read(most + 1) if most > 0 else b""
+    return content if most > 0 and len(content) <= most else None
+
+
+def _unzipped(file: BinaryIO, most: int) -> tuple[bytes | None, bool]:
+    """What gzip packed, within the same bound, and whether that is all of it: files may have been appended."""
+    packed, content, is_whole = file.read(max(most, 0)), b"", False
+    while packed and len(content) <= most:
         unpacking = zlib.decompressobj(31)
         try:
-            content = unpacking.decompress(file.read(most), most + 1)
+            content += unpacking.decompress(packed, most + 1 - len(content))
         except zlib.error as error:
-            raise OSError(f"damaged: {error}") from error
-    else:
-        content = file.read(most + 1)
-    return content if len(content) <= most else None
+            if not content:
+                raise OSError(f"damaged: {error}") from error
+            # Zeros behind the end are padding.
+            return content, is_whole and not packed.strip(b"\0")
+        packed, is_whole = unpacking.unused_data, unpacking.eof
+    return (content if most > 0 and len(content) <= most else None), is_whole
 
 
 def _walk(top: Path, found: Opened) -> None:
