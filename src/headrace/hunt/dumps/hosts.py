@@ -29,6 +29,11 @@ READ = (
     "proc/spl/kstat/zfs/arcstats",
 )  # fmt: skip
 #: The stat of each process in one file, as ``headrace collect`` writes it.
+#: Where a container finds its own group, by version 2 and 1.
+_OWN_GROUP = (
+    "sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu/cpu.stat", "sys/fs/cgroup/cpu,cpuacct/cpu.stat",
+    "sys/fs/cgroup/cpuacct,cpu/cpu.stat",
+)  # fmt: skip
 ALL_PROCESSES = "proc/processes"
 #: Of each process.
 OF_PROCESS = ("stat", "status", "io", "comm", "schedstat", "cmdline", "limits")
@@ -156,6 +161,25 @@ def names_of(trees: Sequence[Path]) -> set[str]:
     paths = ("proc/sys/kernel/hostname", "etc/hostname", "sos_commands/host/hostname")
     found = ((text_of(tree, path) or "").strip() for tree in trees for path in paths)
     return {name.partition(".")[0].lower() for name in found if name}
+
+
+def throttling_of(trees: Sequence[Path]) -> str:
+    """What trees say of their own control group's quota, whose members a dump does not tell; empty without one."""
+    found = []
+    for tree in trees:
+        text = next((text for path in _OWN_GROUP if (text := text_of(tree, path)) is not None), "")
+        numbers = dict(re.findall(r"^(nr_periods|nr_throttled) (\d+)$", text, re.MULTILINE))
+        if len(numbers) == 2:
+            found.append((int(numbers["nr_periods"]), int(numbers["nr_throttled"])))
+    first, last = (found[0], found[-1]) if len(found) > 1 else ((0, 0), found[0] if found else (0, 0))
+    periods, throttled = last[0] - first[0], last[1] - first[1]
+    if periods <= 0 or throttled <= 0:
+        return ""
+    when = "" if len(found) > 1 else " since it was made"
+    return (
+        f"the CPU quota of the saved control group throttled it in {throttled / periods:.0%} of its periods"
+        f"{when}: whether the server is in it is unknown, and the CPUs counted are the machine's"
+    )
 
 
 def _named_time(name: str) -> float | None:

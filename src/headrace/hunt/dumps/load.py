@@ -129,6 +129,7 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     content.texts, left = latest(content.texts)
     read = _read(content)
     cautions = [*left, *dict.fromkeys(said.text for said in read.of(Said))]
+    cautions += [throttling] if (throttling := hosts.throttling_of(content.trees)) else []
     if len(named := hosts.names_of(content.trees)) > 1:
         raise StoreError(
             f"{len(named)} hosts: {_named(sorted(named))}", place=str(path), hint="give one at a time"
