@@ -27,6 +27,8 @@ _SINGLES = (
     ("ROW OPERATIONS", "threads_queued", r"queries inside InnoDB, (\d+) queries in queue"),
 )
 _ACTIVE = re.compile(r"^---TRANSACTION [^\n]*, ACTIVE (?:\(PREPARED\) )?(\d+)[^\n]*$", re.MULTILINE)
+#: What a client or a page of notes puts around each line.
+_BARS = re.compile(r"^ *[|│] ?(.*?) *[|│]?$", re.MULTILINE)
 _WAIT = re.compile(r"^--Thread \d+ has waited at (\S+) line (\d+) for (\d+)", re.MULTILINE)
 
 
@@ -36,6 +38,8 @@ def read(text: str) -> list[Piece]:
     found: list[Piece] = []
     for at_s, part in stamped(text):
         whole = part.replace("\\n", "\n") if _START.search(part) is None else part
+        if _START.search(whole) is None:
+            whole = _BARS.sub(r"\1", whole)
         starts = list(_START.finditer(whole))
         ends = [*(match.start() for match in starts[1:]), len(whole)]
         for match, end in zip(starts, ends, strict=False):

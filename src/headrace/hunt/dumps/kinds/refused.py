@@ -45,6 +45,30 @@ _KNOWN = (
         "the output of free; /proc/meminfo is read",
     ),
     (
+        re.compile(r"^ATOP - \S+ +\d{4}/\d\d/\d\d", re.MULTILINE),
+        "the output of atop; mpstat -P ALL 1 10, iostat -x 1 10 and vmstat 1 10 print what is read",
+    ),
+    (
+        re.compile(r"^#<-+CPU-+>|^#cpu sys inter +ctxsw ", re.MULTILINE),
+        "the output of collectl; mpstat -P ALL 1 10, iostat -x 1 10 and vmstat 1 10 print what is read",
+    ),
+    (
+        re.compile(r"^Mem: \d+K used, \d+K free.*\nCPU: +[\d.]+% usr ", re.MULTILINE),
+        "the output of busybox's top; /proc/stat and /proc/meminfo, twice, are read",
+    ),
+    (
+        re.compile(r"^ +node0( +node\d+)*\s*\nnuma_hit ", re.MULTILINE),
+        "the output of numastat; headrace facts on the host has its NUMA nodes",
+    ),
+    (
+        re.compile(r"^Filesystem +\S+ +.*Mounted on *$", re.MULTILINE),
+        "the output of df; headrace facts on the host has its file systems",
+    ),
+    (
+        re.compile(r"^CONTAINER ID +NAME +CPU % +MEM USAGE", re.MULTILINE),
+        "the output of docker stats; /proc/stat and the group's cpu.stat, twice, are read",
+    ),
+    (
         re.compile(r"\A\W*(\w+\W+){0,6}?(SUM_TIMER_WAIT|COUNT_STAR|DIGEST_TEXT)\b"),
         "a table of performance_schema: of its counters only those are read that SHOW GLOBAL STATUS has, too",
     ),
