@@ -1,0 +1,182 @@
+"""Dumps that look like what is read and mean something else: each is read as what it is, or said not to be."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from headrace.base.errors import StoreError
+from headrace.hunt.dumps.files import Opened
+from headrace.hunt.dumps.kinds import KINDS
+from headrace.hunt.dumps.piece import Numbered, Piece, Rates, Said, Status
+from headrace.hunt.hunt import Hunt, examine, saved
+from headrace.hunt.resources import Level
+
+BANNER = "Linux 6.1.0 ({}) \t11/29/26 \t_x86_64_\t(4 CPU)\n\n"
+COLUMNS = "    CPU    %usr   %nice    %sys %iowait    %irq   %soft  %steal  %guest  %gnice   %idle\n"
+STATUS = {f"Com_x{n}": str(n) for n in range(30)} | {
+    "Uptime": "1000",
+    "Questions": "5000",
+    "Threads_running": "3",
+}
+
+
+def read(text: str) -> list[Piece]:
+    return [piece for kind in KINDS for piece in kind.read(text)]
+
+
+def mpstat(*counts: int, busy: float = 99.0) -> str:
+    reports = []
+    for number, count in enumerate(counts):
+        start, end = f"12:00:{10 * number:02d}", f"12:00:{10 * number + 10:02d}"
+        rows = "".join(
+            f"{end} {name:>6} {busy:.2f} 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00 {100 - busy:.2f}\n"
+            for name in ("all", *map(str, range(count)))
+        )
+        reports.append(f"{start} {COLUMNS}{rows}\n")
+    return "".join(reports)
+
+
+def listing(values: dict[str, str]) -> str:
+    return "Variable_name;Value\n" + "".join(f"{name};{value}\n" for name, value in values.items())
+
+
+def hunt(path: Path) -> Hunt:
+    return examine(saved(path))
+
+
+def test_cpus_that_are_full_are_not_called_short_or_enough_without_a_queue(tmp_path: Path) -> None:
+    path = tmp_path / "mpstat.txt"
+    path.write_text(BANNER.format("db1") + mpstat(4, 4, 4))
+    found = hunt(path).verdict
+    assert found.sentence.startswith("The CPUs are 99% busy; whether tasks wait for a CPU is unknown")
+    path.write_text(BANNER.format("db1") + mpstat(4, 4, 4, busy=80.0))
+    assert hunt(path).verdict.sentence.startswith("Nothing is saturated; the CPUs are 80% busy")
+
+
+def test_cpus_that_went_offline_leave_their_intervals() -> None:
+    found = read(BANNER.format("db1") + mpstat(4, 2, 2, 2))
+    assert len([piece for piece in found if isinstance(piece, Rates)]) == 4
+    assert any(isinstance(piece, Said) and "2 to 4 CPUs" in piece.text for piece in found)
+    # The last report may be cut off instead.
+    cut = read(BANNER.format("db1") + mpstat(4, 4, 2))
+    assert len([piece for piece in cut if isinstance(piece, Rates)]) == 2
+    assert not any(isinstance(piece, Said) for piece in cut)
+
+
+@pytest.mark.parametrize("mark", [".", ",", "'", " ", "\u00a0"])
+def test_marks_between_thousands_are_no_points(mark: str) -> None:
+    def grouped(value: str) -> str:
+        return f"{int(value):,}".replace(",", mark)
+
+    counts = {**STATUS, "Bytes_sent": "1234567"}
+    text = listing({name: grouped(value) for name, value in counts.items()} | {"Last_query_cost": "0.500000"})
+    found = read(text)
+    (status,) = [piece for piece in found if isinstance(piece, Status)]
+    assert status.values == {name.lower(): float(value) for name, value in counts.items()} | {
+        "last_query_cost": 0.5
+    }
+    assert any(isinstance(piece, Said) and "thousands" in piece.text for piece in found)
+
+
+def test_a_fraction_with_three_digits_is_one() -> None:
+    (status,) = read(listing({**STATUS, "wsrep_avg": "1.234", "Last_query_cost": "12.345"}))
+    assert isinstance(status, Status)
+    assert (status.values["wsrep_avg"], status.values["last_query_cost"]) == (1.234, 12.345)
+
+
+def test_a_gzip_of_several_is_read_whole_and_one_that_is_cut_off_is_named(tmp_path: Path) -> None:
+    first, second = (gzip.compress(text.encode()) for text in (f"{'a b c' * 99}\n", "second\n"))
+    path = tmp_path / "x.gz"
+    for content, has_second, is_whole in (
+        (first + second, True, True),
+        (first + second + bytes(512), True, True),
+        (first + second[:-9], True, False),
+        (first[:-4], False, False),
+        (first + b"no gzip", False, False),
+    ):
+        path.write_bytes(content)
+        found = Opened()
+        found.add("x.gz", path)
+        assert found.texts["x.gz"].startswith("a b c")
+        assert found.texts["x.gz"].endswith("second\n") or not (has_second and is_whole)
+        assert ("the end of x.gz" in found.skipped) is not is_whole
+
+
+@pytest.mark.parametrize(("name", "place"), [("localhost.localdomain", "unknown"), ("db1", "here")])
+def test_localhost_on_both_sides_is_no_evidence_of_one_machine(tmp_path: Path, name: str, place: str) -> None:
+    variables = {f"innodb_x{n}": "1" for n in range(9)} | {
+        "version": "8.0.39",
+        "hostname": name,
+        "datadir": "/d/",
+    }
+    (tmp_path / "v.txt").write_text(listing(variables))
+    (tmp_path / "s.txt").write_text(listing(STATUS) + "\n" + listing({**STATUS, "Uptime": "1020"}))
+    (tmp_path / "m.txt").write_text(BANNER.format(name) + mpstat(4, 4, 4))
+    found = hunt(tmp_path)
+    settings = found.snapshot.facts.data["server_settings"]
+    assert settings["place"]["answer"] == place
+    (cpu,) = [use for use in found.verdict.uses if use.resource == "cpu"]
+    assert (cpu.level is Level.UNKNOWN) is (place == "unknown")
+    assert ("not known to run on this host" in found.verdict.sentence) is (place == "unknown")
+
+
+INNODB = """=====================================
+2026-11-29 12:00:01 0x7f1 INNODB MONITOR OUTPUT
+=====================================
+------------
+TRANSACTIONS
+------------
+Trx id counter 9
+History list length 120
+---TRANSACTION 7, ACTIVE 900 sec
+--------
+FILE I/O
+--------
+"""
+
+
+@pytest.mark.parametrize("bar", ["|", "│", ""])
+def test_a_status_of_innodb_with_bars_around_each_line_is_the_same(bar: str) -> None:
+    text = "".join(f"{bar} {line:<60} {bar}\n" if bar else f"{line}\n" for line in INNODB.splitlines())
+    (found,) = read(text)
+    assert isinstance(found, Numbered)
+    assert found.numbers["history_list_length"] == {"": 120}
+    assert found.numbers["oldest_transaction_s"] == {"": 900}
+
+
+@pytest.mark.parametrize("path", ["sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu,cpuacct/cpu.stat"])
+def test_a_quota_that_throttled_the_saved_group_is_said(tmp_path: Path, path: str) -> None:
+    for number in range(2):
+        tree = tmp_path / f"{1764346200 + 10 * number}"
+        for name, text in {
+            "proc/stat": f"cpu  {100 * number} 0 0 {900 * number} 0 0 0 0 0 0\n"
+            f"cpu0 {100 * number} 0 0 {900 * number} 0 0 0 0 0 0\n",
+            path: f"nr_periods {1000 + 100 * number}\nnr_throttled {90 * number}\nthrottled_usec 5\n",
+        }.items():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (tree / name).write_text(text)
+    origin = saved(tmp_path).origin
+    assert origin is not None
+    (said,) = [each for each in origin.cautions if "quota" in each]
+    assert "throttled it in 90% of its periods: whether the server is in it is unknown" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("ATOP - db1             2026/11/29  12:00:00             10s elapsed\n", "atop"),
+        ("#<--------CPU--------><----------Disks----------->\n#cpu sys inter  ctxsw KBRead\n", "collectl"),
+        ("Mem: 79K used, 21K free, 0K shrd, 2K buff, 3K cached\nCPU:  92% usr   5% sys\n", "busybox"),
+        ("                           node0           node1\nnuma_hit   3  9\n", "numastat"),
+        ("Filesystem     1K-blocks     Used Available Use% Mounted on\n", "output of df"),
+        ("CONTAINER ID   NAME  CPU %     MEM USAGE / LIMIT   MEM %\n", "docker stats"),
+    ],
+)
+def test_programs_that_are_not_read_are_named(tmp_path: Path, text: str, what: str) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text(text)
+    with pytest.raises(StoreError, match=what):
+        saved(path)
