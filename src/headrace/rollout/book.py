@@ -34,7 +34,7 @@ STOP = "stop"
 
 
 #: Events that leave the state as it is, because another one that follows says what came of them.
-FOR_PEOPLE = frozenset({"command", "drain", "lost", "tripped"})
+FOR_PEOPLE = frozenset({"command", "lost", "tripped"})
 
 
 @dataclass
