@@ -19,7 +19,7 @@ from headrace.base.intervals import Interval
 from headrace.base.model import Value, Vendor
 from headrace.change.persist import last_word
 from headrace.fleet import files
-from headrace.fleet.drift import Between, Collected, Drift
+from headrace.fleet.drift import Area, Between, Collected, Drift
 from headrace.fleet.evidence import Evidence, _Tested, ranked
 from headrace.fleet.findings import Findings
 from headrace.fleet.report import drift as report
@@ -133,6 +133,27 @@ def test_every_kind_of_difference_is_found() -> None:
     assert (slower.replica, slower.source) == ("db5", "db1")
     assert slower.reasons[0] == "4 CPUs against 8"
     assert "memory" in slower.reasons[1]
+
+
+def test_settings_of_memcached_are_compared_but_not_where_it_listens() -> None:
+    answers = five()
+    for number, each in enumerate(answers.values()):
+        own = {
+            "tcpport": "11211",
+            "inter": f"10.0.0.{number}",
+            "oldest": str(number),
+            "domain_socket": "NULL",
+        }
+        settings = {**own, "maxbytes": "67108864" if number == 2 else "1073741824", "num_threads": "4"}
+        row = {"pid": 1, "name": "m", "version": "1.6.18", "settings": settings}
+        each["facts"]["memcached"] = {"instances": [row]}
+    locked = {"pid": 2, "name": "n", "settings": {}, "why": "it speaks TLS alone (-Z), which is not read"}
+    answers["db5"]["facts"]["memcached"]["instances"].append(locked)
+    found = drift_of(answers)
+    (difference,) = found.differences
+    assert (difference.area, difference.name) == (Area.MEMCACHED, "11211: maxbytes")
+    assert difference.odd == ("db3",)
+    assert found.gaps["memcached was not compared: it speaks TLS alone (-Z), which is not read"] == ("db5",)
 
 
 def test_a_tie_has_no_usual_value() -> None:

@@ -19,6 +19,7 @@ import pytest
 from rich.console import Console
 
 from headrace.base.model import Facts
+from headrace.history.collect.minute import metric_rows
 from headrace.host.facts import HostFacts
 from headrace.host.memcached import ask, watching
 from headrace.host.memcached.options import Started, started
@@ -28,6 +29,7 @@ from headrace.host.target import Completed
 from headrace.host.window import Window
 from headrace.hunt import hunt
 from headrace.hunt.memcached import caches
+from headrace.hunt.recent import Ring
 from headrace.hunt.report.page import page_of
 from headrace.show import html, jsonform, terminal
 from tests.rules.caches import NAME, PID, cached
@@ -324,6 +326,58 @@ def test_a_host_without_them_is_asked_nothing() -> None:
     host = Host("")
     assert asyncio.run(watching.begin(Agent(host, ()))) is None  # type: ignore[arg-type]
     assert len(host.ran) == 1
+
+
+LATE = json.dumps([{"pid": 12, "address": "127.0.0.1:11211", "error": "no answer within 3 s"}])
+
+
+def followed(*outputs: str | int) -> tuple[Host, list[watching.Seen]]:
+    """As many looks as there are answers that are no list of processes."""
+    host = Host(*outputs)
+    rounds = watching.Rounds(Agent(host, (ROW,)))  # type: ignore[arg-type]
+    return host, [asyncio.run(rounds.ask()) for each in outputs if not str(each).startswith("12/")]
+
+
+def test_a_host_that_is_followed_is_searched_once_and_asked_again_and_again() -> None:
+    host, seen = followed(FOUND, reply(100, 1000), reply(105, 1500))
+    assert len(host.ran) == 3
+    assert [len(each.records) for each in seen] == [2, 2]
+    ring = Ring()
+    for record in (record for each in seen for record in each.records):
+        ring.add(record)
+    facts = HostFacts(Facts("", {"memcached": dict(seen[-1].facts), "servers": [ROW]}))
+    (cache,) = caches(facts, ring.window(10))
+    assert cache.rate("cmd_get") == 100.0
+    assert not cache.is_restarted
+
+
+def test_one_that_stops_to_answer_is_said_and_looked_for_anew() -> None:
+    host, seen = followed(FOUND, reply(100, 1000), LATE, FOUND, reply(3, 5))
+    whys = [each.facts["instances"][0]["why"] for each in seen]
+    assert whys == [None, "no answer within 3 s", None]
+    assert [each.facts["instances"][0]["is_restarted"] for each in seen] == [False, False, True]
+    assert sum("grep" in " ".join(argv) for argv in host.ran) == 2
+
+
+def test_a_slow_one_does_not_move_the_times_of_the_others() -> None:
+    other = {**ROW, "pid": 14}
+    pair = json.loads(reply(100, 1)), json.loads(reply(103, 7, "127.0.0.1:11212").replace("12,", "14,"))
+    rounds = watching.Rounds(Agent(Host(FOUND, json.dumps([*pair[0], *pair[1]])), (ROW, other)))  # type: ignore[arg-type]
+    of_servers, _ = asyncio.run(rounds.ask()).records
+    assert of_servers["t_ns"] == 100 * 10**9
+    assert of_servers["values"]["cmd_get"] == {"127.0.0.1:11211": 1.0, "127.0.0.1:11212": 7.0}
+
+
+def test_a_minute_of_the_history_has_them_and_no_hit_rate_without_gets() -> None:
+    def kept(gets: int) -> dict[str, float]:
+        _, seen = followed(FOUND, reply(100, 1000), reply(110, 1000 + gets))
+        facts = HostFacts(Facts("", {"memcached": dict(seen[-1].facts), "servers": []}))
+        window = Window(Samples.of_records([record for each in seen for record in each.records]))
+        rows = metric_rows(window, facts)
+        return {row["metric"]: row["sum"] for row in rows if row["label"] == "127.0.0.1:11211"}
+
+    assert kept(500)["memcached gets"] == 50.0
+    assert "memcached hits" not in kept(0)
 
 
 def snapshot(**changes: Any) -> Snapshot:

@@ -310,6 +310,31 @@ def test_bars_round_their_ends_together() -> None:
             assert len(bar.plain.rstrip()) == round((user + system) / 100 * 13)
 
 
+def test_memcached_has_its_line_and_a_core_that_is_full_of_interrupts_is_told() -> None:
+    feed = feed_of(hot=2, server=False)
+    name, numbers = "127.0.0.1:11211", {"cmd_get": 1000, "get_hits": 900, "evictions": 5, "cmd_set": 100}
+    for tick in (0, 5, 10):
+        values = {metric: {name: rate * tick} for metric, rate in numbers.items()}
+        values |= {
+            "uptime": {name: 100 + tick},
+            "curr_connections": {name: 900},
+            "max_connections": {name: 1024},
+        }
+        feed.ring.add({"t_ns": T0 + tick * 10**9, "sampler": "memcached", "ok": True, "values": values})
+    row = {"pid": 9, "name": name, "settings": {}, "version": "1.6.18"}
+    locked = {"pid": 8, "name": "/run/m.sock", "settings": {}, "why": "it demands a login (-Y)"}
+    assert feed.facts is not None
+    feed.facts = Facts("0", {**feed.facts.data, "memcached": {"instances": [row, locked]}})
+    text = " ".join(text_of(shot_of(feed), width=100, height=40).split())
+    assert f"{name}, 1,100 requests/s, hits 90.0%, evictions 5.0/s, 900 of 1,024 connections" in text
+    assert "/run/m.sock, not read: it demands a login (-Y)" in text
+    assert "most on core 2: 95% of its time (98% busy), 0% on the others" in text
+    assert "none specified" not in text
+    found: Any = overview_json(shot_of(feed))["memcached"]
+    assert [each["not_read"] for each in found] == ["it demands a login (-Y)", None]
+    assert found[1]["hit_rate"] == pytest.approx(0.9)
+
+
 @pytest.mark.parametrize(
     ("value", "shown"),
     [

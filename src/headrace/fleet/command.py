@@ -273,13 +273,14 @@ def fleet_drift(
     from headrace.fleet.evidence import Evidence, ranked
     from headrace.fleet.files import lasting
     from headrace.fleet.report import drift as report
+    from headrace.host import memcached
 
     places = opened_places(to, as_json)
     measured = Evidence(evidence) if evidence else None
 
     async def work(target: Any, host: Host) -> Any:
         agent, found, why_not = await _login(target, host)
-        facts = (await agent.facts(found)).data
+        facts = (await memcached.once(agent)).added_to(await agent.facts(found)).data
         kept = (await lasting(target, facts)).to_json()
         return {"facts": facts, "lasting": kept, "why_no_server": why_not}
 

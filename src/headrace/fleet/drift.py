@@ -26,12 +26,15 @@ from headrace.knobs.values import (
 QUEUE = ("scheduler", "nr_requests", "rq_affinity", "read_ahead_kb", "nomerges", "max_sectors_kb", "wbt_lat_usec",
          "write_cache", "add_random", "iostats")  # fmt: skip
 _KERNEL = ("kernel", "kernel build", "system", "clock source", "transparent huge pages", "CPU governor")
+#: Of ``stats settings``: addresses, and the age of the oldest item.
+OWN_OF_MEMCACHED = ("inter", "tcpport", "udpport", "domain_socket", "oldest")
 #: Mounts of containers and packages come and go.
 _PASSING = ("/var/lib/docker/", "/var/lib/containers/", "/var/lib/kubelet/", "/run/", "/snap/", "/media/")
 
 
 class Area(StrEnum):
     VARIABLE = "server variable"
+    MEMCACHED = "memcached setting"
     SYSCTL = "sysctl"
     QUEUE = "queue"
     MOUNT = "mount"
@@ -167,6 +170,7 @@ class Collected:
             elif value is not None:
                 yield Area.SYSCTL, name, " ".join(str(value).split())
         yield from disks(facts)
+        yield from self._caches(facts)
         settings = data.get("server_settings") or {}
         if not settings:
             return
@@ -187,6 +191,21 @@ class Collected:
             if server["pid"] == pid:
                 allocator = (server.get("allocator") or {}).get("name")
                 yield Area.VERSION, "server's allocator", str(allocator or "unknown")
+
+    def _caches(self, facts: HostFacts) -> Iterator[tuple[Area, str, str]]:
+        """Their ports, by which those of several on a host are told apart, are where clients look for them."""
+        for row in facts.caches:
+            found = row.get("settings") or {}
+            if not found:
+                continue
+            path = found.get("domain_socket", "NULL")
+            place = found.get("tcpport", "?") if path in ("NULL", "") else path
+            yield Area.VERSION, f"memcached {place}", str(row.get("version") or "unknown")
+            for name, value in found.items():
+                if name in OWN_OF_MEMCACHED:
+                    self._masked[f"memcached: {name}"] = None
+                else:
+                    yield Area.MEMCACHED, f"{place}: {name}", str(value)
 
     def _machine(self, data: Mapping[str, Any]) -> Iterator[tuple[Area, str, str]]:
         for name, value in likeness(Facts("", data)).items():
@@ -221,6 +240,9 @@ def _gaps(answer: Mapping[str, Any]) -> Iterator[str]:
             "",
         )
         yield f"no server was compared{f': {why}' if why else ''}"
+    for row in (facts.get("memcached") or {}).get("instances") or ():
+        if not row.get("settings"):
+            yield f"memcached was not compared: {row.get('why') or 'its settings were not read'}"
     if unreadable := (answer.get("lasting") or {}).get("unreadable"):
         yield f"files that could not be read: {', '.join(unreadable)}"
 

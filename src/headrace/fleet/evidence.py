@@ -114,7 +114,16 @@ class Ranked:
 
 
 #: Differences whose cost was not measured: settings that can be changed, then what a host is.
-_ORDER = (Area.VARIABLE, Area.SYSCTL, Area.QUEUE, Area.MOUNT, Area.VERSION, Area.KERNEL, Area.HARDWARE)
+_ORDER = (
+    Area.VARIABLE,
+    Area.MEMCACHED,
+    Area.SYSCTL,
+    Area.QUEUE,
+    Area.MOUNT,
+    Area.VERSION,
+    Area.KERNEL,
+    Area.HARDWARE,
+)
 
 
 def ranked(drift: Drift, evidence: Evidence | None) -> list[Ranked]:

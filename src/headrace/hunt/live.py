@@ -17,6 +17,7 @@ from typing import Any
 
 from headrace.base.errors import HeadraceError, NotReady, PlanError
 from headrace.base.model import Facts, ServerLogin
+from headrace.host import memcached
 from headrace.host.activity import Activity, summed
 from headrace.host.agent import Agent
 from headrace.host.target import TargetSpec, open_target, to_the_end
@@ -24,6 +25,8 @@ from headrace.hunt.lock_tree import tree
 from headrace.hunt.recent import Ring
 
 INTERVAL_S = 1.0
+#: A look starts a Python on the host: 30 ms of a CPU.
+CACHES_EVERY_S = 5.0
 #: Waits between attempts to reconnect: short at first, then 15 s.
 RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
 #: Without a line for this long the connection counts as lost, regardless of the network's state.
@@ -75,6 +78,11 @@ class Feed:
     facts_problem: str = ""
     #: Whether the server is asked whatever that costs it.
     thorough: bool = False
+    #: How often the memcached servers of the host are asked: at most each 15 s, or there are no two answers.
+    caches_every_s: float = CACHES_EVERY_S
+    #: Looks at them that ended; those of a host without any count, too.
+    caches_looks: int = 0
+    _caches: memcached.Seen = memcached.NOTHING
     _activity: Activity | None = None
     _looks: deque[list[Any]] = field(default_factory=lambda: deque(maxlen=LOOKS))
 
@@ -83,6 +91,16 @@ class Feed:
         if isinstance(answer, list):
             self._looks.append(answer)
             self._activity = None
+
+    @property
+    def has_cache_rates(self) -> bool:
+        """Whether the host's memcached servers were asked as often as rates need, or it has none."""
+        return self.caches_looks >= (2 if self._caches.facts.get("instances") else 1)
+
+    @property
+    def known(self) -> Facts | None:
+        """The facts, with what the host's memcached servers answered last."""
+        return self._caches.added_to(self.facts) if self.facts is not None else None
 
     @property
     def activity(self) -> Activity | None:
@@ -170,7 +188,7 @@ class Feed:
             ]
             options += self.login.argv if self.login else []
             # A busy server takes seconds to tell its settings: the host is shown meanwhile.
-            reading = asyncio.create_task(self._read_facts(agent))
+            reading = asyncio.gather(self._read_facts(agent), self._ask_caches(agent))
             async with agent.samples(*options) as lines:
                 try:
                     await self._read(lines, agent)
@@ -191,6 +209,20 @@ class Feed:
         if self.login is not None and self.login.is_named:
             with contextlib.suppress(HeadraceError):
                 self.facts = await agent.facts(self.login, thorough=self.thorough)
+
+    async def _ask_caches(self, agent: Agent) -> None:
+        """Until cancelled. Whatever goes wrong here, the host is followed."""
+        rounds = memcached.Rounds(agent)
+        while True:
+            try:
+                self._caches = await rounds.ask()
+            except (HeadraceError, OSError, TimeoutError, AttributeError, KeyError, TypeError, ValueError):
+                # A host that was taken over may answer anything.
+                self._caches = memcached.NOTHING
+            for record in self._caches.records:
+                self.ring.add(record)
+            self.caches_looks += 1
+            await asyncio.sleep(self.caches_every_s)
 
     async def _read(self, lines: AsyncIterator[dict[str, Any]], agent: Agent) -> None:
         read_at = time.monotonic()

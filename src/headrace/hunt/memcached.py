@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.host.facts import HostFacts
+from headrace.host.memcached import ANSWER
 from headrace.host.window import Window
 from headrace.hunt.users import TICKS_PER_SECOND
 
@@ -98,6 +99,31 @@ class Cache:
         if hits is None or gets is None or new_hits is None or new_gets is None or gets <= new_gets:
             return None
         return (hits - new_hits) / (gets - new_gets), gets - new_gets
+
+    @property
+    def answer_s(self) -> float | None:
+        """How long it took to answer its own host: not what clients wait for; None if it was not timed."""
+        return self.last(ANSWER)
+
+    def to_json(self) -> dict[str, Any]:
+        """Null for what is not known."""
+        return {
+            "name": self.name,
+            "pid": self.pid,
+            "version": self.version or None,
+            "not_read": self.why or None,
+            "restarted": self.is_restarted,
+            "limit_bytes": self.last("limit_maxbytes"),
+            "stored_bytes": self.last("bytes"),
+            "items": self.last("curr_items"),
+            "requests_s": self.requests_s,
+            "hit_rate": self.hit_rate,
+            "evictions_s": self.rate("evictions"),
+            "connections": self.last("curr_connections"),
+            "connections_limit": self.last("max_connections"),
+            "cpus": self.cpus,
+            "answer_s": self.answer_s,
+        }
 
     @property
     def cpus(self) -> float | None:

@@ -57,6 +57,11 @@ CHARTS: Mapping[str, tuple[str, str]] = {
     "server threads_running": ("Server: threads running", "n"),
     "server threads_connected": ("Server: connections", "n"),
     "server innodb_history_list_length": ("InnoDB: history list", "n"),
+    "memcached gets": ("memcached: gets", "rate"),
+    "memcached hits": ("memcached: hit rate", "share"),
+    "memcached evictions": ("memcached: evictions", "rate"),
+    "memcached connections": ("memcached: connections", "n"),
+    "memcached answer": ("memcached: time to answer its own host", "s"),
 }
 MOST_LINES = 12
 #: The heat maps of a host: metric -> title, kind of number, the value of the darkest cell [the highest].

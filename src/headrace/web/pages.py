@@ -133,13 +133,24 @@ class Pages:
                 "resources": await tables.resources(site, asked),
                 "findings": await tables.findings(site, asked),
                 "changes": await tables.changes(site, asked),
-                "charts": CHARTS,
+                "charts": await self._charts(name, asked),
                 "heats": HEATS,
                 "is_watched": watched is not None,
                 "facts": _facts(watched),
             }
 
         return await self._page(request, "host.html", name, work())
+
+    async def _charts(self, host: str, asked: Asked) -> dict[str, tuple[str, str]]:
+        """Those of caches only where the history knows one in this range: most hosts have none."""
+        found = await self._site.ask(
+            questions.chart, self._site.reader, host, "memcached connections", asked.span()
+        )
+        return {
+            metric: how
+            for metric, how in CHARTS.items()
+            if found.lines or not metric.startswith("memcached ")
+        }
 
     async def queries(self, request: Request) -> Response:
         site, asked = self._site, Asked.of(request)

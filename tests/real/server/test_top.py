@@ -27,6 +27,7 @@ from headrace.host.target import TargetSpec
 from headrace.hunt.commands.live import Live
 from headrace.hunt.live import Feed, Link
 from tests import sshd
+from tests.caches import Client, cache
 from tests.programs import agent_path
 from tests.servers import Server, mariadb, started
 from tests.waiting import until_async
@@ -283,3 +284,28 @@ def read_until(terminal: int, wanted: str) -> str:
         if select.select([terminal], [], [], 0.2)[0]:
             said += os.read(terminal, 65536).decode("utf-8", "replace")
     return said
+
+
+@pytest.mark.needs("memcached")
+def test_a_snapshot_has_rates_of_memcached() -> None:
+    stop = threading.Event()
+
+    def work(client: Client) -> None:
+        while not stop.wait(0.02):
+            client.store(["there"], b"v")
+            client.get(["there", "not"])
+
+    with cache("-U", "0") as running:
+        loading = threading.Thread(target=work, args=(running.client(),))
+        loading.start()
+        try:
+            argv = [str(HEADRACE), "top", "--json"]
+            done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
+        finally:
+            stop.set()
+            loading.join()
+        found = json.loads(done.stdout)["memcached"]
+    (row,) = [each for each in found if each["name"] == running.address]
+    assert row["hit_rate"] == pytest.approx(0.5, abs=0.01)
+    assert row["requests_s"] > 0
+    assert row["answer_s"] > 0

@@ -435,13 +435,14 @@ class Collector:
     ) -> dict[str, list[minute.Row]]:
         """The rows of a minute, by table."""
         found = {name: list(rows) for name, rows in pending.items()}
-        if not each.is_fresh or each.feed.facts is None:
+        known = each.feed.known
+        if not each.is_fresh or known is None:
             found["states"] = [minute.lost_row(each.problem or each.feed.facts_problem or "no samples")]
             return found
         window = each.feed.ring.window(WINDOW_S)
         # Taken: what was seen in one minute is not seen again in the next.
         activity, each.activity = each.activity, None
-        evidence = Evidence(each.feed.facts, window, activity=activity)
+        evidence = Evidence(known, window, activity=activity)
         judgement = judge(evidence, all_rules())
         verdict = conclude(evidence, judgement)
         each.judgement = causes_first(judgement, verdict)
@@ -453,7 +454,7 @@ class Collector:
         found["sessions"] = minute.session_rows(evidence.load)
         found["changes"] = found.get("changes", []) + self._changes(each)
         found["resources"] = minute.resource_rows(verdict)
-        found["metrics"] = minute.metric_rows(window, HostFacts(each.feed.facts))
+        found["metrics"] = minute.metric_rows(window, HostFacts(known))
         found["classes"] = found.get("classes", []) + counted + seen
         found["texts"] = self._new_texts(each, found.get("texts", []) + texts, t_s)
         if len(judgement.findings) > minute.MOST_FINDINGS:

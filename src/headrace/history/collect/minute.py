@@ -16,6 +16,7 @@ from headrace.history.archive.files import MINUTE_S
 from headrace.history.archive.tables import Table
 from headrace.host.cores import cores as all_cores
 from headrace.host.devices import devices
+from headrace.host.memcached import ANSWER
 from headrace.host.window import Window
 from headrace.hunt.report.words import remedy_text
 from headrace.hunt.resources import Level, Verdict
@@ -155,12 +156,7 @@ def _metrics(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str
                 yield "cpu", state, getattr(core, state)
         else:
             yield "cores", core.name, core.busy
-    for name in ("cpu", "io", "memory"):
-        rate = window.rate("psi", "some_total_us", name)
-        yield "pressure", name, None if rate is None else rate / 1e6
-    total, available = (window.last("memory", name) for name in ("MemTotal", "MemAvailable"))
-    if total and available is not None:
-        yield "memory", "used", 1 - available / total
+    yield from _pressure_and_memory(window)
     for point in window.labels("file_systems", "available_bytes"):
         yield AVAILABLE, point, window.last("file_systems", "available_bytes", point)
     for device in devices(window):
@@ -171,11 +167,34 @@ def _metrics(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str
     for name in window.labels("network", "rx_bytes"):
         for metric in ("rx_bytes", "tx_bytes"):
             yield "network bytes", f"{name} {metric[:2]}", window.rate("network", metric, name)
+    for name in window.labels("memcached", "uptime"):
+        yield from _cache(name, window)
     for name in _SERVER_RATES:
         yield "server rates", name, window.rate("mysql_status", name)
     for name in _SERVER_GAUGES:
         gauge = window.gauge("mysql_status", name)
         yield f"server {name}", "", gauge.mean if gauge else None
+
+
+def _pressure_and_memory(window: Window) -> Iterator[tuple[str, str, float | None]]:
+    for name in ("cpu", "io", "memory"):
+        rate = window.rate("psi", "some_total_us", name)
+        yield "pressure", name, None if rate is None else rate / 1e6
+    total, available = (window.last("memory", name) for name in ("MemTotal", "MemAvailable"))
+    if total and available is not None:
+        yield "memory", "used", 1 - available / total
+
+
+def _cache(name: str, window: Window) -> Iterator[tuple[str, str, float | None]]:
+    """A memcached server. Hits of the gets of the minute: without one there is no share."""
+    gets, hits = (window.growth("memcached", metric, name) for metric in ("cmd_get", "get_hits"))
+    yield "memcached gets", name, window.rate("memcached", "cmd_get", name)
+    yield "memcached sets", name, window.rate("memcached", "cmd_set", name)
+    yield "memcached hits", name, hits / gets if gets and hits is not None else None
+    yield "memcached evictions", name, window.rate("memcached", "evictions", name)
+    for metric, column in (("connections", "curr_connections"), ("answer", ANSWER)):
+        gauge = window.gauge("memcached", column, name)
+        yield f"memcached {metric}", name, gauge.mean if gauge else None
 
 
 def _sizes(window: Window, facts: HostFacts | None) -> Iterator[tuple[str, str, float]]:

@@ -20,6 +20,8 @@ from headrace.hunt.rules import Judgement
 
 #: A sample older than this is of a host that is lost.
 STALE_S = 10.0
+#: Of a fleet the memcached servers are asked less often than of one host on a terminal.
+CACHES_EVERY_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class Watched:
 
 
 def watched(host: Host) -> Watched:
-    return Watched(host, Feed(host.spec, host.login, find_login=usual_login))
+    return Watched(host, Feed(host.spec, host.login, find_login=usual_login, caches_every_s=CACHES_EVERY_S))
 
 
 def server_of(watched: Watched) -> tuple[Agent, ServerLogin]:

@@ -166,8 +166,10 @@ def ask(request: "dict[str, Any]") -> "dict[str, Any]":
     connection = Connection(address)
     replies: dict[str, Any] = {}
     for name in ("", "settings", "items", "slabs"):
+        begun_s = time.monotonic()
         rows = connection.reply(("stats " + name).strip())
         if name == "":
+            replies["answer_ns"] = int((time.monotonic() - begun_s) * 1e9)
             if rows is None or "pid" not in rows:
                 raise Unread("it does not answer as memcached does")
             if rows["pid"] not in pids_of(pid):

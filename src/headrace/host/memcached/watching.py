@@ -1,9 +1,10 @@
-"""Finds the memcached servers of a host, and asks them twice."""
+"""Finds the memcached servers of a host, and asks them twice, or as long as the host is followed."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -19,10 +20,14 @@ from headrace.host.memcached.options import started
 from headrace.host.target import Target
 
 PROGRAM = "memcached"
+#: Beside memcached's own numbers: how long it took to answer ``stats``, asked from its own host, in seconds.
+ANSWER = "headrace answer_s"
 #: Stores of the same kind that are recognised, and not examined.
 NOT_COVERED = ("dragonfly", "keydb-server", "redis-server", "valkey-server")
 #: A host may take this long for all of its servers; each of them has its own limit, in ``ask``.
 ANSWER_S = 15.0
+#: How often a host that is followed is asked which servers run there, and how long a restart is told.
+FIND_EVERY_S, RESTARTED_S = 60.0, 75.0
 #: Their Python, where it is not in the PATH: Red Hat's own tools use this one.
 PYTHONS = ("python3", "/usr/libexec/platform-python")
 #: Prints nothing where there are none. A process may end meanwhile.
@@ -72,19 +77,77 @@ class Watch:
             is_anew = bool(was and now and _uptime(now) < _uptime(was))
             for replies in (None if is_anew else was, now):
                 records += _records(name, replies) if replies else ()
-            known = now or was or {}
-            rows.append(
-                {
-                    "pid": pid,
-                    "name": name,
-                    "why": newest.get("error") or None,
-                    "version": known.get("stats", {}).get("version"),
-                    "settings": known.get("settings") or {},
-                    "is_restarted": is_anew,
-                    "connections": known.get("connections"),
-                }
-            )
+            rows.append(_row(pid, name, newest, now or was or {}, is_anew=is_anew))
         return Seen(tuple(records), {"instances": rows, "not_covered": list(self.not_covered)})
+
+
+@dataclass
+class Rounds:
+    """The servers of a host that is followed: ``ask`` them again and again.
+
+    Which servers there are is looked for at first, every minute, and once one of them stops to answer.
+    """
+
+    agent: Agent
+    _watch: Watch | None = None
+    _find_at_s: float = 0.0
+    _answers: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    #: Name -> its uptime when it answered last, and when that was seen to fall.
+    _uptimes: dict[str, float] = field(default_factory=dict)
+    _restarts_s: dict[str, float] = field(default_factory=dict)
+
+    async def ask(self) -> Seen:
+        """One look at each of them. Raises HeadraceError if the host does not say which servers there are."""
+        now_s, before = time.monotonic(), self._answers
+        if now_s >= self._find_at_s:
+            self._watch, self._find_at_s = await begin(self.agent), now_s + FIND_EVERY_S
+            self._answers = self._watch.first if self._watch else {}
+        elif self._watch:
+            self._answers = await _ask(self.agent.target, self._watch.servers, before)
+        if self._watch is None:
+            return NOTHING
+        if any(before.get(pid, {}).get("replies") and "error" in each for pid, each in self._answers.items()):
+            self._find_at_s = 0.0
+        records: list[Mapping[str, Any]] = []
+        rows: list[dict[str, Any]] = []
+        names = _names(list(self._answers.values()))
+        for pid, answer in self._answers.items():
+            name, replies = names[pid], answer.get("replies") or {}
+            if replies:
+                records += _records(name, replies)
+                if _uptime(replies) < self._uptimes.get(name, 0.0):
+                    self._restarts_s[name] = now_s
+                self._uptimes[name] = _uptime(replies)
+            is_anew = now_s - self._restarts_s.get(name, -RESTARTED_S) < RESTARTED_S
+            rows.append(_row(pid, name, answer, replies, is_anew=is_anew))
+        return Seen(_at_once(records), {"instances": rows, "not_covered": list(self._watch.not_covered)})
+
+
+def _at_once(records: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """One line a sampler, as the agent writes for all of its labels. Of the times the first: one server that is
+    slow to answer does not move those of the others."""
+    found: dict[str, dict[str, Any]] = {}
+    for record in records:
+        known = found.setdefault(record["sampler"], {**record, "values": {}})
+        known["t_ns"] = min(known["t_ns"], record["t_ns"])
+        for metric, labels in record["values"].items():
+            known["values"].setdefault(metric, {}).update(labels)
+    return tuple(found.values())
+
+
+def _row(
+    pid: int, name: str, newest: Mapping[str, Any], replies: Mapping[str, Any], *, is_anew: bool
+) -> dict[str, Any]:
+    """A server as the facts have it."""
+    return {
+        "pid": pid,
+        "name": name,
+        "why": newest.get("error") or None,
+        "version": replies.get("stats", {}).get("version"),
+        "settings": replies.get("settings") or {},
+        "is_restarted": is_anew,
+        "connections": replies.get("connections"),
+    }
 
 
 async def begin(agent: Agent) -> Watch | None:
@@ -97,6 +160,11 @@ async def begin(agent: Agent) -> Watch | None:
     if any(program == PROGRAM for program, _ in found):
         servers = [each for each in HostFacts(await agent.facts()).servers if each["program"] == PROGRAM]
     return Watch(agent, servers, not_covered, await _ask(agent.target, servers, {}))
+
+
+async def once(agent: Agent) -> Seen:
+    """How the servers of the agent's host are configured, from one look at each."""
+    return await Rounds(agent).ask()
 
 
 async def _find(target: Target) -> list[tuple[str, int]]:
@@ -188,6 +256,8 @@ def _number(text: str) -> float | None:
 def _records(name: str, replies: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Two lines as the sampler writes them: of the server, and of its slab classes."""
     of_server = {what: {name: value} for what, value in _numbers(replies["stats"])}
+    if "answer_ns" in replies:
+        of_server[ANSWER] = {name: replies["answer_ns"] / 1e9}
     of_classes: dict[str, dict[str, float]] = {}
     for what, value in (*_numbers(replies.get("slabs") or {}), *_numbers(replies.get("items") or {})):
         words = what.removeprefix("items:").split(":")

@@ -34,6 +34,8 @@ ONCE_SAMPLES = 3
 SILENT_S = 2.0
 #: ... and no host takes longer than this for its settings.
 FACTS_S = 60.0
+#: A memcached that hangs holds a snapshot up for no longer.
+CACHES_S = 10.0
 HINT = "correct the login; without one the host alone is shown"
 
 
@@ -104,11 +106,18 @@ async def _one(feed: Feed) -> Shot:
     from headrace.base.errors import NothingMeasured
     from headrace.hunt.top.shot import VERDICT_S, judged, take
 
+    feed.caches_every_s = 1.0
     following = asyncio.ensure_future(feed.run())
     looking = asyncio.ensure_future(feed.look())
     start, told = time.monotonic(), ""
+
+    def is_ready() -> bool:
+        if feed.ticks < ONCE_SAMPLES or feed.facts is None:
+            return False
+        return feed.has_cache_rates or time.monotonic() - start > ONCE_SAMPLES + CACHES_S
+
     try:
-        while feed.ticks < ONCE_SAMPLES or feed.facts is None:
+        while not is_ready():
             done, _ = await asyncio.wait([following], timeout=0.1)
             if done:
                 following.result()

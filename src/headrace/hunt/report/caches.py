@@ -24,7 +24,7 @@ def section(hunt: Hunt) -> Section:
         parts,
         "Rates are those of the window.",
         [*parts, Gap()] if parts else [],
-        {"memcached": {"servers": [_as_json(cache) for cache in found], "not_covered": _others(hunt)}},
+        {"memcached": {"servers": [cache.to_json() for cache in found], "not_covered": _others(hunt)}},
     )
 
 
@@ -86,23 +86,3 @@ def _row(cache: Cache) -> tuple[str | Cell, ...]:
 
 def _shown(value: float | None, form: str = ",.0f") -> str:
     return UNKNOWN if value is None else format(value, form)
-
-
-def _as_json(cache: Cache) -> dict[str, Any]:
-    """Null for what is not known."""
-    return {
-        "name": cache.name,
-        "pid": cache.pid,
-        "version": cache.version or None,
-        "not_read": cache.why or None,
-        "restarted": cache.is_restarted,
-        "limit_bytes": cache.last("limit_maxbytes"),
-        "stored_bytes": cache.last("bytes"),
-        "items": cache.last("curr_items"),
-        "requests_s": cache.requests_s,
-        "hit_rate": cache.hit_rate,
-        "evictions_s": cache.rate("evictions"),
-        "connections": cache.last("curr_connections"),
-        "connections_limit": cache.last("max_connections"),
-        "cpus": cache.cpus,
-    }

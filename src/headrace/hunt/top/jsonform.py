@@ -8,11 +8,13 @@ from typing import Any
 from headrace.host import devices
 from headrace.host.cores import cores as all_cores
 from headrace.host.spared import resting
+from headrace.hunt.memcached import caches
 from headrace.hunt.top.shot import Shot
 
 
 def overview(shot: Shot) -> dict[str, Any]:
-    """Keys: target, host, verdict, cpus, memory, pressure, devices, network, tcp, server (null without one)."""
+    """Keys: target, host, verdict, cpus, memory, pressure, devices, network, tcp, server (null without one),
+    memcached."""
     window = shot.now
     metrics = (
         "rx_bytes",
@@ -52,6 +54,7 @@ def overview(shot: Shot) -> dict[str, Any]:
             "overflows": window.rate("snmp", "TcpExt.ListenOverflows"),
         },
         "server": _server(shot),
+        "memcached": [cache.to_json() for cache in caches(shot.facts, shot.now)],
         "errors": dict(shot.errors),
         "spared": list(resting(shot.recent)),
     }

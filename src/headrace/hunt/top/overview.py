@@ -11,7 +11,7 @@ from headrace.host.facts import link_speed_mbit_s
 from headrace.host.spared import OPTION, resting
 from headrace.hunt import hot_cores, resources
 from headrace.hunt.resources import Level
-from headrace.hunt.top import below, lines
+from headrace.hunt.top import below, caches, lines
 from headrace.hunt.top.lines import DIM, HEADING, HOT, WARM, Column, duration, gibibytes, percent, rate
 from headrace.hunt.top.past import AGE, HISTORY, last_of
 from headrace.hunt.top.shot import Shot
@@ -35,7 +35,9 @@ def draw(shot: Shot, width: int, height: int) -> list[Text]:
     if limiting is None and "unknown" in shot.verdict.sentence.lower():
         style = "bold"
     found = verdict_lines(shot.verdict.sentence, width, style, max(height - REST_LINES, 3))
-    server = server_lines(shot, width)
+    # On a host of caches alone nobody misses a server.
+    cached = caches.draw(shot, width)
+    server = [*cached, *(server_lines(shot, width) if shot.has_server or not cached else ())]
     memory = memory_lines(shot, width)
     left = height - len(found) - len(server) - len(memory)
     cpu = cpu_lines(shot, width, max(2, min(left - 7, left // 2)))
@@ -290,7 +292,7 @@ def server_lines(shot: Shot, width: int) -> list[Text]:
     window = shot.now
     if shot.server_problem:
         return lines.wrap(clean(f"server unreachable: {shot.server_problem}"), width, HOT)
-    if "mysql_status" not in window.samplers():
+    if not shot.has_server:
         return lines.flow("server  ", [("none specified: --mysql-socket or --mysql-host", DIM)], width)
 
     def of(name: str) -> float | None:

@@ -61,6 +61,11 @@ class Shot:
     back_s: float = 0.0
 
     @property
+    def has_server(self) -> bool:
+        """Whether one was asked, also in vain."""
+        return bool(self.server_problem) or "mysql_status" in self.now.samplers()
+
+    @property
     def server_problem(self) -> str:
         """Why the server does not answer; empty while it does."""
         return self.errors.get("mysql_status", "")
@@ -69,22 +74,24 @@ class Shot:
 def judged(feed: Feed, seconds: float) -> Judgement | None:
     """What all rules find in the last seconds; None before there is enough to judge."""
     window = feed.ring.window(seconds)
-    if feed.facts is None or window.seconds < FEWEST_S:
+    known = feed.known
+    if known is None or window.seconds < FEWEST_S:
         return None
-    return judge_rules(Evidence(feed.facts, window, activity=feed.activity), all_rules())
+    return judge_rules(Evidence(known, window, activity=feed.activity), all_rules())
 
 
 def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = None) -> Shot | None:
     """The current shot; None before the second sample."""
-    if feed.facts is None or feed.ticks < 2:
+    known = feed.known
+    if known is None or feed.ticks < 2:
         return None
-    facts = HostFacts(feed.facts)
+    facts = HostFacts(known)
     recent = feed.ring.window(VERDICT_S)
     verdict = judge(recent, facts)
     if judgement is not None:
-        verdict = conclude(Evidence(feed.facts, recent, activity=feed.activity), judgement)
-    settings = feed.facts.data.get("server_settings") or {}
-    lines = (feed.facts.data.get("irqs") or {}).get("lines") or ()
+        verdict = conclude(Evidence(known, recent, activity=feed.activity), judgement)
+    settings = known.data.get("server_settings") or {}
+    lines = (known.data.get("irqs") or {}).get("lines") or ()
     return Shot(
         feed.name,
         str(feed.link),

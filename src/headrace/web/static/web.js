@@ -293,6 +293,7 @@
       if (shot.memory.total_bytes) found.push(key("Memory in use", forms.share(1 - shot.memory.available_bytes / shot.memory.total_bytes), short(shot.memory.total_bytes) + "B"));
       found.push(key("Waiting for CPU", forms.share(shot.pressure.cpu), "share of the time (PSI)"), key("Waiting for I/O", forms.share(shot.pressure.io), "share of the time (PSI)"));
       if (server) found.push(key("Questions", forms.rate(server.rates_s.questions), server.name || ""), key("Threads running", short(server.threads_running), `${short(server.threads_connected)} connected`), key("Row lock waits", forms.rate(server.rates_s.innodb_row_lock_waits), `history list ${short(server.innodb_history_list_length)}`));
+      shot.memcached.slice(0, 4).forEach((c) => found.push(key("memcached " + c.name, `${forms.rate(c.requests_s)}`, c.not_read ? "not read: " + c.not_read : `hits ${forms.share(c.hit_rate)}, evictions ${forms.rate(c.evictions_s)}, ${short(c.connections)}${c.connections_limit ? " of " + short(c.connections_limit) : ""} connections`)));
       shot.devices.filter((d) => d.operations >= 1).sort((a, b) => b.operations - a.operations).slice(0, 4).forEach((d) => found.push(key(d.name, forms.rate(d.operations), `${short(d.bytes_s)}B/s, ${short(d.queue)} in flight`)));
       keys.replaceChildren(...found);
       cores.classList.toggle("many", shot.cpus.length > 33);
