@@ -326,7 +326,7 @@ def test_memcached_has_its_line_and_a_core_that_is_full_of_interrupts_is_told() 
     assert feed.facts is not None
     feed.facts = Facts("0", {**feed.facts.data, "memcached": {"instances": [row, locked]}})
     text = " ".join(text_of(shot_of(feed), width=100, height=40).split())
-    assert f"{name}, 1,100 requests/s, hits 90.0%, evictions 5.0/s, 900 of 1,024 connections" in text
+    assert f"{name}, 1,100 requests/s, hits 90.0%, evictions 5.0/s, connections 900 of 1,024" in text
     assert "/run/m.sock, not read: it demands a login (-Y)" in text
     assert "most on core 2: 95% of its time (98% busy), 0% on the others" in text
     assert "none specified" not in text

@@ -49,7 +49,7 @@ def _parts(cache: Cache) -> list[lines.Cell]:
         (f"{rate(cache.requests_s)} requests/s", "bold"),
         f"hits {'–' if hits is None else f'{hits:.1%}'}",
         (f"evictions {rate(evictions)}/s", WARM if evictions else DIM),
-        (f"{rate(used)}{of_limit} connections", HOT if is_full else ""),
+        (f"connections {rate(used)}{of_limit}", HOT if is_full else ""),
         *([(f"{rate(refused)} refused/s", HOT)] if refused else ()),
         f"{gibibytes(cache.last('bytes'))} of {gibibytes(cache.last('limit_maxbytes'))}",
         f"{rate(cache.cpus)} CPUs",
