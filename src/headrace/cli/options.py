@@ -154,7 +154,7 @@ def duration(*names: str, text: str, least_s: float = 1, most_s: float = DAY_S, 
             )
         return seconds
 
-    return typer.Option(*names, metavar="TIME", help=text, parser=parsed, show_default=default or False)
+    return typer.Option(*names, metavar="TIME", help=_told(text, default), parser=parsed, show_default=False)
 
 
 def size_option(*names: str, text: str, least: int = 0, default: str = "") -> Any:
@@ -169,7 +169,12 @@ def size_option(*names: str, text: str, least: int = 0, default: str = "") -> An
             raise typer.BadParameter(f"{value!r}: write a size such as 500M or 20G")
         return size_bytes(value)
 
-    return typer.Option(*names, metavar="SIZE", help=text, parser=parsed, show_default=default or False)
+    return typer.Option(*names, metavar="SIZE", help=_told(text, default), parser=parsed, show_default=False)
+
+
+def _told(text: str, default: str) -> str:
+    """A help text with the default as it is written on the command line: Typer would put it in parentheses."""
+    return f"{text.removesuffix('.')} [{default}]." if default else text
 
 
 def duration_text(seconds: float) -> str:
