@@ -189,7 +189,7 @@ def test_only_names_of_the_history_are_brought_back(store: Path, tmp_path: Path)
 def test_what_this_history_would_not_name_so_is_not_brought_back(
     archive: Archive, store: Path, tmp_path: Path
 ) -> None:
-    """A file of a time to come would be the newest minute for years: nothing would be collected until then."""
+    """A file dated in the future would block collection for years."""
     fill_days(archive, 2)
     mirror(archive, store).copy()
     [good] = store.glob(f"states/*/host=db1/d-{MONDAY}.parquet")

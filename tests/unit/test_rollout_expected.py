@@ -1,4 +1,4 @@
-"""What an experiment said of a rollout's settings: found, part of the plan, compared with production."""
+"""A rollout's predicted effect: found, part of the plan, compared with production."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_a_knee_that_was_passed_before_is_named_and_not_now() -> None:
         f"beyond the knee on 2 of 20 days, last on {date_of(9)}, highest 3.90 cores on {date_of(6)}" in said
     )
     busy = [cpu_of(watched({}, name=f"db{n}", usual=3.0))[0] for n in range(3)]
-    assert "Not lately, but before, beyond a knee: db1." in " ".join(rendered([*busy, host]).split())
+    assert "Above a knee earlier, not recently: db1." in " ".join(rendered([*busy, host]).split())
 
 
 def test_a_day_that_is_not_whole_is_seen_too() -> None:

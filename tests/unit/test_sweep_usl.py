@@ -161,7 +161,7 @@ def test_a_server_that_collapses_at_once_is_no_such_law() -> None:
     truth = law(LOADS, 1000, 0.02, 0.0)
     truth[-2:] *= 0.25
     found = usl.fit(study(np.random.default_rng(2), 4, truth), ALPHA)
-    assert "measured values and law differ by up to" in found.doubt
+    assert "measurements deviate by up to" in found.doubt
     assert found.p_value is not None
     assert found.p_value < 0.001
 

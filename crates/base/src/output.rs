@@ -35,7 +35,7 @@ pub fn create(path: &Path, mode: u32) -> io::Result<File> {
             Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
             opened => return opened,
         }
-        // Asked of the link that is held open: what has its name may be another one by now.
+        // Check the open link itself: its name may lead elsewhere by now.
         let link = open(&path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
         let about = fstat(&link)?;
         if about.st_uid != 0 && about.st_uid != geteuid().as_raw() {

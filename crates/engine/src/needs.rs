@@ -10,9 +10,8 @@ use crate::net::Address;
 
 /// A thread that is busier than this lets requests wait: M/D/1's p99 is beyond ten times the work of one.
 const MOST_BUSY_SHARE: f64 = 0.7;
-/// A server takes several times its client's CPU for the cheapest statement: so much is assumed of one that shares
-/// these cores, and it may have no more than this share of them before threads wait for each other. Measured: p99 0.9
-/// to 2.1 ms at 10,000 statements/s where two cores also run the server.
+/// Assumed CPU of a server on these cores per CPU of the driver, for the cheapest statement; above this share of the
+/// cores both wait for each other. Measured: p99 0.9 to 2.1 ms at 10,000 statements/s where two cores also run the server.
 const SERVER_FACTOR: f64 = 3.0;
 const MOST_SHARED: f64 = 0.3;
 /// Connections on which pings are timed, in addition to those of the load.

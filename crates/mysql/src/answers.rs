@@ -177,7 +177,7 @@ impl Answers {
                     self.reply.row(&mut self.dialect);
                 }
                 self.continues = length == LARGEST_FRAME;
-                // The sum of the others would be taken for the sum of all rows.
+                // A partial checksum would pass for a complete one.
                 self.checksum = None;
                 let here = length.min(rest.len());
                 self.skip = length - here;
@@ -234,7 +234,7 @@ impl Answers {
         Ok(())
     }
 
-    /// An unexpected packet. A server that shuts us out gives the reason before it closes.
+    /// An unexpected packet. Prefers the server's own error, which it may send before it closes.
     fn unasked(&self) -> Error {
         match self.partial.get(HEADER..) {
             Some(payload) if payload.first() == Some(&ERROR) => Error::from_packet(payload),
@@ -251,7 +251,7 @@ fn check(stage: Stage, payload: &[u8]) -> Result<(), Error> {
         (_, [ERROR, ..]) => return Ok(()),
         (Stage::First, [OK, ..]) if payload.len() < SHORTEST_OK => "a packet is too short",
         (Stage::First, [OK | LOCAL_FILE, ..]) => return Ok(()),
-        (Stage::First, [END, ..]) => "an end of what did not begin",
+        (Stage::First, [END, ..]) => "an EOF packet without a result set",
         (Stage::First, _) => {
             let mut reader = Reader { payload, at: 0 };
             if (1..=MOST_COLUMNS).contains(&reader.length()?) {

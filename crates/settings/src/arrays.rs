@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use super::busy::put;
 use super::tools;
 
-/// Of the `put` that asks a busy array again, and of the kernel, which takes a stopped one away by itself.
+/// How long to retry a busy array, and to await its removal by the kernel.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where version 1.2 of md's superblock is on a member, and what it begins with: mdp_superblock_1 of md_p.h.
@@ -50,7 +50,7 @@ fn is_numbered(name: &str, kind: &str) -> bool {
 
 /// Stop the array whose members carry this UUID, whatever it is called by now.
 ///
-/// One of the name it was to get, but without a member, is what a killed mdadm had just begun.
+/// An empty array of that name is left from a killed mdadm.
 pub fn stop(root: &Path, own: &str, name: &str) -> anyhow::Result<Option<String>> {
     let own = uuid(own).context("not a UUID")?;
     let deadline = Instant::now() + STOP_TIMEOUT;
@@ -141,7 +141,7 @@ pub fn unmap(root: &Path, name: &str) -> anyhow::Result<()> {
 /// them away.
 fn remove_nodes(root: &Path, name: &str) {
     let folder = root.join("dev");
-    // What is not there, or not ours to remove, is nothing that works any more: the device is gone.
+    // Ignore errors: the device is gone, so a remaining node is dead.
     let _ = fs::remove_file(folder.join("mapper").join(name));
     let Some((group, volume)) = name.rsplit_once('-') else { return };
     let link = folder.join(group).join(volume);

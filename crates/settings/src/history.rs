@@ -48,7 +48,7 @@ pub fn parse(text: &str) -> anyhow::Result<Vec<Kept>> {
     lines.map(|(at, line)| serde_json::from_str(line).with_context(|| format!("line {}", at + 1))).collect()
 }
 
-/// Keep the open changes of `owner`: from now on only a rollback by name undoes them. The set.
+/// Keep the open changes of `owner`: only a rollback by name undoes them from now on. Returns the set.
 ///
 /// Files of a change that awaited this are written now. Killed in between, all of it is still to be confirmed.
 pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyhow::Result<Kept> {
@@ -109,8 +109,7 @@ pub fn finish(journal: &mut Journal) -> anyhow::Result<()> {
     sync_folder(&journal.state)?;
     let mut sets = match read(&journal.state) {
         Ok(sets) => sets,
-        // Of one that cannot be read now nobody knows what it says. One that is damaged says nothing, and must keep
-        // nobody from undoing what is open.
+        // If it cannot be read now, fail. If it is damaged, still allow undoing open changes.
         Err(error) if is_unread(&error) => return Err(error),
         Err(_) => return Ok(()),
     };

@@ -162,7 +162,7 @@ fn whole_options(mount: &Mount, asked: &[&str]) -> Vec<String> {
     stay.chain(asked.iter().copied()).map(str::to_owned).collect()
 }
 
-/// A kernel that cannot do the one without the other.
+/// For kernels that change both or neither.
 fn remount_both(path: &Path, mount: &Mount, own: MountFlags, asked: &[&str]) -> anyhow::Result<()> {
     // These two are flags of the file system: what was asked for, or what it has.
     let is_on = |flag: &str| {

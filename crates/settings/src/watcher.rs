@@ -84,7 +84,7 @@ pub fn must_be_in_time(journal: &Journal, owner: &str) -> anyhow::Result<()> {
     Err(AgentError::Refused(text).into())
 }
 
-/// Put off the deadline of the open changes of `owner`, never to an earlier one. How many there are.
+/// Extends the deadline of the open changes of `owner`, and never shortens it. Returns their number.
 ///
 /// Their watcher reads the journal again every second.
 pub fn extend(journal: &mut Journal, owner: &str, patience: Duration) -> anyhow::Result<usize> {

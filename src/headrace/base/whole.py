@@ -91,7 +91,7 @@ def open_safely(path: Path, flags: int, mode: int = 0o600) -> int:
         except OSError as error:
             if error.errno != errno.ELOOP:
                 raise
-        # Asked of the link that is held open: what has its name may be another one by now.
+        # Check the open link itself: its name may lead elsewhere by now.
         link = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if os.fstat(link).st_uid not in (0, os.geteuid()):

@@ -76,7 +76,7 @@ def carried(calls: Sequence[Call], limits: Mapping[Resource, Interval], rng: np.
 
 
 def use_of(call: Call, resource: Resource, remains: float = REMAINS[1]) -> float:
-    """Of a resource that limits, by one call."""
+    """Return the use per call of a limiting resource."""
     whole = call.get(resource, 0.0)
     pages = min(call.get(PAGES.get(resource, resource), whole), whole)
     return pages + remains * (whole - pages)
@@ -93,7 +93,7 @@ def moves(call: Call, resource: Resource) -> tuple[float, float]:
 def multiplied(
     found: Carried, resources: Sequence[Resource], factor: Interval, rng: np.random.Generator
 ) -> Carried:
-    """The same with so many times as much of some resources."""
+    """Multiply some resources by their factors."""
     draws = drawn(factor, rng)
     return {
         resource: (estimate * factor.estimate, own * draws) if resource in resources else (estimate, own)

@@ -51,9 +51,9 @@ SAMPLERS = "cpu,network,disk,memory,file_systems,process,mysql_status"
 #: Shorter windows hold too few samples of a second.
 LEAST_S = 5
 RETRIES = 1
-#: What a replay is called invalid for that is no fault of the server; its use counts nevertheless.
+#: Invalidates a replay through no fault of the server, whose use is counted nevertheless.
 OWN_DELAY = "the driver was late"
-#: Statements this late are not served at the pace at which they come.
+#: Statements this late mean that the server cannot keep up.
 MAX_LAG = "1s"
 #: Times what fills the host, by what a statement costs alone: on a full host it costs less.
 TOO_FAST = 1.5
@@ -238,9 +238,8 @@ class Player:
         return blocks
 
     async def busy(self, blocks: Sequence[Alone], cores: float) -> tuple[dict[str, Busy], dict[str, float]]:
-        """Each alone on a host that it keeps as busy as all together would, or full if they fill it: as many
-        copies as in the joint play, faster. And those that end too soon if played so fast, with the length (s)
-        that they would need.
+        """Replay each alone, with as many copies as in the joint replay, sped up until the host is as busy as with
+        all of them, or full. Also return those too short for that, with the length (s) that they would need.
         """
         copies = self.asked.copies
         idle = fmean(block.idle[Resource.CPU] for block in blocks)
@@ -272,7 +271,7 @@ class Player:
         return found, too_short_s
 
     async def settled(self, names: Sequence[str], copies: int) -> Played:
-        """A play that is valid, or as invalid as all of several: other work on the machine may spoil one. Where
+        """A replay, repeated if it was invalid: other work on the machine may have disturbed it. Where
         HEADRACE_DISTURBED keeps what that spoils, a late driver is no reason to play again.
         """
         is_kept = disturbed_here() == "keep"
@@ -317,7 +316,7 @@ class Player:
     async def _reset(self) -> None:
         done = await self.target.run(["sh", "-c", self.asked.reset], timeout_s=None, check=False)
         if done.exit_code:
-            said = " ".join(done.error_text.split())[-300:] or "it said nothing"
+            said = " ".join(done.error_text.split())[-300:] or "no output"
             raise WorkloadFailed(f"the reset command failed with exit code {done.exit_code}: {said}")
 
     @contextlib.asynccontextmanager
@@ -349,7 +348,7 @@ class Player:
 
 
 async def _all_of(plays: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """All at once; none goes on where one has failed."""
+    """Run all concurrently; on failure cancel all."""
     tasks = [asyncio.create_task(each) for each in plays]
     try:
         await asyncio.gather(*tasks)
@@ -420,7 +419,7 @@ def measured(prediction: Prediction, together: Sequence[Played]) -> Interval:
 
 
 def _against(asked: Asked, together: Sequence[Played]) -> tuple[list[str], list[str]]:
-    """The recordings above the objective, and those of which nobody knows."""
+    """Return the recordings above the objective, and those lacking a p99."""
     slow: list[str] = []
     unknown: list[str] = []
     for name in asked.recordings if asked.objective_s is not None else ():
@@ -434,8 +433,8 @@ def _against(asked: Asked, together: Sequence[Played]) -> tuple[list[str], list[
 
 def _of_too_short(too_short_s: Mapping[str, float]) -> list[str]:
     return [
-        f"{name}: too short to be played so fast that the host is as busy as with all of them, for which it needs "
-        f"about {seconds:.0f} s: its statements are taken to cost what they cost alone, and to wait in a queue"
+        f"{name}: too short for the sped-up solo replay, which needs about {seconds:.0f} s: its cost when alone "
+        "is used instead, with the wait in a queue"
         for name, seconds in too_short_s.items()
     ]
 

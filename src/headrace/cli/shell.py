@@ -400,7 +400,7 @@ def run_until_signal(
 
 
 def run_trials(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Of an experiment, which goes on where it was stopped."""
+    """Run resumable trials; a signal stops them."""
     return run_until_signal(
         work, stopping=RESTORING, stopped="stopped; the host is restored, finished trials are kept"
     )

@@ -44,7 +44,7 @@ class Area(StrEnum):
 
 
 class Between(StrEnum):
-    """The three drifts of one host."""
+    """The drifts from the host's files come first."""
 
     FILE = "running, not in the file"
     PERSISTED = "running, not persisted"

@@ -114,7 +114,7 @@ def why_not(knob: Knob, vendor: Vendor, version: str = "") -> str | None:
     if knob.never:
         return knob.never
     if area in ("machine", "workload"):
-        return "reboot" if area == "machine" else "another load is another question"
+        return "reboot" if area == "machine" else "it changes the workload"
     cost = knob.cost_on(vendor, version) if version else _cheapest(knob, vendor)
     if cost is not Cost.DYNAMIC:
         return str(cost)

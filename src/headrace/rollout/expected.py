@@ -1,4 +1,4 @@
-"""What an experiment said of a rollout's settings: found for its plan, kept there, and compared with production.
+"""A rollout's predicted effect: found for its plan, kept there, and compared with production.
 
 Which of its numbers is compared is part of the plan, too. The rollout judges time per query, and an experiment's
 throughput is comparable with it only in a closed loop without pauses: a fixed number of connections, always busy,

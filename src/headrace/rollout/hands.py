@@ -60,7 +60,7 @@ class Site:
     sources: frozenset[tuple[str, str]] | None = None
 
     async def watch(self, seconds: float, usual: Sequence[Window], change: str = "") -> Window:
-        """What the server does for so long; with a ``change`` its deadline is put off while the limits hold.
+        """Watch the server for this long; renew the lease of ``change`` while the limits hold.
 
         Raises TrippedLimit, or TargetError where the samples stop.
         """
@@ -106,7 +106,7 @@ class Site:
         return tripped(window, usual, self.book.plan.rules.limits)
 
     async def apply(self, *, lasting: str = "") -> str:
-        """Make the change, with the lease as its deadline. Its id, which is in the log before anything is done."""
+        """Apply the change with the lease as its deadline; return its id, which is logged first."""
         plan = self.book.plan
         change = self._new_change()
         self.book.note("applying", host=self.member.name, change=change)
@@ -131,11 +131,11 @@ class Site:
         return f"{self.book.plan.id}-{rollout.new_id()}"
 
     async def renew(self, change: str) -> None:
-        """Put off the deadline."""
+        """Renew the lease."""
         await rollout.journal_of(self.agent, change).extend(self.book.plan.rules.timing.lease_s)
 
     async def leased(self, changes: Sequence[str], work: Coroutine[Any, Any, None]) -> None:
-        """While the deadline of these changes is put off. What the host has taken back meanwhile ends the work."""
+        """Run ``work`` while renewing these leases; stop it if the host has undone a change."""
         doing = asyncio.ensure_future(work)
         renewing = asyncio.ensure_future(self._renewing(changes))
         try:
@@ -156,7 +156,7 @@ class Site:
         await asyncio.Event().wait()
 
     async def warm(self, change: str = "") -> None:
-        """Until it is as fit to be measured as before the change: nothing to wait for without a restart."""
+        """Wait until the host can be measured again: at once unless its server was restarted."""
 
     async def keep(self, change: str) -> None:
         await rollout.journal_of(self.agent, change).confirm()
@@ -168,7 +168,7 @@ class Site:
         self.book.note("undone", host=self.member.name, change=change)
 
     async def _take_back(self, change: str, restart_within_s: float | None = None) -> bool:
-        """Whatever became of it: open, kept, undone by the host, or never made. Whether there was anything."""
+        """Undo the change, open or kept; return False if the journal has neither."""
         journal = rollout.journal_of(self.agent, change)
         if any(entry["owner"] == journal.owner for entry in await journal.entries()):
             undone = await journal.rollback(restart_within_s=restart_within_s)

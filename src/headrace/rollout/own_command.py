@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from headrace.base.errors import CommandFailed
 from headrace.host.target import Target
 
-#: Runs command $0 without marks of ours, which what it starts would carry on; says at the end what it said, if it
-#: fails. Lock $1 is held meanwhile, but not by what the command leaves running, such as the server; whoever comes
-#: meanwhile waits $2 seconds at most.
+#: Runs command $0 without HEADRACE_COMMAND and HEADRACE_OWNER, which its children would inherit; prints its last
+#: output if it fails. Lock $1 is held meanwhile, but not by programs that the command leaves running, such as the
+#: server; a later command waits for it for $2 seconds at most.
 SCRIPT = """
 mkdir -p -m 700 "$(dirname "$1")" && said=$(mktemp) && exec 9>>"$1" || exit 1
 if ! flock -w "$2" 9; then
@@ -38,5 +38,5 @@ async def run_alone(
     argv = ["sh", "-c", SCRIPT, command, lock, f"{within_s:.0f}"]
     done = await target.run(argv, env=env, timeout_s=2 * within_s, check=False)
     if done.exit_code:
-        said = " ".join(done.error_text.split())[-300:] or "it said nothing"
+        said = " ".join(done.error_text.split())[-300:] or "no output"
         raise CommandFailed(f"the {verb} command failed with exit code {done.exit_code}: {said}", place=place)

@@ -113,9 +113,10 @@ class Said:
 
 @dataclass(frozen=True)
 class Expected:
-    """What an experiment said of these settings. ``before``: knob -> its value there without them, None where that
-    is not known. ``metric``: what the rollout judges that its throughput compares with; empty if nothing, and
-    ``why`` says so.
+    """The effect of these settings in an experiment.
+
+    ``before``: knob -> its value there without them, None where that is not known. ``metric``: what the
+    rollout judges that its throughput compares with; empty if nothing, and ``why`` says so.
     """
 
     experiment: str

@@ -34,7 +34,7 @@ from headrace.rollout.rules import RestartRule
 from headrace.rollout.standing import why_behind
 from headrace.rollout.watch import CountersReset
 
-#: Over so long a server must be idle, or its pool warm.
+#: How long a server must be idle, or its pool warm.
 STRETCH_S = 5.0
 ASK_AGAIN_S = 1.0
 TOO_LATE = "the host takes the change back by now"
@@ -129,7 +129,7 @@ class RestartSite(Site):
     async def _restore(self, changes: Sequence[str]) -> None:
         """The old option files, the old server and back in service, from wherever it stopped."""
         lease_s = self.book.plan.rules.timing.lease_s
-        # First, also of a server that cannot be drained: whoever restarts it gets the old settings.
+        # Restore files first, even if draining fails later: any restart then gets the old settings.
         found = [
             change
             for change in reversed(changes)
@@ -141,7 +141,7 @@ class RestartSite(Site):
                 # The host forgets it with that. A restart that has to wait is for the next command.
                 self.book.note("file_restored", host=self.member.name, change=change)
         for change in set(changes) - state.files_restored - set(found):
-            # Before the server is drained for nothing.
+            # Fail here rather than after a drain.
             await self._must_not_be_kept(change)
         restarted = [change for change in changes if change in state.restarted]
         # What the host's journal does not know any more, the host has undone, with its server.
@@ -151,7 +151,7 @@ class RestartSite(Site):
         open_there = await self._open_there(found)
         await self.leased(open_there, self._old_and_in_service(needs_restart=is_left))
         for change in open_there:
-            # Its restart, which was ours to do; what the server has now was looked at.
+            # Close the entry of the restart: we restarted the server and checked its values.
             journal = rollout.journal_of(self.agent, change)
             all_undone(
                 self.member.name, await self._when_free(partial(journal.rollback, accept_foreign=True))
@@ -165,7 +165,7 @@ class RestartSite(Site):
         return [change for change in changes if rollout.journal_of(self.agent, change).owner in owners]
 
     async def _when_free(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Once the host itself is done with its server, if it is at that."""
+        """Retry while the host is restarting its own server."""
         rule = self.rule
         wait_s = 2 * rule.within_s + rule.start_s if rule.host_restarts else 0.0
         end = time.monotonic() + wait_s
@@ -213,7 +213,7 @@ class RestartSite(Site):
             pass  # it is down, and serves nobody
 
     async def _others_must_be_there(self) -> None:
-        """Never two of a group away. One that was restarted before this one may still recover."""
+        """Wait until all others of the group are online; one may be recovering from its restart."""
         away = ""
 
         async def are_there() -> bool | None:
@@ -234,7 +234,7 @@ class RestartSite(Site):
     # -- the steps ----------------------------------------------------------------------------------------------
 
     async def _leave(self) -> None:
-        """Out of service, and no longer asked; in service again if that fails."""
+        """Drain the server until it is idle; return it to service on failure."""
         name = self.member.name
         pages, misses = self.follower.pool(self.book.plan.block_s)
         self.book.note("out", host=name, pages=pages, misses=misses or 0.0)
@@ -247,7 +247,7 @@ class RestartSite(Site):
             raise
 
     async def _must_be_idle(self) -> None:
-        """The command's word is not enough: a restart would cut what is still served."""
+        """Do not trust the exit code of the command: a restart would cut off running queries."""
         most = self.book.plan.rules.judge.idle_per_s
         per_s: float | None = None
         end = time.monotonic() + self.rule.within_s
@@ -325,7 +325,7 @@ class RestartSite(Site):
     def _must_differ(self, facts: HostFacts) -> None:
         """Raises Moved if none of the values is another one."""
         now = {name: _told(facts, name) for name in self.member.now}
-        # Where the server tells nothing, it counts that it was restarted.
+        # If no value is reported, having restarted is enough.
         told = [name for name, value in now.items() if value is not None]
         if told and all(now[name] == self.member.now[name] for name in told):
             raise Moved(

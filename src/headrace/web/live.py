@@ -65,7 +65,7 @@ class Streams:
         finally:
             stream.looking -= 1
             if not stream.looking and stream.task is not None:
-                # First: a browser that arrives meanwhile starts one of its own.
+                # Reset this first, so that a new browser starts a new task.
                 task, stream.task = stream.task, None
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):

@@ -12,7 +12,7 @@ from headrace.base.model import Facts
 from headrace.history.collect import slow_log
 from headrace.history.collect.minute import PERFORMANCE_SCHEMA, PROCESS_LIST, SLOW_LOG
 
-ONLY_OWN = "Only monitoring statements were seen: tick “also monitoring” to show them."
+ONLY_OWN = "Only monitoring statements were seen: tick “include monitoring” to show them."
 NO_MATCH = "No class matches."
 
 

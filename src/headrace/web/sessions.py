@@ -72,7 +72,7 @@ class Sessions:
         return self._signer.dumps(held if group is None else {**held, "group": group})
 
     def end(self, session: Session) -> None:
-        """Also copies of the cookie open nothing any more, until a restart."""
+        """Revoke the cookie and its copies until a restart."""
         self._ended[session.token] = None
         while len(self._ended) > MOST_REMEMBERED:
             self._ended.popitem(last=False)
@@ -108,7 +108,7 @@ class Sessions:
         return provider.user(name, group)
 
     def is_taken(self, name: str) -> bool:
-        """Whether a user of our own has this name: nobody else may appear as them."""
+        """Whether a local user has this name; a provider's user may not use it."""
         return name == KEY_HOLDER or self.users.user(name) is not None
 
     def holder(self) -> User:

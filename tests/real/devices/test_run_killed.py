@@ -135,7 +135,7 @@ class Experiment:
             return moment
         pattern, within_s = waits[moment]
         begun = set(self.trials.glob(pattern))
-        # What a killed command left there is no sign of this one.
+        # Ignore drafts left behind by an earlier, killed command.
         while process.poll() is None and not set(self.trials.glob(pattern)) - begun:
             begun &= set(self.trials.glob(pattern))
             time.sleep(0.001)

@@ -65,7 +65,7 @@ def test_a_race_drops_what_waits_and_costs_less_than_a_full_study(bench: Callabl
     assert raced["trials"] <= raced["full_trials"] == 12
     assert raced["seconds"] <= raced["full_seconds"]
     page = (lab.output / "report.html").read_text()
-    assert "all treatments in all blocks would have been" in page
+    assert "of the full study" in page
     assert Path(lab.output / "report.json").exists()
 
 

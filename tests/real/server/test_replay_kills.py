@@ -1,4 +1,4 @@
-"""KILL in a replay: it ends who plays its victim, and never a stranger."""
+"""A replayed KILL ends its victim's replay, never another session."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ pub fn options_like(
     let infos = || readers.iter().flat_map(|reader| reader.info());
     let with_literals = infos().all(|info| info.with_literals);
     if !with_literals && infos().any(|info| info.with_literals) {
-        let reason = "some of these recordings have literals and some do not: one file keeps one promise";
+        let reason = "recordings with and without literals cannot be merged";
         return Err(AgentError::Refused(reason.to_owned()).into());
     }
     let mut sources: Vec<String> = infos().flat_map(|info| info.sources.iter().cloned()).collect();

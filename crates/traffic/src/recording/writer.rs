@@ -174,7 +174,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// What comes now is from another source, whose sessions may have been open while those of the ones before were.
+    /// Start a source whose sessions may overlap those of earlier ones.
     pub fn begin_source(&mut self) {
         self.open = OpenSessions { before: self.open.most(), ..OpenSessions::default() };
     }
@@ -191,7 +191,7 @@ impl Writer {
         &self.totals
     }
 
-    /// To be called now and then where events may stay away: writes what has waited long enough.
+    /// Call regularly, as events may pause: writes those that have waited long enough.
     ///
     /// # Errors
     /// The file cannot be written.

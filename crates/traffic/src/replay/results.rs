@@ -1,4 +1,4 @@
-//! From what the threads found to the last lines.
+//! Turns the results of the threads into the final lines.
 
 use serde_json::{Map, Value, json};
 
@@ -148,7 +148,7 @@ impl Results {
         if counts.damaged > 0 {
             let said =
                 format!("damaged places of the recording: {}; what stood there was not sent", counts.damaged);
-            // Answers that are equal as far as they could be read are not equal.
+            // A damaged recording cannot prove equality.
             if verdict.is_checked { &mut invalid } else { &mut warnings }.push(said);
         }
         if counts.redacted > 0 {

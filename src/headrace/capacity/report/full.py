@@ -114,7 +114,7 @@ def _verdicts(hosts: Sequence[Host], together: Sequence[Together]) -> Iterator[s
         yield f"{full} of {len(hosts)} hosts are full at their peak now."
         before = [host.name for host in hosts[3:] if any(_was_beyond(each) for each in host.outlooks)]
         if before:
-            yield f"Not lately, but before, beyond a knee: {named(before)}."
+            yield f"Above a knee earlier, not recently: {named(before)}."
     if together and not together[0].is_at_least:
         yield _all(together[0])
 

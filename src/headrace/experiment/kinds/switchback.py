@@ -59,7 +59,7 @@ def _check_plan(design: Design, kind: str) -> None:
             f"workload.seconds = {seconds:g}: a turn is a whole number of seconds from {LEAST_S} on"
         )
     if len(design.baselines) > 1:
-        raise PlanError("factors: another load is another question, and no setting to switch", hint=hint)
+        raise PlanError("factors: a switchback cannot vary the workload", hint=hint)
     if len(design.treatments) < 2:
         raise PlanError("a switchback needs a treatment in addition to its baseline")
     stuck = {

@@ -56,8 +56,8 @@ def sentences(
     if found and found.alone is not None and found.together is not None:
         gain = f", {found.gain:.1f} times less" if found.gain and found.gain >= 1.05 else ""
         said.append(
-            f"A trial varied by {100 * found.alone:.1f}% between pairs, and by {100 * found.together:.1f}% "
-            f"relative to the other trial of its pair{gain}. The difference affected both trials and cancels."
+            f"Trials vary by {100 * found.alone:.1f}% between pairs, and by {100 * found.together:.1f}% within"
+            f"{gain}: the rest affects both halves of a pair and cancels."
         )
     return said
 

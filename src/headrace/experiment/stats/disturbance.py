@@ -434,7 +434,7 @@ def _sampler_gaps(trial: _Trial) -> Iterator[_Reason]:
     samplers = {s: c for (s, metric, _), c in trial.counters.items() if metric == "headrace_ok"}
     if not samplers and expected > 1:
         yield _Reason(
-            f"no sample of the host in {expected} expected ticks: disturbances cannot be detected",
+            f"host not sampled (0 of {expected} samples): disturbances cannot be detected",
             is_invalid=False,
         )
     for sampler, ok in samplers.items():

@@ -237,12 +237,12 @@ def _residuals(
     freedom = len(points) - len(loads) - len(blocks) + 1
     if freedom < 1:
         is_far = abs(residuals[worst]) > MISFIT_UNTESTED
-        return residuals, None, f"measured and law differ by up to {distance}" if is_far else ""
+        return residuals, None, f"measurements deviate by up to {distance}" if is_far else ""
     lack = float(np.sum(np.bincount(level) * by_level**2)) / (len(loads) - 3)
     noise = float(np.sum((errors - by_level[level]) ** 2)) / freedom
     p_value = float(fdtrc(len(loads) - 3, freedom, lack / noise)) if noise > 0 else float(lack == 0)
     is_far = p_value < alpha and abs(residuals[worst]) > MISFIT
-    doubt = f"measured values and law differ by up to {distance}, more than passes differ from each other"
+    doubt = f"measurements deviate by up to {distance}, more than passes vary"
     return residuals, p_value, doubt if is_far else ""
 
 

@@ -229,13 +229,13 @@ class Mirror:
             return False
         t_s = int(found["t_s"])
         own = self._archive.path(found["table"], unquote(found["host"]), found["kind"], t_s)
-        # A file of a time to come would be the newest minute: nothing would be collected until then.
+        # A file dated in the future would be the newest minute and block collection until that time.
         return str(own.relative_to(self._archive.root)) == name and t_s <= time.time() + DAY_S
 
     def _pieces(self, name: str) -> Iterator[bytes]:
         with self._store.open_input_stream(f"{self._root}/{name}") as source:
             while True:
-                # Here, because an error of what is written is another one.
+                # Wrap only the read: write errors are handled elsewhere.
                 with _told(self.address):
                     piece = bytes(source.read(PIECE_BYTES))
                 if not piece:
@@ -306,8 +306,7 @@ def _opened(address: str) -> tuple[fs.FileSystem, str]:
 
 
 def _file_system(address: str, *, is_s3: bool, has_query: bool) -> tuple[fs.FileSystem, str]:
-    """Of S3 with one request per object instead of three: what the first of the three begins is paid for until it
-    is aborted, if a kill leaves it so."""
+    """On S3 upload in one request, not three: a killed multipart upload is billed until it is aborted."""
     found: tuple[fs.FileSystem, str]
     if is_s3:
         # PyArrow before 21 does not know this.

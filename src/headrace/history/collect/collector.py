@@ -66,7 +66,7 @@ JOURNAL_EVERY_S = 60.0
 
 
 async def journal_rows(agent: Agent) -> dict[str, minute.Row]:
-    """Each open and each kept change of the host's journal, by what tells it apart: as many as a host can have."""
+    """The journal's open and kept changes by a unique key, at most as many as a host can have."""
     journal = Journal(agent, OWNER)
     found: dict[str, minute.Row] = {}
     for entry in (await journal.entries())[: bounds.MOST_ROWS]:
@@ -319,7 +319,7 @@ class Collector:
                 if each.host.why_not:
                     continue
                 if await asyncio.to_thread(self._is_known, each, t_s):
-                    # The clock went back: the calls of a gap would be too many for the minute after it.
+                    # The clock went back: drop counts that would inflate the next minute.
                     for name in each.pending.keys() - OF_A_MOMENT:
                         del each.pending[name]
                     known.append(each.name)
@@ -421,7 +421,7 @@ class Collector:
                 wrong.append(f"{what}: {error if known else f'{type(error).__name__}: {error}'}"[:300])
 
         attempt("limits of the history", self._trim)
-        # Of hosts that are not watched any more, too: their last hours are rolled up as all others.
+        # Include hosts no longer watched: their last hours are rolled up like all others.
         for name in self.archive.hosts():
             attempt(name, partial(roll_up, self.archive, name, t_s - SETTLED_S))
         until_s = time.monotonic() + WEEKS_FOR_S
@@ -465,7 +465,7 @@ class Collector:
         return found
 
     def _new_texts(self, each: Watched, rows: list[minute.Row], t_s: int) -> list[minute.Row]:
-        """Those that were not written today, or not that anyone remembers."""
+        """Texts not yet written today, as far as is remembered."""
         day = t_s // DAY_S
         if len(each.texts) > minute.MOST_REMEMBERED:
             each.texts.clear()

@@ -266,7 +266,7 @@ class Journal:
         await self._agent.text(*words, stdin=b"[]", timeout_s=JOURNAL_TIMEOUT_S)
 
     async def extend(self, confirm_within_s: float) -> None:
-        """Put off the deadline of our changes that await ``confirm``: so long from now, never less than they have.
+        """Extend the deadline of our changes that await ``confirm`` to this long from now; never shorten it.
 
         Raises Refused where there are none (any more).
         """

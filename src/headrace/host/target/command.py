@@ -14,7 +14,7 @@ from headrace.host.target.interface import Completed
 
 #: Unread output above this makes the command wait, unless a caller waits for its end.
 BUFFER_BYTES = 1 << 20
-#: A host that prints for ever must not fill the memory here: no program of ours prints more, or a longer line.
+#: Limits on output, so that a runaway host cannot exhaust memory here. No program of ours prints more.
 MOST_BYTES, MOST_LINE_BYTES = 512 << 20, 16 << 20
 #: Bytes kept of the standard error of a spawned command.
 TAIL_BYTES = 64 * 1024

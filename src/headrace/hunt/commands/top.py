@@ -98,7 +98,7 @@ async def _demand(host: Any, login: ServerLogin) -> None:
 async def _one(feed: Feed) -> Shot:
     """A shot after three samples of the host, and of the server if there is one.
 
-    What takes longer than people wait without a word is said once.
+    Each slow step is announced once.
     """
     import asyncio
     import time

@@ -23,7 +23,7 @@ def section(hunt: Hunt) -> Section:
     )
 
 
-TO_TIDY = "Housekeeping: nothing on this host was seen waiting because of these."
+TO_TIDY = "Housekeeping: no measured effect on this host."
 
 
 def _first_to_tidy(hunt: Hunt) -> Finding | None:

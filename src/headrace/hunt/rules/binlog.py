@@ -114,7 +114,7 @@ def commits_wait_on_purpose(evidence: Evidence) -> Iterator[Match]:
     waiting = commits * each_us / 1e6
     if each_us < LONG_US or waiting < WAITING:
         return
-    # One of those that run is the look itself.
+    # One running thread is the sampler's own.
     running = evidence.running - 1
     off = name if evidence.vendor is not Vendor.MARIADB else "binlog_commit_wait_count"
     yield Match(

@@ -80,7 +80,7 @@ def pages_read_to_be_changed(evidence: Evidence) -> Iterator[Match]:
     disputed="It saves reads if a page gets several changes before it is read, and only adds work if it gets one.",
 )
 def changes_buffered_in_vain(evidence: Evidence) -> Iterator[Match]:
-    """Changes are buffered, but the pages they are for are read before another change comes.
+    """The change buffer saves few reads: most pages are read before a second change.
 
     Then each change is written to the change buffer, read from it and applied, and the page is read all the same.
     """

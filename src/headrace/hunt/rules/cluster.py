@@ -116,7 +116,7 @@ def commits_wait_for_a_replica(evidence: Evidence) -> Iterator[Match]:
     waiting = sum(mean for state, mean in found.items() if ACKNOWLEDGED in state)
     # After the sync of a group one session waits for all of it.
     held = waiting + sum(mean for state, mean in found.items() if state.startswith(COMMITTING))
-    # One of those that run is the look itself.
+    # One running thread is the sampler's own.
     running = evidence.running - 1
     if waiting < WAITS_FOR_REPLICA or held < MOSTLY * running:
         return

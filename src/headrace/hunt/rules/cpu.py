@@ -392,7 +392,7 @@ def numa_balancing(evidence: Evidence) -> Iterator[Match]:
     refute="With kernel.sched_autogroup_enabled 0, throughput and p99 are equivalent to before.",
 )
 def autogroup(evidence: Evidence) -> Iterator[Match]:
-    """The server's threads share CPU time as one session among others.
+    """Autogroup scheduling gives the server one session's share of the CPU.
 
     With autogroups, CPU time is shared between sessions, not between threads: a server with hundreds of threads
     gets no more than a single-threaded job in another session. Processes in their own CPU control group, such as

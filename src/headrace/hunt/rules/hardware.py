@@ -248,7 +248,7 @@ def _widen(evidence: Evidence, process: Mapping[str, Any], all_cpus: set[int]) -
     refute="With the cap removed, throughput and p99 are equivalent: memory or heat limits the CPUs.",
 )
 def frequency_is_capped(evidence: Evidence) -> Iterator[Match]:
-    """The CPUs are busy, and may not run at the frequency that they could.
+    """The CPUs are busy, but their frequency is capped.
 
     A cap is left over from a test, a power-saving profile or a machine that once overheated; firmware sets one
     when a power supply fails. Every statement takes longer in proportion, regardless of the governor.

@@ -299,7 +299,7 @@ def _earlier_kswapd(evidence: Evidence, factor: int, available: float) -> Remedy
     refute="With the kernel's own value, available memory is as low, and tasks wait for memory as before.",
 )
 def much_is_kept_free(evidence: Evidence) -> Iterator[Match]:
-    """The kernel keeps much memory free that programs are short of.
+    """The kernel keeps too much memory free while programs run short.
 
     Below its watermarks the kernel reclaims and swaps as if there were no memory left. They are raised for network
     cards or for kswapd, often to gigabytes and often copied from a larger host: that much is lost to the buffer

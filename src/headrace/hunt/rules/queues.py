@@ -183,10 +183,11 @@ def io_behind_others(evidence: Evidence) -> Iterator[Match]:
     confidence=Confidence.HIGH,
     source="Linux Documentation/ABI/stable/sysfs-block, nr_requests; Documentation/block/blk-mq.rst, tags; "
     "Documentation/scsi/scsi_mid_low_api.rst, queue_depth",
-    refute="With four times the requests allowed, the device does no more of them, and throughput is equivalent.",
+    refute="With a queue four times as long, the device completes no more requests/s, and throughput is "
+    "unchanged.",
 )
 def few_tags(evidence: Evidence) -> Iterator[Match]:
-    """A device may have only a few requests in flight, and others wait for one of them to end.
+    """A device's queue is too short: requests wait for a free slot.
 
     Each request needs a tag. With few of them (nr_requests, or queue_depth of a SCSI device) most of the device's
     parallel units idle, while threads wait in the kernel where no counter of the device sees them. Somebody made
@@ -435,8 +436,8 @@ def _without_the_layer(what: str, name: str) -> tuple[str, ...]:
 def snapshot_copies_blocks(evidence: Evidence) -> Iterator[Match]:
     """The server's volume has a snapshot, and the first write to each block copies the old one there.
 
-    Such a write becomes a read and two writes, one after the other. It is worst just after the snapshot was made,
-    and it goes on until it is removed: backups that failed leave them. A snapshot that fills up becomes invalid.
+    Such a write becomes a read and two writes, one after the other. The cost peaks after the snapshot and lasts
+    until its removal. Failed backups leave snapshots behind. A snapshot that fills up becomes invalid.
     """
     for record in _mapped(evidence):
         real = [str(slave) for slave in record["slaves"] if _uuid(evidence, str(slave)).endswith("-real")]

@@ -331,7 +331,7 @@ def _audited(evidence: Evidence) -> tuple[str, str, str] | None:
     refute="With them off for new sessions, throughput and p99 are equivalent.",
 )
 def sessions_trace_themselves(evidence: Evidence) -> Iterator[Match]:
-    """Every session traces its statements for a reader who never comes.
+    """Optimiser trace or profiling is on for every session.
 
     The optimiser trace describes each plan that was considered, and profiling times each stage of the last
     statements. Both are meant for one session that then reads them. Set globally, every new session pays for them.
@@ -344,7 +344,7 @@ def sessions_trace_themselves(evidence: Evidence) -> Iterator[Match]:
     if not on or statements < STATEMENTS_S:
         return
     settings: dict[str, Value] = {"server.optimizer_trace": "enabled=off"} if is_traced else {}
-    # It is no option of the server: in its configuration it would keep it from starting.
+    # ``profiling`` is not a server option: in my.cnf it prevents startup.
     steps = ("SET GLOBAL profiling = OFF; sessions that are open keep theirs.",) if is_profiled else ()
     yield Match(
         "",

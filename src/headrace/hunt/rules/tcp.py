@@ -388,7 +388,7 @@ def half_open_queue_full(evidence: Evidence) -> Iterator[Match]:
     refute="With the kernel's own maximum, throughput and p99 of large responses are equivalent.",
 )
 def window_smaller_than_a_response(evidence: Evidence) -> Iterator[Match]:
-    """A connection may have less in flight than one response or request has, because its buffers are kept small.
+    """Socket buffers are capped below the size of one response or request.
 
     The server's thread then sleeps in the middle of a response until the client has acknowledged its beginning:
     once per round trip, with its locks and snapshot held. The kernel sizes buffers by itself up to a maximum,
@@ -421,7 +421,7 @@ def window_smaller_than_a_response(evidence: Evidence) -> Iterator[Match]:
             settings["host.net.ipv4.tcp_window_scaling"] = 1
         what = "response" if way == "sent" else "request"
         waiting = sum(mean for state, mean in states(evidence).items() if state.lower() in AT_THE_SOCKET[way])
-        # One of those that run is the look itself.
+        # One running thread is the sampler's own.
         is_most = waiting >= MOSTLY * (evidence.running - 1)
         yield Match(
             way,

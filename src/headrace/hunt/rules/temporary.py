@@ -60,7 +60,7 @@ def shared_memory_is_used_up(evidence: Evidence) -> Iterator[Match]:
 
     What does not fit goes to files in tmpdir that are mapped into memory, as far as temptable_max_mmap allows, and
     then to InnoDB, which copies the whole table and makes the statement wait for it. The status variable
-    Created_tmp_disk_tables counts none of the former, and of the latter only those that were in memory first.
+    Created_tmp_disk_tables counts no mapped files, and only those InnoDB tables that started in memory.
     Whether mapped files cost time depends on how long they live: the kernel writes them out like any dirty pages,
     and on a tmpfs they are memory that no limit of the server counts as such.
     """

@@ -295,7 +295,8 @@ def _history_growth_s(evidence: Evidence) -> float:
     confidence=Confidence.HIGH,
     source="MySQL Reference Manual, InnoDB Multi-Versioning; Locks Set by Different SQL Statements; "
     "Metadata Locking",
-    refute="After the oldest transaction has ended, as many sessions wait and the history grows as fast.",
+    refute="After the oldest transaction has ended, just as many sessions wait, and the history list grows as "
+    "before.",
 )
 def open_transaction_holds_others_up(evidence: Evidence) -> Iterator[Match]:
     """A transaction stays open while others wait, or while old row versions pile up behind it.

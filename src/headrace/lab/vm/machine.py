@@ -423,7 +423,7 @@ def _why_ended(place: Path, record: state.Record) -> Exception:
     words = _tail(place / "qemu.log")
     if "host forwarding rule" in words:
         return _PortTaken()
-    text = f"QEMU ended: {words or 'it said nothing'}{_console_end(place)}"
+    text = f"QEMU ended: {words or 'no output'}{_console_end(place)}"
     return TargetError(text, place=f"machine {record.spec.name}")
 
 

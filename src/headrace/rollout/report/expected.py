@@ -1,4 +1,4 @@
-"""What an experiment said of a rollout's settings next to what production says, and how often the two agree."""
+"""A rollout's predicted effect next to production's, and how often the two agree."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def history(books: Sequence[Book]) -> History:
 
 
 def history_sentences(found: History) -> list[str]:
-    """How well the lab predicted production, and how little that is if it is little."""
+    """How well the lab predicted production, and how strong that evidence is."""
     left = Counter(found.left_out.values())
     others = f"Not counted: {'; '.join(f'{count} because {why}' for why, count in left.items())}."
     told = [others] if left else []

@@ -123,7 +123,7 @@ def _method_of_restarts(plan: Plan, how: RestartRule) -> Iterator[str]:
     )
     yield (
         f"Then the other hosts are restarted one by one. Each is watched for {timing.soak_s:g} s and keeps the "
-        f"change. A host that does not hear from this command for {timing.lease_s:g} s {_alone(how)}."
+        f"change. A host that loses contact with this command for {timing.lease_s:g} s {_alone(how)}."
     )
 
 
@@ -159,8 +159,8 @@ def _method_of_pairs(plan: Plan) -> Iterator[str]:
         "without the change."
     )
     yield (
-        f"Then each host is watched for {timing.soak_s:g} s and keeps the change. A host that does not hear from "
-        f"this command for {timing.lease_s:g} s takes back what is not kept."
+        f"Then each host is watched for {timing.soak_s:g} s and keeps the change. A host that loses contact with "
+        f"this command for {timing.lease_s:g} s undoes every unconfirmed change."
     )
 
 

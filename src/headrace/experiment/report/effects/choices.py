@@ -77,11 +77,11 @@ def _front_words(front: Front) -> str:
     points = [
         f"{n} ({text.count(front.points[n][0])}, {text.count(front.points[n][1])})" for n in front.members
     ]
-    said = f"None is better than {_names(points)} in both {a} and {b}{where}"
+    said = f"Nothing beats {_names(points)} on both {a} and {b}{where}"
     if front.beaten is None:
         return f"{said}; not enough data to say how certain that is."
     unsure = [n for n in front.points if n not in front.members and n not in front.beaten]
-    return f"{said}; {_names(unsure)} may be as good." if unsure else f"{said}; all others are worse."
+    return f"{said}; {_names(unsure)} may match it." if unsure else f"{said}; all others are worse."
 
 
 def _robust_words(robust: Robust, margin: float) -> str:
@@ -242,7 +242,7 @@ def _front_chart(front: Front) -> Chart:
     kinds = {kind for _, _, kind, _ in points}
     legend = [
         ("none is better in both", "@{better}", "●"),
-        ("may be as good", "@{unsure}", "○"),
+        ("may match it", "@{unsure}", "○"),
         ("another is better in both", "@{muted}", "●"),
     ]
     shown = [entry for entry, kind in zip(legend, ("front", "broken", "other"), strict=True) if kind in kinds]

@@ -74,14 +74,12 @@ class View:
         ran = len(self.records)
         part = f"{100 * ran / self.full_trials:.0f}%" if self.full_trials else "–"
         took, full, same = (
-            f", {text.seconds(seconds)}" if self.seconds else ""
+            f" ({text.seconds(seconds)})" if self.seconds else ""
             for seconds in (self.seconds, self.full_seconds, self.same_seconds)
         )
-        said = f"{counted(ran, 'trial')} ran{took}; all treatments in all blocks would have been "
-        said += f"{self.full_trials}{full} ({part})"
+        said = f"{counted(ran, 'trial')}{took}: {part} of the full study's {self.full_trials}{full}."
         if self.same_trials < self.full_trials:
-            said += f", and all in as many blocks as the race ran {self.same_trials}{same}"
-        said += "."
+            said += f" Without eliminations: {self.same_trials}{same}."
         again = sum(len(r.earlier) for r in self.records)
         if again:
             said += f" {again} more {'was' if again == 1 else 'were'} disturbed and measured again."
