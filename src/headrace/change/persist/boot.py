@@ -132,6 +132,16 @@ def boot_files(
     return written
 
 
+def other_at_boot(found: Copies, path: str, value: str) -> Said | None:
+    """The word that gives a file of /proc/sys or /sys another value than this at boot; None if none does."""
+    wanted = Wanted(path, value, "")
+    if path.startswith("/proc/sys/"):
+        return sysctl_winner(found, sysctl_name(path.removeprefix("/proc/sys/")), wanted)
+    if device := re.fullmatch(r"/sys/(block|class/net)/([^/]+)/.+", path):
+        return device_winner(found, UDEV, device[1].rpartition("/")[2], device[2], wanted)
+    return tmpfile_winner(found, wanted)
+
+
 @dataclass(frozen=True)
 class _Line:
     """A line of one of our files, and what it sets; for a rule of udev also the device's kind and name."""

@@ -361,10 +361,10 @@ def _script(found: Copies, profiles: Sequence[str], wanted: Wanted) -> Said | No
 
 
 def device_winner(found: Copies, ours: str, subsystem: str, device: str, wanted: Wanted) -> Said | None:
-    """The rule, profile or command that decides over our rule in the file ``ours``."""
+    """The rule, profile or command that decides over our rule in the file ``ours``, or where that is not there."""
     attribute = wanted.path.split("/", 4 if subsystem == "block" else 5)[-1]
     order = in_order(found, UDEV_FOLDERS, ".rules")
-    is_later = False
+    is_later = ours not in order
     for path in order:
         is_later = is_later or path == ours
         if path == ours:
