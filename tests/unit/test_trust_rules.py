@@ -26,6 +26,7 @@ BY_NAME = {
     "host/agent/journal.py: _take_back": OWN,
     "host/agent/journal.py: holder": f"{OWN}, {KERNEL}",
     "hunt/dumps/kinds/sadf.py: _about": "a saved host in memory",
+    "change/commands/whose.py: now": KERNEL,
     "experiment/boot.py: boot_id": KERNEL,
     "experiment/cores.py: usable": KERNEL,
     "experiment/loaders.py: _copy": BOOT,

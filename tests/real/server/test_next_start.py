@@ -40,7 +40,8 @@ def test_a_refused_apply_is_not_what_rollback_last_undoes(lab: OptionLab) -> Non
     assert "the last apply was refused and changed nothing" in done.stderr
     change = done.stderr.rpartition("--id ")[2].split()[0]
     done = lab.headrace("rollback", "--id", change, code=0)
-    assert "innodb_io_capacity is 200 now, and 321 after the next start" in done.stderr
+    decides = "the next start makes it 321: /etc/mysql/conf.d/zzz.cnf:2 says so"
+    assert f"innodb_io_capacity = 200: set back for now only: {decides}" in done.stdout
     assert lab.read() is None
 
 

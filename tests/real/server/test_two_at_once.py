@@ -69,3 +69,41 @@ def test_an_experiment_leaves_what_is_on_trial_on_another_server(
     assert headrace("rollback").returncode == 0
     done = headrace("run", str(plan), "--output", str(tmp_path / "run"))
     assert done.returncode == 0, done.stderr
+
+
+def test_a_rollback_is_about_the_named_server(
+    servers: tuple[Server, Server], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_STATE", str(tmp_path / "state"))
+    logins = [["--mysql-socket", server.socket, "--mysql-user", "root"] for server in servers]
+
+    def has(*expected: object) -> bool:
+        found = [server.sql("SELECT @@GLOBAL.innodb_io_capacity") for server in servers]
+        return found == [[(number,)] for number in expected]
+
+    before = [server.sql("SELECT @@GLOBAL.innodb_io_capacity")[0][0] for server in servers]
+    for login in logins:
+        words = ("apply", "server.innodb_io_capacity=777", "--confirm-within", "120s")
+        assert headrace(*words, *login).returncode == 0
+    listed = headrace("rollback", "--list").stdout
+    assert all(f"(server at {server.socket})" in listed for server in servers)
+    done = headrace("rollback")
+    assert done.returncode == 5, done.stderr
+    assert "changes of several servers are open" in done.stderr
+    assert has(777, 777)
+    done = headrace("rollback", *logins[1])
+    assert done.returncode == 0, done.stderr
+    assert has(777, before[1])
+    said = " ".join(done.stderr.split())
+    assert f"of another server or login (innodb_io_capacity of the server at {servers[0].socket})" in said
+    # The other one's: neither kept nor taken back by somebody who names this one.
+    done = headrace("apply", "--confirm", *logins[1])
+    assert done.returncode == 5, done.stderr
+    assert headrace("apply", "--confirm", *logins[0]).returncode == 0
+    done = headrace("rollback", "--last", *logins[1])
+    assert done.returncode == 5, done.stderr
+    assert "what was kept last is of another server" in " ".join(done.stderr.split())
+    assert has(777, before[1])
+    done = headrace("rollback", "--last", *logins[0])
+    assert done.returncode == 0, done.stderr
+    assert has(*before)

@@ -1,107 +1,167 @@
-"""Shared by `apply` and `rollback`: a refused attempt, and what a start makes of a change."""
+"""Shared by `apply` and `rollback`: the last attempt, and what a start makes of a change."""
 
 from __future__ import annotations
 
 import contextlib
-import re
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from headrace.base.encode import json_text
-from headrace.base.errors import HeadraceError, Refused
+from headrace.base.errors import Busy, HeadraceError, NotReady, PlanError, Refused
 from headrace.base.model import ServerLogin
 from headrace.base.received import parsed
+from headrace.change.commands.whose import what
 
 if TYPE_CHECKING:
+    from headrace.change.outlook import Outlook
     from headrace.change.persist.news import News
-    from headrace.host.agent import Agent
+    from headrace.host.agent import Agent, Journal
     from headrace.host.agent.journal import Undone
 
-_FILE = "refused.json"
+_FILE = "attempts.json"
+#: A user has this many targets, or those of the last time are forgotten.
+_MOST = 200
+
+
+@dataclass
+class Attempt:
+    """What the last `apply` on a target came to. ``id`` is empty where it made no set of changes."""
+
+    target: str
+    #: The server that it named; empty without a login.
+    server: str
+    at_s: float
+    id: str = ""
+    what: str = "was refused and changed nothing"
 
 
 @contextlib.contextmanager
-def remembered(target: str, *, counts: bool) -> Iterator[None]:
-    """An `apply` that fails is remembered until the next one succeeds: `rollback --last` is not about it."""
+def remembered(target: str, login: ServerLogin, *, counts: bool) -> Iterator[Attempt]:
+    """The attempt that `apply` makes now, to be filled in: `rollback --last` is about no other without a word."""
+    attempt = Attempt(_place(target), _server(login), time.time())
     try:
-        yield
-    except HeadraceError:
-        if counts:
-            _note(target, time.time())
+        yield attempt
+    except (Refused, PlanError, NotReady, Busy, typer.BadParameter):
         raise
-    if counts:
-        _note(target, None)
+    except BaseException:
+        # Not a word of a change that the host may have made.
+        if attempt.what == Attempt.what:
+            attempt.what = "failed, and what it changed is not known here"
+        raise
+    finally:
+        if counts:
+            attempt.at_s = time.time()
+            _note(attempt)
 
 
-def _noted() -> dict[str, float]:
+def forget(target: str, login: ServerLogin) -> None:
+    """What was made last was undone: the next is what was made before."""
+    if noted := _last(target, login):
+        _note(noted, is_over=True)
+
+
+def _place(target: str) -> str:
+    """A target's journal: this user may name another folder for it."""
+    return " ".join(filter(None, (target, os.environ.get("HEADRACE_STATE"))))
+
+
+def _server(login: ServerLogin) -> str:
+    from headrace.change.outlook import server_name
+
+    return server_name(login) if login.is_named else ""
+
+
+def _last(target: str, login: ServerLogin) -> Attempt | None:
+    """The last attempt on a target, of whatever server if none is named."""
+    place, server = _place(target), _server(login)
+    return next(
+        (
+            each
+            for each in _noted()[::-1]
+            if each.target == place and (not server or each.server in ("", server))
+        ),
+        None,
+    )
+
+
+def _noted() -> list[Attempt]:
+    """Oldest first, one of each server."""
     from headrace.host.snapshot import state_path
 
     try:
-        found = parsed(state_path(_FILE).read_text())
-    except (OSError, ValueError):
-        return {}
-    return {str(name): float(at) for name, at in found.items()} if isinstance(found, dict) else {}
+        return [
+            Attempt(
+                str(row["target"]), str(row["server"]), float(row["at_s"]), str(row["id"]), str(row["what"])
+            )
+            for row in parsed(state_path(_FILE).read_text())
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
-def _note(target: str, at_s: float | None) -> None:
+def _note(attempt: Attempt, *, is_over: bool = False) -> None:
     from headrace.base.whole import write_whole
     from headrace.host.snapshot import state_path
 
-    kept = _noted()
-    if at_s is None and target not in kept:
-        return
-    kept.pop(target, None)
-    if at_s is not None:
-        kept[target] = at_s
+    own = (attempt.target, attempt.server)
+    kept = [each for each in _noted() if (each.target, each.server) != own]
+    kept += [] if is_over else [attempt]
     path = state_path(_FILE)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json_text(kept))
+        write_whole(path, json_text([asdict(each) for each in kept[-_MOST:]]))
 
 
-async def must_not_be_refused(agent: Agent, target: str) -> None:
-    """Raises Refused if the last `apply` there changed nothing: what was kept last is older then."""
-    from headrace.base.errors import PlanError
-    from headrace.change import apply as rollout
-
-    at_s = _noted().get(target)
-    if at_s is None:
+def must_be_last(last: Mapping[str, Any], target: str, login: ServerLogin) -> None:
+    """Raises Refused if the set that was kept last is not what the last `apply` of this user made there."""
+    noted = _last(target, login)
+    name = str(last["owner"]).removeprefix("apply/")
+    if noted is None or noted.id == name:
         return
-    try:
-        made = await rollout.made(agent, "last")
-    except PlanError:
-        return  # there is nothing to undo, and that is said
-    if made.at_s < at_s:
-        raise Refused(
-            f"the last apply was refused and changed nothing; what was kept last is older: {made.id} of "
-            f"{datetime.fromtimestamp(made.at_s, UTC):%Y-%m-%d %H:%M:%S UTC}",
-            place=target,
-            hint=f"if you mean that one: headrace rollback --id {made.id}",
-        )
+    made_s = float(last["t_ns"]) / 1e9
+    if not noted.id and made_s >= noted.at_s:
+        return  # somebody has made it since
+    said = f"{noted.id} {noted.what}" if noted.id else noted.what
+    other = f"{name} of {_utc(made_s)} ({what(last['entries'])})"
+    raise Refused(
+        f"the last apply {said}; what was kept last is another: {other}",
+        place=target,
+        hint=f"`headrace rollback` undoes what is open; if you mean that one: headrace rollback --id {name}",
+    )
 
 
-async def after(agent: Agent, undone: Sequence[Undone], login: ServerLogin) -> list[str]:
-    """Of variables that were restored what the next start will do with them, where that is another value."""
-    from headrace.base.errors import NotReady
-    from headrace.change.persist.news import at_next_start
-    from headrace.host.facts import HostFacts
+def told(last: Mapping[str, Any]) -> str:
+    """What `rollback --last` takes back."""
+    name = str(last["owner"]).removeprefix("apply/")
+    return f"takes back {name} of {_utc(float(last['t_ns']) / 1e9)}: {what(last['entries'])}"
+
+
+def _utc(at_s: float) -> str:
+    return f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S UTC}"
+
+
+async def before(journal: Journal) -> list[Mapping[str, Any]]:
+    """The entries of a host's journal, open and kept, newest first."""
+    kept = [entry for each in await journal.history() for entry in each["entries"]]
+    return [*kept, *await journal.entries()][::-1]
+
+
+async def after(
+    agent: Agent, undone: Sequence[Undone], entries: Sequence[Mapping[str, Any]], login: ServerLogin
+) -> Outlook:
+    """What holds after a rollback: ``entries`` are those of before."""
+    from headrace.change import outlook
     from headrace.hunt.hunt import usual_login
 
-    names = [match[1] for each in undone if each.done and each.kind == "variable"
-             if (match := re.match(r"(\w+) = ", each.what))]  # fmt: skip
-    if not names:
-        return []
-    try:
-        found, why_not = await usual_login(agent, login if login.is_named else None)
-        if found is None:
-            raise NotReady(why_not)
-        return await at_next_start(agent, names, HostFacts(await agent.facts(found)))
-    except HeadraceError as error:
-        return [
-            f"what the next start of the server makes of {', '.join(names)} is not known: {error.message}"
-        ]
+    usual = partial(usual_login, agent, login if login.is_named else None)
+    return await outlook.after(agent, undone, entries, usual)
 
 
 async def since(

@@ -1,9 +1,10 @@
-"""Commands that change a live host and undo it: apply, confirm, rollback, journal; and knobs, what there is."""
+"""Commands that change a live host and undo it: apply and rollback; and knobs, the settings there are."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.base.model import ServerLogin, Value
-from headrace.change.commands import attempts, index_changes
+from headrace.change.commands import attempts, index_changes, whose
 from headrace.change.commands.forms import AsForm, print_form
 from headrace.change.commands.judge import Allowed, JudgeOptions, apply_judged
 from headrace.cli.options import NO_LOGIN, AllowBeyond, AllowLoss, AllowWeaker, duration, grouped
@@ -27,7 +28,8 @@ from headrace.cli.shell import (
 
 if TYPE_CHECKING:
     from headrace.change import apply as rollouts
-    from headrace.host.agent import Applied
+    from headrace.change.outlook import Outlook
+    from headrace.host.agent import Agent, Applied, Journal
 
 
 NO_JUDGE, NO_WATCH = JudgeOptions(), index_changes.WatchOptions()
@@ -92,53 +94,39 @@ def apply(
     An index is built hidden and online, then shown: `apply 'index:shop.orders(customer,created)'`.
     """
     from headrace.change import apply as rollout
-    from headrace.host.agent import Agent
-    from headrace.hunt.hunt import usual_login
 
     if confirm:
         _confirm_on(settings or [], target, login)
         return
     settings = _named(settings)
-    if index_changes.is_index(settings):
-        how = index_changes.How(dry_run, within_s, persist is not Persist.NO or form is not None, as_json)
-        index_changes.apply_index(settings, target, login, how, judge, watch)
-        return
-    wanted = rollout.settings_of(settings, finding_settings)
     allowed = Allowed(allow_weaker or (), allow_loss or (), allow_beyond or ())
     lasts = bool(within_s) or persist is not Persist.NO
-    if form is not None:
-        print_form(wanted, form, target, login, allowed, alone=not (judge.judge or lasts or as_json))
-        return
-    if judge.judge:
-        if dry_run or lasts:
-            raise typer.BadParameter("--judge decides now: not with --dry-run, --confirm-within or --persist")
-        apply_judged(wanted, target, login, judge, allowed, as_json=as_json)
-        return
-    server_there = login if login.is_named else None
-    lasting = "" if persist is Persist.NO else persist.value
-
-    async def work(host: Any) -> tuple[rollouts.Plan, rollouts.Rollout | None]:
-        agent = await Agent.install(host)
-        server = server_there
-        if server is None and any(name.startswith("server.") for name in wanted):
-            server, _ = await usual_login(agent, None)
-        plan = await rollout.prepare(
-            agent,
-            wanted,
-            server,
-            allow_weaker=allowed.weaker,
-            allow_loss=allowed.loss,
-            allow_beyond=allowed.beyond,
-            lasting=lasting,
-        )
-        if not as_json:
-            _show_plan(plan)
-        if dry_run:
-            return plan, None
-        return plan, await rollout.carry_out(agent, plan, server, confirm_within_s=within_s)
-
-    with attempts.remembered(target, counts=not dry_run):
-        plan, done = on_target(target, work, changes=True)
+    with attempts.remembered(target, login, counts=not dry_run and form is None) as attempt:
+        if index_changes.is_index(settings):
+            how = index_changes.How(dry_run, within_s, persist is not Persist.NO or form is not None, as_json)
+            index_changes.apply_index(settings, target, login, how, judge, watch)
+            attempt.what = f"was of an index ({settings[0]})"
+            return
+        wanted = rollout.settings_of(settings, finding_settings)
+        if form is not None:
+            print_form(wanted, form, target, login, allowed, alone=not (judge.judge or lasts or as_json))
+            return
+        if judge.judge:
+            if dry_run or lasts:
+                raise typer.BadParameter(
+                    "--judge decides now: not with --dry-run, --confirm-within or --persist"
+                )
+            attempt.what = "was not kept"
+            attempt.id = apply_judged(wanted, target, login, judge, allowed, as_json=as_json)
+            return
+        lasting = "" if persist is Persist.NO else persist.value
+        order = _Order(wanted, login, allowed, lasting, within_s, dry_run=dry_run, as_json=as_json)
+        plan, done = on_target(target, order.carried_out, changes=True)
+        if done is not None:
+            attempt.id, attempt.what = (
+                done.id,
+                "is not kept: it awaits confirmation, was undone or had nothing to change",
+            )
     if as_json:
         print_json(_plan_json(plan) if done is None else _rollout_json(done))
     _conclude(done, within_s or 0.0, target, as_json=as_json)
@@ -159,6 +147,51 @@ def _conclude(done: rollouts.Rollout | None, seconds: float, target: str, *, as_
         _wait_for_confirmation(done, seconds, target, asks=not as_json)
 
 
+@dataclass(frozen=True)
+class _Order:
+    """What an `apply` of settings was asked for."""
+
+    wanted: Mapping[str, Value]
+    login: ServerLogin
+    allowed: Allowed
+    lasting: str
+    seconds: float | None
+    dry_run: bool
+    as_json: bool
+
+    async def carried_out(self, host: Any) -> tuple[rollouts.Plan, rollouts.Rollout | None]:
+        from headrace.base.errors import Refused
+        from headrace.change import apply as rollout
+        from headrace.host.agent import Agent, Journal
+        from headrace.hunt.hunt import usual_login
+
+        agent = await Agent.install(host)
+        server = self.login if self.login.is_named else None
+        if server is None and any(name.startswith("server.") for name in self.wanted):
+            server, _ = await usual_login(agent, None)
+        plan = await rollout.prepare(
+            agent,
+            self.wanted,
+            server,
+            allow_weaker=self.allowed.weaker,
+            allow_loss=self.allowed.loss,
+            allow_beyond=self.allowed.beyond,
+            lasting=self.lasting,
+        )
+        if not self.as_json:
+            _show_plan(plan)
+        if self.dry_run:
+            return plan, None
+        journal = Journal(agent, rollout.OWNER)
+        _show_left(await whose.release(agent, journal, plan.files))
+        try:
+            done = await rollout.carry_out(agent, plan, server, confirm_within_s=self.seconds)
+        except Refused as error:
+            hint = await whose.stuck_hint(agent, journal, error.message)
+            raise Refused(error.message, place=error.place, hint=hint or error.hint) from error
+        return plan, done
+
+
 def _confirm_on(changes: list[str], target: str, login: ServerLogin) -> None:
     """Keep what ``apply --confirm-within`` changed; without a name, the only open change."""
     if len(changes) > 1:
@@ -169,7 +202,7 @@ def _confirm_on(changes: list[str], target: str, login: ServerLogin) -> None:
         return
 
     async def work(host: Any) -> tuple[str, list[str]]:
-        return await _confirm(host, change), await _left_behind(host)
+        return await _confirm(host, change, login), await _left_behind(host)
 
     kept, left = on_target(target, work)
     stderr().print(_line(f"kept: {kept}"), highlight=False)
@@ -211,8 +244,6 @@ def rollback(
 ) -> None:
     """Restore original values. Without an option: changes that await confirmation, or whose undo failed."""
     from headrace.base.errors import TargetError
-    from headrace.change import apply as rollout
-    from headrace.host.agent import Agent, Journal
 
     if sum((last, bool(change), everyone, bool(index), lists)) > 1:
         raise typer.BadParameter("give only one of --last, --id, --everyone, --index and --list")
@@ -223,27 +254,9 @@ def rollback(
         index_changes.undo_index(index, target, login, at_s=at_s, as_json=as_json)
         return
 
-    async def work(host: Any) -> tuple[list[Any], list[str], list[str]]:
-        agent = await Agent.install(host)
-        if last:
-            await attempts.must_not_be_refused(agent, target)
-        undone = await undo(Journal(agent, rollout.OWNER))
-        return undone, await _left_behind(host), await attempts.after(agent, undone, login)
-
-    async def undo(journal: Journal) -> list[Any]:
-        if everyone:
-            return await journal.rollback(everyone=True, accept_foreign=accept_foreign)
-        kept = "last" if last else f"{rollout.OWNER}/{change}" if change else None
-        return await journal.rollback(kept=kept, accept_foreign=accept_foreign)
-
-    undone, left, later = on_target(target, work)
-    _show_left([*left, *later])
-    if as_json:
-        print_json([vars(each) for each in undone])
-    for each in undone if not as_json else ():
-        stdout().print(_line(f"{each.what}: {each.error or 'undone'}"), soft_wrap=True, highlight=False)
-    if not undone and not as_json:
-        stderr().print("nothing to undo")
+    order = _Undo(target, login, last=last, change=change, everyone=everyone, accept_foreign=accept_foreign)
+    undone, left, after = on_target(target, order.carried_out)
+    _show_undone(undone, after, left, as_json=as_json)
     failed = [each for each in undone if not each.done]
     if failed:
         raise TargetError(
@@ -254,18 +267,72 @@ def rollback(
         )
 
 
+@dataclass(frozen=True)
+class _Undo:
+    """What a `rollback` was asked for."""
+
+    target: str
+    login: ServerLogin
+    last: bool
+    change: str
+    everyone: bool
+    accept_foreign: bool
+
+    async def carried_out(self, host: Any) -> tuple[list[Any], list[str], Outlook]:
+        """What was undone, what was left and why, and what holds afterwards."""
+        from headrace.change import apply as rollout
+        from headrace.host.agent import Agent, Journal
+
+        agent = await Agent.install(host)
+        own = Journal(agent, rollout.OWNER)
+        entries = await attempts.before(own)
+        if self.last and (set_ := await whose.last_kept(agent, own, self.login)):
+            attempts.must_be_last(set_, self.target, self.login)
+            _show_left([attempts.told(set_)])
+        undone, left = await self._undone(agent, own)
+        if self.last and undone:
+            attempts.forget(self.target, self.login)
+        after = await attempts.after(agent, undone, entries, self.login)
+        return undone, [*left, *await _left_behind(host, but=left)], after
+
+    async def _undone(self, agent: Agent, own: Journal) -> tuple[list[Any], list[str]]:
+        from headrace.change import apply as rollout
+
+        foreign = self.accept_foreign
+        if self.last or self.change:
+            kept = "last" if self.last else f"{rollout.OWNER}/{self.change}"
+            return await own.rollback(kept=kept, accept_foreign=foreign), []
+        return await whose.roll_back_open(
+            agent, own, self.login, everyone=self.everyone, accept_foreign=foreign
+        )
+
+
+def _show_undone(undone: Sequence[Any], after: Outlook, left: Iterable[str], *, as_json: bool) -> None:
+    _show_left([*left, *after.unknown])
+    rows = list(zip(undone, after.notes, strict=True))
+    if as_json:
+        print_json([{**vars(each), "note": note or None} for each, note in rows])
+        return
+    for each, note in rows:
+        stdout().print(_line(_undone(each, note)), soft_wrap=True, highlight=False)
+    if not undone:
+        stderr().print("nothing to undo")
+
+
 def _list_changes(target: str, login: ServerLogin, *, as_json: bool) -> None:
     """Show the open and kept changes of a host, and which lasting ones the server's start overruled."""
     from headrace.change import apply as rollout
     from headrace.host.agent import Agent, Journal
 
-    async def work(host: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any]]:
+    async def work(host: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[Any], set[int]]:
         agent = await Agent.install(host)
         own = Journal(agent, rollout.OWNER)
         entries, kept = await own.entries(), await own.history()
-        return entries, kept, await attempts.since(agent, entries, kept, login)
+        now = await whose.Moment.now(agent)
+        waiting = {entry["id"] for entry in entries if whose.awaits(entry, now)}
+        return entries, kept, await attempts.since(agent, entries, kept, login), waiting
 
-    entries, kept, told = on_target(target, work)
+    entries, kept, told, waiting = on_target(target, work)
     indexes = index_changes.journalled() if target == "local" else []
     surplus = index_changes.surplus_journalled() if target == "local" else []
     if as_json:
@@ -275,6 +342,7 @@ def _list_changes(target: str, login: ServerLogin, *, as_json: bool) -> None:
     for entry in entries:
         deadline = entry.get("deadline")
         until = f", undone at {_utc(deadline['t_ns'])}" if deadline else ""
+        until = until if entry["id"] in waiting or not deadline else ", to be undone: its time is over"
         text = f"open  {entry['owner'].removeprefix('apply/')}  {_what(entry)}{until}"
         stdout().print(_line(text), soft_wrap=True, highlight=False)
     for each in kept:
@@ -353,30 +421,38 @@ def finding_settings(text: str) -> Mapping[str, Value] | None:
     return settings[0] if settings else None
 
 
-async def _confirm(host: Any, change: str) -> str:
+def _undone(each: Any, note: str) -> str:
+    """One row of a rollback: "undone" only for what holds at the next start as well."""
+    if not each.done:
+        return f"{each.what}: {each.error}" + (f"; {note}" if note else "")
+    if note and each.kind != "file":
+        return f"{each.what}: {note}"
+    return f"{each.what}: undone" + (f"; {note}" if note else "")
+
+
+async def _confirm(host: Any, change: str, login: ServerLogin) -> str:
     from headrace.base.errors import Refused
     from headrace.change import apply as rollout
     from headrace.host.agent import Agent, Journal
 
     agent = await Agent.install(host)
     if not change:
-        own = f"{rollout.OWNER}/"
-        entries = await Journal(agent, rollout.OWNER).entries()
-        waiting = {e["owner"].removeprefix(own) for e in entries if e["owner"].startswith(own)}
+        waiting, others = await whose.to_confirm(agent, Journal(agent, rollout.OWNER), login)
         if len(waiting) != 1:
             words = (
-                "no change is waiting for confirmation"
-                if not waiting
-                else f"several changes are waiting, so give an ID: {', '.join(sorted(waiting))}"
+                f"several changes are waiting, so give an ID: {', '.join(sorted(waiting))}"
+                if waiting
+                else "no change is waiting for confirmation"
             )
+            words += f"; of another server or a rollout, by ID only: {', '.join(others)}" if others else ""
             raise Refused("; ".join([words, *await _left_behind(host)]), place=host.name)
         change = waiting.pop()
     await rollout.journal_of(agent, change).confirm()
     return change
 
 
-async def _left_behind(host: Any) -> list[str]:
-    """What killed commands left open on a host, and how to undo it."""
+async def _left_behind(host: Any, but: Iterable[str] = ()) -> list[str]:
+    """What killed commands left open on a host, and how to undo it; not what was said already."""
     from headrace.change import apply as rollout
     from headrace.host.agent import Agent, Journal, belongs_to
 
@@ -385,7 +461,9 @@ async def _left_behind(host: Any) -> list[str]:
     owners = dict.fromkeys(
         e["owner"]
         for e in entries
-        if not e.get("deadline") and not (holder and belongs_to(e["owner"], holder))
+        if not e.get("deadline")
+        and not (holder and belongs_to(e["owner"], holder))
+        and not any(e["owner"] in said for said in but)
     )
     return [
         f"changes of {owner} are still open: `headrace rollback --everyone` undoes them" for owner in owners
@@ -403,7 +481,7 @@ def _wait_for_confirmation(done: rollouts.Rollout, seconds: float, target: str, 
         f"undone in {seconds:g} s unless you run: headrace apply --confirm {done.id}{where}", style="yellow"
     )
     if asks and stderr().is_terminal and _asks_and_counts_down(seconds):
-        on_target(target, lambda host: _confirm(host, done.id))
+        on_target(target, lambda host: _confirm(host, done.id, NO_LOGIN))
         stderr().print("kept", style="green")
 
 
@@ -444,7 +522,9 @@ def _what(entry: Mapping[str, Any]) -> str:
     name = restore.get("path") or restore.get("name") or entry.get("path") or entry.get("backing") or ""
     if entry["kind"] in ("setting", "variable"):
         original = restore.get("value")
-        return f"{name}: {'NULL' if original is None else original} -> {wrote}"
+        place = whose.where(entry)
+        server = f" (server at {place})" if place else ""
+        return f"{name}: {'NULL' if original is None else original} -> {wrote}{server}"
     return f"{entry['kind']} {name} {entry.get('options') or ''}".strip()
 
 

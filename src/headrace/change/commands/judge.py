@@ -105,8 +105,8 @@ def apply_judged(
     allowed: Allowed,
     *,
     as_json: bool,
-) -> None:
-    """The whole of ``apply --judge``: tried, then kept if it was proven better."""
+) -> str:
+    """The whole of ``apply --judge``: tried, then kept if it was proven better. The id of what was kept."""
     from headrace.base.effect import Verdict
     from headrace.experiment.report import proof
 
@@ -126,9 +126,10 @@ def apply_judged(
             f"kept: id {done.id}" if done else "not kept: the host has its own settings", highlight=False
         )
     stderr().print(f"experiment: {bench.folder}", soft_wrap=True, highlight=False)
-    if not step.kept:
+    if done is None:
         is_worse = step.effect is not None and step.effect.verdict is Verdict.WORSE
         raise typer.Exit(WORSE if is_worse else NOT_BETTER)
+    return done.id
 
 
 async def _checked(

@@ -84,23 +84,44 @@ def _unlike(path: str, content: bytes, facts: HostFacts, *, waits: bool) -> Iter
             yield News(path, option, value, running, waits)
 
 
-async def at_next_start(agent: Agent, variables: Iterable[str], facts: HostFacts) -> list[str]:
-    """Of these variables those that the next start will set otherwise than they run now, and by which word.
+@dataclass(frozen=True)
+class Ahead:
+    """A variable of a running server, and what its next start will make of it; ``next`` is None where that is not
+    known. ``by`` is the word that decides."""
 
-    Raises NotReady where that cannot be known.
-    """
+    variable: str
+    running: str
+    next: str | None
+    by: str
+
+
+async def ahead(
+    agent: Agent, variables: Iterable[str], facts: HostFacts
+) -> tuple[dict[str, Ahead], list[str]]:
+    """By variable, and what cannot be known of all of them. Raises NotReady where nothing can be known."""
     if facts.vendor is None or facts.server_pid is None:
         raise NotReady("the server's process is not known here", place=agent.target.name)
     start = await next_start(agent, facts.server_pid, facts.vendor, facts.server_version or "")
     kept = await persisted_by(start, agent, facts)
-    found = []
+    found = {}
     for variable in dict.fromkeys(variables):
         option = OPTION_OF.get(variable, variable) if variable not in start.options else variable
         running, next_ = facts.variable(variable), kept.get(variable, start.now.values.get(option))
-        if running is None or next_ is None or means_the_same(variable, running, next_, facts.variables):
+        if running is None:
             continue
         words = [word for word in start.reading.words if start.option(word)[0] == option]
         by = "SET PERSIST" if variable in kept else words[-1].place if words else "the server's default"
-        found.append(f"{variable} is {running} now, and {next_} after the next start: {by} says so")
+        found[variable] = Ahead(variable, running, next_, by)
     sealed = await sealed_note(start, agent, facts)
-    return [*found, *([sealed] if sealed else [])]
+    return found, [sealed] if sealed else []
+
+
+def variables_in(path: str, content: str, facts: HostFacts) -> list[str]:
+    """The server's variables that an option file sets."""
+    start = Start(facts.vendor, facts.server_version or "", (f"--defaults-file={path}",))
+    known = facts.variables
+    options = [
+        meaning(word, known, by_start=False)[0]
+        for word in reading(Copies({path: content.encode()}), start).words
+    ]
+    return [name if name in known else _VARIABLE.get(name, name) for name in dict.fromkeys(options)]
