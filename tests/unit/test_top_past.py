@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from headrace.hunt.commands import live
 from headrace.hunt.commands.live import Live
 from headrace.hunt.live import Feed
 from headrace.hunt.top import below, lines, locks, screen
+from headrace.hunt.top import shot as shots
 from headrace.hunt.top.past import KEEP_EVERY_S, KEPT_S, OLD_EVERY_S, Past
 from headrace.hunt.top.screen import Pages, Position, press
 from headrace.hunt.top.series import Point, Series
-from headrace.hunt.top.shot import VERDICT_S, Shot
+from headrace.hunt.top.shot import Shot, concluded
 from tests.unit.test_top_advice import blocked
 from tests.unit.test_top_views import feed_of, shot_of, text_of
 
@@ -24,7 +27,7 @@ def hour_of(feed: Feed, seconds: int) -> tuple[Past, Shot]:
     for second in range(seconds):
         listed = {"locks": [], "processlist": [{"id": second, "time_s": 1, "class": f"select {second}"}]}
         shot = replace(shot, clock=f"second {second}", listed=listed)
-        past.add(shot, float(second), lambda: feed.ring.window(VERDICT_S, ("threads",)))
+        past.add(shot, float(second))
     return past, shot
 
 
@@ -35,7 +38,7 @@ def test_the_last_hour_is_kept_and_no_more() -> None:
     feed = feed_of()
     shot = shot_of(feed)
     for second in range(40, int(KEPT_S) + 26, 5):
-        past.add(shot, float(second), lambda: feed.ring.window(1.0, ()))
+        past.add(shot, float(second))
     moments = past.moments()
     assert moments[0] == past.series.points[0].t_s + 5 == 30
     assert moments[-1] == KEPT_S + 25
@@ -206,3 +209,25 @@ async def test_keys_go_back_in_time_and_copy(monkeypatch: pytest.MonkeyPatch) ->
         assert "only rows with 'qpc_': 0 of 3" in app.shown[1].plain
         await pilot.press("escape", "4", "left", "enter")
         assert "The past has no plans" in app.shown[1].plain
+
+
+def test_a_verdict_is_made_with_the_rules_and_not_with_each_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = [100.0], []
+
+    def counted(*arguments: Any) -> Any:
+        made.append(now[0])
+        return concluded(*arguments)
+
+    monkeypatch.setattr(
+        live, "time", SimpleNamespace(monotonic=lambda: now[0], strftime=lambda _: "12:00:00")
+    )
+    monkeypatch.setattr(live, "concluded", counted)
+    monkeypatch.setattr(shots, "concluded", counted)
+    monkeypatch.setattr(Live, "draw", lambda _: None)
+    app = Live(feed_of())
+    for _ in range(9):
+        app.tick()
+        assert app.shot is not None
+        assert app.shot.verdict.sentence
+        now[0] += 1.0
+    assert made == [100.0, 100.0 + live.VERDICT_EVERY_S, 100.0 + 2 * live.VERDICT_EVERY_S]

@@ -16,11 +16,12 @@ from textual.widget import Widget
 
 from headrace.base.errors import HeadraceError
 from headrace.hunt.live import Feed, Link, ask
+from headrace.hunt.resources import Verdict
 from headrace.hunt.rules import Judgement
 from headrace.hunt.top import locks, plan, screen
-from headrace.hunt.top.past import RARE, Past
+from headrace.hunt.top.past import Past
 from headrace.hunt.top.screen import Pages, Position
-from headrace.hunt.top.shot import FINDINGS_S, VERDICT_S, Shot, judged, take
+from headrace.hunt.top.shot import FINDINGS_S, VERDICT_S, Shot, concluded, judged, take
 
 #: The texts of statements that ended are asked for this often while they are on screen.
 LIST_EVERY_S = 5.0
@@ -83,6 +84,8 @@ class Live(App[None]):
         self._newest: Shot | None = None
         self._said, self._said_until = "", 0.0
         self._judgement: Judgement | None = None
+        #: As of the last judgement: it changes when that does, not with each sample.
+        self._verdict: Verdict | None = None
         self._listed_at = self._judged_at = -FINDINGS_EVERY_S
         self._lines = Lines(colours=colours)
         self._asking: set[asyncio.Task[None]] = set()
@@ -94,7 +97,7 @@ class Live(App[None]):
         self.run_worker(self._follow())
         self.run_worker(self.feed.look())
         self.set_interval(1.0, self.tick)
-        self.set_interval(0.1, self._begin)
+        self._beginning = self.set_interval(0.1, self._begin)
         self.draw()
 
     async def _follow(self) -> None:
@@ -105,18 +108,21 @@ class Live(App[None]):
             self.exit()
 
     def _begin(self) -> None:
-        """Shows the first shot as soon as there is one."""
+        """Shows the first shot as soon as there is one, and then no longer looks ten times a second."""
         if self.shot is None:
             self.tick()
+        else:
+            self._beginning.stop()
 
     def tick(self) -> None:
         """Once per second: take a new shot, and show it unless the view is paused or in the past."""
         self._judge()
         now_s = time.monotonic()
-        shot = take(self.feed, time.strftime("%H:%M:%S"), now_s - self.feed.heard_at, self._judgement)
+        age_s = now_s - self.feed.heard_at
+        shot = take(self.feed, time.strftime("%H:%M:%S"), age_s, self._judgement, self._verdict)
         if shot is not None:
             if self.feed.link is Link.LIVE:
-                self.past.add(shot, now_s, lambda: self.feed.ring.window(VERDICT_S, RARE))
+                self.past.add(shot, now_s)
             shot = replace(shot, series=self.past.series)
         self._newest = shot
         if self.seen_s is None and not self.paused:
@@ -190,6 +196,7 @@ class Live(App[None]):
         found = judged(self.feed, VERDICT_S if is_verdict else FINDINGS_S)
         if found is not None:
             self._judged_at, self._judgement = now, found
+            self._verdict = concluded(self.feed, found)
 
     def _list(self) -> None:
         if self.at.screen != "statements" or time.monotonic() - self._listed_at < LIST_EVERY_S:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -113,16 +113,14 @@ class Past:
         self._kept: deque[_Kept] = deque()
         self._bytes = 0
 
-    def add(self, shot: Shot, t_s: float, rare: Callable[[], Window]) -> None:
-        """``t_s``: when it was taken, on a clock that does not go back; ``rare``: a longer window of
-        what is sampled too rarely for the last seconds (``RARE``).
-        """
+    def add(self, shot: Shot, t_s: float) -> None:
+        """``t_s``: when it was taken, on a clock that does not go back."""
         self._points.append(point(shot, t_s))
         while self._points[0].t_s < t_s - KEPT_S:
             self._points.popleft()
         if self._kept and t_s < self._kept[-1].t_s + KEEP_EVERY_S - 0.5:
             return
-        packed = zlib.compress(pickle.dumps(_varying(shot, rare()), pickle.HIGHEST_PROTOCOL), 1)
+        packed = zlib.compress(pickle.dumps(_varying(shot), pickle.HIGHEST_PROTOCOL), 1)
         rest = replace(shot, now=_NONE, recent=_NONE, seldom=None, listed={}, activity=None, series=None)
         self._kept.append(_Kept(t_s, packed, rest))
         self._bytes += len(packed)
@@ -176,19 +174,17 @@ class Past:
         return replace(kept.rest, **varying, series=Series(points), back_s=max(now_s - kept.t_s, 0.001))
 
 
-#: Samplers of which screens show rates over the longer time.
-RARE = ("threads", "agent")
 _NONE = LiveWindow([], {}, {})
 
 
-def _varying(shot: Shot, rare: Window) -> dict[str, Any]:
+def _varying(shot: Shot) -> dict[str, Any]:
     """What changes from second to second, as far as screens show it."""
     listed = {
         name: rows if isinstance(rows, str) else list(rows)[:MOST_ROWS] for name, rows in shot.listed.items()
     }
     return {
         "now": shot.now,
-        "recent": rare,
+        "recent": shot.recent,
         "seldom": shot.seldom,
         "listed": listed,
         "activity": shot.activity,

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 NOW_S, VERDICT_S, FINDINGS_S = 2.5, 10.5, 60.5
 #: Below this nothing is judged.
 FEWEST_S = 1.5
+#: Samplers that are drawn as means over the verdict's time.
+DRAWN_OF_RECENT = ("threads", "agent")
 #: Expensive samplers run every 5 or 10 s; this covers at least two of their samples.
 SELDOM, SELDOM_S = ("statements", "innodb_status", "mysql_waits", "innodb_mutex", "threads"), 25.5
 
 
 @dataclass(frozen=True)
 class Shot:
-    """``now`` and ``recent`` are the last samples and the last ten seconds; ``errors`` lists failing samplers.
+    """``now`` are the last samples, ``recent`` the last ten seconds, of what is drawn from them; ``errors`` lists
+    failing samplers.
 
     ``state`` is the state of the connection, ``problem`` its last error. ``listed`` are rows of the server that
     are not counters (processlist, statements): name -> rows, or the reason why there are none. ``interrupts`` says
@@ -80,16 +83,32 @@ def judged(feed: Feed, seconds: float) -> Judgement | None:
     return judge_rules(Evidence(known, window, activity=feed.activity), all_rules())
 
 
-def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = None) -> Shot | None:
-    """The current shot; None before the second sample."""
+def concluded(feed: Feed, judgement: Judgement | None) -> Verdict | None:
+    """The verdict on the last ten seconds, with the causes that ``judgement`` found; None before the facts."""
+    known = feed.known
+    if known is None:
+        return None
+    recent = feed.ring.window(VERDICT_S)
+    if judgement is None:
+        return judge(recent, HostFacts(known))
+    return conclude(Evidence(known, recent, activity=feed.activity), judgement)
+
+
+def take(
+    feed: Feed,
+    clock: str,
+    age_s: float,
+    judgement: Judgement | None = None,
+    verdict: Verdict | None = None,
+) -> Shot | None:
+    """The current shot; None before the second sample. ``verdict``: that of a moment ago, where a new one is not
+    needed."""
     known = feed.known
     if known is None or feed.ticks < 2:
         return None
     facts = HostFacts(known)
-    recent = feed.ring.window(VERDICT_S)
-    verdict = judge(recent, facts)
-    if judgement is not None:
-        verdict = conclude(Evidence(known, recent, activity=feed.activity), judgement)
+    verdict = verdict or concluded(feed, judgement)
+    assert verdict is not None
     settings = known.data.get("server_settings") or {}
     lines = (known.data.get("irqs") or {}).get("lines") or ()
     return Shot(
@@ -99,7 +118,7 @@ def take(feed: Feed, clock: str, age_s: float, judgement: Judgement | None = Non
         clock,
         facts,
         feed.ring.window(NOW_S),
-        recent,
+        feed.ring.window(VERDICT_S, DRAWN_OF_RECENT),
         verdict,
         feed.ring.errors,
         server=f"{settings['vendor']} {settings['version']}" if settings else "",
