@@ -35,6 +35,12 @@ class Reason:
     found_by: tuple[str, ...]
     sorted_by: tuple[str, ...] = ()
 
+    @property
+    def use(self) -> str:
+        words = [f"find rows by {', '.join(self.found_by)}"] if self.found_by else []
+        words += [f"spare the sort by {', '.join(self.sorted_by)}"] if self.sorted_by else []
+        return " and ".join(words)
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -50,6 +56,16 @@ class Candidate:
     def time_ns(self) -> int:
         """What the calls of its statements took: an upper bound of what it can save on reads."""
         return sum(reason.statement.time_ns for reason in self.reasons)
+
+    @property
+    def place(self) -> str:
+        """As `headrace apply` and `headrace prove` take it."""
+        return f"{self.table.full_name}({','.join(self.columns)})"
+
+    @property
+    def use(self) -> str:
+        """A statement may need a table several times, as in a UNION, for different columns."""
+        return ", or to ".join(dict.fromkeys(reason.use for reason in self.reasons))
 
     @property
     def name(self) -> str:

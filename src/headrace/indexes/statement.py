@@ -151,6 +151,11 @@ def _is_outermost(query: exp.Expr) -> bool:
     return query.find_ancestor(exp.Select, exp.SetOperation) is None
 
 
+def of_digest(text: str) -> str:
+    """A text without values, as performance_schema keeps it, in a form that can be read."""
+    return re.sub(r"\(\s*\.\.\.\s*\)(?:\s*/\*\s*,\s*\.\.\.\s*\*/)?", "(?, ?)", text)
+
+
 def _scopes(tree: exp.Expr) -> list[Scope]:
     try:
         return list(traverse_scope(tree))

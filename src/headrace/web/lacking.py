@@ -15,22 +15,18 @@ def said(tables: Sequence[Mapping[str, Any]], text: str, database: str, login: S
         return "Which index it lacks is not known here: pip install 'headrace[indexes]'"
     from headrace.indexes.candidates import candidates
     from headrace.indexes.schema import read
-    from headrace.indexes.statement import Statement
+    from headrace.indexes.statement import Statement, of_digest
 
-    advice = candidates([Statement(text[:80], text, database)], read(tables))
+    advice = candidates([Statement(text[:80], of_digest(text), database)], read(tables))
     lines = []
     for each in advice.candidates:
-        (reason,) = each.reasons
-        place = f"{each.table.full_name}({','.join(each.columns)})"
-        uses = [f"find rows by {', '.join(reason.found_by)}"] if reason.found_by else []
-        uses += [f"spare the sort by {', '.join(reason.sorted_by)}"] if reason.sorted_by else []
         lines += [
-            f"Candidate: an index on {place}, to {' and '.join(uses)}",
+            f"Candidate: an index on {each.place}, to {each.use}",
             *(f"  caution: {caution}" for caution in each.cautions),
             "  a hypothesis until it was tried; on a copy, with the slow log as the load:",
             "    headrace indexes SLOW_LOG --prove --on-copy --mysql-host COPY",
             "  on this server, by its own load, kept only if it is faster:",
-            f"    headrace apply {shlex.quote(f'index:{place}')} --judge {shlex.join(login)}",
+            f"    headrace apply {shlex.quote(f'index:{each.place}')} --judge {shlex.join(login)}",
         ]
     lines += [
         f"No index on {each.table}.{each.column} serves {each.predicate}: {each.why}"

@@ -114,7 +114,7 @@ def _candidates(advice: Advice, total_ns: int) -> Iterator[Part]:
                 _share(reason.statement.time_ns, total_ns),
                 text.count(reason.statement.calls),
                 _examined(reason.statement),
-                _for(reason),
+                reason.use,
             ]
             for reason in each.reasons
         ]
@@ -134,12 +134,6 @@ def _examined(statement: Statement) -> str:
     if statement.examined is None or not statement.calls:
         return "unknown"
     return text.count(statement.examined / statement.calls)
-
-
-def _for(reason: Reason) -> str:
-    words = [f"find rows by {', '.join(reason.found_by)}"] if reason.found_by else []
-    words += [f"spare the sort by {', '.join(reason.sorted_by)}"] if reason.sorted_by else []
-    return " and ".join(words)
 
 
 def _notes(candidate: Candidate) -> Iterator[str]:
