@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from headrace.host.activity import Activity, Digest, summed
+from headrace.host.activity import Activity, Digest, Lacking, summed
 from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
@@ -120,6 +121,43 @@ CASES = [
         (HEAVY,),
         ("examines 1,000,000 rows/s to send or change 10.0",),
         steps=("Have it in the slow log", "`headrace indexes ", "--prove --on-copy"),
+    ),
+    Case(
+        "STMT02",
+        "with the index that it lacks",
+        lambda: unwell(
+            rates={**EVEN, f"statements.rows_examined.{HEAVY}": 1e6, f"statements.rows_sent.{HEAVY}": 10.0},
+            activity=replace(
+                DIGESTS,
+                lacking=(
+                    Lacking(
+                        f"{HEAVY}aaaa",
+                        ("shop.t(a,b)", "shop.u(c)"),
+                        ("find rows by a, b", "spare the sort by c"),
+                        "t ALL rows 9",
+                        notes=("about 9.0 MiB on disk",),
+                    ),
+                ),
+            ),
+        ),
+        (HEAVY,),
+        steps=(
+            "Candidate: an index on shop.t(a,b), to find rows by a, b (about 9.0 MiB on disk).",
+            "Candidate: an index on shop.u(c), to spare the sort by c.",
+            "Its plan now: t ALL rows 9.",
+            "`headrace prove 'index:shop.t(a,b)' --live`",
+            "tries it on a copy: add --prove --on-copy",
+        ),
+    ),
+    Case(
+        "STMT02",
+        "and why no index helps",
+        lambda: unwell(
+            rates={**EVEN, f"statements.rows_examined.{HEAVY}": 1e6, f"statements.rows_sent.{HEAVY}": 10.0},
+            activity=replace(DIGESTS, lacking=(Lacking(HEAVY, why="PRIMARY of shop.t serves it"),)),
+        ),
+        (HEAVY,),
+        steps=("No index to add is known: PRIMARY of shop.t serves it. EXPLAIN it", "`headrace indexes "),
     ),
     Case(
         "STMT02",

@@ -117,6 +117,20 @@ class Digest:
 
 
 @dataclass(frozen=True)
+class Lacking:
+    """The indexes that a class asks for by its text and its tables. ``indexes``: ``DATABASE.TABLE(COLUMN,...)``,
+    the first for most of its work; ``uses``: what for; ``notes``: its size, and what speaks against it;
+    ``plan``: how the server runs it now, empty if it does not tell; ``why``: why no index is named."""
+
+    digest: str
+    indexes: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
+    plan: str = ""
+    why: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Activity:
     """``looks``: how often the server was asked; ``classes`` and ``waits`` by sightings; ``error`` of the last
     look that failed."""
@@ -132,6 +146,12 @@ class Activity:
     sessions: tuple[SessionGroup, ...] = ()
     #: The oldest transaction at the last look, if it had been open for long (``lock`` is ``open``).
     oldest: LockWait | None = None
+    #: Of the classes that took most of the time, or examined most rows.
+    lacking: tuple[Lacking, ...] = ()
+
+    def lacks(self, digest: str) -> Lacking | None:
+        """By the beginning of its digest; None if it was not asked."""
+        return next((each for each in self.lacking if each.digest.startswith(digest)), None)
 
     def threads(self, found: StatementClass | LockWait | SessionGroup) -> float:
         """How many threads were at it on average."""
@@ -160,6 +180,7 @@ class Activity:
                 int(content.get("spared", 0)),
                 tuple(SessionGroup(**row) for row in content.get("sessions", ())),
                 LockWait(**oldest) if (oldest := content.get("oldest")) else None,
+                tuple(Lacking(**_tuples(row)) for row in content.get("lacking", ())),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"its activity is damaged: {error!r}") from error

@@ -132,6 +132,7 @@ def prove(
     """
     from headrace.experiment import prove as proofs
 
+    findings = _with_index(findings or [], source) if live else findings
     if index_changes.is_index(findings or []):
         turns = JudgeOptions(True, duration_s, warmup_s, blocks)
         index_changes.prove_index(findings or [], target, login, turns, is_live=live, as_json=as_json)
@@ -193,6 +194,28 @@ def _check(findings: Sequence[str], source: Path | None, *, is_planned: bool) ->
             _refuse_by_hand(hunts.examine(load(source or last_path())), named)
     for wanted in named:
         _refuse_rule(wanted)
+
+
+def _with_index(findings: list[str], source: Path | None) -> list[str]:
+    """The findings, with the index that one lacks in its place, if the hunt named one."""
+    from headrace.base.errors import StoreError
+    from headrace.host.snapshot import last_path, load
+    from headrace.hunt import hunt as hunts
+
+    if all("=" in each or index_changes.is_index([each]) for each in findings):
+        return findings
+    try:
+        known = hunts.examine(load(source or last_path()))
+    except StoreError:
+        return findings  # whoever needs the hunt says why it cannot be read
+    named = []
+    for wanted in findings:
+        finding = known.finding(wanted)
+        place = finding.index if finding is not None else ""
+        if place:
+            tell(f"{wanted} lacks an index on {place}: that is tested")
+        named.append(f"{index_changes.MARK}{place}" if place else wanted)
+    return named
 
 
 def _refuse_rule(wanted: str) -> None:

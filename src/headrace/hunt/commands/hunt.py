@@ -305,6 +305,7 @@ def _watch(
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     from headrace.hunt import hunt as hunts
+    from headrace.hunt.commands import lacking
 
     console = stderr()
     columns = (TextColumn("watching"), BarColumn(bar_width=24), TimeRemainingColumn())
@@ -312,7 +313,7 @@ def _watch(
         task = progress.add_task("watching", total=seconds)
 
         async def work(host: Any) -> Snapshot:
-            return await hunts.watch(
+            seen = await hunts.watch(
                 host,
                 seconds,
                 login,
@@ -326,6 +327,7 @@ def _watch(
                 listen=lambda done, _: progress.update(task, completed=done),
                 when_refused=lambda why: _when_refused(why, target),
             )
+            return seen if host_only else await lacking.named(host, login, seen)
 
         return on_target(target, work)
 

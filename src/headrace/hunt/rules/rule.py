@@ -53,6 +53,8 @@ class Remedy:
     server: tuple[Vendor, str] | None = None
     #: How its settings are changed on a managed server; ``judge`` fills it in.
     way: str = ""
+    #: An index to try, as ``DATABASE.TABLE(COLUMN,...)``.
+    index: str = ""
 
     @property
     def cost(self) -> Cost:
@@ -147,11 +149,18 @@ class Finding:
         return f"headrace prove {shlex.quote(self.id)} {way}"
 
     @property
+    def index(self) -> str:
+        """The index that a remedy names, to be tried; empty if none does."""
+        return next((each.index for each in self.hit.remedies if each.index), "")
+
+    @property
     def next_command(self) -> str:
         """What to execute next: the test of its remedy, or else what the remedy would set, or, where it is work by
         hand, what shows more of it."""
         if self.proof:
             return self.proof
+        if self.index:
+            return f"headrace prove {shlex.quote(f'index:{self.index}')} --live"
         if any(each.settings for each in self.hit.remedies):
             return f"headrace apply {shlex.quote(self.id)} --dry-run"
         return LOOK_AT.get(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from headrace.base.counted import counted
+from headrace.host.activity import Lacking
 from headrace.hunt.rules.evidence import Evidence, NotEnough, Number, number, share
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 
@@ -152,6 +155,7 @@ def _explain(evidence: Evidence, digest: str) -> Remedy:
                 "Change more rows in each transaction, or let more transactions commit together.",
             )
         )
+    lacks = evidence.activity.lacks(digest) if evidence.activity is not None else None
     read = (
         "Read it: SELECT DIGEST_TEXT, QUERY_SAMPLE_TEXT FROM performance_schema."
         f"events_statements_summary_by_digest WHERE DIGEST LIKE '{digest}%'."
@@ -159,13 +163,36 @@ def _explain(evidence: Evidence, digest: str) -> Remedy:
     return Remedy(
         steps=(
             *(() if known is not None and known.text else (read,)),
-            "EXPLAIN it; add the missing index, or read fewer rows.",
-            candidates_step(evidence),
-        )
+            *_index_steps(evidence, lacks),
+        ),
+        index=next(iter(lacks.indexes), "") if lacks is not None else "",
     )
 
 
-def candidates_step(evidence: Evidence) -> str:
+def _index_steps(evidence: Evidence, lacks: Lacking | None) -> tuple[str, ...]:
+    """The index that the class lacks, by its text and its tables, and how to test it; else how to find it."""
+    if lacks is None or not lacks.indexes:
+        step = "EXPLAIN it; add the missing index, or read fewer rows."
+        if lacks is not None and lacks.why:
+            step = f"No index to add is known: {lacks.why}. EXPLAIN it, and read fewer rows."
+        return step, candidates_step(evidence)
+    steps = [
+        f"Candidate: an index on {place}, to {use}{f' ({notes})' if notes else ''}."
+        for place, use, notes in zip_longest(lacks.indexes, lacks.uses, lacks.notes, fillvalue="")
+    ]
+    if lacks.plan:
+        steps.append(f"Its plan now: {lacks.plan}.")
+    word = shlex.quote(f"index:{lacks.indexes[0]}")
+    steps.append(
+        f"A hypothesis until it is tried: `headrace prove {word} --live`, with the login of this server, "
+        "builds it, judges it by this load in turns, and drops it."
+    )
+    return (*steps, candidates_step(evidence, "tries it on a copy: add --prove --on-copy"))
+
+
+def candidates_step(
+    evidence: Evidence, does: str = "names the index that it lacks; `--prove --on-copy` tries it on a copy"
+) -> str:
     """The command that names the missing index, with this server's slow log where it says that it writes one."""
     settings = evidence.settings.get("variables", {})
     name, file = "slow_query_log", "slow_query_log_file"
@@ -174,10 +201,7 @@ def candidates_step(evidence: Evidence) -> str:
     path = str(settings.get(file) or "")
     if path and not path.startswith("/"):
         path = f"{str(settings.get('datadir') or 'DATADIR').rstrip('/')}/{path}"
-    say = (
-        f"`headrace indexes {path or 'SLOW_LOG'}`, with the login of this server, names the index that it lacks; "
-        "`--prove --on-copy` tries it on a copy."
-    )
+    say = f"`headrace indexes {path or 'SLOW_LOG'}`, with the login of this server, {does}."
     if str(settings.get(name, "")).upper() in ("ON", "1"):
         return say
     switch = "SET GLOBAL long_query_time = 0, slow_query_log = 1"
