@@ -40,7 +40,7 @@ check: ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit/test_architecture.py tests/unit/test_crates.py tests/unit/test_ways_out.py tests/unit/test_trust_rules.py
+	$(BIN)/pytest tests/unit/test_architecture.py tests/unit/test_crates.py tests/unit/test_ways_out.py tests/unit/test_trust_rules.py tests/unit/test_words.py
 
 format: ## rewrite the sources in the project's format
 	cargo fmt

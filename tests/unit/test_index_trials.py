@@ -138,7 +138,7 @@ def test_an_index_as_it_is_written(written: str, columns: tuple[str, ...]) -> No
 
 @pytest.mark.parametrize("written", ["orders(customer)", "shop.orders", "shop.orders()", "shop.orders(a,,b)"])
 def test_what_is_no_index(written: str) -> None:
-    with pytest.raises(PlanError, match="is no index"):
+    with pytest.raises(PlanError, match="is not an index"):
         applied.index_of(written)
 
 

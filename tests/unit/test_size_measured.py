@@ -172,7 +172,7 @@ def test_a_group_that_cannot_be_is_said(tmp_path: Path, catalogue: str) -> None:
         table_of(histories, [["db0", "db1"], ["db0", "db2"]])
     with pytest.raises(PlanError, match="db0 is twice in one group"):
         table_of(histories, [["db0", "db0"]])
-    with pytest.raises(PlanError, match="db1 alone is no replication group"):
+    with pytest.raises(PlanError, match="db1 alone is not a replication group"):
         table_of(histories, [["db1"]])
     ran = CliRunner().invoke(size_app, ["merge", str(archive.root), "-c", catalogue, "--group", "db0,db9"])
     assert "no host is named db9" in str(ran.exception)

@@ -162,6 +162,6 @@ def test_damaged_values_of_a_history_are_unknown(tmp_path: Path, value: float) -
     assert len(found.peaks[CPU].day) == 18
     assert found.peaks[CPU].most.max() < 2.5
     assert 1 < found.overall[CPU].mean < 2
-    assert "2 of its values are no amounts (infinite or negative): they count as unknown" in found.notes
+    assert "2 of its values are not amounts (infinite or negative): they count as unknown" in found.notes
     _, cpu = cpu_of(found)
     assert cpu.state in (State.DATED, State.LATER)

@@ -488,7 +488,7 @@ def test_no_number_passes_no_limit(field: str) -> None:
     good = Window(60.0, 60_000.0, 60.0, 0.0, 0.0, "", 60.0)
     assert tripped(good, [good], Limits()) == ""
     bad = replace(good, **{field: math.nan})  # type: ignore[arg-type]
-    assert tripped(bad, [good], Limits()) == "what it counted is no number"
+    assert tripped(bad, [good], Limits()) == "its count is not a number"
     slow = replace(good, busy_s=6000.0)
     assert tripped(slow, [bad, good], Limits()) == tripped(slow, [good], Limits()) != ""
 

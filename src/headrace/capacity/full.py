@@ -71,11 +71,6 @@ class Host:
     notes: tuple[str, ...] = ()
 
     @property
-    def bottlenecks(self) -> list[Outlook]:
-        """Those that more load would fill, the first one first."""
-        return [each for each in self.outlooks if not each.is_stock]
-
-    @property
     def first_full(self) -> Outlook | None:
         """What is full soonest: now, then by date, then by room. Of a limit that is a lower bound only if no other
         is known.

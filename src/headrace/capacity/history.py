@@ -466,7 +466,7 @@ def _host_of(past: _Past, *, with_calls: bool) -> History:
     )  # fmt: skip
     peaks, overall, damaged = _days(past, scale)
     if damaged:
-        notes.append(f"{damaged} of its values are no amounts (infinite or negative): they count as unknown")
+        notes.append(f"{damaged} of its values are not amounts (infinite or negative): they count as unknown")
     calls, lock_s, texts, source = _classes(past, watched_s) if with_calls else ({}, {}, {}, "")
     return History(
         demand,

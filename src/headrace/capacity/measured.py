@@ -50,7 +50,7 @@ def _groups(groups: Sequence[Sequence[str]]) -> dict[str, str]:
             found[host] = hosts[0]
         if len(hosts) < 2:
             raise PlanError(
-                f"{hosts[0]} alone is no replication group", place="--group", hint="--group db1,db2"
+                f"{hosts[0]} alone is not a replication group", place="--group", hint="--group db1,db2"
             )
     return found
 

@@ -211,7 +211,7 @@ def _number(value: Any) -> float:
     """Nothing that is predicted or measured can be negative."""
     found = float(value)
     if not 0 <= found < math.inf:
-        raise ValueError(f"{value!r} is no amount")
+        raise ValueError(f"{value!r} is not an amount")
     return found
 
 

@@ -94,7 +94,11 @@ def _patch(form: Form, values: rollout.Settings, vendor: Vendor | None, version:
 def _option(name: str, variable: str, value: str, vendor: Vendor | None, version: str) -> Option:
     """Raises Refused for a variable that no option sets, PlanError for a switch whose option is a name."""
     if variable == "allocator":
-        raise Refused("is no option but an environment of the image", place=name, hint="set LD_PRELOAD there")
+        raise Refused(
+            "is an environment variable of the image, not an option",
+            place=name,
+            hint="set LD_PRELOAD there",
+        )
     own = of(vendor, version)
     listed = own.variables.get(variable) if own else None
     if listed and not listed.option:

@@ -85,13 +85,13 @@ def _check_excluded(factors: Levels, table: DesignTable) -> None:
             if name not in factors:
                 near = meant(name, list(factors)) or next(iter(factors))
                 raise PlanError(
-                    f"design.exclude: {name!r} is no factor; there are: {', '.join(factors)}",
+                    f"design.exclude: {name!r} is not a factor; there are: {', '.join(factors)}",
                     hint=f"{near} = {value_text(level)}",
                 )
             if level not in factors[name]:
                 near = meant(level, list(factors[name])) or next(iter(factors[name]))
                 raise PlanError(
-                    f"design.exclude: {level!r} is no level of {name}; there are: {', '.join(factors[name])}",
+                    f"design.exclude: {level!r} is not a level of {name}; there are: {', '.join(factors[name])}",
                     hint=f"{name} = {value_text(near)}",
                 )
 

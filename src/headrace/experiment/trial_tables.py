@@ -49,7 +49,7 @@ def _check(name: str, path: Path, _inode: int, _mtime_ns: int, _size: int) -> No
 def _check_numbers(field: pa.Field, column: pa.Array) -> None:
     if pa.types.is_floating(field.type):
         if pc.all(pc.is_finite(column)).as_py() is False:
-            raise BadContent(f"{field.name}: holds what is no number")
+            raise BadContent(f"{field.name}: a value is not a number")
     elif pa.types.is_integer(field.type):
         ends = pc.min_max(column).as_py()
         most = MOST_BUCKET if field.name == "bucket" else 2**62

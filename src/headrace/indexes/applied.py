@@ -65,7 +65,7 @@ def index_of(written: str) -> Built:
     found = _WRITTEN.fullmatch(written)
     columns = tuple(name.strip().strip("`") for name in found[3].split(",")) if found else ()
     if not found or not all(columns):
-        raise PlanError(f"{written!r} is no index: write DATABASE.TABLE(COLUMN, COLUMN)")
+        raise PlanError(f"{written!r} is not an index: write DATABASE.TABLE(COLUMN, COLUMN)")
     name = f"hr_{'_'.join(name.lower() for name in columns)}"[:64]
     return Built(found[1], found[2], name, columns)
 

@@ -141,7 +141,7 @@ def _of(tree: exp.Expr) -> Iterator[tuple[str, str]]:
             yield (
                 f"OFFSET {int(count.this):,}: as many rows are read and thrown away first",
                 "go on after the last row that was seen: WHERE a > x OR (a = x AND b > y) ORDER BY a, b "
-                "LIMIT ...; (a, b) > (x, y) is no range for the server",
+                "LIMIT ...; (a, b) > (x, y) is not a range for the server",
             )
     for order in tree.find_all(exp.Order):
         if any(isinstance(each.this, exp.Rand) for each in order.expressions):

@@ -423,7 +423,7 @@ class _Reader:
             self._hinder(
                 owner,
                 node,
-                "rows are compared as a whole, which is no range",
+                "rows are compared as a whole, which is not a range",
                 f"{name} > x OR ({name} = x AND the next column > y)",
             )
 

@@ -246,7 +246,7 @@ KNOBS = (
         "relay_log_space_limit",
         _S,
         _RESTART,
-        "Relay logs at which a replica stops fetching more; 0 is no limit.",
+        "Relay logs at which a replica stops fetching more; 0: no limit.",
         source=BINLOG,
         unit="bytes",
     ),

@@ -349,7 +349,7 @@ _CONCURRENCY = (
         "innodb_thread_concurrency",
         _I,
         _DYNAMIC,
-        "Concurrent threads inside InnoDB; 0 is no limit.",
+        "Concurrent threads inside InnoDB; 0: no limit.",
         applies_to=MYSQL,
     ),
     variable(

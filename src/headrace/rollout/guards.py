@@ -108,7 +108,7 @@ def tripped(now: Window, usual: Sequence[Window], limits: Limits) -> str:
     if now.broken:
         return now.broken
     if not now.is_counted:
-        return "what it counted is no number"
+        return "its count is not a number"
     usual = [each for each in usual if each.is_counted]
     if now.lag_s is not None and now.lag_s > limits.lag_s:
         return f"replication lags {now.lag_s:.0f} s (limit {limits.lag_s:g} s)"

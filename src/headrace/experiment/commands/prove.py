@@ -226,7 +226,7 @@ def _refuse_rule(wanted: str) -> None:
     code = wanted.partition("@")[0]
     if code in BY_HAND:
         raise Refused(
-            "nothing to prove: the fix of this rule is no setting but work by hand",
+            "nothing to prove: the fix of this rule is work by hand, not a setting",
             place=wanted,
             hint=f"headrace hunt shows what to do where it finds it, headrace rules show {code} the reason",
         )
@@ -246,7 +246,7 @@ def _refuse_by_hand(known: Hunt, findings: Sequence[str]) -> None:
         if not any(remedy.settings for remedy in finding.hit.remedies):
             steps = " ".join(step for remedy in finding.hit.remedies for step in remedy.steps)
             raise Refused(
-                f"nothing to prove: its fix is no setting but work by hand. {steps}".rstrip(),
+                f"nothing to prove: its fix is work by hand, not a setting. {steps}".rstrip(),
                 place=finding.id,
                 hint="do that, then run headrace hunt again",
             )

@@ -62,7 +62,7 @@ class FioOptions(Preconditioned):
         0, description="fdatasync after this many writes; 0 is never"
     )
     rate_iops: Annotated[int, Field(ge=0)] = Field(
-        0, description="at most this many requests per second, per job and direction; 0 is no limit"
+        0, description="at most this many requests per second, per job and direction; 0: no limit"
     )
     rate_process: Literal["linear", "poisson"] = Field(
         "linear", description="how requests are spread under rate_iops"

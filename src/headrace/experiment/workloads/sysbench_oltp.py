@@ -60,9 +60,7 @@ class OltpOptions(Options):
         description="seed of the load, from which each block gets its own; 0 is the time. A seed makes the "
         "warm-up hit the window's rows",
     )
-    rate: Annotated[int, Field(ge=0)] = Field(
-        0, description="transactions per second to offer; 0 is no limit"
-    )
+    rate: Annotated[int, Field(ge=0)] = Field(0, description="transactions per second to offer; 0: no limit")
     skip_trx: bool = Field(False, description="no BEGIN and COMMIT: each statement is its own transaction")
     reconnect: Annotated[int, Field(ge=0)] = Field(
         0, description="reconnect after this many transactions; 0 is never"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from headrace.base.errors import TargetError
 from headrace.host.activity import cut
 from headrace.host.devices import Device
-from headrace.hunt.hot_cores import FULL
 from headrace.hunt.rules.evidence import GIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.pool import MANY_MISSES_S, MISS_SHARE, SIZE_SOURCE, WORTH_GROWING
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.rules.waits import cpu_is_full
 from headrace.hunt.sessions import COMMIT, SHARE, WAITERS, WORK, Load
 
 #: A commit that takes less is no wait that anyone would notice: flash with a safe cache takes a tenth of it.
@@ -95,13 +95,6 @@ def _of_device(evidence: Evidence) -> tuple[float | None, str]:
     return took, f"of which {device.name} shows {took:.1f}"
 
 
-def _is_cpu_full(evidence: Evidence) -> bool:
-    if not evidence.has_host:
-        return False
-    cpu = evidence.use("cpu")
-    return cpu is not None and cpu.utilisation is not None and cpu.utilisation >= FULL
-
-
 @rule(
     "WAIT01",
     severity=Severity.LIMIT,
@@ -159,7 +152,7 @@ def _may_wait_for_a_cpu(evidence: Evidence, of_all: float, commit_ms: float | No
     Threads that wait for a CPU are seen in every state, not in this one alone. But who leads a group of commits is
     waited for by all of it: then a few turns at the CPU are a wait of the whole group for its commit.
     """
-    if not _is_cpu_full(evidence):
+    if not cpu_is_full(evidence):
         return False
     if of_all < MOSTLY:
         return True
@@ -216,7 +209,7 @@ def many_sessions_execute(evidence: Evidence) -> Iterator[Match]:
     if load.executing < max(least, 2 * WAITERS):
         return
     if evidence.has_host and not (
-        _is_cpu_full(evidence) and evidence.server_cpus >= OF_THE_CPUS * len(evidence.cores)
+        cpu_is_full(evidence) and evidence.server_cpus >= OF_THE_CPUS * len(evidence.cores)
     ):
         return
     running = evidence.gauge("mysql_status", "threads_running")

@@ -437,7 +437,7 @@ def reads_lock_rows(evidence: Evidence) -> Iterator[Match]:
     )
 
 
-def _cpu_is_full(evidence: Evidence) -> bool:
+def cpu_is_full(evidence: Evidence) -> bool:
     if not evidence.has_host:
         return False
     cpu = evidence.use("cpu")
@@ -466,7 +466,7 @@ def requests_wait_for_the_thread_pool(evidence: Evidence) -> Iterator[Match]:
     threads = evidence.gauge("thread_pool", "threads").high
     groups, most = (int(evidence.number(f"thread_pool_{name}")) for name in ("size", "max_threads"))
     # A queue in front of full CPUs is what a pool is for.
-    if queued < max(WAITERS, QUEUED * active) or (threads < most and _cpu_is_full(evidence)):
+    if queued < max(WAITERS, QUEUED * active) or (threads < most and cpu_is_full(evidence)):
         return
     wanted: dict[str, Value] = {}
     if threads >= most:

@@ -88,17 +88,6 @@ def listed(vendor: Vendor | None, version: str, variable: str) -> Listed | None:
     return own.variables.get(variable) if own else None
 
 
-def option_of(vendor: Vendor | None, version: str, variable: str) -> str | None:
-    """The option that sets a variable, as option files spell it: ``time_zone`` -> ``default-time-zone``.
-
-    Empty if none does; None if there is no list of this server.
-    """
-    own = of(vendor, version)
-    if own is None:
-        return None
-    return own.variables[variable].option if variable in own.variables else ""
-
-
 def in_any(variable: str, vendor: Vendor | None = None) -> tuple[Listed, ...]:
     """What each listed server that has it says of a variable; those of a vendor, if it has any."""
     own = [each for each in lists() if vendor in (None, each.vendor)] or lists()

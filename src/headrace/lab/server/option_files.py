@@ -425,7 +425,7 @@ def persisted(content: bytes) -> dict[str, str]:
 
     whole = parsed(content)
     if not isinstance(whole, dict):
-        raise BadContent("it is no object, as a server writes one")
+        raise BadContent("it is not an object, as a server writes one")
     collect(whole)
     return found
 
