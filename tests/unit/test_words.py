@@ -39,7 +39,7 @@ STILL_LONG = {
 }  # fmt: skip
 #: "is no number" says in three words what "is not a number" says in English; "there is no file" is English.
 IS_NO = re.compile(
-    r"(?<!there )\b(?:is|are) no (?!longer|more|less|slower|faster|larger|smaller|better|worse)\w+"
+    r"(?<![Tt]here )\b(?:is|are) no (?!longer|more|less|slower|faster|larger|smaller|better|worse)\w+"
 )
 FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 

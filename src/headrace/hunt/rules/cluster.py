@@ -141,7 +141,7 @@ def commits_wait_for_a_replica(evidence: Evidence) -> Iterator[Match]:
                     "Check the replica: does it still acknowledge (its I/O thread, the network to it), and how "
                     "long does its device take to sync the relay log?",
                     "Let a replica near by acknowledge, with a fast device, and wait for one only. Without "
-                    "semi-synchronous replication a commit can be lost with this host: that is no tuning.",
+                    "semi-synchronous replication a commit can be lost with this host: that is not tuning.",
                 )
             ),
         ),
