@@ -185,3 +185,35 @@ def test_groups_that_share_children_are_read_once(tmp_path: Path) -> None:
     file.write_text(json.dumps({**layers, "a40": {"hosts": ["db1"]}, "b40": {"children": ["a0"]}}))
     host = load(str(file)).hosts["db1"]
     assert {"a0", "b39", "a40"} <= host.tags
+
+
+KEYS = ", ".join(f"k{n}: 1" for n in range(10))
+COPIES = [f"- &a0 {{{KEYS}}}", *(f"- &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 10))]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("f.yaml", "[" * 100_000, "too deeply nested"),
+        ("f.yaml", "\n".join(COPIES), "copies more than 100,000 keys"),
+        ("f.yaml", "- targets: [{a: b}]\n", "is a dict, not text"),
+        ("f.yaml", "- labels: {l: &l [a, b]}\n  targets: [*l]\n", "is a list, not text"),
+        ("f.yaml", "- targets: " + "9" * 10_000 + "\n", "not YAML that is read"),
+        ("f.json", "[" * 100_000, "deeper than 100 levels"),
+        ("f.json", '[{"targets": ["a"], "labels": {"l": NaN}}]', "NaN is not a number"),
+        ("f.json", '[{"targets": "db1"}]', "targets no list"),
+    ],
+)
+def test_a_list_that_would_become_anything_is_refused(
+    tmp_path: Path, name: str, text: str, said: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(PlanError, match=said):
+        load(str(tmp_path / name))
+
+
+def test_a_huge_list_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "f.yaml").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(PlanError, match="cannot be read"):
+        load(str(tmp_path / "f.yaml"))

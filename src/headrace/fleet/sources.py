@@ -6,7 +6,6 @@ fleet's file has for all hosts.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,14 @@ from typing import Any
 
 from headrace.base.errors import PlanError
 from headrace.base.extras import missing
+from headrace.base.received import BadContent, Bound, parsed
+from headrace.base.whole import read_plain
 from headrace.host.ranges import expand
+
+#: A list of the most hosts that a fleet has; of YAML, a megabyte takes seconds and a hundred megabytes of memory.
+OF_JSON, MOST_YAML_BYTES = Bound(64 << 20, 5_000_000), 4 << 20
+#: What ``<<`` copies in a file: ten levels of ten copies of ten keys would fill any memory.
+MOST_MERGED = 100_000
 
 
 @dataclass(frozen=True)
@@ -30,18 +36,19 @@ class Entry:
 
 def read(path: Path) -> list[Entry]:
     """The hosts of a file, by its content: JSON of Ansible or file_sd, YAML of file_sd, else a plain list."""
+    is_yaml = path.suffix in (".yml", ".yaml")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_plain(path, MOST_YAML_BYTES if is_yaml else OF_JSON.size_bytes).decode()
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text"
         raise PlanError(f"cannot be read: {why}", place=str(path)) from error
-    if path.suffix in (".yml", ".yaml"):
+    if is_yaml:
         return list(_file_sd(_yaml(text, path), path))
     if path.suffix == ".json" or text.lstrip()[:1] in ("{", "["):
         try:
-            content = json.loads(text)
-        except ValueError as error:
-            raise PlanError(f"not JSON: {error}", place=str(path)) from error
+            content = parsed(text, OF_JSON)
+        except BadContent as error:
+            raise PlanError(f"cannot be read: {error}", place=str(path)) from error
         if isinstance(content, dict):
             return list(_ansible(content, path))
         return list(_file_sd(content, path))
@@ -59,10 +66,28 @@ def _yaml(text: str, path: Path) -> Any:
         import yaml
     except ModuleNotFoundError as error:
         raise missing("yaml") or error from error
+
+    class Bounded(yaml.SafeLoader):
+        merged = 0
+
+        def flatten_mapping(self, node: Any) -> None:
+            for key, value in node.value:
+                if key.tag != "tag:yaml.org,2002:merge":
+                    continue
+                for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if isinstance(each, yaml.MappingNode):
+                        self.flatten_mapping(each)
+                        self.merged += len(each.value)
+                    # Before they are copied.
+                    if self.merged > MOST_MERGED:
+                        raise yaml.YAMLError(f"`<<` copies more than {MOST_MERGED:,} keys")
+            super().flatten_mapping(node)
+
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise PlanError(f"not YAML: {error}", place=str(path)) from error
+        return yaml.load(text, Bounded)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        why = "too deeply nested" if isinstance(error, RecursionError) else error
+        raise PlanError(f"not YAML that is read: {why}", place=str(path)) from error
 
 
 def _file_sd(content: Any, path: Path) -> Iterator[Entry]:
@@ -76,12 +101,21 @@ def _file_sd(content: Any, path: Path) -> Iterator[Entry]:
         )
     tags: dict[str, set[str]] = {}
     for group in groups:
-        labels = group.get("labels") or {}
+        labels, targets = group.get("labels") or {}, group["targets"] or ()
+        # A list would be written out as text, and in YAML a list of ten others, ten times, is one line.
+        if not isinstance(labels, dict) or not isinstance(targets, list | tuple):
+            raise PlanError("labels are no table, or targets no list", place=str(path))
+        if nested := next((each for each in (*labels.values(), *targets) if not _is_plain(each)), None):
+            raise PlanError(f"a target or label is a {type(nested).__name__}, not text", place=str(path))
         own = {f"{name}={value}" for name, value in labels.items() if not str(name).startswith("__")}
-        for target in group["targets"] or ():
+        for target in targets:
             # One host may have several exporters.
             tags.setdefault(_without_port(str(target)), set()).update(own)
     yield from (Entry(name, tags=frozenset(own)) for name, own in tags.items())
+
+
+def _is_plain(value: object) -> bool:
+    return not isinstance(value, list | tuple | dict | set)
 
 
 def _without_port(target: str) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headrace.base.errors import HeadraceError, PlanError, Refused, StoreError
 from headrace.base.temporary import temporary_folder
+from headrace.base.whole import plain_file
 from headrace.traffic.digests.files import is_digest
 
 #: Directories below the root that are looked into, and entries of one listing.
@@ -204,5 +205,5 @@ def _in(folder: Path, files: list[str]) -> Iterator[Entry]:
 
 def id_of(path: Path) -> str:
     """The same file has the same id."""
-    with path.open("rb") as file:
+    with plain_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:16]

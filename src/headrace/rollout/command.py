@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.base.errors import PlanError
 from headrace.base.model import ServerLogin, Value
+from headrace.base.whole import read_plain
 from headrace.change.commands.changes import Persist, finding_settings
 from headrace.cli.options import NO_LOGIN, AllowWeaker, duration, grouped
 from headrace.cli.shell import REGRESSION, Json, app, print_json, run_until_signal, stderr, stdout, tell
@@ -27,6 +29,8 @@ rollout_app = typer.Typer(
 )
 app.add_typer(rollout_app, name="rollout")
 
+#: 10,000 settings with a line each are fewer.
+MOST_SETTINGS_BYTES = 1 << 20
 #: It neither went on to the end nor did harm: inconclusive, or it waits.
 UNDECIDED = 15
 #: As long as one server takes to drain, restart and return with the default limits, and half as much again.
@@ -100,7 +104,10 @@ def _texts(settings: list[str]) -> list[str]:
     found = []
     for text in settings:
         if "=" not in text and Path(text).is_file():
-            lines = Path(text).read_text(encoding="utf-8", errors="replace").splitlines()
+            try:
+                lines = read_plain(Path(text), MOST_SETTINGS_BYTES).decode(errors="replace").splitlines()
+            except OSError as error:
+                raise PlanError(f"cannot be read: {error.strerror}", place=text) from error
             stripped = (line.partition("#")[0].strip() for line in lines)
             found += [line for line in stripped if line]
         else:

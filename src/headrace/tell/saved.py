@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from headrace.base.errors import StoreError
+from headrace.base.received import BadContent, Bound, parsed
 from headrace.experiment import report
 from headrace.experiment.store import ExperimentFolder
 from headrace.show.notice import Notice
@@ -45,6 +45,6 @@ def _json(what: str) -> object:
     if len(content) > MOST_BYTES:
         raise StoreError(f"larger than {MOST_BYTES >> 20} MiB: this is not a report", place=what)
     try:
-        return json.loads(content)
-    except (ValueError, RecursionError) as error:
+        return parsed(content, Bound(MOST_BYTES, 10_000_000))
+    except BadContent as error:
         raise StoreError("not the JSON of a report", place=what) from error

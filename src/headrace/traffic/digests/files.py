@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 import zstandard
 
 from headrace.base.errors import StoreError
+from headrace.base.whole import plain_file
 from headrace.traffic.digests import table as tables
 from headrace.traffic.digests.lines import read_each, read_lines
 from headrace.traffic.digests.merge import merge
@@ -34,7 +35,7 @@ _HEAD_BYTES = 32
 def is_digest(path: Path) -> bool:
     """Whether a file is a digest, by its first bytes; False if it is not a local file."""
     try:
-        with path.open("rb") as file:
+        with plain_file(path) as file:
             head = file.read(_HEAD_BYTES)
             if head.startswith(_ZSTD):
                 file.seek(0)
@@ -69,7 +70,7 @@ def load_each(path: Path) -> list[pa.Table]:
 
 def _opened(path: Path, read: Callable[[Iterable[bytes], str], T]) -> T | pa.Table:
     try:
-        with path.open("rb") as file:
+        with plain_file(path) as file:
             head = file.read(4)
             if head == _PARQUET:
                 return tables.read(path)
