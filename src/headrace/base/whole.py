@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import os
 import secrets
 import stat
@@ -148,7 +149,7 @@ MOST_READ_BYTES = 256 << 20
 
 
 @contextlib.contextmanager
-def plain_file(path: Path) -> Iterator[BinaryIO]:
+def plain_file(path: Path) -> Iterator[io.BufferedReader]:
     """A plain file of a folder that others made, for reading. A pipe would never end, nor would a device.
 
     Raises OSError, also for what is no plain file.

@@ -67,7 +67,7 @@ def _yaml(text: str, path: Path) -> Any:
     except ModuleNotFoundError as error:
         raise missing("yaml") or error from error
 
-    class Bounded(yaml.SafeLoader):
+    class Bounded(yaml.SafeLoader):  # type: ignore[misc]
         merged = 0
 
         def flatten_mapping(self, node: Any) -> None:
