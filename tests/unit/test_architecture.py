@@ -416,10 +416,10 @@ OWN_JSON = {
     "experiment/workloads/drive/check.py", "experiment/workloads/drive/lines.py",
     "experiment/workloads/fio.py", "experiment/workloads/observe.py",
     "experiment/workloads/sysbench_oltp.py", "experiment/workloads/tpcc.py", "fleet/runs.py",
-    "fleet/sources.py", "history/archive/elapsed.py", "history/archive/mirror.py", "host/agent/journal.py",
+    "history/archive/elapsed.py", "history/archive/mirror.py", "host/agent/journal.py",
     "host/memcached/ask.py", "host/samples.py", "hunt/hunt.py", "hunt/ladder/ladder.py",
     "knobs/servers/__init__.py", "lab/server/dataset.py", "lab/vm/kernels.py", "lab/vm/state.py",
-    "lab/vm/stock.py", "lab/volumes/block.py", "rollout/book.py", "tell/saved.py",
+    "lab/vm/stock.py", "lab/volumes/block.py", "rollout/book.py",
     "traffic/digests/binary_log.py", "traffic/digests/classes.py", "traffic/digests/lines.py",
     "traffic/traffic.py", "web/reviews.py", "web/site.py",
 }  # fmt: skip
