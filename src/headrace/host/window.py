@@ -354,6 +354,11 @@ class Window:
         grown = np.maximum(self._grown[part][keep], 0.0)
         return Series(self._t[part][keep] - self.start_s, grown / width[keep])
 
+    def times(self, sampler: str, metric: str, label: str = "") -> NDArray[np.float64]:
+        """When each of ``values`` was sampled, in seconds since 1970."""
+        number = self._of(sampler, metric).get(label)
+        return self._t[self._part(number)] if number is not None else np.empty(0)
+
     def values(self, sampler: str, metric: str, label: str = "") -> NDArray[np.float64]:
         """A gauge's values, one per sample; empty if there are none."""
         number = self._of(sampler, metric).get(label)
