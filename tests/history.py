@@ -128,7 +128,7 @@ def site(
     return Site(
         Reader(archive),
         Collector(archive, watched),
-        Sessions(users, SECRET, key, auth.oidc),
+        Sessions(users, SECRET, key, auth.oidc, of_start=SECRET),
         Audit(root / "audit.log"),
         experiments,
         secure,

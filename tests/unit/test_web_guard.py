@@ -20,8 +20,10 @@ from headrace.history.archive.files import MINUTE_S
 from headrace.web import app as web
 from headrace.web import sessions
 from headrace.web.guard import OPEN, local_path
+from headrace.web.private import made
 from headrace.web.site import Site
 from headrace.web.users import Role, Users
+from tests.below import go_below, private_path
 from tests.history import FAST, PASSWORD, SECRET, fill, query, site, state, write
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -50,6 +52,7 @@ def log_in(client: TestClient, role: Role) -> str:
     """The token of the session."""
     answer = client.post("/login", data={"name": role.word, "password": PASSWORD})
     assert answer.status_code == 303, answer.text
+    go_below(client)
     token = re.search(r'data-token="([^"]+)"', client.get("/").text)
     assert token
     return token[1]
@@ -90,8 +93,10 @@ def test_no_route_answers_to_a_forged_session(found: Site, client: TestClient, c
 def test_a_session_that_another_secret_signed_is_refused(found: Site, client: TestClient) -> None:
     user = found.sessions.users.user("approver")
     assert user
-    ours = sessions.Sessions(found.sessions.users, SECRET).start(user)
-    theirs = sessions.Sessions(found.sessions.users, b"t" * 48).start(user)
+    private = made()
+    client.base_url = client.base_url.copy_with(path=f"{private}/")
+    ours = sessions.Sessions(found.sessions.users, SECRET, of_start=SECRET).start(user, private=private)
+    theirs = sessions.Sessions(found.sessions.users, b"t" * 48, of_start=SECRET).start(user, private=private)
     assert client.get("/", headers={"cookie": f"{sessions.COOKIE}={ours}"}).status_code == 200
     client.cookies.clear()
     assert client.get("/", headers={"cookie": f"{sessions.COOKIE}={theirs}"}).status_code == 303
@@ -165,6 +170,7 @@ def test_a_removed_user_and_a_changed_password_end_sessions(found: Site, client:
     assert client.get("/").status_code == 303
     log_in_name = client.post("/login", data={"name": "operator", "password": PASSWORD})
     assert log_in_name.status_code == 303
+    go_below(client)
     assert client.post("/query/plan", headers={"x-csrf-token": "x"}).status_code == 403
     users.remove("operator")
     assert client.get("/").status_code == 303
@@ -243,7 +249,9 @@ def test_the_key_opens_and_nothing_else_does(tmp_path: Path) -> None:
         # There are no users, so no name and no password open it.
         assert client.post("/login", data={"name": "local", "password": ""}).status_code == 401
         answer = client.get("/enter?key=the key&next=//evil.example")
-        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        assert (answer.status_code, answer.headers["location"]) == (303, f"{private_path(client)}/")
+        assert client.get("/").status_code == 303
+        go_below(client)
         assert client.get("/").status_code == 200
 
 
@@ -439,6 +447,7 @@ def test_values_are_shown_only_to_those_who_may(tmp_path: Path) -> None:
 def test_a_report_runs_in_a_sandbox_without_an_origin(tmp_path: Path) -> None:
     with browser(hostile(tmp_path)) as client:
         log_in(client, Role.VIEWER)
+        client.follow_redirects = True
         answer = client.get("/experiment/report", params={"id": "a<b"})
         assert answer.status_code == 200
         assert answer.headers["content-security-policy"].startswith("sandbox allow-scripts")

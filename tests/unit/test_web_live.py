@@ -20,6 +20,7 @@ from headrace.web import api, app, live
 from headrace.web.asked import Asked, seconds_of
 from headrace.web.listing import Column, Listing
 from headrace.web.tables import TABLES
+from tests.below import go_below
 from tests.history import fill, site
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -133,6 +134,7 @@ def test_every_table_is_described_and_answers_as_json_and_csv(tmp_path: Path) ->
     described = api.openapi()["paths"]
     with TestClient(app.application(found), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
         assert client.get("/api/openapi.json").json()["paths"].keys() == described.keys()
         for name, table in TABLES.items():
             parameters = {"host": "db1", "range": "6h"} if "host" in table.takes else {}

@@ -12,6 +12,7 @@ from headrace.history.archive.reader import Range
 from headrace.rollout.book import Book
 from headrace.web import app, marks
 from headrace.web.users import Role
+from tests.below import go_below, private_path
 from tests.history import PASSWORD, site
 from tests.unit.test_rollout_expected import judged
 
@@ -124,9 +125,10 @@ def test_the_pages_show_it_with_a_link_to_the_rollout(tmp_path: Path) -> None:
     found = site(tmp_path, (host,))
     with TestClient(app.application(found), base_url="http://localhost") as client:
         client.post("/login", data={"name": Role.VIEWER.word, "password": PASSWORD})
+        go_below(client)
         for page in (f"/host?host={host}", "/changes"):
             text = client.get(page).text
-            assert f'href="/rollout?id={book.plan.id}"' in text
+            assert f'href="{private_path(client)}/rollout?id={book.plan.id}"' in text
             assert 'data-look="better"' in text
             assert 'data-mark="kept: server.innodb_io_capacity=2000; time per query' in text
         row = client.get("/api/changes.json").json()["rows"][0]

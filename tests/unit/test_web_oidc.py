@@ -26,6 +26,7 @@ from headrace.web.auth import Auth, read
 from headrace.web.doors import BEGUN
 from headrace.web.site import Site
 from headrace.web.users import Role
+from tests.below import be, go_below, private_path, session_cookie
 from tests.history import PASSWORD, site
 from tests.openid import CLIENT_SECRET, OpenId
 
@@ -82,7 +83,9 @@ def at_provider(client: TestClient, after: str = "/") -> str:
 
 
 def log_in(client: TestClient, after: str = "/") -> httpx2.Response:
-    return client.get(at_provider(client, after))
+    answer = client.get(at_provider(client, after))
+    go_below(client)
+    return answer
 
 
 def audit(found: Site) -> list[dict[str, Any]]:
@@ -97,7 +100,8 @@ class TestTheWholeWay:
     def test_a_person_with_a_role_gets_in(self, found: Site, client: TestClient) -> None:
         assert "Log in with 127.0.0.1" in client.get("/login").text
         answer = log_in(client, "/queries?range=24h")
-        assert (answer.status_code, answer.headers["location"]) == (303, "/queries?range=24h")
+        assert answer.status_code == 303
+        assert answer.headers["location"] == f"{private_path(client)}/queries?range=24h"
         page = client.get("/")
         assert "ann (operator)" in page.text
         token = re.search(r'data-token="([^"]+)"', page.text)
@@ -150,7 +154,7 @@ class TestTheWholeWay:
 
     @pytest.mark.parametrize("after", ["//evil.example", "https://evil.example", "/\\evil"])
     def test_a_login_leads_nowhere_else(self, client: TestClient, after: str) -> None:
-        assert log_in(client, after).headers["location"] == "/"
+        assert log_in(client, after).headers["location"] == f"{private_path(client)}/"
 
 
 class TestRoles:
@@ -517,21 +521,25 @@ class TestTheProvider:
 
 
 class TestSessions:
-    def test_a_session_that_someone_planted_ends_with_the_login(
+    def test_a_session_that_someone_planted_is_not_that_of_the_login(
         self, found: Site, client: TestClient
     ) -> None:
         client.post("/login", data={"name": "viewer", "password": PASSWORD})
-        planted = client.cookies[sessions.COOKIE]
+        planted = session_cookie(client), private_path(client)
+        client.cookies.set(sessions.COOKIE, planted[0])  # as another port can, for all paths
         log_in(client)
-        assert client.cookies[sessions.COOKIE] != planted
-        assert "ann (operator)" in client.get("/").text
+        assert planted[1] != private_path(client)
+        page = client.get("/").text
+        assert "ann (operator)" in page
+        assert planted[1] not in page
         with browser(found) as other:
-            other.cookies.set(sessions.COOKIE, planted)
+            other.cookies.set(sessions.COOKIE, planted[0])
+            other.base_url = client.base_url
             assert not is_in(other)
 
     def test_after_a_logout_copies_of_the_cookie_open_nothing(self, found: Site, client: TestClient) -> None:
         log_in(client)
-        copy = client.cookies[sessions.COOKIE]
+        copy = session_cookie(client)
         token = re.search(r'data-token="([^"]+)"', client.get("/").text)
         assert token
         answer = client.post("/logout", headers={"x-csrf-token": token[1]})
@@ -560,13 +568,12 @@ class TestSessions:
         self, tmp_path: Path, provider: OpenId, client: TestClient, more: str, roles: str
     ) -> None:
         log_in(client)
-        cookie = client.cookies[sessions.COOKIE]
         for auth, is_open in (
             (settings(tmp_path, provider), True),
             (settings(tmp_path, provider, more, roles), False),
         ):
             with browser(site(tmp_path, auth=auth)) as later:
-                later.cookies.set(sessions.COOKIE, cookie)
+                be(later, client)
                 assert is_in(later) == is_open
 
     def test_a_changed_role_counts_at_once(
@@ -574,12 +581,12 @@ class TestSessions:
     ) -> None:
         log_in(client)
         with browser(site(tmp_path, auth=settings(tmp_path, provider, roles='dba = "viewer"'))) as later:
-            later.cookies.set(sessions.COOKIE, client.cookies[sessions.COOKIE])
+            be(later, client)
             assert "ann (viewer)" in later.get("/").text
 
     def test_without_the_provider_its_sessions_are_nothing(self, tmp_path: Path, client: TestClient) -> None:
         log_in(client)
         with browser(site(tmp_path)) as later:
-            later.cookies.set(sessions.COOKIE, client.cookies[sessions.COOKIE])
+            be(later, client)
             assert not is_in(later)
             assert later.get("/login/oidc").status_code in (303, 404)

@@ -39,6 +39,7 @@ from headrace.web.asked import Asked
 from headrace.web.listing import Listing
 from headrace.web.reviews import Reviews
 from headrace.web.site import Site
+from tests.below import go_below, private_path
 from tests.history import SLOW, fill, query, site, state, write
 from tests.rules.hosts import unwell
 
@@ -56,6 +57,7 @@ def found(tmp_path: Path) -> Site:
 def client(found: Site) -> Iterator[TestClient]:
     with TestClient(app.application(found), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
         yield client
 
 
@@ -189,6 +191,7 @@ def test_load_is_over_the_looks_of_each_host_without_monitors(tmp_path: Path) ->
     write(archive, "texts", "db1", t_s, texts)
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
         answer = client.get("/api/load.json?by=wait&range=15m").json()
         at = answer["t_s"].index(t_s)
         assert {line["label"]: line["mean"][at : at + 3] for line in answer["lines"]} == {
@@ -305,6 +308,7 @@ def test_rates_are_of_all_hosts_and_of_the_time_that_was_watched(tmp_path: Path)
         hour(made.reader.archive, host, start + HOUR_S, 10)
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
         for hosts, name in ((2, ""), (1, "db1")):
             asked = {"range": "24h", "host": name}
             [row] = client.get("/api/classes.json", params=asked).json()["rows"]
@@ -334,6 +338,7 @@ def test_threads_are_over_all_looks_also_those_that_saw_nothing(tmp_path: Path) 
             write(archive, name, "db1", start + i * MINUTE_S, rows)
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
 
         def threads(**asked: str) -> Any:
             [row] = client.get("/api/classes.json", params=asked).json()["rows"]
@@ -442,6 +447,7 @@ def test_when_hosts_are_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     fill_use(made, db1=7.0, db2=2.0)
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
         assert "could share a host</a>" not in client.get("/capacity").text
         assert client.get("/capacity/merge").status_code == 404
         assert client.get("/capacity/merge/report").status_code == 404
@@ -467,7 +473,8 @@ def test_which_databases_could_share_a_host(tmp_path: Path, monkeypatch: pytest.
     made.catalogue = tmp_path / "hosts.csv"
     with TestClient(app.application(made), base_url="http://localhost") as client:
         client.get("/enter?key=k")
-        assert 'href="/capacity/merge"' in client.get("/capacity").text
+        go_below(client)
+        assert f'href="{private_path(client)}/capacity/merge"' in client.get("/capacity").text
         said = client.get("/capacity/merge/report")
         assert said.status_code >= 400
         assert "hosts.csv" in said.text
@@ -479,7 +486,7 @@ def test_which_databases_could_share_a_host(tmp_path: Path, monkeypatch: pytest.
         channel = {"replication": [{"source_host": "db1"}]}
         replica.feed.facts = Facts("2", {"hostname": "db2", "server_settings": channel})
         made.catalogue.write_text("name,cpu,cpu_knee,price,currency\nbig,64,0.8,500,USD\n")
-        assert 'src="/capacity/merge/report"' in client.get("/capacity/merge").text
+        assert f'src="{private_path(client)}/capacity/merge/report"' in client.get("/capacity/merge").text
         page = client.get("/capacity/merge/report")
         assert page.headers["content-security-policy"].startswith("sandbox")
         assert "Yes: 3 databases fit onto 2 hosts." in page.text

@@ -19,9 +19,11 @@ from headrace.web import app as web
 from headrace.web import sessions
 from headrace.web.auth import Auth, read
 from headrace.web.guard import OPEN, Guard
+from headrace.web.private import made
 from headrace.web.proxied import NotBelieved
 from headrace.web.site import Site
 from headrace.web.users import Role, Users
+from tests.below import go_below
 from tests.history import FAST, PASSWORD, site
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -148,9 +150,13 @@ class TestANamedProxy:
         found = site(tmp_path, auth=settings(tmp_path))
         approver = found.sessions.users.user("approver")
         assert approver
+        private = made()
         with connected(found) as client:
-            client.cookies.set(sessions.COOKIE, found.sessions.start(approver))
-            assert "viewer (viewer)" in client.get("/", headers=named("viewer")).text
+            client.cookies.set(sessions.COOKIE, found.sessions.start(approver, private=private))
+            for path in ("/", f"{private}/"):
+                page = client.get(path, headers=named("viewer")).text
+                assert "viewer (viewer)" in page
+                assert private not in page
 
     @pytest.mark.parametrize("name", ["", " ", "x" * 65, "a\tb", "a\xe2\x80\xaeb"])
     def test_what_is_no_name(self, tmp_path: Path, name: str) -> None:
@@ -232,6 +238,7 @@ class TestElsewhere:
         found = site(tmp_path, auth=settings(tmp_path))
         with connected(found, ELSEWHERE) as client:
             assert client.post("/login", data={"name": "viewer", "password": PASSWORD}).status_code == 303
+            go_below(client)
             assert client.get("/").status_code == 200
             assert client.get("/", headers=named("approver")).status_code == 403
 

@@ -18,6 +18,7 @@ from headrace.rollout.rules import Rules, StageRule
 from headrace.web import app, rollouts, sessions
 from headrace.web.site import Site
 from headrace.web.users import Role
+from tests.below import go_below
 from tests.history import PASSWORD, site
 from tests.unit.test_rollout_expected import judged, lab
 from tests.unit.test_staged import SETTINGS, topology
@@ -47,6 +48,7 @@ def client(found: Site) -> Iterator[TestClient]:
 def log_in(client: TestClient, role: Role) -> str:
     """The token that forms carry."""
     client.post("/login", data={"name": role.word, "password": PASSWORD})
+    go_below(client)
     return client.get("/").text.partition('data-token="')[2].partition('"')[0]
 
 
@@ -131,10 +133,8 @@ def test_guesses_from_elsewhere_keep_no_approver_from_approving(book: Book, foun
     assert again(book).state.approvals["replicas"]["by"] == "approver"
 
 
-def test_a_cookie_that_another_program_of_the_host_received_approves_nothing(
-    client: TestClient, book: Book, found: Site
-) -> None:
-    """Without TLS it goes to every port of 127.0.0.1, and a page shows its token to whoever has it."""
+def test_without_tls_a_session_alone_approves_nothing(client: TestClient, book: Book, found: Site) -> None:
+    """Others may listen on the port while we do not, and a page shows its token to whoever has the session."""
     token = log_in(client, Role.APPROVER)
     page = client.get("/rollout", params={"id": book.plan.id}).text
     assert 'type="password" name="password"' in page

@@ -16,6 +16,7 @@ from headrace.web import app, tables, warm
 from headrace.web.asked import Asked
 from headrace.web.listing import Listing
 from headrace.web.site import Site
+from tests.below import go_below
 from tests.history import fill, site
 from tests.waiting import until_async
 
@@ -64,6 +65,7 @@ async def test_what_is_read_is_what_the_page_asks_for(
     asked.clear()
     with TestClient(app.application(found), base_url="http://localhost") as client:
         client.get("/enter?key=k")
+        go_below(client)
         for each in warm.RANGES:
             assert client.get("/queries", params={"range": each}).status_code == 200
     assert {each for each, *_ in asked} == set(warm.RANGES)

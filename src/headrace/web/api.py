@@ -161,7 +161,7 @@ class _Heat:
 
 
 async def _described(request: Request) -> Response:
-    return JSONResponse(openapi())
+    return JSONResponse({**openapi(), "servers": [{"url": request.state.private or "/"}]})
 
 
 def openapi() -> dict[str, Any]:

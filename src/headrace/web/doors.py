@@ -14,6 +14,7 @@ from headrace.base.errors import HeadraceError
 from headrace.web.asked import Asked
 from headrace.web.auth import START, LoginRefused, ProviderFailed
 from headrace.web.guard import address_of, local_path
+from headrace.web.private import made
 from headrace.web.sessions import NOT_NOTED, SESSION_S, Tries, cookie_name
 from headrace.web.site import Site
 from headrace.web.templates import drawn
@@ -40,14 +41,19 @@ class Doors:
         self._room = asyncio.Semaphore(LOGINS_AT_ONCE)
 
     async def form(self, request: Request) -> Response:
-        return self._form(request, local_path(request.query_params.get("next", "/")))
+        asked = request.query_params
+        after = local_path(asked.get("next", "/"))
+        # An address without the private path: this browser may know it, and be logged in.
+        return self._form(request, after, led_to=after if "next" in asked and "late" not in asked else "")
 
-    def _form(self, request: Request, after: str, error: str = "", status: int = 200) -> Response:
+    def _form(
+        self, request: Request, after: str, error: str = "", status: int = 200, led_to: str = ""
+    ) -> Response:
         site = self._site
         content = drawn(
             "login.html", request, Asked(), "", title="Log in", error=error, after=after,
             has_key=bool(site.sessions.key), has_proxy=bool(site.proxy), provider=_shown(site.provider),
-            has_users=self._has_users(), late="late" in request.query_params,
+            has_users=self._has_users(), led_to=led_to, late="late" in request.query_params,
             log_out=site.provider.log_out_url() if site.provider and "ended" in request.query_params else "",
         )  # fmt: skip
         return HTMLResponse(content, status)
@@ -149,10 +155,12 @@ class Doors:
         sessions = self._site.sessions
         if request.state.session is not None:
             sessions.end(request.state.session)
-        answer = RedirectResponse(after, 303)
+        # Without TLS the cookie would go to every port of this host.
+        private = "" if self._site.is_secure else made()
+        answer = RedirectResponse(f"{private}{after}", 303)
         answer.set_cookie(
-            cookie_name(self._site.is_secure), sessions.start(user, group), max_age=SESSION_S, httponly=True,
-            samesite="lax", secure=self._site.is_secure, path="/",
+            cookie_name(self._site.is_secure), sessions.start(user, group, private), max_age=SESSION_S,
+            httponly=True, samesite="lax", secure=self._site.is_secure, path=f"{private}/",
         )  # fmt: skip
         return answer
 
@@ -165,7 +173,7 @@ class Doors:
         self._site.sessions.end(session)
         answer = RedirectResponse("/login?ended=1" if session.is_provided else "/login", 303)
         secure = self._site.is_secure
-        answer.delete_cookie(cookie_name(secure), path="/", secure=secure)
+        answer.delete_cookie(cookie_name(secure), path=f"{request.state.private}/", secure=secure)
         return answer
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 from urllib.parse import SplitResult, parse_qs, quote, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.base.errors import HeadraceError, StoreError
 from headrace.web.asked import Asked
 from headrace.web.auth import BACK, START
+from headrace.web.private import APART, Apart, Place, below, cookie_of, made, split
 from headrace.web.proxied import NotBelieved, Proxy
 from headrace.web.sessions import NOT_NOTED, Audit, Session, Sessions, Tries, cookie_name
 from headrace.web.templates import drawn
@@ -69,6 +72,7 @@ class Guard:
         self.app, self.sessions, self.audit, self.routes = app, sessions, audit, routes
         self.names, self.is_secure, self.proxy = names, is_secure, proxy
         self._tries = Tries()
+        self._apart = Apart()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -76,27 +80,33 @@ class Guard:
             return
         if scope["type"] != "http":
             return  # no websockets
+        place = self._place(scope)
+        scope = place.seen_in(scope)
+        state: dict[str, Any] = scope.setdefault("state", {})
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._harden(MutableHeaders(scope=message), scope["path"])
+                self._harden(MutableHeaders(scope=message), scope["path"], state.get("private", ""))
             await send(message)
 
         request = Request(scope)
-        scope.setdefault("state", {})
         answer: ASGIApp = self.app
         try:
-            session = self._session(request)
-            scope["state"]["session"] = session
-            # A cookie without TLS goes to every port of this host: other programs of it may see it.
+            session = self._session(request, place)
+            state["session"] = session
+            # Where the browser is with its session: links and forms stay there.
+            is_below = session is not None and not session.is_proxied and not place.is_apart
+            state["private"] = place.private if is_below else ""
+            # Without TLS others may still come by the session: they may listen on this port when we do not.
             is_shared = session is not None and not self.is_secure and self.sessions.is_own(session)
-            scope["state"]["asks_again"] = is_shared
-            if session is not None and (recognise := scope["state"].get("recognise")):
+            state["asks_again"] = is_shared
+            if session is not None and (recognise := state.get("recognise")):
                 recognise()  # its connection has a room of its own
-            scope["state"]["session_now"] = lambda: self._session_now(request)
-            scope["state"]["log_out_at"] = self.proxy.settings.log_out_url if self.proxy else ""
+            state["session_now"] = lambda: self._session_now(request, place)
+            state["log_out_at"] = self.proxy.settings.log_out_url if self.proxy else ""
             refusal, receive = await self._refusal(request, session, receive)
-            answer = refusal or answer
+            moved = self._moved(request, place) if state["private"] else None
+            answer = refusal or moved or answer
         except NotBelieved as error:
             self._note_refused(error.who, address_of(request), "refused proxy user", error.message)
             answer = PlainTextResponse(str(error), 403)
@@ -105,11 +115,29 @@ class Guard:
             answer = PlainTextResponse(str(error), 503)
         await answer(scope, receive, send_guarded)
 
-    def _session(self, request: Request) -> Session | None:
-        """Who asks. Raises NotBelieved. If a proxy names a user, a cookie of another one does not count."""
+    def _place(self, scope: Scope) -> Place:
+        cookie = cookie_of(Headers(scope=scope), cookie_name(self.is_secure))
+        if self.is_secure:
+            return Place(scope["path"], cookie)
+        private, path = split(scope["path"])
+        return self._apart.at(scope["path"]) or Place(path, cookie, private)
+
+    def _moved(self, request: Request, place: Place) -> Response | None:
+        """Scripts of a report learn no private path, neither as its address nor as that which led to it."""
+        address = self._apart.moved(place, request.scope.get("query_string", b""))
+        return RedirectResponse(address, 303, {"referrer-policy": "no-referrer"}) if address else None
+
+    def _session(self, request: Request, place: Place) -> Session | None:
+        """Who asks. Raises NotBelieved. If a proxy names a user, a cookie of another one does not count.
+
+        Whoever has a report's address gets no token that sends forms.
+        """
         user = self.proxy.user(address_of(request), request.headers) if self.proxy else None
         if self.proxy is None or user is None:
-            return self.sessions.read(request.cookies.get(cookie_name(self.is_secure)))
+            if not (self.is_secure or place.private):
+                return None  # any program of this host may have received the cookie
+            session = self.sessions.read(place.cookie, place.private)
+            return replace(session, token=made()) if session and place.is_apart else session
         if self.proxy.is_login(user) and not self.audit.note(
             user.name, address_of(request), "login by proxy", user.role.word
         ):
@@ -117,14 +145,16 @@ class Guard:
             raise StoreError(NOT_NOTED)
         return self.sessions.of_request(user)
 
-    def _session_now(self, request: Request) -> Session | None:
+    def _session_now(self, request: Request, place: Place) -> Session | None:
         """The session of a request that is still answered; None once it has ended."""
         try:
-            return self._session(request)
+            return self._session(request, place)
         except HeadraceError:
             return None
 
-    def _harden(self, headers: MutableHeaders, path: str) -> None:
+    def _harden(self, headers: MutableHeaders, path: str, private: str) -> None:
+        if "location" in headers:
+            headers["location"] = below(private, headers["location"])
         for name, value in HEADERS.items():
             headers.setdefault(name, value)
         headers.setdefault("content-security-policy", POLICY)
@@ -182,6 +212,7 @@ class Guard:
     def _log_in(self, request: Request) -> Response:
         if _wants_page(request):
             whole = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            whole = "/" if whole.startswith(APART) else whole  # it was of a session that ended
             return RedirectResponse(f"/login?next={quote(whole, safe='')}", 303)
         if _is_form(request) and _is_same_site(request.headers):
             # Whoever pressed a button gets the login, then the page with the button: nothing is done unseen.
@@ -223,7 +254,8 @@ def _page_before(request: Request) -> str:
     parts = _split(request.headers.get("referer", ""))
     if parts.netloc.lower() != request.headers.get("host", "").lower():
         return "/"
-    return local_path(parts.path + (f"?{parts.query}" if parts.query else "")) if parts.path else "/"
+    path = split(parts.path)[1]
+    return local_path(path + (f"?{parts.query}" if parts.query else "")) if path else "/"
 
 
 def _host_of(headers: Headers) -> str:

@@ -3,6 +3,9 @@
 A session is a signed cookie. It holds a name, the generation of the password and a token against forged requests;
 the role is looked up with every request. For a user of an OpenID Connect provider it also holds the group that
 gave the role. Without users there is one key, printed at the start, for whoever started it.
+
+Without TLS it counts only below its private path, and until this program ends: whoever listens on the port
+afterwards receives all that an open page still sends.
 """
 
 from __future__ import annotations
@@ -56,20 +59,35 @@ class Sessions:
     """Signs and checks sessions. ``key`` lets in without users; empty: users log in."""
 
     def __init__(
-        self, users: Users, secret: bytes, key: str = "", provider: ProviderSettings | None = None
+        self,
+        users: Users,
+        secret: bytes,
+        key: str = "",
+        provider: ProviderSettings | None = None,
+        of_start: bytes = b"",
     ) -> None:
+        """``of_start``: a secret of this run of the program [random]."""
         self.users = users
         self.key = key
         self.secret = secret
         self._provider = provider
+        self._of_start = of_start or secrets.token_bytes(32)
         self._signer = URLSafeTimedSerializer(secret, salt="headrace-session")
         #: Tokens of sessions that ended before their time, oldest first.
         self._ended: OrderedDict[str, None] = OrderedDict()
 
-    def start(self, user: User, group: str | None = None) -> str:
-        """A cookie's value. ``group``: why a provider's user has this role."""
+    def start(self, user: User, group: str | None = None, private: str = "") -> str:
+        """A cookie's value. ``group``: why a provider's user has this role. ``private``: the path below which it
+        counts; empty: the browser binds it to this host, by TLS.
+        """
         held = {"name": user.name, "generation": user.generation, "token": secrets.token_urlsafe(24)}
+        if private:
+            held["below"] = self._sealed(private)
         return self._signer.dumps(held if group is None else {**held, "group": group})
+
+    def _sealed(self, private: str) -> str:
+        """The cookie can be read by whoever receives it, and must not say the path."""
+        return hmac.new(self._of_start, private.encode(), hashlib.sha256).hexdigest()
 
     def end(self, session: Session) -> None:
         """Revoke the cookie and its copies until a restart."""
@@ -83,15 +101,19 @@ class Sessions:
         token = hmac.new(self.secret, b"headrace-token\n" + said, hashlib.sha256).hexdigest()
         return Session(user, token, is_proxied=True)
 
-    def read(self, cookie: str | None) -> Session | None:
-        """The session of a cookie; None if it is forged, expired, or its user is gone or has another password."""
+    def read(self, cookie: str | None, private: str = "") -> Session | None:
+        """The session of a cookie; None if it is forged, expired, of another path, or its user is gone or has
+        another password.
+        """
         if not cookie or len(cookie) > 2000:
             return None
         try:
             held, started = self._signer.loads(cookie, max_age=SESSION_S, return_timestamp=True)
             name, generation, token = held["name"], held["generation"], held["token"]
-            group = held.get("group")
+            group, sealed = held.get("group"), held.get("below", "")
         except (BadData, KeyError, TypeError):
+            return None
+        if not hmac.compare_digest(sealed, self._sealed(private) if private else ""):
             return None
         if group is not None:
             user = self._provided(name, group, time.time() - started.timestamp())
@@ -185,7 +207,7 @@ class Audit:
 
 
 def secret_of(path: Path) -> bytes:
-    """The secret that signs sessions, made once, so that they outlive a restart."""
+    """The secret that signs sessions, made once, so that those with TLS outlive a restart."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:

@@ -16,6 +16,7 @@ from headrace import __version__
 from headrace.show import html, text
 from headrace.web.asked import RANGES, Asked
 from headrace.web.listing import NUMBERS, Column, Row
+from headrace.web.private import page_below
 from headrace.web.users import Role
 
 #: A ratio beyond these is marked by an arrow and a word as well as a colour.
@@ -46,7 +47,8 @@ NAVIGATION = (
 def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any) -> str:
     session = request.state.session
     log_out_at = getattr(request.state, "log_out_at", "")
-    return (
+    private: str = getattr(request.state, "private", "")
+    page = (
         environment()
         .get_template(name)
         .render(
@@ -63,11 +65,14 @@ def drawn(name: str, request: Request, asked: Asked, problem: str, **values: Any
             is_proxied=session.is_proxied if session else False,
             log_out_at=log_out_at,
             token=session.token if session else "",
+            private=private,
+            led_to=values.pop("led_to", ""),
             Role=Role,
             version=__version__,
             **values,
         )
     )
+    return page_below(private, page)
 
 
 @cache
