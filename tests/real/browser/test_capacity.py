@@ -9,6 +9,7 @@ import pytest
 
 from headrace.web import app
 from tests import browser
+from tests.below import within
 from tests.history import site
 from tests.real.browser.test_serve import problems
 from tests.served import on_loopback
@@ -22,26 +23,32 @@ CATALOGUE = (
 
 
 @pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """db1 is full now, db2 on a date; db3 and db4 have room."""
     root = tmp_path_factory.mktemp("capacity")
     found = site(root, ["db1", "db2", "db3", "db4"], key=KEY)
     fill_use(found, db1=7.0, db2=2.0, db3=1.0, db4=1.0)
     found.catalogue = root / "hosts.csv"
     found.catalogue.write_text(CATALOGUE)
-    with on_loopback(app.application(found)) as (address, _):
-        yield address
+    with on_loopback(app.application(found)) as (found_at, _):
+        yield found_at
 
 
 @pytest.fixture(scope="module")
-def tab(url: str) -> Iterator[browser.Page]:
+def tab() -> Iterator[browser.Page]:
     with browser.page() as page:
-        page.open(f"{url}/enter?key={KEY}")
         yield page
 
 
+@pytest.fixture(scope="module")
+def url(address: str, tab: browser.Page) -> str:
+    return within(tab, f"{address}/enter?key={KEY}")
+
+
 @pytest.mark.parametrize(("width", "dark"), [(400, False), (1280, True), (2560, False)])
-def test_every_page_is_drawn_without_an_error(url: str, tab: browser.Page, width: int, dark: bool) -> None:
+def test_every_page_is_drawn_without_an_error(
+    address: str, url: str, tab: browser.Page, width: int, dark: bool
+) -> None:
     tab.look(width, dark=dark)
     for path in PAGES:
         tab.open(url + path)
@@ -51,7 +58,7 @@ def test_every_page_is_drawn_without_an_error(url: str, tab: browser.Page, width
         undrawn = "[...document.querySelectorAll('.plot')].filter(p => !p.dataset.drawn).length"
         assert tab.evaluate(undrawn) == 0
         assert tab.evaluate("document.querySelector('h1').textContent.length") > 0
-    assert not [each for each in tab.seen.network if not each.startswith(url)]
+    assert not [each for each in tab.seen.network if not each.startswith(address)]
     assert not tab.seen.errors
 
 
@@ -72,7 +79,7 @@ def test_every_page_can_be_read_and_used_by_everyone(url: str, tab: browser.Page
 def test_the_plan_is_reached_by_clicks(url: str, tab: browser.Page) -> None:
     tab.look()
     tab.open(f"{url}/capacity")
-    tab.open(tab.evaluate("document.querySelector('a[href=\"/capacity/merge\"]').href"))
+    tab.open(tab.evaluate("document.querySelector('a[href$=\"/capacity/merge\"]').href"))
     assert tab.evaluate("document.querySelector('nav [aria-current]').textContent") == "Capacity"
     tab.open(tab.evaluate("document.querySelector('iframe.report').src"))
     page = tab.evaluate("document.body.innerText")

@@ -11,6 +11,7 @@ import pytest
 from headrace.history.archive.files import MINUTE_S
 from headrace.web import app
 from tests import browser
+from tests.below import within
 from tests.history import fill, site
 from tests.served import on_loopback
 from tests.unit.test_web_marks import tried
@@ -26,13 +27,13 @@ def test_every_chart_says_what_was_proven(tmp_path: Path, monkeypatch: pytest.Mo
     found = site(tmp_path, (host,), key=KEY)
     fill(found.reader.archive, host, start, 8)
     with on_loopback(app.application(found)) as (url, _), browser.page() as tab:
-        tab.open(f"{url}/enter?key={KEY}")
+        within_session = within(tab, f"{url}/enter?key={KEY}")
         for page, figures in (
             (f"/host?host={host}", ["[data-chart*='metric=cpu']"]),
             (f"/query?host={host}&class=a&source=slow+log", ["[data-series]", "[data-heat]"]),
         ):
             # So that the end of the change is within what the history has.
-            tab.open(f"{url}{page}&until={start + 8 * MINUTE_S}")
+            tab.open(f"{within_session}{page}&until={start + 8 * MINUTE_S}")
             for figure in figures:
                 tab.evaluate(f'document.querySelector("{figure}").scrollIntoView()')
                 text = f'document.querySelector("{figure} .marks")?.textContent || ""'

@@ -26,6 +26,7 @@ from headrace.web.sessions import Audit, Sessions
 from headrace.web.site import Site
 from headrace.web.users import Users
 from tests import browser
+from tests.below import within
 from tests.history import SECRET
 from tests.served import on_loopback
 from tests.servers import Server, find_server, mariadb, open_folder, server
@@ -48,6 +49,8 @@ class Served:
     url: str
     site: Site
     loop: asyncio.AbstractEventLoop
+    #: The address below which the tab's session is.
+    within: str = ""
 
     def write(self) -> None:
         """End a minute now."""
@@ -156,7 +159,7 @@ def running(root: Path, servers: Sequence[Server]) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def tab(served: Served) -> Iterator[browser.Page]:
     with browser.page() as page:
-        page.open(f"{served.url}/enter?key={KEY}")
+        served.within = within(page, f"{served.url}/enter?key={KEY}")
         yield page
 
 
@@ -166,7 +169,7 @@ def test_every_page_is_drawn_without_an_error(
 ) -> None:
     tab.look(width, dark=dark)
     for path in PAGES:
-        tab.open(served.url + path)
+        tab.open(served.within + path)
         wide = tab.evaluate("document.documentElement.scrollWidth")
         assert wide <= width, f"{path} is {wide} pixels wide in a window of {width}"
         assert (
@@ -195,13 +198,15 @@ def test_every_page_can_be_read_and_used_by_everyone(served: Served, tab: browse
     axe = pytest.importorskip("axe_core_python")
     script = (Path(axe.__path__[0]) / "axe.min.js").read_text()
     tab.look()
-    tab.open(f"{served.url}/queries")
-    query = tab.evaluate("document.querySelector('.classes tbody th a')?.getAttribute('href')")
+    tab.open(f"{served.within}/queries")
+    query = tab.evaluate("document.querySelector('.classes tbody th a')?.href || ''").removeprefix(
+        served.within
+    )
     found = {}
     for dark in (False, True):
         tab.look(dark=dark)
         for path in (*PAGES, *([query] if query else [])):
-            tab.open(served.url + path)
+            tab.open(served.within + path)
             found[f"{path}, {'dark' if dark else 'light'}"] = problems(
                 tab, script, "color-contrast" if dark else ""
             )
@@ -210,7 +215,7 @@ def test_every_page_can_be_read_and_used_by_everyone(served: Served, tab: browse
 
 def test_the_host_is_live_and_its_charts_are_drawn(served: Served, tab: browser.Page) -> None:
     tab.look()
-    tab.open(f"{served.url}/host?host=db1")
+    tab.open(f"{served.within}/host?host=db1")
     until(
         lambda: tab.evaluate("document.getElementById('live-state').textContent") == "one sample per second"
     )
@@ -226,7 +231,7 @@ def test_a_query_is_found_and_its_plan_is_shown(served: Served, tab: browser.Pag
     first = "document.querySelector('.classes tbody th a')?.href"
 
     def link() -> object:
-        tab.open(f"{served.url}/queries?{urlencode({'source': source, 'q': 'onerror'})}")
+        tab.open(f"{served.within}/queries?{urlencode({'source': source, 'q': 'onerror'})}")
         return tab.evaluate(first)
 
     until(link)
@@ -252,7 +257,7 @@ def test_a_time_dragged_on_the_load_is_that_of_the_list_and_of_the_address(
     served: Served, tab: browser.Page
 ) -> None:
     tab.look()
-    tab.open(f"{served.url}/queries?range=15m&host=db1&by=user")
+    tab.open(f"{served.within}/queries?range=15m&host=db1&by=user")
     over = "document.querySelector('[data-load] .u-over')"
     until(lambda: tab.evaluate(f"!!{over}"))
     box = tab.evaluate(
@@ -284,7 +289,7 @@ def test_a_time_dragged_on_the_load_is_that_of_the_list_and_of_the_address(
 def test_who_waits_for_whom_on_both_vendors(served: Served, tab: browser.Page, host: str) -> None:
     if served.site.watched(host) is None:
         pytest.skip("no MySQL 8.0")
-    tab.open(f"{served.url}/now?host={host}")
+    tab.open(f"{served.within}/now?host={host}")
     waits = tab.evaluate("document.getElementById('waits').textContent")
     assert "shop" in waits
     assert "row" in waits
@@ -302,14 +307,14 @@ def test_two_vendors_are_compared(served: Served, tab: browser.Page) -> None:
     def both() -> bool:
         shown = []
         for host in ("db1", "db2"):
-            tab.open(f"{served.url}/queries?{urlencode({'source': source, 'host': host})}")
+            tab.open(f"{served.within}/queries?{urlencode({'source': source, 'host': host})}")
             shown.append("onerror" in tab.evaluate(text))
         return all(shown)
 
     until(both)
     # Neither list has headrace's own statements.
     assert "performance_schema." not in tab.evaluate("document.querySelector('.classes').textContent")
-    tab.open(f"{served.url}/compare?{urlencode({'source': source, 'with_host': 'db1', 'host': 'db2'})}")
+    tab.open(f"{served.within}/compare?{urlencode({'source': source, 'with_host': 'db1', 'host': 'db2'})}")
     rows = tab.evaluate("document.querySelectorAll('#classes tbody tr').length")
     assert rows >= 2
     assert "cpu" in tab.evaluate("document.getElementById('resources').textContent")
@@ -318,9 +323,10 @@ def test_two_vendors_are_compared(served: Served, tab: browser.Page) -> None:
 
 def test_a_logout_ends_the_stream_and_the_pages(served: Served, tab: browser.Page) -> None:
     with browser.page() as other:
-        other.open(f"{served.url}/enter?key={KEY}")
-        other.open(f"{served.url}/")
+        below = within(other, f"{served.url}/enter?key={KEY}")
+        other.open(f"{below}/")
         other.evaluate("document.querySelector('.who button').click()")
         until(lambda: other.evaluate("location.pathname") == "/login")
-        other.open(f"{served.url}/queries")
-        assert other.evaluate("location.pathname") == "/login"
+        for address in (below, served.url):
+            other.open(f"{address}/queries")
+            until(lambda: other.evaluate("location.pathname + document.readyState") == "/logincomplete")
