@@ -32,6 +32,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from tests import browser  # noqa: E402
+from tests.below import within  # noqa: E402
 from tests.traces import cpu_s  # noqa: E402
 
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive  # noqa: E402
@@ -238,9 +239,9 @@ class Server:
         self.process = started(archive, folder)
         assert self.process.stdout
         self.link = self.process.stdout.readline().strip()
-        self.url = self.link.partition("/enter")[0]
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
-        self._opener.open(self.link).read()
+        with self._opener.open(self.link) as answer:
+            self.url = answer.url.removesuffix("/")  # below which the session is
 
     def __enter__(self) -> Server:
         return self
@@ -298,7 +299,7 @@ def measure(archive: Archive, folder: Path) -> None:
         now, most = (memory_mb(server.process.pid, name) for name in ("VmRSS", "VmHWM"))
         print(f"memory of a server that has shown each page: {now:.0f} MB, at most {most:.0f} MB")
         if browser.chromium_path():
-            drawn(server.link, server.url)
+            drawn(server.link)
         before, began = cpu_s(server.process.pid), time.monotonic()
         time.sleep(65)
         share = (cpu_s(server.process.pid) - before) / (time.monotonic() - began)
@@ -317,10 +318,10 @@ def forget(archive: Archive) -> None:
         os.close(descriptor)
 
 
-def drawn(link: str, url: str) -> None:
+def drawn(link: str) -> None:
     """From the navigation to the page's scripts having run, in headless Chromium."""
     with browser.page() as tab:
-        tab.open(link)
+        url = within(tab, link)
         for page in ("/queries?host=db01&range=90d", "/host?host=db01&range=90d"):
             took = []
             for _ in range(3):

@@ -86,6 +86,7 @@ class User:
         self.port, self.path = port, path
         answer = self._ask(http.client.HTTPConnection("127.0.0.1", port, timeout=30), path, "")
         self.cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+        self.page = answer.getheader("location") or "/"
 
     @staticmethod
     def _ask(link: http.client.HTTPConnection, path: str, cookie: str) -> http.client.HTTPResponse:
@@ -101,7 +102,7 @@ class User:
             began = time.monotonic()
             try:
                 link = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-                status = self._ask(link, "/", self.cookie).status
+                status = self._ask(link, self.page, self.cookie).status
                 link.close()
                 failed += status != 200
             except (OSError, http.client.HTTPException):
