@@ -288,6 +288,13 @@ ORACLE = (
         ("log_slow_verbosity", "query_plan", "9999999", False),
         ("secure_file_priv", "/var/lib/mysql-files/", "/var/lib/./mysql-files", True),
         ("secure_file_priv", "/var/lib/mysql-files/", "/tmp", False),
+        # As MySQL 8.0 and MariaDB 10.11 print what SET GLOBAL optimizer_switch = 5 makes.
+        ("optimizer_switch", "index_merge=on,mrr=off,bnl=on", "5", True),
+        ("optimizer_switch", "index_merge=on,mrr=off,bnl=on", "4", False),
+        ("optimizer_switch", "index_merge=on,mrr=off,bnl=on", "13", False),
+        ("optimizer_switch", "index_merge=on,mrr=off,bnl=on", "mrr=off", True),
+        ("optimizer_switch", "index_merge=on,mrr=off,bnl=on", "mrr=on,bnl=on", False),
+        ("optimizer_search_depth", "62", "62", True),
     ],
 )
 def test_a_value_of_a_file_is_read_as_the_server_reads_it(

@@ -120,10 +120,8 @@ def means_the_same(variable: str, running: str, named: str, variables: Mapping[s
         # All that the provider has is in it; without one it is empty.
         has = _pairs(is_value, ";")
         return not has or all(has.get(name) == text for name, text in _pairs(was_named, ";").items())
-    if "=" in was_named and variable.startswith("optimizer_"):  # the flags that are named
-        flags = _pairs(is_value, ",")
-        named_flags = _pairs(was_named, ",").items()
-        return all(flag == "default" or flags.get(name, flag) == flag for name, flag in named_flags)
+    if variable.startswith("optimizer_") and (as_flags := _as_flags(is_value, was_named)) is not None:
+        return as_flags
     if (choice := _choice(variable, was_named)) is not None:
         return choice == is_value
     if _is_number(is_value) and _is_number(was_named):
@@ -194,6 +192,22 @@ def _is_expanded(has: set[str], modes: set[str]) -> bool:
 def _place(text: str, folder: str) -> str:
     """A path in one spelling; a relative one begins in the data directory."""
     return posixpath.normpath(posixpath.join(folder, text.strip())) if text.strip() else ""
+
+
+def _as_flags(running: str, named: str) -> bool | None:
+    """Whether the flags that are named run, or all that a number's bits say: a server prints them in their order.
+
+    None for what names no flags.
+    """
+    if "=" in named:
+        flags = _pairs(running, ",")
+        return all(
+            flag == "default" or flags.get(name, flag) == flag for name, flag in _pairs(named, ",").items()
+        )
+    if "=" not in running or not named.isdigit():
+        return None
+    values = list(_pairs(running, ",").values())
+    return int(named) == sum(1 << at for at, value in enumerate(values) if value == "1")
 
 
 def _pairs(text: str, between: str) -> dict[str, str]:
