@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.host.activity import Activity, Digest, StatementClass
+from dataclasses import replace
+
+from headrace.host.activity import Activity, Digest, SessionGroup, StatementClass
 from headrace.hunt.rules.evidence import Evidence
 from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
@@ -19,6 +21,12 @@ def without(status: str, evidence: Evidence) -> Evidence:
     """A host whose server is of a version without this status variable."""
     del evidence.window._index["mysql_status", status]
     return evidence
+
+
+def sorting(state: str) -> Activity:
+    """Three sessions in this state, on average, and one that executes something else."""
+    each = SessionGroup("select a from t order by b", "Query", state, "app", "10.0.0.7", "", "", 0, 30)
+    return Activity(10, sessions=(each, replace(each, text="select ?", state="executing", sightings=10)))
 
 
 JOIN = Activity(
@@ -167,6 +175,54 @@ CASES = [
         # Not more than the default.
         sets=({"server.sort_buffer_size": 256 << 10},),
     ),
+    Case(
+        "SESS02",
+        "sessions sort, and no more memory can be given",
+        lambda: unwell(
+            variables={"sort_buffer_size": str(2 * MIB)},
+            status_rates={"sort_merge_passes": 50.0, "sort_scan": 5.0},
+            status={"max_used_connections": 40_000.0},
+            activity=sorting("Creating sort index"),
+        ),
+        ("",),
+        ("50 merge passes/s with a buffer of 2 MiB: 3.0 of 4.0 active sessions sort on average",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS02",
+        "sessions sort in memory, and few sorts merge",
+        lambda: unwell(
+            status_rates={"sort_merge_passes": 50.0, "sort_scan": 5_000.0},
+            activity=sorting("Creating sort index"),
+        ),
+        ("",),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "SESS02",
+        "no state tells, but classes of statements do",
+        lambda: unwell(
+            status_rates={"sort_merge_passes": 50.0},
+            rates={
+                "statements.time_ns.0a1b2c3d4e5f6071": 2.5e9,
+                "statements.time_ns.8899aabbccddeeff": 1e9,
+                "statements.sort_merge_passes.0a1b2c3d4e5f6071": 50.0,
+                "statements.sort_merge_passes.8899aabbccddeeff": 0.0,
+            },
+            activity=sorting("executing"),
+        ),
+        ("",),
+        ("2 MiB: the statements that make them take 2.50 s per second in all",),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "SESS02",
+        "nothing tells the time",
+        lambda: unwell(status_rates={"sort_merge_passes": 50.0}, activity=sorting("executing")),
+        ("",),
+        ("no state shows a session that would sort, so their time is unknown: performance_schema",),
+        severity=Severity.ADVICE,
+    ),
     Case("SESS02", "none", unwell),
     Case("SESS02", "not sampled", lambda: unwell(without=["mysql_status"]), missing="merge_passes was not"),
     Case(
@@ -208,6 +264,15 @@ CASES = [
         "SESS03",
         "some among many",
         lambda: unwell(status_rates={"created_tmp_disk_tables": 20.0, "created_tmp_tables": 2_000.0}),
+    ),
+    Case(
+        "SESS03",
+        "sessions fill them",
+        lambda: unwell(
+            status_rates={"created_tmp_disk_tables": 10.0}, activity=sorting("Copying to tmp table on disk")
+        ),
+        ("",),
+        ("the limit is 16 MiB: 3.0 of 4.0 active sessions fill temporary tables on average",),
     ),
     Case("SESS03", "few", lambda: unwell(status_rates={"created_tmp_disk_tables": 1.0})),
     Case(

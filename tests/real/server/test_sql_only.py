@@ -187,6 +187,19 @@ def old_transaction(server: Server) -> Iterator[None]:
             server.sql("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 
 
+@contextlib.contextmanager
+def small_sorts(server: Server) -> Iterator[None]:
+    ((was,),) = server.sql("SELECT @@GLOBAL.sort_buffer_size")
+    server.sql("SET GLOBAL sort_buffer_size = 16384")
+    try:
+        with sessions(
+            server, 3, "SELECT id FROM orders WHERE id < 20000 ORDER BY k % 977, note LIMIT 19000, 1"
+        ):
+            yield
+    finally:
+        server.sql(f"SET GLOBAL sort_buffer_size = {was}")
+
+
 Plant = Callable[[Server], AbstractContextManager[Any]]
 SCAN = "SELECT COUNT(*) FROM orders WHERE k = 7"
 DISK = (
@@ -209,6 +222,12 @@ PLANTS: dict[str, tuple[Plant, tuple[str, ...], str]] = {
         lambda server: sessions(server, 3, "SET SESSION tmp_memory_table_size = 1024", DISK),
         ("SESS03", "STMT03"),
         r"temporary tables",
+    ),
+    # The sessions at it are the cost: a session is a second per second.
+    "sorts": (
+        small_sorts,
+        ("SESS02",),
+        r"merge passes/s with a buffer of 16 KiB: [123]\.\d of [234]\.\d active sessions sort on average",
     ),
     "an old transaction": (old_transaction, ("LOCK17", "LOCK10"), r"open for \d+ s"),
 }

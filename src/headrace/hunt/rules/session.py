@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.base.model import Vendor
-from headrace.hunt.rules import sizes, statements, temporary
+from headrace.hunt.rules import at_work, sizes, statements, temporary
 from headrace.hunt.rules.evidence import Evidence, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.knobs.knob import Versions
@@ -132,16 +132,19 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
         return
     larger = sizes.sort_buffer(evidence)
     sorts = evidence.status_rate("sort_scan") + evidence.status_rate("sort_range")
+    cost = at_work.cost_of(evidence, "sort", ("sort",), "sort_merge_passes")
+    is_cost = merges >= sorts and (cost.is_high or (bool(larger) and merges >= MERGES_COST_S))
     yield Match(
         "",
-        f"sorts make {merges:,.0f} merge passes/s with a buffer of {size(buffer)}.",
+        f"sorts make {merges:,.0f} merge passes/s with a buffer of {size(buffer)}: {cost.clause}.",
         (
             number("Sort_merge_passes/s", merges, ",.1f"),
             number("sort_buffer_size", size(buffer)),
             number("rows sorted/s", evidence.status_rate("sort_rows"), ",.0f"),
+            *cost.shown(),
         ),
         (Remedy(larger) if larger else Remedy(steps=("Add an index in the requested order.",)),),
-        Severity.COST if larger and merges >= max(MERGES_COST_S, sorts) else None,
+        Severity.COST if is_cost else None,
     )
 
 
@@ -179,14 +182,16 @@ def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
         label="statements",
     )
     larger = (Remedy(grown, label="more memory"),) if grown else ()
+    cost = at_work.cost_of(evidence, at_work.TABLES[0], at_work.TABLES, "tmp_disk_tables")
     yield Match(
         "",
         f"{on_disk:,.0f} of {made:,.0f} temporary tables/s are created on disk; the limit is "
-        f"{size(min(limits.values()))}.",
+        f"{size(min(limits.values()))}: {cost.clause}.",
         (
             number("Created_tmp_disk_tables/s", on_disk, ",.1f"),
             number("Created_tmp_tables/s", made, ",.1f"),
             *(number(name, size(value)) for name, value in limits.items()),
+            *cost.shown(),
         ),
         (*larger, steps),
     )
