@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.errors import HeadraceError
+from headrace.cli.groups import WithCommands
 from tests.folders import ROOT
 
 FENCE = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```\n?", re.MULTILINE | re.DOTALL)
@@ -151,6 +152,11 @@ def fault(root: Any, words: tuple[str, ...]) -> str:
             if not hasattr(command, "resolve_command"):
                 return ""
             left = [*getattr(context, "_protected_args", ()), *context.args]
+            if isinstance(command, WithCommands):
+                # It does something itself, unless its first word is a command of its own.
+                if context.invoked_subcommand is None:
+                    return ""
+                left = [context.invoked_subcommand, *context.args]
             if not left:
                 return "" if command.invoke_without_command else "no command"
             name, command, rest = command.resolve_command(context, left)

@@ -243,7 +243,7 @@ def test_repeats_give_intervals_to_the_choice_and_two_responses_a_front(tmp_path
     page = imported(tmp_path / "two.html", names, 3, with_latency=True).read_text()
     said = " ".join(" ".join(Outline(page).words).split())
     assert "ext4 6.12 16 has the best tps; " in said
-    assert "in both tps and p99_ms" in said
+    assert "on both tps and p99_ms" in said
     kept, latency, front, *_ = figures(page)
     assert len(kept["data"][0]["x"]) == 12
     assert kept["data"][0]["x"][0] == 1

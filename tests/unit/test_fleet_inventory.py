@@ -201,7 +201,7 @@ COPIES = [f"- &a0 {{{KEYS}}}", *(f"- &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10
         ("f.yaml", "- targets: " + "9" * 10_000 + "\n", "not YAML that is read"),
         ("f.json", "[" * 100_000, "deeper than 100 levels"),
         ("f.json", '[{"targets": ["a"], "labels": {"l": NaN}}]', "NaN is not a number"),
-        ("f.json", '[{"targets": "db1"}]', "targets no list"),
+        ("f.json", '[{"targets": "db1"}]', "targets a list"),
     ],
 )
 def test_a_list_that_would_become_anything_is_refused(

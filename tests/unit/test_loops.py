@@ -496,7 +496,7 @@ def test_where_a_treatment_shows_in_the_next_turn_turns_become_longer(bench: Ben
     [
         ('knob = "server.back_log"\nlevels = [4, 8, 16]', "back_log (restart)"),
         ('knob = "server.sort_buffer_size"\nlevels = ["64K", "128K", "256K"]', "only new connections"),
-        ('knob = "workload.connections"\nlevels = [1, 2, 4]', "another load"),
+        ('knob = "workload.connections"\nlevels = [1, 2, 4]', "cannot vary the workload"),
     ],
 )
 def test_what_cannot_be_switched_is_refused_with_the_kind_that_can(

@@ -414,7 +414,7 @@ def test_a_recording_that_is_too_short_to_fill_the_host_is_named_with_the_length
     assert [speed for speed, _ in plays.fast] == pytest.approx([1.5 * 4 / (3 * 0.9)])
     (said,) = [note for note in proof.notes if "too short" in note]
     assert said.startswith("a: ")
-    assert "for which it needs about 40 s" in said
+    assert "which needs about 40 s" in said
     # The same on a host that is not full: at 2.8 times the speed, a's 30 s last 10.7.
     proof = plays.run(seconds=20.0, warmup_s=8.0)
     (said,) = [note for note in proof.notes if "too short" in note]

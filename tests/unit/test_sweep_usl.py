@@ -104,7 +104,7 @@ def test_a_fall_beyond_every_law_is_refused() -> None:
 def test_growth_beyond_every_law_is_doubted() -> None:
     points = points_of((1000 * LOADS**1.5)[None, :])
     assert usl.refusal(points) == ""
-    assert "differ by up to" in usl.fit(points, ALPHA).doubt
+    assert "deviate by up to" in usl.fit(points, ALPHA).doubt
 
 
 def test_one_pass_gives_estimates_without_intervals_and_cannot_be_tested() -> None:

@@ -104,7 +104,7 @@ def _file_sd(content: Any, path: Path) -> Iterator[Entry]:
         labels, targets = group.get("labels") or {}, group["targets"] or ()
         # A list would be written out as text, and in YAML a list of ten others, ten times, is one line.
         if not isinstance(labels, dict) or not isinstance(targets, list | tuple):
-            raise PlanError("labels are no table, or targets no list", place=str(path))
+            raise PlanError("labels must be a table, and targets a list", place=str(path))
         if nested := next((each for each in (*labels.values(), *targets) if not _is_plain(each)), None):
             raise PlanError(f"a target or label is a {type(nested).__name__}, not text", place=str(path))
         own = {f"{name}={value}" for name, value in labels.items() if not str(name).startswith("__")}

@@ -55,6 +55,17 @@ STATES = (
 )  # fmt: skip
 #: What only people's statements ask for.
 DELIBERATE = "SLEEP() in their own statements"
+#: Temporary tables and sorts are work, of which states say more than of other work.
+WORKS = (
+    ("tmp table", "fill temporary tables"),
+    ("converting heap", "move temporary tables to disk"),
+    ("removing tmp", "fill temporary tables"),
+    ("sort", "sort"),
+    ("statistics", "plan"),
+    ("opening table", "open tables"),
+)
+
+
 #: Beginnings of states, in lower case, of threads that apply the changes of a Galera cluster; clients have others.
 OF_APPLIERS = (
     "wsrep applier", "wsrep aborter", "wsrep: aborter", "wsrep: applying", "wsrep: applied", "wsrep: committed",
@@ -88,6 +99,12 @@ def wait_of(command: str, state: str, lock: str = "", text: str = "") -> str:
 
 def _known(state: str) -> str:
     return next((wait for part, wait in STATES if part in state), "")
+
+
+def work_of(state: str) -> str:
+    """What a session that executes does, as far as its state says more than that."""
+    low = state.lower()
+    return next((work for part, work in WORKS if part in low), "")
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from headrace.cli.shell import Json, TargetOption, on_target, print_json, stdout
 UNKNOWN = 6
 
 
-@size_app.command(epilog="Example: headrace size replica -t root@db2 --seconds 5m")
+@size_app.command(epilog="Example: headrace size replica -t root@db2 --duration 5m")
 @grouped
 def replica(
     target: TargetOption = "local",
     seconds: Annotated[
-        float, duration("--seconds", text="How long to watch.", least_s=30, most_s=3600, default="60s")
+        float, duration("--duration", text="How long to watch.", least_s=30, most_s=3600, default="60s")
     ] = 60.0,
     saved: Annotated[
         Path | None,

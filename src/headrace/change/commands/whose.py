@@ -33,7 +33,7 @@ class Named:
     identities: frozenset[str]
 
     @classmethod
-    async def of(cls, agent: Agent, login: ServerLogin) -> Named:
+    async def asked(cls, agent: Agent, login: ServerLogin) -> Named:
         from headrace.host.facts import HostFacts
 
         found: frozenset[str] = frozenset()
@@ -152,7 +152,7 @@ async def roll_back_open(
     from headrace.host.agent import Journal
 
     entries = await journal.entries()
-    named = await Named.of(agent, login)
+    named = await Named.asked(agent, login)
     if everyone:
         whose: dict[str, list[Entry]] = {}
         for entry in entries:
@@ -179,7 +179,7 @@ async def roll_back_open(
 async def to_confirm(agent: Agent, journal: Journal, login: ServerLogin) -> tuple[list[str], list[str]]:
     """The changes that a `confirm` without a name may be about, and others that wait."""
     entries = [entry for entry in await journal.entries() if entry.get("deadline")]
-    named = await Named.of(agent, login)
+    named = await Named.asked(agent, login)
     found = by_owner(entries)
     mine = [owner for owner, own in found.items() if not is_rollouts(owner) and not named.is_other(own)]
     others = [
@@ -195,7 +195,7 @@ async def last_kept(agent: Agent, journal: Journal, login: ServerLogin) -> Mappi
         return None
     last = kept[-1]
     name = str(last["owner"]).removeprefix(_PREFIX)
-    named = await Named.of(agent, login)
+    named = await Named.asked(agent, login)
     if named.is_other(last["entries"]):
         own = [each for each in reversed(kept) if not named.is_other(each["entries"])]
         mine = str(own[0]["owner"]).removeprefix(_PREFIX) if own else ""
