@@ -19,6 +19,7 @@ from headrace.host.agent import door
 from headrace.host.snapshot import Snapshot, save
 from headrace.hunt import hunt as hunts
 from headrace.hunt.commands import lacking
+from tests.commands import headrace
 from tests.rules.hosts import saved
 from tests.rules.statements_cases import EVEN, HEAVY
 from tests.unit.test_indexes import SHOP
@@ -143,3 +144,10 @@ def test_prove_takes_the_index_of_a_finding(tmp_path: Path, monkeypatch: pytest.
     for other in ("POOL01", "innodb_io_capacity=900", "index:shop.t(a)"):
         assert take([other], tmp_path / "db1.hunt") == [other]
     assert take([finding.id], tmp_path / "none.hunt") == [finding.id]
+
+
+def test_an_index_of_another_host_says_how_the_server_is_reached() -> None:
+    """A hunt of a target names this command, which connects from here."""
+    shown = headrace("prove", "index:shop.orders(customer)", "--live", "-t", "root@db1:2222")
+    assert shown.returncode == 3
+    assert "--mysql-host db1" in shown.stderr

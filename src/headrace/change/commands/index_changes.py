@@ -308,7 +308,12 @@ def _until(deadline_s: float | None) -> str:
 def _may(target: str, login: ServerLogin) -> None:
     require("pymysql")
     if target != "local":
-        raise PlanError("an index is made from this machine: without --target", place=target)
+        host = target.rpartition("@")[2].partition(":")[0]
+        raise PlanError(
+            "an index is made from here, by a connection to the server",
+            place=target,
+            hint=f"instead of --target: --mysql-host {host}; or run it there",
+        )
     if not login.is_named:
         raise typer.BadParameter(
             "the server is not named: --mysql-socket, --mysql-host or --mysql-defaults-file"

@@ -166,7 +166,7 @@ def _may_try(trial: TrialOptions, target: str) -> None:
             "--screen and --prove build indexes and run statements: name a copy of the server, and add --on-copy"
         )
     if target != "local":
-        raise typer.BadParameter("--screen and --prove connect from this machine: without --target")
+        raise typer.BadParameter("--screen and --prove connect from here: --mysql-host instead of --target")
     require("pymysql")
 
 
