@@ -203,6 +203,18 @@ def test_a_connection_that_hangs_ends() -> None:
         read(Question(url, "x", T0, T0 + 60, timeout_s=0.2))
 
 
+def test_an_answer_that_becomes_too_much_or_trickles_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "headrace.change.production.prometheus"
+    monkeypatch.setattr(f"{source}.MOST_VALUES", 1000)
+    asked(matrix(({"instance": "db1"}, [1, 2, 3])), minutes=2)
+    many = b'{"status": "success", "data": {"resultType": "matrix", "result": [' + b"[]," * 1000 + b"[]]}}"
+    with pytest.raises(TargetError, match="more than 1,000 values"):
+        asked(many)
+    monkeypatch.setattr(f"{source}.MOST_WAITS", 0)
+    with pytest.raises(TargetError, match="no answer within"):
+        asked(matrix(({"instance": "db1"}, [1, 2, 3])), minutes=2)
+
+
 def test_long_times_are_asked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.change.production.prometheus.MOST_POINTS", 3)
     asked_for = []

@@ -7,8 +7,8 @@ stretch between two points counts only if both are there and no counter fell; an
 from __future__ import annotations
 
 import http.client
-import json
 import math
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.base.errors import PlanError, TargetError
+from headrace.base.received import BadContent, Bound, parsed
 from headrace.change.production.series import ALL, ONLY_COUNTS, Observed, Series
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
 
 #: Prometheus refuses more points per series than 11,000.
 MOST_POINTS = 10_000
-#: No sensible answer is larger; a broken server must not fill the memory.
-MOST_BYTES = 512 * 2**20
+#: Most bytes of an answer, and most values in it: 13 million points take less than 256 MiB, and 100 MiB of empty
+#: lists fill all memory.
+MOST_BYTES, MOST_VALUES = 256 * 2**20, 40_000_000
+#: The whole answer must be here within so many times the limit for its first byte: one that trickles never ends.
+MOST_WAITS = 10
 UNITS_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 
 _Labels = tuple[tuple[str, str], ...]
@@ -106,7 +110,7 @@ def _answer(question: Question, words: Mapping[str, str]) -> Any:
     request = urllib.request.Request(url, headers={"Accept": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=question.timeout_s) as reply:
-            text = reply.read(MOST_BYTES + 1)
+            text = _content(reply, question)
             missing = reply.length if len(text) <= MOST_BYTES else 0
     except urllib.error.HTTPError as error:
         raise TargetError(f"HTTP {error.code}: {_reason(error)}", place=question.url) from error
@@ -127,12 +131,23 @@ def _answer(question: Question, words: Mapping[str, str]) -> Any:
             f"its answer exceeds {MOST_BYTES >> 20} MiB", place=question.url, hint="narrow the query"
         )
     try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise TargetError("its answer was cut short, or is not JSON", place=question.url) from error
+        found = parsed(text, Bound(MOST_BYTES, MOST_VALUES))
+    except BadContent as error:
+        raise TargetError(f"its answer was cut short, or is not one: {error}", place=question.url) from error
     if not isinstance(found, dict) or found.get("status") != "success":
         raise TargetError(f"it refused: {str(found)[:200]}", place=question.url)
     return found
+
+
+def _content(reply: http.client.HTTPResponse, question: Question) -> bytes:
+    """Its bytes, one more than there may be at most. Raises TimeoutError, also for those that come one by one."""
+    until, pieces, size = time.monotonic() + MOST_WAITS * question.timeout_s, [], 0
+    while size <= MOST_BYTES and (piece := reply.read1(min(1 << 20, MOST_BYTES + 1 - size))):
+        pieces.append(piece)
+        size += len(piece)
+        if time.monotonic() > until:
+            raise TimeoutError
+    return b"".join(pieces)
 
 
 def _hung(question: Question) -> TargetError:
@@ -141,7 +156,7 @@ def _hung(question: Question) -> TargetError:
 
 def _reason(error: urllib.error.HTTPError) -> str:
     try:
-        return str(json.loads(error.read(65536))["error"])[:300]
+        return str(parsed(error.read(65536))["error"])[:300]
     except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
         return str(error.reason)
 
