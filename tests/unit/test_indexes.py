@@ -244,7 +244,7 @@ def test_a_long_column_and_an_index_of_an_expression_are_named() -> None:
         ("select * from orders where customer + 1 = 5", "customer", "an expression is applied"),
         ("select * from orders where customer = shop", "customer", "two columns of the same row"),
         ("select * from orders where created like '2026%'", "created", "each row's datetime is converted"),
-        ("select * from orders where (shop, id) > (5, 9)", "shop", "no range"),
+        ("select * from orders where (shop, id) > (5, 9)", "shop", "not a range"),
         ("select * from orders where code in ('a', 5)", "code", "compared with a number"),
         (
             "select * from orders o join customers c on o.code = c.id",
