@@ -49,7 +49,7 @@ def headrace(server: Server, folder: Path, *words: str) -> subprocess.CompletedP
 
 def hunted(server: Server, folder: Path) -> list[dict[str, Any]]:
     """What it says of classes that examine many rows."""
-    done = headrace(server, folder, "hunt", "--seconds", "5")
+    done = headrace(server, folder, "hunt", "--duration", "5s")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)["findings"]
     return [finding for finding in found if finding["id"].startswith("STMT02@")]
@@ -64,7 +64,7 @@ def test_the_hunt_names_the_index_and_prove_takes_the_finding(server: Server, tm
             assert f"Candidate: an index on {PLACE}, to find rows by customer" in said
             assert f"`headrace prove 'index:{PLACE}' --live`" in said
             assert finding["next"] == f"headrace prove 'index:{PLACE}' --live"
-        words = ("--live", "--seconds", "2", "--settle", "0.2", "--blocks", "4")
+        words = ("--live", "--duration", "2s", "--warmup", "200ms", "--blocks", "4")
         proof = headrace(server, tmp_path, "prove", found[0]["id"], *words)
     assert f"{found[0]['id']} lacks an index on {PLACE}: that is tested" in proof.stderr
     assert proof.returncode == 0, proof.stderr

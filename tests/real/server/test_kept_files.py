@@ -30,6 +30,7 @@ KEPT = {
     ),
     "experiments": ("your umask", ()),
     "the last hunt": ("your umask", (("state/last[.]hunt", 0o666),)),
+    "the last attempt of `apply` on each server": ("0600", (("state/attempts[.]json", 0o600),)),
     "the last answers of a fleet, rollouts": (
         "directory 0700, files 0600",
         (("state/(fleet|rollouts)(/[^/]*)?", 0o700), ("state/(fleet|rollouts)/.*", 0o600)),

@@ -116,7 +116,7 @@ def _note(attempt: Attempt, *, is_over: bool = False) -> None:
     path = state_path(_FILE)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json_text([asdict(each) for each in kept[-_MOST:]]))
+        write_whole(path, json_text([asdict(each) for each in kept[-_MOST:]]), 0o600)
 
 
 def must_be_last(last: Mapping[str, Any], target: str, login: ServerLogin) -> None:
