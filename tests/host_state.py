@@ -83,7 +83,9 @@ def mounts() -> Iterator[tuple[str, object]]:
     for line in (content("/proc/self/mountinfo") or b"").decode().splitlines():
         # The first two words are numbers that are given out anew for each mount.
         _, _, *words = line.split()
-        yield f"mount {words[2]}", words
+        # Others' network namespaces come and go, also in such a host; one of ours would have its file in /run.
+        if not words[2].startswith("/run/netns/"):
+            yield f"mount {words[2]}", words
 
 
 def loops() -> Iterator[tuple[str, object]]:
