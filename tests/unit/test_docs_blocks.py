@@ -8,7 +8,6 @@ that a command reads is made above it, named by the page as the reader's own, or
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -19,6 +18,7 @@ import typer
 
 from headrace import cli
 from headrace.cli.shell import app
+from tests import programs
 from tests.doc_blocks import Block, Line, blocks, fault, pages, prose
 from tests.folders import ROOT
 
@@ -101,7 +101,7 @@ def test_the_agent_has_every_option_that_a_block_gives_it() -> None:
                 names = tuple(word for word in words[1:3] if re.fullmatch("[a-z]+", word))
                 command = names if names[:1] in (("drive",), ("journal",)) else names[:1]
                 if command not in helped:
-                    argv = [os.environ["HEADRACE_AGENT"], *command, "--help"]
+                    argv = [programs.agent_path(), *command, "--help"]
                     helped[command] = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
                 for option in (word for word in words if re.match("--?[a-z]", word)):
                     if not re.search(rf"(?<![\w-]){option}(?![\w-])", helped[command]):
