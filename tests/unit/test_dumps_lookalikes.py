@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,12 +28,13 @@ def read(text: str) -> list[Piece]:
     return [piece for kind in KINDS for piece in kind.read(text)]
 
 
-def mpstat(*counts: int, busy: float = 99.0) -> str:
+def mpstat(*counts: int, busy: float | Sequence[float] = 99.0) -> str:
     reports = []
-    for number, count in enumerate(counts):
+    each = busy if isinstance(busy, Sequence) else [busy] * len(counts)
+    for number, (count, used) in enumerate(zip(counts, each, strict=True)):
         start, end = f"12:00:{10 * number:02d}", f"12:00:{10 * number + 10:02d}"
         rows = "".join(
-            f"{end} {name:>6} {busy:.2f} 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00 {100 - busy:.2f}\n"
+            f"{end} {name:>6} {used:.2f} 0.00 0.00 0.00 0.00 0.00 0.00 0.00 0.00 {100 - used:.2f}\n"
             for name in ("all", *map(str, range(count)))
         )
         reports.append(f"{start} {COLUMNS}{rows}\n")
@@ -60,10 +62,47 @@ def test_cpus_that_went_offline_leave_their_intervals() -> None:
     found = read(BANNER.format("db1") + mpstat(4, 2, 2, 2))
     assert len([piece for piece in found if isinstance(piece, Rates)]) == 4
     assert any(isinstance(piece, Said) and "2 to 4 CPUs" in piece.text for piece in found)
-    # The last report may be cut off instead.
-    cut = read(BANNER.format("db1") + mpstat(4, 4, 2))
+    # The last report may be cut off instead, where no blank line ends it.
+    cut = read(BANNER.format("db1") + mpstat(4, 4, 2).rstrip("\n"))
     assert len([piece for piece in cut if isinstance(piece, Rates)]) == 2
     assert not any(isinstance(piece, Said) for piece in cut)
+
+
+@pytest.mark.parametrize(
+    ("counts", "busy", "says", "changed"),
+    [
+        ((4, 2, 2), (50, 99, 99), "The CPUs are 99% busy", "2 of 4 CPUs went offline after 10 s"),
+        ((2, 2, 4, 4), (99, 99, 50, 50), "the CPUs are 50% idle", "2 CPUs came online after 20 s"),
+        ((4, 4, 2), (20, 20, 99), "The CPUs are 99% busy", "2 of 4 CPUs went offline after 20 s"),
+        ((4, 2, 4), (60, 60, 60), "the CPUs are 40% idle", "CPUs were offline, the last one until 20 s"),
+    ],
+)
+def test_cpus_are_judged_by_the_time_with_those_that_are_there_now(
+    tmp_path: Path, counts: tuple[int, ...], busy: tuple[float, ...], says: str, changed: str
+) -> None:
+    path = tmp_path / "mpstat.txt"
+    path.write_text(BANNER.format("db1") + mpstat(*counts, busy=busy))
+    sentence = hunt(path).verdict.sentence
+    assert says in sentence
+    assert changed in sentence
+    assert f"since, in which {counts[-1]} CPUs were there" in sentence
+
+
+def test_a_kernel_s_sum_with_time_of_a_cpu_that_went_is_left_out(tmp_path: Path) -> None:
+    """The interval in which a CPU goes has work of it in the line of all."""
+    spent, total = [[0, 0] for _ in range(4)], [0, 0]
+    for number, (count, busy) in enumerate([(4, 50), (4, 50), (2, 100), (2, 100), (2, 100)]):
+        for cpu in range(4 if number == 2 else count):
+            for at, ticks in enumerate((10 * busy, 1000 - 10 * busy)):
+                spent[cpu][at] += ticks
+                total[at] += ticks
+        lines = [f"cpu{cpu} {used} 0 0 {idle} 0 0 0" for cpu, (used, idle) in enumerate(spent[:count])]
+        file = tmp_path / f"{1764346200 + 10 * number}/proc/stat"
+        file.parent.mkdir(parents=True)
+        file.write_text("\n".join((f"cpu  {total[0]} 0 0 {total[1]} 0 0 0", *lines, "procs_running 6\n")))
+    sentence = hunt(tmp_path).verdict.sentence
+    assert sentence.startswith("CPU time limits this host: 100% of 2 CPUs"), sentence
+    assert "2 of 4 CPUs went offline after 20 s: the CPUs are judged by the 20 s since" in sentence
 
 
 @pytest.mark.parametrize("mark", [".", ",", "'", " ", "\u00a0"])
@@ -154,14 +193,22 @@ def test_a_quota_that_throttled_the_saved_group_is_said(tmp_path: Path, path: st
         for name, text in {
             "proc/stat": f"cpu  {100 * number} 0 0 {900 * number} 0 0 0 0 0 0\n"
             f"cpu0 {100 * number} 0 0 {900 * number} 0 0 0 0 0 0\n",
-            path: f"nr_periods {1000 + 100 * number}\nnr_throttled {90 * number}\nthrottled_usec 5\n",
+            path: f"nr_periods {1000 + 100 * number}\nnr_throttled {90 * number}\n"
+            + (f"throttled_usec {7_000_000 * number}\n" if path.endswith("cgroup/cpu.stat") else "")
+            + f"throttled_time {7_000_000_000 * number}\n",
         }.items():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             (tree / name).write_text(text)
-    origin = saved(tmp_path).origin
-    assert origin is not None
-    (said,) = [each for each in origin.cautions if "quota" in each]
+    found = hunt(tmp_path)
+    assert found.snapshot.origin is not None
+    (said,) = [each for each in found.snapshot.origin.cautions if "quota" in each]
     assert "throttled it in 90% of its periods: whether the server is in it is unknown" in said
+    assert found.verdict.sentence == (
+        "The CPU quota stopped the saved control group, whether the server is in it or not, in 90% of its "
+        "periods: 0.70 s of thread time lost per second (CPU03@/sys/fs/cgroup). Also, the CPU quota of the saved "
+        "control group limits what runs in it, and whether the server does is unknown (the machine: 10% of 1 CPU: "
+        "10% user; the CPU quota of the saved control group throttled it for 7.0 s of 10)."
+    )
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,17 @@ def _sentence(rates: dict[str, float], **cpus: float) -> str:
 
 
 def test_work_that_no_process_was_seen_to_do_is_said() -> None:
+    seen = {**FULL, **working(rcu_preempt_15=0.01)}
+    cpu = use(unwell(rates=seen, gauges={"process.rss_bytes.15/rcu_preempt": 0.0}), "cpu")
+    assert cpu.users[-1] == "interrupts and processes too short-lived to be seen 83%"
+
+
+def test_a_container_does_not_see_the_work_of_others() -> None:
+    """No kernel thread is there: the others may be any processes of the host."""
     cpu = use(unwell(rates=FULL), "cpu")
-    assert cpu.users[-1] == "interrupts and processes too short-lived to be seen 84%"
+    assert cpu.users[-1] == (
+        "interrupts and processes not seen from here (too short-lived, or outside this container) 84%"
+    )
 
 
 def test_a_process_that_started_in_the_window_counts_whole() -> None:

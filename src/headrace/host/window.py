@@ -290,6 +290,18 @@ class Window:
         }
         return kept
 
+    def since(self, time_s: float) -> Window:
+        """The window from a time on, in seconds since 1970."""
+        found = self.samples
+        is_in = found.t_ns >= round(time_s * 1e9)
+        counts = np.add.reduceat(is_in.astype(np.int64), found.starts)
+        names = [name for name, count in zip(found.names, counts.tolist(), strict=True) if count]
+        counts = counts[counts > 0]
+        starts = (np.cumsum(counts) - counts).astype(np.int64)
+        part = Window(Samples(names, starts, found.t_ns[is_in], found.value[is_in]), self.errors)
+        part.server_pid, part.only_server = self.server_pid, self.only_server
+        return part
+
     def without_host(self, why: str) -> Window:
         """The same window, of the server's own samplers only; ``why`` is what whoever asks for others gets."""
         kept = copy(self)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from headrace.base.counted import counted
 from headrace.host.cores import Core, cores
 from headrace.host.devices import (
     DEEP_QUEUE,
@@ -26,7 +27,7 @@ from headrace.host.devices import (
 )
 from headrace.host.facts import HostFacts, link_speed_mbit_s
 from headrace.host.window import Window
-from headrace.hunt import io_waits, sessions, users
+from headrace.hunt import gaps, io_waits, sessions, stacked, users
 from headrace.hunt.hot_cores import BY_INTERRUPTS, FULL, Hot, hot, shares
 from headrace.hunt.hot_cores import percent as _percent
 from headrace.hunt.hot_cores import sentence as of_several
@@ -57,6 +58,8 @@ MANY_RUNNING = 4.0
 TIMES_CORES = 2.0
 #: Of CPUs that are full: pressure and the run queue tell it, and a dump may have neither.
 QUEUE_UNKNOWN = "whether tasks wait for a CPU is unknown"
+#: Of a dump, which does not tell what is in the control group that it has.
+OF_SAVED_GROUP = "the CPU quota of the saved control group"
 #: A server that uses less than this share of a CPU is not mentioned.
 MENTIONED = 0.2
 
@@ -130,22 +133,26 @@ def judge(
     a request of a device was measured to take without load; ``own_devices`` hold the server's files, None
     if that is not known: another one may be full, and limits others."""
     window = of_server(window, facts)
+    changed = None if window.only_server else gaps.changed_cpus(window)
+    now = changed.window if changed else window
     uses = [
-        *_cpu(window, facts),
+        *_cpu(now, facts),
         *_softirq(window),
         *_block(window, facts, limits or {}, alone_ms or {}),
         *_memory(window, facts),
         *_network(window, facts),
     ]
-    uses = [_with_users(window, use) for use in uses]
+    uses = [_with_users(now if use.resource in ("cpu", "core") else window, use) for use in uses]
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
     full = [use for use in uses if use.level is Level.SATURATED]
     apart = _apart(window, full, own_devices)
-    limiting = next((use for use in full if use not in apart), None)
+    limiting = _of_stack(
+        window, facts, full, next((use for use in full if use not in apart), None), own_devices
+    )
     seen = [u for u in uses if u not in apart or u.resource != "core"]
-    sentence = _sentence(window, facts, seen, limiting)
+    sentence = _sentence(window, facts, seen, limiting, len(cores(now)) - 1)
     others = {use.instance for use in apart}
-    several = [one for one in hot(cores(window)[1:]) if one.is_full and one.core.name not in others]
+    several = [one for one in hot(cores(now)[1:]) if one.is_full and one.core.name not in others]
     if limiting is not None and limiting.resource == "core" and len(several) > 1:
         sentence = of_several(window, facts.server_process or {}, several)
     if apart and limiting is None:
@@ -159,7 +166,25 @@ def judge(
             "server's files is known to be on it."
             for use in apart
         )
+    if changed:
+        sentence += f" {changed.said}."
     return Verdict(sentence, limiting, tuple(uses))
+
+
+def _of_stack(
+    window: Window,
+    facts: HostFacts,
+    full: Sequence[ResourceUsage],
+    found: ResourceUsage | None,
+    own: Collection[str] | None,
+) -> ResourceUsage | None:
+    """Of a stack of devices that are full the layer that findings name, too."""
+    if found is None or found.resource != "block":
+        return found
+    blocks = [use for use in full if use.resource == "block"]
+    stacks = stacked.stacks(window, facts, blocks, own)
+    named = next(stack.named for stack in stacks if found.instance in stack.names)
+    return next(use for use in blocks if use.instance == named)
 
 
 def _by_interrupts(use: ResourceUsage) -> bool:
@@ -216,7 +241,7 @@ def _pressure(window: Window, resource: str, kind: str = "some") -> float | None
 def _cpu(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     found = cores(window)
     if not found:
-        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation=_why_unknown(window))
+        yield ResourceUsage("cpu", "", Level.UNKNOWN, None, saturation=gaps.why_unknown(window))
         return
     everything, each = found[0], found[1:]
     yield _all_cores(window, len(each) or facts.cpus_known, everything)
@@ -258,9 +283,8 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
     if throttled and throttled > 0.01e6 * window.seconds:
         # Counted on each CPU, so that it may be more than the time that passed.
         kind = " of CPU time in" if throttled > 1e6 * window.seconds else " of"
-        waits.append(
-            f"the cgroup's quota throttled it for {throttled / 1e6:.1f} s{kind} {window.seconds:.0f}"
-        )
+        whose = OF_SAVED_GROUP if window.labels("cgroup", "members_unknown") else "the cgroup's quota"
+        waits.append(f"{whose} throttled it for {throttled / 1e6:.1f} s{kind} {window.seconds:.0f}")
     if core.busy >= FULL and pressure is None and (running is None or not count):
         waits.append(QUEUE_UNKNOWN)
     if core.steal >= STEAL_SEEN:
@@ -269,7 +293,7 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
         traps.append(f"{_percent(core.iowait)} iowait is idle time: the CPUs had room")
     if pressure is None:
         traps.append("no pressure counters (/proc/pressure): only the run queue shows whether tasks waited")
-    if jumps := _jumps(window):
+    if jumps := gaps.jumps(window):
         traps.append(jumps)
     is_full = core.busy >= FULL or core.busy + core.steal >= FULL
     queued = running is not None and count > 0 and running.mean > count
@@ -286,7 +310,7 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
         "",
         level,
         core.busy,
-        load=f"{_percent(core.busy)} of {count or 'all'} CPUs: {shares(core)}",
+        load=f"{_percent(core.busy)} of {counted(count, 'CPU') if count else 'all CPUs'}: {shares(core)}",
         saturation="; ".join(waits),
         traps=tuple(traps),
         numbers={
@@ -297,40 +321,6 @@ def _all_cores(window: Window, count: int, core: Core) -> ResourceUsage:
             "pressure": pressure if pressure is not None else float("nan"),
         },
     )
-
-
-def _why_unknown(window: Window) -> str:
-    """Why it is not known how busy the CPUs are."""
-    once = "its CPUs were sampled once, which says nothing of how busy they are"
-    return _jumps(window) or (once if window.labels("cpu", "user") else "its CPUs were not sampled")
-
-
-def _jumps(window: Window) -> str:
-    """What was left out of the CPUs' times; empty if nothing was."""
-    said = []
-    for jumps, what, why in (
-        (
-            window.jumps,
-            "",
-            "their times fell, or grew by more than the time that passed (a CPU that went offline, a suspended or "
-            "migrated guest, wrongly counted stolen time)",
-        ),
-        (
-            window.wrong_steal,
-            "the stolen time in ",
-            "with it their times are more than the time that passed; how much was stolen is unknown there",
-        ),
-    ):
-        found = {name: count for name, count in jumps.items() if name != "all"} or dict(jumps)
-        if found:
-            most = max(found.values())
-            names = next(iter(found)) if len(found) == 1 else f"{len(found)} CPUs"
-            said.append(f"{what}{most} interval{'s' * (most != 1)} of {names} left out: {why}")
-    if window.paused_s:
-        said.append(
-            f"{window.paused_s:,.0f} s left out in which no CPU's time advanced: the host was suspended or paused"
-        )
-    return "; ".join(said)
 
 
 def _softirq(window: Window) -> Iterator[ResourceUsage]:
@@ -597,17 +587,24 @@ def _interface(window: Window, facts: HostFacts, name: str, received: float, sen
 
 
 def _sentence(
-    window: Window, facts: HostFacts, uses: list[ResourceUsage], limiting: ResourceUsage | None
+    window: Window,
+    facts: HostFacts,
+    uses: list[ResourceUsage],
+    limiting: ResourceUsage | None,
+    sampled_cpus: int,
 ) -> str:
     if limiting is not None:
         what = "; ".join(filter(None, (limiting.load, limiting.errors or limiting.saturation)))
         used = f" Used by {', '.join(limiting.users)}." if limiting.users else ""
         if limiting.resource == "network" and limiting.traps:
             what += f"; {limiting.traps[-1]}"
+        if OF_SAVED_GROUP in limiting.saturation and limiting.numbers["busy"] < FULL:
+            who = "what runs in it, and whether the server does is unknown"
+            return f"T{OF_SAVED_GROUP[1:]} limits {who} (the machine: {what}).{used}"
         return f"{_titled(limiting)} limits this host: {what}.{used}"
     cpu = next((use for use in uses if use.resource == "cpu"), None)
     if cpu is None or cpu.utilisation is None:
-        return f"The bottleneck of this host is unknown: {_why_unknown(window)}."
+        return f"The bottleneck of this host is unknown: {gaps.why_unknown(window)}."
     unknown = [use.name for use in uses if use.level is Level.UNKNOWN]
     blind = (
         f" Not known: how busy {', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}."
@@ -630,7 +627,7 @@ def _sentence(
         )
     program, cpus = users.busiest_server(window)
     running = sessions.running(window, len(facts.replicas or ()))
-    count = len(cores(window)) - 1 or facts.cpus_known
+    count = sampled_cpus or facts.cpus_known
     # Where processes are not seen, it uses no more than is used in all.
     most = cpus if program else cpu.utilisation * count
     if running is not None and running - 1 >= max(MANY_RUNNING, TIMES_CORES * most):

@@ -240,7 +240,13 @@ def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
         named[own] += _by_threads(window, worst[own][1], busy_cpus)
     unseen = 1 - sum(share for share, _ in shares)
     if unseen >= UNSEEN:
-        named.append(f"interrupts and processes too short-lived to be seen {_percent(unseen)}")
+        # In a PID namespace of its own, and where /proc hides what is another user's, no kernel thread is shown.
+        what = (
+            "interrupts and processes too short-lived to be seen"
+            if any(program.is_kernel for program in found)
+            else "interrupts and processes not seen from here (too short-lived, or outside this container)"
+        )
+        named.append(f"{what} {_percent(unseen)}")
     return tuple(named)
 
 

@@ -19,7 +19,7 @@ from headrace.base.received import OF_VERBS, BadContent, an_object
 from headrace.host.agent import Agent
 from headrace.host.target.fixture import FixtureTarget
 from headrace.host.target.local import LocalTarget
-from headrace.hunt.dumps.piece import number_of
+from headrace.hunt.dumps.piece import Numbered, number_of
 
 #: Files of a tree that samplers read.
 READ = (
@@ -28,12 +28,12 @@ READ = (
     "proc/net/snmp", "proc/net/netstat", "proc/net/sockstat", "proc/sys/kernel/tainted", "proc/uptime",
     "proc/spl/kstat/zfs/arcstats",
 )  # fmt: skip
-#: The stat of each process in one file, as ``headrace collect`` writes it.
 #: Where a container finds its own group, by version 2 and 1.
 _OWN_GROUP = (
     "sys/fs/cgroup/cpu.stat", "sys/fs/cgroup/cpu/cpu.stat", "sys/fs/cgroup/cpu,cpuacct/cpu.stat",
     "sys/fs/cgroup/cpuacct,cpu/cpu.stat",
 )  # fmt: skip
+#: The stat of each process in one file, as ``headrace collect`` writes it.
 ALL_PROCESSES = "proc/processes"
 #: Of each process.
 OF_PROCESS = ("stat", "status", "io", "comm", "schedstat", "cmdline", "limits")
@@ -163,16 +163,43 @@ def names_of(trees: Sequence[Path]) -> set[str]:
     return {name.partition(".")[0].lower() for name in found if name}
 
 
+def group_of(tree: Path) -> dict[str, int]:
+    """What a tree's own control group counts of its CPU quota, by the names of the sampler; empty without one."""
+    text = next((text for path in _OWN_GROUP if (text := text_of(tree, path)) is not None), "")
+    found = {
+        name: int(value)
+        for name, value in re.findall(r"^(nr_periods|nr_throttled) (\d+)$", text, re.MULTILINE)
+    }
+    for name, value in re.findall(r"^(throttled_usec|throttled_time) (\d+)$", text, re.MULTILINE):
+        found["throttled_us"] = int(value) // (1 if name == "throttled_usec" else 1000)
+    return found if {"nr_periods", "nr_throttled"} <= found.keys() else {}
+
+
+def groups_of(trees: Sequence[Path]) -> list[Numbered]:
+    """The own group of each of several trees, as samples. ``members_unknown``: no dump tells who is in it."""
+    found = [(at_s, group_of(tree)) for tree, at_s in zip(trees, times_of(trees), strict=True)]
+    known = [(at_s, numbers) for at_s, numbers in found if numbers and at_s is not None]
+    if len(known) < 2:
+        return []
+    return [
+        Numbered(
+            "cgroup",
+            {
+                name: {"/sys/fs/cgroup": float(value)}
+                for name, value in {**numbers, "members_unknown": 1}.items()
+            },
+            at_s,
+        )
+        for at_s, numbers in known
+    ]
+
+
 def throttling_of(trees: Sequence[Path]) -> str:
     """What trees say of their own control group's quota, whose members a dump does not tell; empty without one."""
-    found = []
-    for tree in trees:
-        text = next((text for path in _OWN_GROUP if (text := text_of(tree, path)) is not None), "")
-        numbers = dict(re.findall(r"^(nr_periods|nr_throttled) (\d+)$", text, re.MULTILINE))
-        if len(numbers) == 2:
-            found.append((int(numbers["nr_periods"]), int(numbers["nr_throttled"])))
-    first, last = (found[0], found[-1]) if len(found) > 1 else ((0, 0), found[0] if found else (0, 0))
-    periods, throttled = last[0] - first[0], last[1] - first[1]
+    found = [numbers for tree in trees if (numbers := group_of(tree))]
+    nothing = {"nr_periods": 0, "nr_throttled": 0}
+    first, last = (found[0], found[-1]) if len(found) > 1 else (nothing, found[0] if found else nothing)
+    periods, throttled = (last[name] - first[name] for name in ("nr_periods", "nr_throttled"))
     if periods <= 0 or throttled <= 0:
         return ""
     when = "" if len(found) > 1 else " since it was made"

@@ -148,7 +148,7 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
         records = [record for record in records if record["sampler"] not in watched]
     sampled = {str(record["sampler"]) for record in records}
     sampled |= {piece.sampler for piece in read.of(Numbered)}
-    rows += rows_of_numbers(read.of(Numbered), clock)
+    rows += rows_of_numbers([*read.of(Numbered), *hosts.groups_of(content.trees)], clock)
     rates, doubled = rows_of_rates(read.of(Rates), clock, sampled)
     rows += rates
     cautions += doubled

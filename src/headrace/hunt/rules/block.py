@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headrace.host.devices import ARRAY, FLASH_SLOW_MS, SPINDLE, Device, class_of
-from headrace.hunt.resources import Level
+from headrace.hunt.resources import Level, ResourceUsage
 from headrace.hunt.rules.evidence import MIB, Evidence, NotEnough, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.stacked import stacks
 
 #: Below this many requests per second the kernel's cost per request does not matter.
 MANY_REQUESTS_S = 1_000.0
@@ -409,13 +410,14 @@ def large_discards(evidence: Evidence) -> Iterator[Match]:
 def device_saturated(evidence: Evidence) -> Iterator[Match]:
     """A block device is saturated, and requests queue for it.
 
-    More threads or connections only lengthen the queue. Only fewer requests or a faster device help.
+    More threads or connections only lengthen the queue. Only fewer requests or a faster device help. Layers of one
+    stack that are saturated together, such as the paths of one volume, are one finding.
     """
     if "disk" not in evidence.window.samplers():
         raise NotEnough("block devices were not sampled")
-    for use in evidence.verdict.uses:
-        if use.resource != "block" or use.level is not Level.SATURATED:
-            continue
+    full = {use.instance: use for use in _saturated(evidence)}
+    for stack in stacks(evidence.window, evidence.facts, list(full.values()), evidence.used_devices):
+        use = full[stack.named]
         kind = "reads" if use.numbers["reads"] > use.numbers["writes"] else "writes"
         less = (
             "Read less: a larger buffer pool, an index for the statements that scan."
@@ -430,7 +432,7 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
         is_apart = evidence.used_devices is not None and use.instance not in evidence.used_devices
         yield Match(
             use.instance,
-            f"{use.instance}: {use.load}; {use.saturation}."
+            f"{use.instance}: {use.load}; {use.saturation}.{stack.said}"
             + (" None of the server's files is known to be on it." if is_apart else ""),
             (
                 number("requests/s", use.numbers["operations"], ",.0f"),
@@ -441,6 +443,10 @@ def device_saturated(evidence: Evidence) -> Iterator[Match]:
             (Remedy(steps=(less, "Or use a faster device: measure both under the same load.")),),
             Severity.ADVICE if is_apart else None,
         )
+
+
+def _saturated(evidence: Evidence) -> list[ResourceUsage]:
+    return [use for use in evidence.verdict.uses if use.resource == "block" and use.level is Level.SATURATED]
 
 
 def _is_of_others(evidence: Evidence) -> bool:

@@ -186,9 +186,12 @@ def quota_throttles(evidence: Evidence) -> Iterator[Match]:
         lost = (evidence.window.rate("cgroup", "throttled_us", label) or 0.0) / 1e6
         quota = _quota(evidence)
         used = evidence.server_cpus
+        group = "the group"
+        if evidence.window.labels("cgroup", "members_unknown"):
+            group = "the saved control group, whether the server is in it or not,"
         yield Match(
             label,
-            f"the CPU quota stopped the group in {share(throttled / total)} of its periods: {lost:.2f} s of "
+            f"the CPU quota stopped {group} in {share(throttled / total)} of its periods: {lost:.2f} s of "
             f"thread time lost per second{f', with a quota of {quota:g} CPUs' if quota else ''}.",
             (
                 number("periods/s", total, ",.1f"),

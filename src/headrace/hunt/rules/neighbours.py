@@ -168,7 +168,7 @@ def another_program_uses_the_device(evidence: Evidence) -> Iterator[Match]:
         moved = f"reads and writes {program.io_bytes_s / 1e6:,.1f} MB/s, the server {own / 1e6:,.1f}"
         yield Match(
             program.name,
-            f"{program.name} {moved}, while {names} is saturated."
+            f"{program.name} {moved}, while {names} {'is' if len(full) == 1 else 'are'} saturated."
             if full
             else f"{program.name} {moved}, while tasks wait for I/O {share(waited)} of the time.",
             (

@@ -133,14 +133,16 @@ def _mpstat(text: str) -> Iterator[Piece]:
     date = date_of(text)
     reports: list[_Report] = []
     columns: list[str] = []
+    is_ended = False
     for line in text.splitlines():
         body = _CLOCK.sub("", line, count=1) if _CLOCK.match(line) else ""
         words = body.split()
         if words[:1] == ["CPU"] and "%idle" in words:
             columns = words
             reports.append(_Report(_clock_s(line, date), None, {}))
+            is_ended = False
         elif not words:
-            columns = []
+            columns, is_ended = [], bool(reports)
         elif reports and len(words) == len(columns) and (words[0] == "all" or words[0].isdecimal()):
             cells = dict(zip(columns, (number_of(word) for word in words), strict=True))
             states = {_CPU[name]: cells[name] for name in columns if name in _CPU}
@@ -148,7 +150,7 @@ def _mpstat(text: str) -> Iterator[Piece]:
                 reports[-1].at_s = _clock_s(line, date)
                 reports[-1].rows[words[0]] = {name: value or 0.0 for name, value in states.items()}
     reports = [each for each in reports if each.rows]
-    if len(reports) > 1 and len(reports[-1].rows) < len(reports[-2].rows):
+    if len(reports) > 1 and len(reports[-1].rows) < len(reports[-2].rows) and not is_ended:
         reports.pop()  # cut off: only the last one can be
     counts = {len(each.rows.keys() - {"all"}) for each in reports}
     if len(counts) > 1:
