@@ -309,8 +309,11 @@ def test_tables_that_cannot_be_read_one_way(tmp_path: Path, text: str, words: st
 
 @pytest.mark.parametrize(
     "name",
-    ["events_s", "runs_s", "goodput_s", "bytes_s", "bogo_ops_cpu_s", "elements_s", "bits_s", "tps (1/s)"],
-)
+    [
+        "events_s", "runs_s", "goodput_s", "bytes_s", "bogo_ops_cpu_s", "elements_s", "bits_s", "tps (1/s)",
+        "requests_per_sec", "inserts_per_sec", "kb_per_s", "MB/s", "tx/s", "ops_per_ms", "rows/sec",
+    ],
+)  # fmt: skip
 def test_rates_are_not_taken_for_seconds(name: str) -> None:
     assert imports._directions([name], [])[0] == {name: True}
 
@@ -327,6 +330,9 @@ def test_times_are_known_by_their_unit(name: str) -> None:
         ("平均延迟", False), ("memory_mb", False), ("write_amplification", False), ("usd_per_tx", False),
         ("tps_per_usd", True), ("tps/€", True), ("Durchsatz", True), ("hit_rate", True), ("speedup", True),
         ("score", None), ("value", None), ("latency_improvement", None), ("cpu_idle", None), ("mean", None),
+        ("errors_per_sec", False), ("page_faults/s", False), ("price_per_hour", False), ("seconds_per_run", False),
+        ("cost_per_1k_tps", False), ("time (lower is better)", False), ("score (higher is better)", True),
+        ("tps_stddev", False), ("widgets_per_s", None),
     ],
 )  # fmt: skip
 def test_the_direction_of_a_column_is_known_by_its_name_or_said_to_be_unknown(

@@ -187,17 +187,47 @@ def _doubtful(name: str, counts: Counter[str]) -> list[str]:
     bare = {
         text: re.sub(r"[.,]", "", text) for text in texts if re.fullmatch(r"[1-9]\d{0,2}([.,]\d{3})+", text)
     }
+    marks = {text: _without_marks(text) for text in texts}
     same = [
         (one, other)
         for at, one in enumerate(texts)
         for other in texts[at + 1 :]
         if days[one] & days[other]
         or ((one in bare or other in bare) and bare.get(one, one) == bare.get(other, other))
+        or marks[one] == marks[other] != ""
     ]
     return [
         f"{name}: {one!r} and {other!r} are counted as 2 levels: write them alike if they are one"
         for one, other in same
     ]
+
+
+_THOUSANDS = {"k": 1e3, "m": 1e6, "g": 1e9}
+
+
+def _without_marks(text: str) -> object:
+    """A level without its marks, its plural, and the switches within it: ``(none)``, ``8-cores``, ``wal=on``.
+
+    10k is a size, as which it is 10240, or a number, as which it is 10000.
+    """
+    bare = plain(text).casefold()
+    if told := re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)([kmg])", bare):
+        return float(told[1] or told[2]) * _THOUSANDS.get(told[3], 1.0)
+    if told := re.fullmatch(r"(?:(\d+):)?(\d{1,2}):(\d{2})", bare):
+        return "s", 3600.0 * int(told[1] or 0) + 60 * int(told[2]) + int(told[3])
+    own = meaning(text)
+    if isinstance(own, tuple) and own[0] == "s":
+        return own
+    # Of 8.0 and 80, and of a-1 and a1, the marks are a part.
+    if re.search(r"\d[.,]\d|(?<![^\W\d_])[^\W\d_]-?\d", bare):
+        return bare
+    words = [re.sub(r"(?<=[^\W\d_]{3})s$", "", word) for word in re.split(r"[\W_]+", bare) if word]
+    if len(words) > 1:
+        words = [
+            {True: "1", False: "0"}.get(switch, "") if (switch := _SWITCH.get(word)) is not None else word
+            for word in words
+        ]
+    return "".join(words)
 
 
 def _days(text: str) -> set[tuple[int, int, int]]:
@@ -224,36 +254,6 @@ def _is_one_letter_away(one: str, other: str) -> bool:
     a, b = one[start : len(one) - end], other[start : len(other) - end]
     is_swap = len(a) == len(b) == 2 and a == b[::-1]
     return (is_swap or max(len(a), len(b)) == 1) and not any(c.isdigit() for c in a + b)
-
-
-#: Words of columns that say what was run and on what, which may not differ without being said.
-_CIRCUMSTANCES = frozenset({
-    "version", "release", "kernel", "engine", "script", "workload", "scenario", "benchmark", "build", "compiler",
-    "cpu", "instance", "machine", "os", "dataset", "schema", "storage", "disk", "region", "driver", "rw", "mode",
-    "cache",
-})  # fmt: skip
-
-
-def circumstances(
-    lines: Sequence[Line], factors: Sequence[str], used: Collection[str], columns: Collection[str]
-) -> list[str]:
-    """A note on each of ``columns`` that says how runs were made and differs between runs of the same levels."""
-    notes = []
-    for name in columns:
-        if name in used or name in factors or not _CIRCUMSTANCES & set(names.plain(name).split("_")):
-            continue
-        values = {plain(cells[name]).casefold() for _, cells in lines}
-        cells_with = {
-            (*(cells[each] for each in factors), plain(cells[name]).casefold()) for _, cells in lines
-        }
-        levels = {tuple(cells[each] for each in factors) for _, cells in lines}
-        if 1 < len(values) <= len(lines) / 2 and len(cells_with) > len(levels):
-            shown = ", ".join(sorted(values)[:3])
-            notes.append(
-                f"{name} differs between runs of the same levels ({shown}): --factor {name} or --condition {name} "
-                "keeps them apart"
-            )
-    return notes
 
 
 def _have_most_one(lengths: Sequence[float]) -> bool:

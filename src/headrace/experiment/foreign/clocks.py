@@ -26,6 +26,8 @@ TIMES = frozenset({
 MANY, MANY_UNNAMED = 10, 30
 #: Runs are not this short: dates that are nearer are of one run.
 NEAR_S = 60
+#: Clocks that programs read now and then are off by so much of a step.
+UNEVEN = 0.35
 #: Lines of one cell from which on it is asked whether they are runs.
 SUSPECT = 60
 
@@ -78,18 +80,35 @@ def seconds(text: str) -> float | None:
     try:
         return datetime.fromisoformat(bare.replace("/", "-")).timestamp()
     except (ValueError, OverflowError, OSError):
+        return _time_of_day(bare)
+
+
+def _time_of_day(text: str) -> float | None:
+    """Of a date in any other form: ``01/Jan/2026:10:00:05 +0000``, ``Jan 1 10:00:05 PM``."""
+    found = re.search(
+        r"(?<!\d)(\d{1,2}):(\d{2}):(\d{2}(?:\.\d+)?)(?!\d)(?:\s*(am|pm)\b)?", text, re.IGNORECASE
+    )
+    if found is None:
         return None
+    hour = int(found[1]) % 12 + 12 * (found[4].lower() == "pm") if found[4] else int(found[1])
+    return 3600 * hour + 60 * int(found[2]) + float(found[3])
 
 
 def _is_clock(values: Sequence[float], many: int, *, is_date: bool) -> bool:
-    """Whether times rise by equal steps."""
+    """Whether times rise, or fall, by steps of about one length."""
     if len(values) < many:
         return False
     steps = [late - early for early, late in itertools.pairwise(values)]
+    if sorted(steps)[len(steps) // 2] < 0:
+        steps = [-step for step in steps]
     usual = sorted(steps)[len(steps) // 2]
-    is_near = not is_date or usual <= NEAR_S
+    # Seconds since 1970, or thousands or millions of them, are dates, too.
+    unit = next((each for each in (1e15, 1e12, 1e9) if min(values) >= each), 0.0)
+    is_near = (not is_date and not unit) or usual <= NEAR_S * max(unit / 1e9, 1.0)
     return (
-        is_near and usual > 0 and sum(abs(step - usual) <= 0.1 * usual for step in steps) >= 0.8 * len(steps)
+        is_near
+        and usual > 0
+        and sum(abs(step - usual) <= UNEVEN * usual for step in steps) >= 0.8 * len(steps)
     )
 
 

@@ -123,7 +123,8 @@ def _of_box(lines: Sequence[str], needed: Sequence[str]) -> Grid:
 
 
 def _unmarked(cell: str) -> str:
-    """A cell without Markdown's marks around it."""
+    """A cell without Markdown's marks around it, its links and its line breaks."""
+    cell = re.sub(r"<br ?/?>", " ", re.sub(r"!?\[([^\]]+)\]\([^)\s]*\)", r"\1", cell))
     return re.sub(r"^(\*\*|__|\*|`)(.+)\1$", r"\2", cell.strip())
 
 
@@ -168,7 +169,7 @@ def _of_records(lines: Sequence[str], *, pairs: re.Pattern[str] | None = None) -
     for number, line in enumerate(lines, 1):
         if pairs:
             if own := pairs.findall(line):
-                records.append((number, {name.strip(): value.strip(' "') for name, value in own}))
+                records.append((number, {name.strip(): value.strip(' ",;') for name, value in own}))
         elif _ROW.match(line):
             records.append((number, {}))
         elif records and (pair := re.match(r"\s*([^:]+): ?(.*)", line)):

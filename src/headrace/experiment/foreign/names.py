@@ -26,7 +26,8 @@ def unit_of(header: Sequence[str], name: str) -> str:
 #: Words that only count, or give the unit: ``num_threads``, ``thread_count``, ``elapsed_s``.
 _BESIDE = frozenset({
     "n", "num", "number", "of", "no", "nr", "count", "total", "s", "sec", "secs", "seconds", "ms", "min", "test",
-    "run",
+    "run", "level", "anzahl", "zahl", "nombre", "numero", "número", "numéro", "nb", "liczba", "aantal", "antal",
+    "počet", "число", "количество",
 })  # fmt: skip
 _SAME = {
     "nthreads": "threads",
@@ -49,6 +50,31 @@ _SAME = {
     "workers": "threads",
     "parallelism": "threads",
     "users": "clients",
+    "nproc": "threads",
+    "procs": "threads",
+    "processes": "threads",
+    "hilos": "threads",
+    "hebras": "threads",
+    "fils": "threads",
+    "потоки": "threads",
+    "потоков": "threads",
+    "スレッド数": "threads",
+    "スレッド": "threads",
+    "线程数": "threads",
+    "线程": "threads",
+    "并发数": "concurrency",
+    "并发": "concurrency",
+    "並列数": "concurrency",
+    "verbindungen": "connections",
+    "connexions": "connections",
+    "conexiones": "connections",
+    "clientes": "clients",
+    "depth": "iodepth",
+    "qdepth": "iodepth",
+    "length": "duration",
+    "длительность": "duration",
+    "持续时间": "duration",
+    "実行時間": "duration",
     "laufzeit": "duration",
     "dauer": "duration",
     "durée": "duration",
@@ -60,7 +86,8 @@ _SAME = {
 @functools.lru_cache(4096)
 def setting(name: str) -> str:
     """A setting's name, whatever counts it or gives its unit: ``threads`` of ``num_threads`` and ``# threads``."""
-    own = plain(name)
+    # Of ``config.threads`` the last part.
+    own = plain(name.rpartition(".")[2])
     kept = "_".join(word for word in own.split("_") if word not in _BESIDE) or own
     joined = own.replace("run_time", "runtime")
     kept = "runtime" if joined.startswith("runtime") else kept

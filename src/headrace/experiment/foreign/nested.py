@@ -42,7 +42,7 @@ def _contents(text: str) -> tuple[list[tuple[int, Any]], list[str]]:
     decoder, place = json.JSONDecoder(), 0
     found: list[tuple[int, Any]] = []
     while place < len(text):
-        if text[place] in " \t\r\n,":
+        if text[place] in " \t\r\n,\x1e":
             place += 1
             continue
         try:

@@ -20,16 +20,39 @@ from headrace.experiment.foreign.units import parts
 #: Columns of one metric per line, and of its value.
 METRICS = frozenset({
     "metric", "metric_name", "measure", "measurement", "variable", "kpi", "indicator", "name", "what", "key",
-    "counter", "statistic", "stat",
+    "counter", "statistic", "stat", "type", "field", "parameter", "param", "response", "quantity", "attribute",
+    "metrik", "messgröße", "kennzahl", "métrique", "métrica", "metrica", "показатель", "метрика", "指標", "指标",
 })
 # fmt: on
-VALUES = frozenset({"value", "val", "result", "reading", "metric_value", "number", "score"})
-UNITS = frozenset({"unit", "units"})
+VALUES = frozenset(
+    {
+        "value",
+        "val",
+        "result",
+        "reading",
+        "metric_value",
+        "number",
+        "score",
+        "wert",
+        "valeur",
+        "valor",
+        "valore",
+        "значение",
+        "値",
+        "值",
+    }
+)
+UNITS = frozenset({
+    "unit", "units", "uom", "unit_of_measure", "einheit", "einheiten", "unité", "unités", "unidad", "unidades",
+    "unità", "unidade", "eenheid", "jednostka", "jednotka", "enhet", "enhed", "yksikkö", "birim", "единица",
+    "единицы", "ед", "ед_изм", "単位", "单位", "單位", "단위",
+})  # fmt: skip
 #: How people name a mean, what spreads around it, and a number of runs, after the response's name or alone.
 _MEAN = ("mean", "avg", "average")
 _SPREADS = {
     **dict.fromkeys(("sd", "std", "stddev", "stdev", "std_dev", "standard_deviation"), "sd"),
     **dict.fromkeys(("se", "sem", "stderr", "std_err", "standard_error"), "se"),
+    **dict.fromkeys(("var", "variance", "s2"), "var"),
     **dict.fromkeys(("cv", "rsd", "cov", "rel_sd", "relative_sd"), "cv"),
     **dict.fromkeys(("ci", "ci95", "ci_95", "95_ci", "conf_int"), "ci"),
 }
@@ -44,6 +67,10 @@ _RUNS = frozenset({
     "mätning", "mittaus", "ajo", "måling", "çalıştırma", "回目", "第次", "次", "第回", "回", "試行", "测试",
     "运行", "실행", "회", "measurement", "attempt", "replicate", "repetition", "round",
 })  # fmt: skip
+#: Bounds, alone or with the response's name.
+_BOUNDS = re.compile(
+    r"(ci_?(95)?_?)?(lo|low|lower|lcl|hi|high|upper|ucl)(_?(ci|bound|limit|95))*|[25]_5|97_5|p2_5|p97_5"
+)
 _COUNT = ("n", "runs", "count", "reps", "samples", "n_runs", "repeats", "replicates")
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 _SIDE = re.compile(
@@ -159,15 +186,10 @@ def _from_means(grid: Grid, name: str) -> None:
     )
     mean = name if name in grid.header else _of(grid, name, _MEAN)
     count = _of(grid, name, _COUNT)
-    if (
-        not spread
-        and mean is not None
-        and count
-        and any(names.words(each) in _RANGES for each in grid.header)
-    ):
-        grid.notes.append(
-            f"each line sums up several runs ({count}) and counts as one: their spread is not there"
-        )
+    ranges = [each for each in grid.header if each != name and _is_range(each, name)]
+    if not spread and mean is not None and ((ranges and count) or len(ranges) > 1):
+        told = f"several runs ({count})" if count else f"several runs or values ({', '.join(ranges[:3])})"
+        grid.notes.append(f"each line sums up {told} and counts as one: their spread is not there")
     if not spread or mean is None:
         return
     if count is None:
@@ -187,7 +209,8 @@ def _from_means(grid: Grid, name: str) -> None:
             return
         if not (2 <= runs <= 10_000 and width >= 0 and runs == int(runs)):
             return
-        deviation = width * (centre / 100 if how == "cv" else _deviations(how, int(runs)))
+        deviation = math.sqrt(width) if how == "var" else width
+        deviation *= centre / 100 if how == "cv" else _deviations(how, int(runs))
         lines += [(number, [*cells, repr(value)]) for value in _with(centre, deviation, int(runs))]
     if mean == name:
         grid.header[grid.header.index(name)] = f"{name} (mean)"
@@ -199,12 +222,18 @@ def _from_means(grid: Grid, name: str) -> None:
     )
 
 
+def _is_range(column: str, name: str) -> bool:
+    own, response = names.words(column), names.words(name)
+    bare = own.removeprefix(f"{response}_").removesuffix(f"_{response}")
+    return bare in _RANGES or bool(_BOUNDS.fullmatch(bare))
+
+
 def _deviations(how: str, runs: int) -> float:
     """How many standard deviations a spread of this kind is long."""
     # Lazy: few tables have an interval.
     from scipy.special import stdtrit
 
-    if how == "sd":
+    if how in ("sd", "var"):
         return 1.0
     return math.sqrt(runs) / (float(stdtrit(runs - 1, 0.975)) if how == "ci" else 1.0)
 
@@ -235,6 +264,11 @@ def _from_wide(grid: Grid, name: str) -> None:
             side.append(i)
             numbers.append(int(found[2] or found[3]))
     same = [i for i, column in enumerate(grid.header) if column == name]
+    # pandas calls the second and third column of a name tps.1 and tps.2.
+    if again := [
+        i for i, column in enumerate(grid.header) if re.fullmatch(rf"{re.escape(name)}\.\d+", column)
+    ]:
+        same += again
     # A merged cell above several columns is exported as one name and empty ones.
     if len(same) == 1:
         for i in itertools.takewhile(lambda i: grid.header[i] == "", range(same[0] + 1, len(grid.header))):
@@ -302,6 +336,14 @@ def _from_pivot(grid: Grid, factor: str, response: str, used: Collection[str]) -
     if len(side) < 2:
         return
     shown = ", ".join(grid.header[i] for i in side[:5]) + (", ..." if len(side) > 5 else "")
+    # ``tps_xfs``, ``tps[xfs]``: the level is what is left.
+    own = re.escape(response)
+    bare = [
+        re.fullmatch(rf"{own}[\W_]+(.*?\w)\W*|(.*\w)[\W_]+{own}", grid.header[i], re.IGNORECASE) for i in side
+    ]
+    for i, found in zip(side, bare, strict=True):
+        if found and all(bare):
+            grid.header[i] = found[1] or found[2]
     grid.notes.append(
         f"columns {shown} are the levels of {factor}, and their cells {response}"
         + (f"; {', '.join(kept)} {'are' if len(kept) > 1 else 'is'} not" if kept else "")
@@ -353,11 +395,17 @@ def _fill_down(grid: Grid, factors: Sequence[str], responses: Sequence[str]) -> 
 
 
 def _with_units(grid: Grid, responses: Sequence[str]) -> None:
-    """A column of units belongs to the numbers of the only response."""
-    unit = _column(grid, UNITS)
-    if unit is None or len(responses) != 1 or responses[0] not in grid.header:
-        return
-    at, of = grid.header.index(responses[0]), grid.header.index(unit)
-    for _, cells in grid.lines:
-        if len(cells) == len(grid.header) and cells[at].strip():
-            cells[at] = f"{cells[at].strip()} {cells[of].strip()}".strip()
+    """A column of units belongs to the numbers of the response that it names, or of the only one."""
+    for name in responses:
+        if name not in grid.header:
+            continue
+        named = {f"{names.words(name)}_{word}" for word in UNITS} | {
+            f"{word}_{names.words(name)}" for word in UNITS
+        }
+        unit = _column(grid, frozenset(named)) or (_column(grid, UNITS) if len(responses) == 1 else None)
+        if unit is None:
+            continue
+        at, of = grid.header.index(name), grid.header.index(unit)
+        for _, cells in grid.lines:
+            if len(cells) == len(grid.header) and cells[at].strip():
+                cells[at] = f"{cells[at].strip()} {cells[of].strip()}".strip()

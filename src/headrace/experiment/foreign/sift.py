@@ -37,6 +37,12 @@ _STATES = frozenset(
         "state",
         "outcome",
         "verdict",
+        "completion",
+        "validity",
+        "quality",
+        "health",
+        "pass",
+        "conclusion",
         "статус",
         "результат",
         "состояние",
@@ -80,6 +86,8 @@ _WEAK = frozenset({
     "min", "max", "minimum", "maximum", "all", "count", "overall", "summary", "sd", "std", "cv", "rsd", "n",
     "diff", "difference", "ratio", "speedup", "change", "delta", "δ", "gain", "improvement", "p_value", "p",
     "range", "var", "media", "suma", "variance", "harmonic", "geometric", "geo",
+    "speed_up", "rms", "mode", "skew", "skewness", "kurtosis", "spread", "varianz", "abweichung", "hmean", "gmean",
+    "t_stat", "t_value", "z_score", "effect", "effect_size", "conf_interval", "abs_diff", "rel_diff",
     "best", "worst", "winner", "ci", "se", "sem", "std_error", "standard_error", "t_test", "p_val", "significance",
 })
 SUMMARY = frozenset(names.words(each) for each in (
@@ -107,7 +115,7 @@ SUMMARY = frozenset(names.words(each) for each in (
 # fmt: on
 _CJK = re.compile(r"(平均|合計|总计|合计|總計|小計|小计|総計|均值|中位|標準偏差|标准差|평균|합계)")
 _TAIL = re.compile(
-    r"(p|pct|q)_?\d{1,2}(_?\d)?|\d{1,2}(_\d)?(th)?_(percentile|pct|quantile|ci|confidence_interval)|t_test_p|std_error"
+    r"\d{2}_?(confidence|conf)\w*|(p|pct|q)_?\d{1,2}(_?\d)?|\d{1,2}(_\d)?(th)?_(percentile|pct|quantile|ci|confidence_interval)|t_test_p|std_error"
 )
 _FAILED = re.compile(
     r"(fail|err(?!ors?\b.*\b0\b)|abort|kill|time ?out|timed|interrupt|incomplete|crash|cancel|invalid|oom|skip|"
@@ -140,6 +148,93 @@ _TYPES = frozenset({
     "varchar", "string", "str", "text", "char", "chr", "fct", "object", "category", "enum", "nvarchar", "utf8",
     "int", "int64", "bigint", "i64", "float", "double", "numeric", "nominal", "factor", "-",
 })  # fmt: skip
+#: How people and schedulers say that a run ended well; beside these any other word says that it did not.
+_WELL = frozenset(
+    {
+        "ok",
+        "okay",
+        "success",
+        "successful",
+        "succeeded",
+        "done",
+        "complete",
+        "completed",
+        "finished",
+        "pass",
+        "passed",
+        "good",
+        "valid",
+        "full",
+        "exit",
+        "exited",
+        "normal",
+        "clean",
+        "fine",
+        "ended",
+        "green",
+        "accepted",
+        "completed ok",
+        "0",
+        "0.0",
+        "yes",
+        "y",
+        "true",
+        "100%",
+        "1/1",
+        "✓",
+        "✔",
+        "✅",
+        "👍",
+        "🟢",
+        "☑",
+        "fertig",
+        "erfolgreich",
+        "erfolg",
+        "gut",
+        "beendet",
+        "terminé",
+        "réussi",
+        "succès",
+        "bon",
+        "éxito",
+        "exitoso",
+        "completado",
+        "terminado",
+        "correcto",
+        "concluído",
+        "sucesso",
+        "completato",
+        "riuscito",
+        "успех",
+        "успешно",
+        "готово",
+        "завершено",
+        "завершен",
+        "ок",
+        "成功",
+        "完成",
+        "完了",
+        "正常",
+        "成功済み",
+        "通过",
+        "성공",
+        "완료",
+        "정상",
+        "gelukt",
+        "klaar",
+        "goed",
+        "zakończono",
+        "sukces",
+        "hotovo",
+        "úspěch",
+        "tamam",
+        "başarılı",
+    }
+)
+#: Columns of the moment at which a run ended.
+_END = re.compile(
+    r"(run_|job_|test_)?(end|ended|finish|finished|completed|stop|stopped)(_(at|time|ts|timestamp|date|on))?"
+)
 _YES = frozenset({"1", "yes", "true", "y", "x", "ja", "t"})
 _NO = frozenset({"0", "no", "false", "n", "nein", "f"})
 
@@ -152,16 +247,30 @@ def runs_of(
     used = {*factors, *responses}
     markers = _markers(lines, factors, responses)
     totals = sums.of_others(lines, factors, responses)
+    compared = sums.of_two_levels(lines, factors)
     counted, notes = failures.counted(lines, used)
     told = _told(lines, used)
+    said = _said(lines, used)
+    ends = _ends(lines, used)
     shares = _shares(lines, used)
     kinds: tuple[tuple[str, Callable[[dict[str, str]], bool]], ...] = (
-        ("repeats the header", lambda cells: all(cell.strip() == name for name, cell in cells.items())),
+        (
+            "repeats the header",
+            lambda cells: all(cell.strip().casefold() == name.casefold() for name, cell in cells.items()),
+        ),
         ("sums up others", lambda cells: _is_summary(cells, factors, markers)),
+        ("compares two levels", lambda cells: any(cells[name].strip() in compared for name in factors)),
         ("has units instead of numbers", lambda cells: _is_units(cells, factors, responses)),
         (
             "is a run that failed",
             lambda cells: _has_failed(cells, used) or any(not _is_nothing(cells[name]) for name in told),
+        ),
+        (
+            "does not say that it ended well, where most do",
+            lambda cells: (
+                any(not _went_well(cells[name]) for name in said)
+                or any(is_absent(cells[name]) for name in ends)
+            ),
         ),
         (
             "succeeded in part, where most runs did wholly",
@@ -190,6 +299,7 @@ def runs_of(
             "others, without a level of its own"
         )
         left = [line for line in left if line[0] not in totals]
+    notes += sums.single(left, factors)
     for name in factors:
         bare = [place.rpartition(":")[2] for place, cells in left if not cells[name].strip()]
         if bare and len(bare) < len(left):
@@ -201,7 +311,9 @@ def runs_of(
 
 @functools.lru_cache(4096)
 def _names_a_summary(cell: str) -> bool:
-    whole = names.words(cell)
+    # ``AVERAGE(xfs)``; ``p = 0.001``, ``n=6``.
+    whole = names.words(re.sub(r"\s*=.*", "", cell))
+    cell = cell.replace("(", " (")
     if (
         whole in SUMMARY
         or whole in _WEAK
@@ -220,7 +332,8 @@ def _markers(lines: Sequence[Line], factors: Collection[str], responses: Collect
     """Columns in which a few lines are named as summaries; where most are, the word means something else."""
     found = []
     for name in lines[0][1] if lines else ():
-        if name in responses:
+        # N is no, not a number of runs.
+        if name in responses or (name not in factors and _key(name) in STATUS | GOOD | BAD | CODES):
             continue
         texts = [cells[name].strip() for _, cells in lines]
         summaries = {text for text in set(texts) if _names_a_summary(text)}
@@ -327,16 +440,55 @@ def _told(lines: Sequence[Line], used: Collection[str]) -> list[str]:
     return found
 
 
+_SUCCEEDED = frozenset(
+    {"success", "succeeded", "ok", "complete", "completed", "completion", "progress", "done"}
+)
+
+
+def _went_well(text: str) -> bool:
+    """``ok``, ``Completed in 60 s``; not ``completed 43%``, ``exited (137)``, ``done with errors``."""
+    bare = text.strip().strip(".!").casefold()
+    first, _, rest = bare.partition(" ")
+    if bare in _WELL or not rest:
+        return bare in _WELL
+    tells_more = re.search(r"\d%|\([1-9]\d*\)$|\bpart|\bbut\b", rest) or any(
+        _FAILED.match(word) for word in re.split(r"\W+", rest)
+    )
+    return first.strip(",;:-") in _WELL and not tells_more
+
+
+def _said(lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Columns in which most runs say that they ended well."""
+    return [
+        name
+        for name in (lines[0][1] if lines else ())
+        if name not in used
+        and _key(name) in STATUS
+        and 2 * sum(_went_well(cells[name]) for _, cells in lines) > len(lines)
+        # 0 and 1 of a flag, or a count.
+        and not all(parts(cells[name]) for _, cells in lines)
+    ]
+
+
+def _ends(lines: Sequence[Line], used: Collection[str]) -> list[str]:
+    """Columns of the moment at which a run ended, where most have one."""
+    return [
+        name
+        for name in (lines[0][1] if lines else ())
+        if name not in used
+        and _END.fullmatch(names.plain(name))
+        and 2 * sum(not is_absent(cells[name]) for _, cells in lines) > len(lines)
+    ]
+
+
 def _shares(lines: Sequence[Line], used: Collection[str]) -> dict[str, float]:
     """Columns of the share that succeeded, with the value of most runs."""
     found = {}
     for name in lines[0][1] if lines else ():
         own = set(names.plain(name).split("_"))
-        if (
-            name in used
-            or not own & {"success", "succeeded", "ok"}
-            or not own & _OF_ERRORS & {"rate", "ratio", "pct", "percent", "share"}
-        ):
+        is_share = "%" in name or bool(own & _OF_ERRORS & {"rate", "ratio", "pct", "percent", "share"})
+        is_share = is_share or all(cells[name].strip().endswith("%") for _, cells in lines)
+        if name in used or not own & _SUCCEEDED or not is_share:
             continue
         values = sorted(failures.count(cells[name]) for _, cells in lines)
         usual = values[len(values) // 2]

@@ -5,6 +5,7 @@ number is the others' mean, sum or spread.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -16,6 +17,8 @@ from headrace.experiment.foreign.units import parts
 _ALL = frozenset({"", "null", "(null)", "\\n", "none", "nan", "<na>", "(all)", "all", "*", "-", "—"})
 #: Lines at the end that may be a footer.
 _FOOTER = 3
+#: Lines of each other level from which on one that stands once is named.
+_SEVERAL = 3
 #: Numbers that differ by more than this share are not equal, however they were rounded.
 _EQUAL = 1e-3
 
@@ -75,3 +78,32 @@ def _sums(text: str, others: Sequence[str]) -> bool:
     if min(numbers) > 0:
         sums.append(statistics.geometric_mean(numbers))
     return any(abs(value - each) <= off for each in sums)
+
+
+def of_two_levels(lines: Sequence[Line], factors: Collection[str]) -> set[str]:
+    """Texts in the place of a level that name two levels and what compares them: ``xfs/ext4``, ``a vs b``."""
+    found = set()
+    for name in factors:
+        counts = Counter(cells[name].strip() for _, cells in lines)
+        often = [level for level, count in counts.items() if count > 1]
+        for text, count in counts.items():
+            halves = re.split(r"\s*(?:/|÷|:|→|->|–|\bvs?\b\.?|\bover\b|\s-\s)\s*", text)
+            if count == 1 and len(halves) == 2 and len({*halves} & {*often}) == 2:
+                found.add(text)
+    return found
+
+
+def single(lines: Sequence[Line], factors: Collection[str]) -> list[str]:
+    """A note on a level that stands once, where each other has several lines: a run, or a remark or a figure."""
+    if len(factors) != 1:
+        return []
+    (name,) = factors
+    counts = Counter(cells[name].strip() for _, cells in lines)
+    once = [level for level, count in counts.items() if count == 1]
+    if len(once) != 1 or len(counts) < 3 or min(count for count in counts.values() if count > 1) < _SEVERAL:
+        return []
+    place = next(place for place, cells in lines if cells[name].strip() == once[0])
+    return [
+        f"{name} = {once[0]!r} stands once, in line {place.rpartition(':')[2]}, and each other level at least "
+        f"{min(count for count in counts.values() if count > 1)} times: take the line out unless it is a run"
+    ]

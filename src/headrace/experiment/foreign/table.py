@@ -13,6 +13,7 @@ from pathlib import Path
 from headrace.base.errors import PlanError
 from headrace.base.whole import plain_file
 from headrace.experiment.foreign import alike, clocks, encodings, names, shapes, sheets, sift
+from headrace.experiment.foreign.circumstances import circumstances
 from headrace.experiment.foreign.confounded import confounded
 from headrace.experiment.foreign.forms import grid_of, unread
 from headrace.experiment.foreign.grid import Grid
@@ -173,7 +174,7 @@ def _made_alike(
     if unlike and mixed is not None:
         raise unlike
     notes = [str(unlike).partition("\n")[0]] if unlike else []
-    notes += alike.circumstances(lines, factors, used, shared)
+    notes += circumstances(lines, factors, used, shared)
     notes += alike.unified(lines, [*factors, *(name for name in others if name in shared)])
     notes += confounded(lines, factors, used, shared)
     for name in responses:
@@ -264,7 +265,7 @@ def cells_of(
     for number, cells in grid.lines:
         lines.append((f"{path}:{number}", dict(zip(there, cells, strict=True))))
     if not lines:
-        raise PlanError("the table has no rows", place=str(path))
+        raise PlanError("the table has no rows", place=str(path), hint=_SAVE_AS)
     notes += _without_groups(lines, [name for name in there if name in numbers])
     notes += _without_points(lines, [name for name in there if name in numbers])
     if grid.delimiter != "," or any(

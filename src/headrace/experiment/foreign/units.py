@@ -42,6 +42,15 @@ _SECONDS = {
     "ms": 1e-3,
     "s": 1.0,
     "sec": 1.0,
+    "msec": 1e-3,
+    "msecs": 1e-3,
+    "millis": 1e-3,
+    "milliseconds": 1e-3,
+    "usec": 1e-6,
+    "usecs": 1e-6,
+    "microseconds": 1e-6,
+    "nsec": 1e-9,
+    "nanoseconds": 1e-9,
     "secs": 1.0,
     "seconds": 1.0,
     "с": 1.0,
@@ -162,4 +171,6 @@ def in_one_unit(texts: Sequence[str]) -> tuple[list[str], str] | None:
         notes.append(f"numbers are in {common}")
     if rounded := sum(text.lstrip().startswith(("~", "≈")) for text in texts):
         notes.append(f"{counted(rounded, 'number')} marked as approximate")
+    if any(re.search(r"±|\+/-|\+-", text) for text in texts):
+        notes.append("what stands after ± is not used: each line counts as one run")
     return numbers, "; ".join(notes)

@@ -1,0 +1,212 @@
+"""What tables once gave a wrong value for without a word: it is right, or said, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.base.errors import PlanError
+from headrace.experiment import foreign
+from headrace.experiment.foreign import alike
+
+RUNS = [
+    ("xfs", 1234.5),
+    ("ext4", 1001.25),
+    ("xfs", 1250.5),
+    ("ext4", 998.75),
+    ("xfs", 1241.0),
+    ("ext4", 1003.5),
+]
+CSV = "fs,tps\n" + "".join(f"{fs},{tps}\n" for fs, tps in RUNS)
+
+
+def read(folder: Path, text: str, response: str = "tps") -> foreign.Table:
+    path = folder / "t.csv"
+    path.write_text(text)
+    return foreign.read_csv(path, ["fs"], [response])
+
+
+def values(table: foreign.Table) -> list[tuple[str, float]]:
+    return sorted((row.levels["fs"], value) for row in table.rows for value in row.responses.values())
+
+
+def with_column(name: str, usual: str, other: str) -> str:
+    lines = "".join(f"{fs},{tps},{usual}\n" for fs, tps in RUNS)
+    return f"fs,tps,{name}\n{lines}xfs,12,{other}\n"
+
+
+@pytest.mark.parametrize(
+    ("column", "usual", "other"),
+    [
+        ("completion", "full", "partial"), ("Status", "Done", "Lost connection"),
+        ("state", "COMPLETED", "EVICTED"),
+        ("job_state", "COMPLETED", "NODE_FAIL"), ("status", "ok", "-"), ("status", "ok (3 warnings)", "degraded"),
+        ("status", "Completed in 60 s", "completed 43%"), ("state", "Finished", "exited (137)"),
+        ("run ok?", "Y", "N"), ("% complete", "100", "43"), ("progress", "100%", "61%"),
+        ("finished_at", "2026-01-01 10:00", ""), ("PASS/FAIL", "PASS", "FAIL"),
+    ],
+)  # fmt: skip
+def test_a_run_that_does_not_say_that_it_ended_well_is_left_out(
+    tmp_path: Path, column: str, usual: str, other: str
+) -> None:
+    table = read(tmp_path, with_column(column, usual, other))
+    assert values(table) == sorted(RUNS)
+    assert "line 8" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("column", "usual", "other"),
+    [
+        ("comment", "", "server restarted in the middle"), ("flag", "", "RETRY"), ("core_dumped", "no", "yes"),
+        ("http status", "200", "500"), ("completed_requests", "100000", "1200"), ("outcome", "1/1", "0/1"),
+        ("warnings", "", "disk full"),
+    ],
+)  # fmt: skip
+def test_what_one_run_has_and_the_others_have_not_is_named(
+    tmp_path: Path, column: str, usual: str, other: str
+) -> None:
+    table = read(tmp_path, with_column(column, usual, other))
+    assert len(table.rows) == 7
+    assert any(f"{column} is {other!r} in line 8, and {usual or 'empty'}" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("column", "usual", "other"),
+    [
+        ("rows", "10M", "1M"), ("distribution", "uniform", "zipf"), ("buffer_pool", "8G", "1G"),
+        ("think_time", "0", "1"), ("time", "600", "30"), ("test", "oltp_read_only", "oltp_write_only"),
+    ],
+)  # fmt: skip
+def test_a_setting_of_any_name_that_differs_within_a_level_is_named(
+    tmp_path: Path, column: str, usual: str, other: str
+) -> None:
+    lines = "".join(f"{fs},{other if n < 2 else usual},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
+    table = read(tmp_path, f"fs,{column},tps\n{lines}")
+    assert any(f"{column} differs between runs of the same levels" in note for note in table.notes)
+
+
+@pytest.mark.parametrize("column", ["p99_ms", "rep", "round", "cpu_pct", "tag"])
+def test_measurements_and_repeats_are_no_settings(tmp_path: Path, column: str) -> None:
+    lines = "".join(f"{fs},{n // 2},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
+    assert read(tmp_path, f"fs,{column},tps\n{lines}").notes == ()
+
+
+@pytest.mark.parametrize(
+    "column",
+    ["nproc", "depth", "Anzahl Threads", "concurrency level", "config.threads", "потоки", "test length (s)"],
+)
+def test_threads_depth_and_length_are_known_by_other_names(tmp_path: Path, column: str) -> None:
+    lines = "".join(f"{fs},{64 if n < 2 else 8},{tps}\n" for n, (fs, tps) in enumerate(RUNS))
+    with pytest.raises(PlanError, match="the runs differ in"):
+        read(tmp_path, f"fs,{column},tps\n{lines}")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Speed-up,1.24", "xfs/ext4,1.241", "xfs vs. ext4,1.241", "AVERAGE(xfs),1242", "μ(xfs),1242", "RMS,1120",
+        "skewness,0.2", "Varianz,12", "95% confidence,12", "hmean,1100", "t-stat,3.1", "p=0.001,3", "n=6,6",
+        "FS,TPS",
+    ],
+)  # fmt: skip
+def test_figures_about_the_runs_are_no_runs(tmp_path: Path, line: str) -> None:
+    assert values(read(tmp_path, f"{CSV}{line}\n")) == sorted(RUNS)
+
+
+def test_a_level_that_stands_once_among_repeats_is_named(tmp_path: Path) -> None:
+    assert any(
+        "fs = 'btrfs' stands once, in line 8" in note for note in read(tmp_path, CSV + "btrfs,1130\n").notes
+    )
+    assert read(tmp_path, CSV + "btrfs,1130\nbtrfs,1131\n").notes == ()
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("10k", "10000"), ("300s", "00:05:00"), ("16 threads", "16 thread"), ("8 cores", "8-core"),
+        ("wal=on", "wal=1"), ("(none)", "none"), ("xfs.", "xfs"),
+    ],
+)  # fmt: skip
+def test_levels_that_marks_alone_tell_apart_are_named(pair: tuple[str, str]) -> None:
+    lines = [(f"t:{n}", {"x": text}) for n, text in enumerate(pair * 2)]
+    (note,) = alike.unified(lines, ["x"])
+    assert "are counted as 2 levels: write them alike if they are one" in note
+
+
+@pytest.mark.parametrize(
+    "pair", [("10.1", "10.10"), ("v1.2", "v12"), ("1-2", "12"), ("a-1", "a1"), ("8", "16")]
+)
+def test_marks_between_digits_tell_levels_apart(pair: tuple[str, str]) -> None:
+    lines = [(f"t:{n}", {"version": text}) for n, text in enumerate(pair * 2)]
+    assert alike.unified(lines, ["version"]) == []
+
+
+@pytest.mark.parametrize(
+    "clock",
+    [
+        "Jan 01 10:00:{:02}", "10:00:{:02} AM", "01/Jan/2026:10:00:{:02} +0000", "01.01.2026 10:00:{:02}",
+        "17672256{:02}", "17672256{:02}000",
+    ],
+)  # fmt: skip
+def test_seconds_are_known_by_any_date(tmp_path: Path, clock: str) -> None:
+    lines = "".join(f"{fs},{clock.format(t)},{1000 + t % 7}\n" for fs in ("xfs", "ext4") for t in range(40))
+    with pytest.raises(PlanError, match="one line per when"):
+        read(tmp_path, f"fs,when,tps\n{lines}")
+
+
+def test_times_that_fall_are_seconds_and_starts_of_runs_are_none(tmp_path: Path) -> None:
+    falling = "".join(f"{fs},{40 - t},{1000 + t % 7}\n" for fs in ("xfs", "ext4") for t in range(40))
+    with pytest.raises(PlanError, match="one line per second"):
+        read(tmp_path, f"fs,second,tps\n{falling}")
+    starts = "".join(f"{('xfs', 'ext4')[n % 2]},{1767225600 + 65 * n},{1000 + n % 7}\n" for n in range(40))
+    assert len(read(tmp_path, f"fs,timestamp,tps\n{starts}").rows) == 40
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fs,tps,tps.1,tps.2\nxfs,1234.5,1250.5,1241\next4,1001.25,998.75,1003.5\n",
+        "rep,xfs_tps,ext4_tps\n1,1234.5,1001.25\n2,1250.5,998.75\n3,1241,1003.5\n",
+        "rep,tps[xfs],tps[ext4]\n1,1234.5,1001.25\n2,1250.5,998.75\n3,1241,1003.5\n",
+        "fs,rep,type,value\n" + "".join(f"{fs},{n},tps,{v}\n{fs},{n},p99,3\n" for n, (fs, v) in enumerate(RUNS)),
+        "".join(f'\x1e{{"fs": "{fs}", "tps": {tps}}}\n' for fs, tps in RUNS),
+        "".join(f"fs={fs}, tps={tps}\n" for fs, tps in RUNS),
+        "| fs | tps |\n|--|--|\n" + "".join(f"| [{fs}](http://x/{fs})<br> | {tps} |\n" for fs, tps in RUNS),
+    ],
+)  # fmt: skip
+def test_all_six_runs_of_other_shapes(tmp_path: Path, text: str) -> None:
+    assert values(read(tmp_path, text)) == sorted(RUNS)
+
+
+@pytest.mark.parametrize("column", ["Einheit", "uom", "lat_unit", "единица", "单位"])
+def test_a_column_of_units_is_known_by_other_names(tmp_path: Path, column: str) -> None:
+    table = read(tmp_path, f"fs,lat,{column}\nxfs,1.2,ms\nxfs,1300,us\next4,1.5,ms\n", "lat")
+    assert [value for _, value in values(table)] == pytest.approx([1.5, 1.2, 1.3])
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "said"),
+    [
+        (
+            "fs,tps,ci_low,ci_high,n",
+            ("1242,1230,1254,3", "1001,995,1007,3"),
+            "each line sums up several runs (n)",
+        ),
+        (
+            "fs,tps,lower,upper",
+            ("1242,1230,1254", "1001,995,1007"),
+            "each line sums up several runs or values",
+        ),
+        (
+            "fs,tps_min,tps,tps_max",
+            ("1230,1242,1254", "995,1001,1007"),
+            "each line sums up several runs or values",
+        ),
+        ("fs,tps,n", ("1242 ± 8,3", "1001 ± 2.4,3"), "what stands after ± is not used"),
+        ("fs,tps_mean,tps_var,n", ("1242,64,3", "1001,5.8,3"), "each line is n runs: rebuilt"),
+    ],
+)
+def test_what_sums_up_runs_is_said(tmp_path: Path, header: str, cells: tuple[str, str], said: str) -> None:
+    table = read(tmp_path, f"{header}\nxfs,{cells[0]}\next4,{cells[1]}\n")
+    assert any(said in note for note in table.notes)
