@@ -17,6 +17,7 @@ from headrace.base.model import Value, Vendor
 from headrace.knobs import catalogue as knobs
 from headrace.knobs import servers
 from headrace.knobs.catalogue import Cost, Durability, Kind, Knob, Versions
+from headrace.knobs.change import in_words
 from tests.folders import ROOT, TESTS
 
 CATALOGUE = list(knobs.CATALOGUE.values())
@@ -348,3 +349,31 @@ def test_what_was_wrong_once_is_as_the_servers_say() -> None:
 def test_the_binary_log_may_have_a_name(value: str, server: tuple[Vendor, str]) -> None:
     """SQL shows only whether it is on."""
     knobs.find("server.log_bin").check_on(*server, value)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "version", "name", "told", "means"),
+    [
+        (Vendor.MARIADB, "10.11.6", "query_cache_type", "2", "DEMAND"),
+        (Vendor.MARIADB, "10.11.6", "concurrent_insert", 2, "ALWAYS"),
+        (Vendor.MYSQL, "8.0.31", "transaction_isolation", "1", "READ-COMMITTED"),
+        (Vendor.MARIADB, "10.11.6", "log_output", "3", "NONE,FILE"),
+        (Vendor.MARIADB, "10.11.6", "log_output", "8", "8"),
+        (Vendor.MARIADB, "10.11.6", "concurrent_insert", "3", "3"),
+        # A number there says all flags; MySQL does not tell the order of a set.
+        (Vendor.MARIADB, "10.11.6", "optimizer_switch", "5", "5"),
+        (Vendor.MYSQL, "8.0.31", "log_output", "3", "3"),
+        (Vendor.MARIADB, "10.6.1", "query_cache_type", "2", "2"),
+        (Vendor.MARIADB, "10.11.6", "slow_query_log", True, True),
+        (Vendor.MARIADB, "10.11.6", "innodb_io_capacity", "2", "2"),
+    ],
+)
+def test_a_number_of_a_choice_is_judged_by_the_name_that_it_stands_for(
+    vendor: Vendor, version: str, name: str, told: Value, means: Value
+) -> None:
+    assert in_words(knobs.find(f"server.{name}"), told, vendor, version) == means
+
+
+def test_what_the_server_does_when_it_is_set_is_no_setting() -> None:
+    assert "an action" in knobs.find("server.innodb_buffer_pool_load_now").never
+    assert not knobs.find("server.innodb_monitor_enable").never

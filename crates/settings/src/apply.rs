@@ -76,7 +76,7 @@ impl<'a> Hands<'a> {
             let before = self.read(change)?;
             let undo = self.undo(change, before.as_deref(), changes)?;
             must_be_free(journal, owner, &keys(&undo))?;
-            if !change.holds(before.as_deref()) {
+            if !self.holds(change, before.as_deref())? {
                 self.prove_way_back(&undo)?;
             }
         }
@@ -113,7 +113,7 @@ impl<'a> Hands<'a> {
             let change = &changes[at];
             let before = self.read(change)?;
             let mut also = Vec::new();
-            if !change.holds(before.as_deref()) {
+            if !self.holds(change, before.as_deref())? {
                 let undo = self.undo(change, before.as_deref(), changes)?;
                 if ids.is_empty() && deadline.is_some() {
                     watcher::start(&journal.state, owner, self.kernel.root())?;
@@ -183,9 +183,17 @@ impl<'a> Hands<'a> {
         Ok(())
     }
 
+    /// As `Change::holds`; what a variable is told in other words its server knows.
+    fn holds(&mut self, change: &Change, seen: Option<&str>) -> anyhow::Result<bool> {
+        match change {
+            Change::Variable { variable, value } => self.server()?.has(variable, value, seen),
+            _ => Ok(change.holds(seen)),
+        }
+    }
+
     fn verify(&mut self, change: &Change, who: &str) -> anyhow::Result<Option<String>> {
         let seen = self.read(change)?;
-        if change.holds(seen.as_deref()) {
+        if self.holds(change, seen.as_deref())? {
             return Ok(seen);
         }
         let seen = seen.unwrap_or_else(|| change.absent().to_owned());

@@ -185,6 +185,34 @@ impl Server {
         }
     }
 
+    /// Whether a variable has the wanted value, also where the server says it in other words: by number, or by a mode
+    /// that stands for others. What it makes of the text it shows in our own session, of which nobody else knows.
+    pub fn has(&mut self, name: &str, wanted: &str, seen: Option<&str>) -> anyhow::Result<bool> {
+        let Some(seen) = seen else { return Ok(false) };
+        if same(wanted, seen) || !may_be_in_other_words(name, wanted, seen) {
+            return Ok(same(wanted, seen));
+        }
+        let name = checked_name(name)?;
+        let ours = format!("SELECT @@SESSION.{name}");
+        let made = self.ask(&ours, 0).and_then(|before| {
+            self.connection.execute(&format!("SET SESSION {name} = @@GLOBAL.{name}"))?;
+            let made = literal(name, wanted).ok().map_or(Ok(None), |literal| {
+                self.connection.execute(&format!("SET SESSION {name} = {literal}"))?;
+                self.ask(&ours, 0)
+            });
+            let back = before.unwrap_or_default().replace('\\', "\\\\").replace('\'', "''");
+            // It was empty when our strings began to mean what they do.
+            self.connection.execute(&format!("SET SESSION {name} = '{back}'"))?;
+            made
+        });
+        match made {
+            Ok(made) => Ok(made.is_some_and(|made| same(&made, seen))),
+            // No variable of sessions, or it takes no such value: then nothing tells that they are the same.
+            Err(error) if error.code().is_some() => Ok(false),
+            Err(error) => Err(anyhow::Error::new(error).context("the server")),
+        }
+    }
+
     /// Statements of clients so far.
     pub fn questions(&mut self) -> anyhow::Result<u64> {
         let count = self.ask("SHOW GLOBAL STATUS LIKE 'Questions'", 1).context("the server")?;
@@ -362,6 +390,13 @@ fn integer(text: &str) -> Option<i128> {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
 }
 
+/// A number's meaning is no question of words where the server prints a number: there it was changed.
+fn may_be_in_other_words(name: &str, wanted: &str, seen: &str) -> bool {
+    let is_number = |text: &str| text.trim().parse::<f64>().is_ok();
+    let is_list = name == "sql_mode" || seen.contains([',', '=']);
+    !is_number(seen) && (is_number(wanted) || is_list || name.starts_with("character_set_"))
+}
+
 /// Whether the server's text says the wanted value.
 pub fn same(wanted: &str, seen: &str) -> bool {
     let plain = |text: &str| match text.trim().to_ascii_lowercase().as_str() {
@@ -382,24 +417,57 @@ pub fn same(wanted: &str, seen: &str) -> bool {
     }
     // optimizer_switch takes some of its switches and prints all of them; sets come in the server's own order.
     let parts: Vec<&str> = seen.split(',').collect();
+    if let Some(number) = integer(&wanted).filter(|_| seen.contains('=')) {
+        let bits = parts.iter().enumerate().map(|(at, part)| i128::from(part.ends_with("=on")) << at.min(64));
+        return bits.sum::<i128>() == number;
+    }
     let named: Vec<&str> = wanted.split(',').collect();
     named.iter().all(|part| parts.contains(part)) && (wanted.contains('=') || named.len() == parts.len())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{checked_name, literal, same};
+    use super::{checked_name, literal, may_be_in_other_words, same};
 
     #[test]
     fn values_as_servers_print_them() {
-        for (wanted, seen) in
-            [("on", "1"), ("OFF", "0"), ("90", "90.000000"), ("mrr=off", "a=on,mrr=off,b=on"), ("B,A", "a,b")]
-        {
+        for (wanted, seen) in [
+            ("on", "1"),
+            ("OFF", "0"),
+            ("90", "90.000000"),
+            ("mrr=off", "a=on,mrr=off,b=on"),
+            ("B,A", "a,b"),
+            ("5", "a=on,mrr=off,b=on"),
+            ("0", "a=off,b=off"),
+        ] {
             assert!(same(wanted, seen), "{wanted} {seen}");
+        }
+        for (wanted, seen) in [("4", "a=on,mrr=off,b=on"), ("13", "a=on,mrr=off,b=on"), ("5", "a,b")] {
+            assert!(!same(wanted, seen), "{wanted} {seen}");
         }
         let near = ("18446744073709547520", "18446744073709551615");
         for (wanted, seen) in [near, ("1", "2"), ("on", "2"), ("a", "a,b"), ("mrr=on", "a=on,mrr=off")] {
             assert!(!same(wanted, seen), "{wanted} {seen}");
+        }
+    }
+
+    #[test]
+    fn only_words_are_asked_for_in_a_session() {
+        for (name, wanted, seen) in [
+            ("sql_mode", "ANSI", "REAL_AS_FLOAT,ANSI"),
+            ("sql_mode", "0", ""),
+            ("tx_isolation", "1", "READ-COMMITTED"),
+            ("optimizer_switch", "default", "a=on,b=off"),
+            ("character_set_server", "utf8", "utf8mb3"),
+        ] {
+            assert!(may_be_in_other_words(name, wanted, seen), "{name} {wanted} {seen}");
+        }
+        for (name, wanted, seen) in [
+            ("innodb_io_capacity", "5000", "2000"),
+            ("long_query_time", "0.1", "10.000000"),
+            ("tx_isolation", "SERIALIZABLE", "READ-COMMITTED"),
+        ] {
+            assert!(!may_be_in_other_words(name, wanted, seen), "{name} {wanted} {seen}");
         }
     }
 

@@ -25,7 +25,7 @@ from headrace.host.agent.journal import Applied
 from headrace.host.facts import HostFacts
 from headrace.knobs import catalogue as knobs
 from headrace.knobs.catalogue import Cost, Durability, Instance, Kind, Knob
-from headrace.knobs.change import refuse_managed, text_of
+from headrace.knobs.change import in_words, refuse_managed, text_of
 from headrace.knobs.instance import managed
 from headrace.knobs.losses import loss_of
 
@@ -138,6 +138,7 @@ async def prepare(
     Raises PlanError for what does not fit the host or its server, Refused for what may not be done to it.
     """
     facts = HostFacts(await agent.facts(login))
+    settings = spelled(settings, facts)
     steps = await steps_of(agent, settings, facts, allow_weaker=allow_weaker, persisted=bool(lasting))
     await must_be_harmless(agent, settings, facts, allow_loss, allow_beyond)
     files: dict[str, str] = {}
@@ -149,6 +150,15 @@ async def prepare(
         files = await persist.files(agent, own, facts, tuned=lasting == "tuned")
         await persist.must_be_writable(agent.target, files)
     return Plan(tuple(steps), files)
+
+
+def spelled(settings: Settings, facts: HostFacts) -> dict[str, Value]:
+    """With the names that a number of a choice or set stands for, by which it is judged and compared."""
+    vendor, version = facts.vendor, facts.server_version or ""
+    return {
+        name: in_words(knobs.find(name), value, vendor, version) if name.startswith("server.") else value
+        for name, value in settings.items()
+    }
 
 
 async def steps_of(

@@ -44,6 +44,7 @@ async def checked(
 ) -> Printed:
     """The patch for a server that answers; raises as ``rollout.prepare`` does."""
     facts = HostFacts(await agent.facts(login))
+    settings = rollout.spelled(settings, facts)
     steps = await rollout.steps_of(agent, settings, facts, allow_weaker=allow_weaker, persisted=True)
     await rollout.must_be_harmless(agent, settings, facts, allow_loss, allow_beyond)
     if facts.vendor and form.vendors and facts.vendor not in form.vendors:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from headrace.base.errors import Refused
-from headrace.base.model import Value
+from headrace.base.model import Value, Vendor
 from headrace.host.facts import HostFacts
 from headrace.knobs.instance import managed, resolve
 from headrace.knobs.knob import Cost, Kind, Knob, size_bytes, value_text
@@ -54,6 +56,24 @@ def refuse_managed(knob: Knob, value: Value, facts: HostFacts) -> None:
         place=knob.name,
         hint=found.provider.how(knob.variable_on(vendor, version), text_of(own, value)),
     )
+
+
+def in_words(knob: Knob, value: Value, vendor: Vendor | None, version: str) -> Value:
+    """A number of a choice or a set as the names that it stands for on this server; any other value as it is.
+
+    The names of a choice are in the order of their numbers, those of a set by MariaDB's word only.
+    """
+    own = knob.listed_on(vendor, version)
+    text = "" if isinstance(value, bool | list) else str(value).strip()
+    # The flags of optimizer_switch are compared by their bits: a number says all of them.
+    if own is None or not own.names or not re.fullmatch("[0-9]{1,18}", text) or "default" in own.names:
+        return value
+    number = int(text)
+    if own.kind == "choice":
+        return own.names[number] if number < len(own.names) else value
+    if own.kind != "set" or vendor is not Vendor.MARIADB or number >> len(own.names):
+        return value
+    return ",".join(name for at, name in enumerate(own.names) if number >> at & 1)
 
 
 def text_of(knob: Knob, value: Value) -> str:

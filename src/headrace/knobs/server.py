@@ -97,8 +97,23 @@ def unlisted(name: str) -> Knob:
         "A server variable that headrace has no record of.",
         SERVER,
         durability=Durability.UNKNOWN,
+        never=_ACTION if name in _ACTIONS else "",
     )
 
+
+#: The server does something when they are set, and prints OFF again, or nothing.
+_ACTIONS = frozenset(
+    {
+        "innodb_buffer_pool_dump_now",
+        "innodb_buffer_pool_load_abort",
+        "innodb_buffer_pool_load_now",
+        "innodb_log_checkpoint_now",
+        "innodb_monitor_reset",
+        "innodb_monitor_reset_all",
+        "innodb_truncate_temporary_tablespace_now",
+    }
+)
+_ACTION = "an action of the server, not a setting: nothing can be read back, proved or undone"
 
 _I, _N, _S, _B, _C, _T = Kind.INTEGER, Kind.NUMBER, Kind.SIZE, Kind.SWITCH, Kind.CHOICE, Kind.TEXT
 _DYNAMIC, _RESTART, _REBUILD = Cost.DYNAMIC, Cost.RESTART, Cost.REBUILD

@@ -96,6 +96,28 @@ def test_what_the_server_adjusts_or_refuses_is_put_back(server: Server, tmp_path
         assert host.open_entries() == []
 
 
+def test_a_value_in_other_words_is_the_same(server: Server, tmp_path: Path) -> None:
+    """By number, by a mode that stands for others, by switches of which only some are named."""
+    host = Host(tmp_path)
+    before = {name: value(server, name) for name in ("sql_mode", "optimizer_switch")}
+    # MariaDB refuses to have neither materialization nor in_to_exists.
+    bits = sum(1 << at for at, one in enumerate(before["optimizer_switch"].split(",")) if one.endswith("=on"))
+    for name, told in (
+        ("sql_mode", "3"),
+        ("sql_mode", "0"),
+        ("sql_mode", "ANSI"),
+        ("sql_mode", "TRADITIONAL"),
+        ("optimizer_switch", str(bits - 1)),
+        ("optimizer_switch", "mrr=default,index_merge=off"),
+    ):
+        (done,) = call(host, server, "apply", [{"variable": name, "value": told}])
+        assert (done["path"], done["before"]) == (name, before[name])
+        # It has it already: no second entry, which would make the confirmation a refusal.
+        call(host, server, "apply", [{"variable": name, "value": told}])
+        call(host, server, "rollback")
+        assert value(server, name) == before[name]
+
+
 def test_originals_of_every_form_come_back(server: Server, tmp_path: Path) -> None:
     host = Host(tmp_path)
     server.sql(
