@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -148,7 +151,9 @@ def test_an_attempt_is_remembered_with_its_fate(tmp_path: Path, monkeypatch: pyt
         with monkeypatch.context() as other:
             other.setenv("HEADRACE_STATE", "/of/another/journal")
             attempts.must_be_last(old, "local", LOGIN)
-    attempts.must_be_last(kept(TWO, time.time() + 1), "local", LOGIN)
+    # Somebody else's, by the clock of a host that may be ahead of ours.
+    with pytest.raises(Refused, match=r"what was kept last is another: 20260102-000000-0002"):
+        attempts.must_be_last(kept(TWO, time.time() + 1), "local", LOGIN)
     with attempts.remembered("local", LOGIN, counts=True) as attempt:
         attempt.id, attempt.what = TWO.removeprefix("apply/"), "is not kept"
     attempts.must_be_last(kept(TWO, 1), "local", LOGIN)
@@ -158,8 +163,30 @@ def test_an_attempt_is_remembered_with_its_fate(tmp_path: Path, monkeypatch: pyt
         attempts.must_be_last(old, "local", ServerLogin())
     with pytest.raises(Refused, match="0002 is not kept"):
         attempts.must_be_last(old, "local", LOGIN)
+    with pytest.raises(Refused, match=r"0002 is not the newest any more; .* 20260101-000000-0001"):
+        attempts.must_be_last(kept(ONE, 3), "local", LOGIN, [kept(TWO, 2), kept(ONE, 3)])
     attempts.forget("local", LOGIN)
     attempts.must_be_last(old, "local", LOGIN)
+
+
+def test_commands_at_one_moment_lose_no_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("HEADRACE_STATE", raising=False)
+    targets = [f"root@db{number}" for number in range(40)]
+    together = Barrier(8)
+
+    def note(targets: Sequence[str]) -> None:
+        together.wait()
+        for target in targets:
+            with attempts.remembered(target, LOGIN, counts=True) as attempt:
+                attempt.what = "is not kept"
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(note, [targets[start::8] for start in range(8)]))
+    old = {"owner": ONE, "t_ns": 1, "entries": [entry(ONE, A)]}
+    for target in targets:
+        with pytest.raises(Refused, match="is not kept"):
+            attempts.must_be_last(old, target, LOGIN)
 
 
 @pytest.mark.parametrize(

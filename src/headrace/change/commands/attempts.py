@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 _FILE = "attempts.json"
 #: A user has this many targets, or those of the last time are forgotten.
 _MOST = 200
+#: A list is written within milliseconds.
+_PATIENCE_S = 5.0
 
 
 @dataclass
@@ -111,25 +115,51 @@ def _note(attempt: Attempt, *, is_over: bool = False) -> None:
     from headrace.host.snapshot import state_path
 
     own = (attempt.target, attempt.server)
-    kept = [each for each in _noted() if (each.target, each.server) != own]
-    kept += [] if is_over else [attempt]
     path = state_path(_FILE)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json_text([asdict(each) for each in kept[-_MOST:]]), 0o600)
+        with _alone(path.parent):
+            kept = [each for each in _noted() if (each.target, each.server) != own]
+            kept += [] if is_over else [attempt]
+            write_whole(path, json_text([asdict(each) for each in kept[-_MOST:]]), 0o600)
 
 
-def must_be_last(last: Mapping[str, Any], target: str, login: ServerLogin) -> None:
-    """Raises Refused if the set that was kept last is not what the last `apply` of this user made there."""
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other command reads and writes the list meanwhile: one of two rows would be lost. By the folder, because
+    the list itself is replaced. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        until_s = time.monotonic() + _PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                # A command that was stopped in these lines must not hold up every other.
+                if time.monotonic() > until_s:
+                    break
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def must_be_last(
+    last: Mapping[str, Any], target: str, login: ServerLogin, kept: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Raises Refused if the set that was kept last is not what the last `apply` of this user made there.
+
+    ``kept``: all sets, to say what became of that one.
+    """
     noted = _last(target, login)
     name = str(last["owner"]).removeprefix("apply/")
     if noted is None or noted.id == name:
         return
-    made_s = float(last["t_ns"]) / 1e9
-    if not noted.id and made_s >= noted.at_s:
-        return  # somebody has made it since
     said = f"{noted.id} {noted.what}" if noted.id else noted.what
-    other = f"{name} of {_utc(made_s)} ({what(last['entries'])})"
+    if any(each["owner"] == f"apply/{noted.id}" for each in kept):
+        said = f"{noted.id} is not the newest any more"
+    other = f"{name} of {_utc(float(last['t_ns']) / 1e9)} ({what(last['entries'])})"
     raise Refused(
         f"the last apply {said}; what was kept last is another: {other}",
         place=target,

@@ -286,22 +286,32 @@ class _Undo:
         agent = await Agent.install(host)
         own = Journal(agent, rollout.OWNER)
         entries = await attempts.before(own)
-        if self.last and (set_ := await whose.last_kept(agent, own, self.login)):
-            attempts.must_be_last(set_, self.target, self.login)
-            _show_left([attempts.told(set_)])
-        undone, left = await self._undone(agent, own)
-        if self.last and undone:
-            attempts.forget(self.target, self.login)
+        if self.last:
+            undone, left = await self._last(agent, own)
+        else:
+            undone, left = await self._undone(agent, own)
         after = await attempts.after(agent, undone, entries, self.login)
         return undone, [*left, *await _left_behind(host, but=left)], after
+
+    async def _last(self, agent: Agent, own: Journal) -> tuple[list[Any], list[str]]:
+        # What a killed call or a missed deadline left is the last change; undoing more is a separate decision.
+        if over := await whose.undo_overdue(agent):
+            return over, ["takes back what awaits no confirmation any more, and nothing that was kept"]
+        set_ = await whose.last_kept(agent, own, self.login)
+        if set_ is None:
+            return [], []
+        attempts.must_be_last(set_, self.target, self.login, await own.history())
+        # By its name: another may be kept at this moment.
+        undone = await own.rollback(kept=str(set_["owner"]), accept_foreign=self.accept_foreign)
+        attempts.forget(self.target, self.login)
+        return undone, [attempts.told(set_)]
 
     async def _undone(self, agent: Agent, own: Journal) -> tuple[list[Any], list[str]]:
         from headrace.change import apply as rollout
 
         foreign = self.accept_foreign
-        if self.last or self.change:
-            kept = "last" if self.last else f"{rollout.OWNER}/{self.change}"
-            return await own.rollback(kept=kept, accept_foreign=foreign), []
+        if self.change:
+            return await own.rollback(kept=f"{rollout.OWNER}/{self.change}", accept_foreign=foreign), []
         return await whose.roll_back_open(
             agent, own, self.login, everyone=self.everyone, accept_foreign=foreign
         )

@@ -176,6 +176,14 @@ async def roll_back_open(
     return undone, left
 
 
+async def undo_overdue(agent: Agent) -> list[Undone]:
+    """Undo what no confirmation can keep any more, of whatever server: a killed call's, or past its deadline."""
+    from headrace.host.agent import Journal
+
+    # Whoever opens the journal does so; nothing is owned by this name.
+    return await Journal(agent, f"{_PREFIX}none").rollback()
+
+
 async def to_confirm(agent: Agent, journal: Journal, login: ServerLogin) -> tuple[list[str], list[str]]:
     """The changes that a `confirm` without a name may be about, and others that wait."""
     entries = [entry for entry in await journal.entries() if entry.get("deadline")]
