@@ -472,6 +472,82 @@ Threads fairness:
 
 """
 
+SIEGE = """
+{	"transactions":			        2128,
+	"availability":			      100.00,
+	"elapsed_time":			        2.09,
+	"data_transferred":		        0.01,
+	"response_time":		        0.00,
+	"transaction_rate":		     1018.18,
+	"throughput":			        0.01,
+	"concurrency":			        3.96,
+	"successful_transactions":	        2128,
+	"failed_transactions":		           0,
+	"longest_transaction":		        0.03,
+	"shortest_transaction":		        0.00
+}
+"""
+DBENCH = """dbench version 4.00 - Copyright Andrew Tridgell 1999-2004
+
+Running for 3 seconds with load '/usr/share/dbench/client.txt' and minimum warmup 0 secs
+failed to create barrier semaphore
+0 of 2 processes prepared for launch   0 sec
+2 of 2 processes prepared for launch   0 sec
+releasing clients
+   2     21998   269.21 MB/sec  execute   1 sec  latency 25.895 ms
+   2     68738   382.01 MB/sec  execute   2 sec  latency 25.288 ms
+   2  cleanup   3 sec
+   0  cleanup   3 sec
+
+ Operation      Count    AvgLat    MaxLat
+ ----------------------------------------
+ NTCreateX      26868     0.013    24.096
+ WriteX         13987     0.014    20.212
+ ReadX          41797     0.003     7.016
+ Flush           1881     2.013    30.553
+
+Throughput 382.006 MB/sec  2 clients  2 procs  max_latency=25.895 ms
+"""
+BONNIE = """Version 2.00a       ------Sequential Output------ --Sequential Input- --Random-
+                    -Per Chr- --Block-- -Rewrite- -Per Chr- --Block-- --Seeks--
+Name:Size etc        /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP  /sec %CP
+vm            1500M            122m  31  875m  26            2.4g  44  9944  35
+Latency                         120ms   28113us             12582us   76044us
+1.98,2.00a,vm,1,1796006643,1500M,,8192,5,,,124698,31,896086,26,,,2479358,44,9944,35,16,,,,,12981,31,+++++,+++,+++++,+++,+++++,+++,+++++,+++,+++++,+++,,120ms,28113us,,12582us,76044us,32106us,8078us,33828us,20189us,6450us,20067us
+"""
+PERF = """
+ Performance counter stats for 'sleep 0.2':
+
+              1.04 msec task-clock                       #    0.005 CPUs utilized
+                 1      context-switches                 #  961.443 /sec
+                 0      cpu-migrations                   #    0.000 /sec
+                75      page-faults                      #   72.108 K/sec
+   <not supported>      cycles
+
+       0.201881108 seconds time elapsed
+
+       0.001801000 seconds user
+       0.000000000 seconds sys
+"""
+OPENSSL = """Doing sha256 for 1s on 1024 size blocks: 374445 sha256's in 0.33s
+version: 3.0.19
+options: bn(64,64)
+The 'numbers' are in 1000s of bytes per second processed.
+type           1024 bytes
+sha256         1161914.18k
+"""
+OPENSSL_SIGNS = """Doing 256 bits sign ecdsa's for 1s: 16609 256 bits ECDSA signs in 0.42s
+Doing 256 bits verify ecdsa's for 1s: 5084 256 bits ECDSA verify in 0.38s
+version: 3.0.19
+options: bn(64,64)
+                              sign    verify    sign/s verify/s
+ 256 bits ecdsa (nistp256)   0.0000s   0.0001s  39545.2  13378.9
+"""
+DD = """64+0 records in
+64+0 records out
+67108864 bytes (67 MB, 64 MiB) copied, 0.0583701 s, 1.1 GB/s
+"""
+
 
 @dataclass(frozen=True)
 class Good:
@@ -616,6 +692,23 @@ GOODS = [
     Good("sysbench fileio that only writes", SYSBENCH_FILES, {"writes_s": 3339.59, "p99_ms": 8.43}, {
         "Initializing worker": "FATAL: Cannot open file 'test_file.4' errno = 2\nInitializing worker",
         "writes: 51.32": "writes: 0.00",
+    }),
+    Good("siege", SIEGE, {"transactions_s": 1018.18, "max_ms": 30.0}, {
+        '"failed_transactions":\t\t           0': '"failed_transactions":\t\t           900',
+        "100.00": "41.00",
+    }),
+    Good("dbench", DBENCH, {"mb_s": 382.006, "max_ms": 25.895, "flush_mean_ms": 2.013}, {
+        "releasing clients": "[1234] write failed on handle 10007 (No space left on device)\nreleasing clients",
+        "Throughput": "x",
+    }),
+    Good("bonnie++", BONNIE, {"write_kib_s": 124698, "read_kib_s": 2479358, "seeks_s": 9944}, {",120ms,28113us": ""}),
+    Good("perf stat", PERF, {"elapsed_s": 0.201881108, "task_clock_ms": 1.04, "page_faults": 75}, {
+        "seconds time elapsed": "x", "seconds sys": "x",
+    }),
+    Good("openssl speed", OPENSSL, {"block_1024_mb_s": 1161.91418}, {"sha256         1161914.18k": ""}),
+    Good("openssl speed, signatures", OPENSSL_SIGNS, {"signs_s": 39545.2, "verifications_s": 13378.9}, {" 13378.9": ""}),
+    Good("dd", DD, {"mb_s": 1149.713, "elapsed_s": 0.0583701}, {
+        "64+0 records in": "dd: error writing 'x': No space left on device\n64+0 records in",
     }),
     Good("iperf3", json.dumps(IPERF), {"received_mbit_s": 9400.0}, {'"intervals"': '"error": "refused", "intervals"'}),
 ]  # fmt: skip

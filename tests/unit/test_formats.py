@@ -12,6 +12,7 @@ import pytest
 
 from headrace.base.errors import PlanError
 from headrace.experiment import foreign
+from headrace.experiment.foreign import directions
 from headrace.experiment.foreign.formats import (
     FORMATS,
     criterion,
@@ -319,3 +320,85 @@ def test_what_a_file_cannot_say_is_said_to_be_taken_for_granted(tmp_path: Path) 
 def test_a_run_without_a_time_of_its_own_ends_with_its_operations() -> None:
     text = STRESS.replace("setting to a 2 second run", "defaulting to a 1 day, 0 secs run")
     assert [run.problem for run in stress.read(text) or ()] == [""]
+
+
+#: Endings of a time; other names that end in ``_s`` are rates.
+TIMES = (
+    "mean_s",
+    "median_s",
+    "min_s",
+    "max_s",
+    "time_s",
+    "real_s",
+    "elapsed_s",
+    "user_s",
+    "sys_s",
+    "slope_s",
+)
+
+
+@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+def test_no_rate_of_a_reader_is_taken_for_a_time(tmp_path: Path, good: Good) -> None:
+    (row,) = read(tmp_path, good.text).rows
+    for name in row.responses:
+        if name.endswith("_s") and name != "cpu_s":
+            assert directions.is_more_better(name) is not name.endswith(TIMES), name
+
+
+def prefixed(prefix: str, text: str) -> str:
+    return "".join(f"{prefix}{line}\n" for line in text.rstrip("\n").split("\n"))
+
+
+WRAPPED = {
+    "carriage returns": lambda text: text.replace("\n", "\r\n"),
+    "colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n", 3),
+    "time stamps": lambda text: prefixed("2026-01-01T10:00:00.123Z ", text),
+    "a container": lambda text: prefixed("bench-1  | ", text),
+    "a journal": lambda text: prefixed("Jan 01 10:00:00 db1 bench[812]: ", text),
+    "warnings above": lambda text: "WARNING: something\n" * 3 + text,
+}
+
+
+@pytest.mark.parametrize("around", WRAPPED)
+@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+def test_what_terminals_and_containers_add_changes_no_value(tmp_path: Path, good: Good, around: str) -> None:
+    (row,) = read(tmp_path, WRAPPED[around](good.text)).rows
+    assert {name: row.responses[name] for name in good.has} == pytest.approx(dict(good.has))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Killed", "Segmentation fault (core dumped)", "command terminated with exit code 137",
+        "./run.sh: line 3:  4312 Killed                  sysbench run", "Command exited with non-zero status 1",
+        "Connection to db1 closed by remote host.", "make: *** [Makefile:3: bench] Error 1",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+def test_a_run_whose_shell_tells_of_a_bad_end_is_left_out(tmp_path: Path, good: Good, end: str) -> None:
+    table = read(tmp_path, good.text, good.text.rstrip("\n") + f"\n{end}\n")
+    assert len(table.rows) == 1
+    assert "of " in table.notes[0]
+    assert "left out" in table.notes[0]
+
+
+#: Of these a file is one run, and repeats in it are its mean.
+JSONS = ("YCSB, JSON", "go-ycsb, JSON")
+MEANS = ("go test -bench", "Google Benchmark, console", "criterion", "Rust's own benches")
+
+
+@pytest.mark.parametrize("good", GOODS, ids=lambda good: good.name)
+def test_of_two_runs_in_a_file_none_is_lost_without_a_word(tmp_path: Path, good: Good) -> None:
+    text = good.text.rstrip("\n") + "\n" + good.text
+    if good.text.lstrip().startswith(("{", "[{", "fio: ")) and good.name not in (
+        "siege",
+        "cargo criterion",
+        *JSONS,
+    ):
+        with pytest.raises(PlanError, match=r"in one file|reports of one fio"):
+            read(tmp_path, text)
+        return
+    table = read(tmp_path, text)
+    assert len(table.rows) == 2 or table.notes or good.name in MEANS
+    for row in table.rows:
+        assert {name: row.responses[name] for name in good.has} == pytest.approx(dict(good.has))

@@ -13,7 +13,7 @@ _LESS = re.compile(
 )
 _MORE = re.compile(
     r"(^|_)(iops|tps|qps|tpm|tpmc|nopm|throughput|ops|requests|transactions|queries|reads|writes)(_s)?$|(bit|b)_s$"
-    r"|(^|_)(events|runs|goodput|items|elements|bytes|bits|fsyncs|rows|commits|pages|calls|messages|statements|ops_cpu)_s$"
+    r"|(^|_)(events|runs|goodput|items|elements|bytes|bits|fsyncs|rows|commits|pages|calls|messages|statements|ops_cpu|seeks|creates|stats|deletes|signs|verifications)_s$|cryptions_s$"
 )
 #: ``ns/op``: a time for each.
 _UNIT = re.compile(r"ns|us|µs|μs|ms|s|sec|secs|seconds?|min|minutes?|cycles?")

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base.counted import counted
 from headrace.base.errors import PlanError
+from headrace.experiment.foreign import logs
 from headrace.experiment.foreign import names as names_of
 from headrace.experiment.foreign.alike import ALIKE, DURATIONS, meaning, unified
 from headrace.experiment.foreign.confounded import confounded
 from headrace.experiment.foreign.formats import FORMATS
 from headrace.experiment.foreign.row import Row, Table
-from headrace.experiment.foreign.run import OtherVariant, Run
+from headrace.experiment.foreign.run import OtherVariant, Run, documents
 from headrace.experiment.foreign.table import decoded
 
 #: Files or runs named in a note or an error.
@@ -89,25 +90,39 @@ def _pattern(names: str) -> re.Pattern[str]:
 
 
 def _runs(path: Path, levels: Mapping[str, str]) -> list[_Placed]:
-    text, _ = decoded(path)
+    text, ended = logs.parted(logs.plain(decoded(path)[0]))
     if not text.strip():
         return [_Placed(str(path), levels, Run(problem="the file is empty: nothing ran, or it was killed"))]
-    for tool in FORMATS:
-        try:
-            runs = tool.read(text)
-        except OtherVariant as variant:
-            raise PlanError(f"{variant}: not read", place=str(path), hint=variant.hint) from variant
-        if runs:
-            count = len(runs)
-            return [
-                _Placed(f"{path}, run {number}" if count > 1 else str(path), levels, run)
-                for number, run in enumerate(runs, 1)
-            ]
+    runs = _read(path, text) or (_read(path, logs.flush(text)) if logs.flush(text) != text else [])
+    if runs:
+        # What ended the program that wrote the last of them.
+        if ended and not runs[-1].problem:
+            runs[-1] = replace(runs[-1], problem=f"the log says {ended!r} at its end")
+        count = len(runs)
+        return [
+            _Placed(f"{path}, run {number}" if count > 1 else str(path), levels, run)
+            for number, run in enumerate(runs, 1)
+        ]
+    if len(documents(text)) > 1:
+        raise PlanError(
+            "several results in JSON in one file", place=str(path), hint="write a file for each run"
+        )
     raise PlanError(
         f"not the output of {', '.join(tool.NAME for tool in FORMATS)}",
         place=str(path),
         hint="make a table of it, with a line per run: headrace import table.csv --factor ... --response ...",
     )
+
+
+def _read(path: Path, text: str) -> list[Run]:
+    for tool in FORMATS:
+        try:
+            runs: list[Run] | None = tool.read(text)
+        except OtherVariant as variant:
+            raise PlanError(f"{variant}: not read", place=str(path), hint=variant.hint) from variant
+        if runs:
+            return runs
+    return []
 
 
 def _named(places: Sequence[str]) -> str:

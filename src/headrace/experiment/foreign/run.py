@@ -36,13 +36,30 @@ class OtherVariant(Exception):
 
 
 def parsed(text: str) -> Any:
-    """The JSON of a file, also behind warnings that a tool printed first; None if there is none."""
-    for start in sorted(place for place in (text.find("{"), text.find("[")) if place >= 0):
-        try:
-            return json.loads(text[start:])
-        except (ValueError, RecursionError):
+    """The JSON of a file, also between a tool's warnings and a shell's; None if there is none, or several."""
+    found = documents(text)
+    return found[0] if len(found) == 1 else None
+
+
+def documents(text: str) -> list[Any]:
+    """The objects and arrays of a text, up to the second."""
+    decoder = json.JSONDecoder()
+    found: list[Any] = []
+    end = 0
+    for start in re.finditer(r"[\[{]", text):
+        if start.start() < end:
             continue
-    return None
+        try:
+            content, end = decoder.raw_decode(text, start.start())
+        except (ValueError, RecursionError):
+            if found or start.start() > text.find("{") >= 0:
+                break
+            continue
+        if content or not found:
+            found.append(content)
+        if len(found) > 1:
+            break
+    return found
 
 
 def within(content: Any, *path: str) -> Any:
@@ -73,6 +90,13 @@ def pieces(pattern: re.Pattern[str], text: str) -> list[str]:
     """The parts of a text that begin with ``pattern``; what is before the first is left out."""
     starts = [match.start() for match in pattern.finditer(text)]
     return [text[start:end] for start, end in itertools.pairwise([*starts, len(text)])]
+
+
+def closed(pattern: re.Pattern[str], text: str) -> list[str]:
+    """The parts of a text that end with ``pattern``, and what follows the last if it is more than white space."""
+    ends = [0, *(match.end() for match in pattern.finditer(text)), len(text)]
+    parts = [text[start:end] for start, end in itertools.pairwise(ends)]
+    return [part for part in parts if part.strip()]
 
 
 def once(runs: Sequence[Run]) -> list[Run]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from headrace.experiment.foreign.formats import (
     benchbase,
     criterion,
+    files,
     fio,
     google,
     hammerdb,
@@ -20,6 +21,7 @@ from headrace.experiment.foreign.formats import (
     pgbench,
     stress,
     sysbench,
+    system,
     tpcc,
     vdbench,
     ycsb,
@@ -43,4 +45,6 @@ FORMATS = (
     network,
     stress,
     vdbench,
+    files,
+    system,
 )

@@ -1,4 +1,4 @@
-"""Load on HTTP: k6, wrk, ab."""
+"""Load on HTTP: k6, wrk, ab, siege."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, pieces, text_of, within
 
-NAME = "k6, wrk or ab"
+NAME = "k6, wrk, ab or siege"
 
 #: Share of the requests that may fail, and of its time that a run must have lasted.
 FEW_ERRORS, WHOLE = 0.01, 0.95
@@ -22,6 +22,8 @@ def read(text: str) -> list[Run] | None:
     ):
         if parts := pieces(re.compile(begins, re.MULTILINE), text):
             return [reader(part) for part in parts]
+    if runs := _sieges(text):
+        return runs
     if found := re.search(r"^unable to connect to [^\n]*", text, re.MULTILINE):
         return [Run(problem=f"it failed: {found[0][:120]}")]
     if (
@@ -65,6 +67,43 @@ def _k6(metrics: dict[str, Any]) -> Run:
         problem = f"{1 - passed:.1%} of its checks failed"
     vus = of("vus_max", "max") or of("vus_max", "value")
     return Run(found, {"clients": text_of(vus)} if vus is not None else {}, problem)
+
+
+_SIEGE = re.compile(r"^\{?[ \t]*\"?transactions\"?:\s+(\d+)", re.MULTILINE | re.IGNORECASE)
+
+
+def _sieges(text: str) -> list[Run]:
+    """siege, as JSON and, before version 4.1, for people: the same names with spaces."""
+    if "availability" not in text.lower():
+        if re.search(r"^\*\* SIEGE [\d.]+|^The server is now under siege|siege aborted", text, re.MULTILINE):
+            return [Run(problem="it has no report at its end: it was interrupted, or aborted")]
+        return []
+    return [_siege(part) for part in pieces(_SIEGE, text)]
+
+
+def _siege(part: str) -> Run:
+    told = {
+        name.lower().replace(" ", "_"): float(value)
+        for name, value in re.findall(r"^\{?[ \t]*\"?([A-Za-z_ ]+?)\"?:\s+([\d.]+)", part, re.MULTILINE)
+    }
+    if "transaction_rate" not in told or "shortest_transaction" not in told:
+        return Run(problem="its report is cut off")
+    found = {"transactions_s": told["transaction_rate"], "max_ms": told["longest_transaction"] * 1e3}
+    if mean := told.get("response_time", 0.0):
+        # Seconds, unless another unit stands behind.
+        found["mean_ms"] = mean * (1.0 if re.search(r"response.time\"?:\s+[\d.]+ ms", part, re.I) else 1e3)
+    lost = told.get("failed_transactions", 0.0)
+    problem = (
+        f"{lost:,.0f} transactions failed"
+        if lost > FEW_ERRORS * max(told.get("transactions", 0.0), 1)
+        else ""
+    )
+    if not problem and told.get("availability", 100.0) < 100 * (1 - FEW_ERRORS):
+        problem = f"only {told['availability']:g}% of its transactions succeeded"
+    settings = {"duration_s": text_of(round(told.get("elapsed_time", 0.0), 1))}
+    return Run(
+        found, settings, problem, "that siege was not stopped early: its report is as that of a shorter run"
+    )
 
 
 def _wrk(part: str) -> Run:

@@ -6,7 +6,17 @@ import csv
 import re
 from typing import Any
 
-from headrace.experiment.foreign.run import OtherVariant, Run, known, number, parsed, text_of, within
+from headrace.experiment.foreign.run import (
+    OtherVariant,
+    Run,
+    closed,
+    documents,
+    known,
+    number,
+    parsed,
+    text_of,
+    within,
+)
 
 NAME = "redis-benchmark or memtier_benchmark"
 
@@ -29,7 +39,13 @@ def read(text: str) -> list[Run] | None:
     # Progress is written over itself.
     lines = re.sub(r" *\r", "\n", text)
     if _TABLE.search(lines) or _OF_MEMTIER.search(lines) or re.search(r"^AGGREGATED AVERAGE", lines, re.M):
-        return [_memtier(lines)]
+        parts = closed(re.compile(r"^Totals [^\n]*\n?", re.MULTILINE), lines)
+        first, *rest = parts
+        # Behind the last table there are its percentiles, unless another run began.
+        return [
+            _memtier(first),
+            *(_memtier(part) for part in rest if _TABLE.search(part) or _OF_MEMTIER.search(part)),
+        ]
     if _CSV in lines:
         return _of_csv(lines[lines.index(_CSV) :], _error(lines))
     if runs := _tests(lines):
@@ -37,6 +53,8 @@ def read(text: str) -> list[Run] | None:
     if problem := _error(lines):
         return [Run(problem=problem)]
     if '"ALL STATS"' in text or '"run information"' in text or '"configuration":{' in text[:40]:
+        if len(documents(text)) > 1:
+            return None
         content = parsed(text)
         return [_of_json(content) if isinstance(content, dict) else Run(problem="its JSON is cut off")]
     return None
@@ -69,18 +87,19 @@ def _of_csv(lines: str, problem: str) -> list[Run]:
 
 def _tests(lines: str) -> list[Run]:
     problem = _error(lines)
-    runs = {}
-    if not _TEST.search(lines):
+    runs = []
+    starts = [*_TEST.finditer(lines)]
+    if not starts:
         for test, rate, p50 in _QUIET.findall(lines):
             found = {"requests_s": float(rate)} | ({"p50_ms": float(p50)} if p50 else {})
-            runs[test] = Run(found, {"test": test}, problem)
-    starts = [*_TEST.finditer(lines)]
+            runs.append(Run(found, {"test": test}, problem))
     ends = [each.start() for each in starts[1:]] + [len(lines)]
     for start, end in zip(starts, ends, strict=False):
-        runs[start[1]] = _test(start[1], lines[start.end() : end], problem)
-    for test in _PROGRESS.findall(lines):
-        runs.setdefault(test, Run({}, {"test": test}, problem or "it was interrupted: it has no result"))
-    return list(runs.values())
+        runs.append(_test(start[1], lines[start.end() : end], problem))
+    for test in dict.fromkeys(_PROGRESS.findall(lines)):
+        if all(run.settings["test"] != test for run in runs):
+            runs.append(Run({}, {"test": test}, problem or "it was interrupted: it has no result"))
+    return runs
 
 
 def _test(name: str, part: str, problem: str) -> Run:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.base.counted import counted
-from headrace.experiment.foreign.run import Run, text_of
+from headrace.experiment.foreign.run import Run, closed, text_of
 
 NAME = "tpcc-mysql or go-tpc"
 
@@ -20,7 +20,9 @@ def read(text: str) -> list[Run] | None:
     if "TPC-C Load Generator" in text or "<TpmC>" in text:
         return [_of_mysql(part) for part in re.split(r"(?<=TpmC)\n(?=\*{5,}\n)", text)]
     if re.search(r"^tpmC: [\d.]+|^\[Summary\] NEW_ORDER", text, re.MULTILINE):
-        return [_of_go(text)]
+        parts = closed(re.compile(r"^tpmC: [^\n]*\n?", re.MULTILINE), text)
+        # What a shell said behind the last is no run.
+        return [_of_go(part) for part in parts if "tpmC: " in part or "NEW_ORDER" in part]
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headrace.base.received import BadContent, an_object
-from headrace.experiment.foreign.run import Run, pieces, text_of
+from headrace.experiment.foreign.run import Run, closed, pieces, text_of
 
 NAME = "YCSB or go-ycsb"
 
@@ -19,6 +19,7 @@ FEW_ERRORS = 0.01
 
 
 _GO = re.compile(r"^([A-Z_]+) +- (Takes\(s\): [^\n]*99th\(us\): [^\n]*\n)", re.MULTILINE)
+_END_OF_GO = re.compile(r"^Run finished, takes [^\n]*\n(?:[A-Z_]+ +- Takes\(s\): [^\n]*\n?)*", re.MULTILINE)
 _OURS = re.compile(r"^YCSB Client \d|site\.ycsb\.Client", re.MULTILINE)
 #: A measurement in JSON, in an array or alone.
 _OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
@@ -27,7 +28,7 @@ _OBJECT = re.compile(r"\{[^{}]*\"metric\"[^{}]*\"measurement\"[^{}]*\}")
 def read(text: str) -> list[Run] | None:
     text = _plain(text)
     if _GO.search(text) or re.search(r"^Run finished, takes ", text, re.MULTILINE):
-        return [_of_go(text)]
+        return [_of_go(part) for part in closed(_END_OF_GO, text) if _GO.search(part)] or [_of_go(text)]
     settings = {}
     if threads := re.search(r"^Command line: .*-threads (\d+)", text, re.MULTILINE):
         settings["threads"] = threads[1]
@@ -84,6 +85,9 @@ def _of_go(text: str) -> Run:
         return Run({}, settings, "it does not say that its run has finished: it was interrupted")
     found: dict[str, float] = {}
     done, failed, rate = 0.0, 0.0, 0.0
+    kinds = [kind for kind, _ in _GO.findall(end)]
+    if len(kinds) > len({*kinds}):
+        return Run({}, settings, "another run begins right behind it: they cannot be told apart in one file")
     for kind, told in _GO.findall(end):
         cells = dict(re.findall(r"([\w.]+(?:\((?:s|us)\))?): ([\d.]+)", told))
         count = float(cells.get("Count", 0))
