@@ -412,7 +412,7 @@ def test_a_shell_lets_nothing_go_but_what_watches_a_folder_or_keeps_an_exit_code
 OWN_JSON = {
     "base/encode.py", "base/received.py", "capacity/catalogue.py", "capacity/predictions.py",
     "change/production/histograms.py", "cli/docs_search.py",
-    "experiment/foreign/run.py", "experiment/frozen.py", "experiment/preflight.py", "experiment/reboot.py",
+    "experiment/frozen.py", "experiment/preflight.py", "experiment/reboot.py",
     "experiment/workloads/drive/check.py", "experiment/workloads/drive/lines.py",
     "experiment/workloads/fio.py", "experiment/workloads/observe.py",
     "experiment/workloads/sysbench_oltp.py", "experiment/workloads/tpcc.py", "fleet/runs.py",

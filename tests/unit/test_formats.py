@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -349,7 +350,7 @@ def prefixed(prefix: str, text: str) -> str:
     return "".join(f"{prefix}{line}\n" for line in text.rstrip("\n").split("\n"))
 
 
-WRAPPED = {
+WRAPPED: dict[str, Callable[[str], str]] = {
     "carriage returns": lambda text: text.replace("\n", "\r\n"),
     "colours": lambda text: "\x1b[32m" + text.replace("\n", "\x1b[0m\n", 3),
     "time stamps": lambda text: prefixed("2026-01-01T10:00:00.123Z ", text),

@@ -108,8 +108,9 @@ def _unnamed(measured: Sequence[str]) -> PlanError:
 
     if not measured:
         return PlanError("no measurement is named, and all runs have none in common", hint=EXAMPLE)
-    # A rate is what most people compare.
-    first = next((name for name in measured if is_more_better(name)), measured[0])
+    # A rate is what most people compare, and else a mean.
+    middle = next((name for name in measured if name.startswith(("mean", "median"))), measured[0])
+    first = next((name for name in measured if is_more_better(name)), middle)
     option = "--latency" if is_more_better(first) is False else "--response"
     return PlanError(
         f"no measurement is named; every run has {', '.join(measured)[:600]}", hint=f"{option} {first}"

@@ -44,7 +44,7 @@ def parsed(text: str) -> Any:
 def documents(text: str) -> list[Any]:
     """The objects and arrays of a text, up to the second."""
     decoder = json.JSONDecoder()
-    found: list[Any] = []
+    contents: list[Any] = []
     end = 0
     for start in re.finditer(r"[\[{]", text):
         if start.start() < end:
@@ -52,14 +52,14 @@ def documents(text: str) -> list[Any]:
         try:
             content, end = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
-            if found or start.start() > text.find("{") >= 0:
+            if contents or start.start() > text.find("{") >= 0:
                 break
             continue
-        if content or not found:
-            found.append(content)
-        if len(found) > 1:
+        if content or not contents:
+            contents.append(content)
+        if len(contents) > 1:
             break
-    return found
+    return contents
 
 
 def within(content: Any, *path: str) -> Any:

@@ -82,15 +82,15 @@ def _sums(text: str, others: Sequence[str]) -> bool:
 
 def of_two_levels(lines: Sequence[Line], factors: Collection[str]) -> set[str]:
     """Texts in the place of a level that name two levels and what compares them: ``xfs/ext4``, ``a vs b``."""
-    found = set()
+    compared = set()
     for name in factors:
         counts = Counter(cells[name].strip() for _, cells in lines)
         often = [level for level, count in counts.items() if count > 1]
         for text, count in counts.items():
             halves = re.split(r"\s*(?:/|÷|:|→|->|–|\bvs?\b\.?|\bover\b|\s-\s)\s*", text)
             if count == 1 and len(halves) == 2 and len({*halves} & {*often}) == 2:
-                found.add(text)
-    return found
+                compared.add(text)
+    return compared
 
 
 def single(lines: Sequence[Line], factors: Collection[str]) -> list[str]:

@@ -60,13 +60,13 @@ def _dbench(part: str) -> Run:
     settings |= {"clients": result[3], "processes": result[4]}
     if result[2]:
         settings["mode"] = result[2].strip(" ()")
-    found = {"mb_s": float(result[1])} | ({"max_ms": float(result[5])} if result[5] else {})
+    measured = {"mb_s": float(result[1])} | ({"max_ms": float(result[5])} if result[5] else {})
     for name, mean, most in _OPERATION.findall(part):
-        found |= {f"{name.lower()}_mean_ms": float(mean), f"{name.lower()}_max_ms": float(most)}
+        measured |= {f"{name.lower()}_mean_ms": float(mean), f"{name.lower()}_max_ms": float(most)}
     error = re.search(
         r"^\[\d+\] [^\n]*(?:failed|No space left|error)[^\n]*|^Child failed[^\n]*", part, re.MULTILINE
     )
-    return Run(found, settings, f"it failed: {error[0][:120]}" if error else "")
+    return Run(measured, settings, f"it failed: {error[0][:120]}" if error else "")
 
 
 def _bonnie(line: str) -> Run:
@@ -74,7 +74,9 @@ def _bonnie(line: str) -> Run:
     settings = {name: cells[at] for name, at in _SETTINGS.items() if at < len(cells) and cells[at]}
     if len(cells) < _LENGTH:
         return Run({}, settings, "its line of CSV is cut off")
-    found = {
+    measured = {
         name: float(cells[at]) for name, at in _PLACES.items() if re.fullmatch(r"\d+(\.\d+)?", cells[at])
     }
-    return Run(found, settings, "" if found else "each of its tests took too little time to be measured")
+    return Run(
+        measured, settings, "" if measured else "each of its tests took too little time to be measured"
+    )

@@ -88,10 +88,10 @@ def _siege(part: str) -> Run:
     }
     if "transaction_rate" not in told or "shortest_transaction" not in told:
         return Run(problem="its report is cut off")
-    found = {"transactions_s": told["transaction_rate"], "max_ms": told["longest_transaction"] * 1e3}
+    measured = {"transactions_s": told["transaction_rate"], "max_ms": told["longest_transaction"] * 1e3}
     if mean := told.get("response_time", 0.0):
         # Seconds, unless another unit stands behind.
-        found["mean_ms"] = mean * (1.0 if re.search(r"response.time\"?:\s+[\d.]+ ms", part, re.I) else 1e3)
+        measured["mean_ms"] = mean * (1.0 if re.search(r"response.time\"?:\s+[\d.]+ ms", part, re.I) else 1e3)
     lost = told.get("failed_transactions", 0.0)
     problem = (
         f"{lost:,.0f} transactions failed"
@@ -102,7 +102,10 @@ def _siege(part: str) -> Run:
         problem = f"only {told['availability']:g}% of its transactions succeeded"
     settings = {"duration_s": text_of(round(told.get("elapsed_time", 0.0), 1))}
     return Run(
-        found, settings, problem, "that siege was not stopped early: its report is as that of a shorter run"
+        measured,
+        settings,
+        problem,
+        "that siege was not stopped early: its report is as that of a shorter run",
     )
 
 

@@ -68,16 +68,16 @@ def _perf(part: str) -> Run:
     elapsed = _ELAPSED.search(part)
     if elapsed is None:
         return Run(problem="it has no time at its end: it was interrupted")
-    found = {"elapsed_s": float(elapsed[1].replace(",", ""))}
+    counted = {"elapsed_s": float(elapsed[1].replace(",", ""))}
     for value, unit, event in _COUNTER.findall(part[: elapsed.start()]):
         name = re.sub(r"\W+", "_", event).strip("_")
         if re.fullmatch(r"[\d,]+(\.\d+)?", value) and name:
-            found[f"{name}_ms" if unit == "msec" else f"{name}_ns" if unit == "ns" else name] = float(
+            counted[f"{name}_ms" if unit == "msec" else f"{name}_ns" if unit == "ns" else name] = float(
                 value.replace(",", "")
             )
     for side in ("user", "sys"):
         if told := re.search(rf"^ +([\d.]+)(?: \+- [\d.]+)? +seconds {side}", part, re.MULTILINE):
-            found[f"{side}_s"] = float(told[1])
+            counted[f"{side}_s"] = float(told[1])
     head = part.partition("\n")[0]
     runs = re.search(r"\((\d+) runs\)", head)
     problem = (
@@ -86,7 +86,7 @@ def _perf(part: str) -> Run:
         else "its report is cut off"
     )
     return Run(
-        found,
+        counted,
         {"repeats": runs[1] if runs else "1"},
         problem,
         assumed="that the command ended well: perf stat does not say so",
