@@ -546,6 +546,18 @@ def test_one_bad_change_undoes_all_of_the_call(host: Fake) -> None:
     assert "needs --mysql-socket" in host.apply({"variable": "x", "value": "1"}, code=2)
 
 
+def test_what_cannot_be_kept_is_undone_before_the_error_is_told(host: Fake) -> None:
+    """A file that the host cannot write: the values of now must not outlive the command that failed."""
+    changes = [kernel(1), {"file": SYSCTL, "content": "x" * 70_000}]
+    said = host.call("apply", "--root", str(host.folder), "--keep", owner=OWNER, stdin=changes, code=2)
+    assert "too long" in said
+    assert "undone, because it could not be kept" in said
+    assert host.text("/sys/fake/1") == "original 1"
+    assert not (host.folder / SYSCTL[1:]).exists()
+    assert host.open_entries() == []
+    assert host.history() == []
+
+
 def test_a_managed_interrupt_is_refused_and_another_is_moved(host: Fake) -> None:
     for irq, state in (("40", "  IRQD_AFFINITY_MANAGED\n"), ("41", "handler:  handle_edge_irq\n")):
         host.put(f"/proc/irq/{irq}/smp_affinity_list", "0-3")

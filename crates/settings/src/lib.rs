@@ -190,7 +190,7 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
             let mut hands = Hands::new(&kernel, server);
             let applied = hands.apply(&mut journal, &caller.owner, &changes, deadline.as_ref())?;
             if *keep && journal.content.open.iter().any(|entry| entry.owner == caller.owner) {
-                history::confirm(&mut journal, &caller.owner, &kernel)?;
+                keep_or_undo(&mut journal, &caller.owner, &kernel)?;
             }
             print_json(out, &applied)
         }
@@ -214,6 +214,18 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
         JournalCommand::Rollback(arguments) => rollback(arguments, out),
         JournalCommand::Show(state) => print_json(out, &journal::read_open(&state.dir)?),
     }
+}
+
+/// Keep what was just made. If its files cannot be written, the values of now must not outlive the error: they are put
+/// back at once.
+fn keep_or_undo(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
+    let Err(mut error) = history::confirm(journal, owner, kernel) else { return Ok(()) };
+    let undone = undo::rollback(journal, Some(owner), kernel, Foreigners::Keep)?;
+    let failures: Vec<String> = undone.into_iter().filter_map(|each| each.error).collect();
+    for failure in &failures {
+        error = error.context(format!("not undone, stays in the journal: {failure}"));
+    }
+    if failures.is_empty() { Err(error.context("undone, because it could not be kept")) } else { Err(error) }
 }
 
 fn rollback(arguments: &Rollback, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -239,7 +239,11 @@ def _must_fit_server(name: str, knob: Knob, value: Value, facts: HostFacts) -> N
     vendor, version = facts.vendor, facts.server_version or ""
     if vendor is None:
         raise NotReady(
-            "no server login was given", place=name, hint="name it: --mysql-socket or --mysql-host"
+            facts.server_silence or "no server login was given",
+            place=name,
+            hint="start it, or mend the login; nothing was changed"
+            if facts.server_silence
+            else "name it: --mysql-socket or --mysql-host",
         )
     if not knob.applies(vendor, version):
         raise PlanError(f"{vendor} {version} has no such variable", place=name, hint=knob.formerly or None)

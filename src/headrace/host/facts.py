@@ -197,6 +197,15 @@ class HostFacts:
         return str(self._data.get("server_asked") or "")
 
     @property
+    def server_silence(self) -> str:
+        """Why the server that was asked said nothing of itself; empty if it did, or if none was asked."""
+        asked = self.server_asked
+        if not asked or self._table("server_settings"):
+            return ""
+        why = next((row.get("error") for row in self._rows("errors") if row.get("path") == asked), None)
+        return f"the server at {asked} does not answer" + (f": {why}" if why else "")
+
+    @property
     def server_place(self) -> ServerPlace | None:
         """Where the server runs that was asked; None if none was, or if the facts do not say."""
         settings = self._table("server_settings")

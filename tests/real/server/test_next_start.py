@@ -86,6 +86,49 @@ def test_the_dry_run_says_what_the_apply_would(lab: OptionLab) -> None:
     assert lab.value("innodb_io_capacity") == "200"
 
 
+def test_a_file_that_is_mounted_by_itself_is_refused_before(lab: OptionLab) -> None:
+    """As into a container: the rename that makes a file whole is busy there."""
+    lab.write("mounted.cnf", "")
+    lab.write(OWN, "")
+    place = f"/etc/mysql/{OWN}"
+    subprocess.run([*lab.server.prefix, "mount", "--bind", "/etc/mysql/mounted.cnf", place], check=True)
+    try:
+        done = lab.headrace("apply", f"{CAPACITY}=700", "--persist", "files", code=5)
+    finally:
+        subprocess.run([*lab.server.prefix, "umount", place], check=True)
+    assert "is mounted by itself" in done.stderr
+    assert lab.value("innodb_io_capacity") == "200"
+
+
+@pytest.mark.thorough
+def test_last_goes_on_with_what_it_could_not_undo(lab: OptionLab) -> None:
+    lab.headrace("apply", "server.back_log=90", "--persist", "files", code=0)
+    lab.headrace("apply", f"{CAPACITY}=700", "--persist", "files", code=0)
+    place = "/etc/mysql/conf.d"
+    read_only = f"mount --bind {place} {place} && mount -o remount,bind,ro {place}"
+    subprocess.run([*lab.server.prefix, "sh", "-c", read_only], check=True)
+    try:
+        for _ in range(2):
+            done = lab.headrace("rollback", "--last", code=6)
+            assert "Read-only file system" in done.stdout
+    finally:
+        subprocess.run([*lab.server.prefix, "umount", place], check=True)
+    lab.headrace("rollback", "--last", code=0)
+    assert (lab.read() or "").endswith("[mysqld]\nback_log = 90\n"), "the set before it stays"
+    lab.headrace("rollback", "--last", code=0)
+    assert lab.read() is None
+
+
+def test_a_server_that_is_down_is_said_to_be(lab: OptionLab) -> None:
+    lab.server.stop()
+    try:
+        done = lab.headrace("apply", f"{CAPACITY}=700", "--persist", "files", code=4)
+        assert f"the server at {lab.server.socket} does not answer" in done.stderr
+        assert "does not answer" in lab.headrace("knobs", "innodb_io", code=0).stderr
+    finally:
+        lab.server.start()
+
+
 def test_a_server_with_its_own_view_of_the_files_is_left_alone(lab: OptionLab) -> None:
     """headrace runs outside: it must not write where the server does not read."""
     inside = lab.server.prefix

@@ -71,6 +71,12 @@ def forget(target: str, login: ServerLogin) -> None:
         _note(noted, is_over=True)
 
 
+def made_last(target: str, login: ServerLogin) -> str:
+    """The owner of what the last `apply` made; empty if it made nothing, or none is known."""
+    noted = _last(target, login)
+    return f"apply/{noted.id}" if noted and noted.id else ""
+
+
 def _place(target: str) -> str:
     """A target's journal: this user may name another folder for it."""
     return " ".join(filter(None, (target, os.environ.get("HEADRACE_STATE"))))

@@ -295,16 +295,22 @@ class _Undo:
 
     async def _last(self, agent: Agent, own: Journal) -> tuple[list[Any], list[str]]:
         # What a killed call or a missed deadline left is the last change; undoing more is a separate decision.
-        if over := await whose.undo_overdue(agent):
-            return over, ["takes back what awaits no confirmation any more, and nothing that was kept"]
-        set_ = await whose.last_kept(agent, own, self.login)
-        if set_ is None:
-            return [], []
-        attempts.must_be_last(set_, self.target, self.login, await own.history())
-        # By its name: another may be kept at this moment.
-        undone = await own.rollback(kept=str(set_["owner"]), accept_foreign=self.accept_foreign)
-        attempts.forget(self.target, self.login)
-        return undone, [attempts.told(set_)]
+        mine = attempts.made_last(self.target, self.login)
+        undone = await whose.undo_overdue(agent)
+        left = (
+            ["takes back what awaits no confirmation any more, and nothing that was kept"] if undone else []
+        )
+        if mine and await whose.is_open(agent, own, mine):
+            # Its undo has failed before.
+            undone += await own.rollback(kept=mine, accept_foreign=self.accept_foreign)
+        if not undone and (set_ := await whose.last_kept(agent, own, self.login)):
+            attempts.must_be_last(set_, self.target, self.login, await own.history())
+            # By its name: another may be kept at this moment.
+            mine, left = str(set_["owner"]), [attempts.told(set_)]
+            undone = await own.rollback(kept=mine, accept_foreign=self.accept_foreign)
+        if mine and not await whose.is_there(own, mine):
+            attempts.forget(self.target, self.login)
+        return undone, left
 
     async def _undone(self, agent: Agent, own: Journal) -> tuple[list[Any], list[str]]:
         from headrace.change import apply as rollout
@@ -390,13 +396,15 @@ def knobs(
         raise typer.BadParameter("give one area or pattern, or show NAME")
     server_there = login if login.is_named else None
 
-    async def work(host: Any) -> list[views.Row]:
+    async def work(host: Any) -> tuple[list[views.Row], str]:
         from headrace.host.agent import Agent
 
         agent = await Agent.install(host)
         return await views.rows(agent, server_there, pattern)
 
-    rows = on_target(target, work)
+    rows, silence = on_target(target, work)
+    if silence:
+        stderr().print(_line(f"{silence}; its settings are missing here"), soft_wrap=True, highlight=False)
     if as_json:
         print_json([views.row_json(row) for row in rows])
     else:

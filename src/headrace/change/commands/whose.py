@@ -184,6 +184,20 @@ async def undo_overdue(agent: Agent) -> list[Undone]:
     return await Journal(agent, f"{_PREFIX}none").rollback()
 
 
+async def is_open(agent: Agent, journal: Journal, owner: str) -> bool:
+    """Whether changes of this owner are to be undone, and are not."""
+    entries = [entry for entry in await journal.entries() if entry["owner"] == owner]
+    if not entries:
+        return False
+    now = await Moment.now(agent)
+    return not any(awaits(entry, now) for entry in entries)
+
+
+async def is_there(journal: Journal, owner: str) -> bool:
+    """Whether changes of this owner are open, or kept."""
+    return any(each["owner"] == owner for each in [*await journal.entries(), *await journal.history()])
+
+
 async def to_confirm(agent: Agent, journal: Journal, login: ServerLogin) -> tuple[list[str], list[str]]:
     """The changes that a `confirm` without a name may be about, and others that wait."""
     entries = [entry for entry in await journal.entries() if entry.get("deadline")]

@@ -31,6 +31,7 @@ for folder in "$@"; do
     kind=free
     [ ! -e "$folder" ] || [ -w "$folder" ] || kind=kept
     [ ! -d "$folder" ] || kind=folder
+    cut -d' ' -f5 /proc/self/mountinfo | grep -qxF "$folder" && kind=mount
     echo $kind
     continue
   fi
@@ -91,6 +92,12 @@ async def must_be_writable(target: Target, paths: Iterable[str]) -> None:
     for path, kind in zip(paths, lines[len(folders) :], strict=True):
         if kind == "folder":
             raise Refused("is a folder", place=path, hint="move it away")
+        if kind == "mount":
+            raise Refused(
+                "is mounted by itself, as into a container, so no new file can take its place",
+                place=path,
+                hint="set it in what is mounted there, or --as compose",
+            )
         if kind == "kept":
             raise Refused(
                 "cannot be written: it is immutable, or read-only", place=path, hint=f"lsattr {path}"

@@ -43,9 +43,9 @@ class Row:
     way: str = ""
 
 
-async def rows(agent: Agent, login: ServerLogin | None, pattern: str = "") -> list[Row]:
+async def rows(agent: Agent, login: ServerLogin | None, pattern: str = "") -> tuple[list[Row], str]:
     """The catalogue's knobs that this host and its server have, with values as the kernel and the server print
-    them.
+    them. And why the server that was named is not among them, empty if it is.
     """
     facts = HostFacts(await agent.facts(login))
     found: list[Instance] = []
@@ -65,7 +65,7 @@ async def rows(agent: Agent, login: ServerLogin | None, pattern: str = "") -> li
             cost = knob.cost_on(vendor, version, value)
             way = managed.provider.how(variable) if managed is not None else ""
             variables.append(Row(knob.name, replace(knob, cost=cost), value, words, way))
-    return [*(row for row in host if row.value is not None), *variables]
+    return [*(row for row in host if row.value is not None), *variables], facts.server_silence
 
 
 async def _read(agent: Agent, paths: list[str]) -> dict[str, str]:
