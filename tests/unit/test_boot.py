@@ -329,6 +329,52 @@ def test_the_names_of_a_units_folders() -> None:
     ]  # fmt: skip
 
 
+CAPACITY = "innodb_io_capacity"
+LINES = [Line(f"server.{CAPACITY}", CAPACITY, CAPACITY, f"{CAPACITY} = 700", "700")]
+
+
+def running(arguments: tuple[str, ...], environment: dict[str, str]) -> NextStart:
+    started = Start(Vendor.MARIADB, "10.11.6", arguments, environment)
+    process = Process(1, True, "/usr/sbin/mariadbd", started.arguments, environment, 0, 0)
+    options = frozenset({CAPACITY, f"{CAPACITY}_max"})
+    read = reading(copies({}), started)
+    return NextStart(LocalTarget(), process, started, copies({}), read, Answer({}), options)
+
+
+MULTI = "Environment='MULTI=--defaults-group-suffix=.%I'\nExecStart=/usr/sbin/mariadbd $MULTI"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "environment", "why"),
+    [
+        (MULTI, ("--defaults-group-suffix=.one",), {}, ""),
+        (MULTI, ("--defaults-group-suffix=.two",), {}, "--defaults-group-suffix=.one from now on"),
+        (MULTI, (), {}, "--defaults-group-suffix=.one from now on"),
+        (
+            "ExecStart=/usr/sbin/mysqld --defaults-file=/etc/b.cnf",
+            ("--defaults-file=/etc/a.cnf",),
+            {},
+            "b.cnf from",
+        ),
+        ("ExecStart=/usr/sbin/mysqld --defaults-file /etc/a.cnf", ("--defaults-file", "/etc/a.cnf"), {}, ""),
+        ("ExecStart=/usr/sbin/mysqld --no-defaults", (), {}, "--no-defaults from now on"),
+        ("Environment=MYSQL_HOME=/srv\nExecStart=/usr/sbin/mysqld", (), {}, "MYSQL_HOME=/srv from now on"),
+        ("Environment=MYSQL_HOME=/srv\nExecStart=/usr/sbin/mysqld", (), {"MYSQL_HOME": "/srv"}, ""),
+        ("Environment=TZ=UTC\nExecStart=/usr/sbin/mysqld", (), {}, ""),
+    ],
+)
+def test_other_option_files_from_now_on_are_named(
+    text: str, arguments: tuple[str, ...], environment: dict[str, str], why: str
+) -> None:
+    start = running(arguments, environment)
+    words = options_of(copies({f"{E}/mariadb@.service": text}), UNIT)
+    if not why:
+        must_not_be_overridden(start, "/etc/my.cnf.d/zz-headrace.cnf", LINES, words)
+        return
+    with pytest.raises(Refused, match=why):
+        must_not_be_overridden(start, "/etc/my.cnf.d/zz-headrace.cnf", LINES, words)
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -384,13 +430,7 @@ OPTS = "[Service]\nExecStart=/usr/sbin/mariadbd $MYSQLD_OPTS"
 )  # fmt: skip
 def test_an_option_that_the_unit_got_after_the_start_is_named(there: dict[str, str], place: str) -> None:
     """The running server was started with 300, and the next start is the unit's."""
-    started = Start(Vendor.MARIADB, "10.11.6", ("--innodb-io-capacity=300",))
-    process = Process(1, True, "/usr/sbin/mariadbd", started.arguments, {}, 0, 0)
-    options = frozenset({"innodb_io_capacity", "innodb_io_capacity_max"})
-    read = reading(copies({}), started)
-    start = NextStart(LocalTarget(), process, started, copies({}), read, Answer({}), options)
-    name = "innodb_io_capacity"
-    lines = [Line(f"server.{name}", name, name, f"{name} = 700", "700")]
+    start, lines = running(("--innodb-io-capacity=300",), {}), LINES
     words = options_of(copies(there), UNIT)
     if not place:
         must_not_be_overridden(start, "/etc/my.cnf.d/zz-headrace.cnf", lines, words)

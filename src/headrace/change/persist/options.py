@@ -25,6 +25,7 @@ from headrace.knobs.values import ALIASES, means_the_same, plain_value
 from headrace.lab.server.next_start import Answer, NextStart, next_start
 from headrace.lab.server.option_files import (
     COMMAND_LINE,
+    ENVIRONMENT,
     MAIN_FILES,
     Word,
     after_start,
@@ -50,6 +51,10 @@ _SWITCH = frozenset({"on", "1", "true", *_OFF})
 _RELATIVE = frozenset({"log_bin", "log_bin_index", "log_error", "pid_file", "relay_log", "relay_log_index"})
 #: Options that SET PERSIST may keep encrypted.
 _SECRET = re.compile(r"pass|pwd|secret|token|key|credential|auth")
+#: What says which files a start reads, in which groups.
+_WHICH_FILES = frozenset(
+    {"defaults_file", "defaults_extra_file", "defaults_group_suffix", "no_defaults", *ENVIRONMENT}
+)
 #: It depends on the limits that the process gets when it starts.
 _UNCOMPARED = frozenset({"open_files_limit"})
 
@@ -95,8 +100,14 @@ async def option_file(agent: Agent, settings: Mapping[str, str], facts: HostFact
 
 
 def must_not_be_overridden(start: NextStart, path: str, lines: Sequence[Line], unit: Sequence[Word]) -> None:
-    """Raises Refused for an option that the unit names since the server was started."""
+    """Raises Refused for an option that the unit names since the server was started, or other option files."""
     for word in unit:
+        if word.option.removeprefix("$") in _WHICH_FILES and not _is_of_process(start, word):
+            raise Refused(
+                f"{word.place} starts the server with {word.text} from now on, so it will read other option files",
+                place=lines[0].name,
+                hint="restart the server first, then run this again",
+            )
         name, value = start.option(word)
         for line in lines:
             is_other = value is not None and plain_value(value) != plain_value(line.wanted)
@@ -106,6 +117,13 @@ def must_not_be_overridden(start: NextStart, path: str, lines: Sequence[Line], u
                     place=line.name,
                     hint=f"change or remove it in line {word.line} of {word.file}, then run this again",
                 )
+
+
+def _is_of_process(start: NextStart, word: Word) -> bool:
+    process = start.process
+    if word.option.startswith("$"):
+        return process.environment.get(word.option[1:]) == word.value
+    return word.text in process.arguments or (word.value or "") in process.arguments
 
 
 async def _own(agent: Agent, path: str) -> str:

@@ -19,7 +19,7 @@ from headrace.change.persist.boot import HEADER, own_text
 from headrace.change.persist.last_word import in_order, lines_of
 from headrace.host.facts import HostFacts
 from headrace.host.target import Target
-from headrace.lab.server.option_files import Copies, Word, of_arguments, plain, spelled_out
+from headrace.lab.server.option_files import ENVIRONMENT, Copies, Word, of_arguments, plain, spelled_out
 from headrace.lab.server.sources import EMIT, copies
 
 SERVICES = {
@@ -185,7 +185,8 @@ def options_of(
 ) -> list[Word]:
     """As ``next_options``, over files that were read: those of ExecStart= and of the variables that it names.
 
-    ``environment`` is the manager's own: of a variable the unit's word counts.
+    ``environment`` is the manager's own: of a variable the unit's word counts. Those that say which option files
+    are read are words of their own, ``$MYSQL_HOME``.
     """
     files = _in_turn(found, unit, others)
     commands: list[tuple[str, int, str]] = []
@@ -205,13 +206,25 @@ def options_of(
             else:
                 own.clear()
     variables |= own
+    known = _specifiers(unit)
+
+    def resolved(text: str) -> str:
+        return re.sub("%.", lambda match: known.get(match[0], match[0]), text)
+
+    variables = {name: (file, number, resolved(text)) for name, (file, number, text) in variables.items()}
+    commands = [(file, number, resolved(text)) for file, number, text in commands]
     for _, pattern in environment_files(found, unit, files):
         for file in sorted(each for each in found.files if fnmatch.fnmatchcase(each, pattern)):
             for number, line in lines_of(found, file):
                 variables |= _assigned(file, number, line, is_line=True)
     named = {name for _, _, text in commands for name in re.findall(r"\$\{?(\w+)", text)}
     words = [word for file, number, text in commands for word in _words(file, number, text, has_program=True)]
-    return words + [word for name, at in variables.items() if name in named for word in _words(*at)]
+    words += [word for name, at in variables.items() if name in named for word in _words(*at)]
+    return words + [
+        Word(file, number, f"${name}", text, f"{name}={text}")
+        for name, (file, number, text) in variables.items()
+        if name in ENVIRONMENT
+    ]
 
 
 def _assigned(file: str, number: int, text: str, *, is_line: bool = False) -> dict[str, tuple[str, int, str]]:
@@ -318,10 +331,7 @@ def environment_files(
     ``files`` in turn: an empty assignment forgets those before, unless ``all_named``.
     """
     named: list[tuple[str, str]] = []
-    name = unit.rpartition(".")[0]
-    prefix, _, instance = name.partition("@")
-    known = {"%n": unit, "%N": name, "%p": prefix, "%i": instance, "%I": instance, "%%": "%"}
-    known |= {"%E": "/etc", "%t": "/run", "%S": "/var/lib"}
+    known = _specifiers(unit)
     for file in files:
         for number, line in lines_of(found, file):
             key, _, value = (part.strip() for part in line.partition("="))
@@ -334,6 +344,16 @@ def environment_files(
                 resolved = re.sub("%.", lambda match: known.get(match[0], match[0]), pattern)
                 named.append((f"{file}:{number}", resolved))
     return named
+
+
+def _specifiers(unit: str) -> dict[str, str]:
+    """What systemd.unit(5) puts in their place, as far as the name tells it."""
+    name = unit.rpartition(".")[0]
+    prefix, _, instance = name.partition("@")
+    return {
+        "%n": unit, "%N": name, "%p": prefix, "%i": instance, "%I": instance, "%%": "%",
+        "%E": "/etc", "%t": "/run", "%S": "/var/lib",
+    }  # fmt: skip
 
 
 def _in_file(found: Copies, path: str, key: str) -> Iterator[str]:
