@@ -199,11 +199,10 @@ class HostFacts:
     @property
     def server_silence(self) -> str:
         """Why the server that was asked said nothing of itself; empty if it did, or if none was asked."""
-        asked = self.server_asked
-        if not asked or self._table("server_settings"):
+        if not (asked := self.server_asked) or self._table("server_settings"):
             return ""
-        why = next((row.get("error") for row in self._rows("errors") if row.get("path") == asked), None)
-        return f"the server at {asked} does not answer" + (f": {why}" if why else "")
+        why = next((f": {row.get('error')}" for row in self._rows("errors") if row.get("path") == asked), "")
+        return f"the server at {asked} does not answer{why}"
 
     @property
     def server_place(self) -> ServerPlace | None:
