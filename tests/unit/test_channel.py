@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.base.errors import ConnectionLost
-from headrace.host.target.shell import Channel
+from headrace.host.target.channel import Channel
 
 
 async def test_a_connection_that_breaks_while_a_command_starts_is_told_once() -> None:

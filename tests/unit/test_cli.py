@@ -115,6 +115,25 @@ def test_help_loads_the_module_of_its_command_and_nothing_heavy(
     assert answer.stderr.splitlines()[-2:] == ["[]", str(modules)]
 
 
+@pytest.mark.parametrize(
+    "arguments", [["knobs", "--json"], ["rules"], ["digest", "{log}"]], ids=lambda words: words[0]
+)
+def test_what_a_command_does_not_use_it_does_not_import(arguments: list[str], tmp_path: Path) -> None:
+    """Here: SSH on this host, and pandas, which Arrow takes where it is installed."""
+    log = tmp_path / "slow.log"
+    log.write_text("# Query_time: 1.0  Lock_time: 0.0  Rows_sent: 1  Rows_examined: 1\nselect 1;\n")
+    words = [word.format(log=log) for word in arguments]
+    code = (
+        f"import sys; sys.argv = {['headrace', *words]!r}\n"
+        "from headrace.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "print(sorted({'asyncssh', 'pandas'} & set(sys.modules)), file=sys.stderr)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stderr.splitlines()[-1] == "[]"
+
+
 def test_each_command_is_in_one_group_of_the_help_and_in_one_line() -> None:
     names = [name for group in GROUPS.values() for name in group]
     assert sorted(names) == sorted(name for words in COMMANDS.values() for name in words)

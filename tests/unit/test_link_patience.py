@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from headrace.base.errors import HeadraceError, TargetError
-from headrace.host.target.link import Hop, Link, NotRestored
+from headrace.base.errors import ConnectionNotRestored, HeadraceError, TargetError
+from headrace.host.target.link import Hop, Link
 
 
 class Clock:
@@ -46,7 +46,7 @@ async def tried(patience_s: float, monkeypatch: pytest.MonkeyPatch) -> list[floa
         patch.setattr(time, "monotonic", lambda: clock.now_s)
         patch.setattr(asyncio, "sleep", clock.sleep)
         problem = await link._try_until_it_stands(clock.now_s)
-    assert isinstance(problem, NotRestored)
+    assert isinstance(problem, ConnectionNotRestored)
     return link.attempts_s
 
 

@@ -216,7 +216,7 @@ def test_arrow_does_not_import_pandas() -> None:
     """In a process of its own: Arrow asks once."""
     pytest.importorskip("pandas")
     script = (
-        "import sys; from headrace.web.lean import without_pandas; from headrace.history.collect import minute;"
+        "import sys; from headrace.base.arrow import without_pandas; from headrace.history.collect import minute;"
         "from headrace.history.archive.tables import STATES; without_pandas();"
         "rows = minute.table_of(STATES, [minute.lost_row('gone')], 60);"
         "assert rows.to_pylist()[0]['problem'] == 'gone';"

@@ -75,6 +75,10 @@ class ConnectionLost(TargetError):
     """
 
 
+class ConnectionNotRestored(TargetError):
+    """A connection was lost, and the host did not answer again in time."""
+
+
 class CommandFailed(TargetError):
     """A command on a target ended with an exit code other than 0, or ran out of time."""
 

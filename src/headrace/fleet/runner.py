@@ -18,10 +18,9 @@ from enum import StrEnum
 from typing import Any
 
 from headrace.base.counted import counted
-from headrace.base.errors import ConnectionLost, HeadraceError
+from headrace.base.errors import ConnectionLost, ConnectionNotRestored, HeadraceError
 from headrace.fleet.host import FAN_OUT, FAN_OUT_JUMP, HOST_TIMEOUT_S, Host
 from headrace.host.target import Target, TargetSpec, open_target
-from headrace.host.target.link import NotRestored
 
 #: How long a host may take to let go of what was asked, and to disconnect.
 CLOSE_S = 10.0
@@ -260,7 +259,7 @@ def _outcome(host: Host, conversation: _Conversation, task: asyncio.Task[Any]) -
     if error is None:
         return Outcome(host.name, State.OK, answer=task.result())
     if isinstance(error, HeadraceError):
-        is_lost = not conversation.is_in or isinstance(error, ConnectionLost | NotRestored)
+        is_lost = not conversation.is_in or isinstance(error, ConnectionLost | ConnectionNotRestored)
         state = State.UNREACHABLE if is_lost else State.FAILED
         return Outcome(host.name, state, error.message, error.hint or "")
     if not isinstance(error, Exception):

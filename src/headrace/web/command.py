@@ -180,10 +180,11 @@ def serve(
     from headrace.base.extras import require_all
 
     require_all("web")
+    from headrace.base.arrow import without_pandas
     from headrace.history.archive.files import Archive
     from headrace.host.snapshot import state_path
     from headrace.web.auth import Auth, read
-    from headrace.web.lean import few_arenas, without_pandas
+    from headrace.web.lean import few_arenas
     from headrace.web.users import Users
 
     few_arenas()

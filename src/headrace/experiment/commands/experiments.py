@@ -404,7 +404,7 @@ def report_command(
         return
     if folder is None:
         raise typer.BadParameter("name an experiment's directory, or --self-check")
-    from headrace.web.lean import without_pandas
+    from headrace.base.arrow import without_pandas
 
     without_pandas()
     from headrace.experiment.kinds.sweep import asking

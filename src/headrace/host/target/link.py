@@ -21,7 +21,7 @@ from typing import Any
 import asyncssh
 from asyncssh.encryption import get_default_encryption_algs
 
-from headrace.base.errors import ConnectionLost, HeadraceError, PlanError, TargetError
+from headrace.base.errors import ConnectionLost, ConnectionNotRestored, HeadraceError, PlanError, TargetError
 
 CONNECT_TIMEOUT_S = 20.0
 #: A dead link is noticed after KEEPALIVE_S * (KEEPALIVE_COUNT + 1), before any command times out.
@@ -45,10 +45,6 @@ _MENDING: ContextVar[Link | None] = ContextVar("_MENDING", default=None)
 
 class NotLetIn(TargetError):
     """The host's identity is wrong. Retrying would be unsafe."""
-
-
-class NotRestored(TargetError):
-    """A connection was lost, and the host did not answer again in time."""
 
 
 @dataclass(frozen=True)
@@ -331,7 +327,7 @@ class Link:
             now = time.monotonic()
             left_s = self._seconds - (now - began)
             if left_s <= 0:
-                return NotRestored(
+                return ConnectionNotRestored(
                     f"the connection was lost and could not be restored within {self._patience}: "
                     f"{problem.message}",
                     place=self.name,

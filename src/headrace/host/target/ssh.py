@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import asyncssh
 
 from headrace.base.errors import CommandFailed, ConnectionLost, HeadraceError, Refused, TargetError
+from headrace.host.target.channel import Channel
 from headrace.host.target.command import (
     TAIL_BYTES,
     Command,
@@ -38,7 +39,6 @@ from headrace.host.target.shell import (
     END_ALL,
     ENDED_FOLDER,
     SAFE,
-    Channel,
     Shell,
     exit_code_of,
 )

@@ -366,6 +366,9 @@ def _open(table: pa.Table) -> Digest:
 
 def read_sources(sources: list[str], asked: Question) -> pa.Table:
     """Merge all sources into one digest: digest files are read here, other sources on their target."""
+    from headrace.base.arrow import without_pandas
+
+    without_pandas()
     from headrace.traffic.digests.files import is_digest, load_all
     from headrace.traffic.digests.merge import merge
 

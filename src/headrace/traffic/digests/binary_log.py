@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.base.errors import StoreError
 from headrace.traffic.digests.classes import NO_BUCKETS, NOTHING, Buckets, Digest, Number
 from headrace.traffic.digests.table import OTHERS, SQUARES
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 #: Fields of the agent's line (docs/reference/digest-format.md#transactions).
+PARTS = ("transaction", "kind", "table", "largest", "gap")
 COUNTS = (
     "count", "rolled_back", "prepared", "unfinished", "at_least", "log_bytes", "compressed_bytes",
     "expanded_bytes", "logs", "relay_logs", "gap_count",
@@ -88,22 +87,13 @@ class BinaryLog:
 
 def binary_log(digest: Digest) -> BinaryLog | None:
     """None if no source was a binary log. Raises StoreError if its rows are damaged."""
-    rows = digest.table.filter(pc.is_in(digest.table["part"], pc.cast(_PARTS, digest.table["part"].type)))
+    rows = digest.table.filter(pc.is_in(digest.table["part"], pa.array(PARTS, digest.table["part"].type)))
     if not rows.num_rows:
         return None
     try:
         return _read(rows)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         raise StoreError(f"the digest is damaged: {type(error).__name__}: {error}") from error
-
-
-def _parts() -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array(["transaction", "kind", "table", "largest", "gap"])
-
-
-_PARTS = _parts()
 
 
 def _read(rows: pa.Table) -> BinaryLog:
