@@ -71,6 +71,8 @@ LONG = (
 IS_THOROUGH = bool(os.environ.get("HEADRACE_TEST_ALL"))
 MISSING = {name for name, there in OTHER.items() if not there()}
 
+LONGEST_NAME = 1000
+
 #: Where tests that need no device keep their files: headrace syncs each, and a busy disk takes 3 to 30 ms for it.
 MEMORY = "HEADRACE_TESTS_MEMORY"
 MEMORY_BYTES = 2_000_000_000
@@ -109,6 +111,8 @@ def tmp_path(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks follow from the folder."""
+    if len(item.name) > LONGEST_NAME:  # each process sends the names of all tests, and each result its own
+        raise pytest.UsageError(f"{item.name[:100]}...: {len(item.name):,} characters of ids")
     folder = folder_of(item)
     needs = [
         *FOLDERS.get(folder, ()),

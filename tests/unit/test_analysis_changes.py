@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import signal
 
 from headrace.experiment.plan import WorkloadTable
 from headrace.experiment.stats import changes
@@ -30,6 +29,8 @@ def noise(trials: int, seconds: int, *, variation: float, rho: float = 0.9, seed
     """Series around 1,000, a row a trial, autocorrelated by ``rho``."""
     rng = np.random.default_rng(seed)
     shocks = rng.normal(0, variation * np.sqrt(1 - rho**2), (trials, seconds + 200))
+    from scipy import signal  # half a second, in each process that collects the tests
+
     return np.asarray(1000 * (1 + signal.lfilter([1], [1, -rho], shocks, axis=1)[:, 200:]), dtype=np.float64)
 
 

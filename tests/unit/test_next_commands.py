@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,15 +19,13 @@ from tests.commands import headrace
 from tests.unit.test_rules import CASES, RULES
 
 
-def findings() -> Iterator[Finding]:
+@functools.cache
+def findings() -> tuple[Finding, ...]:
     """Every finding of every case in which a rule fires."""
-    for case in CASES:
-        if case.subjects:
-            rule = RULES[case.rule]
-            yield from (Finding(rule, hit) for hit in rule.check(case.host()))
-
-
-FOUND = list(findings())
+    fire = [case for case in CASES if case.subjects]
+    return tuple(
+        Finding(RULES[case.rule], hit) for case in fire for hit in RULES[case.rule].check(case.host())
+    )
 
 
 @functools.cache
@@ -53,7 +50,7 @@ def parsed(command: str) -> None:
 
 
 def test_the_command_that_each_finding_ends_in_exists() -> None:
-    for command in sorted({finding.next_command for finding in FOUND}):
+    for command in sorted({finding.next_command for finding in findings()}):
         parsed(command)
     with pytest.raises(Exception, match="No such option"):
         parsed("headrace prove POOL01 --alive")
@@ -61,7 +58,7 @@ def test_the_command_that_each_finding_ends_in_exists() -> None:
 
 def test_rules_whose_fixes_nobody_can_test_are_those_of_the_table() -> None:
     kinds: dict[str, set[str]] = {}
-    for finding in FOUND:
+    for finding in findings():
         is_set = any(remedy.settings for remedy in finding.hit.remedies)
         kinds.setdefault(finding.rule.code, set()).add(
             "proof" if finding.proof else "set" if is_set else "hand"

@@ -143,7 +143,7 @@ HEADER = {"format": snapshot.FORMAT, "seconds": 1.0}
         {"t_ns_zst": b"x"},
         {"t_ns_zst": b""},
     ],
-    ids=str,
+    ids="+".join,
 )
 def test_a_hostile_hunt_is_a_damaged_one(tmp_path: Path, parts: dict[str, bytes]) -> None:
     with pytest.raises(StoreError, match="damaged"):
