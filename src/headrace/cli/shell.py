@@ -367,6 +367,11 @@ def run_until_signal(
     import os
     import signal
 
+    if "pyarrow" in sys.modules:
+        from headrace.base.arrow import without_pandas
+
+        without_pandas()
+
     async def supervised() -> T:
         task = asyncio.ensure_future(work())
         loop = asyncio.get_running_loop()

@@ -202,7 +202,8 @@ def watch(
             exit_code.set_result(code)
 
     def notice() -> None:
-        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        with contextlib.suppress(ChildProcessError):  # it was killed, and waited for, at once
+            os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for it
             loop.call_soon_threadsafe(reap)
 
