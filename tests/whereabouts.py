@@ -114,10 +114,15 @@ def facts(way: Sequence[str], login: str, folder: Path, prefix: Sequence[str] = 
 
 
 @contextlib.contextmanager
-def in_namespaces(server: Server, kinds: Sequence[str], script: str = "") -> Iterator[Namespaced]:
-    """Restarts a server in namespaces of its own, after a shell's ``script`` in them."""
+def in_namespaces(
+    server: Server, kinds: Sequence[str], script: str = "", network: Sequence[str] = ()
+) -> Iterator[Namespaced]:
+    """Restarts a server in namespaces of its own, after a shell's ``script`` in them.
+
+    ``network``: what goes before a command in a network that is there already.
+    """
     server.stop()
-    words = [word for kind in kinds for word in (*NAMESPACES[kind], "--")]
+    words = [*network, *(word for kind in kinds for word in (*NAMESPACES[kind], "--"))]
     name = f"{server.folder}/in.sh"
     run = shlex.join([*_as_mysql(), *server.argv])
     mapped = 'until [ "$(id -u)" = 0 ]; do sleep 0.02; done'

@@ -20,6 +20,9 @@ def queues(*ports: tuple[str, float, float]) -> dict[str, float]:
     }
 
 
+#: A container's own accept queues, counters and settings, which the host does not see.
+CONTAINER = {"servers.1322.namespaces": ["mnt", "net", "pid"]}
+
 CASES = [
     Case(
         "TCP01",
@@ -27,6 +30,14 @@ CASES = [
         lambda: unwell(variables={"back_log": "900"}, facts={"sysctls.net.core.somaxconn": "128"}),
         ("",),
         ("back_log is 900, but net.core.somaxconn allows 128",),
+    ),
+    Case(
+        "TCP01",
+        "of a host whose server has a network of its own",
+        lambda: unwell(
+            variables={"back_log": "900"}, facts={**CONTAINER, "sysctls.net.core.somaxconn": "128"}
+        ),
+        missing="own net.core.somaxconn is unknown: the server .pid 1322. has a network namespace of its own",
     ),
     Case("TCP01", "enough", unwell),
     Case("TCP01", "no server", lambda: unwell(has_server=False), missing="no server was queried"),
@@ -61,6 +72,16 @@ CASES = [
         ("the queue of another program, on port 8080, of 5 was full",),
         sets=({},),
         severity=Severity.COST,
+    ),
+    Case(
+        "TCP02",
+        "a full queue of a host whose server has a network of its own",
+        lambda: unwell(
+            rates={"snmp.TcpExt.ListenOverflows.": 4.5},
+            facts=CONTAINER,
+            gauges=queues(("0.0.0.0:3306", 81, 80)),
+        ),
+        missing="exec:nsenter --target 1322 --net",
     ),
     Case(
         "TCP02",

@@ -50,6 +50,12 @@ def test_work_that_no_process_was_seen_to_do_is_said() -> None:
     assert cpu.users[-1] == "interrupts and processes too short-lived to be seen 83%"
 
 
+def test_parts_are_no_more_than_the_whole() -> None:
+    """Processes were looked at a second later than the CPUs."""
+    cpu = use(unwell(rates={**FULL, **working(cc1_501=9.0, mysqld_1322=3.0)}), "cpu")
+    assert cpu.users[:2] == ("cc1 (pid 501) 73%", "mysqld (pid 1322) 27%")
+
+
 def test_a_container_does_not_see_the_work_of_others() -> None:
     """No kernel thread is there: the others may be any processes of the host."""
     cpu = use(unwell(rates=FULL), "cpu")

@@ -6,7 +6,7 @@ every counter of a window is reduced once, vectorised over all of them, and then
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -288,6 +288,14 @@ class Window:
             else labels
             for (name, metric), labels in self._index.items()
         }
+        return kept
+
+    def without(self, samplers: Collection[str], why: str) -> Window:
+        """The same window without some samplers; ``why`` is their error."""
+        kept = copy(self)
+        kept._index = {key: labels for key, labels in self._index.items() if key[0] not in samplers}
+        kept._samplers = self._samplers - frozenset(samplers)
+        kept.errors = {**self.errors, **dict.fromkeys(samplers, why)}
         return kept
 
     def since(self, time_s: float) -> Window:

@@ -27,7 +27,7 @@ from headrace.host.devices import (
 )
 from headrace.host.facts import HostFacts, link_speed_mbit_s
 from headrace.host.window import Window
-from headrace.hunt import gaps, io_waits, sessions, stacked, users
+from headrace.hunt import gaps, io_waits, namespaced, sessions, stacked, users
 from headrace.hunt.hot_cores import BY_INTERRUPTS, FULL, Hot, hot, shares
 from headrace.hunt.hot_cores import percent as _percent
 from headrace.hunt.hot_cores import sentence as of_several
@@ -114,11 +114,13 @@ class Verdict:
 
 def of_server(window: Window, facts: HostFacts) -> Window:
     """The window as of the server that was asked: without the control groups of others, whose limits hold up only
-    those, and with its process; without any counters of a host that is not the server's."""
+    those, and with its process; without any counters of a host, or network namespace, that is not the server's."""
     if facts.only_sql:
         return window.without_host(facts.only_sql)
     found = window.kept("cgroup", lambda label: facts.has_group(label.partition(" ")[0]))
     found.server_pid = (facts.server_process or {}).get("pid")
+    if why := namespaced.why_not_of_server(facts):
+        found = found.without(namespaced.SAMPLERS, why)
     return found
 
 

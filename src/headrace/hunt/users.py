@@ -228,6 +228,8 @@ def of_cpu(window: Window, busy_cpus: float) -> tuple[str, ...]:
     found = programs(window)
     if not found or busy_cpus <= 0:
         return ()
+    # Processes are not looked at at the very time of the CPUs: a part is never more than the whole.
+    busy_cpus = max(busy_cpus, sum(program.cpus for program in found))
     shares = [(program.cpus / busy_cpus, program) for program in found]
     worst = _worst(shares)
     named = [f"{_called(program)} {_percent(share)}" for share, program in worst]

@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,19 @@ import pytest
 from headrace.base.model import Facts
 from headrace.host.facts import Answer, HostFacts
 from tests import lab
-from tests.networks import networks
+from tests.networks import Namespace, networks
 from tests.programs import agent_path
 from tests.servers import free_port, mariadb, open_folder
-from tests.whereabouts import LOGINS, NAMESPACES, asked_server, bastion, facts, forwarder, in_namespaces
+from tests.whereabouts import (
+    LOGINS,
+    NAMESPACES,
+    asked_server,
+    bastion,
+    claims_of_a_host,
+    facts,
+    forwarder,
+    in_namespaces,
+)
 
 pytestmark = [pytest.mark.needs("root", "socat", "unshare", "nsenter", "ip"), pytest.mark.slow]
 
@@ -142,11 +151,17 @@ def test_a_server_in_its_own_namespace(
 
 
 @pytest.fixture(scope="module")
-def remote(folder: Path) -> Iterator[Place]:
+def nets() -> Iterator[Mapping[str, Namespace]]:
+    with networks(["db", "left", "right"]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def remote(folder: Path, nets: Mapping[str, Namespace]) -> Iterator[Place]:
     """A server on another host, from a host that has a server with the very same paths."""
     place = Place(folder)
     with contextlib.ExitStack() as stack:
-        there = stack.enter_context(networks(["db"]))["db"]
+        there = nets["db"]
         server = stack.enter_context(asked_server(folder / "far", "--bind-address=*"))
         server.stop()
         server.prefix = there.prefix
@@ -235,6 +250,84 @@ def twins(folder: Path) -> Iterator[Place]:
 @pytest.mark.parametrize("way", ["socket left", "port left", "socket right", "port right"])
 def test_two_servers_with_the_same_paths(twins: Place, way: str, login: str) -> None:
     check(twins, way, login)
+
+
+@pytest.fixture(scope="module")
+def addressed(folder: Path, nets: Mapping[str, Namespace]) -> Iterator[Place]:
+    """Two containers with their own networks, the same port and paths: at their addresses, and at our ports that
+    lead to them."""
+    place = Place(folder)
+    with contextlib.ExitStack() as stack:
+        port = free_port()
+        for name in ("left", "right"):
+            network = nets[name]
+            server = stack.enter_context(asked_server(folder / f"net-{name}", "--bind-address=*"))
+            script = f"mkdir -p {folder}/shared && mount --bind {server.folder} {folder}/shared"
+            server.argv = [word.replace(str(server.folder), f"{folder}/shared") for word in server.argv]
+            server.argv.append(f"--port={port}")
+            server.socket = f"{folder}/shared/s.sock"
+            own = stack.enter_context(in_namespaces(server, ["mnt", "pid"], script, network.prefix))
+            published = free_port()
+            to = f"TCP:{network.address}:{port}"
+            stack.enter_context(forwarder(f"TCP-LISTEN:{published},bind=127.0.0.1", to))
+            place.add(f"address {name}", own.pid, host=network.address, port=port)
+            place.add(f"published {name}", own.pid, port=published)
+        yield place
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("login", LOGINS)
+@pytest.mark.parametrize("way", ["address left", "published left", "address right", "published right"])
+def test_two_containers_with_their_own_networks(addressed: Place, way: str, login: str) -> None:
+    check(addressed, way, login)
+
+
+def hunted(place: Place, way: str, login: str, state: Path) -> tuple[int, dict[str, Any]]:
+    """A hunt's exit code and what it says, as JSON."""
+    user, password, _ = LOGINS[login]
+    file = place.folder / f"password-{password}"
+    file.write_text(password)
+    words = ["hunt", "--duration", "2s", "--json", *place.ways[way], "--mysql-user", user]
+    env = {**os.environ, "PATH": lab.PATH, "XDG_STATE_HOME": str(state)}
+    argv = [*place.prefix, sys.executable, "-m", "headrace", *words, "--mysql-password-file", str(file)]
+    done = subprocess.run(argv, capture_output=True, text=True, env=env, timeout=120, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+@pytest.mark.thorough
+@pytest.mark.needs("haproxy")
+@pytest.mark.parametrize("login", LOGINS)
+@pytest.mark.parametrize("way", ["address", "tunnel", "tunnelled socket", "proxy"])
+def test_a_hunt_of_a_server_elsewhere_claims_nothing_of_a_host(
+    remote: Place, way: str, login: str, tmp_path: Path
+) -> None:
+    code, found = hunted(remote, way, login, tmp_path)
+    if not LOGINS[login][2]:
+        assert code == 6
+        assert "the server was not examined: Access denied" in found["error"]["message"]
+        return
+    assert code == 0
+    assert "does not run on this host" in found["verdict"]
+    own = found["verdict"].replace("does not run on this host", "runs elsewhere")
+    assert (
+        claims_of_a_host({**found, "verdict": own.replace("run headrace on the server's own host", "")}) == ""
+    )
+    assert ("GRANT PROCESS ON *.*" in found["verdict"]) is (login == "none")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("login", ["right", "none"])
+@pytest.mark.parametrize("way", ["address left", "published right"])
+def test_a_hunt_of_a_container_uses_no_counters_of_the_host_s_network(
+    addressed: Place, way: str, login: str, tmp_path: Path
+) -> None:
+    code, found = hunted(addressed, way, login, tmp_path)
+    assert code == 0
+    assert not [finding["id"] for finding in found["findings"] if finding["id"].startswith("TCP")]
+    assert not [use["name"] for use in found["resources"] if use["name"] == "tcp"]
+    unknown = {each["rule"]: each["missing"] for each in found["blind"]}
+    assert f"nsenter --target {addressed.pids[way]} --net" in unknown["TCP01"]
+    assert f"nsenter --target {addressed.pids[way]} --net" in unknown["TCP02"]
 
 
 @pytest.mark.needs("haproxy")

@@ -22,7 +22,7 @@ from headrace.host.devices import Device, devices
 from headrace.host.facts import HostFacts, OfServer
 from headrace.host.snapshot import Snapshot
 from headrace.host.window import Gauge, Window
-from headrace.hunt import resources, server_alone, sessions
+from headrace.hunt import namespaced, resources, server_alone, sessions
 from headrace.hunt.resources import ResourceUsage, Verdict
 from headrace.hunt.users import Group, Program, groups, programs
 from headrace.knobs.knob import Versions
@@ -199,6 +199,8 @@ class Evidence:
 
     def sysctl(self, name: str) -> str:
         value = self.facts.sysctl(name)
+        if namespaced.is_of_namespace(name) and (why := namespaced.why_not_of_server(self.facts)):
+            raise NotEnough(f"the server's own {name} is unknown: {why}")
         if value is None:
             raise NotEnough(f"the host does not report {name}")
         return value

@@ -96,7 +96,9 @@ def another_program_uses_the_cpus(evidence: Evidence) -> Iterator[Match]:
     others = neighbours(evidence)
     if cpu is None or cpu.level is not Level.SATURATED or not evidence.is_server_held_up:
         return
-    busy = cpu.numbers["busy"] * len(evidence.cores)
+    # On a full host processes are looked at later than the CPUs, and seem to have had more than there was.
+    seen = sum(program.cpus for program in evidence.programs)
+    busy = max(cpu.numbers["busy"] * len(evidence.cores), seen)
     own = sum(p.cpus for p in evidence.programs if p.is_server)
     much = [program for program in others if program.cpus >= MUCH * busy]
     for group in _crowds(evidence, {program.name for program in much}):
