@@ -216,7 +216,6 @@ def test_a_quota_that_throttled_the_saved_group_is_said(tmp_path: Path, path: st
     [
         ("ATOP - db1             2026/11/29  12:00:00             10s elapsed\n", "atop"),
         ("#<--------CPU--------><----------Disks----------->\n#cpu sys inter  ctxsw KBRead\n", "collectl"),
-        ("Mem: 79K used, 21K free, 0K shrd, 2K buff, 3K cached\nCPU:  92% usr   5% sys\n", "busybox"),
         ("                           node0           node1\nnuma_hit   3  9\n", "numastat"),
         ("Filesystem     1K-blocks     Used Available Use% Mounted on\n", "output of df"),
         ("CONTAINER ID   NAME  CPU %     MEM USAGE / LIMIT   MEM %\n", "docker stats"),

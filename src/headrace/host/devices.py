@@ -82,9 +82,19 @@ class Device:
     @property
     def wait_ms(self) -> float:
         """From the request to its completion, the mean over reads and writes."""
+        if not self.operations:
+            return 0.0
+        if not self.is_each_timed:
+            # Little's law: what is in flight is the rate times the time of each.
+            return 1e3 * self.queue / self.operations
         time = (self.read_ms or 0.0) * self.reads + (self.write_ms or 0.0) * self.writes
         time += (self.mixed_ms or 0.0) * self.mixed
-        return time / self.operations if self.operations else 0.0
+        return time / self.operations
+
+    @property
+    def is_each_timed(self) -> bool:
+        """Whether the time of requests was counted, and not only how many were in flight."""
+        return self.read_ms is not None or self.write_ms is not None or self.mixed_ms is not None
 
     @property
     def main_kind(self) -> str:
@@ -97,7 +107,7 @@ class Device:
     @property
     def main_ms(self) -> float:
         each = {"read": self.read_ms, "write": self.write_ms, "request": self.mixed_ms}
-        return each[self.main_kind] or 0.0
+        return each[self.main_kind] or (0.0 if self.is_each_timed else self.wait_ms)
 
     def numbers(self) -> dict[str, float]:
         """Its load as a resource's numbers: requests/s, in flight, ms, shares of 1."""
@@ -165,14 +175,18 @@ def devices(window: Window, sampler: str = "disk") -> list[Device]:
                 writes,
                 flushes,
                 (rate("sectors_read") + rate("sectors_written")) * SECTOR_BYTES,
-                rate("read_ms") / reads if reads else None,
-                rate("write_ms") / writes if writes else None,
+                _each(window.rate(sampler, "read_ms", name), reads),
+                _each(window.rate(sampler, "write_ms", name), writes),
                 rate("weighted_io_ms") / 1e3,
                 mixed,
-                rate("request_ms") / mixed if mixed else None,
+                _each(window.rate(sampler, "request_ms", name), mixed),
             )
         )
     return found
+
+
+def _each(ms: float | None, requests: float) -> float | None:
+    return ms / requests if ms is not None and requests else None
 
 
 def is_timed(window: Window, name: str) -> bool:

@@ -148,9 +148,9 @@ def judge(
     uses.sort(key=lambda use: (_WORST_FIRST.index(use.level), -(use.utilisation or 0.0)))
     full = [use for use in uses if use.level is Level.SATURATED]
     apart = _apart(window, full, own_devices)
-    limiting = _of_stack(
-        window, facts, full, next((use for use in full if use not in apart), None), own_devices
-    )
+    limiting = next((use for use in full if use not in apart), None)
+    if limiting is not None and limiting.resource == "block":
+        limiting = _of_stack(window, facts, full, own_devices, limiting.instance)
     seen = [u for u in uses if u not in apart or u.resource != "core"]
     sentence = _sentence(window, facts, seen, limiting, len(cores(now)) - 1)
     others = {use.instance for use in apart}
@@ -174,19 +174,12 @@ def judge(
 
 
 def _of_stack(
-    window: Window,
-    facts: HostFacts,
-    full: Sequence[ResourceUsage],
-    found: ResourceUsage | None,
-    own: Collection[str] | None,
-) -> ResourceUsage | None:
+    window: Window, facts: HostFacts, full: Sequence[ResourceUsage], own: Collection[str] | None, name: str
+) -> ResourceUsage:
     """Of a stack of devices that are full the layer that findings name, too."""
-    if found is None or found.resource != "block":
-        return found
-    blocks = [use for use in full if use.resource == "block"]
-    stacks = stacked.stacks(window, facts, blocks, own)
-    named = next(stack.named for stack in stacks if found.instance in stack.names)
-    return next(use for use in blocks if use.instance == named)
+    blocks = {use.instance: use for use in full if use.resource == "block"}
+    stacks = stacked.stacks(window, facts, list(blocks.values()), own)
+    return blocks[next(stack.named for stack in stacks if name in stack.names)]
 
 
 def _by_interrupts(use: ResourceUsage) -> bool:
@@ -380,6 +373,8 @@ def _one_device(
         for kind, ms in (("read", device.read_ms), ("write", device.write_ms), ("request", device.mixed_ms))
         if ms is not None
     ]
+    if not device.is_each_timed and device.operations:
+        waiting.append(f"{device.wait_ms:.2f} ms per request")
     saturation = f"{device.queue:.1f} requests in flight, {', '.join(waiting) or 'flushes only'}"
     if not device.queue and (record or {}).get("slaves"):
         # Old kernels count an array's requests, but not their time.
@@ -464,9 +459,11 @@ def _memory(window: Window, facts: HostFacts) -> Iterator[ResourceUsage]:
     if available is None or not total:
         # Kernels before 3.14 do not have it. The absence of swapping means little: the page cache may be almost
         # empty.
-        blind = "the kernel does not report available memory"
+        was = (
+            "available memory was not reported" if "memory" in window.samplers() else "memory was not sampled"
+        )
         level = Level.SATURATED if is_short else Level.UNKNOWN
-        yield ResourceUsage("memory", "", level, None, saturation="; ".join([*waits, blind]))
+        yield ResourceUsage("memory", "", level, None, saturation="; ".join([*waits, was]))
         return
     cache = reclaimable_cache_bytes(window)
     if cache is None and facts.has_zfs and not is_short:

@@ -67,14 +67,14 @@ def stacks(
     """Saturated devices by stack, in the order of ``full``: the worst first; ``own`` are the server's."""
     names = sorted((use.instance for use in full), key=lambda name: own is not None and name not in own)
     below = {name: _below(window, facts, name) for name in {*names, *_layers(facts)}}
-    found: list[Stack] = []
+    listed: list[Stack] = []
     done: set[str] = set()
     for name in names:
         if name not in done:
             group = _group(name, names, below)
             done |= set(group)
-            found.append(_stack(group, below))
-    return found
+            listed.append(_stack(group, below))
+    return listed
 
 
 def _layers(facts: HostFacts) -> Iterator[str]:

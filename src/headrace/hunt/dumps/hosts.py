@@ -166,19 +166,19 @@ def names_of(trees: Sequence[Path]) -> set[str]:
 def group_of(tree: Path) -> dict[str, int]:
     """What a tree's own control group counts of its CPU quota, by the names of the sampler; empty without one."""
     text = next((text for path in _OWN_GROUP if (text := text_of(tree, path)) is not None), "")
-    found = {
+    counts = {
         name: int(value)
         for name, value in re.findall(r"^(nr_periods|nr_throttled) (\d+)$", text, re.MULTILINE)
     }
     for name, value in re.findall(r"^(throttled_usec|throttled_time) (\d+)$", text, re.MULTILINE):
-        found["throttled_us"] = int(value) // (1 if name == "throttled_usec" else 1000)
-    return found if {"nr_periods", "nr_throttled"} <= found.keys() else {}
+        counts["throttled_us"] = int(value) // (1 if name == "throttled_usec" else 1000)
+    return counts if {"nr_periods", "nr_throttled"} <= counts.keys() else {}
 
 
 def groups_of(trees: Sequence[Path]) -> list[Numbered]:
     """The own group of each of several trees, as samples. ``members_unknown``: no dump tells who is in it."""
-    found = [(at_s, group_of(tree)) for tree, at_s in zip(trees, times_of(trees), strict=True)]
-    known = [(at_s, numbers) for at_s, numbers in found if numbers and at_s is not None]
+    counts = [(at_s, group_of(tree)) for tree, at_s in zip(trees, times_of(trees), strict=True)]
+    known = [(at_s, numbers) for at_s, numbers in counts if numbers and at_s is not None]
     if len(known) < 2:
         return []
     return [
@@ -196,13 +196,13 @@ def groups_of(trees: Sequence[Path]) -> list[Numbered]:
 
 def throttling_of(trees: Sequence[Path]) -> str:
     """What trees say of their own control group's quota, whose members a dump does not tell; empty without one."""
-    found = [numbers for tree in trees if (numbers := group_of(tree))]
+    counts = [numbers for tree in trees if (numbers := group_of(tree))]
     nothing = {"nr_periods": 0, "nr_throttled": 0}
-    first, last = (found[0], found[-1]) if len(found) > 1 else (nothing, found[0] if found else nothing)
+    first, last = (counts[0], counts[-1]) if len(counts) > 1 else (nothing, counts[0] if counts else nothing)
     periods, throttled = (last[name] - first[name] for name in ("nr_periods", "nr_throttled"))
     if periods <= 0 or throttled <= 0:
         return ""
-    when = "" if len(found) > 1 else " since it was made"
+    when = "" if len(counts) > 1 else " since it was made"
     return (
         f"the CPU quota of the saved control group throttled it in {throttled / periods:.0%} of its periods"
         f"{when}: whether the server is in it is unknown, and the CPUs counted are the machine's"

@@ -51,7 +51,8 @@ MOST_NAMED = 6
 WHAT_IS_READ = (
     "SHOW GLOBAL STATUS, SHOW GLOBAL VARIABLES, SHOW ENGINE INNODB STATUS, process lists, directories of pt-stalk "
     "or headrace collect, pt-summary, sosreports, directories with proc/ and sys/, vmstat, iostat -x, mpstat, "
-    "sar, sadf -j, top -b, perf script, and pages of node_exporter and mysqld_exporter"
+    "sar, sadf -j, top -b, atop -P, collectl -P, free -h, "
+    "netstat -s with times, perf script, and pages of node_exporter and mysqld_exporter"
 )
 
 
@@ -107,6 +108,8 @@ def _what(piece: Piece) -> str:
     """The kind of a piece, as people call it."""
     match piece:
         case Status(source=source) | Rates(source=source):
+            return source
+        case Numbered(source=source) if source:
             return source
         case Variables():
             return "variables"

@@ -41,6 +41,8 @@ class Numbered:
     sampler: str
     numbers: Numbers
     at_s: float | None = None
+    #: The program that printed it; empty for node_exporter and what its sampler names.
+    source: str = ""
 
 
 @dataclass(frozen=True)

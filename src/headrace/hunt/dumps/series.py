@@ -14,7 +14,7 @@ from headrace.hunt.dumps.piece import Numbered, Rates, Status
 Row = tuple[int, str, str, str, float]
 
 #: Which program is believed where several print the same: those that tell CPUs and requests apart first.
-ORDER = ("sadf -j", "sar", "mpstat", "iostat", "vmstat", "top")
+ORDER = ("sadf -j", "sar", "mpstat", "iostat", "atop -P", "collectl -P", "vmstat", "top")
 #: Status variables that are no counters: since the server's start they did not grow from 0.
 _GAUGES = re.compile(
     r"threads_(connected|running|cached)|open_(files|streams|tables|table_definitions)|uptime.*|memory_used.*|"

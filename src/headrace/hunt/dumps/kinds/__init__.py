@@ -6,10 +6,14 @@ A text may be of several kinds. A new one: its file, its name here, and its case
 from __future__ import annotations
 
 from headrace.hunt.dumps.kinds import (
+    atop,
+    collectl,
     ethtool,
     exporters,
+    free,
     innodb,
     mext,
+    netstat,
     pairs,
     perf,
     proc,
@@ -25,6 +29,6 @@ from headrace.hunt.dumps.kinds import (
 )
 
 KINDS = (
-    pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, top, ethtool, exporters, prometheus,
-    perf, summaries, refused,
+    pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, top, atop, collectl, free, netstat,
+    ethtool, exporters, prometheus, perf, summaries, refused,
 )  # fmt: skip

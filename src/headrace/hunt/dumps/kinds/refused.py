@@ -41,20 +41,32 @@ _KNOWN = (
         "the output of vmstat -d; iostat -x 1 10 or /proc/diskstats, twice, is read",
     ),
     (
-        re.compile(r"\A *total +used +free +shared "),
-        "the output of free; /proc/meminfo is read",
-    ),
-    (
         re.compile(r"^ATOP - \S+ +\d{4}/\d\d/\d\d", re.MULTILINE),
-        "the output of atop; mpstat -P ALL 1 10, iostat -x 1 10 and vmstat 1 10 print what is read",
+        "atop's pages for people; atop -P ALL -r FILE prints what is read",
     ),
     (
         re.compile(r"^#<-+CPU-+>|^#cpu sys inter +ctxsw ", re.MULTILINE),
-        "the output of collectl; mpstat -P ALL 1 10, iostat -x 1 10 and vmstat 1 10 print what is read",
+        "collectl's lines for people; collectl -P -scCdDmnN prints what is read",
     ),
     (
-        re.compile(r"^Mem: \d+K used, \d+K free.*\nCPU: +[\d.]+% usr ", re.MULTILINE),
-        "the output of busybox's top; /proc/stat and /proc/meminfo, twice, are read",
+        re.compile(r"\A *\d\d:\d\d:\d\d up .*load average: [^\n]*\n?\Z"),
+        "the output of uptime: loads are of CPUs and disks together; /proc/stat, twice, or vmstat 1 10 is read",
+    ),
+    (
+        re.compile(
+            r"^USER +PID +%CPU +%MEM +VSZ +RSS |^UID +PID +PPID +C +STIME |^ *PID +TTY +(STAT +)?TIME ",
+            re.MULTILINE,
+        ),
+        "the output of ps: its CPU time is since each process's start; /proc/PID/stat, twice, as headrace collect "
+        "keeps it, or top -b -n 3 is read",
+    ),
+    (
+        re.compile(r"^Total: \d+(?: \(kernel \d+\))?\nTCP: +\d+ \(estab ", re.MULTILINE),
+        "the output of ss -s: sockets of one moment; /proc/net/sockstat and /proc/net/snmp, twice, are read",
+    ),
+    (
+        re.compile(r"^(?:Netid +)?State +Recv-Q +Send-Q +Local Address", re.MULTILINE),
+        "the output of ss: sockets of one moment; headrace on the host reads the accept queues",
     ),
     (
         re.compile(r"^ +node0( +node\d+)*\s*\nnuma_hit ", re.MULTILINE),

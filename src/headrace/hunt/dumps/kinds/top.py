@@ -12,8 +12,18 @@ from headrace.hunt.dumps.kinds.sysstat import cpu_numbers
 from headrace.hunt.dumps.piece import Piece, Rates, Said, number_of, time_of
 
 NAME = "top -b"
+ONE_PAGE = "top printed one page, whose CPU time is of no known interval: it is not used; top -b -n 3"
 
 _PAGE = re.compile(r"^top - (\d\d:\d\d:\d\d) up ", re.MULTILINE)
+#: busybox's pages have no clock.
+_BUSYBOX = re.compile(
+    r"^Mem: (\d+)K used, (\d+)K free, \d+K shrd, (\d+)K buff, (\d+)K cached\n(CPU: +\d[^\n]*)\n"
+    r"Load average: [\d. ]+? (\d+)/\d+ \d+$",
+    re.MULTILINE,
+)
+_OF_BUSYBOX = {
+    "usr": "user", "sys": "system", "nic": "nice", "idle": "idle", "io": "iowait", "irq": "irq", "sirq": "softirq",
+}  # fmt: skip
 #: With `1` or -1 several CPUs are on one line, as many as the window was wide.
 _CPUS = re.compile(r"%?Cpu(?:\(s\)|(\d+) *):([^\n]*?)(?=%?Cpu\d|$)", re.MULTILINE)
 _STATE = re.compile(r"([\d.]+)[ %]*(us|sy|ni|id|wa|hi|si|st)\b")
@@ -32,11 +42,31 @@ _RUNNING = re.compile(r"^(?:Tasks|Threads):.*?\b(\d+) running", re.MULTILINE)
 def read(text: str) -> list[Piece]:
     starts = list(_PAGE.finditer(text))
     if not starts:
-        return []
+        return list(_of_busybox(text))
     # Of most languages the decimal point is a comma: `12,5 us`.
     ends = [*(match.start() for match in starts[1:]), len(text)]
     pages = [(match[1], _points(text[match.start() : end])) for match, end in zip(starts, ends, strict=True)]
     return list(_pieces(pages))
+
+
+def _of_busybox(text: str) -> Iterator[Piece]:
+    pages = list(_BUSYBOX.finditer(text))
+    if len(pages) == 1:
+        yield Said(ONE_PAGE)
+    for number, page in enumerate(pages):
+        states = {
+            _OF_BUSYBOX[name]: number_of(share)
+            for share, name in re.findall(r"([\d.]+)% (\w+)", page[5])
+            if name in _OF_BUSYBOX
+        }
+        row = {state: share for state, share in states.items() if share is not None}
+        if number and "idle" in row:
+            running = {"procs_running": {"": float(page[6])}}
+            yield Rates("top", "cpu", cpu_numbers({"all": row}), running)
+        if number or len(pages) == 1:
+            used, free, buffers, cached = (1024.0 * int(page[at]) for at in range(1, 5))
+            gauges = {"MemTotal": used + free, "MemFree": free, "Buffers": buffers, "Cached": cached}
+            yield Rates("top", "memory", {}, {name: {"": value} for name, value in gauges.items()})
 
 
 def _points(text: str) -> str:
@@ -45,9 +75,7 @@ def _points(text: str) -> str:
 
 def _pieces(pages: list[tuple[str, str]]) -> Iterator[Piece]:
     if len(pages) == 1:
-        yield Said(
-            "top printed one page, whose CPU time is of no known interval: it is not used; top -b -n 3"
-        )
+        yield Said(ONE_PAGE)
     yield Said("of top its totals are read, not its lists of processes")
     if any(is_cut(page) for _, page in pages):
         yield Said(
