@@ -208,6 +208,11 @@ def _factor_levels(plan: Plan, name: str, factor: FactorTable) -> dict[str, Sett
     return levels
 
 
+def _plain(knob: str) -> str:
+    """A knob without its instance, ``@sda``; SQL's ``@@global.x`` keeps its signs for the error."""
+    return knob if knob.startswith("@") else knob.partition("@")[0]
+
+
 def _meaning(plan: Plan, knob: str, level: Value) -> str:
     """Equal for levels that set the same. ``check`` reports invalid ones."""
     area, _, option = knob.partition(".")
@@ -216,7 +221,7 @@ def _meaning(plan: Plan, knob: str, level: Value) -> str:
             options = {**plan.workload.options, option: level}
             return repr(workloads.option(plan.workload.kind, options, option))
     with contextlib.suppress(PlanError, ValueError):
-        return repr(knobs.find(knob.partition("@")[0]).meaning(level))
+        return repr(knobs.find(_plain(knob)).meaning(level))
     return _level_name(level)
 
 
@@ -372,7 +377,8 @@ def check(plan: Plan, treatment: Treatment) -> None:
     for knob, value in treatment.settings.items():
         if knob.startswith("workload."):
             continue
-        name, _, instance = knob.partition("@")
+        name = _plain(knob)
+        instance = knob.removeprefix(name).removeprefix("@")
         knobs.check(name, value)
         reason = knobs.weakens_durability(name, value, plan.server.vendor)
         if reason and knob not in plan.design.allow_weaker_durability:

@@ -51,12 +51,20 @@ def find(name: str) -> Knob:
         return server.unlisted(rest)
     if not slip and area == "host" and re.fullmatch(r"[a-z]+(\.[A-Za-z0-9_-]+)+", rest):
         return host.unlisted(rest)
-    meant = slip or _closest(name)
+    meant = slip or _closest(name) or _as_written_elsewhere(name)
     raise PlanError(
         "no such knob",
         place=name,
         hint=f"did you mean {meant}?" if meant else f"names start with {AREAS}",
     )
+
+
+def _as_written_elsewhere(name: str) -> str | None:
+    """``@@global.x`` of SQL, ``x = 1`` of an option file, capitals: the knob that these set."""
+    plain = re.sub(r"^(server|mysqld)\.|^@@(global\.|session\.)?|^--|\s*=.*$", "", name.lower()).replace(
+        "-", "_"
+    )
+    return next((known for known in (f"server.{plain}", f"host.{plain}", plain) if known in CATALOGUE), None)
 
 
 def check(name: str, value: Value) -> None:

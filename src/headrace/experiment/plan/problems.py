@@ -87,11 +87,7 @@ def _reason(
     if isinstance(value, dict) and loc and loc[0] in ("base", "bundles") and name in _AREAS:
         return "a knob's name is in quotes, because its dots are part of it", _knob(name, value)
     if kind == "missing":
-        given = value if isinstance(value, dict) else {}
-        near = meant(name, [str(key) for key in given])
-        example = _EXAMPLES.get(".".join(loc[-2:])) or _EXAMPLES.get(name)
-        example = _baseline(content) if name == "baseline" else example
-        return ("this key is required", f"{name} = {value_text(given[near])}" if near else example)
+        return _missing(loc, value, content)
     if isinstance(value, dict) and len(loc) > 4 and loc[0] == "factors" and loc[2] == "levels":
         return (
             "a level holds knobs and their values, and no levels of its own",
@@ -110,14 +106,29 @@ def _reason(
         is_number = kind in ("greater_than_equal", "less_than_equal")
         # A limit is allowed, and seldom what is meant: one block compares nothing.
         limit_itself = f"{name} = {next(iter(context.values()))}" if is_number else None
-        fix = _EXAMPLES.get(name) or limit_itself
+        fix = _share(name, value) or _EXAMPLES.get(name) or limit_itself
         return limit.format(*context.values()), fix
+    if loc and loc[0] == "factors" and len(loc) < 3 and kind in _TABLE_TYPES:
+        return "must be a table for each factor", _factor(name, value) if len(loc) == 2 else "[factors.NAME]"
     for types, words in _TYPES:
         if kind in types:
             return words, _as(words, name, value) or _EXAMPLES.get(name)
     said = str(problem["msg"]).removeprefix("Value error, ").removeprefix("Input should be ")
     # Our own words may begin with the key.
     return said if re.match(r"[a-z_]+( = .*)?: ", said) else f"must be {said}", None
+
+
+def _missing(loc: list[str], value: Any, content: Mapping[str, Any]) -> tuple[str, str | None]:
+    """A key that its table lacks."""
+    name = loc[-1]
+    given = value if isinstance(value, dict) else {}
+    near = meant(name, [str(key) for key in given])
+    inner = next((str(key) for key, each in given.items() if isinstance(each, dict)), "")
+    if name == "kind" and loc[:-1] == ["workload"] and inner and len(given) == 1:
+        return "this key is required: a workload is one table", f'[workload] with kind = "{inner}"'
+    example = _EXAMPLES.get(".".join(loc[-2:])) or _EXAMPLES.get(name)
+    example = _baseline(content) if name == "baseline" else example
+    return "this key is required", f"{name} = {value_text(given[near])}" if near else example
 
 
 def _of_factor(message: str, factor: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -169,16 +180,36 @@ _LIMITS = {
     "finite_number": "must be a finite number",
 }
 
+_TABLE_TYPES = ("dict_type", "model_type", "model_attributes_type", "mapping_type")
+
 _TYPES = (
     (("string_type",), "must be text, in quotes"),
     (("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "must be a whole number"),
     (("float_type", "float_parsing"), "must be a number"),
     (("bool_type", "bool_parsing"), "must be true or false, without quotes"),
     (("list_type",), "must be a list, in [ ]"),
-    (("dict_type", "model_type", "model_attributes_type", "mapping_type"), "must be a table"),
+    (_TABLE_TYPES, "must be a table"),
 )
 
+#: Keys whose values are shares of 1, which people write in percent.
+_SHARES = frozenset({"alpha", "equivalence"})
+
+
+def _share(name: str, value: object) -> str | None:
+    """5, or ``5%``, as 0.05."""
+    told = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*%?\s*", str(value))
+    return f"{name} = {float(told[1]) / 100:g}" if told and name in _SHARES and float(told[1]) >= 1 else None
+
+
+def _factor(name: str, value: object) -> str:
+    """The table of a factor that was written as its knob, or as its levels."""
+    knob = value if isinstance(value, str) and "." in value else "server.NAME"
+    levels = value_text(value) if isinstance(value, list) and len(value) > 1 else '["VALUE", "VALUE"]'
+    return f'[factors.{name}] with knob = "{knob}" and levels = {levels}'
+
+
 _EXAMPLES = {
+    "seed": "seed = 1",
     "name": 'name = "pool-size"',
     "design": '[design] with kind = "factorial", baseline and blocks',
     "workload": '[workload] with kind = "oltp" and seconds = 30',
@@ -193,6 +224,14 @@ _EXAMPLES = {
 def _as(words: str, name: str, value: object) -> str | None:
     """The value in the type that it must have, if it can be read as one."""
     text = str(value).strip()
+    if "number" in words and (share := _share(name, value)):
+        return share
+    if words.startswith("must be text") and isinstance(value, list) and len(value) == 1:
+        return f"{name} = {value_text(str(value[0]))}"
+    if words.startswith("must be a list") and isinstance(value, str):
+        several = [part.strip() for part in re.split(r",|;|\.\.+", value) if part.strip()]
+        if len(several) > 1:
+            return f"{name} = {value_text(several)}"
     if words.startswith("must be text") and not isinstance(value, dict | list):
         return f'{name} = "{str(value).lower() if isinstance(value, bool) else value}"'
     if words.startswith("must be a list") and isinstance(value, str | int | float):
@@ -211,6 +250,12 @@ def _as(words: str, name: str, value: object) -> str | None:
     return None
 
 
+#: How other tools are told which server to use.
+_LOGIN = frozenset(
+    {"uri", "url", "dsn", "socket", "host", "port", "user", "username", "defaults_file", "database"}
+)
+
+
 def _unknown(
     loc: list[str], value: Any, content: Mapping[str, Any], tables: Mapping[str, Any]
 ) -> tuple[str, str | None]:
@@ -222,7 +267,7 @@ def _unknown(
             "[[design.exclude]]",
             _excluded(loc[1], value, content),
         )
-    if _is_secret(".".join(loc)):
+    if _is_secret(".".join(loc)) or (loc[0] == "server" and name in _LOGIN):
         return "no such key: a plan holds no login", "delete it; the servers of a plan are its own"
     own = _keys(loc[:-1], tables)
     near = meant(name, own)
@@ -230,7 +275,7 @@ def _unknown(
         written = (
             _header(near, value)
             if len(loc) == 1 and isinstance(value, dict)
-            else f"{near} = {value_text(value)}"
+            else _share(near, value) or f"{near} = {value_text(value)}"
         )
         return "no such key", written
     if re.match(r"(server|host|volume|machine)\.", name):
@@ -245,6 +290,9 @@ def _unknown(
         return f"no such key here: a setting of the {loc[0]} belongs in [base], with its area", fix
     tables = {table: model for table, model in tables.items() if table not in _OWN_DESIGN}
     others = [table for table, model in tables.items() if name in model.model_fields and [table] != loc[:-1]]
+    if others and isinstance(value, dict) and len(value) == 1:
+        # ``[response] metric = "tps"``: the table's only value.
+        value = next(iter(value.values()))
     if others:
         return f"no such key here: it belongs in [{others[0]}]", f"[{others[0]}] {name} = {value_text(value)}"
     for table, model in tables.items():

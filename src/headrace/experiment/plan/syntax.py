@@ -41,16 +41,26 @@ def error_of(text: str, error: ValueError, place: str) -> PlanError:
         return PlanError(f"not valid TOML: {message}", place=place)
     rows = text.splitlines()
     number = int(found[1]) if found[1] else len(rows)
+    if text.lstrip().startswith("{"):
+        return PlanError(
+            "this is JSON, and a plan is TOML",
+            place=f"{place}:1",
+            hint="`headrace plan print duet` shows a whole plan",
+        )
     if reason.startswith(_TWICE):
         return _second(text, number, place)
-    for candidate in (number, number - 1):
+    # A text in single quotes reaches to the next one, however far below.
+    odd = [n for n, row in enumerate(rows, 1) if row.partition("=")[2].count("'") % 2]
+    for candidate in (number, number - 1, *odd[:1]):
         if not 1 <= candidate <= len(rows):
             continue
         row = rows[candidate - 1]
         for what, mended in _mended(row):
             trial = "\n".join([*rows[: candidate - 1], mended, *rows[candidate:]])
             # The line above an error is whole, unless what is changed there takes the error away.
-            if mended != row and _gets_further(trial, number):
+            if mended != row and _gets_further(
+                trial, max(number, candidate) if candidate not in odd else number - 1
+            ):
                 return PlanError(f"{row.strip()}: {what}", place=f"{place}:{candidate}", hint=mended.strip())
     own = next((words for start, words in _MESSAGES if reason.startswith(start)), f"not valid TOML: {reason}")
     row = rows[number - 1].strip() if 1 <= number <= len(rows) else ""
@@ -82,10 +92,35 @@ def _with_too_much(row: str) -> list[tuple[str, str]]:
         found.append(("a comment begins with # in TOML", f"{comment[1]}  # {comment[2]}".strip()))
     if equals and value.rstrip().endswith((",", ";")):
         found.append(("nothing stands behind a value", row.rstrip().rstrip(",; ")))
+    if sum_of := re.fullmatch(r"\s*(\d+)\s*([-+*])\s*(\d+)\s*", value):
+        one, other = int(sum_of[1]), int(sum_of[3])
+        total = {"+": one + other, "-": one - other, "*": one * other}[sum_of[2]]
+        found.append(("TOML does no sums", f"{key}= {total}"))
+    if thousands := re.fullmatch(r"\s*([1-9]\d{0,2}(?:,\d{3})+)\s*", value):
+        found.append(("_ stands between thousands", f"{key}= {thousands[1].replace(',', '_')}"))
+    if decimal := re.fullmatch(r"\s*(\d+),(\d+)\s*", value):
+        found.append(("a point is the decimal mark", f"{key}= {decimal[1]}.{decimal[2]}"))
     if equals and re.fullmatch(r"[^\[\]{}]+,[^\[\]{}]+", value):
         found.append(("a list stands in brackets", f"{key}= [{_quoted(value).strip()}]"))
     if number := re.fullmatch(r"(\s*\d+)\s+[A-Za-z]\w*\s*", value):
         found.append(("a number has no word behind it", f"{key}={number[1]}"))
+    return found
+
+
+def _of_other_languages(row: str) -> list[tuple[str, str]]:
+    """Names with blanks, a null, and quotes as other languages have them."""
+    found = []
+    key, _, value = row.partition("=")
+    if header := re.fullmatch(r"\s*(\[\[?)\s*([^\[\]]+?)\s*(\]\]?)\s*[,;:]?\s*", row):
+        name = re.sub(r"(?<=\w)\s+(?=\w)", "-", header[2])
+        what = "a table's name has no blanks" if name != header[2] else "nothing stands behind a table's name"
+        found.append((what, f"{header[1]}{name}{header[3]}"))
+    if re.fullmatch(r"\s*(None|null|nil|NULL|~)\s*", value):
+        found.append(("TOML has no null: a key that is left out has its default", f"# {row.strip()}"))
+    if mixed := re.fullmatch(r"""\s*(?:'([^'"]*)"|"([^'"]*)')\s*""", value):
+        found.append(("text ends with the quote that it begins with", f'{key}= "{mixed[1] or mixed[2]}"'))
+    if re.fullmatch(r'\s*"[^"\']*\\[^"\']*"\s*', value):
+        found.append(("a backslash needs single quotes", f"{key}= '{value.strip().strip(chr(34))}'"))
     return found
 
 
@@ -95,6 +130,10 @@ def _mended(row: str) -> list[tuple[str, str]]:
     key, equals, value = row.partition("=")
     if not equals and (yaml := re.fullmatch(r"(\s*[\w.-]+)\s*:\s*(.+)", row)):
         return [("a colon where TOML has =", f"{yaml[1]} = {w.strip()}") for w in (yaml[2], _quoted(yaml[2]))]
+    if twice := re.fullmatch(r"(\s*[\w.\"-]+)\s*(?:==|:=|=>)\s*(.+)", row):
+        mark = "one = stands between a key and its value"
+        return [(mark, f"{twice[1]} = {v.strip()}") for v in (twice[2], _quoted(twice[2]))]
+    found += _of_other_languages(row)
     found += _with_too_much(row)
     if re.search(r"\b(True|False|yes|no)\b", value):
         plain = re.sub(r"\b(True|yes)\b", "true", re.sub(r"\b(False|no)\b", "false", value))

@@ -16,7 +16,7 @@ _PART = re.compile(_BARE)
 
 #: What a message begins with: the key that it is about, and perhaps its value.
 _SUBJECT = re.compile(
-    r"(?P<key>[A-Za-z][\w@./-]*?)(?:\[\d+\])?(?: = (?P<value>.*?))?(?:: | in |, )", re.DOTALL
+    r"(?P<key>[A-Za-z@][\w@./=-]*?)(?:\[\d+\])?(?: = (?P<value>.*?))?(?:: | in |, )", re.DOTALL
 )
 
 
@@ -66,7 +66,7 @@ def line_of(text: str, key: str, value: str = "") -> int | None:
     for size in range(len(parts) - 1, 0, -1):
         if (above := ".".join(parts[:size])) in found:
             return found[above]
-    return 1 if written else None
+    return 1
 
 
 def located(error: PlanError, place: str, text: str | None = None) -> PlanError:

@@ -216,6 +216,16 @@ def _unknown(kind: str, model: type[Options], place: _Place, name: str, value: o
     near = meant(name, [*known, *(WorkloadTable.model_fields if is_option else ())])
     what = f"{kind} has no such option" if is_option else "no such key"
     given = f"{place.key} = {_shown(value)}"
+    if near and is_option and near in model.model_fields and isinstance(value, str):
+        # 10G of data is no number of rows.
+        field = model.model_fields[near]
+        if (
+            int in _members(field.annotation)
+            and str not in _members(field.annotation)
+            and not value.strip().isdigit()
+        ):
+            short = _fix(near, value, field.annotation, field.metadata)
+            return PlanError(f"{given}: {what}", hint=short or f"{near} = {_some(field.default)}")
     if near:
         return PlanError(f"{given}: {what}", hint=f"{near} = {value_text(value)}")
     if is_option and name in DesignTable.model_fields:
@@ -224,13 +234,19 @@ def _unknown(kind: str, model: type[Options], place: _Place, name: str, value: o
     return PlanError(f"{given}: {what}; there are {', '.join(known)}", hint=hint)
 
 
+def _some(default: object) -> object:
+    return default if isinstance(default, int) and default else 1
+
+
 def _fix(key: str, value: object, annotation: Any, metadata: Sequence[Any]) -> str | None:
     """The value as it must be written, if that can be known."""
     name = key.rpartition(".")[2]
     members = _members(annotation)
     if choices := [str(c) for m in members if get_origin(m) is Literal for c in get_args(m)]:
         near = meant(str(value), choices)
-        return f'{name} = "{near}"' if near else None
+        return f'{name} = "{near or choices[0]}"'
+    if isinstance(value, list) and len(value) > 1 and {int, float} & {*members}:
+        return f'{name} = {value[0]}, or a factor: knob = "workload.{name}", levels = {value_text(value)}'
     number = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*s?\s*", value) if isinstance(value, str) else None
     if number and (float in members or (int in members and "." not in number[1])):
         return f"{name} = {number[1]}"
