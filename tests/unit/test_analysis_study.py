@@ -18,6 +18,7 @@ from headrace.base.errors import PlanError, StoreError
 from headrace.base.intervals import Interval, t_quantile
 from headrace.base.percentiles import PERCENTILES
 from headrace.experiment.report.views import comparison_notice
+from headrace.experiment.stats import headline
 from headrace.experiment.stats.compare import noise_floor
 from headrace.experiment.stats.result import Analysis
 from headrace.experiment.stats.study import _usable_trials, analyse_experiment, compare_experiments
@@ -170,7 +171,7 @@ def test_failed_and_invalid_trials_are_named_and_left_out(tmp_path: Path) -> Non
     assert [s.treatment for s in analysis.summaries] == ["STOCK", "ALL"]
     assert effect(analysis, "ALL").blocks == 4
     assert effect(analysis, "ALL").comparisons == 2  # as planned: a failure makes no interval narrower
-    assert " Failed: KERNEL in 5 of 5 trials. Not counted: 1 of 20 trials, steal 9%." in analysis.headline
+    assert " Failed: KERNEL in 5 of 5 trials. Not counted: 1 of 20 trials: steal 9%." in analysis.headline
     assert analysis.headline.endswith("--retry")
 
 
@@ -398,3 +399,29 @@ def test_other_settings_under_one_name_are_noted(tmp_path: Path) -> None:
     assert any(
         note == "The same name has different settings: ALL." for note in compare_experiments(a, b).notes
     )
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        (["steal 9%"], "2 trials: steal 9%."),
+        (["steal 9%", "steal 9%"], "2 trials: steal 9%."),
+        (["steal 9%", "steal 8%"], "2 trials, all as in: steal 9%."),
+        (["steal 9%", "steal 8%", "out of memory"], "2 trials, 2 of them as in: steal 9%."),
+    ],
+)
+def test_why_trials_do_not_count(reasons: list[str], said: str) -> None:
+    assert headline._invalid(reasons, 2, "") == f"Not counted: {len(reasons)} of {said}"
+
+
+def test_less_than_an_hour_is_said_in_minutes() -> None:
+    assert headline.duration([72, 720]) == "1 to 12 min"
+    assert headline.duration([20]) == "1 min"
+    assert headline.duration([1800, 7200]) == "0.5 to 2 h"
+
+
+def test_more_blocks_are_not_asked_for_where_no_plan_can_tell(tmp_path: Path) -> None:
+    shape = replace(SMALL, effects=dict.fromkeys(("STOCK", "ALL"), 1.0), noise=0.4, blocks=2)
+    text = analyse_experiment(make(tmp_path / "x", shape)).headline
+    assert "no plan of this size" in text
+    assert "vary too much: use a quieter machine." in text

@@ -50,7 +50,9 @@ class More:
 
 
 def duration(ends_s: Sequence[float]) -> str:
-    """``0.5 to 1.2 h``."""
+    """``0.5 to 1.2 h``, or minutes if it is less than one hour."""
+    if ends_s and max(ends_s) < 3600:
+        return " to ".join(dict.fromkeys(f"{max(round(end / 60), 1)}" for end in ends_s)) + " min"
     return (
         " to ".join(
             dict.fromkeys(f"{end / 3600:.1g}" if end < 36e3 else f"{end / 3600:.0f}" for end in ends_s)
@@ -103,10 +105,11 @@ def _invalid(reasons: Sequence[str], done: int, again: str) -> str:
     kinds = [re.sub(r"[\d.,]+", "", reason.split("; ")[0]) for reason in reasons]
     kind, count = Counter(kinds).most_common(1)[0]
     example = reasons[kinds.index(kind)].split("; ")[0]
-    cause = example if len(reasons) == 1 else f"{count} of them as in: {example}"
+    many = "all" if count == len(reasons) > 1 else f"{count} of them"
+    cause = f", {many} as in: {example}" if len(set(reasons)) > 1 else f": {example}"
     trials = "trial" if done == 1 else "trials"
     what = f" To measure them again: {again}" if again else ""
-    return f"Not counted: {len(reasons)} of {done} {trials}, {cause}.{what}"
+    return f"Not counted: {len(reasons)} of {done} {trials}{cause}.{what}"
 
 
 def of_left_out(effects: Iterable[Effect], names: Mapping[str, str], equivalence: float) -> str:
@@ -188,6 +191,8 @@ def _conclusion(
     best = {condition: best_proven(effects, condition, asked) for condition in baselines}
     if not any(best.values()):
         said, command = _nothing_better(analysis, effects, names, more)
+        # What no plan can tell, more blocks cannot.
+        noise = noise.replace(": add blocks or use", ": use") if "no plan of this size" in said else noise
         return f"{factors}{said}{noise}{command}"
     level = f"{1 - analysis.alpha:.0%}"
     if len(best) == 1:
