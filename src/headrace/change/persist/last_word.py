@@ -136,9 +136,11 @@ def lines_of(found: Copies, path: str) -> Iterator[tuple[int, str]]:
 
 def sysctl_name(name: str) -> str:
     """``net/ipv4/conf/eth0.1/forwarding``: with a slash first, dots belong to the names."""
-    name = re.sub("/+", "/", name).lstrip("/")
+    swapped = str.maketrans("/.", "./")
     first = re.search(r"[./]", name)
-    return name.translate(str.maketrans("/.", "./")) if first and first[0] == "/" else name
+    path = name if first and first[0] == "/" else name.translate(swapped)
+    # As systemd simplifies a path: no empty parts.
+    return re.sub("/+", "/", path).strip("/").translate(swapped)
 
 
 def sysctl_value(text: str) -> str:

@@ -213,7 +213,8 @@ def edited(start: NextStart, before: str, lines: Sequence[Line]) -> str:
     for text in before.splitlines(keepends=True):
         bare = text.strip()
         if bare.startswith("["):
-            group = bare[1:].partition("]")[0].rstrip()
+            # Of a group's name case does not count.
+            group = bare[1:].partition("]")[0].rstrip().lower()
         elif bare and group == "mysqld" and not bare.startswith(("#", ";", "!")):
             name = bare.partition("=")[0].strip().replace("-", "_")
             if start.option(Word("", 0, name, ""))[0] in about:

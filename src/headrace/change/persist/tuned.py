@@ -69,9 +69,11 @@ class Unit:
 
     @property
     def devices(self) -> str:
-        """Which devices of its kind it is about; empty for all. A pattern of udev's properties may be any."""
+        """Which devices of its kind it is about; empty for all. A pattern of udev's properties or a variable of
+        TuneD's may be any."""
         word = self.options.get("devices")
-        return "" if word is None or "devices_udev_regex" in self.options else word.value
+        is_any = word is None or "devices_udev_regex" in self.options or "${" in word.value
+        return "" if word is None or is_any else word.value
 
     @property
     def priority(self) -> int:
