@@ -11,6 +11,9 @@ use crate::{memcached, oltp, sql, tpcc};
 use base::error::AgentError;
 use engine::arrivals::{Arrivals, Law, Piece, Think};
 
+/// A file of people.
+const MOST_BYTES: u64 = 64 << 20;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
@@ -139,7 +142,7 @@ impl Spec {
         if path == Path::new("-") {
             std::io::stdin().read_to_string(&mut text).map_err(unreadable)?;
         } else {
-            text = std::fs::read_to_string(path).map_err(unreadable)?;
+            text = base::door::read_to_string(path, MOST_BYTES).map_err(unreadable)?;
         }
         let wrong = |reason: String| AgentError::Named(format!("the SPEC {}: {reason}", path.display()));
         let spec: Spec = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;

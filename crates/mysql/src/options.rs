@@ -5,7 +5,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use base::door;
 use base::error::AgentError;
+
+/// A file of people.
+const MOST_BYTES: u64 = 1 << 20;
 
 pub struct Options {
     pub endpoint: Endpoint,
@@ -82,7 +86,7 @@ impl Password {
 
     /// Reads a file that contains only the password; a trailing line end is not part of it.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let mut bytes = std::fs::read(path)
+        let mut bytes = door::read(path, MOST_BYTES)
             .map_err(|error| AgentError::unreadable("the password file ", path, &error))?;
         if bytes.last() == Some(&b'\n') {
             bytes.pop();
@@ -106,7 +110,7 @@ impl fmt::Debug for Password {
 
 /// The options of the section `[client]` of a my.cnf: `user`, `password`, `socket`, `host`, `port` and the rest.
 pub fn read_defaults(path: &Path) -> anyhow::Result<HashMap<String, String>> {
-    let text = std::fs::read_to_string(path)
+    let text = door::read_to_string(path, MOST_BYTES)
         .map_err(|error| AgentError::unreadable("the defaults file ", path, &error))?;
     parse_defaults(&text).map_err(|line| {
         AgentError::Input(format!("{}:{line}: neither a section, an option nor a comment", path.display()))

@@ -12,11 +12,11 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use flate2::read::MultiGzDecoder;
-use rustix::io::Errno;
 
 use self::follow::{FollowedFile, FollowedPipe};
 use self::wide::Wide;
 use crate::rewritten::Rewritten;
+use base::door;
 use base::error::AgentError;
 use base::stop::StopSignal;
 
@@ -97,11 +97,7 @@ fn source(path: &Path, is_standard_input: bool, stop: Option<StopSignal>) -> any
 
 /// The caller named the file: if it cannot be opened or is a directory, the caller was wrong.
 fn open_file(path: &Path) -> Result<File, AgentError> {
-    // A directory can be opened, but not read.
-    match File::open(path) {
-        Ok(file) if file.metadata().is_ok_and(|found| found.is_dir()) => Err(unreadable(Errno::ISDIR.into())),
-        opened => opened.map_err(unreadable),
-    }
+    door::open(path, true).map_err(unreadable)
 }
 
 #[allow(clippy::needless_pass_by_value)]

@@ -10,6 +10,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from headrace.base.door import held
+
 _PREFIX = ".headrace-local-"
 
 
@@ -20,13 +22,14 @@ def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
     It is in use as long as it is locked; the kernel releases the lock of a killed command.
     """
     base = Path(tempfile.gettempdir()) if parent is None else parent
-    _remove_left(base)
-    folder, lock = _locked(base)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
+    with held(base / _PREFIX) as name:
+        _remove_left(name.parent)
+        folder, lock = _locked(name.parent)
+        try:
+            yield folder
+        finally:
+            _remove(folder, lock)
+            os.close(lock)
 
 
 def _locked(base: Path) -> tuple[Path, int]:
@@ -62,5 +65,16 @@ def _remove_left(base: Path) -> None:
         with contextlib.suppress(OSError):
             lock = _lock(folder)
             if lock is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder, lock)
                 os.close(lock)
+
+
+def _remove(folder: Path, own: int) -> None:
+    """What is in the open folder, and its name if that is still its name: by now another's folder may have it."""
+    with os.scandir(own) as entries:
+        inside = [(each.name, each.is_dir(follow_symlinks=False)) for each in entries]
+    for name, is_folder in inside:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(name, dir_fd=own) if is_folder else os.unlink(name, dir_fd=own)
+    with contextlib.suppress(OSError):
+        folder.rmdir()

@@ -6,10 +6,13 @@ The parser compares each part of a dotted key with all parts before it, more tha
 
 from __future__ import annotations
 
+import io
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
+
+from headrace.base.whole import plain_file
 
 #: 10,000 hosts with a line each are fewer; the worst text within both limits takes seconds.
 MOST_CHARACTERS = 1 << 20
@@ -35,8 +38,8 @@ class LimitError(ValueError):
 
 def read(path: Path) -> str:
     """A file's text. Raises OSError, or ValueError: LimitError, or not UTF-8."""
-    with path.open(encoding="utf-8") as file:
-        text = file.read(MOST_CHARACTERS + 1)
+    with plain_file(path, may_be_pipe=True) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8").read(MOST_CHARACTERS + 1)
     _check_size(text)
     return text
 

@@ -2,7 +2,7 @@
 
 Root writes where others may write, too: to /tmp, or into the folder of another program. A link that somebody
 planted there must not lead to a file of the system. So a draft has a name that nobody can know and is always new,
-and a link is followed only if root or this user made it.
+a link is followed only if root or this user made it, and the folder is held open (``door``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from headrace.base.door import MOST_LINKS, held, opened, opened_to_write
+from headrace.base.door import is_ours_alone as is_ours_alone
+
 _SUFFIX = ".part"
-#: Links that lead to links: as many as the kernel follows.
-_MOST_LINKS = 40
 #: Folders, by device and inode, whose names this process has synced.
 _ON_DISK: set[tuple[int, int]] = set()
 
@@ -29,16 +30,28 @@ def write_whole(path: Path, content: str, mode: int | None = None) -> None:
     """Replace the file in one step: readers see the old content or the new one, also while two processes write.
 
     Removes what killed writers of this file left. ``mode`` holds regardless of the umask. Pipes, devices and
-    links, such as /dev/stdout, are written to instead of replaced. Raises OSError, also for a link that another
-    user made.
+    links, such as /dev/stdout, are written to instead of replaced; a pipe of another user is replaced. Raises
+    OSError, also for a link that another user made.
     """
     encoded = content.encode()
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        with os.fdopen(open_safely(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), "wb") as file:
+    if _is_written_to(path):
+        with os.fdopen(opened_to_write(path, os.O_WRONLY | os.O_CREAT, 0o666), "wb") as file:
+            with contextlib.suppress(OSError):  # a pipe has no length
+                os.ftruncate(file.fileno(), 0)
             file.write(encoded)
         return
     with whole_file(path, mode) as file:
         file.write(encoded)
+
+
+def _is_written_to(path: Path) -> bool:
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    if stat.S_ISFIFO(found.st_mode):
+        return found.st_uid in (0, os.geteuid())
+    return not stat.S_ISREG(found.st_mode)
 
 
 def replace_whole(path: Path, content: str, mode: int | None = None) -> None:
@@ -56,6 +69,12 @@ def whole_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
 
     Raises OSError.
     """
+    with held(path) as own, _whole(own, mode) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _whole(path: Path, mode: int | None) -> Iterator[BinaryIO]:
     _remove_left(path)
     while True:
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
@@ -86,23 +105,7 @@ def open_safely(path: Path, flags: int, mode: int = 0o600) -> int:
 
     Links are followed only if root or this user made them. Raises OSError.
     """
-    for _ in range(_MOST_LINKS):
-        try:
-            return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-        # Check the open link itself: its name may lead elsewhere by now.
-        link = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if os.fstat(link).st_uid not in (0, os.geteuid()):
-                raise OSError(errno.ELOOP, "it is a link that another user made")
-            if _is_of_a_process(link):
-                return os.open(path, flags | os.O_CLOEXEC, mode)
-            path = path.parent / os.readlink("", dir_fd=link)
-        finally:
-            os.close(link)
-    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+    return opened_to_write(path, flags, mode)
 
 
 def lock_file(path: Path, mode: int = 0o644) -> int:
@@ -111,7 +114,12 @@ def lock_file(path: Path, mode: int = 0o644) -> int:
     A link, a pipe or a file with a second name there is removed: what is written would be in another file. Raises
     OSError.
     """
-    for _ in range(_MOST_LINKS):
+    with held(path) as own:
+        return _lock_file(own, mode)
+
+
+def _lock_file(path: Path, mode: int) -> int:
+    for _ in range(MOST_LINKS):
         with contextlib.suppress(FileNotFoundError):
             if not _is_single(os.stat(path, follow_symlinks=False)):
                 os.unlink(path)
@@ -139,9 +147,10 @@ def new_file(path: str, mode: int = 0o666) -> int:
     """
     if path.startswith("/dev/"):
         return open_safely(Path(path), os.O_WRONLY)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with held(Path(path)) as own:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(own)
+        return os.open(own, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
 
 
 #: A file of somebody's folder that is read whole.
@@ -149,35 +158,26 @@ MOST_READ_BYTES = 256 << 20
 
 
 @contextlib.contextmanager
-def plain_file(path: Path) -> Iterator[io.BufferedReader]:
+def plain_file(path: Path, *, may_be_pipe: bool = False) -> Iterator[io.BufferedReader]:
     """A plain file of a folder that others made, for reading. A pipe would never end, nor would a device.
 
-    Raises OSError, also for what is no plain file.
+    ``may_be_pipe``: what the shell's <(...) and /dev/stdin are is read, too. Raises OSError, also for what is no
+    plain file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is not a plain file", str(path))
+    with os.fdopen(opened(path, may_be_pipe=may_be_pipe), "rb") as file:
         yield file
 
 
 def read_plain(path: Path, most_bytes: int = MOST_READ_BYTES) -> bytes:
-    """Its content. Raises OSError, also for what is larger than ``most_bytes``."""
-    with plain_file(path) as file:
+    """Its content, also that of a pipe that a process holds open: of /dev/stdin, of the shell's <(...).
+
+    Raises OSError, also for what is larger than ``most_bytes``.
+    """
+    with plain_file(path, may_be_pipe=True) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"is larger than {most_bytes >> 20} MiB", str(path))
     return content
-
-
-def is_ours_alone(folder: Path) -> bool:
-    """Whether nobody but root and this user can put another one in its place. Raises OSError."""
-    for each in (folder := folder.absolute(), *folder.parents):
-        found = os.lstat(each)
-        is_shared = found.st_mode & 0o022 and not (found.st_mode & stat.S_ISVTX and each != folder)
-        if is_shared or found.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(found.st_mode):
-            return False
-    return True
 
 
 def held_folder(folder: Path) -> tuple[Path, int | None]:
@@ -188,18 +188,12 @@ def held_folder(folder: Path) -> tuple[Path, int | None]:
     """
     if is_ours_alone(folder):
         return folder, None
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with held(folder) as own:
+        descriptor = os.open(own, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     if os.fstat(descriptor).st_uid != os.geteuid():
         os.close(descriptor)
         raise OSError(errno.ESTALE, "another user put another folder in its place", str(folder))
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}"), descriptor
-
-
-def _is_of_a_process(link: int) -> bool:
-    """Whether it is one of /proc, such as the end of /dev/stdout: it leads to an open file, not to a name."""
-    with contextlib.suppress(OSError):
-        return os.fstat(link).st_dev == os.stat("/proc/self").st_dev
-    return False
 
 
 def _remove_left(path: Path) -> None:
@@ -221,7 +215,7 @@ def _escaped(name: str) -> str:
 
 def sync(path: Path) -> None:
     """Return once a file, or the names in a folder, are on the disk. Raises OSError."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
@@ -234,8 +228,9 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
         _sync_name(folder)
         return
     make_folder(folder.parent, mode)
-    folder.mkdir(mode, exist_ok=True)
-    sync(folder.parent)
+    with held(folder) as own:
+        own.mkdir(mode, exist_ok=True)
+        sync(own.parent)
     _ON_DISK.add(_identity(folder))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headrace.base.counted import counted
 from headrace.base.errors import NothingMeasured, NotReady, PlanError
 from headrace.base.model import Role, TrialSpec, TrialState
+from headrace.base.whole import make_folder
 from headrace.experiment import kinds, labs
 from headrace.experiment.frozen import Design
 from headrace.experiment.kinds.duet import Duet
@@ -147,7 +148,7 @@ def _pilot(design: Design, name: str, at_once: int) -> Design:
 async def _run(
     kind: type[Kind], file: PlanFile, design: Design, path: Path, listen: Listener
 ) -> tuple[list[TrialRecord], list[Series]]:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     async with AsyncExitStack() as stack:
         folder = stack.enter_context(opened(file, design, path, listen))
         lab = labs.open_laboratory(design, folder, lambda text: listen(Note(text)))
@@ -162,7 +163,10 @@ async def _run(
 def _seconds(folder: ExperimentFolder, record: TrialRecord) -> Series | None:
     import pyarrow.parquet as pq
 
-    return per_second(pq.read_table(folder.trial_path(record.number) / "intervals.parquet"), float(PILOT_S))
+    from headrace.experiment.trial_tables import table_file
+
+    with table_file("intervals", folder.trial_path(record.number) / "intervals.parquet") as path:
+        return per_second(pq.read_table(path), float(PILOT_S))
 
 
 def _way(

@@ -25,6 +25,7 @@ from typing import Protocol
 from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, PlanError, Refused, TargetError
 from headrace.base.model import TrialState
+from headrace.base.whole import make_folder
 from headrace.experiment import block as blocks
 from headrace.experiment import kinds, lease, workloads
 from headrace.experiment.block import Seen, Task
@@ -352,7 +353,7 @@ class Pool:
         if not assignment.numbers:
             return
         folder = self._folder.path / WORK / str(list(self._machines).index(machine.address))
-        folder.parent.mkdir(exist_ok=True)
+        make_folder(folder.parent)
         task = Task(
             self._file.text,
             self._file.place,

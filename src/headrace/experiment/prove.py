@@ -23,7 +23,7 @@ from headrace.base.effect import Effect, Verdict
 from headrace.base.errors import HeadraceError, NothingMeasured, PlanError, Refused
 from headrace.base.intervals import inverse
 from headrace.base.model import ServerLogin, TrialState, Value
-from headrace.base.whole import replace_whole
+from headrace.base.whole import make_folder, read_plain, replace_whole
 from headrace.experiment import kinds
 from headrace.experiment import plan as plans
 from headrace.experiment import run as running
@@ -181,7 +181,7 @@ class Bench:
         least_s: float = 0.0,
         is_numbered: bool = False,
     ) -> ExperimentFolder:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
         text = self._plan_text(name, treatments, settings, blocks, least_s)
         if is_numbered:
             name = self._free(name, text)
@@ -195,7 +195,7 @@ class Bench:
         """The name, with a number where another plan than this has it."""
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
         plans_there = ((own, self.folder / own / "plan.toml") for own in names)
-        return next(own for own, there in plans_there if not there.exists() or there.read_text() == text)
+        return next(own for own, there in plans_there if _text_of(there) in ("", text))
 
     def _plan_text(
         self,
@@ -525,6 +525,16 @@ async def prove_all(
     return Proof(
         tuple(steps), kept, effect, final.folder.path, left, other, failed_in(failed) if failed else ""
     )
+
+
+def _text_of(plan: Path) -> str | None:
+    """The plan of the experiment that has this name; empty if there is none, None for what is no plan."""
+    try:
+        return read_plain(plan).decode()
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError):
+        return None
 
 
 def told(step: Step) -> str:

@@ -15,7 +15,9 @@ import errno
 import itertools
 import json
 import os
+import resource
 import shutil
+import tempfile
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -23,6 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.base.door import held, is_ours_alone
 from headrace.base.errors import Busy, StoreError, write_error
 from headrace.base.model import Facts, Role, TrialSpec, TrialState
 from headrace.base.received import OF_SNAPSHOT, BadContent, an_object, parsed
@@ -103,13 +106,13 @@ class TrialRecord:
 class TrialDraft:
     """A trial being written, invisible until ``commit``."""
 
-    def __init__(self, folder: Path, final: Path) -> None:
-        """``folder`` was just made. Raises OSError."""
-        self._name = folder
+    def __init__(self, name: Path, final: Path, folder: Path, descriptor: int | None) -> None:
+        """``folder`` is what ``held_folder`` says of ``name``, which was just made."""
+        self._name = name
         self._final = final
-        self._folder, held = held_folder(folder)
-        if held is not None:
-            weakref.finalize(self, os.close, held)
+        self._folder = folder
+        if descriptor is not None:
+            weakref.finalize(self, os.close, descriptor)
 
     @property
     def raw(self) -> Path:
@@ -136,7 +139,11 @@ class TrialDraft:
     def take(self, source: Path, record: TrialRecord) -> None:
         """Commit the content of another folder, with this record instead of its own."""
         try:
-            shutil.copytree(source, self._folder, copy_function=_link_or_copy, dirs_exist_ok=True)
+            with contextlib.ExitStack() as kept:
+                own, descriptor = held_folder(source)
+                if descriptor is not None:
+                    kept.callback(os.close, descriptor)
+                shutil.copytree(own, self._folder, copy_function=_link_or_copy, dirs_exist_ok=True)
             (self._folder / "trial.json").unlink()
             _write_record(self._folder / "trial.json", record)
             _sync_tree(self._folder)
@@ -145,7 +152,7 @@ class TrialDraft:
             raise write_error(error, self._name) from error
 
     def discard(self) -> None:
-        shutil.rmtree(self._name, ignore_errors=True)
+        _remove(self._name)
 
 
 class ExperimentFolder:
@@ -160,22 +167,22 @@ class ExperimentFolder:
         """Create the folder with its frozen plan and design; an existing one is refused."""
         try:
             make_folder(path.parent)
-            draft = path.with_name(f".{path.name}.part")
-            shutil.rmtree(draft, ignore_errors=True)
-            if draft.is_symlink():
-                draft.unlink()  # another user's, perhaps: it leads elsewhere
-            draft.mkdir()
-            with contextlib.ExitStack() as held:
+            with held(path) as place, contextlib.ExitStack() as kept:
+                draft = place.with_name(f".{path.name}.part")
+                shutil.rmtree(draft, ignore_errors=True)
+                if draft.is_symlink():
+                    draft.unlink()  # another user's, perhaps: it leads elsewhere
+                draft.mkdir()
                 own, descriptor = held_folder(draft)
                 if descriptor is not None:
-                    held.callback(os.close, descriptor)
+                    kept.callback(os.close, descriptor)
                 (own / "trials").mkdir()
                 (own / "facts").mkdir()
                 (own / "plan.toml").write_text(plan_text)
                 (own / "design.json").write_text(_design_text(design))
                 _sync_tree(own)
-            draft.rename(path)
-            sync(path.parent)
+                draft.rename(place)
+                sync(place.parent)
         except OSError as error:
             if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise Busy("an experiment already exists here", place=str(path)) from error
@@ -218,10 +225,13 @@ class ExperimentFolder:
     def begin_trial(self, number: int) -> TrialDraft:
         final = self.trial_path(number)
         draft = final.with_name(f".{final.name}.part")
-        shutil.rmtree(draft, ignore_errors=True)
         try:
-            draft.mkdir(parents=True)
-            made = TrialDraft(draft, final)
+            make_folder(draft.parent)
+            with held(draft) as own:
+                shutil.rmtree(own, ignore_errors=True)
+                own.mkdir()
+                folder, descriptor = held_folder(own)
+            made = TrialDraft(draft, final, folder if descriptor is not None else draft, descriptor)
             made.raw.mkdir()
         except OSError as error:
             raise write_error(error, draft) from error
@@ -247,9 +257,10 @@ class ExperimentFolder:
         try:
             make_folder(aside)
             path = next(p for k in itertools.count(1) if not (p := aside / f"{number:04d}.{k}").exists())
-            self.trial_path(number).rename(path)
-            sync(aside)
-            sync(self.path / "trials")
+            with held(path) as own, held(self.trial_path(number)) as trial:
+                trial.rename(own)
+                sync(own.parent)
+                sync(trial.parent)
         except OSError as error:
             raise write_error(error, self.trial_path(number)) from error
         return path
@@ -275,7 +286,7 @@ class ExperimentFolder:
         trial = self.trial_path(number)
         inside = (trial.relative_to(self.path).parts, ("facts",))
         try:
-            (trial / "raw").mkdir(parents=True, exist_ok=True)
+            make_folder(trial / "raw")
             for name, content in files.items():
                 parts = Path(name).parts
                 if not any(parts[: len(own)] == own for own in inside) or ".." in parts:
@@ -283,10 +294,11 @@ class ExperimentFolder:
                 path = self.path / name
                 if any(self.path.joinpath(*parts[:n]).is_symlink() for n in range(1, len(parts))):
                     raise StoreError("one of its directories is a link", place=str(path))
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(path.parent)
                 with whole_file(path) as file:
                     file.write(content)
-            _sync_tree(trial)
+            with held(trial) as own:
+                _sync_tree(own)
         except OSError as error:
             raise write_error(error, trial) from error
 
@@ -299,9 +311,11 @@ class ExperimentFolder:
         drafts = list((self.path / "trials").glob(".*.part"))
         try:
             for draft in (self.path / "facts").glob(".*.part"):
-                draft.unlink()
+                with held(draft) as own:
+                    own.unlink()
             for draft in drafts:
-                shutil.rmtree(draft)
+                with held(draft) as own:
+                    shutil.rmtree(own)
             # It may have been killed after a rename and before its sync.
             sync(self.path.parent)
             sync(self.path / "trials")
@@ -323,14 +337,15 @@ class ExperimentFolder:
         final = self.trial_path(number)
         if not final.exists():
             return
-        old = final.with_name(f".{final.name}.old.part")
         try:
-            final.rename(old)
-            # Otherwise a power cut could leave the name, and not all of what is removed below.
-            sync(final.parent)
+            with held(final) as own:
+                old = own.with_name(f".{final.name}.old.part")
+                own.rename(old)
+                # Otherwise a power cut could leave the name, and not all of what is removed below.
+                sync(own.parent)
+                shutil.rmtree(old, ignore_errors=True)
         except OSError as error:
             raise write_error(error, final) from error
-        shutil.rmtree(old, ignore_errors=True)
 
     def save_facts(self, facts: Facts) -> None:
         name = f"facts/{facts.hash}.json"
@@ -358,11 +373,10 @@ class ExperimentFolder:
         """The LATENCY of one trial, with dictionary-encoded strings. Raises StoreError if it cannot be read."""
         import pyarrow.parquet as pq
 
-        from headrace.experiment.trial_tables import check_table
+        from headrace.experiment.trial_tables import table_file
 
-        path = self.trial_path(number) / "latency.parquet"
-        check_table("latency", path)
-        return pq.read_table(path, read_dictionary=["operation", "kind"])
+        with table_file("latency", self.trial_path(number) / "latency.parquet") as path:
+            return pq.read_table(path, read_dictionary=["operation", "kind"])
 
     def database(self) -> duckdb.DuckDBPyConnection:
         """A DuckDB connection with the views ``intervals``, ``latency`` and ``samples`` over all trials.
@@ -374,9 +388,13 @@ class ExperimentFolder:
         from headrace.host.arrow import INTERVALS, LATENCY, SAMPLES
 
         connection = _engine(os.getpid()).cursor()
+        # What others may write is read by what was checked: the engine opens names, and each view anew.
+        is_safe = os.geteuid() != 0 or is_ours_alone(self.path.absolute())
         for name, schema in (("intervals", INTERVALS), ("latency", LATENCY), ("samples", SAMPLES)):
             files = sorted((self.path / "trials").glob(f"[0-9]*/{name}.parquet"))
-            for path in files:
+            if not is_safe:
+                files = _kept_open(connection, name, files)
+            for path in files if is_safe else ():
                 check_table(name, path)
             if files:
                 connection.execute(_view_sql(name, [str(path) for path in files]))
@@ -386,6 +404,24 @@ class ExperimentFolder:
                     f"CREATE TEMP VIEW {name} AS SELECT {columns}, NULL::INTEGER AS trial WHERE false"
                 )
         return connection
+
+
+def _kept_open(connection: duckdb.DuckDBPyConnection, name: str, files: list[Path]) -> list[Path]:
+    """Names of our own for the tables, which lead to open files as long as the connection is there."""
+    from headrace.experiment.trial_tables import table_file
+
+    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if len(files) + 256 > limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    kept = contextlib.ExitStack()
+    weakref.finalize(connection, kept.close)
+    own = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="headrace-")))
+    links = []
+    for path in files:
+        links.append(own / path.parent.name / path.name)
+        links[-1].parent.mkdir()
+        links[-1].symlink_to(kept.enter_context(table_file(name, path)))
+    return links
 
 
 @cache
@@ -440,7 +476,17 @@ def _link_or_copy(source: str, path: str) -> None:
         shutil.copyfile(source, path)
 
 
-def _make_visible(draft: Path, final: Path) -> None:
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError), held(folder) as own:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _make_visible(name: Path, final: Path) -> None:
+    with held(final) as own:
+        _put(own.with_name(name.name), own)
+
+
+def _put(draft: Path, final: Path) -> None:
     # A trial that was repeated is replaced in one step if possible, so that there is always one; otherwise the old
     # one is moved away first, so that there is never a mixture.
     old = draft

@@ -19,6 +19,7 @@ from headrace.base.counted import counted
 from headrace.base.effect import Effect, Verdict
 from headrace.base.errors import NothingMeasured, PlanError
 from headrace.base.model import Value
+from headrace.base.whole import make_folder
 from headrace.experiment import plan as plans
 from headrace.experiment import space
 from headrace.experiment.kinds import search
@@ -78,7 +79,7 @@ async def tune(bench: Bench, *, advise: bool = True, retry: bool = False) -> Tun
     """Search, then confirm; continues where it was stopped. Raises a HeadraceError."""
     extras.require("optuna")
     table = search.table_of(bench.plan, bench.place)
-    bench.folder.mkdir(parents=True, exist_ok=True)
+    make_folder(bench.folder)
     advice = await _advice(bench, table) if advise else []
     table = table.model_copy(update={"start": [*table.start, *(a for a in advice if a not in table.start)]})
     plan = bench.plan.model_copy(update={"tune": table})

@@ -32,7 +32,7 @@ import zstandard
 from headrace.base.errors import StoreError, write_error
 from headrace.base.model import Facts
 from headrace.base.received import OF_SNAPSHOT, BadContent, an_object, number, parsed
-from headrace.base.whole import read_plain, whole_file
+from headrace.base.whole import make_folder, plain_file, read_plain, whole_file
 from headrace.host.activity import Activity
 from headrace.host.samples import Samples
 from headrace.host.shape import shaped, told
@@ -118,7 +118,7 @@ def save(snapshot: Snapshot, path: Path, page: str = "") -> None:
     counters = [[*name, int(n)] for name, n in zip(samples.names, samples.ends - samples.starts, strict=True)]
     numbers = {"t_ns.zst": samples.t_ns.astype("<i8"), "value.zst": samples.value.astype("<f8")}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("snapshot.json", json.dumps(header, indent=1))
             archive.writestr("facts.json", json.dumps(snapshot.facts.data))
@@ -157,7 +157,7 @@ def is_saved(path: Path) -> bool:
     if (path / "trial.json").exists() or path.suffix == ".hunt":
         return True
     try:
-        with zipfile.ZipFile(path) as archive:
+        with plain_file(path) as file, zipfile.ZipFile(file) as archive:
             return "snapshot.json" in archive.namelist()
     except (OSError, zipfile.BadZipFile, *WRONG):
         return False
@@ -171,7 +171,7 @@ def load(path: Path) -> Snapshot:
     if (path / "trial.json").exists():
         return of_trial(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with plain_file(path) as file, zipfile.ZipFile(file) as archive:
             header = _json(archive, "snapshot.json")
             if header.get("format") != FORMAT:
                 raise StoreError(

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
+use base::door;
 use base::stop::StopSignal;
 
 /// How long a reader at the end sleeps before it looks again.
@@ -31,7 +32,7 @@ pub(super) struct FollowedFile {
 
 impl FollowedFile {
     pub(super) fn open(path: &Path, stop: StopSignal) -> io::Result<Self> {
-        let file = File::open(path)?;
+        let file = door::open(path, false)?;
         Ok(Self { path: path.to_owned(), file, position: 0, tail: Vec::new(), stop, end: None })
     }
 
@@ -91,7 +92,7 @@ impl FollowedFile {
         if self.file.metadata()?.len() > self.position {
             return Ok(());
         }
-        if let Ok(file) = File::open(&self.path) {
+        if let Ok(file) = door::open(&self.path, false) {
             self.begin(Some(file));
         }
         Ok(())

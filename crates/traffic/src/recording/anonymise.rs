@@ -25,7 +25,8 @@ pub fn key(path: Option<&Path>) -> anyhow::Result<[u8; 32]> {
     let random = Path::new("/dev/urandom");
     let from = path.unwrap_or(random);
     let unreadable = |error: std::io::Error| AgentError::unreadable("the key ", from, &error);
-    let file = std::fs::File::open(from).map_err(unreadable)?;
+    let opened = path.map_or_else(|| std::fs::File::open(random), |path| base::door::open(path, true));
+    let file = opened.map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(if path.is_some() { 33 } else { 32 }).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() != key.len() {

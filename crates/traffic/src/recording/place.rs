@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
+use base::door::Held;
 use base::error::AgentError;
 use base::stop::StopSignal;
 
@@ -55,16 +56,17 @@ impl<'a> Destination<'a> {
 /// # Errors
 /// It is there and `force` is not set, or it cannot be written.
 pub fn create(path: &Path, force: bool) -> anyhow::Result<File> {
-    if is_there(path, force)? {
+    let held = Held::of(path).map_err(|error| AgentError::unwritable(path, error))?;
+    if is_there(path, held.path(), force)? {
         // Removed rather than truncated: another process may be reading it, or it may have another mode.
-        std::fs::remove_file(path).map_err(|error| AgentError::unwritable(path, error))?;
+        std::fs::remove_file(held.path()).map_err(|error| AgentError::unwritable(path, error))?;
     }
-    new(path).map_err(|error| explain(path, error))
+    new(held.path()).map_err(|error| explain(path, error))
 }
 
 /// Whether there is a file that may be replaced.
-fn is_there(path: &Path, force: bool) -> anyhow::Result<bool> {
-    let found = match std::fs::symlink_metadata(path) {
+fn is_there(path: &Path, held: &Path, force: bool) -> anyhow::Result<bool> {
+    let found = match std::fs::symlink_metadata(held) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(AgentError::unwritable(path, error)),
         Ok(found) => found,
@@ -95,6 +97,8 @@ fn explain(path: &Path, error: io::Error) -> anyhow::Error {
 pub struct Part {
     part: PathBuf,
     path: PathBuf,
+    /// The folder of both, which is written to whatever becomes of its name.
+    held: Held,
     force: bool,
 }
 
@@ -104,13 +108,14 @@ impl Part {
     /// # Errors
     /// As with [`create`].
     pub fn create(path: &Path, force: bool) -> anyhow::Result<(File, Self)> {
-        is_there(path, force)?;
+        let held = Held::of(path).map_err(|error| AgentError::unwritable(path, error))?;
+        is_there(path, held.path(), force)?;
         let mut name = std::ffi::OsString::from(".");
         name.push(path.file_name().unwrap_or_default());
         name.push(format!(".{}.part", std::process::id()));
-        let part = path.with_file_name(name);
+        let part = held.path().with_file_name(name);
         let file = new(&part).map_err(|error| AgentError::unwritable(path, error))?;
-        Ok((file, Self { part, path: path.to_owned(), force }))
+        Ok((file, Self { part, path: path.to_owned(), held, force }))
     }
 
     /// Gives the file its name, when all of it is on the disk.
@@ -119,21 +124,20 @@ impl Part {
     /// Another file has that name by now, or the names cannot be written.
     pub fn publish(self) -> anyhow::Result<()> {
         // Looked at again: with `force`, too, it must not be a device.
-        is_there(&self.path, self.force)?;
+        is_there(&self.path, self.held.path(), self.force)?;
         self.rename().map_err(|error| explain(&self.path, error))?;
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))
+        File::open(self.held.path().parent().unwrap_or(Path::new(".")))
             .and_then(|folder| folder.sync_all())
             .map_err(|error| AgentError::unwritable(&self.path, error))
     }
 
     fn rename(&self) -> io::Result<()> {
         if self.force {
-            return std::fs::rename(&self.part, &self.path);
+            return std::fs::rename(&self.part, self.held.path());
         }
-        match renameat_with(CWD, &self.part, CWD, &self.path, RenameFlags::NOREPLACE) {
+        match renameat_with(CWD, &self.part, CWD, self.held.path(), RenameFlags::NOREPLACE) {
             // NFS and others do not know this; a link does not replace a file either.
-            Err(Errno::INVAL | Errno::NOSYS) => std::fs::hard_link(&self.part, &self.path),
+            Err(Errno::INVAL | Errno::NOSYS) => std::fs::hard_link(&self.part, self.held.path()),
             renamed => Ok(renamed?),
         }
     }

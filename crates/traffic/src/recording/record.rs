@@ -22,6 +22,7 @@ use crate::guard::{self, Pulse};
 use crate::packets::PacketOptions;
 use crate::sources::{self, SourceOptions};
 use crate::wire::{Decoder, WireOptions};
+use base::door;
 use base::duration::parse_duration;
 use base::error::AgentError;
 use base::output::print_line;
@@ -116,7 +117,7 @@ pub fn run(arguments: &RecordArguments) -> anyhow::Result<()> {
     let is_empty = || !Reader::open(&arguments.output).is_ok_and(|reader| reader.span_ns().is_some());
     if result.is_err() && is_new && is_empty() {
         // There is nothing to keep, and what is there would stand in the way of the next attempt.
-        let _ = std::fs::remove_file(&arguments.output);
+        let _ = door::Held::of(&arguments.output).and_then(|held| std::fs::remove_file(held.path()));
     }
     result
 }

@@ -1,11 +1,13 @@
 //! The bytes of a recording and the blocks in them, found by their headers alone.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use anyhow::Context;
+use base::door;
 use base::error::AgentError;
 use memchr::memmem;
 use rustix::fs::SeekFrom;
@@ -41,13 +43,19 @@ impl Entry {
 impl Source {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let context = || format!("cannot read {}", path.display());
-        let file = File::open(path).map_err(|error| AgentError::unreadable("", path, &error))?;
+        let file = door::open(path, false).map_err(|error| AgentError::unreadable("", path, &error))?;
         let metadata = file.metadata().with_context(context)?;
-        if !metadata.is_file() {
-            let reason = format!("{} is no file: a recording cannot be read from a pipe", path.display());
-            return Err(AgentError::Named(reason).into());
-        }
         Ok(Source::File { file, length: metadata.len(), name: path.display().to_string() })
+    }
+
+    /// The same file, to be continued, whatever has its name by now.
+    pub fn to_write(&self) -> io::Result<File> {
+        match self {
+            Source::File { file, .. } => {
+                OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+            }
+            Source::Bytes(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
     pub fn len(&self) -> u64 {

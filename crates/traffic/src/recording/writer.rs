@@ -1,7 +1,7 @@
 //! Writes a recording: whole blocks only, each of them readable whatever happens to the rest.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -130,8 +130,7 @@ impl Writer {
         let mut entries = source.scan(&mut Coverage::default())?;
         while entries.pop_if(|entry| matches!(entry.header.kind, Kind::Index | Kind::End)).is_some() {}
         let end = entries.last().map_or(0, Entry::end);
-        let mut file =
-            OpenOptions::new().write(true).open(path).map_err(|error| AgentError::unwritable(path, error))?;
+        let mut file = source.to_write().map_err(|error| AgentError::unwritable(path, error))?;
         file.set_len(end).with_context(|| format!("cannot write {}", path.display()))?;
         file.seek(SeekFrom::Start(end))?;
         Self::begin(file, path, options, entries, segment)

@@ -1,9 +1,11 @@
 //! As whom the replay logs in: passwords are never recorded, so all users become one account, or those of a file.
 
 use std::collections::HashMap;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use base::door;
 use base::error::AgentError;
 use mysql::Options;
 use mysql::options::{Password, parse_value};
@@ -20,14 +22,15 @@ impl Accounts {
     pub fn read(main: Options, map: Option<&Path>) -> anyhow::Result<Self> {
         let mut accounts = Self { options: vec![main], numbers: HashMap::new() };
         let Some(path) = map else { return Ok(accounts) };
-        let found =
-            std::fs::metadata(path).map_err(|error| AgentError::unreadable("the user map ", path, &error))?;
+        let unreadable = |error| AgentError::unreadable("the user map ", path, &error);
+        let mut file = door::open(path, true).map_err(unreadable)?;
+        let found = file.metadata().map_err(unreadable)?;
         if found.is_file() && found.permissions().mode() & 0o077 != 0 {
             let message = format!("{}: others can read its passwords; chmod 600 it", path.display());
             return Err(AgentError::Refused(message).into());
         }
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| AgentError::unreadable("the user map ", path, &error))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(unreadable)?;
         for (recorded, user, password) in parse(&text)
             .map_err(|(line, reason)| AgentError::Named(format!("{}:{line}: {reason}", path.display())))?
         {

@@ -14,6 +14,7 @@ use anyhow::Context;
 use super::queue::Expected;
 use super::stats::Got;
 use crate::event::Outcome;
+use base::door::{self, Held};
 use base::error::AgentError;
 
 const SIZE: usize = 40;
@@ -53,7 +54,9 @@ pub struct AnswerWriter {
 impl AnswerWriter {
     /// A new file, readable by its owner only. One that is there is never overwritten.
     pub fn create(path: &Path, scope: Scope) -> anyhow::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let create =
+            |held: Held| OpenOptions::new().write(true).create_new(true).mode(0o600).open(held.path());
+        let file = Held::of(path).and_then(create);
         let file = file.map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => {
                 AgentError::Refused(format!("{} exists already", path.display())).into()
@@ -91,7 +94,7 @@ impl RecordedAnswers {
     /// Refuses answers to something else than what is played now.
     pub fn open(path: &Path, scope: Scope) -> anyhow::Result<Self> {
         let wrong = |message: &str| AgentError::Named(format!("{}: {message}", path.display()));
-        let file = File::open(path).map_err(|error| wrong(&error.to_string()))?;
+        let file = door::open(path, false).map_err(|error| wrong(&error.to_string()))?;
         let mut head = [0; SIZE];
         file.read_exact_at(&mut head, 0).map_err(|_| wrong("no answers of a replay"))?;
         if head[..8] != MAGIC {

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use anyhow::Context;
+use base::door;
 use memchr::{memchr_iter, memmem};
 
 use super::boundary::LINE_BYTES;
@@ -49,7 +50,7 @@ pub fn read_parallel<S: Sink + Send>(
         let coverage = read(input, &name, &mut sink)?;
         return Ok(vec![(sink, coverage)]);
     }
-    let file = File::open(path).with_context(|| name.clone())?;
+    let file = door::open(path, false).with_context(|| name.clone())?;
     read_windows(&file, &name, workers, WINDOW_BYTES, make)
 }
 

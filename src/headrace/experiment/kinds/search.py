@@ -162,15 +162,15 @@ def _memory(folder: ExperimentFolder, record: TrialRecord) -> float | None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from headrace.experiment.trial_tables import check_table
+    from headrace.experiment.trial_tables import table_file
 
     path = folder.trial_path(record.number) / "samples.parquet"
-    check_table("samples", path)
-    table = pq.read_table(
-        path,
-        columns=["label", "value"],
-        filters=[("sampler", "=", "process"), ("metric", "=", "rss_bytes")],
-    )
+    with table_file("samples", path) as own:
+        table = pq.read_table(
+            own,
+            columns=["label", "value"],
+            filters=[("sampler", "=", "process"), ("metric", "=", "rss_bytes")],
+        )
     is_server = pc.match_substring_regex(table["label"], r"/(mysqld|mariadbd)$")
     largest = pc.max(table.filter(is_server)["value"]).as_py()
     return float(largest) if largest is not None else None

@@ -43,7 +43,7 @@ import pyarrow.parquet as pq
 
 from headrace.base.errors import StoreError, write_error
 from headrace.base.parquet import unpacked_bytes
-from headrace.base.whole import plain_file, whole_file
+from headrace.base.whole import make_folder, plain_file, whole_file
 
 FORMAT = 1
 
@@ -130,7 +130,7 @@ def _wide(numbers: Sequence[int | None]) -> pa.Array:
 def write(table: pa.Table, path: Path) -> None:
     """Write the file atomically."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         marked = table.replace_schema_metadata({"headrace": f"digest {FORMAT}"})
         with whole_file(path, 0o600 if has_literals(table) else 0o644) as file:
             pq.write_table(marked, file, compression="zstd", row_group_size=1 << 18)
