@@ -29,6 +29,13 @@ _KINDS = (
 )
 
 
+class Refused(OSError):
+    """What a name is, and why it is not used; in words alone."""
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
 @dataclass
 class _Way:
     """How far a name is opened; ``at`` is the folder, an O_PATH descriptor."""
@@ -106,8 +113,9 @@ def opened(path: Path, *, may_be_pipe: bool = False) -> int:
         _check_makers(way, found, path)
         is_pipe = may_be_pipe and way.is_of_a_process and not stat.S_ISREG(found.st_mode)
         if not stat.S_ISREG(found.st_mode) and not (is_pipe and stat.S_ISFIFO(found.st_mode)):
-            code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-            raise OSError(code, f"is {kind_of(found)}, not a plain file", str(path))
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            raise Refused(errno.EINVAL, f"is {kind_of(found)}, not a plain file", str(path))
         check_single(path, found, way.above)
         return _reopened(way.at, os.O_RDONLY, path)
     finally:
@@ -135,11 +143,11 @@ def opened_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
                 is_others = what.st_uid not in (0, os.geteuid())
                 if not stat.S_ISLNK(what.st_mode):
                     if is_others and stat.S_ISFIFO(what.st_mode):
-                        raise OSError(errno.EINVAL, "is another user's pipe", str(path))
+                        raise Refused(errno.EINVAL, "is another user's pipe", str(path))
                     check_single(path, what, os.stat(own.parent))
                     return _reopened(found, flags & ~(os.O_CREAT | os.O_EXCL), path)
                 if is_others:
-                    raise OSError(errno.ELOOP, "it is a link that another user made", str(path))
+                    raise Refused(errno.ELOOP, "it is a link that another user made", str(path))
                 if what.st_dev == _proc_device():
                     return os.open(own, flags | os.O_CLOEXEC, mode)
                 path = path.parent / os.readlink("", dir_fd=found)
@@ -218,7 +226,7 @@ def _proc_device() -> int:
 
 def _check_makers(way: _Way, found: os.stat_result, path: Path) -> None:
     if way.makers - {found.st_uid}:
-        raise OSError(
+        raise Refused(
             errno.ELOOP, "a link on the way is another user's, and leads to what is not theirs", str(path)
         )
 
@@ -228,7 +236,7 @@ def check_single(path: Path, found: os.stat_result, folder: os.stat_result | Non
     if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or os.geteuid() != 0 or folder is None:
         return
     if folder.st_uid != found.st_uid or folder.st_mode & 0o022:
-        raise OSError(errno.EMLINK, "has a second name, and others may write to its directory", str(path))
+        raise Refused(errno.EMLINK, "has a second name, and others may write to its directory", str(path))
 
 
 def _named(error: OSError, path: Path) -> OSError:

@@ -75,7 +75,7 @@ def load(text: str, defaults: Mapping[str, Any] | None = None) -> Inventory:
     ``defaults`` are values for all hosts, as in ``[fleet]``, which the file overrides.
     """
     path = Path(text)
-    if not path.is_file():
+    if not path.exists() or path.is_dir():
         if re.search(r"\.(toml|json|ya?ml|txt)$", text) or not text.strip():
             raise PlanError("no such file", place=text or "--fleet", hint="a file, or names: db[1-40]")
         return _inventory(FleetTable(hosts=tuple(expand(text)), **(defaults or {})), Path(), text)

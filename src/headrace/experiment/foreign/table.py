@@ -459,7 +459,7 @@ def _sheet(path: Path, needed: Sequence[str]) -> tuple[str, list[str]] | None:
 def decoded(path: Path, needed: Collection[str] = ()) -> tuple[str, list[str]]:
     """The file's text, and what was assumed about its encoding. ``needed`` names help to know it."""
     try:
-        with plain_file(path) as file:
+        with plain_file(path, may_be_pipe=True) as file:
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))

@@ -190,7 +190,7 @@ def unzip(path: Path, folder: Path) -> Skipped:
     """Its files into an empty folder. Name -> why it was left out. Raises OSError and ``DAMAGED``."""
     skipped: Skipped = {}
     left = MOST_BYTES
-    with zipfile.ZipFile(path) as archive:
+    with plain_file(path) as file, zipfile.ZipFile(file) as archive:
         for number, member in enumerate(archive.infolist()):
             place = _inside(folder, member.filename)
             if member.is_dir() or stat.S_ISLNK(member.external_attr >> 16) or place is None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import stat
 import sys
 import zipfile
 import zlib
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.base.errors import StoreError
+from headrace.base.whole import plain_file
 from headrace.hunt.dumps import archives
 
 #: Of one text; of all together in memory; texts and levels of directories.
@@ -110,7 +110,9 @@ def _unpacked(path: Path, folder: Path) -> Mapping[str, str] | None:
         if archive is not None:
             folder.mkdir()
             return archives.unpack(archive, path.name, folder)
-    if zipfile.is_zipfile(path):
+    with plain_file(path) as file:
+        is_zip = zipfile.is_zipfile(file)
+    if is_zip:
         folder.mkdir()
         return archives.unzip(path, folder)
     return None
@@ -118,10 +120,9 @@ def _unpacked(path: Path, folder: Path) -> Mapping[str, str] | None:
 
 @contextlib.contextmanager
 def _plain(path: Path) -> Iterator[BinaryIO]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("not a file")
+    if path.is_symlink():
+        raise OSError("not a file")
+    with plain_file(path) as file:
         yield file
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -377,6 +378,7 @@ def read_sources(sources: list[str], asked: Question) -> pa.Table:
             "name a SOURCE: a log, a capture, a recording, a digest, or - for standard input"
         )
     is_here = asked.target == ["local"]
+    sources = [_for_agent(source) for source in sources] if is_here else sources
     ready = [source for source in sources if is_here and source != "-" and is_digest(Path(source))]
     raw = [source for source in sources if source not in ready]
     parts = [load_all([Path(source) for source in ready])] if ready else []
@@ -392,6 +394,13 @@ def read_sources(sources: list[str], asked: Question) -> pa.Table:
             parts.append(table)
             places.append(address)
     return merge(parts, places)
+
+
+def _for_agent(source: str) -> str:
+    """An open file of this process, such as a shell's <(...), by a name that leads there from the agent, too."""
+    found = re.fullmatch(r"/dev/(?:stdin|fd/(\d+))|/proc/self/fd/(\d+)", source)
+    number = found and (found[1] or found[2] or "0")
+    return source if number is None else f"/proc/{os.getpid()}/fd/{number}" if number != "0" else "-"
 
 
 def _digest_hosts(sources: list[str], asked: Question) -> list[pa.Table]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +30,8 @@ from headrace.host.arrow import empty_data
 from headrace.show.notice import Conclusion, Notice
 from headrace.tell import markdown
 from headrace.traffic.digests import history, table
+from tests.agent.test_pipes import LOG
+from tests.programs import agent_path
 from tests.synthetic import Shape, design_of, make
 
 NOBODY = 65534
@@ -80,7 +85,7 @@ class Hosts:
         for folder, text in ((self.theirs / "place", "name = 'harmless'\n"), (self.victim, SECRET)):
             folder.mkdir(parents=True)
             make_there(folder)
-            if folder == self.victim and (folder / name).is_file():
+            if folder == self.victim and make_there is a_file:
                 (folder / name).write_text(text)
         for each in (self.theirs, self.theirs / "place"):
             os.chown(each, NOBODY, NOBODY)
@@ -117,6 +122,21 @@ def nothing(place: Path) -> None:
 
 def a_file(place: Path) -> None:
     (place / "x").write_text("name = 'harmless'\n")
+
+
+def own(name: str) -> Path:
+    """A log, or its recording, where nobody else may write."""
+    place = Path(tempfile.gettempdir()) / f"headrace-raced-{os.getpid()}"
+    if not place.is_dir():
+        place.mkdir(0o700)
+        atexit.register(shutil.rmtree, place)
+        (place / "log").write_text(LOG)
+        agent("record", place / "log", "-o", place / "recording")
+    return place / name
+
+
+def a_recording(place: Path) -> None:
+    agent("record", own("log"), "-o", place / "x")
 
 
 def an_experiment(place: Path) -> None:
@@ -169,6 +189,13 @@ def experiment_read(path: Path) -> str:
     return f"{folder.plan_text()}{rows}"
 
 
+def agent(*arguments: str | Path) -> str:
+    done = subprocess.run([agent_path(), *arguments], capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode:
+        raise OSError(done.stderr)
+    return done.stdout
+
+
 def of(path: Path) -> ExperimentFolder:
     return ExperimentFolder(path, design_of(SHAPE, "x"))
 
@@ -197,6 +224,15 @@ WORK: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
     "facts": (lambda at: of(at).save_facts(Facts("e" * 64, {})), an_experiment),
     "a design": (lambda at: of(at).renew(design_of(SHAPE, "x")), an_experiment),
     "a runner's lock": (locked, an_experiment),
+    "a recording": (lambda at: agent("record", own("log"), "-o", at, "--force"), a_file),
+    "a recording that goes on": (lambda at: agent("record", own("log"), "-o", at, "--append"), a_recording),
+    "a filtered recording": (
+        lambda at: agent("recording", "cut", own("recording"), "-o", at, "--force"),
+        a_file,
+    ),
+    "a log that is read": (lambda at: agent("digest", at), a_file),
+    "a recording that is read": (lambda at: agent("recording", "info", at), a_recording),
+    "a spec that is read": (lambda at: agent("drive", "check", at), a_file),
     "a plan that is read": (toml.read, a_file),
     "a list that is read": (whole.read_plain, a_file),
     "a hunt that is read": (snapshot.load, a_file),
