@@ -94,9 +94,14 @@ def test_what_a_shell_hands_over_is_read(handed: Callable[[str], Path]) -> None:
 def test_the_agent_reads_what_a_shell_hands_over_and_a_pipe_on_standard_input(
     handed: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    def events(source: str, **more: int) -> str:
+    def events(source: str, stdin: int | None = None) -> str:
         done = subprocess.run(
-            [agent_path(), "digest", source], capture_output=True, text=True, timeout=20, check=False, **more
+            [agent_path(), "digest", source],
+            stdin=stdin,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

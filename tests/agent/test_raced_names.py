@@ -97,8 +97,8 @@ class Hosts:
             os.mkfifo(folder / ".pipe")
             (folder / ".other").mkdir()
             (folder / ".zero").symlink_to("/dev/zero")
-            for each in (".link", ".pipe", ".other", ".zero"):
-                os.chown(folder / each, NOBODY, NOBODY, follow_symlinks=False)
+            for planted in (".link", ".pipe", ".other", ".zero"):
+                os.chown(folder / planted, NOBODY, NOBODY, follow_symlinks=False)
         if (self.victim / name).is_file():
             os.link(self.victim / name, place / ".second")
 

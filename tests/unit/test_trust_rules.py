@@ -16,6 +16,8 @@ from tests.folders import ROOT
 
 SOURCE = ROOT / "src" / "headrace"
 KERNEL, OWN, BOOT = "files of the kernel", "a folder of ours that nobody else may enter", "root's own, /boot"
+STATE, HISTORY = "the user's own state directory", "the history's directory, which is the user's own"
+WHEEL, DRAFT = "files that come with the wheel", "a trial's draft, held open"
 SERVERS = "as the server's account, or by what was checked"
 
 #: A target's ``read`` and ``get`` open by name, as root perhaps. File: function -> whose files they are.
@@ -81,6 +83,61 @@ ENDLESS = {
     "capacity/prove.py": "the user's own script",
 }
 
+#: Calls that take a name for what it was when it was looked at. File of ours -> whose folder it is in.
+NAMED = {
+    "__main__.py": KERNEL,
+    "capacity/predictions.py": STATE,
+    "change/commands/attempts.py": STATE,
+    "change/production/histograms.py": "opened by ``open_safely``",
+    "cli/docs.py": WHEEL,
+    "cli/docs_search.py": WHEEL,
+    "cli/shell.py": KERNEL,
+    "experiment/block.py": KERNEL,
+    "experiment/cluster.py": OWN,
+    "experiment/store.py": "beneath ``held``, or in a draft",
+    "experiment/trial.py": DRAFT,
+    "experiment/workloads/drive/clients.py": DRAFT,
+    "experiment/workloads/drive/lines.py": DRAFT,
+    "experiment/workloads/fio.py": DRAFT,
+    "experiment/workloads/memcached.py": DRAFT,
+    "experiment/workloads/observe.py": DRAFT,
+    "experiment/workloads/precondition.py": DRAFT,
+    "experiment/workloads/sysbench_fileio.py": DRAFT,
+    "experiment/workloads/sysbench_oltp.py": DRAFT,
+    "experiment/workloads/tool.py": DRAFT,
+    "fleet/command.py": OWN,
+    "fleet/runs.py": STATE,
+    "history/archive/elapsed.py": HISTORY,
+    "history/archive/files.py": HISTORY,
+    "history/archive/mirror.py": HISTORY,
+    "history/archive/rollup.py": HISTORY,
+    "history/archive/sums.py": HISTORY,
+    "host/agent/program.py": "checked up to the root before root runs it",
+    "host/controller.py": KERNEL,
+    "host/memcached/ask.py": KERNEL,
+    "host/memcached/watching.py": WHEEL,
+    "host/samples.py": DRAFT,
+    "host/target/files.py": "a draft with a new name",
+    "host/target/local.py": "the target's own door",
+    "hunt/commands/collect.py": WHEEL,
+    "hunt/dumps/archives.py": OWN,
+    "hunt/dumps/files.py": OWN,
+    "hunt/dumps/hosts.py": "where what is open is, is looked at",
+    "hunt/dumps/load.py": OWN,
+    "hunt/ladder/ladder.py": STATE,
+    "indexes/copies.py": STATE,
+    "indexes/journal.py": STATE,
+    "knobs/servers/__init__.py": WHEEL,
+    "mcp/library.py": "each part beneath the one before",
+    "rollout/book.py": STATE,
+    "show/html.py": WHEEL,
+    "traffic/traffic.py": OWN,
+    "web/alerts.py": HISTORY,
+    "web/app.py": WHEEL,
+    "web/reviews.py": HISTORY,
+    "web/sessions.py": HISTORY,
+    "web/users.py": HISTORY,
+}
 
 Calls = Iterable[tuple[str, ast.AST]]
 
@@ -175,6 +232,30 @@ def shells(made: Calls) -> Iterator[str]:
             yield name
 
 
+def named(made: Calls) -> Iterator[str]:
+    """A file or a folder of this machine that is opened, made or removed by its name."""
+    changing = {
+        "mkdir",
+        "makedirs",
+        "read_text",
+        "read_bytes",
+        "write_text",
+        "write_bytes",
+        "rmtree",
+        "unlink",
+    }
+    for name, node in made:
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        first = getattr(node.args[0], "value", None) if node.args else None
+        is_mode = isinstance(first, str) and re.fullmatch(r"[rwax][bt+]*", first) is not None
+        is_mode = is_mode or any(key.arg in ("encoding", "mode") for key in node.keywords)
+        is_named = called in ("open", "os.open", "os.rename", "os.replace")
+        if is_named or called.rpartition(".")[2] in changing or (called.endswith(".open") and is_mode):
+            yield name
+
+
 @cache
 def source() -> dict[str, list[tuple[str, ast.AST]]]:
     """Read once: parsing all takes seconds."""
@@ -194,6 +275,14 @@ def test_a_file_of_a_host_is_opened_by_name_only_where_nobody_else_may_write() -
 def test_no_program_opens_a_file_of_others_for_us() -> None:
     assert found(programs) - set(PROGRAMS) == set(), "read it with Agent.read, or say whose folder it is in"
     assert set(PROGRAMS) - found(programs) == set(), "gone: take it off the list"
+
+
+def test_a_name_of_this_machine_is_opened_by_the_door() -> None:
+    """``base`` is the door; ``lab`` works in ``~/.cache/headrace``, which is 0700."""
+    there = {each.partition(":")[0] for each in found(named)}
+    there = {each for each in there if not each.startswith(("base/", "lab/"))}
+    assert there - set(NAMED) == set(), "use base.whole, or say whose folder it is in"
+    assert set(NAMED) - there == set(), "gone: take it off the list"
 
 
 def test_nothing_is_removed_by_a_wall_clock() -> None:
@@ -217,6 +306,11 @@ PLANTED: list[tuple[Callable[[Calls], Iterator[str]], str]] = [
     (by_name, "await target.get('/etc/my.cnf', here)"),
     (by_name, "await lab.target.read(f'{datadir}/auto.cnf')"),
     (by_name, "(await agent.target.read(path)).decode()"),
+    (named, "path.read_text()"),
+    (named, "path.parent.mkdir(parents=True)"),
+    (named, "path.open('rb')"),
+    (named, "open(path)"),
+    (named, "shutil.rmtree(path)"),
     (programs, "await target.run(['cat', path])"),
     (programs, "await target.run(['cp', '-a', path, other])"),
     (programs, "SCRIPT = 'cat /etc/mysql/my.cnf'"),
@@ -246,6 +340,8 @@ def test_what_is_planted_is_found(look: Callable[[Calls], Iterator[str]], plante
         (by_name, "await agent.read(path)"),
         (by_name, "(await agent.look([path]))[path]"),
         (programs, "await agent.leased('tail', '-F', path)"),
+        (named, "book.open(identity)"),
+        (named, "read_plain(path)"),
         (programs, "text = 'try: cat /proc/mdstat'"),
         (clocks, "os.unlink(path) if elapsed.now() > age else None"),
         (endless, "await target.run(argv, timeout_s=60)"),

@@ -52,9 +52,9 @@ class _Way:
 def is_ours_alone(folder: Path) -> bool:
     """Whether nobody but root and this user can put another one in its place. Raises OSError."""
     for each in (folder := folder.absolute(), *folder.parents):
-        found = os.lstat(each)
-        is_shared = found.st_mode & 0o022 and not (found.st_mode & stat.S_ISVTX and each != folder)
-        if is_shared or found.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(found.st_mode):
+        status = os.lstat(each)
+        is_shared = status.st_mode & 0o022 and not (status.st_mode & stat.S_ISVTX and each != folder)
+        if is_shared or status.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(status.st_mode):
             return False
     return True
 
@@ -65,12 +65,12 @@ def _stays(folder: Path) -> bool:
     if not stat.S_ISDIR(below.st_mode) or ".." in folder.parts:
         return False
     for each in folder.parents:
-        found = os.lstat(each)
-        is_sticky = found.st_mode & stat.S_ISVTX and below.st_uid in (0, os.geteuid())
-        is_shared = found.st_mode & 0o022 and not is_sticky
-        if is_shared or found.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(found.st_mode):
+        status = os.lstat(each)
+        is_sticky = status.st_mode & stat.S_ISVTX and below.st_uid in (0, os.geteuid())
+        is_shared = status.st_mode & 0o022 and not is_sticky
+        if is_shared or status.st_uid not in (0, os.geteuid()) or not stat.S_ISDIR(status.st_mode):
             return False
-        below = found
+        below = status
     return True
 
 
@@ -109,14 +109,14 @@ def opened(path: Path, *, may_be_pipe: bool = False) -> int:
     """
     way = _walked(path.absolute())
     try:
-        found = os.fstat(way.at)
-        _check_makers(way, found, path)
-        is_pipe = may_be_pipe and way.is_of_a_process and not stat.S_ISREG(found.st_mode)
-        if not stat.S_ISREG(found.st_mode) and not (is_pipe and stat.S_ISFIFO(found.st_mode)):
-            if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(way.at)
+        _check_makers(way, status, path)
+        is_pipe = may_be_pipe and way.is_of_a_process and not stat.S_ISREG(status.st_mode)
+        if not stat.S_ISREG(status.st_mode) and not (is_pipe and stat.S_ISFIFO(status.st_mode)):
+            if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            raise Refused(errno.EINVAL, f"is {kind_of(found)}, not a plain file", str(path))
-        check_single(path, found, way.above)
+            raise Refused(errno.EINVAL, f"is {kind_of(status)}, not a plain file", str(path))
+        check_single(path, status, way.above)
         return _reopened(way.at, os.O_RDONLY, path)
     finally:
         os.close(way.at)
@@ -131,7 +131,7 @@ def opened_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
     for _ in range(MOST_LINKS):
         with held(path) as own:
             try:
-                found = os.open(own, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+                link = os.open(own, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
             except FileNotFoundError:
                 if not flags & os.O_CREAT:
                     raise
@@ -139,39 +139,39 @@ def opened_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
                     return os.open(own, flags | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
                 continue
             try:
-                what = os.fstat(found)
+                what = os.fstat(link)
                 is_others = what.st_uid not in (0, os.geteuid())
                 if not stat.S_ISLNK(what.st_mode):
                     if is_others and stat.S_ISFIFO(what.st_mode):
                         raise Refused(errno.EINVAL, "is another user's pipe", str(path))
                     check_single(path, what, os.stat(own.parent))
-                    return _reopened(found, flags & ~(os.O_CREAT | os.O_EXCL), path)
+                    return _reopened(link, flags & ~(os.O_CREAT | os.O_EXCL), path)
                 if is_others:
                     raise Refused(errno.ELOOP, "it is a link that another user made", str(path))
                 if what.st_dev == _proc_device():
                     return os.open(own, flags | os.O_CLOEXEC, mode)
-                path = path.parent / os.readlink("", dir_fd=found)
+                path = path.parent / os.readlink("", dir_fd=link)
             finally:
-                os.close(found)
+                os.close(link)
     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
 
 
-def _reopened(found: int, flags: int, path: Path) -> int:
+def _reopened(descriptor: int, flags: int, path: Path) -> int:
     """What an O_PATH descriptor holds; a pipe of a process is read even if its writer has ended."""
     try:
-        descriptor = os.open(
-            f"/proc/self/fd/{found}", flags | os.O_CLOEXEC | (0 if flags & 3 else os.O_NONBLOCK)
+        again = os.open(
+            f"/proc/self/fd/{descriptor}", flags | os.O_CLOEXEC | (0 if flags & 3 else os.O_NONBLOCK)
         )
     except OSError as error:
         raise _named(error, path) from None
     if not flags & 3:
-        os.set_blocking(descriptor, True)
-    return descriptor
+        os.set_blocking(again, True)
+    return again
 
 
-def kind_of(found: os.stat_result) -> str:
+def kind_of(status: os.stat_result) -> str:
     """What it is, in words."""
-    return next((word for test, word in _KINDS if test(found.st_mode)), "a file")
+    return next((word for test, word in _KINDS if test(status.st_mode)), "a file")
 
 
 def _walked(path: Path) -> _Way:
@@ -183,15 +183,15 @@ def _walked(path: Path) -> _Way:
             part = left.pop()
             way.above = os.fstat(way.at)
             step = os.open(part, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=way.at)
-            found = os.fstat(step)
+            status = os.fstat(step)
             way.is_of_a_process = False
-            if stat.S_ISLNK(found.st_mode):
+            if stat.S_ISLNK(status.st_mode):
                 try:
                     if (links := links + 1) > MOST_LINKS:
                         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-                    if found.st_uid not in (0, os.geteuid()):
-                        way.makers.add(found.st_uid)
-                    target = "" if _is_magic(found, way.at) else os.readlink("", dir_fd=step)
+                    if status.st_uid not in (0, os.geteuid()):
+                        way.makers.add(status.st_uid)
+                    target = "" if _is_magic(status, way.at) else os.readlink("", dir_fd=step)
                 finally:
                     os.close(step)
                 if target:
@@ -224,18 +224,18 @@ def _proc_device() -> int:
     return -1
 
 
-def _check_makers(way: _Way, found: os.stat_result, path: Path) -> None:
-    if way.makers - {found.st_uid}:
+def _check_makers(way: _Way, status: os.stat_result, path: Path) -> None:
+    if way.makers - {status.st_uid}:
         raise Refused(
             errno.ELOOP, "a link on the way is another user's, and leads to what is not theirs", str(path)
         )
 
 
-def check_single(path: Path, found: os.stat_result, folder: os.stat_result | None) -> None:
+def check_single(path: Path, status: os.stat_result, folder: os.stat_result | None) -> None:
     """Root uses no file by a second name that another user may have given it. Raises OSError."""
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink < 2 or os.geteuid() != 0 or folder is None:
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink < 2 or os.geteuid() != 0 or folder is None:
         return
-    if folder.st_uid != found.st_uid or folder.st_mode & 0o022:
+    if folder.st_uid != status.st_uid or folder.st_mode & 0o022:
         raise Refused(errno.EMLINK, "has a second name, and others may write to its directory", str(path))
 
 

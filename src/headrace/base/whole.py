@@ -13,6 +13,7 @@ import fcntl
 import io
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -232,6 +233,12 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
         own.mkdir(mode, exist_ok=True)
         sync(own.parent)
     _ON_DISK.add(_identity(folder))
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove what has this name in the folder above, as far as possible; nothing to where a link leads."""
+    with contextlib.suppress(OSError), held(folder) as own:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _sync_name(folder: Path) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from headrace.base.errors import StoreError
 from headrace.base.intervals import Interval
 from headrace.base.received import parsed
+from headrace.base.whole import read_plain
 from headrace.capacity.model import Capacity, Resource
 
 if TYPE_CHECKING:
@@ -287,7 +288,7 @@ def read_ladder(path: Path) -> Mapping[str, Any]:
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        content = parsed(path.read_bytes())
+        content = parsed(read_plain(path))
     except (OSError, ValueError) as error:
         raise StoreError(f"cannot be read: {error}", place=str(path)) from error
     if not isinstance(content, dict):

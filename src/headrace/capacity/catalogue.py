@@ -21,6 +21,7 @@ from typing import Any
 
 from headrace.base.errors import PlanError
 from headrace.base.intervals import Interval
+from headrace.base.whole import read_plain
 from headrace.capacity.amounts import amount, unit_of
 from headrace.capacity.model import Capacity, Resource
 from headrace.capacity.sums import is_limited
@@ -158,9 +159,7 @@ def _instances(path: Path, region: str, only: Sequence[str]) -> tuple[list[Offer
     and scraper/aws/ec2/t2.go, in vantage-sh/ec2instances.info). AWS's table has the share of each vCPU.
     """
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise PlanError("larger than 1 GiB", place=str(path))
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_plain(path, MOST_BYTES).decode())
     except FileNotFoundError as error:
         raise PlanError("no such file", place=str(path)) from error
     except (OSError, UnicodeError, ValueError, RecursionError) as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from headrace.base.errors import NothingMeasured, StoreError
+from headrace.base.whole import plain_file
 from headrace.capacity.model import Demand, Resource
 from headrace.capacity.used import DEMAND, LIMIT, MOST_DIGESTS, OverTime, Part, limits, used, usual
 from headrace.history.archive.files import DAY_S, HOUR_S, MINUTE_S, Archive
@@ -242,7 +243,7 @@ def _parts(
 
 
 def _why_nothing(path: Path) -> str:
-    with path.open("rb") as file:
+    with plain_file(path) as file:
         start = file.read(len(ZSTD))
     if not start:
         return "it is empty"

@@ -7,13 +7,13 @@ process or by Ray, is the same work as an experiment on one.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.base.errors import NothingMeasured, Refused
 from headrace.base.model import Facts
+from headrace.base.whole import remove_tree
 from headrace.experiment import kinds, labs, lease
 from headrace.experiment import plan as plans
 from headrace.experiment.boot import boot_id
@@ -127,7 +127,7 @@ async def run_block(task: Task, folder: Path, listen: Callable[[Event], None]) -
     )
     if task.apart:
         await look(plans.parse(task.plan_text, task.place), task.address, apart=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    remove_tree(folder)
     own = ExperimentFolder.create(folder, task.plan_text, design)
 
     def tell(text: str) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from typing import Protocol
 from headrace.base.counted import counted
 from headrace.base.errors import HeadraceError, PlanError, Refused, TargetError
 from headrace.base.model import TrialState
-from headrace.base.whole import make_folder
+from headrace.base.whole import make_folder, remove_tree
 from headrace.experiment import block as blocks
 from headrace.experiment import kinds, lease, workloads
 from headrace.experiment.block import Seen, Task
@@ -255,7 +254,7 @@ class Pool:
         self._judge = is_equal
         self._is_root = next(iter(seen.values())).is_root
         self._ledger = self._open_ledger(retry)
-        shutil.rmtree(self._folder.path / WORK, ignore_errors=True)
+        remove_tree(self._folder.path / WORK)
         for address, one in seen.items():
             self._joined(address, one)
         for address, error in away.items():
@@ -268,7 +267,7 @@ class Pool:
         except BaseExceptionGroup as errors:
             raise self._failure or _first(errors) from None
         finally:
-            shutil.rmtree(self._folder.path / WORK, ignore_errors=True)
+            remove_tree(self._folder.path / WORK)
         require_complete(self._folder.trials())
 
     def _open_ledger(self, retry: bool) -> Ledger:

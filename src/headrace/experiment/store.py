@@ -29,7 +29,15 @@ from headrace.base.door import held, is_ours_alone
 from headrace.base.errors import Busy, StoreError, write_error
 from headrace.base.model import Facts, Role, TrialSpec, TrialState
 from headrace.base.received import OF_SNAPSHOT, BadContent, an_object, parsed
-from headrace.base.whole import held_folder, make_folder, read_plain, replace_whole, sync, whole_file
+from headrace.base.whole import (
+    held_folder,
+    make_folder,
+    read_plain,
+    remove_tree,
+    replace_whole,
+    sync,
+    whole_file,
+)
 from headrace.experiment.frozen import Design
 
 if TYPE_CHECKING:
@@ -152,7 +160,7 @@ class TrialDraft:
             raise write_error(error, self._name) from error
 
     def discard(self) -> None:
-        _remove(self._name)
+        remove_tree(self._name)
 
 
 class ExperimentFolder:
@@ -474,11 +482,6 @@ def _link_or_copy(source: str, path: str) -> None:
         os.link(source, path)
     except OSError:  # not every file system supports links
         shutil.copyfile(source, path)
-
-
-def _remove(folder: Path) -> None:
-    with contextlib.suppress(OSError), held(folder) as own:
-        shutil.rmtree(own, ignore_errors=True)
 
 
 def _make_visible(name: Path, final: Path) -> None:

@@ -22,6 +22,7 @@ import pymysql.cursors
 
 from headrace.base.errors import CommandFailed, NotReady, TargetError
 from headrace.base.model import ServerLogin
+from headrace.base.whole import read_plain
 
 CONNECT_S = 10
 #: Codes of MySQL and MariaDB: a lock wait that took too long, a statement that was stopped at its time limit.
@@ -37,6 +38,8 @@ STRANGE = (
 REFUSED = (b"mysql_clear_password", b"dialog", b"mysql_old_password")
 
 Rows = Sequence[tuple[Any, ...]]
+
+_MOST_SECRET_BYTES = 1 << 16
 
 
 class StatementFailed(CommandFailed):
@@ -200,7 +203,9 @@ def connect(login: ServerLogin) -> Session:
         given["user"] = login.user
     if login.password_file:
         try:
-            given["password"] = Path(login.password_file).expanduser().read_text().rstrip("\r\n")
+            given["password"] = (
+                read_plain(Path(login.password_file).expanduser(), _MOST_SECRET_BYTES).decode().rstrip("\r\n")
+            )
         except OSError as error:
             raise TargetError(
                 f"the password file cannot be read: {error.strerror}", place=login.password_file

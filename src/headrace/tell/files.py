@@ -36,7 +36,7 @@ def folder_of(path: Path) -> None:
 def secret(path: Path) -> str:
     """The only line of a file. Raises PlanError; nothing of the content is in the message."""
     try:
-        with path.open("rb") as file:
+        with whole.plain_file(path, may_be_pipe=True) as file:
             content = file.read(MOST_BYTES + 1)
         text = content.decode("utf-8").strip()
     except OSError as error:

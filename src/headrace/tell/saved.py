@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headrace.base.errors import StoreError
 from headrace.base.received import BadContent, Bound, parsed
+from headrace.base.whole import plain_file
 from headrace.experiment import report
 from headrace.experiment.store import ExperimentFolder
 from headrace.show.notice import Notice
@@ -38,7 +39,7 @@ def _json(what: str) -> object:
         if what == "-":
             content = sys.stdin.buffer.read(MOST_BYTES + 1)
         else:
-            with Path(what).open("rb") as file:
+            with plain_file(Path(what), may_be_pipe=True) as file:
                 content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror or error}", place=what) from error

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headrace.base import toml
 from headrace.base.errors import PlanError, Refused, TargetError
+from headrace.base.whole import plain_file
 from headrace.web.users import Role, User
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -302,7 +303,7 @@ def read_secret(path: Path) -> str:
     """A file with one line that only its owner can read. Raises PlanError, Refused."""
     try:
         _check_owner(path, 0o077, "others can read or change this secret")
-        with path.open("rb") as file:
+        with plain_file(path, may_be_pipe=True) as file:
             content = file.read(MOST_SECRET + 1)
     except OSError as error:
         raise PlanError(f"cannot be read: {error.strerror}", place=str(path)) from error

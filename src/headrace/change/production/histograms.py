@@ -8,6 +8,7 @@ truncated table or a clock that was set in between makes it a gap.
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 from collections import Counter
@@ -20,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from headrace.base.errors import StoreError, write_error
-from headrace.base.whole import open_safely
+from headrace.base.whole import open_safely, plain_file
 from headrace.change.production.series import ALL, OTHERS, Observed, Row, Series, of_rows
 
 FORMAT = 1
@@ -97,7 +98,7 @@ def _end_of_lines(file: BinaryIO) -> int:
 
 def is_histograms(path: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with plain_file(path) as file:
             return file.read(len(MARK)) == MARK.encode()
     except OSError:
         return False
@@ -108,8 +109,8 @@ def load(paths: Iterable[Path]) -> list[Taken]:
     found = []
     for path in paths:
         try:
-            with path.open(encoding="utf-8") as file:
-                for number, line in enumerate(file, 1):
+            with plain_file(path) as file:
+                for number, line in enumerate(io.TextIOWrapper(file, encoding="utf-8"), 1):
                     if not line.endswith("\n"):
                         break
                     found.append(_read(line, f"{path}:{number}"))
