@@ -12,7 +12,22 @@ from dataclasses import dataclass
 from headrace.hunt.dumps import documents
 
 _VERTICAL = re.compile(r"^\*{5,} *\d+\. row *\*{5,} *$")
-_BORDER = re.compile(r"^ *\+(?:-+\+)+ *$")
+#: Below a header of Markdown there are bars.
+_BORDER = re.compile(r"^ *(?:\+(?:-+\+)+|\|(?: *:?-+:? *\|)+) *$")
+_COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+#: What logs of containers, and people who quote, put before each line.
+_BEFORE = re.compile(
+    r"^(?:\d{4}-\d\d-\d\dT[\d:.]+Z (?:std(?:out|err) [FP] )?|(?:> ?)+)(?= *[+|*\w])", re.MULTILINE
+)
+#: Of lines drawn with a terminal's own characters; a row of crosses ends no table but the first below the header.
+_DRAWN = str.maketrans(
+    {
+        **dict.fromkeys("│┃║", "|"),
+        **dict.fromkeys("─━═", "-"),
+        **dict.fromkeys("┌┬┐└┴┘├┼┤╒╤╕╘╧╛╞╪╡┏┳┓┗┻┛┣╋┫╔╦╗╚╩╝╠╬╣┡╇┩", "+"),
+    }
+)
+_TOPS, _BETWEEN = ("┌", "┏", "╔", "╒"), ("├", "┣", "╠", "╞", "┡")
 _FIELD = re.compile(r"^ *([A-Za-z_][\w .()-]{0,63}?): ?(.*)$")
 #: Of a cell; a longer one is no counter, and of a statement its beginning is enough.
 MOST_CELL = 64 << 10
@@ -38,7 +53,7 @@ def tables(text: str, wanted: Wanted) -> list[Table]:
     ]
     if found:
         return found
-    lines = text.splitlines()
+    lines = _plain(text).splitlines()
     at = 0
     while at < len(lines):
         end = at
@@ -50,6 +65,26 @@ def tables(text: str, wanted: Wanted) -> list[Table]:
                 break
         at = max(end, at + 1)
     return found
+
+
+def _plain(text: str) -> str:
+    """Without colours and what stands before each line, and with bars and crosses for drawn lines."""
+    if "\x1b[" in text:
+        text = _COLOURS.sub("", text)
+    if _BEFORE.search(text):
+        text = _BEFORE.sub("", text)
+    if not any(bar in text for bar in "│┃║"):
+        return text
+    lines: list[str] = []
+    borders = 0
+    for line in text.splitlines():
+        start = line.lstrip()[:1]
+        borders = 0 if start in _TOPS else borders
+        if start in _BETWEEN and borders > 1:
+            continue
+        borders += start in _TOPS + _BETWEEN
+        lines.append(line.translate(_DRAWN))
+    return "\n".join(lines)
 
 
 def _columns(names: Sequence[str]) -> tuple[str, ...]:
@@ -140,20 +175,23 @@ def _goes_on(lines: Sequence[str], at: int, rows: int) -> bool:
 
 def _separated(lines: Sequence[str], at: int, wanted: Wanted) -> tuple[Table | None, int]:
     header = lines[at]
-    for mark in ("\t", ",", ";"):
-        if mark not in header:
+    for mark in ("\t", ",", ";", "|"):
+        if mark not in header or header.lstrip().startswith("|"):
             continue
         columns = (
             _columns(next(csv.reader([header], delimiter=mark), []))
             if mark != "\t"
-            else _columns(header.split("\t"))
+            else _columns(header.removesuffix("\t").split("\t"))
         )
         if len(columns) < 2 or not wanted(columns):
             continue
         rows: list[Mapping[str, str]] = []
         end = at + 1
         while end < len(lines):
-            line = lines[end]
+            line = lines[end].removesuffix("\t") if header.endswith("\t") else lines[end]
+            if mark == "|" and end == at + 1 and re.fullmatch(r" *-+(?:\+-+)+ *", line):
+                end += 1
+                continue
             cells = _split(line, mark)
             # A last line without its end may be cut off within a cell.
             if len(cells) < 2 or (len(cells) != len(columns) and len(columns) > 2):

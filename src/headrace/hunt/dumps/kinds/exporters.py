@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.hunt.dumps.piece import About, Numbered, Piece, Status, Variables, number_of
+from headrace.hunt.dumps.piece import About, Numbered, Piece, Status, Unread, Variables, number_of
 
 NAME = "node_exporter, mysqld_exporter"
 
-_LINE = re.compile(r"^(node|mysql)_([a-zA-Z0-9_]+?)(?:\{([^}\n]*)\})? (\S+)(?: \d+)?$", re.MULTILINE)
+_LINE = re.compile(
+    r"^(node|mysql)_([a-zA-Z0-9_]+?)(?:\{([^}\n]*)\})? (\S+)(?: -?\d+(?:\.\d+)?)?$", re.MULTILINE
+)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _TICKS_S = 100.0
 
@@ -55,6 +57,20 @@ _NODE: Mapping[str, tuple[str, str, str, float]] = {
     "softnet_dropped_total": ("softnet", "dropped", "cpu", 1),
     "softnet_times_squeezed_total": ("softnet", "time_squeeze", "cpu", 1),
 }
+#: Names of node_exporter before version 0.16 -> today's, with what one of it counts.
+_BEFORE_0_16: Mapping[str, tuple[str, float]] = {
+    "cpu": ("cpu_seconds_total", 1), "time": ("time_seconds", 1),
+    **{name: (f"{name}_total", 1) for name in (
+        "disk_reads_completed", "disk_reads_merged", "disk_writes_completed", "disk_writes_merged",
+        "context_switches", "intr", "forks")},
+    "disk_bytes_read": ("disk_read_bytes_total", 1), "disk_bytes_written": ("disk_written_bytes_total", 1),
+    "disk_read_time_ms": ("disk_read_time_seconds_total", 1e-3),
+    "disk_write_time_ms": ("disk_write_time_seconds_total", 1e-3),
+    "disk_io_time_ms": ("disk_io_time_seconds_total", 1e-3),
+    "disk_io_time_weighted": ("disk_io_time_weighted_seconds_total", 1e-3),
+    **{f"network_{way}_{what}": (f"network_{way}_{what}_total", 1)
+       for way in ("receive", "transmit") for what in ("bytes", "packets", "drop", "errs")},
+}  # fmt: skip
 #: Parts of the status that mysqld_exporter keeps by label: metric -> label's name, prefix of the variable.
 _LABELLED = {
     "global_status_commands_total": ("command", "com_"),
@@ -74,13 +90,23 @@ def read(text: str) -> list[Piece]:
         r"^(node_cpu|node_memory|node_disk|mysql_global|mysql_up|node_uname)", text, re.MULTILINE
     ):
         return []
-    reader = Page()
+    pages, seen, instances = [Page()], set[tuple[str, str, str | None]](), set[str]()
     for match in _LINE.finditer(text):
-        value = number_of(match[4])
-        if value is not None:
-            labels = dict(_LABEL.findall(match[3] or ""))
-            (reader.of_node if match[1] == "node" else reader.of_server)(match[2], labels, value)
-    return reader.pieces()
+        if (value := number_of(match[4])) is None:
+            continue
+        # A page has each series once: the next one begins where one comes again.
+        if (series := (match[1], match[2], match[3])) in seen:
+            pages.append(Page())
+            seen.clear()
+        seen.add(series)
+        labels = dict(_LABEL.findall(match[3] or ""))
+        instances.add(labels.get("instance", "").partition(":")[0])
+        (pages[-1].of_node if match[1] == "node" else pages[-1].of_server)(match[2], labels, value)
+    if len(named := sorted(instances - {""})) > 1:
+        return [
+            Unread(f"metrics of {len(named)} hosts ({', '.join(named[:3])}): give the lines of one instance")
+        ]
+    return [piece for page in pages for piece in page.pieces()]
 
 
 class Page:
@@ -92,12 +118,17 @@ class Page:
         self._variables: dict[str, str] = {}
         self._facts: dict[tuple[str, ...], object] = {}
         self.at_s: float | None = None
+        self._is_down = False
 
     def of_node(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        if name in _BEFORE_0_16:
+            name, scale = _BEFORE_0_16[name]
+            value *= scale
         if name == "time_seconds":
             self.at_s = value
         elif name == "cpu_seconds_total":
-            self._put("cpu", labels.get("mode", ""), f"cpu{labels.get('cpu', '')}", value * _TICKS_S)
+            number = labels.get("cpu", "").removeprefix("cpu")
+            self._put("cpu", labels.get("mode", ""), f"cpu{number}", value * _TICKS_S)
         elif name == "uname_info":
             self._facts |= {
                 ("hostname",): labels.get("nodename"),
@@ -126,6 +157,8 @@ class Page:
             self._status[name.removeprefix("global_status_").lower()] = value
         elif name.startswith("global_variables_"):
             self._variables[name.removeprefix("global_variables_").lower()] = f"{value:.15g}"
+        elif name == "up" and value == 0:
+            self._is_down = True
         elif name == "version_info":
             version, comment = labels.get("version", ""), labels.get("version_comment", "")
             self._variables |= {"version": version, "version_comment": comment}
@@ -133,7 +166,18 @@ class Page:
     def _put(self, sampler: str, metric: str, label: str, value: float) -> None:
         self._samplers.setdefault(sampler, {}).setdefault(metric, {})[label] = value
 
+    def _uptime_s(self) -> float | None:
+        """The times of a CPU add up to what has passed since the boot: a clock, where the page has no other."""
+        of_cpu: dict[str, float] = {}
+        for by_cpu in self._samplers.get("cpu", {}).values():
+            for name, ticks in by_cpu.items():
+                if name.startswith("cpu"):
+                    of_cpu[name] = of_cpu.get(name, 0.0) + ticks
+        return max(of_cpu.values()) / _TICKS_S if of_cpu else None
+
     def pieces(self) -> list[Piece]:
+        if self.at_s is None:
+            self.at_s = self._uptime_s()
         if cpus := self._samplers.get("cpu", {}).get("idle"):
             self._facts[("cpu", "online_count")] = len(cpus)
             for _metric, by_cpu in self._samplers["cpu"].items():
@@ -146,6 +190,10 @@ class Page:
             found.append(About({path: value for path, value in self._facts.items() if value}))
         if self._status:
             found.append(Status(self._status, self.at_s, source="mysqld_exporter"))
+        if self._is_down:
+            found.append(
+                Unread("mysqld_exporter did not reach its server (mysql_up 0): the page has nothing of it")
+            )
         if self._variables:
             found.append(Variables(self._variables, is_whole=False))
         return found

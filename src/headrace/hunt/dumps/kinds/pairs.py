@@ -25,6 +25,14 @@ _OF_VARIABLES = re.compile(
     r"(version|datadir|basedir|hostname|port|socket|pid_file|server_id|sql_mode|tmpdir|character_set_|collation_|"
     r"max_connections|innodb_(buffer_pool_size|flush_|io_cap|log_f)|autocommit|wait_timeout|table_open_cache$)"
 )
+#: A name and its number, however a program writes pairs: quoted, in brackets, behind a colon, in columns of bars.
+_PAIR = re.compile(
+    r"(?<![\w.])['\"`]?([A-Z][A-Za-z0-9_]{2,63})['\"`]? *[:=,|│] *['\"]?(-?\d+(?:\.\d+)?)['\"]?"
+    r"(?=[ \t]*(?:$|[,)\]};|│]))",
+    re.MULTILINE,
+)
+#: Fewer of them are no listing of the status: a server has hundreds.
+LEAST_PAIRS, LEAST_OF_STATUS = 20, 10
 _GROUPED = re.compile(r"[1-9]\d{0,2}(?:([.,'’ \u00a0\u202f])\d{3})(?:\1\d{3})*")
 #: Names whose values are whole numbers on every server.
 _COUNT = re.compile(
@@ -48,8 +56,26 @@ def read(text: str) -> list[Piece]:
         if not listings and _WITHOUT_HEADER.search(part):
             listings = [dict(bare_pairs(part))]
         listings = [listing for listing in listings if len(listing) >= LEAST]
+        listings = listings or _of_pairs(part)
         found += _pieces(listings, at_s if len(listings) == 1 else None)
     return found
+
+
+def _of_pairs(text: str) -> list[dict[str, str]]:
+    """Listings of the status in a form of no client: one ends where its first name comes again."""
+    if "Uptime" not in text or "Questions" not in text:
+        return []
+    listings: list[dict[str, str]] = [{}]
+    for name, value in _PAIR.findall(text):
+        if name in listings[-1]:
+            listings.append({})
+        listings[-1][name] = value
+    return [
+        listing
+        for listing in listings
+        if len(listing) >= LEAST_PAIRS
+        and sum(bool(_OF_STATUS.match(name.lower())) for name in listing) >= LEAST_OF_STATUS
+    ]
 
 
 def _pairs(table: Table) -> dict[str, str]:

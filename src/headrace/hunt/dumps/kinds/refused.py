@@ -73,6 +73,10 @@ _KNOWN = (
         "the output of numastat; headrace facts on the host has its NUMA nodes",
     ),
     (
+        re.compile(r"^Uptime: \d+ +Threads: \d+ +Questions: \d+ +Slow queries: ", re.MULTILINE),
+        "the line of mysqladmin status: averages since the start; mysqladmin extended-status -i10 -c3 is read",
+    ),
+    (
         re.compile(r"^Filesystem +\S+ +.*Mounted on *$", re.MULTILINE),
         "the output of df; headrace facts on the host has its file systems",
     ),
@@ -87,8 +91,17 @@ _KNOWN = (
 )
 
 
+#: The beginning of a page of metrics, and a metric of the exporters that are read.
+_METRICS = re.compile(r"# (?:HELP|TYPE) \w+ |\w+\{\w+=\"")
+_READ = re.compile(r"^(?:node|mysql)_", re.MULTILINE)
+
+
 def read(text: str) -> list[Piece]:
     found: list[Piece] = [Unread(why) for pattern, why in _KNOWN if pattern.search(text)]
+    if _METRICS.match(text) and not _READ.search(text):
+        found.append(
+            Unread("metrics of another exporter: the pages of node_exporter and mysqld_exporter are read")
+        )
     if _CLIENT.match(text):
         said = text.splitlines()[0][:200]
         found.append(Unread(f"an error of the client: {said}", said if _REFUSED.search(said) else ""))
