@@ -6,6 +6,8 @@ BIN := .venv/bin
 TOGETHER := scripts/tests -n 4 --dist loadfile --no-loadscope-reorder
 # Those of real servers wait more than others do.
 TOGETHER_REAL := $(subst -n 4,-n 5,$(TOGETHER))
+# What `make check` runs: rules about the source. `make test` runs them, too, unless CHECKED says that they were run.
+LINTS := $(addprefix tests/unit/test_,$(addsuffix .py,architecture crates ways_out trust_rules words))
 # The journal's code on a model of a machine: runs by seed, and every crash point.
 SIMULATE := RUST_BACKTRACE=0 cargo test --locked --quiet --workspace --lib simulation --
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -26,7 +28,7 @@ demo: setup ## from a stock MariaDB to a proven faster one, with a report
 test: ## unit tests, the agent's, and one real path through every loop
 	@scripts/setup tests
 	cargo test --locked --quiet
-	$(TOGETHER) -m 'not alone and not slow and (not real or path)'
+	$(TOGETHER) $(if $(CHECKED),$(addprefix --ignore=,$(LINTS))) -m 'not alone and not slow and (not real or path)'
 
 test-real: ## every other test, on real servers, hosts, virtual machines, devices and in a browser
 	@scripts/setup tests
@@ -40,7 +42,7 @@ check: ## format, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest tests/unit/test_architecture.py tests/unit/test_crates.py tests/unit/test_ways_out.py tests/unit/test_trust_rules.py tests/unit/test_words.py
+	$(BIN)/pytest $(LINTS)
 
 format: ## rewrite the sources in the project's format
 	cargo fmt

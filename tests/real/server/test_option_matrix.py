@@ -214,10 +214,9 @@ def applied(lab: OptionLab, asked: dict[str, str]) -> dict[str, Any]:
 
 
 def asked_of(kind: str, winner: Callable[[OptionLab, str], None]) -> dict[str, str]:
-    """What is asked for. Each promise takes a trial start: all of them once, elsewhere a third, by turns."""
+    """What is asked for: all of it once, elsewhere a third, by turns."""
     values = {knob: value for knob, (value, _) in KNOBS.items()}
-    has_trials = WINNERS[winner] or winner is set_persist
-    if IS_THOROUGH or not has_trials or (winner is nobody and kind.startswith("mariadb")):
+    if IS_THOROUGH or (winner is nobody and kind.startswith("mariadb")):
         return values
     first = list(WINNERS).index(winner) % 3
     return dict(list(values.items())[first::3])
