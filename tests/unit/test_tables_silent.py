@@ -125,7 +125,7 @@ def test_a_level_that_stands_once_among_repeats_is_named(tmp_path: Path) -> None
     "pair",
     [
         ("10k", "10000"), ("300s", "00:05:00"), ("16 threads", "16 thread"), ("8 cores", "8-core"),
-        ("wal=on", "wal=1"), ("(none)", "none"), ("xfs.", "xfs"),
+        ("wal=on", "wal=1"), ("1,5", "1.5"), ("sched=none", "sched: none"), ("(none)", "none"), ("xfs.", "xfs"),
     ],
 )  # fmt: skip
 def test_levels_that_marks_alone_tell_apart_are_named(pair: tuple[str, str]) -> None:
@@ -153,6 +153,19 @@ def test_seconds_are_known_by_any_date(tmp_path: Path, clock: str) -> None:
     lines = "".join(f"{fs},{clock.format(t)},{1000 + t % 7}\n" for fs in ("xfs", "ext4") for t in range(40))
     with pytest.raises(PlanError, match="one line per when"):
         read(tmp_path, f"fs,when,tps\n{lines}")
+
+
+@pytest.mark.parametrize(
+    ("column", "clock"),
+    [
+        ("Date", "Sun Nov 29 20:12:{:02} UTC 2026"), ("T+", "T+{}"), ("Uhrzeit", "20.12.{:02}"),
+        ("ts_ns", "17672256{:02}000000000"),
+    ],
+)  # fmt: skip
+def test_seconds_are_known_by_the_column_in_any_form(tmp_path: Path, column: str, clock: str) -> None:
+    lines = "".join(f"{fs},{clock.format(t)},{1000 + t % 7}\n" for fs in ("xfs", "ext4") for t in range(40))
+    with pytest.raises(PlanError, match="one line per"):
+        read(tmp_path, f"fs,{column},tps\n{lines}")
 
 
 def test_times_that_fall_are_seconds_and_starts_of_runs_are_none(tmp_path: Path) -> None:
@@ -204,6 +217,7 @@ def test_a_column_of_units_is_known_by_other_names(tmp_path: Path, column: str) 
             "each line sums up several runs or values",
         ),
         ("fs,tps,n", ("1242 ± 8,3", "1001 ± 2.4,3"), "what stands after ± is not used"),
+        ("fs,tps,n", ("1242 (8),3", "1001 (2.4),3"), "what stands in brackets behind a number is not used"),
         ("fs,tps_mean,tps_var,n", ("1242,64,3", "1001,5.8,3"), "each line is n runs: rebuilt"),
     ],
 )

@@ -220,7 +220,7 @@ def _without_marks(text: str) -> object:
         return own
     # Of 8.0 and 80, and of a-1 and a1, the marks are a part.
     if re.search(r"\d[.,]\d|(?<![^\W\d_])[^\W\d_]-?\d", bare):
-        return bare
+        return re.sub(r"(?<=\d),(?=\d)", ".", bare)
     words = [re.sub(r"(?<=[^\W\d_]{3})s$", "", word) for word in re.split(r"[\W_]+", bare) if word]
     if len(words) > 1:
         words = [

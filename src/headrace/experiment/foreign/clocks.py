@@ -20,6 +20,7 @@ TIMES = frozenset({
     "second", "seconds", "sec", "secs", "s", "t", "time", "elapsed", "interval", "timestamp", "ts",
     "datetime", "date_time", "clock", "tick", "ticks", "uptime", "minute", "minutes", "elapsed_time",
     "offset", "epoch", "at", "sample_time", "time_stamp", "zeit", "sekunde", "temps", "tiempo",
+    "uhrzeit", "heure", "hora", "ora", "tijd", "czas", "время", "時刻", "时间", "時間", "시간",
 })
 # fmt: on
 #: Lines of one cell from which on equally spaced times are seconds of a run; in a column of another name.
@@ -45,11 +46,13 @@ def check_times(
     for name in columns:
         bare = re.sub(r"_(ns|us|ms|s|sec|seconds|min)$", "", names.plain(name))
         is_named = bare in TIMES
-        if not is_named and names.plain(name) in REPEATS:
+        # A date is a repeat's, unless it says the second.
+        is_second = re.search(r"\d:\d\d:\d\d", lines[0][1][name])
+        if not is_named and names.plain(name) in REPEATS and not is_second:
             continue
         cells: dict[tuple[str, ...], list[float]] = {}
         for _, line in lines:
-            value = seconds(line[name])
+            value = _loose(line[name]) if is_named else seconds(line[name])
             if value is None:
                 break
             key = tuple(line[each] for each in (*factors, *runs) if each != name)
@@ -83,6 +86,17 @@ def seconds(text: str) -> float | None:
         return _time_of_day(bare)
 
 
+def _loose(text: str) -> float | None:
+    """The number, or the hours, minutes and seconds, of a time in any form: ``T+5``, ``20.12.05``."""
+    is_clock = re.fullmatch(r"\d{1,2}([.h时時-])\d{2}([.m分-])\d{2}\D*", text.strip())
+    if not is_clock and (known := seconds(text)) is not None:
+        return known
+    groups = [float(each) for each in re.findall(r"\d+", text)]
+    if len(groups) == 1:
+        return groups[0]
+    return 3600 * groups[0] + 60 * groups[1] + groups[2] if len(groups) == 3 else None
+
+
 def _time_of_day(text: str) -> float | None:
     """Of a date in any other form: ``01/Jan/2026:10:00:05 +0000``, ``Jan 1 10:00:05 PM``."""
     found = re.search(
@@ -103,7 +117,7 @@ def _is_clock(values: Sequence[float], many: int, *, is_date: bool) -> bool:
         steps = [-step for step in steps]
     usual = sorted(steps)[len(steps) // 2]
     # Seconds since 1970, or thousands or millions of them, are dates, too.
-    unit = next((each for each in (1e15, 1e12, 1e9) if min(values) >= each), 0.0)
+    unit = next((each for each in (1e18, 1e15, 1e12, 1e9) if min(values) >= each), 0.0)
     is_near = (not is_date and not unit) or usual <= NEAR_S * max(unit / 1e9, 1.0)
     return (
         is_near

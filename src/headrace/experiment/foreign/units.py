@@ -173,4 +173,6 @@ def in_one_unit(texts: Sequence[str]) -> tuple[list[str], str] | None:
         notes.append(f"{counted(rounded, 'number')} marked as approximate")
     if any(re.search(r"±|\+/-|\+-", text) for text in texts):
         notes.append("what stands after ± is not used: each line counts as one run")
+    if any(re.search(r"\d\s*\(\s*[\d.]+\s*\)", text) for text in texts):
+        notes.append("what stands in brackets behind a number is not used: each line counts as one run")
     return numbers, "; ".join(notes)
