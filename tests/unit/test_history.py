@@ -358,3 +358,15 @@ def test_a_report_says_outliers(tmp_path: Path) -> None:
     assert "An outlier, no change: v9" in " ".join(found.stdout.split())
     content = json.loads(headrace("watch", str(file), "--response", "tps", "--json").stdout)
     assert [each["name"] for each in content["outliers"]] == ["v9"]
+
+
+@pytest.mark.parametrize("seed", [1, 8, 20, 23])
+def test_a_stair_that_is_certainly_there_is_never_no_change(seed: int) -> None:
+    """Each step was compared with a bound for all three, and where one failed none was named."""
+    rng = np.random.default_rng(seed)
+    values = 0.02 * rng.normal(size=40)
+    for at in (10, 20, 30):
+        values[at:] -= 0.06
+    found = [change.at for change in watch([Point(str(i), (v,)) for i, v in enumerate(values)]).changes]
+    assert len(found) == 3
+    assert all(abs(at - true) <= 1 for at, true in zip(found, (10, 20, 30), strict=True))

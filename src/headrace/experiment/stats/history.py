@@ -200,13 +200,16 @@ class _Search:
         noise, weights = self.noise(part, own, chosen, SERIES)
         if _share(own.gain, noise.gain, weights) > alpha:
             return []
+        proven: list[tuple[int, float]] = []
         for changes in range(chosen, 0, -1):
             cuts = own.cuts[changes][0]
             shares = [_share(own.loss(changes, k), noise.by[1], weights) for k in range(changes)]
             # Each of several might be the one too many.
             if max(shares) <= alpha / changes:
                 return [(int(at), share) for at, share in zip(cuts, shares, strict=True)]
-        return []
+            # A change is certain: if no set is proven as a whole, those of the best one that are.
+            proven = proven or [(int(cuts[k]), shares[k]) for k in _holm(shares, alpha)]
+        return proven
 
     def noise(self, part: Floats, own: _Fit, chosen: int, count: int) -> tuple[_Fit, Floats]:
         """So many noise series, and how well each agrees with the stretch."""
@@ -261,6 +264,16 @@ def _share(own: Floats, of_noise: Floats, weights: Floats) -> float:
     reached = weights[of_noise >= own[0] - 1e-9].sum()
     one = max(float(weights.mean()), 1e-300)
     return float((reached + one) / (weights.sum() + one))
+
+
+def _holm(shares: Sequence[float], alpha: float) -> list[int]:
+    """The hypotheses that are rejected together, in order (Holm 1979, Scandinavian Journal of Statistics 6)."""
+    rejected = []
+    for step, at in enumerate(sorted(range(len(shares)), key=lambda k: shares[k])):
+        if shares[at] > alpha / (len(shares) - step):
+            break
+        rejected.append(at)
+    return sorted(rejected)
 
 
 _SHARES = np.linspace(0.0, levels.MOST_CARRIED, 10)
