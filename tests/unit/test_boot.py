@@ -62,7 +62,6 @@ CELLS: list[tuple[str, dict[str, str], bool]] = [
     ("scheduler", {**ACTIVE, DB: "[disk]\ndevices=!sdb\nelevator=kyber\n"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "/vm//swappiness=33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "vm..swappiness=33"}, False),
-    ("scheduler", {**ACTIVE, DB: "[variables]\nd=sda\n[disk]\ndevices=${d}\nelevator=kyber\n"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness = 33"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "-vm.swappiness"}, False),
     ("swappiness", {f"{D}/99-zzz.conf": "vm.swappi* = 33"}, True),
@@ -219,6 +218,12 @@ def test_the_replay_itself_tells_a_promise_that_fails() -> None:
         if (replay({**there, **ours})[path] == setting.value) != is_ours:
             wrong.append((name, there))
     assert wrong == []
+
+
+def test_devices_that_a_variable_names_may_be_ours() -> None:
+    there = {**ACTIVE, DB: "[variables]\nd=sda\n[disk]\ndevices=${d}\nelevator=kyber\n"}
+    with pytest.raises(Refused, match=r"/etc/tuned/db/tuned\.conf:5 decides it"):
+        files(there, SETTINGS["scheduler"][0])
 
 
 @pytest.mark.parametrize("script", ["s.sh", "${i:PROFILE_DIR}/s.sh", "/etc/tuned/db/s.sh"])

@@ -57,6 +57,9 @@ SPECIAL = {
     "log_bin": "no_such_folder/bin",
     "relay_log": "no_such_folder/relay",
     "innodb_write_io_threads": "5",
+    "encrypt_tmp_files": "ON",
+    "ssl_cipher": "nonsense",
+    "extra_port": "1",
 }
 OPTION = {"time_zone": "default_time_zone"}
 
@@ -282,6 +285,9 @@ def test_what_a_start_changes_is_never_promised(lab: tuple[str, OptionLab]) -> N
         "aria_block_size",
         "log_bin",
         "relay_log",
+        "encrypt_tmp_files",
+        "ssl_cipher",
+        "extra_port",
     ):
         assert "refused" in done[knob], knob
     assert "promised" in done["innodb_write_io_threads"]

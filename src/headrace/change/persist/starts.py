@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.base.errors import NotReady, Refused
 from headrace.base.model import Vendor
 from headrace.change.persist.line import Line
+from headrace.change.persist.units import unit_of
 from headrace.host.facts import HostFacts
 from headrace.knobs.servers import Listed, in_any, of
 from headrace.lab.server.next_start import NextStart
@@ -36,6 +37,13 @@ _OF_ALL = frozenset(
 )
 _LOGS = frozenset({"innodb_log_file_size", "innodb_redo_log_capacity"})
 _TEXTS = frozenset({"character_set_server", "collation_server"})
+_KEY_PLUGINS = ("file_key_management", "hashicorp_key_management", "aws_key_management")
+_PORTS = frozenset({"port", "extra_port", "admin_port", "mysqlx_port"})
+_FIRST_FREE_PORT = 1024
+_ADDRESSES = frozenset({"bind_address", "admin_address", "mysqlx_bind_address"})
+_ANYWHERE = frozenset({"*", "0.0.0.0", "::", "127.0.0.1", "::1", "localhost"})
+#: Files and ciphers of TLS.
+_IS_SECURE = re.compile(r"(admin_)?(ssl_(ca|capath|cert|key|cipher|crl|crlpath)|tls_ciphersuites)")
 #: Of sessions, but about other servers, the log, plugins, what an empty server lacks, or no fault of a start.
 _NOT_OURS = re.compile(
     r"wsrep_|debug|pseudo_|gtid_|binlog_|sql_log_|log_|slow_|rpl_|replica|slave|server_id|time_zone|lc_|proxy|rand_seed"
@@ -55,6 +63,8 @@ async def must_start(
 
     Raises NotReady where that could not be tried for one that nothing but a start shows.
     """
+    for line in lines:
+        await _must_be_had(start, line, facts)
     await _must_have_room(start, lines, facts)
     own = of(facts.vendor, facts.server_version or "")
     asked: dict[str, Line] = {}
@@ -91,6 +101,50 @@ async def must_start(
                 place=line.name,
                 hint="another option limits it, or the engine does",
             )
+
+
+async def _must_be_had(start: NextStart, line: Line, facts: HostFacts) -> None:
+    """Raises Refused for what only a start in its own place asks for and ends without, NotReady for what cannot be
+    known: neither the binary's help nor a start on an empty folder opens a port or reads a certificate."""
+    wanted = line.wanted.strip().lower()
+    if line.option == "encrypt_tmp_files" and wanted not in ("off", "0", "false"):
+        if not any(name.startswith(_KEY_PLUGINS) for name in facts.variables):
+            raise Refused(
+                "the server would not start: it has no plugin that manages keys",
+                place=line.name,
+                hint="load one first, such as file_key_management",
+            )
+    elif line.option == "open_files_limit" and wanted.isdigit():
+        has = facts.variable("open_files_limit") or ""
+        is_less = has.isdigit() and int(wanted) < int(has)
+        if is_less and facts.vendor and await unit_of(start.target, facts, facts.vendor) is None:
+            raise Refused(
+                f"asked for {wanted}: a server keeps the larger limit that it is started with, {has} now",
+                place=line.name,
+                hint="lower the limit (`ulimit -n`) in what starts it",
+            )
+    elif line.option in _PORTS and wanted.isdigit() and int(wanted):
+        if int(wanted) < _FIRST_FREE_PORT:
+            raise Refused("the server's user may not open a port below 1024", place=line.name)
+        if int(wanted) in await _listening(start) and facts.variable(line.variable) != wanted:
+            raise Refused(
+                f"something listens on port {wanted} already: the server would not start", place=line.name
+            )
+    elif _IS_SECURE.fullmatch(line.option) or (line.option in _ADDRESSES and wanted not in _ANYWHERE):
+        raise NotReady(
+            "whether the server starts with it shows only when it does: it ends where its library does not take "
+            "the value, or the host lacks the address",
+            place=line.name,
+            hint="write it by hand and restart the server when somebody can watch it",
+        )
+
+
+async def _listening(start: NextStart) -> set[int]:
+    """The TCP ports on which somebody listens where the server is."""
+    tables = [f"/proc/{start.process.pid}/net/tcp", f"/proc/{start.process.pid}/net/tcp6"]
+    answer = await start.target.run(["cat", *tables], check=False, repeatable=True)
+    rows = [line.split() for line in answer.text.splitlines()]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
 
 
 async def _must_have_room(start: NextStart, lines: Sequence[Line], facts: HostFacts) -> None:
