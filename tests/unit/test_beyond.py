@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.base.model import Facts, Value
-from headrace.change.beyond import DEDICATED, _dedicated, _memory
+from headrace.change.beyond import _CHECKS, DEDICATED, _dedicated, _memory
 from headrace.host.facts import HostFacts
 
 GIB = 1 << 30
@@ -56,3 +56,22 @@ def test_a_pool_has_to_fit_into_the_control_group(group: dict[str, int], pages: 
     why = _memory(name, {name: 6 * GIB}, {}, HostFacts(Facts("", host)))
     assert says in why
     assert bool(why) == bool(says)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "why"),
+    [
+        ("server.max_connections", 100_000, "each connection is an open file, and the server may open 20000"),
+        ("server.max_connections", 20_000, ""),
+        ("host.net.core.somaxconn", 1, "the server's back_log is 80"),
+        ("host.net.core.somaxconn", 80, ""),
+        ("host.vm.watermark_scale_factor", 3000, "= 60% of 8.0 GiB are free"),
+        ("host.vm.watermark_scale_factor", 200, ""),
+    ],
+)
+def test_limits_below_what_the_server_has(name: str, number: int, why: str) -> None:
+    variables = {"open_files_limit": "20000", "back_log": "80"}
+    settings = {"vendor": "mariadb", "variables": variables}
+    there = HostFacts(Facts("", {"memory": {"total_bytes": 8 * GIB}, "server_settings": settings}))
+    said = _CHECKS[name](number, {}, there)
+    assert (why in said) if why else not said, said

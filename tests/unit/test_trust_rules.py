@@ -58,6 +58,7 @@ BY_NAME = {
 }
 #: A program of a host that opens a file by a name there, in a list of words: the same.
 PROGRAMS = {
+    "change/persist/starts.py: _listening": KERNEL,
     "indexes/demo.py: shop": "the demo's own folder",
     "hunt/rules/neighbours.py: caches_are_dropped": "words of a finding",
     "lab/server/dataset.py: restore_dataset": "a data set, whose links are copied and not followed",

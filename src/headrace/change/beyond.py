@@ -196,6 +196,32 @@ def _files_of_one(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     return "" if number >= own else f"the server's open_files_limit is {own}: its next start would get less"
 
 
+def _connections(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    """Each connection is an open file of the server's process, which opens no more than it may."""
+    own = _number(facts.variable("open_files_limit") or "")
+    if own is None or number <= own:
+        return ""
+    return f"each connection is an open file, and the server may open {own} (open_files_limit): logins would fail"
+
+
+def _backlog(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    own = _number(facts.variable("back_log") or "") or 0
+    return (
+        "" if number >= own else f"the server's back_log is {own}: its next start would queue fewer clients"
+    )
+
+
+def _watermarks(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
+    """Of 10,000 parts of the memory, between each two of the three watermarks."""
+    share = 2 * number / 10_000
+    if share <= MOST_KEPT_FREE:
+        return ""
+    asked = round(share * facts.memory_bytes)
+    return (
+        f"the kernel would reclaim until {_gib(asked)} = {share:.0%} of {_gib(facts.memory_bytes)} are free"
+    )
+
+
 def _aio(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     used = now.get("aio", 0)
     return "" if number >= used else f"{used} requests are reserved now: the next server would start without"
@@ -250,7 +276,10 @@ _CHECKS: dict[str, Callable[[int, Mapping[str, int], HostFacts], str]] = {
     "host.vm.max_map_count": _maps,
     "host.vm.min_free_kbytes": _kept_free,
     "host.vm.nr_hugepages": _huge_pages,
+    "host.net.core.somaxconn": _backlog,
     "host.vm.overcommit_kbytes": _kilobytes,
     "host.vm.overcommit_memory": _overcommit,
     "host.vm.overcommit_ratio": _ratio,
+    "host.vm.watermark_scale_factor": _watermarks,
+    "server.max_connections": _connections,
 }
