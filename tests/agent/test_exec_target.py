@@ -66,6 +66,19 @@ async def test_a_command_that_does_not_do_is_one_clear_error(command: str, said:
     await target.close()
 
 
+@pytest.mark.parametrize("does", ["yes", "sleep 1000", "sh -c 'while :; do printf x; sleep 1; done'"])
+async def test_a_host_that_never_says_what_it_should_is_left_within_two_seconds(does: str) -> None:
+    target = ExecTarget(f"exec:sh -c {shlex.quote(f'exec {does}')}")
+    asking = asyncio.ensure_future(target.connect())
+    await asyncio.sleep(0.2)
+    began = asyncio.get_running_loop().time()
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await target.close()
+    assert asyncio.get_running_loop().time() - began < 2
+
+
 @pytest.mark.parametrize("address", ["exec:", "exec:   ", "exec:docker 'exec"])
 def test_an_address_without_a_command_is_a_wrong_argument(address: str) -> None:
     with pytest.raises(PlanError):

@@ -235,6 +235,29 @@ class TestSshRefusals:
         with sshd.running_sshd(tmp_path, force) as closed, pytest.raises(TargetError, match="is closed"):
             await closed.target().connect()
 
+    @pytest.mark.parametrize("does", ["yes", "sleep 1000", "while :; do printf x; sleep 1; done"])
+    async def test_a_host_that_never_says_what_it_should_is_left_within_two_seconds(
+        self, tmp_path: Path, does: str
+    ) -> None:
+        with sshd.running_sshd(tmp_path, f"ForceCommand {does}") as hostile:
+            target = hostile.target()
+            asking = asyncio.ensure_future(target.connect())
+            await asyncio.sleep(1)
+            assert not asking.done()
+            began = asyncio.get_running_loop().time()
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await target.close()
+            assert asyncio.get_running_loop().time() - began < 2
+
+    async def test_a_host_that_drops_the_connection_is_one_error(self, tmp_path: Path) -> None:
+        with (
+            sshd.running_sshd(tmp_path, "ForceCommand kill -9 $PPID") as drops,
+            pytest.raises(TargetError),
+        ):
+            await asyncio.wait_for(drops.target().connect(), 60)
+
     async def test_what_a_login_shell_prints_first_is_dropped(self, tmp_path: Path) -> None:
         force = 'ForceCommand echo "Welcome! headrace-"; eval "$SSH_ORIGINAL_COMMAND"'
         with sshd.running_sshd(tmp_path, force) as chatty:

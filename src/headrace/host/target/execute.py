@@ -39,7 +39,7 @@ RUNS_AT_ONCE = 4
 #: Spawned commands are stopped within this time on close.
 CLOSE_S = 30.0
 #: Time limit for ending a command that was just starting.
-LAST_TRY_S = 5.0
+LAST_TRY_S = 1.0
 #: Its last words may come after its end.
 LAST_WORDS_S = 5.0
 
@@ -289,6 +289,9 @@ class _Way:
 
     def abandon(self) -> None:
         """End what runs here of it."""
+        self.pid.cancel()  # nor is it waited for by what is done at the end
+        if self._ending is not None:
+            self._ending.cancel()
         if self._child is not None and not self._ended.done():
             with contextlib.suppress(ProcessLookupError):
                 self._child.kill()

@@ -50,7 +50,7 @@ RUNS_AT_ONCE = 4
 #: Spawned commands are stopped within this time on close.
 CLOSE_S = 30.0
 #: Time limit of cleanup commands before disconnecting.
-LAST_TRY_S = 5.0
+LAST_TRY_S = 1.0
 
 T = TypeVar("T")
 
