@@ -79,6 +79,8 @@ def test_every_command_takes_a_saved_host_or_says_which_do() -> None:
         assert done.returncode != 0
         assert "saved host" in done.stderr
         assert "sh -c" not in done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stderr.count(str(HOST)) == 1
 
 
 def test_knobs_of_a_saved_host_are_those_in_its_files() -> None:

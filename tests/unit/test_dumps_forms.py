@@ -156,9 +156,50 @@ def test_metrics_of_several_hosts_are_not_added_up() -> None:
     assert "2 hosts (db1, db2)" in found.why
 
 
+def sadf(name: str = "db1", load: str = "cpu-load") -> str:
+    states = {
+        "cpu": "all",
+        "user": 80.0,
+        "system": 15.0,
+        "nice": 0.0,
+        "iowait": 0.0,
+        "steal": 0.0,
+        "idle": 5.0,
+    }
+    statistics = [
+        {"timestamp": {"date": "2026-11-29", "time": f"12:{n}0:00", "interval": 600}, load: [states]}
+        for n in range(1, 3)
+    ]
+    host = {"nodename": name, "number-of-cpus": 4, "statistics": statistics}
+    return json.dumps({"sysstat": {"hosts": [host]}})
+
+
+def test_programs_that_watched_two_hosts_are_not_one_host(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(sadf(load="cpu-load-all"))
+    assert "95% busy" in examine(saved(tmp_path)).verdict.sentence
+    (tmp_path / "b.json").write_text(sadf("db1.example.com"))
+    saved(tmp_path)
+    (tmp_path / "c.json").write_text(sadf("db2"))
+    with pytest.raises(StoreError, match="2 hosts: db1, db2"):
+        saved(tmp_path)
+
+
+def test_sizes_for_people_are_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "sar.txt"
+    path.write_text(
+        "Linux 6.1.0 (db1) \t11/29/26 \t_x86_64_\t(4 CPU)\n\n"
+        "12:00:00  tps  rkB/s  wkB/s  dkB/s  areq-sz  aqu-sz  await  %util DEV\n"
+        "12:10:00  100.00  5.0M  1.0M  0.0k  60.0k  0.50  5.00  30.0% sda\n"
+        "12:20:00  100.00  5.0M  1.0M  0.0k  60.0k  0.50  5.00  30.0% sda\n"
+    )
+    (use,) = [use for use in examine(saved(path)).verdict.uses if use.name == "block sda"]
+    assert use.load == "100 requests/s (reads and writes not told apart), 6.3 MB/s"
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
+        ("<svg>\n", "a picture"),
         ("mysql_up 0\n", "did not reach its server"),
         ('windows_cpu_time_total{core="0,0",mode="idle"} 5\n', "another exporter"),
         ("# HELP redis_up x\nredis_up 1\n", "another exporter"),

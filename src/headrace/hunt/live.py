@@ -189,14 +189,17 @@ class Feed:
             options += self.login.argv if self.login else []
             # A busy server takes seconds to tell its settings: the host is shown meanwhile.
             reading = asyncio.gather(self._read_facts(agent), self._ask_caches(agent))
-            async with agent.samples(*options) as lines:
-                try:
-                    await self._read(lines, agent)
-                finally:
-                    reading.cancel()
-                    await asyncio.gather(reading, return_exceptions=True)
-                    # The exact error is known when the others have ended.
-                    self.link, self.problem = Link.LOST, "the connection is lost"
+            try:
+                async with agent.samples(*options) as lines:
+                    try:
+                        await self._read(lines, agent)
+                    finally:
+                        # The exact error is known when the others have ended.
+                        self.link, self.problem = Link.LOST, "the connection is lost"
+            finally:
+                # Also where a saved host refuses to be sampled.
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
         finally:
             with contextlib.suppress(HeadraceError, OSError, TimeoutError):
                 await to_the_end(target.close())

@@ -122,7 +122,7 @@ async def _one(feed: Feed) -> Shot:
             if done:
                 following.result()
             if feed.problem:
-                raise NothingMeasured(feed.problem, place=feed.name)
+                raise NothingMeasured(feed.problem.removeprefix(f"{feed.name}: "), place=feed.name)
             waited_s = time.monotonic() - start
             if waited_s >= SILENT_S + (ONCE_SAMPLES if feed.ticks else 0) and told != feed.step:
                 told = feed.step

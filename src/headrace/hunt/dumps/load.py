@@ -64,6 +64,8 @@ class _Read:
     places: dict[str, list[str]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
     refusal: str = ""
+    #: Whose programs were watched: names as they print them.
+    hosts: set[str] = field(default_factory=set)
 
     def of(self, kind: type[Any]) -> list[Any]:
         found = [piece for piece in self.pieces if isinstance(piece, kind)]
@@ -84,6 +86,7 @@ def _read(content: Opened) -> _Read:
     found = _Read(unread=dict(content.skipped))
     unknown = []
     for name, text in content.texts.items():
+        start = len(found.pieces)
         before = len(found.pieces) + len(found.unread)
         for kind in KINDS:
             for piece in kind.read(text):
@@ -99,6 +102,13 @@ def _read(content: Opened) -> _Read:
                     place.append(name)
         if text.strip() and len(found.pieces) + len(found.unread) == before:
             unknown.append(name)
+        own = found.pieces[start:]
+        if any(isinstance(piece, Rates) for piece in own):
+            found.hosts |= {
+                str(host).partition(".")[0].lower()
+                for piece in own
+                if isinstance(piece, About) and (host := piece.facts.get(("hostname",)))
+            } - {"localhost", "(none)"}
     if unknown and found.pieces:
         found.unread[_named(unknown)] = "of no kind that is read"
     return found
@@ -133,7 +143,10 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     read = _read(content)
     cautions = [*left, *dict.fromkeys(said.text for said in read.of(Said))]
     cautions += [throttling] if (throttling := hosts.throttling_of(content.trees)) else []
-    if len(named := hosts.names_of(content.trees)) > 1:
+    named = hosts.names_of(content.trees)
+    if len(named) <= 1:
+        named = read.hosts
+    if len(named) > 1:
         raise StoreError(
             f"{len(named)} hosts: {_named(sorted(named))}", place=str(path), hint="give one at a time"
         )

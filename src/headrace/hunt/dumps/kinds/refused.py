@@ -35,6 +35,7 @@ _KNOWN = (
         re.compile(r"^\S+\t\d+\t\d{4}-\d\d-\d\d \d\d:\d\d:\d\d( \w+)?\t\S+\t\S+\t", re.MULTILINE),
         "the output of sadf -p; sadf -j FILE -- -A prints what is read",
     ),
+    (re.compile(r"\A(?:<\?xml[^>]*>\s*)?<svg\b"), "a picture; sadf -j FILE -- -A prints what is read"),
     (re.compile(r"<sysstat\b"), "the output of sadf -x; sadf -j FILE -- -A prints what is read"),
     (
         re.compile(r"^disk- -+reads-+ -+writes", re.MULTILINE),

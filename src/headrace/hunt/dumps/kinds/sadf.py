@@ -91,7 +91,7 @@ def parts(statistics: Mapping[str, Any]) -> dict[str, tuple[Numbers, Numbers]]:
     if (total := _total(described)) is not None:
         memory["MemTotal"] = {"": total}
     return {
-        "cpu": (_cpu(_rows(statistics.get("cpu-load"))), running),
+        "cpu": (_cpu(_rows(statistics.get("cpu-load") or statistics.get("cpu-load-all"))), running),
         "disk": (_disks(_rows(statistics.get("disk"))), {}),
         "network": (interfaces, {}),
         "memory": ({}, memory),

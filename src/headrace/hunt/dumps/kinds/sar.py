@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from headrace.hunt.dumps.kinds.sadf import parts
-from headrace.hunt.dumps.kinds.sysstat import date_of, is_sar, with_points
+from headrace.hunt.dumps.kinds.sysstat import amount, date_of, is_sar, with_points
 from headrace.hunt.dumps.piece import Numbers, Piece, Rates, Said, number_of, time_of
 
 NAME = "sar"
@@ -66,7 +66,8 @@ class _Report:
 
     def add(self, columns: list[str], words: list[str]) -> None:
         part = _NAMED.get(columns[0])
-        cells = {name: number_of(word) for name, word in zip(columns, words, strict=True)}
+        # For people (-h) sizes have units, and shares their sign.
+        cells = {name: amount(name, word) for name, word in zip(columns, words, strict=True)}
         if part is not None:
             row: dict[str, Any] = {_NAME_OF[part]: words[0]}
             for name, value in cells.items():

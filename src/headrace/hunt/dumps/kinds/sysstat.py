@@ -210,7 +210,7 @@ def _iostat(text: str) -> Iterator[Piece]:
             columns = ["Device", *words[:-1]]
             are_names_last = True
         elif reports and columns and len(words) == len(columns) and not is_below_cpu:
-            numbers = {name: _amount(name, word) for name, word in zip(columns[1:], words[1:], strict=True)}
+            numbers = {name: amount(name, word) for name, word in zip(columns[1:], words[1:], strict=True)}
             if None not in numbers.values():
                 known = reports[-1][2].setdefault(words[0], {})
                 known |= {name: value or 0.0 for name, value in numbers.items()}
@@ -219,7 +219,7 @@ def _iostat(text: str) -> Iterator[Piece]:
     yield from _disk_rates(reports)
 
 
-def _amount(column: str, word: str) -> float | None:
+def amount(column: str, word: str) -> float | None:
     """A number, for people too: ``5.2M`` in a column of kB is 5,324.8."""
     unit = word[-1:] if word[-1:] in _UNITS else ""
     value = number_of(word.rstrip("%").removesuffix(unit))
