@@ -184,6 +184,15 @@ def test_programs_that_watched_two_hosts_are_not_one_host(tmp_path: Path) -> Non
         saved(tmp_path)
 
 
+def test_a_file_without_a_time_is_of_the_end_of_what_programs_printed(tmp_path: Path) -> None:
+    """It was unpacked much later."""
+    (tmp_path / "sar.json").write_text(sadf())
+    (tmp_path / "meminfo").write_text("MemTotal: 8388608 kB\nMemFree: 99 kB\nMemAvailable: 4194304 kB\n")
+    snapshot = saved(tmp_path)
+    assert snapshot.seconds == 1200
+    assert snapshot.started_at.startswith("2026-11-29T12:00:00")
+
+
 def test_sizes_for_people_are_sizes(tmp_path: Path) -> None:
     path = tmp_path / "sar.txt"
     path.write_text(

@@ -23,7 +23,7 @@ from headrace.host.snapshot import Origin, Snapshot
 from headrace.host.target.local import LocalTarget
 from headrace.host.window import Window
 from headrace.hunt.dumps import hosts
-from headrace.hunt.dumps.clock import Clock, on_one_clock
+from headrace.hunt.dumps.clock import CALENDAR_S, Clock, on_one_clock
 from headrace.hunt.dumps.collections import latest
 from headrace.hunt.dumps.files import Opened, opened
 from headrace.hunt.dumps.kinds import KINDS
@@ -150,7 +150,10 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
         raise StoreError(
             f"{len(named)} hosts: {_named(sorted(named))}", place=str(path), hint="give one at a time"
         )
-    readings, untimed = _readings(content.trees, read.of(Kernel), content.newest_s)
+    # A file was written when it was unpacked, or later: what programs printed tells the time better.
+    times = [float(getattr(piece, "at_s", None) or 0.0) for piece in read.pieces]
+    dated = [at_s for at_s in times if at_s >= CALENDAR_S]
+    readings, untimed = _readings(content.trees, read.of(Kernel), max(dated, default=content.newest_s))
     readings = on_one_clock(readings, read.pieces)
     if not read.pieces and not content.trees:
         raise _nothing(path, read)
