@@ -143,17 +143,8 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     read = _read(content)
     cautions = [*left, *dict.fromkeys(said.text for said in read.of(Said))]
     cautions += [throttling] if (throttling := hosts.throttling_of(content.trees)) else []
-    named = hosts.names_of(content.trees)
-    if len(named) <= 1:
-        named = read.hosts
-    if len(named) > 1:
-        raise StoreError(
-            f"{len(named)} hosts: {_named(sorted(named))}", place=str(path), hint="give one at a time"
-        )
-    # A file was written when it was unpacked, or later: what programs printed tells the time better.
-    times = [float(getattr(piece, "at_s", None) or 0.0) for piece in read.pieces]
-    dated = [at_s for at_s in times if at_s >= CALENDAR_S]
-    readings, untimed = _readings(content.trees, read.of(Kernel), max(dated, default=content.newest_s))
+    _check_one_host(path, content.trees, read)
+    readings, untimed = _readings(content.trees, read.of(Kernel), _end_s(read, content.newest_s))
     readings = on_one_clock(readings, read.pieces)
     if not read.pieces and not content.trees:
         raise _nothing(path, read)
@@ -218,6 +209,21 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
         activity=await _activity(read.of(Threads)),
         origin=origin,
     )
+
+
+def _check_one_host(path: Path, trees: Sequence[Path], read: _Read) -> None:
+    """Raises StoreError for a dump of several hosts."""
+    for named in (hosts.names_of(trees), read.hosts):
+        if len(named) > 1:
+            raise StoreError(
+                f"{len(named)} hosts: {_named(sorted(named))}", place=str(path), hint="give one at a time"
+            )
+
+
+def _end_s(read: _Read, newest_s: float) -> float:
+    """The end of what programs printed: a file was written when it was unpacked, or later."""
+    times = [float(getattr(piece, "at_s", None) or 0.0) for piece in read.pieces]
+    return max((at_s for at_s in times if at_s >= CALENDAR_S), default=newest_s)
 
 
 def _is_of_server_alone(read: _Read, trees: Sequence[Path]) -> bool:
