@@ -52,6 +52,12 @@ enum Of {
     Statement,
 }
 
+/// What an event is, where its bytes were printed before that: mariadb-binlog writes `# Event: ` there, mysqlbinlog `# `.
+fn behind_dump(line: &[u8]) -> Option<&[u8]> {
+    line.strip_prefix(b"# Event: ")
+        .or_else(|| line.strip_prefix(b"# ").filter(|rest| rest.starts_with(b"\t")))
+}
+
 /// Row events of a statement that were not given as base64 yet.
 #[derive(Debug)]
 struct Waiting {
@@ -84,6 +90,8 @@ struct Text<'n> {
     shown: HashMap<(Kind, Vec<u8>), u64>,
     /// Positions that were printed, of events whose heads are still to come.
     begins: Vec<u64>,
+    /// `--hexdump`: the head of an event whose bytes are printed before it is said what it is.
+    dumped: Option<Vec<u8>>,
     items: u64,
     is_packed: bool,
     are_sizes_unknown: bool,
@@ -109,6 +117,7 @@ impl<'n> Text<'n> {
             waiting: Vec::new(),
             shown: HashMap::new(),
             begins: Vec::new(),
+            dumped: None,
             items: 0,
             is_packed: false,
             are_sizes_unknown: false,
@@ -121,7 +130,15 @@ impl<'n> Text<'n> {
         }
         if self.statement.is_empty() {
             if let Some(head) = Head::read(line) {
+                self.undumped(b"", sink)?;
+                if head.what.is_empty() {
+                    self.dumped = Some(line.to_vec());
+                    return Ok(());
+                }
                 return self.head(&head, sink);
+            }
+            if let Some(what) = self.dumped.as_ref().and_then(|_| behind_dump(line)) {
+                return self.undumped(what, sink);
             }
             if line.starts_with(b"BINLOG '") {
                 self.encoded = Some(Vec::new());
@@ -157,6 +174,15 @@ impl<'n> Text<'n> {
         self.statement = statement;
         self.statement.clear();
         Ok(())
+    }
+
+    /// The event whose bytes were printed is this one; nothing if none were.
+    fn undumped(&mut self, what: &[u8], sink: &mut dyn Sink) -> anyhow::Result<()> {
+        let Some(line) = self.dumped.take() else { return Ok(()) };
+        match Head::read(&line) {
+            Some(head) => self.head(&Head { what: what.trim_ascii(), ..head }, sink),
+            None => Ok(()),
+        }
     }
 
     /// A new event: what waited for more of the last one goes on.
@@ -538,6 +564,7 @@ impl<'n> Text<'n> {
         problem: Option<String>,
         sink: &mut dyn Sink,
     ) -> anyhow::Result<Coverage> {
+        self.undumped(b"", sink)?;
         self.give_rows(sink)?;
         self.give_gtid(sink)?;
         let name = self.log.assembler.name;
