@@ -108,7 +108,7 @@ def test_every_way_to_print_packets_is_read(name: str) -> None:
         return run("--port", "33306", "-", text=text)[1]
 
     for bytes_of in ("-x", "-X", "-xx", "-XX"):
-        for more in ([], ["-q"], ["-v"], ["-e", "-vv"]):
+        for more in ([], ["-q"], ["-v"], ["-e", "-vv"], ["-#"]):
             for time in ("-tt", "-tttt"):
                 assert without_input(printed(bytes_of, time, *more)) == without_input(packets)
     sums = [(line["count"], line["response_sum_ns"]) for line in packets if line["type"] == "class"]
@@ -118,6 +118,7 @@ def test_every_way_to_print_packets_is_read(name: str) -> None:
         assert [(line["count"], line["response_sum_ns"]) for line in found if line["type"] == "class"] == sums
     untimed = printed("-x", "-t")
     assert calls(untimed) == calls(packets)
+    assert calls(printed("-x", "-t", "-#")) == calls(packets)
     assert all(line["timed"] == 0 for line in untimed if line["type"] == "class")
     text = subprocess.run(["tcpdump", "-r", capture, "-n", "-A"], check=True, capture_output=True).stdout
     code, _, error = run("-", text=text)

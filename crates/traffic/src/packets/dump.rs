@@ -66,7 +66,7 @@ impl<R: Read> Dump<R> {
         while relative.len() < LOOKED_AT && bytes < LOOKED_AT_BYTES {
             let Some(line) = dump.read_line()? else { break };
             bytes += line.len();
-            let found = if is_hex(&line) { None } else { time_of(&line) };
+            let found = if is_hex(&line) { None } else { time_of(without_number(&line)) };
             dump.ahead.push_back(line);
             match found {
                 Some(Stamp::Moment { is_local, .. }) => {
@@ -167,7 +167,8 @@ pub fn read<R: Read>(dump: &mut Dump<R>, frames: &mut impl Frames) -> anyhow::Re
             packet.is_begun = true;
             continue;
         }
-        let found = time_of(&line);
+        let line = without_number(&line);
+        let found = time_of(line);
         let is_head = found.is_some()
             || (times == Times::None && line.first().is_some_and(|byte| !byte.is_ascii_whitespace()));
         if is_head {
@@ -220,6 +221,14 @@ impl Clock {
             _ => 0,
         }
     }
+}
+
+/// A line behind the number of its packet, which `tcpdump -#` pads to five columns and puts two blanks behind.
+fn without_number(line: &[u8]) -> &[u8] {
+    let blanks = line.iter().take_while(|byte| **byte == b' ').count();
+    let digits = line[blanks..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_number = (1..=10).contains(&digits) && blanks + digits >= 5;
+    line[blanks + digits..].strip_prefix(b"  ").filter(|_| is_number).unwrap_or(line)
 }
 
 /// The time with which a line begins.

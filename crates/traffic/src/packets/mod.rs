@@ -239,8 +239,11 @@ impl<'a, S: Streams> Packets<'a, S> {
         }
         self.others.retain(|_, count| *count > 0);
         self.path = path;
-        let before =
-            if left == 0 { String::new() } else { format!("; {left} packets before its greeting were not") };
+        let before = match left {
+            0 => String::new(),
+            1 => "; 1 packet before its greeting was not".to_owned(),
+            left => format!("; {left} packets before its greeting were not"),
+        };
         let said = format!(
             "a server of MySQL greets on port {port}, so that was read (--port names another){before}"
         );
