@@ -141,6 +141,16 @@ def test_a_share_is_of_what_the_classes_are_ordered_by() -> None:
         Limit(3, 0.5).of(found, "p99")
 
 
+@pytest.mark.parametrize("words", [["--limit", "95%:x"], ["--limit=95%:x"]])
+def test_a_limit_is_taken_for_what_it_is_here(words: list[str]) -> None:
+    from headrace.cli.shell import app
+    from headrace.traffic.commands import digest as _digest  # noqa: F401
+
+    answer = CliRunner().invoke(app, ["digest", "x.log", *words])
+    assert answer.exit_code == 2 and "--limit is pt-query-digest's name for --top" in answer.output
+    assert "--top '95%:x'" in answer.output
+
+
 def test_options_of_pt_query_digest_are_answered() -> None:
     from headrace.cli.shell import app
     from headrace.traffic.commands import digest as _digest  # noqa: F401

@@ -7,6 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::event::{Command, Event, Outcome};
 use super::measures::{Measure, Unit};
+use super::slow_log::time;
 use base::duration::parse_duration;
 use sql::Mode;
 
@@ -305,22 +306,29 @@ fn reads_only(event: &Event<'_>) -> bool {
 
 /// The same, or how long ago: `1h` is an hour before now.
 pub fn parse_moment_or_ago(text: &str) -> Result<u64, String> {
+    let explained = |usage: String| format!("{usage}, or how long ago it was, such as 90s, 1h or 7d");
     let is_ago = text.ends_with(|last: char| last.is_ascii_lowercase());
     if !is_ago {
-        return parse_moment(text)
-            .map_err(|usage| format!("{usage}, or how long ago it was, such as 90s, 1h or 7d"));
+        return parse_moment(text).map_err(explained);
     }
     let now_ns = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-    let ago_ns = match text.strip_suffix('d').map(str::parse::<u32>) {
-        Some(Ok(days)) => u128::from(days) * 86_400_000_000_000,
-        _ => parse_duration(text)?.as_nanos(),
+    let days = |unit, days| Some((text.strip_suffix(unit)?.parse::<u32>().ok()?, days));
+    let ago_ns = match days('d', 1).or_else(|| days('w', 7)) {
+        Some((count, days)) => u128::from(count) * days * 86_400_000_000_000,
+        None => parse_duration(text).map_err(|_| explained(USAGE.to_owned()))?.as_nanos(),
     };
     Ok(u64::try_from(now_ns.saturating_sub(ago_ns)).unwrap_or(u64::MAX))
 }
 
-/// A moment in ns since 1970, of seconds since 1970 or of UTC as `2026-11-21`, `2026-11-21T09:30` or with `:SS` and `Z`.
+const USAGE: &str = "give UTC such as 2026-11-21T09:30:00Z, or seconds since 1970";
+
+/// A moment in ns since 1970, of seconds since 1970 or of UTC as `2026-11-21`, `2026-11-21T09:30` or with `:SS` and `Z`; and
+/// whatever a log has: `2026-11-21T09:30:00.5+01:00`, `261121 09:30:00`, of which the date alone is enough.
 pub fn parse_moment(text: &str) -> Result<u64, String> {
-    let usage = || "give UTC such as 2026-11-21T09:30:00Z, or seconds since 1970".to_owned();
+    let usage = || USAGE.to_owned();
+    if let Some(moment) = as_in_logs(text) {
+        return Ok(moment);
+    }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         let seconds: u64 = text.parse().map_err(|_| usage())?;
         return seconds.checked_mul(1_000_000_000).ok_or_else(usage);
@@ -344,6 +352,14 @@ pub fn parse_moment(text: &str) -> Result<u64, String> {
     Ok((days * 86_400 + hour * 3_600 + minute * 60 + second) * 1_000_000_000)
 }
 
+/// A moment as servers write it. Seconds since 1970 have more digits than a date without separators.
+fn as_in_logs(text: &str) -> Option<u64> {
+    let is_date = matches!(text.len(), 6 | 8) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let midnight = is_date.then(|| format!("{} 00:00:00", &text[text.len() - 6..]));
+    let (stamp, rest) = time::stamp(midnight.as_deref().unwrap_or(text).as_bytes())?;
+    rest.is_empty().then_some(stamp.ns)
+}
+
 /// Howard Hinnant's civil calendar: years begin in March, so that the leap day is their last.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -364,6 +380,14 @@ mod tests {
         assert_eq!(parse_moment("2024-02-29T12:00:01Z"), Ok(1_709_208_001_000_000_000));
         assert_eq!(parse_moment("2026-11-21 09:30"), Ok(1_795_253_400_000_000_000));
         assert_eq!(parse_moment("1795253400"), Ok(1_795_253_400_000_000_000));
+        for (text, seconds) in [
+            ("2024-02-29T13:00:01.5+01:00", 1_709_208_001.5),
+            ("240229 12:00:01", 1_709_208_001.0),
+            ("240229", 1_709_164_800.0),
+            ("20240229", 1_709_164_800.0),
+        ] {
+            assert_eq!(parse_moment(text), Ok((seconds * 1e9) as u64), "{text}");
+        }
         for text in ["", "now", "2026-13-01", "2026-01-01T24:00", "99999999999999999999", "2026-1-1T1"] {
             assert!(parse_moment(text).is_err(), "{text}");
         }
@@ -372,13 +396,15 @@ mod tests {
     #[test]
     fn moments_ago() {
         let now_ns = parse_moment_or_ago("0s").unwrap();
-        for (text, ago_s) in [("1h", 3600), ("7d", 604_800), ("90s", 90)] {
+        for (text, ago_s) in [("1h", 3600), ("7d", 604_800), ("1w", 604_800), ("90s", 90)] {
             let found_ns = parse_moment_or_ago(text).unwrap();
             assert!((found_ns + ago_s * 1_000_000_000).abs_diff(now_ns) < 60_000_000_000, "{text}");
         }
         assert_eq!(parse_moment_or_ago("1970-01-01T00:00:00Z"), Ok(0));
         assert_eq!(parse_moment_or_ago("99999d"), Ok(0), "before 1970 is 1970");
-        assert!(parse_moment_or_ago("now").is_err() && parse_moment_or_ago("h").is_err());
+        for text in ["now", "h", "yesterday", "1 hour ago"] {
+            assert!(parse_moment_or_ago(text).is_err_and(|why| why.contains("1h or 7d")), "{text}");
+        }
     }
 
     #[test]

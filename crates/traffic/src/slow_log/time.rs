@@ -21,12 +21,12 @@ pub struct Stamp {
 /// and what follows it.
 #[must_use]
 pub fn stamp(text: &[u8]) -> Option<(Stamp, &[u8])> {
-    if text.get(4) == Some(&b'-') { iso(text) } else { old(text) }
+    if matches!(text.get(4), Some(b'-' | b'/')) { iso(text) } else { old(text) }
 }
 
 fn iso(text: &[u8]) -> Option<(Stamp, &[u8])> {
     let head = text.get(..19)?;
-    if head[7] != b'-' || !matches!(head[10], b'T' | b' ') || head[13] != b':' || head[16] != b':' {
+    if head[7] != head[4] || !matches!(head[10], b'T' | b' ') || head[13] != b':' || head[16] != b':' {
         return None;
     }
     let year = two(&head[0..2])? * 100 + two(&head[2..4])?;
@@ -124,15 +124,16 @@ pub(crate) fn fraction_ns(text: &[u8]) -> (u64, usize) {
     (ns, length)
 }
 
-/// `Z`, `+02:00`, or nothing, which says that it is local.
+/// `Z`, `+02:00`, or nothing, which says that it is local. Other programs write `+0200` and ` UTC`.
 fn zone(text: &[u8]) -> Option<(i64, bool, &[u8])> {
     match text.first() {
         Some(b'Z') => Some((0, false, &text[1..])),
         Some(sign @ (b'+' | b'-')) => {
-            let offset = text.get(1..6).filter(|offset| offset[2] == b':')?;
-            let seconds = clock(two(&offset[0..2])?, two(&offset[3..5])?, 0)?;
-            Some((if *sign == b'-' { -seconds } else { seconds }, false, &text[6..]))
+            let colon = usize::from(text.get(3) == Some(&b':'));
+            let seconds = clock(two(text.get(1..3)?)?, two(text.get(3 + colon..5 + colon)?)?, 0)?;
+            Some((if *sign == b'-' { -seconds } else { seconds }, false, &text[5 + colon..]))
         }
+        Some(b' ') if text.starts_with(b" UTC") || text.starts_with(b" GMT") => Some((0, false, &text[4..])),
         _ => Some((0, true, text)),
     }
 }
@@ -153,6 +154,9 @@ mod tests {
         is("2024-03-01T01:59:59.5+02:00", 1_709_251_199_500_000_000, false);
         is("2024-02-29T18:29:59-05:30", 1_709_251_199_000_000_000, false);
         is("2024-02-29 23:59:59", 1_709_251_199_000_000_000, true);
+        is("2024-03-01T01:59:59+0200", 1_709_251_199_000_000_000, false);
+        is("2024/02/29 23:59:59", 1_709_251_199_000_000_000, true);
+        is("2024-02-29 23:59:59.5 UTC", 1_709_251_199_500_000_000, false);
         is("240229 23:59:59", 1_709_251_199_000_000_000, true);
         is("070101  1:02:03", 1_167_613_323_000_000_000, true);
         is("070101 010203", 1_167_613_323_000_000_000, true);
@@ -172,7 +176,8 @@ mod tests {
             "0702 1:02:03",
             "070101 25:02:03",
             "070101 1:02",
-            "2024-01-01T00:00:00+0200",
+            "2024-01-01T00:00:00+02",
+            "2024-01/01T00:00:00Z",
             "1969-12-31T23:59:59Z",
         ] {
             assert_eq!(stamp(text.as_bytes()), None, "{text}");

@@ -9,6 +9,7 @@ import typer
 
 from headrace.base.errors import PlanError
 from headrace.cli.groups import WithCommands
+from headrace.cli.shell import stderr
 
 if TYPE_CHECKING:
     from headrace.traffic.digests.classes import Digest
@@ -42,7 +43,6 @@ HINTS = {
     "--report-format": "--details N shows N classes in detail; --json has everything",
     "--report-histogram": "the detail of a class has its histogram: --details N",
     "--resume": "--add-to FOLDER adds the same digest once only",
-    "--limit": "--top 10, or --top 95%:10",
     "--review": "headrace digest review FOLDER CLASS --by NAME --comment TEXT",
     "--run-time": "--since and --until; of live traffic: headrace record --duration 60s, then digest that",
     "--run-time-mode": "--since and --until",
@@ -53,6 +53,8 @@ HINTS = {
     "--version-check": "headrace calls nobody: leave it out",
     "--watch-server": "--port PORT, of the server in the capture",
 }
+#: The same under another name: taken, and said.
+ALIASES = {"--limit": "--top"}
 #: Orders whose values add up, so that a share of them has a meaning.
 ADDITIVE = ("sum", "count", "rows", "sent", "changed", "bytes", "lock", "errors")
 
@@ -62,13 +64,19 @@ class Command(WithCommands):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         own = {name for parameter in self.params for name in parameter.opts}
-        for word in args:
+        taken = list(args)
+        for place, word in enumerate(args):
             if word == "--":
                 break
-            name = word.partition("=")[0]
+            name, equals, value = word.partition("=")
             if name in HINTS and name not in own:
                 raise typer.BadParameter(f"{name} is an option of pt-query-digest; here: {HINTS[name]}")
-        found: list[str] = super().parse_args(ctx, args)
+            here = ALIASES.get(name)
+            if here in own and name not in own:
+                note = f"{name} is pt-query-digest's name for {here}"
+                stderr().print(note, soft_wrap=True, highlight=False, markup=False)
+                taken[place] = f"{here}{equals}{value}"
+        found: list[str] = super().parse_args(ctx, taken)
         return found
 
 
