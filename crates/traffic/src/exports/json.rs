@@ -30,8 +30,12 @@ pub(super) struct JsonRecords<R> {
     /// The last value of each name that [`OUTER`] lists.
     pub(super) outer: Vec<u8>,
     is_scratch_cut: bool,
+    /// The records are texts alone, in the array that the path names.
+    pub(super) are_texts: bool,
 }
 
+/// The name that a text gets which has none.
+const UNNAMED: &[u8] = b"message";
 /// Loki's labels of the stream whose lines follow.
 const LABELS: &[u8] = b"[].stream";
 /// Names above the records that say which stream they are of.
@@ -62,7 +66,7 @@ impl<R: Read> JsonRecords<R> {
     pub(super) fn new(bytes: Bytes<R>, wanted: &[u8]) -> Self {
         let (open, path, scratch) = (Vec::new(), Vec::new(), Vec::new());
         let (wanted, outer) = (wanted.to_vec(), Vec::new());
-        Self { bytes, wanted, open, path, scratch, outer, is_scratch_cut: false }
+        Self { bytes, wanted, open, path, scratch, outer, is_scratch_cut: false, are_texts: false }
     }
 
     /// Reads the next record; one that is not whole leaves in it what there was.
@@ -106,6 +110,10 @@ impl<R: Read> JsonRecords<R> {
     /// Goes to the next record that is wanted and reads it.
     fn find(&mut self, record: &mut Record) -> Result<bool, Trouble> {
         while let Some(byte) = self.step()? {
+            if byte == b'"' {
+                self.keep(record, UNNAMED)?;
+                return Ok(true);
+            }
             let is_container = matches!(byte, b'{' | b'[');
             if !is_container {
                 continue;
@@ -144,7 +152,8 @@ impl<R: Read> JsonRecords<R> {
         Trouble::Broken("it ends before what it began is closed")
     }
 
-    /// Passes over one thing outside of records. Gives `{` or `[` where a container begins, which is not taken yet.
+    /// Passes over one thing outside of records. Gives `{` or `[` where a container begins, which is not taken yet, and `"`
+    /// where a text is a record.
     fn step(&mut self) -> Result<Option<u8>, Trouble> {
         let Some(byte) = self.skip_blanks(true)? else { return Ok(None) };
         match byte {
@@ -169,6 +178,7 @@ impl<R: Read> JsonRecords<R> {
                 self.value_of_member()
             }
             b'{' | b'[' if self.open.last().is_none_or(|open| open.is_array) => Ok(Some(byte)),
+            b'"' if self.are_texts && self.path == self.wanted => Ok(Some(byte)),
             _ if self.open.last().is_some_and(|open| open.is_array) => {
                 self.scalar(MOST_NAME_BYTES)?;
                 Ok(Some(b' '))

@@ -57,6 +57,8 @@ enum Export {
     Json {
         path: Vec<u8>,
         shape: Shape,
+        /// They are texts with nothing around them.
+        are_texts: bool,
     },
     /// A document in each line, behind something.
     Tagged {
@@ -97,10 +99,11 @@ pub fn read(
     let Some(export) = Export::of(&head) else { return Ok(Coverage::default()) };
     let mut input = Cursor::new(head).chain(input);
     match export {
-        Export::Json { path, shape } => {
+        Export::Json { path, shape, are_texts } => {
             let mut bytes = Bytes::new(input);
             bytes.skip_mark()?;
             let mut records = JsonRecords::new(bytes, &path);
+            records.are_texts = are_texts;
             // A document ends; only lines may come for ever, and those come in order.
             drive(&mut records, Taker::new(name, shape), name, follow && path.is_empty(), sink)
         }
@@ -297,15 +300,41 @@ fn json_export(text: &[u8]) -> Option<Export> {
         for _ in 0..LOOKED_AT {
             let next = records.next(&mut record).ok()?;
             // What there is of a record that is cut tells as well.
-            if let Some(shape) = Shape::of(&record) {
-                return Some(Export::Json { path, shape });
+            // Of two texts, the first is a time only where it is none of a log.
+            let are_texts = record.text(&["ts"]).is_some_and(is_of_log);
+            if let Some(shape) = Shape::of(&record).filter(|_| !are_texts) {
+                return Some(Export::Json { path, shape, are_texts: false });
             }
             if next == Next::End {
                 break;
             }
         }
     }
+    json_texts(text)
+}
+
+/// By the first texts of an array of texts, as a query for nothing but them gives it.
+fn json_texts(text: &[u8]) -> Option<Export> {
+    let mut record = Record::default();
+    for mut path in JsonRecords::new(small(text), b"").paths(MOST_PATHS) {
+        path.extend_from_slice(b"[]");
+        let mut records = JsonRecords::new(small(text), &path);
+        records.are_texts = true;
+        for _ in 0..LOOKED_AT {
+            let next = records.next(&mut record).ok()?;
+            if record.text(shape::TEXT).is_some_and(is_of_log) {
+                return Some(Export::Json { path, shape: Shape::Text, are_texts: true });
+            }
+            if next != Next::Record {
+                break;
+            }
+        }
+    }
     None
+}
+
+fn is_of_log(text: &[u8]) -> bool {
+    slow_log::is_header_line(text) || general_log::is_event(&[text, b"\n"].concat())
 }
 
 /// By the first document behind something, in the first lines.
@@ -320,7 +349,7 @@ fn tagged_export(text: &[u8]) -> Option<Export> {
             // Reading from memory does not fail.
             let _ = Rewritten::new(&line[at..], Tagged::new(is_hash)).read_to_end(&mut document);
             match json_export(&document) {
-                Some(Export::Json { path, shape }) if path.is_empty() => {
+                Some(Export::Json { path, shape, .. }) if path.is_empty() => {
                     return Some(Export::Tagged { shape, is_hash });
                 }
                 _ => {}

@@ -117,7 +117,7 @@ const WRAPPERS: [&[u8]; 6] =
 /// that Azure's Log Analytics adds (`_s` text, `_d` number, `_t` time, `_b`, `_g`).
 pub(super) fn is_named(name: &[u8], wanted: &str) -> bool {
     let wanted = wanted.as_bytes();
-    let mut rest = name;
+    let mut rest = argument(name);
     loop {
         if is_plainly(rest, wanted) {
             return true;
@@ -130,6 +130,29 @@ pub(super) fn is_named(name: &[u8], wanted: &str) -> bool {
             None => return false,
         }
     }
+}
+
+/// Functions whose result is the value of their first argument, in another form.
+const FORMS: [&[u8]; 6] = [b"convert", b"cast", b"time_to_sec", b"ifnull", b"coalesce", b"trim"];
+
+/// The column in `CONVERT(t.sql_text USING utf8mb4)`, which names the result where no other name was given; any other name
+/// as it is.
+pub(super) fn argument(name: &[u8]) -> &[u8] {
+    let mut rest = name;
+    while let Some(open) = rest.iter().position(|byte| *byte == b'(').filter(|_| name.ends_with(b")")) {
+        if !FORMS.iter().any(|form| rest[..open].trim_ascii().eq_ignore_ascii_case(form)) {
+            return name;
+        }
+        rest = rest[open + 1..].trim_ascii_start();
+        let is_of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'`');
+        let end = rest.iter().position(|byte| !is_of_name(byte)).unwrap_or(rest.len());
+        if rest.get(end) != Some(&b'(') {
+            let column = &rest[..end];
+            let column = &column[column.iter().rposition(|byte| *byte == b'.').map_or(0, |dot| dot + 1)..];
+            return column.strip_prefix(b"`").and_then(|inner| inner.strip_suffix(b"`")).unwrap_or(column);
+        }
+    }
+    name
 }
 
 fn is_plainly(name: &[u8], wanted: &[u8]) -> bool {
@@ -153,7 +176,22 @@ mod tests {
         {
             assert!(is_named(name.as_bytes(), "query_time"), "{name}");
         }
-        for name in ["query_times", "query_time_x", "my.query_time", "properties.", ""] {
+        for name in [
+            "CONVERT(query_time USING utf8mb4)",
+            "time_to_sec(l.`query_time`)",
+            "TRIM(cast(query_time as CHAR(9)))",
+        ] {
+            assert!(is_named(name.as_bytes(), "query_time"), "{name}");
+        }
+        for name in [
+            "MAX(query_time)",
+            "cast(max(query_time) as char)",
+            "query_times",
+            "query_time_x",
+            "my.query_time",
+            "properties.",
+            "",
+        ] {
             assert!(!is_named(name.as_bytes(), "query_time"), "{name}");
         }
     }

@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use memchr::{memchr, memchr2, memmem};
 
 use super::bytes::Bytes;
-use super::record::{Next, Record, Value};
+use super::record::{Next, Record, Value, argument};
 use super::shape::Shape;
 use crate::slow_log::MAX_EVENT_BYTES;
 
@@ -55,7 +55,7 @@ impl Dialect {
 
 /// A name as servers write it: clients say `t.COUNT_STAR`, `Count Star` and `countStar` for it.
 fn canonical(name: &[u8]) -> Vec<u8> {
-    let name = name.trim_ascii();
+    let name = argument(name.trim_ascii());
     let name = &name[memchr::memrchr(b'.', name).map_or(0, |at| at + 1)..];
     let mut out = Vec::with_capacity(name.len() + 4);
     for byte in name {
@@ -170,9 +170,12 @@ impl<R: Read> SeparatedRecords<R> {
                 return Ok(if is_cut { Next::Broken("a row that is cut off") } else { ANOTHER_WIDTH });
             }
             for (name, cell) in self.columns.iter().zip(&self.row) {
-                let text = &self.text[cell.from..cell.to];
-                let is_null =
-                    !cell.is_quoted && (text == b"NULL" || (self.dialect.has_escapes && text == b"\\N"));
+                let mut text = &self.text[cell.from..cell.to];
+                // People put blanks around a bar.
+                if self.dialect.delimiter == b'|' && !cell.is_quoted {
+                    text = text.trim_ascii();
+                }
+                let is_null = !cell.is_quoted && matches!(text, b"NULL" | b"\\N");
                 record.push(name, if is_null { Value::Null } else { Value::Text(text) });
             }
             record.is_cut |= self.is_cut;

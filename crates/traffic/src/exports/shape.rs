@@ -48,7 +48,8 @@ impl Shape {
 }
 
 pub(super) const QUERY_TIME: &[&str] = &["query_time"];
-pub(super) const SQL_TEXT: &[&str] = &["sql_text"];
+/// With the names that people give it, and the bytes as Node.js writes them into JSON.
+pub(super) const SQL_TEXT: &[&str] = &["sql_text", "sql_text.data", "query", "sql"];
 
 /// Where the text of a log is: CloudWatch, Logs Insights, docker and fluentd, GCP, journald, Loki, Splunk, Azure, Elastic,
 /// RDS, GELF (whose short text may be the first line only), OpenTelemetry, Datadog.

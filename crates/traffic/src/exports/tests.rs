@@ -294,6 +294,17 @@ fn rows_of_the_slow_log_as_every_client_writes_them() {
     let header = NAMES.replace('\t', ",");
     let csv = format!("{header}\r\n{}", quoted(&seen.text, "\"\""));
     assert_eq!(events(&csv), std::slice::from_ref(&seen), "CSV");
+    let converted = csv.replace("sql_text", "CONVERT(sql_text USING utf8mb4)");
+    assert_eq!(events(&converted), std::slice::from_ref(&seen), "a column without a name of its own");
+    let bars = |row: &str| row.replace('\t', " | ") + "\n";
+    let bars = bars(NAMES) + &bars(&format!("{ROW}\tselect 1\t11"));
+    assert_eq!(texts(&events(&bars)), [("app@web/shop", "select 1")], "blanks around bars");
+    let nothing = csv.replace("\"shop\"", "\\N");
+    assert_eq!(events(&nothing)[0].who, "app@web/", "NULL as servers write it");
+    let buffer = format!(r#"{{"type":"Buffer","data":{:?}}}"#, seen.text.as_bytes());
+    let node =
+        format!(r#"[{{"start_time":"2024-05-01 10:11:01.500","query_time":0.25,"sql_text":{buffer}}}]"#);
+    assert_eq!(events(&node)[0].text, seen.text, "a BLOB of Node.js");
     let semicolons = csv.replace("\",\"", "\";\"").replace(&header, &NAMES.replace('\t', ";"));
     assert_eq!(events(&semicolons), std::slice::from_ref(&seen), "CSV of a spreadsheet");
     let engine = quoted(&seen.text.replace('\n', "\\n"), "\\\"");

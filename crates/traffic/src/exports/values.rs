@@ -191,6 +191,9 @@ pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     {
         return Some(bytes);
     }
+    if let Some(bytes) = python(text) {
+        return Some(bytes);
+    }
     if let Some(rest) = text.strip_prefix(b"base64:") {
         let data =
             rest.strip_prefix(b"type").and_then(|rest| memchr::memchr(b':', rest).map(|at| &rest[at + 1..]));
@@ -200,6 +203,27 @@ pub(super) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     base64(text).filter(|bytes| is_statement(bytes) && std::str::from_utf8(bytes).is_ok())
+}
+
+/// `b'select 1'`: bytes as Python prints them.
+fn python(text: &[u8]) -> Option<Vec<u8>> {
+    let quoted = text.strip_prefix(b"b")?;
+    let quote = quoted.first().filter(|quote| matches!(quote, b'\'' | b'"'))?;
+    let mut rest = quoted[1..].strip_suffix(&[*quote])?;
+    let mut bytes = Vec::with_capacity(rest.len());
+    while let Some(first) = rest.first() {
+        let (byte, length) = match rest {
+            [b'\\', b'n', ..] => (b'\n', 2),
+            [b'\\', b'r', ..] => (b'\r', 2),
+            [b'\\', b't', ..] => (b'\t', 2),
+            [b'\\', b'x', high, low, ..] => (hexadecimal(&[b'0', b'0', *high, *low])?[1], 4),
+            [b'\\', other, ..] => (*other, 2),
+            _ => (*first, 1),
+        };
+        bytes.push(byte);
+        rest = &rest[length..];
+    }
+    is_statement(&bytes).then_some(bytes)
 }
 
 fn hexadecimal(text: &[u8]) -> Option<Vec<u8>> {
@@ -308,7 +332,10 @@ mod tests {
         is("73656c6563742031", Some("select 1"));
         is("base64:type252:U0VMRUNUIDE=", Some("SELECT 1"));
         is("U0VMRUNUIDE=", Some("SELECT 1"));
-        for text in ["SELECT 1", "ROLLBACK", "rollback", "commitit", "0x", "12345678", "deadbeef", ""] {
+        is("b'select \\'a\\'\\n\\x41\\\\'", Some("select 'a'\nA\\"));
+        is("b\"select 'a'\"", Some("select 'a'"));
+        for text in ["b'x'", "SELECT 1", "ROLLBACK", "rollback", "commitit", "0x", "12345678", "deadbeef", ""]
+        {
             is(text, None);
         }
     }

@@ -290,3 +290,33 @@ fn rows_of_a_store_that_keeps_the_text_among_attributes() {
         .collect();
     is_whole("attributes", format!(r#"{{"data":[{}]}}"#, rows.join(",")).as_bytes(), 1);
 }
+
+/// `aws logs ... --query 'events[].message'`, and the results of programs that ran a command.
+#[test]
+fn arrays_of_texts_with_nothing_around_them() {
+    let entries = [entry(1, "shop", 11), entry(2, "", 12), entry(3, "", 13)];
+    let expected = texts_of(&format!("{}\n", entries.join("\n")));
+    let array = |texts: Vec<&str>, between: &str| {
+        format!(
+            "[{between}{}{between}]",
+            texts.into_iter().map(json).collect::<Vec<_>>().join(&format!(",{between}"))
+        )
+    };
+    let lines = || entries.iter().flat_map(|entry| entry.lines()).collect::<Vec<_>>();
+    for document in [
+        array(entries.iter().map(String::as_str).collect(), "\n    "),
+        array(entries[..2].iter().map(String::as_str).collect(), ""),
+        array(lines(), "\n  "),
+        format!("{{\"rc\": 0, \"stdout_lines\": {}}}", array(lines(), "")),
+    ] {
+        let found = events(&document);
+        let found = found.iter().map(|event| (event.who.clone(), event.text.clone())).collect::<Vec<_>>();
+        assert_eq!(found, expected[..found.len()], "{document}");
+        assert!(found.len() >= 2, "{document}");
+    }
+}
+
+fn texts_of(log: &str) -> Vec<(String, String)> {
+    let all = events(&format!("message\n{log}"));
+    all.into_iter().map(|event| (event.who, event.text)).collect()
+}
