@@ -69,7 +69,9 @@ pub fn read_with(
 /// Whether a line begins an event: to tell this kind of log from others.
 #[must_use]
 pub fn is_event(line: &[u8]) -> bool {
-    matches!(prefix(line, true), Found::It(_))
+    // The last line of a banner, behind the number of a line, has the name of a command.
+    let is_banner = |command: &[u8]| command == b"Time" && line.trim_ascii_end().ends_with(b"Argument");
+    matches!(prefix(line, true), Found::It(found) if !is_banner(found.command))
 }
 
 pub(crate) struct Parser<'n> {
@@ -154,13 +156,25 @@ fn parts(line: &[u8]) -> Option<Prefix<'_>> {
     }
     // A command without an argument still has its TAB, unless an editor took it.
     let tab = memchr(b'\t', rest);
+    let width = blanks + digits;
+    let is_wide = time.is_some() || width >= 2 + NUMBER_COLUMNS;
+    // Without a time, only as wide as two TABs of 1, 2, 4 or 8 columns make it: statements have such lines, too.
+    let is_expanded = time.is_some()
+        || [1, 2, 4, 8]
+            .iter()
+            .any(|tab| (NUMBER_COLUMNS..=NUMBER_COLUMNS + 1).contains(&(width.saturating_sub(2 * tab))));
+    if tab.is_none()
+        && is_expanded
+        && let Some((command, length)) = before_blank(rest)
+    {
+        return Some(Prefix { time, thread, command, length: begin + length });
+    }
     let length = tab.unwrap_or_else(|| without_return(rest).len());
     let command = &rest[..length];
     let is_word = |byte: &u8| byte.is_ascii_alphabetic() || matches!(byte, b' ' | b'_');
     // A statement's own line may be two TABs, a number and words: of a command that is not known, servers' padding is
     // asked for.
-    let is_padded = time.is_some() || blanks + digits >= 2 + NUMBER_COLUMNS;
-    let is_new = has_tabs && tab.is_some() && is_padded && command.iter().all(is_word);
+    let is_new = has_tabs && tab.is_some() && is_wide && command.iter().all(is_word);
     let is_command = commands::is_name(command) || is_new && command.first()?.is_ascii_alphabetic();
     is_command.then(|| Prefix { time, thread, command, length: (begin + length + 1).min(line.len()) })
 }
@@ -174,6 +188,15 @@ fn padded(rest: &[u8]) -> Option<(&[u8], usize)> {
     let end = rest.len().min(PADDED_BYTES);
     let is_padded = end > command.len() && rest[command.len()..end].iter().all(|byte| *byte == b' ');
     (is_padded && commands::is_name(command)).then_some((command, end))
+}
+
+/// A command where an editor made blanks of the TAB behind it, and the length of both.
+fn before_blank(rest: &[u8]) -> Option<(&[u8], usize)> {
+    // Names have one word or two.
+    let ends = memchr_iter(b' ', rest).take(2).filter(|end| commands::is_name(&rest[..*end]));
+    let command = &rest[..ends.max()?];
+    let behind = &rest[command.len()..];
+    Some((command, rest.len() - behind.trim_ascii_start().len()))
 }
 
 /// The statement behind the `[number]` that MySQL up to 5.1 writes before prepared ones.
@@ -325,6 +348,8 @@ impl<'n> Parser<'n> {
             self.time_ns = stamp.ns.saturating_add_signed(-offset_ns);
         }
         let mut command = commands::by_name(prefix.command);
+        // Blanks around it and empty lines behind it are an editor's.
+        let argument = if command == Command::InitDb { argument.trim_ascii() } else { argument };
         let is_refused = command == Command::InitDb && argument.starts_with(DENIED);
         if is_refused {
             match self.sessions.refused(prefix.thread) {

@@ -156,6 +156,25 @@ fn tabs_may_have_become_blanks() {
     );
 }
 
+/// Of any width, where a server wrote them; and empty lines between.
+#[test]
+fn tabs_of_any_width_are_read() {
+    let old = "240131 12:00:05\t     8 Connect\ta@h on d\n\t\t     8 Query\tSELECT 1\n\t\t     8 Init DB\tb\n\
+        \t\t     8 Query\tSELECT 2\n  FROM t\n\t\t     8 Quit\t\n";
+    let new = old.replace("240131 12:00:05", "\t").replace("\t\t ", "2024-01-31T12:00:05.000001Z\t ");
+    for log in [old, &new] {
+        let expected = short(log);
+        assert_eq!((expected.len(), expected[2].3.as_str()), (5, "b"));
+        let widths = [1, 2, 4].map(|width| log.replace('\t', &" ".repeat(width)));
+        for changed in widths {
+            assert_eq!(short(&changed), expected, "{changed}");
+        }
+        assert_eq!(short(&log.replace("b\n", "b\n\n"))[2..4], expected[2..4]);
+    }
+    let statement = "SELECT 1 /*\n          1 Query to read\n */";
+    assert_eq!(short(&format!("240131 12:00:05\t     8 Query\t{statement}\n"))[0].2, statement);
+}
+
 #[test]
 fn what_sql_prepares_and_executes_is_one_event() {
     let log = "240301 12:00:00\t     5 Query\tPREPARE look FROM 'SELECT ?'\n\t\t     5 Prepare\tSELECT ?\n\

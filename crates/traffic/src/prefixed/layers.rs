@@ -307,7 +307,14 @@ fn lines(line: &[u8]) -> Option<Peeled> {
     let name =
         name + line[name..].iter().take_while(|byte| !is_mark(byte) && byte.is_ascii_graphic()).count();
     let file = last_mark(line, name)?;
-    match number(file + 1).filter(|end| line.get(*end).is_some_and(is_mark)) {
+    // The line's own date is no number of a line.
+    let is_date = line.get(file + 1..file + 9).is_some_and(|date| {
+        date.iter().enumerate().all(|(at, byte)| match at {
+            4 | 7 => *byte == b'-',
+            _ => byte.is_ascii_digit(),
+        })
+    });
+    match number(file + 1).filter(|end| !is_date && line.get(*end).is_some_and(is_mark)) {
         Some(end) => Some(behind(end + 1)),
         None => Some(behind(file + 1)),
     }
