@@ -271,6 +271,10 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
             if binlog::is_piece(&head) {
                 return Ok((Kind::BinaryLog, head));
             }
+            // A header may be whole, and the statement behind it longer than what is looked at.
+            if let Some(kind) = kind_of(&head, true).filter(|_| bytes > 0) {
+                return Ok((kind, head));
+            }
             return Err(AgentError::Named(unreadable::reason(name, &head)).into());
         }
     }

@@ -4,6 +4,7 @@ use memchr::{memchr, memmem};
 
 use super::pages;
 use super::returns::Ends;
+use crate::general_log;
 use crate::slow_log::Lexer;
 
 /// What was found in the line that tells, and so is put back in all lines.
@@ -23,6 +24,10 @@ pub(super) struct Changed {
     is_escaped: bool,
     /// `=3D` for a sign of equality, and `=` at the end of a line that goes on, as in a mail's source.
     is_printable: bool,
+    /// Something else for `User@Host`, which looks like an address of mail.
+    is_of_mail: bool,
+    /// TABs for ends of lines: before headers, or everywhere.
+    tabs: Tabs,
     /// Entities and marks of a page.
     pub(super) is_page: bool,
     /// What is behind each line, as `pages` counts it.
@@ -31,7 +36,31 @@ pub(super) struct Changed {
     pub(super) ends: Ends,
 }
 
-const NAMES: [&str; 8] = [
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Tabs {
+    #[default]
+    AreTabs,
+    /// Between texts of several lines: each is an event.
+    BeforeHeaders,
+    /// Between lines.
+    AreEnds,
+}
+
+/// In one line, not more places are looked at where a header may begin behind a TAB.
+const MOST_TABS: usize = 16;
+
+/// What programs make of `User@Host`: pages that hide addresses from robots, mails that link them, archives of lists.
+const ADDRESSES: [&[u8]; 7] = [
+    b"[email protected]",
+    b"[email\xc2\xa0protected]",
+    b"[email&#160;protected]",
+    b"User@Host<mailto:User@Host>",
+    b"User@Host <mailto:User@Host> ",
+    b"User@Host <mailto:User@Host>",
+    b"User at Host",
+];
+
+const NAMES: [&str; 10] = [
     "colours",
     "blanks that do not break, or quotes of typography",
     "#012 for ends of lines",
@@ -40,13 +69,26 @@ const NAMES: [&str; 8] = [
     "the characters and ends of lines of a page of HTML",
     "backslashes of Markdown",
     "=3D and lines that go on, of a mail in quoted-printable",
+    "User@Host, which looks like an address of mail",
+    "TABs for ends of lines",
 ];
 
 impl Changed {
     /// How a line behind the first of a header was changed.
     pub(super) fn of_behind(line: &[u8]) -> Self {
         let has_colours = memmem::find(line, b"\x1b[").is_some();
-        Self { has_wide_blanks: blank(line).is_some(), has_colours, ..Self::default() }
+        Self {
+            has_wide_blanks: blank(line).is_some(),
+            has_colours,
+            is_of_mail: address(line).is_some(),
+            is_escaped: has_escaped_account(line),
+            ..Self::default()
+        }
+    }
+
+    /// Whether that shows in the line of an account.
+    pub(super) fn is_of_account(self) -> bool {
+        self.is_of_mail || self.is_escaped
     }
 
     /// How the first statement of a log was changed, whose header is as servers write it.
@@ -61,6 +103,7 @@ impl Changed {
         Self {
             is_page: is_any(pages::is_entity),
             has_wide_blanks: is_any(|text| replaced(text).is_some() || quote(text).is_some()),
+            tabs: if header_behind_tab(text).is_some() { Tabs::BeforeHeaders } else { Tabs::AreTabs },
             ..Self::default()
         }
     }
@@ -74,18 +117,43 @@ impl Changed {
     pub(super) fn of(line: &[u8]) -> Self {
         let has = |needle: &[u8]| memmem::find(line, needle).is_some();
         let is_header = has(b"User@Host") || has(b"Query_time");
-        let end = if is_header || has(b"# Time:") { pages::end_of(line) } else { 0 };
+        // A log that has its TABs has such marks only in values.
+        let has_tab = memchr(b'\t', line).is_some();
+        let is_command = |mark: &str| {
+            !has_tab
+                && ["Connect", "Query", "Quit", "Prepare", "Execute", "Init DB"]
+                    .iter()
+                    .any(|command| has(format!("{command}{mark}").as_bytes()))
+        };
+        let end = match pages::end_of(line) {
+            end if is_header || has(b"# Time:") => end,
+            end if (1..=pages::PAGE_ENDS).contains(&end)
+                && general_log::is_event(&[line, b"\n"].concat()) =>
+            {
+                end
+            }
+            _ => 0,
+        };
         Self {
             is_page: (1..=pages::PAGE_ENDS).contains(&end) || (is_header && has(b"&nbsp;")),
             end,
             ends: Ends::Usual,
             has_colours: has(b"\x1b["),
             has_wide_blanks: is_header && blank(line).is_some(),
-            has_octal: is_header && (has(b"#012#") || has(b"#012 #") || has(b"#012SET ")),
-            has_backslashes: is_header && (has(b"\\n#") || has(b"\\nSET ")),
+            has_octal: is_command("#011")
+                || is_header && (has(b"#012#") || has(b"#012 #") || has(b"#012SET ")),
+            has_backslashes: is_command("\\t") || is_header && (has(b"\\n#") || has(b"\\nSET ")),
             is_printable: false,
             is_joined: has(b"# User@Host:") && has(b" # Query_time:"),
-            is_escaped: has(b"Query\\_time:") || (line.starts_with(b"\\# ") && (is_header || has(b"Time:"))),
+            is_of_mail: address(line).is_some(),
+            tabs: if has(b"\t# User@Host: ") && has(b"\t# Query_time: ") {
+                Tabs::AreEnds
+            } else {
+                Tabs::AreTabs
+            },
+            is_escaped: has_escaped_account(line)
+                || has(b"Query\\_time:")
+                || (line.starts_with(b"\\# ") && (is_header || has(b"Time:"))),
         }
     }
 
@@ -99,6 +167,8 @@ impl Changed {
             self.is_page,
             self.is_escaped,
             self.is_printable,
+            self.is_of_mail,
+            self.tabs != Tabs::AreTabs,
         ];
         let names = NAMES.into_iter().zip(flags).filter_map(|(name, flag)| flag.then_some(name));
         let end = (self.end > pages::PAGE_ENDS).then_some("what `cat` shows at ends of lines");
@@ -138,9 +208,75 @@ impl Changed {
             *text = without_backslashes(text);
         }
         if self.is_joined && memchr(b'#', text).is_some() {
-            *text = with_lines(text);
+            *text = with_lines(&with_banner_lines(text));
+        }
+        if let Some(length) = address(text).filter(|_| self.is_of_mail) {
+            text.splice(2..2 + length, b"User@Host".iter().copied());
+        }
+        match self.tabs {
+            Tabs::AreTabs => {}
+            Tabs::AreEnds => text.iter_mut().filter(|byte| **byte == b'\t').for_each(|byte| *byte = b'\n'),
+            Tabs::BeforeHeaders => {
+                if let Some(at) = header_behind_tab(text) {
+                    text[at] = b'\n';
+                }
+            }
         }
     }
+}
+
+/// The length of what stands for `User@Host` in a line of a header.
+fn address(line: &[u8]) -> Option<usize> {
+    let rest = line.strip_prefix(b"# ")?;
+    let found = ADDRESSES.iter().find(|address| rest.starts_with(address))?;
+    rest[found.len()..].trim_ascii_start().starts_with(b":").then_some(found.len())
+}
+
+/// Whether the brackets of an account have backslashes before them. No server writes one before that of an address.
+fn has_escaped_account(line: &[u8]) -> bool {
+    line.starts_with(b"# User@Host: ")
+        && memmem::find(line, b" \\[").is_some()
+        && memmem::find(line, b"\\] @ ").is_some()
+}
+
+/// Where a TAB is between the end of a statement and a header, outside of literals.
+fn header_behind_tab(text: &[u8]) -> Option<usize> {
+    memmem::find_iter(text, b";\t# ").take(MOST_TABS).map(|at| at + 1).find(|at| {
+        let rest = &text[at + 1..];
+        (rest.starts_with(b"# Time: ") || rest.starts_with(b"# User@Host: "))
+            && (text.starts_with(b"# administrator command: ") || !Lexer::default().is_inside(text, *at))
+    })
+}
+
+/// Puts back the ends of the lines of a banner, and the one before it.
+fn with_banner_lines(text: &[u8]) -> Vec<u8> {
+    const STARTED: &[u8] = b" started with: ";
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memmem::find(rest, STARTED) {
+        let (before, banner) = rest.split_at(at + STARTED.len());
+        let columns = memmem::find(banner, b" Time ")
+            .filter(|_| banner.get(..9).is_some_and(|start| start.eq_ignore_ascii_case(b"tcp port:")));
+        if let Some(columns) = columns {
+            let version = memmem::rfind(before, b", Version: ").unwrap_or(0);
+            if let Some(end) = memmem::rfind(&before[..version], b"; ") {
+                out.extend_from_slice(&before[..=end]);
+                out.push(b'\n');
+                out.extend_from_slice(before[end + 2..].trim_ascii_end());
+            } else {
+                out.extend_from_slice(before.trim_ascii_end());
+            }
+            out.push(b'\n');
+            out.extend_from_slice(&banner[..columns]);
+            out.push(b'\n');
+            rest = &banner[columns + 1..];
+        } else {
+            out.extend_from_slice(before);
+            rest = banner;
+        }
+    }
+    out.extend_from_slice(rest);
+    out
 }
 
 fn without_colours(line: &[u8]) -> Vec<u8> {

@@ -51,6 +51,8 @@ pub(super) enum Part {
     Digits,
     Letters,
     Blanks,
+    /// At the end, so many: what is behind them is the line's own, as are further blanks.
+    LastBlanks(usize),
 }
 
 /// What the first line says that says anything. `at_end`: nothing follows.
@@ -103,6 +105,7 @@ fn of_lines(head: &[u8], at_end: bool) -> Option<(First, Form)> {
         let mut line = line.to_vec();
         changed.restore_marks(&mut line);
         changed.restore_text(&mut line);
+        without_own_banner(&mut line);
         if let Some(form) = Form::of(&line, changed) {
             return Some((First::Prefixed, form));
         }
@@ -139,7 +142,7 @@ fn slow<'l>(lines: impl Iterator<Item = &'l [u8]>, text: &[u8], at_end: bool) ->
         }
         used += line.len();
         let is_measured = line.starts_with(b"# Query_time:") || line.starts_with(b"# \x1b[");
-        if changed.is_any() && form.is_none() && is_measured {
+        if changed.is_any() && form.is_none() && (is_measured || changed.is_of_account()) {
             form = Some(Form { changed, ..Form::default() });
         }
     }
@@ -167,6 +170,17 @@ fn statement(text: &[u8], at_end: bool) -> Option<&[u8]> {
         }
     }
     (at_end || window.len() == LOOK_BYTES).then_some(&window[begin..])
+}
+
+/// Takes off the lines that a server writes when it opens a log, where they were in one line with what follows.
+fn without_own_banner(line: &mut Vec<u8>) {
+    if memmem::find(line, b" started with:").is_none() {
+        return;
+    }
+    let begin = |mark: &[u8]| memmem::find(line, mark);
+    if let Some(at) = [begin(b"\n# Time: "), begin(b"\n# User@Host: ")].into_iter().flatten().min() {
+        line.drain(..=at);
+    }
 }
 
 fn begins_indented(text: &[u8]) -> bool {
@@ -295,11 +309,14 @@ fn shape(one: &[u8], other: &[u8]) -> Option<Vec<Part>> {
     if ones.len() != others.len() || one.is_empty() {
         return None;
     }
+    let last = ones.len() - 1;
     ones.into_iter()
         .zip(others)
-        .map(|((kind, one), (other_kind, other))| {
+        .enumerate()
+        .map(|(place, ((kind, one), (other_kind, other)))| {
             let is_same = kind == other_kind;
             match kind {
+                Run::Blanks if is_same && place == last => Some(Part::LastBlanks(one.len().min(other.len()))),
                 Run::Digits if is_same => Some(Part::Digits),
                 Run::Blanks if is_same => Some(Part::Blanks),
                 Run::Letters if is_same && one != other => Some(Part::Letters),
@@ -342,21 +359,19 @@ fn alike(example: &[u8], line: &[u8]) -> Option<usize> {
 /// How much of a line is like a shape. Its last blanks may lack at the end of a line.
 fn matched(shape: &[Part], line: &[u8]) -> Option<usize> {
     let mut at = 0;
-    for (place, part) in shape.iter().enumerate() {
+    for part in shape {
         let rest = &line[at..];
         let count = |kind: Run| rest.iter().take_while(|byte| run(**byte) == kind).count();
-        let is_last = place + 1 == shape.len();
         at += match part {
             Part::Same(text) => rest.starts_with(text).then_some(text.len())?,
             Part::Digits => Some(count(Run::Digits)).filter(|length| *length > 0)?,
             Part::Letters => Some(count(Run::Letters)).filter(|length| *length > 0)?,
-            // What is behind the last blank is the line's own, as are further blanks.
-            Part::Blanks if is_last => usize::from(!rest.is_empty()),
+            Part::LastBlanks(most) => {
+                let blanks = count(Run::Blanks);
+                (blanks > 0 || rest.is_empty()).then_some(blanks.min(*most))?
+            }
             Part::Blanks => Some(count(Run::Blanks)).filter(|length| *length > 0)?,
         };
-        if is_last && *part == Part::Blanks && !rest.is_empty() && count(Run::Blanks) == 0 {
-            return None;
-        }
     }
     Some(at)
 }

@@ -2,9 +2,9 @@
 
 use memchr::{memchr, memmem};
 
-/// What somebody's program put behind each line; the first three are those of pages.
-pub(super) const ENDS: [&[u8]; 6] = [b"<br>", b"<br/>", b"<br />", b"^M$", b"^M", b"$"];
-pub(super) const PAGE_ENDS: u8 = 3;
+/// What somebody's program put behind each line; the first five are those of pages.
+pub(super) const ENDS: [&[u8]; 8] = [b"<br>", b"<br/>", b"<br />", b"</p>", b"</div>", b"^M$", b"^M", b"$"];
+pub(super) const PAGE_ENDS: u8 = 5;
 /// Marks around text that is kept as it is.
 const MARKS: [&[u8]; 8] = [b"pre", b"code", b"tt", b"span", b"html", b"body", b"div", b"p"];
 

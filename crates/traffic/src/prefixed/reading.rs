@@ -231,6 +231,10 @@ impl<'f> Reading<'f> {
     ) -> anyhow::Result<Coverage> {
         self.feed_all(true, sink)?;
         let mut coverage = Coverage::default();
+        if self.writers.is_empty() && self.other_lines > 0 {
+            coverage.skipped_bytes = bytes;
+            coverage.damage(self.name, 0, 1, "behind what begins this line, no line is one of a log");
+        }
         let of = match self.writers.len() {
             0 | 1 => String::new(),
             count => {

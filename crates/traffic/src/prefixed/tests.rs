@@ -68,8 +68,10 @@ type Change = fn(&str) -> String;
 
 #[test]
 fn prefixes_of_programs_are_taken_off_and_named() {
-    let of: [(&str, &str, Numbered); 30] = [
+    let of: [(&str, &str, Numbered); 32] = [
         ("no known program", "s6-log", |n, text| format!("@4000000065e1a4c3{:08x} {text}", n * 7919)),
+        ("no known program", "two blanks behind it", |n, text| format!("[10:32:0{}]  {text}", n % 10)),
+        ("line numbers", "an editor's numbers", |n, text| format!("{:4} {text}", n + 1)),
         ("no known program", "an id in hex", |n, text| format!("{:012x} {text}", (n + 3) * 2_654_435_761)),
         ("another supervisor", "supervisor-stdout", |_, text| format!("mysqld stdout | {text}")),
         ("another supervisor", "foreman", |_, text| format!("10:32:03 db.1    | {text}")),
@@ -133,7 +135,10 @@ fn prefixes_of_programs_are_taken_off_and_named() {
 fn a_first_statement_of_any_length_is_read() {
     let (before, event) = LOG.split_at(LOG.find("# Time").unwrap());
     let statement = format!("SELECT a /* {} */", "x".repeat(200_000));
-    for log in [event.replacen("SELECT a", &statement, 1), event.replacen("SELECT a", "SELECT a\n", 1)] {
+    // Servers before 5.1, and scripts that write mysql.slow_log as text, set no timestamp.
+    let plain = event.replacen("SELECT a", &statement, 1).replace("SET timestamp=1772361123;\n", "");
+    for log in [event.replacen("SELECT a", &statement, 1), event.replacen("SELECT a", "SELECT a\n", 1), plain]
+    {
         let (found, coverage, kind) = events(format!("{before}{log}").as_bytes());
         assert_eq!((found.len(), coverage.damaged, kind), (3, 0, Kind::SlowLog), "{coverage:?}");
     }
@@ -141,7 +146,7 @@ fn a_first_statement_of_any_length_is_read() {
 
 #[test]
 fn characters_are_put_back() {
-    let changes: [(&str, Change); 18] = [
+    let changes: [(&str, Change); 27] = [
         ("Markdown", |log| {
             log.replace('_', "\\_").replace("# ", "\\# ").replace('[', "\\[").replace('>', "\\>")
         }),
@@ -162,6 +167,20 @@ fn characters_are_put_back() {
             log.replace('\n', "<br>\n").replace('\'', "&#39;").replace('>', "&gt;").replace("<br&gt;", "<br>")
         }),
         ("a page", |log| log.replace("\n", "<br />\n").replace("'", "&#x27;")),
+        ("a page", |log| log.lines().map(|line| format!("<p>{line}</p>\n")).collect()),
+        ("a page", |log| log.lines().map(|line| format!("<div class=x>{line}</div>\n")).collect()),
+        ("backslashes", |log| log.replace('[', "\\[").replace(']', "\\]")),
+        ("an address of mail", |log| log.replace("User@Host", "[email protected]")),
+        ("an address of mail", |log| log.replace("User@Host", "[email\u{a0}protected]")),
+        ("an address of mail", |log| log.replace("User@Host", "User@Host<mailto:User@Host>")),
+        ("an address of mail", |log| log.replace("User@Host", "User at Host")),
+        ("TABs", |log| {
+            let start = log.find("# Time").unwrap();
+            log[..start].to_owned() + &log[start..].replace(";\n# T", ";\t# T")
+        }),
+        ("blanks for the ends", |log| {
+            log.replace('\n', " ").replace("   FROM t   WHERE", "\n  FROM t\n\n WHERE") + "\n"
+        }),
         ("a page", |log| {
             format!("<html><body><pre class=\"x\">\n{}", log.replace('\'', "&#39;").replace('>', "&gt;"))
         }),
@@ -193,6 +212,26 @@ fn characters_are_put_back() {
     for (said, change) in changes {
         let coverage = is_like_the_original(said, &change(LOG));
         assert_eq!(coverage.places[0].reason.matches(said).count(), 1, "{coverage:?}");
+    }
+}
+
+#[test]
+fn general_logs_are_put_back_as_well() {
+    let log = "2026-03-01T10:32:03.000100Z\t    8 Connect\tapp@web on shop using TCP/IP\n\
+        2026-03-01T10:32:03.000200Z\t    8 Query\tselect a\n  from t where b = 'x'\n\
+        2026-03-01T10:32:03.000300Z\t    8 Quit\t\n";
+    let (expected, ..) = events(log.as_bytes());
+    assert_eq!(expected.len(), 3);
+    let each = |line: &dyn Fn(&str) -> String| log.lines().map(|text| line(text) + "\n").collect::<String>();
+    for changed in [
+        each(&|text| format!("Mar  1 10:32:03 db1 mysqld: {}", text.replace('\t', "#011"))),
+        each(&|text| format!("{}<br>", text.replace('\'', "&#39;"))),
+        each(&|text| text.replace('\t', "\\t")),
+        each(&|text| format!("mysql.log:{text}")),
+    ] {
+        let (found, coverage, kind) = events(changed.as_bytes());
+        assert_eq!((found, kind), (expected.clone(), Kind::Prefixed), "{changed}");
+        assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
     }
 }
 

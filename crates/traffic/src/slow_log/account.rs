@@ -28,7 +28,8 @@ pub(crate) fn parse(line: &[u8]) -> Option<Account<'_>> {
     let names = &line[..bracket];
     let sign = last(b'@', names)?.checked_sub(2)?;
     let plain = names[sign..].starts_with(b"] @ ").then_some(sign);
-    let at = plain.or_else(|| memmem::rfind(names, b"] @ ")).or_else(|| memmem::rfind(names, b"] @\n"))?;
+    let changed = || [&b"] @\n"[..], b"] @\t"].iter().find_map(|sign| memmem::rfind(names, sign));
+    let at = plain.or_else(|| memmem::rfind(names, b"] @ ")).or_else(changed)?;
     let name = names[at + 4..].trim_ascii();
     Some(Account { user: user(&names[..at])?, host: if name.is_empty() { address } else { name }, id })
 }

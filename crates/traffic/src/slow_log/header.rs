@@ -218,12 +218,15 @@ impl<'a> Header<'a> {
 
     fn comment(&mut self, line: &'a [u8]) {
         match line.get(2) {
-            Some(b'T') if line.starts_with(b"# Time: ") => self.time(&line[8..]),
-            Some(b'U') if line.starts_with(b"# User@Host: ") => self.account(&line[13..]),
+            Some(b'T') if line.starts_with(b"# Time: ") => return self.time(&line[8..]),
+            Some(b'U') if line.starts_with(b"# User@Host: ") => return self.account(&line[13..]),
             Some(b' ' | b'A'..=b'Z') if line.starts_with(b"# ") => self.fields(&line[1..]),
             // A plan, line by line, as MariaDB writes it; it holds names of the client's choice.
             _ if line.starts_with(b"# explain:") => {}
             _ => self.touched(line),
+        }
+        if self.account.is_none() && !self.has_unread_account {
+            self.account = unnamed_account(line);
         }
     }
 
@@ -439,6 +442,12 @@ impl<'a> Header<'a> {
             self.measures.set(measure, value);
         }
     }
+}
+
+/// The account behind a key that was changed: programs that hide or link addresses of mail take `User@Host` for one.
+fn unnamed_account(line: &[u8]) -> Option<Account<'_>> {
+    memmem::find(line, b"] @ ")?;
+    memmem::find_iter(line, b": ").find_map(|at| account::parse(line[at + 2..].trim_ascii_start()))
 }
 
 /// The line `SET timestamp=1700000000;`, as nearly every event has it: looked at once.

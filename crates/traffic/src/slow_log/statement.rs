@@ -86,7 +86,7 @@ pub(super) fn find<'a>(
             ..Found::whole(Statement::Text(without_terminator(&rest[..kept]).unwrap_or(&rest[..kept])), kept)
         }),
         None if end.by == By::Limit => Ok(Found::whole(Statement::Text(rest), rest.len())),
-        None if is_ended => Ok(found(Statement::Text(inner.trim_ascii_end()), true)),
+        None if is_ended => Ok(found(Statement::Text(without_client_end(inner.trim_ascii_end())), true)),
         None => Err("a statement that is cut off"),
     }
 }
@@ -128,7 +128,7 @@ fn command<'a>(
     let kept = if is_alone { rest.len() } else { COMMAND.len() + line };
     let (name, is_unterminated) = match without_terminator(&name[..line]) {
         Some(name) => (name, false),
-        None if is_ended && is_alone => (name[..line].trim_ascii_end(), true),
+        None if is_ended && is_alone => (without_client_end(name[..line].trim_ascii_end()), true),
         None => return Err("an administrator command that is cut off"),
     };
     let other_lines = if is_alone { other_lines } else { 0 };
@@ -140,6 +140,11 @@ pub(super) fn without_terminator(text: &[u8]) -> Option<&[u8]> {
     text.strip_suffix(b";\n")
         .or_else(|| text.strip_suffix(b";\r\n"))
         .or_else(|| text.trim_ascii_end().strip_suffix(b";"))
+}
+
+/// The text before `\G`, which the client takes for an end, and people paste.
+fn without_client_end(text: &[u8]) -> &[u8] {
+    text.strip_suffix(b"\\G").or_else(|| text.strip_suffix(b"\\g")).unwrap_or(text).trim_ascii_end()
 }
 
 /// How many statements a server left out of its log, where that is what it wrote in the place of a statement:

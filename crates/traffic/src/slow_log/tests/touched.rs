@@ -435,6 +435,32 @@ fn marks_between_the_values_of_a_header() {
     }
 }
 
+/// Whatever became of the key: an account is known by its signs.
+#[test]
+fn an_account_behind_another_key_is_read() {
+    let original = event(1, 8, "select 1") + &event(2, 9, "select 2");
+    let (expected, _) = parsed(original.as_bytes());
+    for key in ["User@\u{200b}Host:", "User @ Host:", "User@Host <mailto:x> :", "Account:"] {
+        let (events, coverage) = read_everywhere(&original.replace("User@Host:", key));
+        assert_eq!(events, expected, "{key}");
+        assert_eq!((coverage.damaged, coverage.unread_accounts), (0, 0), "{key}");
+    }
+    let (events, coverage) = read_everywhere(&original.replace(" @ web1 [", " @\t["));
+    let (none, _) = parsed(original.replace(" @ web1 [", " @  [").as_bytes());
+    assert_eq!((events, coverage.unread_accounts), (none, 0));
+}
+
+/// As people paste what they gave to the client.
+#[test]
+fn the_clients_own_end_of_a_statement_is_none_of_it() {
+    for end in ["\\G", "\\g", " \\G"] {
+        let log =
+            event(1, 8, "select 1").replace("t 1;\n", &format!("t 1{end}\n")) + &event(2, 8, "select 2");
+        let (events, coverage) = seen(&log);
+        assert_eq!((events[0].0.as_str(), coverage.unterminated_events), ("select 1", 1), "{log}");
+    }
+}
+
 #[test]
 fn lines_of_supervisord_between_events_are_no_damage() {
     let line = "\n2024-01-31 12:00:01,970 DEBG 'mysqld' stdout output:\n";
