@@ -56,6 +56,7 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (All(&["\"_source\"", "\"layers\"", "\"frame"]), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
     (Line(b"Frame 1: "), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
     (All(&["<pdml"]), "packets as tshark prints them", "give the capture itself: `tshark -w FILE`"),
+    (All(&["query^i"]), "the output of `cat -A`", "give the log itself"),
     (All(&["interface: ", "\nfilter: ", "\nt "]), "text of ngrep", "capture with `tcpdump -w FILE`, or `ngrep -O FILE`"),
     (Begin(b"RTSS"), "a capture of Microsoft's Network Monitor", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
     (Begin(b"GMBU"), "a capture of Microsoft's Network Monitor", "convert it with `tshark -F pcap -r FILE -w out.pcap`"),
@@ -93,6 +94,16 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (Line(b"/*M!999999"), "a dump of tables", "export the rows with `mysql --batch -e 'SELECT * FROM mysql.slow_log'`"),
     (All(&["# overall:", "# profile"]), "a report of pt-query-digest", "digest the log that it was made of"),
     (All(&["# query 1:", "# attribute"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["# query 1:", "# exec time"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["# item 1:", "# attribute"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["# report grouped by"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["# rank query id"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["# distill report"]), "a report of pt-query-digest", "digest the log that it was made of"),
+    (All(&["$var1 = {", "attribute_types"]), "results that pt-query-digest saved", "digest the log that they were made of"),
+    (All(&["delimiter /*!*/;"]), "the short form of mysqlbinlog, which has no times", "leave out --short-form (-s), or digest the binary log itself"),
+    (All(&["\n  message: ", "# user@host"]), "a document of YAML", "ask for JSON: aws ... --output json, gcloud ... --format=json"),
+    (All(&["message: ", "# user@host", "timestamp: "]), "a document of YAML", "ask for JSON: aws ... --output json, gcloud ... --format=json"),
+    (All(&["textpayload: "]), "a document of YAML", "ask for JSON: gcloud logging read ... --format=json"),
     (All(&["\"global\"", "\"classes\"", "\"attribute\""]), "a report of pt-query-digest", "digest the log that it was made of"),
     (All(&["\"checksum\"", "\"distillate\""]), "a report of pt-query-digest", "digest the log that it was made of"),
     (All(&["reading mysql slow query log from", "count:"]), "a report of mysqldumpslow", "digest the log that it was made of"),
@@ -123,9 +134,8 @@ const KNOWN: &[(Mark, &str, &str)] = &[
 #[rustfmt::skip]
 const CERTAIN: &[(Mark, &str, &str)] = &[
     (Begin(b"{\\rtf"), "a document of RTF", "save it as plain text"),
+    (All(&["events:\n- ", "\n  message: "]), "a document of YAML", "ask for JSON: aws logs ... --output json"),
     (All(&["[s=", ";i=", "\n    message="]), "the journal's verbose form", "`journalctl -o cat` or -o json"),
-    (Begin(b"[\"#"), "a log as an array of lines in JSON", "`jq -r '.[]' FILE | headrace digest -`"),
-    (Begin(b"[\"/"), "a log as an array of lines in JSON", "`jq -r '.[]' FILE | headrace digest -`"),
 ];
 
 /// What a file certainly is that nothing here reads, whatever its lines look like.
@@ -204,11 +214,7 @@ mod tests {
     #[test]
     fn lines_of_a_log_in_another_form_are_not_taken_for_a_log() {
         let journal = "Sun 2026-03-01 10:33:00.1 UTC [s=a;i=1;b=2]\n    _PID=8\n    MESSAGE=# Time: x\n";
-        for (head, what) in [
-            ("{\\rtf1\\ansi # Time: 2026\\par\n", "RTF"),
-            (journal, "journalctl -o cat"),
-            ("[\"# Time: x\", \"# User@Host: a[a] @ b []\"]", "jq -r '.[]'"),
-        ] {
+        for (head, what) in [("{\\rtf1\\ansi # Time: 2026\\par\n", "RTF"), (journal, "journalctl -o cat")] {
             assert!(certain(head.as_bytes()).is_some_and(|found| found.contains(what)), "{head}");
         }
         assert_eq!(
@@ -234,6 +240,17 @@ mod tests {
                 "interface: lo (127.0.0.0/255.0.0.0)\nfilter: ( port 3306 )\n####\nT 127.0.0.1:5 -> 127.0.0.1:3306 [AP]",
                 "ngrep",
             ),
+            ("# Profile\n# Rank Query ID  Response time Calls\n# ==== ====\n", "pt-query-digest"),
+            ("# ####\n# Report grouped by tables\n# ####\n\n# Item 1: 0.03 QPS\n", "pt-query-digest"),
+            (
+                "# Query 1: 0 QPS, 0x concurrency, ID 0x66\n#    pct\n# Exec time  95 726ms\n",
+                "pt-query-digest",
+            ),
+            (
+                "/*!50530 SET @@SESSION.PSEUDO_SLAVE_MODE=1*/;\nDELIMITER /*!*/;\nROLLBACK/*!*/;\n",
+                "--short-form",
+            ),
+            ("---\ninsertId: x\ntextPayload: '# Time: 2026-03-01T10:32:03Z'\n", "--format=json"),
             ("# 120ms user time\n# Overall: 12 total, 3 unique\n# Profile\n", "pt-query-digest"),
             ("20240501 10:11:12,db1,app,10.0.0.1,7,42,QUERY,shop,'SELECT 1',0\n", "audit"),
             ("{\"audit_record\":{\"name\":\"Query\",\"sqltext\":\"select 1\"}}\n", "audit"),
