@@ -147,7 +147,8 @@ def test_a_limit_is_taken_for_what_it_is_here(words: list[str]) -> None:
     from headrace.traffic.commands import digest as _digest  # noqa: F401
 
     answer = CliRunner().invoke(app, ["digest", "x.log", *words])
-    assert answer.exit_code == 2 and "--limit is pt-query-digest's name for --top" in answer.output
+    assert answer.exit_code == 2
+    assert "--limit is pt-query-digest's name for --top" in answer.output
     assert "--top '95%:x'" in answer.output
 
 
