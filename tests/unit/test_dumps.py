@@ -21,6 +21,7 @@ import pytest
 from headrace.base.errors import StoreError
 from headrace.host.snapshot import load, save
 from headrace.hunt import hunt as hunts
+from headrace.hunt.dumps import archives
 from headrace.hunt.dumps.kinds import KINDS
 from headrace.hunt.dumps.piece import (
     About,
@@ -375,6 +376,8 @@ def test_a_zip_is_a_dump_too_and_leads_nowhere(tmp_path: Path) -> None:
     found = hunts.saved(path)
     assert "mysql_status" in {sampler for sampler, _, _ in found.samples.names}
     assert not (tmp_path.parent / "outside").exists()
+    (tmp_path / "unpacked").mkdir()
+    assert "leads out" in archives.unzip(path, tmp_path / "unpacked")["../outside"]
 
 
 @pytest.mark.parametrize("coding", ["utf-16", "utf-8-sig"])

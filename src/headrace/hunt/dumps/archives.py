@@ -92,6 +92,7 @@ def _xz(file: IO[bytes]) -> IO[bytes]:
     return io.BufferedReader(_Xz(file))
 
 
+_OUTSIDE = "not unpacked: its name leads out of the archive"
 #: First bytes -> what opens a file that is compressed so.
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ": _xz}
 
@@ -126,7 +127,7 @@ def unpack(archive: tarfile.TarFile, name: str, folder: Path) -> Skipped:
             place = _inside(folder, member.name)
             if place is None:
                 if member.isreg():
-                    skipped[member.name] = "not unpacked: its name leads out of the archive"
+                    skipped[member.name] = _OUTSIDE
             elif member.issym():
                 links.append((place, member.linkname))
             elif member.isreg() or member.isdir():
@@ -193,11 +194,14 @@ def unzip(path: Path, folder: Path) -> Skipped:
     with plain_file(path) as file, zipfile.ZipFile(file) as archive:
         for number, member in enumerate(archive.infolist()):
             place = _inside(folder, member.filename)
-            if member.is_dir() or stat.S_ISLNK(member.external_attr >> 16) or place is None:
+            if member.is_dir() or stat.S_ISLNK(member.external_attr >> 16):
                 continue
             if number >= MOST_MEMBERS or left <= 0:
                 skipped["more members"] = f"only the first {MOST_BYTES >> 20} MiB are read"
                 break
+            if place is None:
+                skipped[member.filename] = _OUTSIDE
+                continue
             try:
                 with archive.open(member) as packed:
                     content = packed.read(min(MOST_TEXT, left) + 1)
