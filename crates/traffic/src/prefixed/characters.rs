@@ -39,11 +39,11 @@ pub(super) struct Changed {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Tabs {
     #[default]
-    AreTabs,
+    Kept,
     /// Between texts of several lines: each is an event.
     BeforeHeaders,
     /// Between lines.
-    AreEnds,
+    LineEnds,
 }
 
 /// In one line, not more places are looked at where a header may begin behind a TAB.
@@ -103,7 +103,7 @@ impl Changed {
         Self {
             is_page: is_any(pages::is_entity),
             has_wide_blanks: is_any(|text| replaced(text).is_some() || quote(text).is_some()),
-            tabs: if header_behind_tab(text).is_some() { Tabs::BeforeHeaders } else { Tabs::AreTabs },
+            tabs: if header_behind_tab(text).is_some() { Tabs::BeforeHeaders } else { Tabs::Kept },
             ..Self::default()
         }
     }
@@ -147,9 +147,9 @@ impl Changed {
             is_joined: has(b"# User@Host:") && has(b" # Query_time:"),
             is_of_mail: address(line).is_some(),
             tabs: if has(b"\t# User@Host: ") && has(b"\t# Query_time: ") {
-                Tabs::AreEnds
+                Tabs::LineEnds
             } else {
-                Tabs::AreTabs
+                Tabs::Kept
             },
             is_escaped: has_escaped_account(line)
                 || has(b"Query\\_time:")
@@ -168,7 +168,7 @@ impl Changed {
             self.is_escaped,
             self.is_printable,
             self.is_of_mail,
-            self.tabs != Tabs::AreTabs,
+            self.tabs != Tabs::Kept,
         ];
         let names = NAMES.into_iter().zip(flags).filter_map(|(name, flag)| flag.then_some(name));
         let end = (self.end > pages::PAGE_ENDS).then_some("what `cat` shows at ends of lines");
@@ -214,8 +214,8 @@ impl Changed {
             text.splice(2..2 + length, b"User@Host".iter().copied());
         }
         match self.tabs {
-            Tabs::AreTabs => {}
-            Tabs::AreEnds => text.iter_mut().filter(|byte| **byte == b'\t').for_each(|byte| *byte = b'\n'),
+            Tabs::Kept => {}
+            Tabs::LineEnds => text.iter_mut().filter(|byte| **byte == b'\t').for_each(|byte| *byte = b'\n'),
             Tabs::BeforeHeaders => {
                 if let Some(at) = header_behind_tab(text) {
                     text[at] = b'\n';
