@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +78,16 @@ ATTACKS: dict[str, tuple[Callable[[Conversation], None], str]] = {
 }
 
 
+#: Runs a command and prints its memory. A process begins with what the one that started it has: a small one must.
+MEASURED = """
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:])
+_, status, used = os.wait4(child.pid, 0)
+print(used.ru_maxrss, file=sys.stderr)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 def asked(attack: Callable[[Conversation], None], output: Path) -> tuple[str, float, int]:
     """What the agent printed, after how many seconds, and its memory in KiB."""
 
@@ -87,11 +97,11 @@ def asked(attack: Callable[[Conversation], None], output: Path) -> tuple[str, fl
     with ScriptedMysql(answer) as server, output.open("wb") as out:
         began = time.monotonic()
         words = ["facts", "--mysql-host", "127.0.0.1", "--mysql-port", str(server.port), "--mysql-user", "a"]
-        agent = subprocess.Popen([agent_path(), *words, "--mysql-tls", "disabled"], stdout=out)
-        _, status, used = os.wait4(agent.pid, 0)
-        agent.returncode = os.waitstatus_to_exitcode(status)
-        assert agent.returncode == 0
-        return output.read_text(), time.monotonic() - began, used.ru_maxrss
+        words = [agent_path(), *words, "--mysql-tls", "disabled"]
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, *words], stdout=out, stderr=subprocess.PIPE, check=True
+        )
+        return output.read_text(), time.monotonic() - began, int(done.stderr.split()[-1])
 
 
 #: Each waits for as long as an answer may take.

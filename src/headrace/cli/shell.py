@@ -367,7 +367,7 @@ def run_until_signal(
     import os
     import signal
 
-    if "pyarrow" in sys.modules:
+    if sys.modules.get("pyarrow"):
         from headrace.base.arrow import without_pandas
 
         without_pandas()

@@ -76,13 +76,14 @@ def located(error: PlanError, place: str, text: str | None = None) -> PlanError:
     message = f"{error.place}: {error.message}" if error.place not in (None, place) else error.message
     subject = _SUBJECT.match(message)
     line = None
-    if subject:
-        line = line_of(_text(place) if text is None else text, subject["key"], subject["value"] or "")
+    text = _text(place) if text is None else text
+    if subject and text is not None:
+        line = line_of(text, subject["key"], subject["value"] or "")
     hint = error.hint
     if hint and (meant := re.fullmatch(r"did you mean (.+)\?", hint)):
         hint = f'"{meant[1]}"'
     if subject and hint and re.match(r"workload\.\w+$", subject["key"]) and re.match(r"\w+ = ", hint):
-        row = _row(_text(place) if text is None else text, line)
+        row = _row(text or "", line)
         # A factor's knob is written with its area, and its values are in its levels.
         hint = f'"workload.{hint.partition(" = ")[0]}"' if f'"{subject["key"]}"' in row else hint
     return type(error)(message, place=f"{place}:{line}" if line else place, hint=hint)
@@ -94,11 +95,12 @@ def _row(text: str, line: int | None) -> str:
     return "\n".join(around)
 
 
-def _text(place: str) -> str:
+def _text(place: str) -> str | None:
+    """None if it is no file: then nobody knows a line of it."""
     try:
         return toml.read(Path(place))
     except (OSError, ValueError):
-        return ""
+        return None
 
 
 def assigned(content: Mapping[str, object]) -> str:
