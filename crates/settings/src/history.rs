@@ -32,6 +32,13 @@ pub struct Kept {
     pub entries: Vec<Open>,
 }
 
+impl Kept {
+    /// Whether an open entry is one of this set. It has no restarts, which nobody undoes once they are kept.
+    fn has(&self, entry: &Open) -> bool {
+        self.entries.contains(entry) || (entry.owner == self.owner && entry.undo.is_restart())
+    }
+}
+
 /// The kept sets, oldest first. A line that cannot be read is an error: what it holds could not be undone.
 pub fn read(state: &Path) -> anyhow::Result<Vec<Kept>> {
     let path = state.join(FILE_NAME);
@@ -99,6 +106,14 @@ pub fn confirm(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyh
     Ok(kept)
 }
 
+/// Whether this owner has open changes, none of which is in the history: a confirmation that failed later than that is
+/// one all the same, and `finish` ends it.
+pub fn is_open_alone(journal: &Journal, owner: &str) -> anyhow::Result<bool> {
+    let sets = read(&journal.state)?;
+    let open: Vec<&Open> = journal.content.open.iter().filter(|e| belongs_to(&e.owner, owner)).collect();
+    Ok(!open.is_empty() && !sets.iter().any(|set| open.iter().any(|entry| set.has(entry))))
+}
+
 /// Finish what a killed call had begun between the history and the journal: a confirmation that had written its set is
 /// one, and of a set that was being opened again nothing is kept any more.
 pub fn finish(journal: &mut Journal) -> anyhow::Result<()> {
@@ -114,8 +129,8 @@ pub fn finish(journal: &mut Journal) -> anyhow::Result<()> {
         Err(_) => return Ok(()),
     };
     for set in &sets {
-        let is_kept = |e: &&Open| set.entries.contains(e) || (e.owner == set.owner && e.undo.is_restart());
-        let ids: Vec<u64> = journal.content.open.iter().filter(is_kept).map(|entry| entry.id).collect();
+        let ids: Vec<u64> =
+            journal.content.open.iter().filter(|e| set.has(e)).map(|entry| entry.id).collect();
         if !ids.is_empty() {
             journal.all_done(&set.owner, ids)?;
             journal.tidy()?;

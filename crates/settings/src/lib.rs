@@ -217,9 +217,12 @@ fn answer(command: &JournalCommand, input: &mut dyn Read, out: &mut dyn Write) -
 }
 
 /// Keep what was just made. If its files cannot be written, the values of now must not outlive the error: they are put
-/// back at once.
+/// back at once. What is in the history by then is kept: the next call says so in the journal, too.
 fn keep_or_undo(journal: &mut Journal, owner: &str, kernel: &KernelFiles) -> anyhow::Result<()> {
     let Err(mut error) = history::confirm(journal, owner, kernel) else { return Ok(()) };
+    if !history::is_open_alone(journal, owner).unwrap_or(false) {
+        return Err(error);
+    }
     let undone = undo::rollback(journal, Some(owner), kernel, Foreigners::Keep)?;
     let failures: Vec<String> = undone.into_iter().filter_map(|each| each.error).collect();
     for failure in &failures {
