@@ -83,7 +83,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["*.whl", "*.tar.gz"], ids=["wheel", "sdist"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param("*.whl", id="wheel"),
+        # It compiles the agent once more.
+        pytest.param("*.tar.gz", id="sdist", marks=pytest.mark.thorough),
+    ],
+)
 def headrace(
     built: Path, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Installed:

@@ -18,13 +18,14 @@ import pytest
 from headrace.base.errors import Busy, DiskFull
 from headrace.base.model import ServerLogin
 from headrace.indexes import applied, watching
-from tests.servers import KINDS, Server, started
+from tests.servers import Server, started
+from tests.vendors import OF_EACH_VENDOR
 from tests.waiting import until
 
 INDEX = "shop.orders(customer, total)"
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=OF_EACH_VENDOR)
 def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
     with started(request.param, folder / f"applied-{request.param}") as server:
         server.sql(

@@ -13,12 +13,13 @@ import pytest
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin
 from headrace.indexes import dropping
-from tests.servers import KINDS, Server, started
+from tests.servers import Server, started
+from tests.vendors import OF_EACH_VENDOR
 
 SURPLUS = "shop.orders.by_customer"
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=OF_EACH_VENDOR)
 def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
     # MySQL 9 takes no foreign key to a column that is not unique.
     code = "id" if request.param.startswith("mysql-9") else "code"

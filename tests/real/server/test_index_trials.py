@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.servers import KINDS, Server, started
+from tests.servers import Server, started
+from tests.vendors import OF_EACH_VENDOR
 
 SLOW_LOG = ("--slow-query-log=1", "--long-query-time=0", "--slow-query-log-file=slow.log")
 #: The index helps the first two; each value of `b` is that of most rows, so no optimiser takes an index for it.
@@ -26,7 +27,7 @@ STATEMENTS = (
 )
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=OF_EACH_VENDOR)
 def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
     with started(request.param, folder / request.param, *SLOW_LOG) as server:
         server.sql(
