@@ -69,7 +69,7 @@ advisories: ## known defects of what both locks bring (needs cargo-deny and pip-
 	$(BIN)/pip-audit --disable-pip --require-hashes -r requirements.txt
 
 torture: ## hours of it: killed at every command, then what servers may say in every wrong way (needs cargo-fuzz)
-	HEADRACE_TEST_ALL=1 $(BIN)/pytest -m thorough tests/real
+	HEADRACE_TEST_ALL=1 $(BIN)/pytest -m thorough tests
 	HEADRACE_TEST_ALL=1 $(BIN)/pytest tests/unit/test_crash_points.py tests/real/vm/test_volumes_md.py tests/real/server/test_round_trip.py tests/real/server/test_option_matrix.py
 	HEADRACE_KILLS=1000 $(BIN)/pytest -s tests/real/server/test_kills.py tests/real/devices/test_run_killed.py tests/real/ssh/test_killed_commands.py
 	HEADRACE_KILLS=20 $(BIN)/pytest -s tests/real/vm/test_conformance.py

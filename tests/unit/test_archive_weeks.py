@@ -163,7 +163,7 @@ print(step)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("late", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_killed_at_each_step_of_a_week_every_day_counts_once(tmp_path: Path, late: bool) -> None:
     """``late``: days that replace those of a week that is there already."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}

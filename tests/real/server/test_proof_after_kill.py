@@ -96,7 +96,7 @@ class Live:
         return [pid for pid, words in running().items() if state in words]
 
 
-@pytest.fixture(params=["mariadb", "mysql-8.0"])
+@pytest.fixture(params=["mariadb", pytest.param("mysql-8.0", marks=pytest.mark.thorough)])
 def live(request: pytest.FixtureRequest, folder: Path, tmp_path: Path) -> Iterator[Live]:
     options = [
         f"--{SWITCH.replace('_', '-')}=ON",

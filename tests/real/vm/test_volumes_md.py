@@ -147,7 +147,7 @@ def array(
 @pytest.mark.parametrize(
     ("level", "chunk_kib", "filesystem", "data"),
     [
-        (0, 4, "xfs", 4),
+        pytest.param(0, 4, "xfs", 4, marks=pytest.mark.thorough),
         pytest.param(1, 0, "xfs", 0, marks=pytest.mark.thorough),
         pytest.param(10, 64, "ext4", 2, marks=pytest.mark.thorough),
         pytest.param(5, 64, "xfs", 3, marks=pytest.mark.thorough),
@@ -229,7 +229,7 @@ async def test_the_settings_of_an_array_are_where_they_belong(lab: Lab) -> None:
     [
         ("lvm", "xfs", {"chunk_bytes": 16384}),
         pytest.param("dm-stripe", "ext4", {"chunk_bytes": 4096}, marks=pytest.mark.thorough),
-        ("dm-stripe", "btrfs", {}),
+        pytest.param("dm-stripe", "btrfs", {}, marks=pytest.mark.thorough),
     ],
 )
 async def test_a_stripe_of_the_device_mapper(
@@ -322,7 +322,8 @@ def controller(
     )
 
 
-@pytest.mark.parametrize(("kind", "level"), [("md", 6), pytest.param("lvm", 0, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize(("kind", "level"), [("md", 6), ("lvm", 0)])
 async def test_killed_during_any_command_a_rollback_leaves_nothing(lab: Lab, kind: str, level: int) -> None:
     commands = 0
 
