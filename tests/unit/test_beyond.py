@@ -65,6 +65,7 @@ def test_a_pool_has_to_fit_into_the_control_group(group: dict[str, int], pages: 
         ("server.max_connections", 20_000, ""),
         ("host.net.core.somaxconn", 1, "the server's back_log is 80"),
         ("host.net.core.somaxconn", 80, ""),
+        ("host.net.core.somaxconn", 79, "would queue 79 clients"),
         ("host.vm.watermark_scale_factor", 3000, "= 60% of 8.0 GiB are free"),
         ("host.vm.watermark_scale_factor", 200, ""),
     ],

@@ -155,8 +155,12 @@ async def prepare(
 def spelled(settings: Settings, facts: HostFacts) -> dict[str, Value]:
     """With the names that a number of a choice or set stands for, by which it is judged and compared."""
     vendor, version = facts.vendor, facts.server_version or ""
+
+    def is_variable(name: str) -> bool:
+        return name.startswith("server.") and "@" not in name  # an instance has none, and that is said later
+
     return {
-        name: in_words(knobs.find(name), value, vendor, version) if name.startswith("server.") else value
+        name: in_words(knobs.find(name), value, vendor, version) if is_variable(name) else value
         for name, value in settings.items()
     }
 

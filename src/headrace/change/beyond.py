@@ -20,6 +20,8 @@ GIB = 1 << 30
 MOST_KEPT_FREE = 0.05
 #: Programs come and go: a limit needs room above what is there now.
 ROOM = 2
+#: Of clients that wait to be taken: the kernel's own default for twenty years.
+FEWEST_QUEUED = 128
 #: Buffers that each session may have; one alone must fit beside the common ones.
 OF_SESSIONS = frozenset(
     {
@@ -206,9 +208,9 @@ def _connections(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
 
 def _backlog(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     own = _number(facts.variable("back_log") or "") or 0
-    return (
-        "" if number >= own else f"the server's back_log is {own}: its next start would queue fewer clients"
-    )
+    if number >= min(own, FEWEST_QUEUED):
+        return ""
+    return f"the server's back_log is {own}: its next start would queue {number} clients, and refuse more"
 
 
 def _watermarks(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
