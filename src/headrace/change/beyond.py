@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from headrace.base.counted import counted
 from headrace.base.model import Value
 from headrace.host.agent import Agent
 from headrace.host.facts import HostFacts
@@ -210,7 +211,8 @@ def _backlog(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
     own = _number(facts.variable("back_log") or "") or 0
     if number >= min(own, FEWEST_QUEUED):
         return ""
-    return f"the server's back_log is {own}: its next start would queue {number} clients, and refuse more"
+    queued = counted(number, "client")
+    return f"the server's back_log is {own}: its next start would queue {queued}, and refuse more"
 
 
 def _watermarks(number: int, now: Mapping[str, int], facts: HostFacts) -> str:
