@@ -119,7 +119,7 @@ def in_namespaces(
 ) -> Iterator[Namespaced]:
     """Restarts a server in namespaces of its own, after a shell's ``script`` in them.
 
-    ``network``: what goes before a command in a network that is there already.
+    ``network``: the words that run a command in an existing network namespace.
     """
     server.stop()
     words = [*network, *(word for kind in kinds for word in (*NAMESPACES[kind], "--"))]

@@ -19,7 +19,7 @@ from types import FrameType
 
 import pytest
 
-from headrace.base import toml, whole
+from headrace.base import door, toml, whole
 from headrace.base.errors import HeadraceError
 from headrace.base.model import Facts, TrialState
 from headrace.base.temporary import temporary_folder
@@ -153,12 +153,12 @@ def written(path: Path) -> None:
 
 
 def appended(path: Path) -> None:
-    with os.fdopen(whole.open_safely(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), "wb") as file:
+    with os.fdopen(door.opened_to_write(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644), "wb") as file:
         file.write(b"ours")
 
 
 def truncated(path: Path) -> None:
-    os.close(whole.open_safely(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o644))
+    os.close(door.opened_to_write(path, os.O_WRONLY | os.O_TRUNC | os.O_CREAT, 0o644))
 
 
 def own_folder(path: Path) -> None:

@@ -89,7 +89,7 @@ NAMED = {
     "__main__.py": KERNEL,
     "capacity/predictions.py": STATE,
     "change/commands/attempts.py": STATE,
-    "change/production/histograms.py": "opened by ``open_safely``",
+    "change/production/histograms.py": "opened by ``opened_to_write``",
     "cli/docs.py": WHEEL,
     "cli/docs_search.py": WHEEL,
     "cli/shell.py": KERNEL,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base import whole
+from headrace.base import door, whole
 from headrace.base.errors import Busy, Refused, StoreError
 from headrace.base.model import Facts
 from headrace.base.whole import make_folder, replace_whole, write_whole
@@ -302,14 +302,14 @@ def test_what_a_command_adds_to_a_folder_of_others_replaces_links(tmp_path: Path
 def test_a_folder_is_ours_alone_if_nobody_else_may_rename_one_above(tmp_path: Path) -> None:
     folder = tmp_path / "above" / "folder"
     folder.mkdir(parents=True)
-    assert whole.is_ours_alone(folder)
+    assert door.is_ours_alone(folder)
     for mode, is_ours in ((0o777, False), (0o1777, True), (0o775, False), (0o755, True)):
         folder.parent.chmod(mode)
-        assert whole.is_ours_alone(folder) is is_ours, oct(mode)
+        assert door.is_ours_alone(folder) is is_ours, oct(mode)
     folder.chmod(0o1777)
-    assert not whole.is_ours_alone(folder), "others may put files into it"
+    assert not door.is_ours_alone(folder), "others may put files into it"
     (tmp_path / "link").symlink_to(tmp_path / "above")
-    assert not whole.is_ours_alone(tmp_path / "link" / "folder")
+    assert not door.is_ours_alone(tmp_path / "link" / "folder")
 
 
 @pytest.mark.needs("root")

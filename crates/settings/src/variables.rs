@@ -390,7 +390,7 @@ fn integer(text: &str) -> Option<i128> {
     (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&number).then_some(number)
 }
 
-/// A number's meaning is no question of words where the server prints a number: there it was changed.
+/// Whether the server may print the wanted value in other words. A number for a number is another value.
 fn may_be_in_other_words(name: &str, wanted: &str, seen: &str) -> bool {
     let is_number = |text: &str| text.trim().parse::<f64>().is_ok();
     let is_list = name == "sql_mode" || seen.contains([',', '=']);

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from headrace.base.door import MOST_LINKS, held, opened, opened_to_write
-from headrace.base.door import is_ours_alone as is_ours_alone
+from headrace.base.door import MOST_LINKS, held, is_ours_alone, opened, opened_to_write
 
 _SUFFIX = ".part"
 #: Folders, by device and inode, whose names this process has synced.
@@ -101,14 +100,6 @@ def _whole(path: Path, mode: int | None) -> Iterator[BinaryIO]:
     sync(path.parent)
 
 
-def open_safely(path: Path, flags: int, mode: int = 0o600) -> int:
-    """A descriptor of a file that is continued, or of a pipe or device: of whatever cannot be replaced.
-
-    Links are followed only if root or this user made them. Raises OSError.
-    """
-    return opened_to_write(path, flags, mode)
-
-
 def lock_file(path: Path, mode: int = 0o644) -> int:
     """A descriptor of a lock's file in a folder that others may have made, for reading and writing.
 
@@ -147,7 +138,7 @@ def new_file(path: str, mode: int = 0o666) -> int:
     A device such as /dev/null is opened. Raises OSError.
     """
     if path.startswith("/dev/"):
-        return open_safely(Path(path), os.O_WRONLY)
+        return opened_to_write(Path(path), os.O_WRONLY)
     with held(Path(path)) as own:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(own)

@@ -18,9 +18,10 @@ from typing import Any, BinaryIO
 
 import zstandard
 
+from headrace.base.door import opened_to_write
 from headrace.base.encode import json_text
 from headrace.base.errors import Busy, StoreError, write_error
-from headrace.base.whole import make_folder, open_safely
+from headrace.base.whole import make_folder
 from headrace.fleet.host import Host
 from headrace.fleet.runner import Outcome, State
 from headrace.host.snapshot import state_path
@@ -37,7 +38,7 @@ class RunFile:
         self._places: dict[str, tuple[int, State, str]] = {}
         with self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = open_safely(path, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = opened_to_write(path, os.O_RDWR | os.O_CREAT, 0o600)
         self._file: BinaryIO = os.fdopen(descriptor, "r+b")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.base import whole
+from headrace.base import door
 from headrace.base.errors import write_error
 from headrace.show import text
 from headrace.show.notice import Notice
@@ -37,7 +37,7 @@ def _print(notice: Notice) -> None:
 def _append(path: Path, added: str) -> None:
     try:
         # One write with O_APPEND: two that tell at once do not mix their lines.
-        descriptor = whole.open_safely(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = door.opened_to_write(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             left = added.encode()
             while left:

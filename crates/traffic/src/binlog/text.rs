@@ -90,7 +90,7 @@ struct Text<'n> {
     shown: HashMap<(Kind, Vec<u8>), u64>,
     /// Positions that were printed, of events whose heads are still to come.
     begins: Vec<u64>,
-    /// `--hexdump`: the head of an event whose bytes are printed before it is said what it is.
+    /// `--hexdump`: an event's first line, until the line that names its type follows the bytes.
     dumped: Option<Vec<u8>>,
     items: u64,
     is_packed: bool,

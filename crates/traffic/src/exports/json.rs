@@ -30,7 +30,7 @@ pub(super) struct JsonRecords<R> {
     /// The last value of each name that [`OUTER`] lists.
     pub(super) outer: Vec<u8>,
     is_scratch_cut: bool,
-    /// The records are texts alone, in the array that the path names.
+    /// The array at the path holds strings, not objects.
     pub(super) are_texts: bool,
 }
 

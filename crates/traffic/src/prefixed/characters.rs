@@ -24,7 +24,7 @@ pub(super) struct Changed {
     is_escaped: bool,
     /// `=3D` for a sign of equality, and `=` at the end of a line that goes on, as in a mail's source.
     is_printable: bool,
-    /// Something else for `User@Host`, which looks like an address of mail.
+    /// `User@Host` was rewritten by a program that took it for an e-mail address.
     is_of_mail: bool,
     /// TABs for ends of lines: before headers, or everywhere.
     tabs: Tabs,
@@ -232,7 +232,7 @@ fn address(line: &[u8]) -> Option<usize> {
     rest[found.len()..].trim_ascii_start().starts_with(b":").then_some(found.len())
 }
 
-/// Whether the brackets of an account have backslashes before them. No server writes one before that of an address.
+/// Whether the brackets of the account and the address are escaped, which no server does.
 fn has_escaped_account(line: &[u8]) -> bool {
     line.starts_with(b"# User@Host: ")
         && memmem::find(line, b" \\[").is_some()

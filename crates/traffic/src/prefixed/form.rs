@@ -172,7 +172,7 @@ fn statement(text: &[u8], at_end: bool) -> Option<&[u8]> {
     (at_end || window.len() == LOOK_BYTES).then_some(&window[begin..])
 }
 
-/// Takes off the lines that a server writes when it opens a log, where they were in one line with what follows.
+/// Removes a server's banner where it was joined with the line that follows it.
 fn without_own_banner(line: &mut Vec<u8>) {
     if memmem::find(line, b" started with:").is_none() {
         return;

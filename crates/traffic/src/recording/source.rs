@@ -48,7 +48,7 @@ impl Source {
         Ok(Source::File { file, length: metadata.len(), name: path.display().to_string() })
     }
 
-    /// The same file, to be continued, whatever has its name by now.
+    /// The same file, opened again to append, even if its name belongs to another file by now.
     pub fn to_write(&self) -> io::Result<File> {
         match self {
             Source::File { file, .. } => {

@@ -20,8 +20,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from headrace.base.door import opened_to_write
 from headrace.base.errors import StoreError, write_error
-from headrace.base.whole import open_safely, plain_file
+from headrace.base.whole import plain_file
 from headrace.change.production.series import ALL, OTHERS, Observed, Row, Series, of_rows
 
 FORMAT = 1
@@ -75,7 +76,7 @@ def line_of(host: str, answer: Mapping[str, Any]) -> str:
 def append(path: Path, line: str) -> None:
     """Add a line. Readable only by its user: classes name tables. Raises StoreError, or DiskFull."""
     try:
-        with open(path, "a+b", opener=lambda name, flags: open_safely(Path(name), flags, 0o600)) as file:
+        with open(path, "a+b", opener=lambda name, flags: opened_to_write(Path(name), flags, 0o600)) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.truncate(_end_of_lines(file))
             file.write(line.encode())

@@ -17,7 +17,7 @@ from headrace.experiment.foreign.units import parts
 _ALL = frozenset({"", "null", "(null)", "\\n", "none", "nan", "<na>", "(all)", "all", "*", "-", "—"})
 #: Lines at the end that may be a footer.
 _FOOTER = 3
-#: Lines of each other level from which on one that stands once is named.
+#: A level with a single row is named if every other level has at least this many.
 _SEVERAL = 3
 #: Numbers that differ by more than this share are not equal, however they were rounded.
 _EQUAL = 1e-3
