@@ -1,4 +1,4 @@
-"""A control group with a limit of memory, in which the kernel's OOM killer kills. Version 1 and version 2."""
+"""Control groups with a limit: of memory, in which the OOM killer kills, or of CPU time. Versions 1 and 2."""
 
 from __future__ import annotations
 
@@ -55,17 +55,41 @@ def memory_group(limit_bytes: int) -> Iterator[MemoryGroup | str]:
         until(lambda: _is_removed(folder), what="the end of the group")
 
 
-def _hierarchy() -> Path | str:
-    """Where groups that limit memory are made: what ``/proc/self/mounts`` says first."""
+@contextlib.contextmanager
+def cpu_group(quota_us: int) -> Iterator[Path | str]:
+    """A group that has so much CPU time in 100 ms, or one line that says why none can be made. Its processes must
+    have ended before it ends."""
+    parent = _hierarchy("cpu")
+    if isinstance(parent, str):
+        yield parent
+        return
+    folder = parent / f"headrace-tests-{os.getpid()}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        yield f"no control group of CPUs: {error}"
+        return
+    try:
+        if (folder / "cpu.max").exists():
+            (folder / "cpu.max").write_text(f"{quota_us} 100000")
+        else:
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        yield folder
+    finally:
+        until(lambda: _is_removed(folder), what="the end of the group")
+
+
+def _hierarchy(controller: str = "memory") -> Path | str:
+    """Where groups that limit memory, or CPU time, are made: what ``/proc/self/mounts`` says first."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     for _, place, kind, options, *_ in mounts:
-        if kind == "cgroup" and "memory" in options.split(","):
+        if kind == "cgroup" and controller in options.split(","):
             return Path(place)
-        if kind == "cgroup2" and "memory" in Path(place, "cgroup.controllers").read_text().split():
+        if kind == "cgroup2" and controller in Path(place, "cgroup.controllers").read_text().split():
             with contextlib.suppress(OSError):
-                Path(place, "cgroup.subtree_control").write_text("+memory")
+                Path(place, "cgroup.subtree_control").write_text(f"+{controller}")
                 return Path(place)
-    return "no hierarchy of control groups that limits memory"
+    return f"no hierarchy of control groups with the controller {controller}"
 
 
 def _limit(folder: Path, limit_bytes: int) -> None:

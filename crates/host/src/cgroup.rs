@@ -39,7 +39,9 @@ impl Sample for Groups {
         let mut counters = Counters::new();
         for (_, label) in self.servers.now() {
             let pid = label.split('/').next().unwrap_or_default();
-            let Some(groups) = host.text(&format!("proc/{pid}/cgroup")) else { continue };
+            let process = host.join(&format!("proc/{pid}"));
+            let Some(groups) = process.text("cgroup") else { continue };
+            let hierarchies = hierarchies.and_of(&process);
             for (controller, group) in parse_groups(&groups) {
                 read_all(&host, &hierarchies, &controller, &group, &mut counters);
             }

@@ -16,6 +16,7 @@ import pytest
 from headrace.hunt import hunt as hunts
 from headrace.hunt.report.page import page_of
 from tests.folders import ROOT
+from tests.memory_group import cpu_group
 from tests.servers import Server, mariadb
 
 SCRIPT = ROOT / "src" / "headrace" / "hunt" / "dumps" / "collect.sh"
@@ -108,3 +109,26 @@ def test_without_a_login_the_host_alone_is_read_and_that_comes_first(tmp_path: P
     found = hunts.examine(hunts.saved(tmp_path / "saved"))
     assert found.evidence.cores
     assert page_of(found).verdicts[0].startswith("The server was not examined: ERROR 2002")
+
+
+@pytest.mark.thorough
+def test_a_quota_that_throttles_the_server_is_the_first_finding(folder: Path, tmp_path: Path) -> None:
+    with cpu_group(20_000) as group, mariadb(folder / "throttled") as server:
+        if isinstance(group, str):
+            pytest.skip(group)
+        (group / "cgroup.procs").write_text(str(server.pid))
+        with contextlib.closing(pymysql.connect(unix_socket=server.socket, user="root")) as connection:
+
+            def burn() -> None:
+                with contextlib.suppress(pymysql.Error):
+                    connection.cursor().execute("SELECT BENCHMARK(100000000, SHA1('a'))")
+
+            thread = threading.Thread(target=burn)
+            thread.start()
+            words = ["sh", str(SCRIPT), "-s", "4", "-o", "saved", "--user=root", f"--socket={server.socket}"]
+            done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+            server.sql(f"KILL {connection.thread_id()}")
+            thread.join()
+    assert done.returncode == 0, done.stderr
+    found = hunts.examine(hunts.saved(tmp_path / "saved"))
+    assert f"with a quota of 0.2 CPUs (CPU03@{group})" in found.verdict.sentence

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde::{Serialize, Serializer};
 
 use super::files::Folder;
-use crate::mountinfo::Mount;
+use crate::mountinfo::{self, Mount};
 
 /// A limit that may be switched off: `"max"`, as in cgroup v2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,14 +86,28 @@ struct IoLimit {
     write_ios_s: Option<Limit>,
 }
 
-/// Where the hierarchies are mounted: controller (`""` for version 2) -> (mount point, group mounted there).
-pub struct Hierarchies(HashMap<String, (String, String)>);
+/// Where the hierarchies are mounted, for the reader and then as a process sees them: controller (`""` for version
+/// 2) -> (mount point, group mounted there).
+pub struct Hierarchies(Vec<HashMap<String, (String, String)>>);
 
 impl Hierarchies {
     pub fn of(mounts: &[Mount]) -> Hierarchies {
+        Hierarchies(vec![Hierarchies::mounted(mounts, "")])
+    }
+
+    /// These, and for groups that they do not show those of the process's own mounts: of a server in another
+    /// container only its own mounts may lead to its group.
+    pub fn and_of(&self, process: &Folder) -> Hierarchies {
+        let mounts = mountinfo::parse(&process.text("mountinfo").unwrap_or_default());
+        let mut all = self.0.clone();
+        all.push(Hierarchies::mounted(&mounts, &format!("{}/root", process.path())));
+        Hierarchies(all)
+    }
+
+    fn mounted(mounts: &[Mount], below: &str) -> HashMap<String, (String, String)> {
         let mut mounted = HashMap::new();
         for mount in mounts {
-            let place = (mount.mount_point.clone(), mount.root.clone());
+            let place = (format!("{below}{}", mount.mount_point), mount.root.clone());
             match mount.kind.as_str() {
                 "cgroup2" => drop(mounted.insert(String::new(), place)),
                 "cgroup" => {
@@ -102,21 +116,27 @@ impl Hierarchies {
                 _ => {}
             }
         }
-        Hierarchies(mounted)
+        mounted
     }
 
     /// The group's folder and those above it, its own first.
     pub fn lineage<'a>(&self, host: &Folder<'a>, controller: &str, group: &str) -> Option<Vec<Folder<'a>>> {
-        let (mount_point, mounted) = self.0.get(controller)?;
-        // In a container the mount shows only the container's part of the tree.
-        let below = if mounted == "/" { group } else { group.strip_prefix(mounted.as_str())? };
-        let top = host.absolute(mount_point);
-        let mut folders = vec![top.clone()];
-        for part in below.split('/').filter(|part| !part.is_empty()) {
-            folders.push(folders.last().unwrap_or(&top).join(part));
-        }
-        folders.reverse();
-        Some(folders)
+        self.0.iter().find_map(|mounts| {
+            let (mount_point, mounted) = mounts.get(controller)?;
+            // In a container the mount shows only the container's part of the tree.
+            let below = if mounted == "/" { group } else { group.strip_prefix(mounted.as_str())? };
+            // `/../other` is outside of the reader's control group namespace: the top here is not above it.
+            if below.split('/').any(|part| part == "..") || !(below.is_empty() || below.starts_with('/')) {
+                return None;
+            }
+            let top = host.absolute(mount_point);
+            let mut folders = vec![top.clone()];
+            for part in below.split('/').filter(|part| !part.is_empty()) {
+                folders.push(folders.last().unwrap_or(&top).join(part));
+            }
+            folders.reverse();
+            Some(folders)
+        })
     }
 }
 
@@ -427,6 +447,32 @@ mod tests {
         assert_eq!(found["memory_max_bytes"], Value::Null, "the controller is not mounted");
         assert_eq!(found["io"][0]["read_ios_s"], 1000);
         assert_eq!(found["io"][0]["write_ios_s"], "max");
+    }
+
+    #[test]
+    fn a_group_beside_the_readers_is_found_by_its_own_processs_mounts() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let own = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        write("sys/fs/cgroup/cgroup.controllers", "cpu\n");
+        write("sys/fs/cgroup/cpu.max", "10000 100000\n"); // the reader's
+        write("proc/7/mountinfo", "31 23 0:28 /../db /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+        write("proc/7/root/sys/fs/cgroup/cgroup.controllers", "cpu\n");
+        write("proc/7/root/sys/fs/cgroup/cpu.max", "150000 100000\n");
+        let files = Files::open(Some(root.path())).unwrap();
+        let hierarchies = Hierarchies::of(&mountinfo::parse(own));
+        let host = files.root();
+        let quota = |pid: &str| {
+            let known = hierarchies.and_of(&host.join(&format!("proc/{pid}")));
+            serde_json::to_value(read(&host, &known, "0::/../db\n")).unwrap()
+        };
+        assert_eq!(quota("7")["cpu_quota_us"], 150_000);
+        assert_eq!(quota("7")["folders"], json!({"": "/proc/7/root/sys/fs/cgroup"}));
+        assert_eq!(quota("8")["cpu_quota_us"], Value::Null, "never the reader's own");
     }
 
     #[test]

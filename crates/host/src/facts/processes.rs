@@ -190,7 +190,7 @@ fn server(
         numa_policy: numa
             .and_then(|head| Some(String::from_utf8_lossy(&head).split_whitespace().nth(1)?.to_owned())),
         allocator: process.text("maps").and_then(|maps| allocator(&maps)),
-        cgroup: process.text("cgroup").map(|text| cgroup::read(host, hierarchies, &text)),
+        cgroup: process.text("cgroup").map(|text| cgroup::read(host, &hierarchies.and_of(process), &text)),
         namespaces: None,
         root: None,
         file_systems: None,

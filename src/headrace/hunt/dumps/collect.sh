@@ -13,7 +13,7 @@ set -u
 umask 077
 LC_ALL=C PATH=$PATH:/usr/bin:/bin:/usr/sbin:/sbin
 export LC_ALL PATH
-seconds=30 out='' pid='' server=''
+seconds=30 out='' pid='' server='' groups=''
 usage() { echo "usage: sh collect.sh [-s SECONDS (2 to 600)] [-o DIRECTORY] [OPTIONS OF THE mysql CLIENT]" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -37,6 +37,40 @@ keep() { # FOLDER FILE...: at most 1 MiB of each file, under its own path in the
   for file; do
     [ -f "$file" ] && [ -r "$file" ] || continue
     mkdir -p "$to${file%/*}" && head -c 1048576 "$file" >"$to$file" 2>/dev/null || rm -f "$to$file"
+  done
+}
+
+groups() { # PROCESS: the folders of its control groups and of those above, as far as this or its own mounts show them
+  { cat /proc/self/mountinfo && echo : && cat "$1/mountinfo"; echo : && cat "$1/cgroup"; } 2>/dev/null | awk -v own="$1/root" '
+    BEGIN { part = 1 }
+    $0 == ":" { part++; next }
+    part < 3 {
+      split($0, half, " - "); split(half[2], kind, " ")
+      if (kind[1] == "cgroup2") kind[3] = ""
+      else if (kind[1] != "cgroup") next
+      count = split(kind[3], name, ",")
+      if (!count) name[count = 1] = ""
+      for (; count; count--) { top[part, name[count]] = $4 == "/" ? "" : $4; place[part, name[count]] = (part == 2 ? own : "") $5 }
+      next
+    }
+    {
+      sub(/^[0-9]*:/, ""); controller = $0; sub(/[:,].*/, "", controller); sub(/^[^:]*:/, "")
+      for (by = 1; by < 3; by++) if ((by, controller) in place) {
+        below = substr($0, length(top[by, controller]) + 1)
+        if (index($0, top[by, controller]) != 1 && top[by, controller] != "") continue
+        if (below ~ /(^|\/)\.\.(\/|$)/ || below !~ /^(\/|$)/) continue
+        print path = place[by, controller]
+        count = split(below, step, "/")
+        for (i = 1; i <= count; i++) if (step[i] != "") print path = path "/" step[i]
+        break
+      }
+    }' | sort -u | head -n 64
+}
+
+in_groups() { # FOLDER FILE...: these files of all control groups of servers
+  into=$1; shift
+  printf '%s\n' "$groups" | while IFS= read -r group; do
+    [ "$group" ] && for name; do keep "$into" "$group/$name"; done
   done
 }
 
@@ -106,7 +140,12 @@ for found in $server; do
   keep "$out" "$found/comm" "$found/stat" "$found/status" "$found/limits" "$found/cgroup" "$found/mountinfo" "$found/oom_score_adj"
   tr '\0' '\n' 2>/dev/null <"$found/cmdline" | awk 'NR == 1 || /^--(no-defaults$|(datadir|socket|port|basedir|tmpdir|user|pid-file|innodb[a-z_-]*)=)/' |
     tr '\n' '\0' >"$out$found/cmdline"
+  groups=$(printf '%s\n' "$groups" && groups "$found")
 done
+groups=$(printf '%s\n' "$groups" | sort -u)
+in_groups "$out" cgroup.controllers cpu.max cpu.weight cpu.cfs_quota_us cpu.cfs_period_us cpu.shares cpuset.cpus cpuset.cpus.effective cpuset.effective_cpus cpuset.mems \
+  cpuset.mems.effective cpuset.effective_mems memory.max memory.high memory.swap.max memory.limit_in_bytes memory.memsw.limit_in_bytes pids.max io.max io.weight io.bfq.weight \
+  io.cost.qos blkio.bfq.weight blkio.weight blkio.throttle.read_bps_device blkio.throttle.write_bps_device blkio.throttle.read_iops_device blkio.throttle.write_iops_device
 cards=''
 limits() { ethtool -S "$1" 2>/dev/null | awk '/_allowance_|ratelimit_packets/ { print; any = 1 } END { exit !any }'; }
 for found in /sys/class/net/*/device; do # packets that a cloud holds back, where a card counts them
@@ -119,6 +158,7 @@ while now=$(date +%s) && [ "$now" -le "$end" ]; do
     /proc/net/netstat /proc/net/sockstat /proc/net/softnet_stat /proc/pressure/cpu /proc/pressure/io /proc/pressure/memory
   cat /proc/[0-9]*/stat 2>/dev/null | head -c 4194304 >"$out/samples/$now/proc/processes" # all of them, or none
   for found in $server; do keep "$out/samples/$now" "$found/stat" "$found/status" "$found/io"; done
+  in_groups "$out/samples/$now" cpu.stat memory.events memory.failcnt memory.oom_control pids.current pids.events io.stat blkio.throttle.io_serviced blkio.throttle.io_service_bytes
   [ "$cards" ] && echo "TS $now" >>"$out/ethtool.txt"
   for found in $cards; do { echo "ethtool -S $found"; limits "$found"; echo; } >>"$out/ethtool.txt"; done
   sleep 1

@@ -26,7 +26,7 @@ READ = (
     "proc/stat", "proc/interrupts", "proc/softirqs", "proc/net/softnet_stat", "proc/diskstats", "proc/meminfo",
     "proc/vmstat", "proc/pressure/cpu", "proc/pressure/memory", "proc/pressure/io", "proc/net/dev",
     "proc/net/snmp", "proc/net/netstat", "proc/net/sockstat", "proc/sys/kernel/tainted", "proc/uptime",
-    "proc/spl/kstat/zfs/arcstats",
+    "proc/spl/kstat/zfs/arcstats", "proc/self/mountinfo",
 )  # fmt: skip
 #: Where a container finds its own group, by version 2 and 1.
 _OWN_GROUP = (
@@ -37,12 +37,28 @@ _OWN_GROUP = (
 ALL_PROCESSES = "proc/processes"
 #: Of each process.
 OF_PROCESS = ("stat", "status", "io", "comm", "schedstat", "cmdline", "limits")
+#: Of a server's process: which control groups it is in, and where it sees them.
+OF_SERVER = ("comm", "cgroup", "mountinfo")
+SERVERS = frozenset({"mysqld", "mariadbd"})
+#: What control groups count, and what says whether it is counted.
+COUNTED_BY_GROUPS = frozenset({
+    "cpu.stat", "memory.events", "memory.failcnt", "memory.oom_control", "pids.current", "pids.events", "io.stat",
+    "blkio.throttle.io_serviced", "blkio.throttle.io_service_bytes",
+})  # fmt: skip
+LIMITS_OF_GROUPS = frozenset({
+    "pids.max", "io.max", "blkio.throttle.read_bps_device", "blkio.throttle.write_bps_device",
+    "blkio.throttle.read_iops_device", "blkio.throttle.write_iops_device",
+})  # fmt: skip
+#: Folders below control groups' mounts that are looked into.
+MOST_GROUPS = 2_000
 MOST_PROCESSES = 5_000
 MOST_FILE = 16 << 20
 #: Readings that are sampled: more are thinned out evenly.
 MOST_READINGS = 300
 #: Samplers that ask nothing of this machine.
-SAMPLERS = "cpu,interrupts,softirqs,softnet,disk,memory,vmstat,psi,network,snmp,sockstat,process,taint,zfs"
+SAMPLERS = (
+    "cpu,interrupts,softirqs,softnet,disk,memory,vmstat,psi,network,snmp,sockstat,process,cgroup,taint,zfs"
+)
 
 #: Path of a file -> its content.
 Reading = Mapping[str, str]
@@ -101,6 +117,7 @@ def reading_of(tree: Path) -> dict[str, str]:
     listed = text_of(tree, ALL_PROCESSES) or ""
     for match in re.finditer(r"^(\d+) \(.*\) \S .*$", listed, re.MULTILINE):
         found[f"proc/{match[1]}/stat"] = f"{match[0]}\n"
+    found |= _groups(tree, processes)
     # Of some of a host's processes nothing follows for the others: the first is there only if all are.
     if not listed and not (tree / "proc/1/stat").is_file():
         return found
@@ -109,6 +126,56 @@ def reading_of(tree: Path) -> dict[str, str]:
             if (text := text_of(tree, f"proc/{pid}/{name}")) is not None:
                 found[f"proc/{pid}/{name}"] = text
     return found
+
+
+def _groups(tree: Path, processes: Sequence[str]) -> dict[str, str]:
+    """What says which control groups the tree's servers are in, and the files of groups."""
+    found: dict[str, str] = {}
+    waiting = [Path("sys/fs/cgroup")]
+    for pid in processes:
+        if (text_of(tree, f"proc/{pid}/comm") or "").strip() in SERVERS:
+            waiting.append(Path(f"proc/{pid}/root/sys/fs/cgroup"))
+            paths = (f"proc/{pid}/{name}" for name in OF_SERVER)
+            found |= {path: text for path in paths if (text := text_of(tree, path)) is not None}
+    for _ in range(MOST_GROUPS):
+        if not waiting:
+            break
+        folder = waiting.pop(0)
+        for entry in _listed(tree / folder):
+            if entry.name in COUNTED_BY_GROUPS | LIMITS_OF_GROUPS:
+                path = f"{folder}/{entry.name}"
+                if (text := text_of(tree, path)) is not None:
+                    found[path] = text
+            elif entry.is_dir() and not entry.is_symlink():
+                waiting.append(folder / entry.name)
+    return found
+
+
+def with_groups(readings: Mapping[float, Reading], trees: Sequence[Path]) -> dict[float, dict[str, str]]:
+    """Readings that have counters of control groups, with what the first tree says of servers and limits: that is
+    read once, the counters each second. A server that has ended has no groups any more."""
+    whole = {at_s: dict(reading) for at_s, reading in readings.items()}
+    said = {
+        path: text
+        for path, text in (reading_of(trees[0]) if trees else {}).items()
+        if path == "proc/self/mountinfo"
+        or re.fullmatch(_SAID_OF_SERVER, path)
+        or _name(path) in LIMITS_OF_GROUPS
+    }
+    for reading in whole.values():
+        if any(_name(path) in COUNTED_BY_GROUPS for path in reading):
+            for path, text in said.items():
+                match = re.fullmatch(_SAID_OF_SERVER, path)
+                if match is None or f"proc/{match[1]}/stat" in reading:
+                    reading.setdefault(path, text)
+    return whole
+
+
+_SAID_OF_SERVER = rf"proc/(\d+)/(?:{'|'.join(OF_SERVER)})"
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _listed(folder: Path) -> Sequence[Path]:

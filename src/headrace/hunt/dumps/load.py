@@ -27,6 +27,7 @@ from headrace.hunt.dumps.clock import CALENDAR_S, Clock, on_one_clock
 from headrace.hunt.dumps.collections import latest
 from headrace.hunt.dumps.files import Opened, opened
 from headrace.hunt.dumps.kinds import KINDS
+from headrace.hunt.dumps.kinds.named import what_is
 from headrace.hunt.dumps.piece import (
     About,
     Kernel,
@@ -100,9 +101,13 @@ def _read(content: Opened) -> _Read:
                 place = found.places.setdefault(_what(piece), [])
                 if name not in place:
                     place.append(name)
-        if text.strip() and len(found.pieces) + len(found.unread) == before:
-            unknown.append(name)
         own = found.pieces[start:]
+        # Of what begins with a banner the host is known by that, and nothing else is read.
+        is_unread = all(isinstance(piece, About) for piece in own) and name not in found.unread
+        if is_unread and (what := what_is(text)) is not None:
+            found.unread[name] = what
+        elif text.strip() and len(found.pieces) + len(found.unread) == before:
+            unknown.append(name)
         if any(isinstance(piece, Rates) for piece in own):
             found.hosts |= {
                 str(host).partition(".")[0].lower()
@@ -142,23 +147,27 @@ async def _snapshot(path: Path, content: Opened, scratch: Path) -> Snapshot:
     content.texts, left = latest(content.texts)
     read = _read(content)
     cautions = [*left, *dict.fromkeys(said.text for said in read.of(Said))]
-    cautions += [throttling] if (throttling := hosts.throttling_of(content.trees)) else []
     _check_one_host(path, content.trees, read)
     readings, untimed = _readings(content.trees, read.of(Kernel), _end_s(read, content.newest_s))
-    readings = on_one_clock(readings, read.pieces)
-    if not read.pieces and not content.trees:
+    readings = hosts.with_groups(on_one_clock(readings, read.pieces), content.trees)
+    if all(isinstance(piece, Said) for piece in read.pieces) and not content.trees:
         raise _nothing(path, read)
     clock = Clock.of(read.of(Status), readings, read.pieces, content.newest_s)
     facts = await _facts(content.trees, read, scratch)
     rows: list[Row] = []
     records = list(await hosts.samples_of(readings, scratch)) if readings else []
+    groups = hosts.groups_of(content.trees)
+    if any(record["sampler"] == "cgroup" for record in records):
+        groups = []
+    elif throttling := hosts.throttling_of(content.trees):
+        cautions.append(throttling)
     if len(readings) == 1:
         # A single reading adds nothing where a program watched the counters.
         watched = {piece.sampler for piece in read.of(Rates) if any(piece.per_second.values())}
         records = [record for record in records if record["sampler"] not in watched]
     sampled = {str(record["sampler"]) for record in records}
     sampled |= {piece.sampler for piece in read.of(Numbered)}
-    rows += rows_of_numbers([*read.of(Numbered), *hosts.groups_of(content.trees)], clock)
+    rows += rows_of_numbers([*read.of(Numbered), *groups], clock)
     rates, doubled = rows_of_rates(read.of(Rates), clock, sampled)
     rows += rates
     cautions += doubled
@@ -236,6 +245,7 @@ def _is_of_server_alone(read: _Read, trees: Sequence[Path]) -> bool:
 
 def _nothing(path: Path, read: _Read) -> StoreError:
     known = [f"{name}: {why}" for name, why in read.unread.items()]
+    known += dict.fromkeys(said.text for said in read.of(Said))
     more = f" ({'; '.join(known[:MOST_NAMED])})" if known else ""
     return StoreError(f"nothing that a hunt can use{more}", place=str(path), hint=f"it reads {WHAT_IS_READ}")
 

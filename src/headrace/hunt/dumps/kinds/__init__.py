@@ -12,6 +12,7 @@ from headrace.hunt.dumps.kinds import (
     exporters,
     free,
     innodb,
+    kernel_log,
     mext,
     netstat,
     pairs,
@@ -30,5 +31,5 @@ from headrace.hunt.dumps.kinds import (
 
 KINDS = (
     pairs, mext, innodb, threads, proc, sadf, sysstat, sysstat_json, sar, top, atop, collectl, free, netstat,
-    ethtool, exporters, prometheus, perf, summaries, refused,
+    ethtool, exporters, prometheus, perf, kernel_log, summaries, refused,
 )  # fmt: skip

@@ -19,6 +19,8 @@ _KNOWN = (
     ("proc/net/dev", re.compile(r"^Inter-\| +Receive .*\n face \|bytes", re.MULTILINE)),
     ("proc/net/snmp", re.compile(r"^Ip: Forwarding .*\nIp: \d", re.MULTILINE)),
     ("proc/net/netstat", re.compile(r"^TcpExt: SyncookiesSent .*\nTcpExt: \d", re.MULTILINE)),
+    ("proc/net/sockstat", re.compile(r"^sockets: used \d+\nTCP: inuse \d+ ", re.MULTILINE)),
+    ("proc/net/softnet_stat", re.compile(r"\A\s*[0-9a-f]{8}(?: [0-9a-f]{8}){8,}$", re.MULTILINE)),
     ("proc/cpuinfo", re.compile(r"^processor\s+: 0\n", re.MULTILINE)),
 )
 #: Of a text all of whose lines are one file's, with at most so many others: a message before, an empty line.

@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace.hunt.dumps.kinds.sadf import parts
 from headrace.hunt.dumps.kinds.sysstat import amount, date_of, is_sar, with_points
-from headrace.hunt.dumps.piece import Numbers, Piece, Rates, Said, number_of, time_of
+from headrace.hunt.dumps.piece import Numbers, Piece, Rates, Said, Unread, number_of, time_of
 
 NAME = "sar"
 
@@ -53,6 +53,8 @@ _OLD = {
     "avgqu-sz": ("aqu-sz", 1.0),
     "%util": ("util-percent", 1.0),
 }
+#: Options of sar whose tables rules use.
+READ_PARTS = "sar -u ALL, -P ALL, -d, -n DEV, -n TCP, -q, -r, -B, -W and -w"
 
 
 @dataclass
@@ -107,9 +109,21 @@ def read(text: str) -> list[Piece]:
     found: list[Piece] = []
     for at_s in sorted(reports):
         found += _rates(at_s, reports[at_s])
+    if not found:
+        what = f" {' '.join(names)}" if (names := _columns(text)) else ""
+        found.append(
+            Unread(f"a part of sar that no rule uses{what}: {READ_PARTS} are read, or sadf -j FILE -- -A")
+        )
     if restarts:
         found.append(Said("the host was restarted while sar recorded: the interval across it is left out"))
     return found
+
+
+def _columns(text: str) -> list[str]:
+    """Of the first title, some: by them people know which part they gave."""
+    titles = (match[5].split() for line in text.splitlines() if (match := _LINE.match(line.strip())))
+    first = next((words for words in titles if not any(number_of(word) is not None for word in words)), [])
+    return [f"({', '.join(first[:3])})"] if first else []
 
 
 @dataclass
