@@ -7,6 +7,7 @@ from dataclasses import replace
 from headrace.host.activity import Activity, Digest, SessionGroup, StatementClass
 from headrace.hunt.rules.evidence import Evidence
 from headrace.hunt.rules.rule import Severity
+from headrace.hunt.rules.temporary import INSERTING
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
 
@@ -273,6 +274,57 @@ CASES = [
         ),
         ("",),
         ("the limit is 16 MiB: 3.0 of 4.0 active sessions fill temporary tables on average",),
+    ),
+    Case(
+        "SESS03",
+        "nothing shows that they cost",
+        lambda: unwell(status_rates={"created_tmp_disk_tables": 10.0}),
+        ("",),
+        ("the limit is 16 MiB: the time that they take is unknown",),
+        severity=Severity.ADVICE,
+    ),
+    Case(
+        "SESS03",
+        "many rows in few, as Aria counts them",
+        lambda: unwell(
+            status_rates={"created_tmp_disk_tables": 2.0, "aria_pagecache_write_requests": 80_000.0}
+        ),
+        ("",),
+        (
+            "2.0 of 20 temporary tables/s are created on disk; the limit is 16 MiB: writing them takes about "
+            "0.28 s of CPU time per second",
+        ),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS03",
+        "many small ones",
+        lambda: unwell(status_rates={"created_tmp_disk_tables": 400.0, "created_tmp_tables": 900.0}),
+        ("",),
+        ("writing them takes about 0.10 s of CPU time per second",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS03",
+        "rows that InnoDB inserts for nobody else",
+        lambda: unwell(
+            vendor="mysql",
+            status_rates={
+                "created_tmp_disk_tables": 2.0,
+                "innodb_rows_inserted": 90_000.0,
+                **dict.fromkeys(INSERTING, 0.0),
+            },
+        ),
+        ("",),
+        ("writing them takes about 0.15 s of CPU time per second",),
+        severity=Severity.COST,
+    ),
+    Case(
+        "SESS03",
+        "rows that statements insert",
+        lambda: unwell(
+            vendor="mysql", status_rates={"created_tmp_disk_tables": 2.0, "innodb_rows_inserted": 90_000.0}
+        ),
     ),
     Case("SESS03", "few", lambda: unwell(status_rates={"created_tmp_disk_tables": 1.0})),
     Case(

@@ -93,6 +93,16 @@ pub fn read(
     servers: &[Server],
     hostname: Option<&str>,
 ) -> Place {
+    if let Some(several) = answering_servers(connection, variables) {
+        return Place {
+            answer: Answer::Unknown,
+            pid: None,
+            namespaces: Vec::new(),
+            answered_by: None,
+            evidence: vec![several],
+            missing: "the server's own address or socket, without the proxy".to_owned(),
+        };
+    }
     let said = said(connection, variables);
     let candidates: Vec<&Server> = servers.iter().filter(|server| server.is_database()).collect();
     let mut compared: Vec<(u32, Compared)> =
@@ -100,9 +110,7 @@ pub fn read(
     let holds_end = compared.iter().any(|(_, each)| each.holds_end == Some(true));
     let answered_by = if holds_end { None } else { answering(&said) };
     // A forwarder told the server our own address (the PROXY protocol), which says nothing about who is connected.
-    if answered_by.is_some()
-        && said.ends.is_some_and(|(ours, _)| said.client == Some((Some(ours.ip()), ours.port())))
-    {
+    if answered_by.is_some() && said.is_seen_as_ours() {
         compared.iter_mut().for_each(|(_, each)| each.has_client = None);
     }
     let mut place = decided(&compared, &said, sees_all_processes());
@@ -113,6 +121,29 @@ pub fn read(
         place.answered_by = answered_by;
     }
     place
+}
+
+/// Names of variables that tell servers apart, also two of one host.
+const IDENTITY: [&str; 4] = ["hostname", "port", "datadir", "server_id"];
+/// Statements that are asked for them: a proxy may take the servers in turn, or only send reads elsewhere.
+const IDENTITY_ASKED: usize = 3;
+
+/// What says that the statements of this one connection are answered by several servers; None if they are not.
+fn answering_servers(connection: &mut Connection, variables: &BTreeMap<String, String>) -> Option<String> {
+    let sql = format!("SELECT {}", IDENTITY.map(|name| format!("CONCAT(@@{name}, '')")).join(", "));
+    for _ in 0..IDENTITY_ASKED {
+        let found = rows(connection, &sql).ok()?.into_iter().next()?;
+        for (name, cell) in IDENTITY.iter().zip(found) {
+            if let (Some(one), Some(other)) = (variables.get(*name), cell)
+                && *one != other
+            {
+                return Some(format!(
+                    "a proxy sends the statements of one connection to several servers ({name} {one} and {other})"
+                ));
+            }
+        }
+    }
+    None
 }
 
 fn said(connection: &mut Connection, variables: &BTreeMap<String, String>) -> Said {
@@ -141,6 +172,15 @@ fn said(connection: &mut Connection, variables: &BTreeMap<String, String>) -> Sa
         datadir: value("datadir"),
         peer_pid: connection.peer_pid(),
         ends: connection.ends(),
+    }
+}
+
+impl Said {
+    /// Whether the server sees our own end of the connection; it may have made a name of the address.
+    fn is_seen_as_ours(&self) -> bool {
+        self.ends.zip(self.client).is_some_and(|((ours, _), (host, port))| {
+            port == ours.port() && host.is_none_or(|host| plain_ip(host) == plain_ip(ours.ip()))
+        })
     }
 }
 
