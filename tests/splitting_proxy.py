@@ -101,7 +101,7 @@ def splitting_proxy(ports: Sequence[int], user: str, password: str) -> Iterator[
                 host="127.0.0.1", port=port, user=user, password=password, ssl_disabled=True
             )
             stack.callback(connection.close)
-            pooled.append(connection._sock)  # type: ignore[attr-defined]
+            pooled.append(connection._sock)
 
         def accept() -> None:
             with contextlib.suppress(OSError):
