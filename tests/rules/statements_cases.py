@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from headrace.host.activity import Activity, Digest, Lacking, summed
+from headrace.host.activity import Activity, Digest, Lacking, SessionGroup, summed
 from headrace.hunt.rules.rule import Severity
 from tests.rules.case import Case
 from tests.rules.hosts import unwell
@@ -52,6 +52,7 @@ def looked(*statements: dict[str, Any], looks: int = 10) -> Activity:
     return summed({"statements": rows} for _ in range(looks))
 
 
+COMMITTING = SessionGroup("update t set a = ?", "Query", "Commit", "app", "10.0.0.7", "", "", 0, 30)
 MANY = [{**SCAN, "class": f"select * from t{n} where a = ?"} for n in range(4)]
 DIGESTS = Activity(
     10, digests=(Digest(f"{HEAVY}ffff", "SELECT * FROM `t` WHERE `a` = ?", "shop", ("shop.t",)),)
@@ -71,6 +72,14 @@ CASES = [
         lambda: unwell(rates=FULL, activity=looked(SCAN, {**SCAN, "id": 9}, POINT)),
         ("shop.orders",),
         ("select count(*) from orders where note = ? is executed by 2.0 threads on average: 67% of all",),
+    ),
+    Case(
+        "STMT05",
+        "its commits take the time",
+        lambda: unwell(
+            rates=FULL,
+            activity=replace(looked(SCAN, {**SCAN, "id": 9}, POINT), sessions=(COMMITTING,)),
+        ),
     ),
     Case("STMT05", "nothing is short", lambda: unwell(activity=looked(SCAN, POINT))),
     Case("STMT05", "many alike", lambda: unwell(rates=FULL, activity=looked(*MANY))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.base.model import Vendor
-from headrace.hunt.rules import at_work, sizes, statements, temporary
+from headrace.hunt.rules import at_work, sizes, statements
 from headrace.hunt.rules.evidence import Evidence, number, share, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.knobs.knob import Versions
@@ -18,12 +18,6 @@ IN_STEPS = {"sort_buffer_size": Versions(since="8.0.12"), "join_buffer_size": Ve
 MERGES_S = 10.0
 #: As many merge passes, and one per sort, cost more than a remark: each writes and reads the sort's rows again.
 MERGES_COST_S = 200.0
-#: Temporary tables on disk: per second, and as a share of all.
-DISK_TABLES_S, DISK_TABLES = 5.0, 0.25
-#: So many cost something, however many others stay in memory.
-MANY_DISK_TABLES_S = 50.0
-#: CPU seconds per second above which they are a cost: a twentieth of a core.
-DISK_TABLES_COST_S = 0.05
 #: Changes per second; each invalidates the query cache's entries for its table, under its one lock.
 CHANGES_S = 10.0
 #: Threads created per second above which their cost shows; the manual says "many".
@@ -147,71 +141,6 @@ def sorts_in_parts(evidence: Evidence) -> Iterator[Match]:
         ),
         (Remedy(larger) if larger else Remedy(steps=("Add an index in the requested order.",)),),
         Severity.COST if is_cost else None,
-    )
-
-
-@rule(
-    "SESS03",
-    severity=Severity.ADVICE,
-    confidence=Confidence.MEDIUM,
-    source="MySQL Reference Manual, Internal Temporary Table Use in MySQL (TempTable: temptable_max_ram, and "
-    "tmp_table_size from 8.0.28); MariaDB, tmp_memory_table_size",
-    refute="With the larger limit, fewer temporary tables are created on disk, but throughput and p99 are "
-    "equivalent.",
-)
-def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
-    """Many temporary tables are created on disk.
-
-    They outgrow their memory limit, or hold columns that in-memory tables cannot. The statement then waits for
-    files that are never read again. That is a cost where sessions are seen at it, where the statements that do it
-    take long, or where the tables and rows that the server's status counts take CPU time; else it may be one.
-    """
-    on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
-    counted = temporary.time_on_disk(evidence)
-    # A few of many rows each cost as much as many small ones.
-    is_seldom = on_disk < DISK_TABLES_S or on_disk < min(DISK_TABLES * made, MANY_DISK_TABLES_S)
-    if is_seldom and counted < DISK_TABLES_COST_S:
-        return
-    if temporary.for_lack_of_shared_memory(evidence) > on_disk / 2:
-        return  # SESS21 has them
-    names = ("tmp_table_size", "max_heap_table_size")
-    if sizes.is_temptable(evidence):
-        names = ("tmp_table_size", "temptable_max_ram")
-    limits = {name: evidence.number(name) for name in names}
-    grown = sizes.temporary_tables(evidence)
-    steps = Remedy(
-        steps=(
-            "Find the statements (performance_schema.events_statements_summary_by_digest, "
-            "SUM_CREATED_TMP_DISK_TABLES).",
-            "Give them an index for GROUP BY or DISTINCT, or avoid BLOB and TEXT columns there.",
-        ),
-        label="statements",
-    )
-    larger = (Remedy(grown, label="more memory"),) if grown else ()
-    cost = at_work.cost_of(evidence, at_work.TABLES[0], at_work.TABLES, "tmp_disk_tables")
-    rows = temporary.rows_on_disk(evidence)
-    is_counted = counted >= DISK_TABLES_COST_S
-    clause = cost.clause
-    if is_counted and not cost.is_high:
-        clause = (
-            f"writing them takes about {counted:.2f} s of CPU time per second, by the tables and rows counted"
-        )
-    yield Match(
-        "",
-        f"{on_disk:,.{1 if on_disk < 5 else 0}f} of {made:,.0f} temporary tables/s are created on disk; the "
-        f"limit is {size(min(limits.values()))}: {clause}.",
-        (
-            number("Created_tmp_disk_tables/s", on_disk, ",.1f"),
-            number("Created_tmp_tables/s", made, ",.1f"),
-            *(number(name, size(value)) for name, value in limits.items()),
-            number("rows on disk/s", "unknown" if rows is None else rows, ",.0f"),
-            number("CPU time more than in memory, s/s", counted, ",.3f"),
-            *cost.shown(),
-        ),
-        (*larger, steps),
-        Severity.COST
-        if cost.is_high or is_counted or (cost.statements_s or 0.0) >= at_work.SESSIONS
-        else None,
     )
 
 

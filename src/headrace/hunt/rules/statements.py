@@ -12,6 +12,7 @@ from headrace.base.counted import counted
 from headrace.host.activity import Lacking
 from headrace.hunt.rules.evidence import Evidence, NotEnough, Number, number, share
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
+from headrace.hunt.sessions import COMMIT
 
 #: Share of all statement time: a class that takes this much is where to start.
 MOST = 0.50
@@ -68,6 +69,8 @@ BY_INDEX_S = 500_000.0
 MOST_COMPARED = 3
 #: Temporary tables on disk per second, of one class.
 DISK_TABLES_S = 5.0
+#: Share of the active sessions in a commit above which statements take the time that their commits take.
+COMMITTING = 0.5
 #: Statements that no index makes faster.
 COMMITS = ("COMMIT", "COMMIT WORK")
 
@@ -394,6 +397,9 @@ def one_class_is_seen_most(evidence: Evidence) -> Iterator[Match]:
     if not is_slow and evidence.verdict.limiting is None and total < RUNNING * activity.looks:
         return
     threads = activity.threads(worst)
+    load = evidence.load
+    if load is not None and load.waiting(COMMIT) >= COMMITTING * load.active > 0:
+        return  # they wait for their commits, which WAIT01 has, and no index makes faster
     if threads < BUSY_S or worst.sightings < MOST * total:
         return
     yield Match(

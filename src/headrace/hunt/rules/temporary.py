@@ -1,11 +1,11 @@
-"""Rules about MySQL's TempTable: the memory that all temporary tables share, and where they go without it."""
+"""Rules about temporary tables: those on disk, and the memory that all of MySQL's TempTable share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
 from headrace.base.model import Vendor
-from headrace.hunt.rules import sizes
+from headrace.hunt.rules import at_work, sizes
 from headrace.hunt.rules.evidence import MIB, Evidence, number, size
 from headrace.hunt.rules.rule import Confidence, Match, Remedy, Severity, rule
 from headrace.knobs.knob import Versions
@@ -17,6 +17,12 @@ TO_DISK_S = 0.1
 MAPPED_BYTES_S = 4 * MIB
 #: A share of the limit at which a block of up to 512 MiB may not fit; samples are seconds apart.
 NEAR = 0.75
+#: Temporary tables on disk: per second, and as a share of all.
+DISK_TABLES_S, DISK_TABLES = 5.0, 0.25
+#: So many cost something, however many others stay in memory.
+MANY_DISK_TABLES_S = 50.0
+#: CPU seconds per second above which they are a cost: a twentieth of a core.
+DISK_TABLES_COST_S = 0.05
 #: Before it a temporary table had no limit of its own, and all went to disk for the limit that they share.
 OWN_LIMIT = sizes.BOUNDED_TEMPTABLE
 TEMPTABLE: Mapping[Vendor, Versions] = {
@@ -71,6 +77,71 @@ def for_lack_of_shared_memory(evidence: Evidence) -> float:
     used = evidence.window.gauge("temptable", "bytes", "ram")
     is_full = used is not None and used.high >= NEAR * evidence.number("temptable_max_ram")
     return on_disk if is_full else 0.0
+
+
+@rule(
+    "SESS03",
+    severity=Severity.ADVICE,
+    confidence=Confidence.MEDIUM,
+    source="MySQL Reference Manual, Internal Temporary Table Use in MySQL (TempTable: temptable_max_ram, and "
+    "tmp_table_size from 8.0.28); MariaDB, tmp_memory_table_size",
+    refute="With the larger limit, fewer temporary tables are created on disk, but throughput and p99 are "
+    "equivalent.",
+)
+def temporary_tables_on_disk(evidence: Evidence) -> Iterator[Match]:
+    """Many temporary tables are created on disk.
+
+    They outgrow their memory limit, or hold columns that in-memory tables cannot. The statement then waits for
+    files that are never read again. That is a cost where sessions are seen at it, where the statements that do it
+    take long, or where the tables and rows that the server's status counts take CPU time; else it may be one.
+    """
+    on_disk, made = (evidence.status_rate(name) for name in ("created_tmp_disk_tables", "created_tmp_tables"))
+    counted = time_on_disk(evidence)
+    # A few of many rows each cost as much as many small ones.
+    is_seldom = on_disk < DISK_TABLES_S or on_disk < min(DISK_TABLES * made, MANY_DISK_TABLES_S)
+    if is_seldom and counted < DISK_TABLES_COST_S:
+        return
+    if for_lack_of_shared_memory(evidence) > on_disk / 2:
+        return  # SESS21 has them
+    names = ("tmp_table_size", "max_heap_table_size")
+    if sizes.is_temptable(evidence):
+        names = ("tmp_table_size", "temptable_max_ram")
+    limits = {name: evidence.number(name) for name in names}
+    grown = sizes.temporary_tables(evidence)
+    steps = Remedy(
+        steps=(
+            "Find the statements (performance_schema.events_statements_summary_by_digest, "
+            "SUM_CREATED_TMP_DISK_TABLES).",
+            "Give them an index for GROUP BY or DISTINCT, or avoid BLOB and TEXT columns there.",
+        ),
+        label="statements",
+    )
+    larger = (Remedy(grown, label="more memory"),) if grown else ()
+    cost = at_work.cost_of(evidence, at_work.TABLES[0], at_work.TABLES, "tmp_disk_tables")
+    rows = rows_on_disk(evidence)
+    is_counted = counted >= DISK_TABLES_COST_S
+    clause = cost.clause
+    if is_counted and not cost.is_high:
+        clause = (
+            f"writing them takes about {counted:.2f} s of CPU time per second, by the tables and rows counted"
+        )
+    yield Match(
+        "",
+        f"{on_disk:,.{1 if on_disk < 5 else 0}f} of {made:,.0f} temporary tables/s are created on disk; the "
+        f"limit is {size(min(limits.values()))}: {clause}.",
+        (
+            number("Created_tmp_disk_tables/s", on_disk, ",.1f"),
+            number("Created_tmp_tables/s", made, ",.1f"),
+            *(number(name, size(value)) for name, value in limits.items()),
+            number("rows on disk/s", "unknown" if rows is None else rows, ",.0f"),
+            number("CPU time more than in memory, s/s", counted, ",.3f"),
+            *cost.shown(),
+        ),
+        (*larger, steps),
+        Severity.COST
+        if cost.is_high or is_counted or (cost.statements_s or 0.0) >= at_work.SESSIONS
+        else None,
+    )
 
 
 @rule(
