@@ -77,10 +77,13 @@ torture: ## hours of it: killed at every command, then what servers may say in e
 	PROPTEST_CASES=20000 cargo test --locked --quiet --package headrace-sql --test sql
 	HEADRACE_FUZZ=2000 $(BIN)/pytest tests/unit/test_hostile_files.py
 	HEADRACE_TRUST=10000 $(BIN)/pytest tests/agent/test_file_door.py
+	HEADRACE_TRUST=500 $(BIN)/pytest tests/agent/test_raced_names.py
 	HEADRACE_TRUST=100 $(BIN)/pytest tests/real/server/test_persist_raced.py
 	$(BIN)/python benches/trust.py
 	$(BIN)/python benches/killed.py 200
 	$(BIN)/python benches/serve_strangers.py
+	$(BIN)/python benches/serve_strangers.py 300 5000 500 1024
+	$(BIN)/python benches/fuzz_readers.py 3600
 	$(BIN)/python benches/serve_killed.py 100
 	$(BIN)/python benches/fleet8.py
 	HEADRACE_SIMULATE=1000000 $(subst test ,test --release ,$(SIMULATE))

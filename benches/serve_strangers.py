@@ -1,6 +1,8 @@
 """``headrace serve`` beside strangers: 5,000 connections that say nothing and 500 that say it slowly.
 
-    python benches/serve_strangers.py [SECONDS SILENT SLOW]
+    python benches/serve_strangers.py [SECONDS SILENT SLOW [FILES]]
+
+FILES: what the server may have open, as `ulimit -Hn` sets it; without it as many as this program.
 
 They are made again as fast as they are ended. Of a user who is logged in the 95th percentile of a page is
 measured, without them and beside them, and the minutes of this host's history are counted: none may be missing.
@@ -117,12 +119,14 @@ def p95(values: list[float]) -> float:
 
 
 def main() -> int:
-    seconds, silent, slow = (int(word) for word in (sys.argv[1:] or ("300", "5000", "500")))
+    seconds, silent, slow = (int(word) for word in (sys.argv[1:4] or ("300", "5000", "500")))
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "history"
         argv = [sys.executable, "-m", "headrace", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
+        if sys.argv[4:]:
+            argv = ["prlimit", f"--nofile={sys.argv[4]}:{sys.argv[4]}", *argv]
         server = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             assert server.stdout

@@ -10,8 +10,10 @@ import contextlib
 import functools
 import os
 import resource
+import time
 import tomllib
-from collections.abc import Iterator
+import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,19 @@ import zstandard
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as some
 
-from headrace.base.errors import PlanError, StoreError
+from headrace.base.errors import HeadraceError, PlanError, StoreError
+from headrace.base.whole import read_plain
 from headrace.experiment import plan as plans
+from headrace.experiment.foreign.outputs import read_outputs
+from headrace.experiment.foreign.table import read_csv
+from headrace.fleet import inventory
+from headrace.host import stacks
 from headrace.traffic.digests import files, table
 from headrace.traffic.digests.classes import open_digest
 from headrace.traffic.digests.lines import read_lines
 from headrace.traffic.digests.merge import merge
 from headrace.traffic.digests.table import write
-from tests import digests
+from tests import digests, outputs
 from tests.folders import ROOT
 
 EXAMPLES = int(os.environ.get("HEADRACE_FUZZ", "0"))
@@ -272,3 +279,51 @@ def test_lines_that_never_end_are_refused(
     path.write_bytes(zstandard.ZstdCompressor().compress(one.encode() * 1000))
     with pytest.raises(StoreError, match=r"more than [0-9,]+ rows"):
         files.load(path)
+
+
+#: Each was found by `benches/fuzz_readers.py`.
+STUMBLES: dict[str, tuple[Callable[[Path], object], bytes]] = {
+    "a line of pairs that never ends": (lambda at: read_csv(at, ["a"], ["tps"]), b"a=a" * 2000 + b" ?\n"),
+    "a row of figures that never ends": (
+        lambda at: read_outputs([at], "{a}"),
+        b"The 'numbers' are in 1000s of bytes per second processed.\ntype  16 bytes\nmd5  "
+        + b"9" * 4000
+        + b"x\n",
+    ),
+    "a number with two points": (
+        lambda at: read_outputs([at], "{a}"),
+        outputs.SYSBENCH.replace("499.50 per", "4.9.9 per").encode(),
+    ),
+    "a bare end of line in a line of CSV": (
+        lambda at: read_outputs([at], "{a}"),
+        outputs.BONNIE.encode().replace(b"1.98,", b"1.98,\r", 1),
+    ),
+    "a plan with a number beyond 64 bits": (
+        lambda at: plans.parse(at.read_text(), "x"),
+        b"name = 'x'\nseed = " + b"9" * 400,
+    ),
+    "a list of hosts with an endless name": (lambda at: inventory.load(str(at)), b"a@" + b"h" * 400 + b"/\n"),
+    "stacks counted beyond 64 bits": (lambda at: stacks.parse(at.read_text()), b"a;b " + b"9" * 5000),
+}
+
+
+@pytest.mark.parametrize("name", STUMBLES)
+def test_what_a_reader_once_stumbled_on_is_an_answer_or_an_error_of_ours(tmp_path: Path, name: str) -> None:
+    read, content = STUMBLES[name]
+    path = tmp_path / "x.txt"
+    path.write_bytes(content)
+    began = time.process_time()
+    with contextlib.suppress(HeadraceError):
+        read(path)
+    assert time.process_time() - began < 20, "they took for ever"
+
+
+def test_the_start_of_an_endless_file_takes_no_memory_for_all_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(b"x" * 10)
+    tracemalloc.start()
+    try:
+        assert read_plain(path) == b"x" * 10
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -90,6 +90,14 @@ pub fn open(path: &Path, may_be_pipe: bool) -> io::Result<File> {
     Ok(file)
 }
 
+/// How many bytes a plain file has. By its name alone another user's link would tell the size of any file.
+///
+/// # Errors
+/// As [`open`].
+pub fn length(path: &Path) -> io::Result<u64> {
+    Ok(open(path, false)?.metadata()?.len())
+}
+
 /// The text of a small file, as [`open`] opens it.
 ///
 /// # Errors

@@ -30,6 +30,8 @@ _TOKEN = re.compile(
     rf"|{_PART}{_NEXT}*+",
     re.DOTALL,
 )
+# In hexadecimal 64 bits are 16 digits, in binary 64; underscores may stand between them.
+_LONG = re.compile(r"[0-9A-Fa-f_]{16}")
 
 
 class LimitError(ValueError):
@@ -52,9 +54,25 @@ def parse(text: str) -> dict[str, Any]:
             line = text.count("\n", 0, token.start()) + 1
             raise LimitError(f"line {line}: a key with more than {MOST_PARTS} parts")
     try:
-        return tomllib.loads(text)
+        found = tomllib.loads(text)
     except RecursionError as error:
         raise LimitError("too deeply nested") from error
+    if _LONG.search(text):
+        _check_numbers(found)
+    return found
+
+
+def _check_numbers(content: dict[str, Any]) -> None:
+    """TOML's own limit, which Python's parser does not keep: what is beyond it fits no float either."""
+    left: list[Any] = [content]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
+        elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise LimitError("a whole number of more than 64 bits")
 
 
 def _check_size(text: str) -> None:

@@ -166,10 +166,19 @@ def read_plain(path: Path, most_bytes: int = MOST_READ_BYTES) -> bytes:
     Raises OSError, also for what is larger than ``most_bytes``.
     """
     with plain_file(path, may_be_pipe=True) as file:
-        content = file.read(most_bytes + 1)
+        content = at_most(file, most_bytes + 1)
     if len(content) > most_bytes:
         raise OSError(errno.EFBIG, f"is larger than {most_bytes >> 20} MiB", str(path))
     return content
+
+
+def at_most(file: BinaryIO, most_bytes: int) -> bytes:
+    """What it has, up to that many bytes. One call of ``read`` would ask for memory of all of them first."""
+    pieces: list[bytes] = []
+    while most_bytes > 0 and (piece := file.read(min(most_bytes, 1 << 20))):
+        pieces.append(piece)
+        most_bytes -= len(piece)
+    return b"".join(pieces)
 
 
 def held_folder(folder: Path) -> tuple[Path, int | None]:

@@ -16,7 +16,15 @@ import typer.core
 from headrace import __version__
 from headrace.base import extras
 from headrace.base.encode import json_text
-from headrace.base.errors import DiskFull, HeadraceError, TargetError, WrongArguments, no_room, placed
+from headrace.base.errors import (
+    DiskFull,
+    HeadraceError,
+    StoreError,
+    TargetError,
+    WrongArguments,
+    no_room,
+    placed,
+)
 from headrace.cli import interrupts
 from headrace.cli.commands import COMMANDS, GROUPS
 
@@ -202,7 +210,10 @@ def main() -> None:
         _forget_output()
     except OSError as error:
         if not no_room(error):
-            raise
+            if not isinstance(error.filename, str):
+                raise
+            # A name in a folder of others may become another thing between any two looks at it.
+            _fail(StoreError(error.strerror or str(error), place=error.filename))
         place = error.filename or "standard output"
         _forget_output()
         _fail(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -75,7 +76,7 @@ def load(text: str, defaults: Mapping[str, Any] | None = None) -> Inventory:
     ``defaults`` are values for all hosts, as in ``[fleet]``, which the file overrides.
     """
     path = Path(text)
-    if not path.exists() or path.is_dir():
+    if not os.path.exists(path) or path.is_dir():
         if re.search(r"\.(toml|json|ya?ml|txt)$", text) or not text.strip():
             raise PlanError("no such file", place=text or "--fleet", hint="a file, or names: db[1-40]")
         return _inventory(FleetTable(hosts=tuple(expand(text)), **(defaults or {})), Path(), text)
@@ -151,7 +152,7 @@ def _host(entry: Entry, table: FleetTable, group: Group) -> Host:
     if entry.why_not:
         return Host(entry.name, TargetSpec("ssh", host=entry.name), tags, login, entry.why_not)
     address = str(entry.values.get("host") or entry.name)
-    if address == "local" or address.startswith(EXEC) or ("/" in address and Path(address).is_dir()):
+    if address == "local" or address.startswith(EXEC) or ("/" in address and os.path.isdir(address)):
         return Host(entry.name, TargetSpec.parse(address), tags, login)
     user = None if "@" in address else value("user")
     bare = f"[{address}]" if address.count(":") > 1 and "[" not in address else address

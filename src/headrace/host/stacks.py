@@ -44,7 +44,7 @@ def parse(text: str) -> Counter[tuple[str, ...]]:
         if not line.strip():
             continue
         frames, _, count = line.rpartition(" ")
-        if not frames or not (count.isascii() and count.isdigit()):
+        if not frames or not (count.isascii() and count.isdigit() and len(count) < 19):
             raise StoreError(
                 "not a folded stack: expected frames, a blank and a count", place=f"line {number}"
             )

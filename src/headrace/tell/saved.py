@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headrace.base.errors import StoreError
 from headrace.base.received import BadContent, Bound, parsed
-from headrace.base.whole import plain_file
+from headrace.base.whole import at_most, plain_file
 from headrace.experiment import report
 from headrace.experiment.store import ExperimentFolder
 from headrace.show.notice import Notice
@@ -37,10 +37,10 @@ def _of_folder(path: Path) -> Notice:
 def _json(what: str) -> object:
     try:
         if what == "-":
-            content = sys.stdin.buffer.read(MOST_BYTES + 1)
+            content = at_most(sys.stdin.buffer, MOST_BYTES + 1)
         else:
             with plain_file(Path(what), may_be_pipe=True) as file:
-                content = file.read(MOST_BYTES + 1)
+                content = at_most(file, MOST_BYTES + 1)
     except OSError as error:
         raise StoreError(f"cannot be read: {error.strerror or error}", place=what) from error
     if len(content) > MOST_BYTES:

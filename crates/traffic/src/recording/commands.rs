@@ -186,7 +186,7 @@ fn moment(text: &str, first_ns: u64) -> anyhow::Result<u64> {
 }
 
 fn say(output: &Path, edited: &Edited) -> anyhow::Result<()> {
-    let bytes = std::fs::metadata(output)?.len();
+    let bytes = base::door::length(output)?;
     let summary = json!({
         "file": output.display().to_string(),
         "bytes": bytes,

@@ -99,7 +99,7 @@ impl Contents {
 /// The file cannot be read, or is not a recording.
 pub fn info(path: &Path, quick: bool) -> anyhow::Result<Value> {
     let mut reader = Reader::open(path)?;
-    let bytes = std::fs::metadata(path)?.len();
+    let bytes = base::door::length(path)?;
     let mut contents = Contents::default();
     if !quick {
         while let Some(event) = reader.next()? {

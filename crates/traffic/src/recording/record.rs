@@ -321,7 +321,7 @@ fn progress(elapsed: Duration, interval: Duration, events: u64, new: u64, bytes:
 }
 
 fn summary(arguments: &RecordArguments, totals: &Totals, elapsed: Duration) -> anyhow::Result<Value> {
-    let bytes = std::fs::metadata(&arguments.output)?.len();
+    let bytes = door::length(&arguments.output)?;
     #[allow(clippy::cast_precision_loss)]
     let per_event =
         (totals.events > 0).then(|| (bytes as f64 / totals.events as f64 * 100.0).round() / 100.0);

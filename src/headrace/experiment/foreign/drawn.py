@@ -15,7 +15,7 @@ _EQUALS = re.compile(r"([\w.-]+)=(\"[^\"]*\"|\S+)")
 #: ``fs: xfs, run: 1``; a time of day in it is no pair.
 _COLON = re.compile(r"([\w .-]+):\s+([^:,;]+)")
 _COLONS = re.compile(rf"\s*{_COLON.pattern}(?:[,;]\s*{_COLON.pattern})+\s*")
-_PAIRS = re.compile(r"\s*(?:[\w.-]+=(?:\"[^\"]*\"|\S+)\s*){2,}")
+_PAIRS = re.compile(r"\s*(?:[\w.-]+=(?:\"[^\"]*\"|\S+)(?:\s+|$)){2,}")
 _RULE_OF_COLUMNS = re.compile(r"\s*(?:={2,}|-{2,})(?:\s+(?:={2,}|-{2,}))+\s*")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -19,6 +20,8 @@ from headrace.experiment.foreign.row import Row, Table
 from headrace.experiment.foreign.run import OtherVariant, Run, documents
 from headrace.experiment.foreign.table import decoded
 
+#: What a reader that knows its own form stumbles on: a number, a line or a key that is cut off.
+_DAMAGED = (ArithmeticError, AttributeError, csv.Error, LookupError, RecursionError, TypeError, ValueError)
 #: Files or runs named in a note or an error.
 MOST_NAMED = 3
 
@@ -120,6 +123,12 @@ def _read(path: Path, text: str) -> list[Run]:
             runs: list[Run] | None = tool.read(text)
         except OtherVariant as variant:
             raise PlanError(f"{variant}: not read", place=str(path), hint=variant.hint) from variant
+        except _DAMAGED as error:
+            raise PlanError(
+                f"looks like {tool.NAME}, and is damaged: {str(error)[:200]}",
+                place=str(path),
+                hint="run it again, or make a table of what can be read",
+            ) from error
         if runs:
             return runs
     return []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from headrace.base.errors import PlanError
-from headrace.base.whole import plain_file
+from headrace.base.whole import at_most, plain_file
 from headrace.experiment.foreign import alike, clocks, encodings, names, shapes, sheets, sift
 from headrace.experiment.foreign.circumstances import circumstances
 from headrace.experiment.foreign.confounded import confounded
@@ -460,7 +460,7 @@ def decoded(path: Path, needed: Collection[str] = ()) -> tuple[str, list[str]]:
     """The file's text, and what was assumed about its encoding. ``needed`` names help to know it."""
     try:
         with plain_file(path, may_be_pipe=True) as file:
-            content = file.read(MAX_BYTES + 1)
+            content = at_most(file, MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise PlanError(f"larger than {MAX_BYTES >> 20} MiB: this is not a result", place=str(path))
     except FileNotFoundError as error:

@@ -54,7 +54,7 @@ class KnobRange(Table):
         """A value of a range as a number; sizes in KiB."""
         if not self.is_size:
             return float(value)
-        match = re.fullmatch(r"(\d+)([KMGTP]?)", str(value), flags=re.IGNORECASE)
+        match = re.fullmatch(r"(\d{1,18})([KMGTP]?)", str(value), flags=re.IGNORECASE)
         if not match:
             raise ValueError(f"{value!r} is not a size, such as 128M")
         return int(match[1]) * 1024.0 ** (" KMGTP".index(match[2].upper() or " ") - 1)

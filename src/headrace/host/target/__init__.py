@@ -6,6 +6,7 @@ starts a program on it in another way, so trials on local and remote machines ru
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -108,7 +109,7 @@ class TargetSpec:
                 forward_agent=forward_agent or "agent" in options,
                 reconnect_s=reconnect_s,
             )
-        if address and Path(address).is_dir():
+        if address and os.path.isdir(address):
             return TargetSpec("fixture", path=address)
         raise PlanError(
             f"target {address!r}: must be local, user@host[:port][+sudo], exec:COMMAND, or an existing directory "

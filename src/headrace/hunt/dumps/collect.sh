@@ -27,9 +27,36 @@ done
 case $seconds in '' | *[!0-9]*) usage ;; esac
 [ "$seconds" -ge 2 ] && [ "$seconds" -le 600 ] || usage
 out=${out:-headrace-$(uname -n)-$(date -u +%Y%m%dT%H%M%S)}
-mkdir "$out" || exit 1 # a new one: nothing of yours is overwritten
+case $out in *[!/]*) while [ "${out%/}" != "$out" ]; do out=${out%/}; done ;; *) usage ;; esac
 
-undo() { trap '' HUP INT TERM; [ "$pid" ] && kill "$pid" 2>/dev/null; wait; rm -rf -- "$out"; echo "interrupted: nothing was kept" >&2; exit 130; }
+# Whoever owns a folder above may change what its names mean, while root fills it. So each folder on the way is entered
+# and held open: 7 is where we began, 8 the folder above, 9 the new one. A link of another user is not followed. What
+# may be entered and not read cannot be held; root may read all.
+enter() { # FOLDER: one step of the way, from where we are
+  [ -r . ] || { cd -P "./$1" || exit 1; return; }
+  exec 6<. && cd -P "./$1" || exit 1
+  case $1 in . | ..) return ;; esac
+  [ .. -ef /proc/$$/fd/6/ ] && return
+  maker=$(ls -ldn "/proc/$$/fd/6/$1" 2>/dev/null | awk '/^l/ { print $3 }')
+  [ "$maker" = 0 ] || [ "$maker" = "$(id -u)" ] || { echo "cannot write to $out: $1 is another user's link" >&2; exit 1; }
+}
+began=$PWD
+[ -r . ] && exec 7<. && began=/proc/$$/fd/7/
+left=$out called=${out##*/}
+case $out in /*) cd / ;; esac
+while left=${left#"${left%%[!/]*}"} && [ "$left" != "${left%%/*}" ]; do
+  enter "${left%%/*}"
+  left=${left#*/}
+done
+[ -r . ] && exec 8<.
+mkdir "./$called" || exit 1 # a new one: nothing of yours is overwritten
+enter "$called"
+[ -O . ] && [ -z "$(ls -A)" ] && { [ ! -r .. ] || [ .. -ef /proc/$$/fd/8/ ]; } || { echo "cannot write to $out: it changed meanwhile" >&2; exit 1; }
+exec 9<. && cd "$began" || exit 1
+said=$out out=/proc/$$/fd/9
+remove() { rm -rf -- "$out"/*; rmdir -- "$out/../$called"; }
+
+undo() { trap '' HUP INT TERM; [ "$pid" ] && kill "$pid" 2>/dev/null; wait; remove; echo "interrupted: nothing was kept" >&2; exit 130; }
 trap undo HUP INT TERM
 
 keep() { # FOLDER FILE...: at most 1 MiB of each file, under its own path in the folder
@@ -99,7 +126,7 @@ redact() { # what mysql prints, without values of statements and without secrets
 ask() { # the statements, as long as it is watched; the client ends with them
   echo "SELECT '' AS '#variables'; SHOW GLOBAL VARIABLES;"
   turn=0
-  while [ "$turn" -le "$seconds" ] && [ -d "$out" ]; do
+  while [ "$turn" -le "$seconds" ] && [ -e "$out/mysql.err" ]; do
     echo "SELECT CONCAT('TS ', UNIX_TIMESTAMP(NOW(6))) AS ''; SELECT '' AS '#status'; SHOW GLOBAL STATUS;"
     echo "SELECT '' AS '#processlist'; SHOW FULL PROCESSLIST;"
     [ $((turn % 5)) -eq 0 ] && printf '%s\n' "SELECT '' AS '#innodb'; SHOW ENGINE INNODB STATUS\\G"
@@ -114,12 +141,12 @@ if [ "$client" ] && ! "$client" "$@" --batch --execute='DO 0' >/dev/null 2>"$out
   { echo "the server does not let us in:"; head -n 3 "$out/mysql.err"; } >&2
   what="this host alone"
   if [ $# -gt 0 ] && ! grep -q 'ERROR 1040' "$out/mysql.err"; then
-    rm -rf -- "$out"
+    remove
     echo "nothing was read: correct the options, or give none to read the host alone" >&2
     exit 1
   fi
 fi
-echo "reading $what for $seconds s into $out" >&2
+echo "reading $what for $seconds s into $said" >&2
 if [ "$client" ]; then
   ask | "$client" "$@" --batch --unbuffered --force 2>"$out/mysql.err" | redact >"$out/mysql.txt" &
   pid=$!
@@ -166,4 +193,4 @@ done
 [ "$pid" ] && wait "$pid"
 trap - HUP INT TERM
 [ -s "$out/mysql.err" ] && { echo "the server said:"; head -n 3 "$out/mysql.err"; } >&2
-echo "done; read it, then send it: tar czf $out.tar.gz $out" >&2
+echo "done; read it, then send it: tar czf $said.tar.gz $said" >&2

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headrace.base.errors import StoreError
-from headrace.base.whole import plain_file
+from headrace.base.whole import at_most, plain_file
 from headrace.hunt.dumps import archives
 
 #: Of one text; of all together in memory; texts and levels of directories.
@@ -128,13 +128,13 @@ def _plain(path: Path) -> Iterator[BinaryIO]:
 
 def _content(file: BinaryIO, most: int) -> bytes | None:
     """None if it is larger."""
-    content = file.read(most + 1) if most > 0 else b""
+    content = at_most(file, most + 1) if most > 0 else b""
     return content if most > 0 and len(content) <= most else None
 
 
 def _unzipped(file: BinaryIO, most: int) -> tuple[bytes | None, bool]:
     """What gzip packed, within the same bound, and whether that is all of it: files may have been appended."""
-    packed, content, is_whole = file.read(max(most, 0)), b"", False
+    packed, content, is_whole = at_most(file, most), b"", False
     while packed and len(content) <= most:
         unpacking = zlib.decompressobj(31)
         try:

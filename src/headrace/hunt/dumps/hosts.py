@@ -16,6 +16,7 @@ from typing import Any
 
 from headrace.base import received
 from headrace.base.received import OF_VERBS, BadContent, an_object
+from headrace.base.whole import at_most
 from headrace.host.agent import Agent
 from headrace.host.target.fixture import FixtureTarget
 from headrace.host.target.local import LocalTarget
@@ -196,7 +197,7 @@ def text_of(tree: Path, path: str) -> str | None:
                 tree.resolve()
             ):
                 return None
-            content = opened.read(MOST_FILE + 1)
+            content = at_most(opened, MOST_FILE + 1)
     except OSError:
         return None
     return content.decode("utf-8", "replace") if len(content) <= MOST_FILE else None

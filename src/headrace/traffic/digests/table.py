@@ -160,7 +160,7 @@ def read(path: Path) -> pa.Table:
         if file.metadata.num_rows > MOST_ROWS:
             raise StoreError(f"more than {MOST_ROWS:,} rows", place=str(path))
         return pa.Table.from_batches(list(_batches(path)), TABLE)
-    except (OSError, pa.ArrowException, ValueError) as error:
+    except (LookupError, OSError, pa.ArrowException, ValueError) as error:
         said = [*str(error).splitlines(), type(error).__name__]
         raise StoreError(f"cannot be read: {said[0]}", place=str(path)) from error
 

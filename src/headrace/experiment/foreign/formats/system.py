@@ -102,7 +102,7 @@ def _openssl(text: str) -> list[Run]:
         header, *rows = text[table.end() - len("type ") :].splitlines()
         sizes = re.findall(r"(\d+) bytes", header)
         for row in rows:
-            cells = re.match(r"(\S.*?) +((?:[\d.]+k? *)+)$", row)
+            cells = re.match(r"(\S.*?) +((?:[\d.]+k?(?: +|$))+)$", row)
             if cells is None:
                 break
             values = [float(value) for value in cells[2].replace("k", "").split()]
@@ -112,7 +112,7 @@ def _openssl(text: str) -> list[Run]:
     for table in _SIGNS.finditer(text):
         names = [_RATES.get(name, "ops_s") for name in (table[2], table[3]) if name]
         for row in text[table.end() :].splitlines()[1:]:
-            cells = re.match(r" *(\S.*?) +(?:[\d.]+s +)+((?:[\d.]+ *)+)$", row)
+            cells = re.match(r" *(\S.*?) +(?:[\d.]+s +)+((?:[\d.]+(?: +|$))+)$", row)
             if cells is None:
                 break
             values = [float(value) for value in cells[2].split()]
