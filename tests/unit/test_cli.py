@@ -440,3 +440,15 @@ def test_a_setting_that_is_proved_live_is_not_taken_for_a_rule() -> None:
     raised = CliRunner().invoke(app, words).exception
     assert raised is not None
     assert "no rule is called" not in str(raised)
+
+
+def test_a_file_that_becomes_another_thing_meanwhile_is_an_error_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def changed(*_: object, **__: object) -> None:
+        raise NotADirectoryError(20, "Not a directory", "/srv/x/.lock")
+
+    monkeypatch.setattr(shell, "app", changed)
+    done = headrace("status", "x")
+    assert done.returncode == 9
+    assert "/srv/x/.lock: Not a directory" in done.stderr

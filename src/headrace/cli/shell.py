@@ -209,18 +209,9 @@ def main() -> None:
     except BrokenPipeError:  # `| head` closed the pipe
         _forget_output()
     except OSError as error:
-        if not no_room(error):
-            if not isinstance(error.filename, str):
-                raise
-            # A name in a folder of others may become another thing between any two looks at it.
-            _fail(StoreError(error.strerror or str(error), place=error.filename))
-        place = error.filename or "standard output"
-        _forget_output()
-        _fail(
-            DiskFull(
-                "no space left", place=str(place), hint="free some space, then run the same command again"
-            )
-        )
+        if (told := _of_a_file(error)) is None:
+            raise
+        _fail(told)
     except Exception as error:
         # click's usage errors print themselves and have an exit code.
         show = getattr(error, "show", None)
@@ -231,6 +222,19 @@ def main() -> None:
         format_message = getattr(error, "format_message", error.__str__)
         _error_json(WrongArguments(format_message()), code)
         sys.exit(code)
+
+
+def _of_a_file(error: OSError) -> HeadraceError | None:
+    """None for what is no file's, which would be a defect of ours."""
+    if no_room(error):
+        place = error.filename or "standard output"
+        _forget_output()
+        hint = "free some space, then run the same command again"
+        return DiskFull("no space left", place=str(place), hint=hint)
+    if not isinstance(error.filename, str):
+        return None
+    # A name in a directory of others may become another thing between any two looks at it.
+    return StoreError(error.strerror or str(error), place=error.filename)
 
 
 def _plainer(error: UnicodeError) -> tuple[str, int]:
