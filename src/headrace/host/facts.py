@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from headrace.base.counted import counted
 from headrace.base.errors import HostUnknown, TargetError
 from headrace.base.model import Facts, Vendor
+from headrace.host.places import mount_of, real_path
 
 GIB = 1 << 30
 
@@ -281,7 +282,7 @@ class HostFacts:
 
     def file_system_of(self, path: str) -> Mapping[str, Any] | None:
         """The mount of an absolute path: the longest mount point, and its latest mount."""
-        return _mount_of(path, self._rows("file_systems"))
+        return mount_of(path, self._rows("file_systems"))
 
     def server_file_system_of(self, path: str) -> Mapping[str, Any] | None:
         """The mount of one of the server's own paths, as its process sees it; None if it does not run here.
@@ -291,8 +292,12 @@ class HostFacts:
         place = self.server_place
         if place is not None and not place.is_on_host:
             return None
-        own = (self.server_process or {}).get("file_systems")
-        return _mount_of(path, own) if own else self.file_system_of(path)
+        process = self.server_process or {}
+        path = real_path(
+            path, self.variable("datadir") or process.get("datadir"), process.get("working_directory")
+        )
+        own = process.get("file_systems")
+        return mount_of(path, own) if own else self.file_system_of(path)
 
     @property
     def server_view(self) -> str:
@@ -570,10 +575,6 @@ def _text(value: object) -> str | None:
     return None if value is None else str(value)
 
 
-def _lies_below(path: str, mount_point: str) -> bool:
-    return mount_point == "/" or path == mount_point or path.startswith(f"{mount_point}/")
-
-
 def _folders(process: Mapping[str, Any] | None) -> list[str]:
     """Of a server's control groups; empty where they are not known."""
     found = ((process or {}).get("cgroup") or {}).get("folders") or {}
@@ -583,11 +584,6 @@ def _folders(process: Mapping[str, Any] | None) -> list[str]:
 def _is_in(folder: str, paths: Iterable[str]) -> bool:
     """Whether one of these groups is the folder's, or below it."""
     return any(f"{path}/".startswith(f"{folder.rstrip('/')}/") for path in paths)
-
-
-def _mount_of(path: str, mounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    below = [fs for fs in mounts if _lies_below(path, str(fs["mount_point"]))]
-    return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
 
 
 def _gib(size_bytes: int | None) -> str:

@@ -1,0 +1,27 @@
+"""Where paths lie: on which mount, and where a server's are behind the link that its data directory may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def lies_below(path: str, mount_point: str) -> bool:
+    return mount_point == "/" or path == mount_point or path.startswith(f"{mount_point}/")
+
+
+def mount_of(path: str, mounts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    below = [fs for fs in mounts if lies_below(path, str(fs["mount_point"]))]
+    return max(reversed(below), key=lambda fs: len(fs["mount_point"]), default=None)
+
+
+def real_path(path: str, data: object, working: object) -> str:
+    """One of a server's paths, where its data directory is a symbolic link: ``/var/lib/mysql`` to ``/data/mysql``.
+
+    A server works in its data directory, and the kernel names that directory without links.
+    """
+    linked = str(data or "").rstrip("/")
+    real = str(working or "").rstrip("/")
+    if not linked.startswith("/") or not real.startswith("/") or real.endswith(" (deleted)"):
+        return path
+    return real + path[len(linked) :] if lies_below(path.rstrip("/"), linked) else path

@@ -1,0 +1,49 @@
+"""Where a server's paths lie, if its data directory is a link to another volume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.base.model import Facts
+from headrace.host.facts import HostFacts
+from headrace.host.places import real_path
+
+
+@pytest.mark.parametrize(
+    ("path", "real"),
+    [
+        ("/var/lib/mysql", "/data/mysql"),
+        ("/var/lib/mysql/", "/data/mysql/"),
+        ("/var/lib/mysql/binlog/b.1", "/data/mysql/binlog/b.1"),
+        ("/var/lib/mysql-files", "/var/lib/mysql-files"),
+        ("/tmp", "/tmp"),
+    ],
+)
+def test_what_lies_behind_the_link_is_there(path: str, real: str) -> None:
+    assert real_path(path, "/var/lib/mysql/", "/data/mysql") == real
+
+
+@pytest.mark.parametrize("working", [None, "", "/data/mysql (deleted)"])
+def test_without_its_working_directory_a_path_is_as_it_is_written(working: object) -> None:
+    assert real_path("/var/lib/mysql/a", "/var/lib/mysql", working) == "/var/lib/mysql/a"
+    assert real_path("/var/lib/mysql/a", None, "/data") == "/var/lib/mysql/a"
+    assert real_path("/data/a", "./data", "/data") == "/data/a"
+
+
+def test_the_mount_of_a_linked_data_directory_is_the_one_that_it_leads_to() -> None:
+    def mount(point: str, device: str) -> dict[str, Any]:
+        return {"mount_point": point, "kind": "ext4", "block_device": device}
+
+    server = {
+        "pid": 7,
+        "program": "mariadbd",
+        "datadir": "/var/lib/mysql",
+        "working_directory": "/data/mysql",
+    }
+    facts = HostFacts(
+        Facts("", {"servers": [server], "file_systems": [mount("/", "sda"), mount("/data", "sdb")]})
+    )
+    assert (facts.server_file_system_of("/var/lib/mysql") or {})["block_device"] == "sdb"
+    assert (facts.server_file_system_of("/var/log") or {})["block_device"] == "sda"
