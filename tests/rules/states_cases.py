@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from headrace.base.model import Facts
-from headrace.host.activity import Activity, SessionGroup
+from headrace.host.activity import Activity, SessionGroup, StatementClass
 from headrace.hunt.hunt import SqlOnly
 from headrace.hunt.rules.evidence import Evidence
 from headrace.hunt.rules.rule import Severity
@@ -28,6 +29,10 @@ def seen(*groups: tuple[str, str, int]) -> Activity:
 
 
 COMMITTING = seen(("commit", "Commit", 30), (UPDATE, "Updating", 4))
+STALLED = replace(
+    seen(("commit", "Commit", 8), (UPDATE, "Updating", 1)),
+    classes=(StatementClass("commit", (), ("app",), 80, 2.0, None),),
+)
 QUICK = seen(("commit", "Commit", 1), (UPDATE, "Updating", 4))
 GROUP = seen(("commit", "Commit", 3))
 AUTOCOMMIT = seen((UPDATE, "Commit", 40))
@@ -92,6 +97,14 @@ CASES = [
         lambda: by_sql(COMMITTING),
         ("",),
         ("a commit takes 100 ms, what its volume takes of that is unknown.",),
+        severity=Severity.LIMIT,
+    ),
+    Case(
+        "WAIT01",
+        "a stall now and then",
+        lambda: unwell(activity=STALLED, status_rates={"com_commit": 5_000.0}),
+        ("",),
+        ("a commit takes 2 ms on average, one of them 2 s and more, of which nvme1n1 shows 0.0.",),
         severity=Severity.LIMIT,
     ),
     Case("WAIT01", "a hand-over", lambda: unwell(activity=QUICK)),

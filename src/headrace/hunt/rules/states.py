@@ -31,6 +31,8 @@ MOSTLY = 0.75
 OF_THE_CPUS = 0.5
 #: Turns of others at a full CPU, of some milliseconds each, before a thread's own.
 SOME_TURNS_MS = 20.0
+#: A commit that was seen to take so long is a stall, however short the others are.
+STALLED_S = 1
 #: Of the sessions seen in a commit, from which on all count as of one kind.
 NEARLY_ALL = 0.9
 
@@ -68,6 +70,12 @@ def _commit_ms(evidence: Evidence, load: Load) -> tuple[float | None, bool]:
     per_second, is_all = _commits_s(evidence, load)
     waiting = load.waiting(COMMIT)
     return (1e3 * waiting / per_second if per_second > 0 else None), not is_all
+
+
+def _longest_commit_s(evidence: Evidence) -> int:
+    """The longest COMMIT that was seen, in whole seconds: a mean hides a device that stalls now and then."""
+    classes = evidence.activity.classes if evidence.activity is not None else ()
+    return int(max((each.longest_s for each in classes if each.text.lower().startswith("commit")), default=0))
 
 
 def _log_device(evidence: Evidence) -> Device | None:
@@ -116,12 +124,15 @@ def sessions_wait_for_commits(evidence: Evidence) -> Iterator[Match]:
     if waiting < max(WAITERS, SHARE * load.active):
         return
     commit_ms, is_least = _commit_ms(evidence, load)
-    if commit_ms is not None and commit_ms < SLOW_COMMIT_MS:
+    stalled_s = _longest_commit_s(evidence)
+    if commit_ms is not None and commit_ms < SLOW_COMMIT_MS and stalled_s < STALLED_S:
         return
     device_ms, told = _of_device(evidence)
     at_least = "at least " if is_least and commit_ms is not None else ""
     # An estimate from too many commits is too short.
     takes = f"a commit takes {at_least}{commit_ms:.0f} ms, " if commit_ms is not None else ""
+    if stalled_s >= STALLED_S:
+        takes = f"{takes.removesuffix(', ')}{' on average, ' if takes else ''}one of them {stalled_s} s and more, "
     is_of_device = commit_ms is not None and device_ms is not None and device_ms >= OF_DEVICE * commit_ms
     syncs = evidence.window.rate("mysql_status", "innodb_os_log_fsyncs")
     counted = [number("Innodb_os_log_fsyncs/s", syncs, ",.1f")] if syncs is not None else []
@@ -142,7 +153,11 @@ def sessions_wait_for_commits(evidence: Evidence) -> Iterator[Match]:
             ),
         ),
         _faster_commits(evidence, is_of_device),
-        Severity.COST if _may_wait_for_a_cpu(evidence, waiting / load.active, commit_ms) else None,
+        Severity.COST
+        if _may_wait_for_a_cpu(
+            evidence, waiting / load.active, max(commit_ms or 0.0, 1e3 * stalled_s) or None
+        )
+        else None,
     )
 
 
