@@ -8,7 +8,7 @@ import pytest
 
 from headrace.base.model import Facts
 from headrace.host.facts import HostFacts
-from headrace.host.places import real_path
+from headrace.host.places import below_overlay, real_path
 
 
 @pytest.mark.parametrize(
@@ -47,3 +47,19 @@ def test_the_mount_of_a_linked_data_directory_is_the_one_that_it_leads_to() -> N
     )
     assert (facts.server_file_system_of("/var/lib/mysql") or {})["block_device"] == "sdb"
     assert (facts.server_file_system_of("/var/log") or {})["block_device"] == "sda"
+
+
+OVERLAY = {"mount_point": "/", "kind": "overlay", "super_options": ["rw", "upperdir=/var/lib/docker/o/diff"]}
+ROOT = {"mount_point": "/", "kind": "ext4", "block_device": "sda"}
+DOCKER = {"mount_point": "/var/lib/docker", "kind": "xfs", "block_device": "sdb"}
+
+
+def test_what_a_container_writes_to_its_overlay_is_on_the_hosts_disk() -> None:
+    assert below_overlay(OVERLAY, [ROOT, DOCKER]) == DOCKER
+    assert below_overlay(OVERLAY, [ROOT]) == ROOT
+    assert below_overlay(ROOT, [ROOT]) is None
+    assert below_overlay({**OVERLAY, "super_options": ["lowerdir=/a"]}, [ROOT]) is None
+
+
+def test_in_the_container_itself_the_hosts_paths_mean_nothing() -> None:
+    assert below_overlay(OVERLAY, [OVERLAY, DOCKER]) is None

@@ -10,7 +10,7 @@ from typing import Any
 from headrace.base.counted import counted
 from headrace.base.errors import HostUnknown, TargetError
 from headrace.base.model import Facts, Vendor
-from headrace.host.places import mount_of, real_path
+from headrace.host.places import below_overlay, mount_of, real_path
 
 GIB = 1 << 30
 
@@ -298,6 +298,9 @@ class HostFacts:
         )
         own = process.get("file_systems")
         return mount_of(path, own) if own else self.file_system_of(path)
+
+    def below_overlay(self, mount: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        return below_overlay(mount, self._rows("file_systems"))
 
     @property
     def server_view(self) -> str:

@@ -25,3 +25,19 @@ def real_path(path: str, data: object, working: object) -> str:
     if not linked.startswith("/") or not real.startswith("/") or real.endswith(" (deleted)"):
         return path
     return real + path[len(linked) :] if lies_below(path.rstrip("/"), linked) else path
+
+
+def below_overlay(
+    mount: Mapping[str, Any] | None, mounts: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any] | None:
+    """The mount that takes what is written to an overlay: that of its ``upperdir``, as the host names it.
+
+    None where the root is an overlay, too: then these are a container's own mounts, and the host's paths mean
+    nothing in them.
+    """
+    options = (mount or {}).get("super_options") or ()
+    upper = next((str(each).partition("=")[2] for each in options if str(each).startswith("upperdir=/")), "")
+    if not upper or (mount_of("/", mounts) or {}).get("kind") == "overlay":
+        return None
+    found = mount_of(upper, mounts)
+    return found if found is not None and found.get("kind") != "overlay" else None

@@ -397,7 +397,9 @@ class Evidence:
 
     def device_of(self, path: str) -> str | None:
         """The kernel name of the block device beneath one of the server's paths."""
-        return _device(self.facts.server_file_system_of(path))
+        mount = self.facts.server_file_system_of(path)
+        # What a container without a volume writes goes to a folder of the host.
+        return _device(mount) or _device(self.facts.below_overlay(mount))
 
     def room(self, path: str) -> tuple[float, float] | None:
         """Size and available bytes of the file system of one of the server's paths; None if unknown."""
