@@ -98,7 +98,7 @@ class Machine:
                 out,
             ],
             "hunt": ["hunt", "--duration", "30s", "--host-only"],
-            "digest": ["digest", "--follow", str(self.folder / "slow.log"), "--history", out],
+            "digest": ["digest", "-", "--add-to", out],
             "serve": ["serve", "--data", out, "--listen", "127.0.0.1:0"],
         }[command]
 
@@ -117,10 +117,15 @@ def main() -> int:
                 process = subprocess.Popen(
                     argv,
                     env=machine.env,
+                    stdin=subprocess.PIPE,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
+                assert process.stdin is not None
+                # A digest of what never ends.
+                process.stdin.write(SLOW_LOG.encode())
+                process.stdin.flush()
                 began = time.monotonic()
                 # Until something besides the command itself is there, then at random.
                 while (
@@ -132,6 +137,7 @@ def main() -> int:
                 seen = len(machine.left())
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+                process.stdin.close()
                 within += seen > 1
                 killed = time.monotonic()
                 while (left := machine.left()) and time.monotonic() - killed < LIMIT_S:

@@ -28,6 +28,7 @@ from headrace.base.whole import read_plain
 from headrace.experiment import plan as plans
 from headrace.experiment.foreign.outputs import read_outputs
 from headrace.experiment.foreign.table import read_csv
+from headrace.experiment.workloads.fio import read_snapshots
 from headrace.fleet import inventory
 from headrace.host import stacks
 from headrace.traffic.digests import files, table
@@ -303,6 +304,10 @@ STUMBLES: dict[str, tuple[Callable[[Path], object], bytes]] = {
         b"name = 'x'\nseed = " + b"9" * 400,
     ),
     "a list of hosts with an endless name": (lambda at: inventory.load(str(at)), b"a@" + b"h" * 400 + b"/\n"),
+    "a report of fio that is deep": (
+        lambda at: list(read_snapshots(at.read_text().splitlines(keepends=True), "x")),
+        b'{\n"jobs": ' + b"[" * 100_000 + b"\n}\n",
+    ),
     "stacks counted beyond 64 bits": (lambda at: stacks.parse(at.read_text()), b"a;b " + b"9" * 5000),
 }
 

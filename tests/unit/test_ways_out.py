@@ -21,6 +21,7 @@ from rich.text import Text
 from headrace.cli.log import CleanLines, log_cleanly
 from headrace.cli.screen import Screen
 from headrace.show.notice import Conclusion, Notice
+from headrace.show.text import clean
 from headrace.tell import words
 from headrace.web.listing import Column, Listing
 from tests.folders import ROOT
@@ -302,6 +303,23 @@ def test_a_cell_is_no_formula(formula: str) -> None:
     for cell in re.split(r"[,\r\n]+", listing.to_csv().replace('"', "")):
         assert cell.lstrip()[:1] not in tuple("=+-@＝＋－＠")
         assert is_clean(cell)
+
+
+@pytest.mark.parametrize("value", ["x;=cmd|' /C calc'!A0", 'x;"=1', "x; +1", "x;\t@x", "x;y;-1", ";＝1"])
+def test_no_cell_begins_a_formula_where_semicolons_separate(value: str) -> None:
+    listing = Listing([Column("a", "a"), Column("name", "name")], [{"a": 1, "name": value}])
+    _, row, *_ = listing.to_csv().splitlines()
+    for cell in row.split(";"):
+        assert cell.lstrip("\"' \t")[:1] not in tuple("=+-@＝＋－＠") or cell.startswith("'")
+
+
+@pytest.mark.parametrize(
+    "hidden", ["\u00ad", "\u2060", "\u180e", "\U000e0041", "\ufe01", "\U000e0100", "\u3164", "\u2800"]
+)
+def test_no_name_looks_like_another_by_what_is_not_seen(hidden: str) -> None:
+    assert clean(f"db{hidden}1") == "db" + hidden.encode("unicode_escape").decode() + "1"
+    kept = "नमस्\u200dते 👩\u200d👧 ✔\ufe0f"
+    assert clean(kept) == kept
 
 
 def test_the_path_of_a_report_calls_nobody() -> None:

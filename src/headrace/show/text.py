@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable
 
@@ -13,35 +14,38 @@ from headrace.base.intervals import TOO_WIDE, USELESS, Interval
 #: A function that formats a number.
 Form = Callable[[float], str]
 
-#: Like control characters, these reorder or hide text (Unicode UAX 9), so that a name could look like another.
-_HIDING = {
-    0x061C,
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-    0x200B,
-    0x200E,
-    0x200F,
-    0x2028,
-    0x2029,
-    0xFEFF,
-}
+#: Joiners of letters, in Persian, Hindi and emoji: without them such words are other ones. All other characters
+#: that only format (Unicode's Cf) reorder or hide text, so that a name could look like another, or tell an
+#: assistant what no person sees.
+_JOINERS = "\u200c\u200d"
+#: The same of characters that count as letters, marks and line ends: fillers, and selectors of a variant.
+_HIDDEN = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2028\u2029\u2800\u3164\ufe00-\ufe0e\uffa0\U000e0100-\U000e01ef]"
+)
 
 
 def clean(text: object) -> str:
     """Captured text with control and direction characters as visible escapes (``\\x1b``), newlines as blanks."""
     whole = str(text)
     # Almost all text stays as it is: Unicode counts none of the others as printable.
-    if type(whole) is str and whole.isprintable():
+    if type(whole) is str and whole.isprintable() and (whole.isascii() or not _HIDDEN.search(whole)):
         return whole
     shown = []
     for character in whole:
         if character in "\n\t\r":
             shown.append(" ")
-        elif unicodedata.category(character) in ("Cc", "Cs") or ord(character) in _HIDING:
+        elif _is_hidden(character):
             shown.append(character.encode("unicode_escape", "backslashreplace").decode())
         else:
             shown.append(character)
     return "".join(shown)
+
+
+def _is_hidden(character: str) -> bool:
+    kind = unicodedata.category(character)
+    return (
+        kind in ("Cc", "Cs") or (kind == "Cf" and character not in _JOINERS) or bool(_HIDDEN.match(character))
+    )
 
 
 def clean_lines(text: object) -> str:

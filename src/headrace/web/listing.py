@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -105,6 +106,10 @@ def _json(value: Any) -> Any:
 _FORMULA = tuple("=+-@\uff1d\uff0b\uff0d\uff20")
 
 
+#: Where a semicolon separates cells, what follows one begins a cell.
+_NEXT_CELL = re.compile(f";(?=[\\s\"']*[{re.escape(''.join(_FORMULA))}])")
+
+
 def _cell(value: Any) -> Any:
     """Captured text must not be a formula."""
     if value is None:
@@ -112,6 +117,6 @@ def _cell(value: Any) -> Any:
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
     if isinstance(value, str):
-        value = text.clean(value)
+        value = _NEXT_CELL.sub(";'", text.clean(value))
         return f"'{value}" if value.lstrip().startswith(_FORMULA) else value
     return value

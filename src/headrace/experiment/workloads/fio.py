@@ -241,7 +241,7 @@ def _snapshot(text: str, place: str) -> Snapshot:
             if part[latency].get("bins"):
                 operations[operation] = _totals(part, part[latency])
         return Snapshot(report["timestamp_ms"] * 10**6, ran_ms * 10**6, operations)
-    except (json.JSONDecodeError, KeyError, IndexError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, IndexError, RecursionError, TypeError, ValueError) as error:
         raise WorkloadFailed(f"fio's report cannot be read: {error!r}", place=place) from error
 
 
