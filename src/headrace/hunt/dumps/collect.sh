@@ -165,7 +165,7 @@ keep "$out" /proc/cpuinfo /proc/version /proc/mounts /proc/mdstat /proc/cmdline 
   /sys/devices/system/node/node*/cpulist /sys/kernel/mm/transparent_hugepage/* /sys/class/net/*/mtu /sys/class/net/*/speed /sys/class/net/*/operstate /sys/class/net/*/tx_queue_len
 for found in $server; do
   keep "$out" "$found/comm" "$found/stat" "$found/status" "$found/limits" "$found/cgroup" "$found/mountinfo" "$found/oom_score_adj"
-  tr '\0' '\n' 2>/dev/null <"$found/cmdline" | awk 'NR == 1 || /^--(no-defaults$|(datadir|socket|port|basedir|tmpdir|user|pid-file|innodb[a-z_-]*)=)/' |
+  [ -d "$out$found" ] && tr '\0' '\n' 2>/dev/null <"$found/cmdline" | awk 'NR == 1 || /^--(no-defaults$|(datadir|socket|port|basedir|tmpdir|user|pid-file|innodb[a-z_-]*)=)/' |
     tr '\n' '\0' >"$out$found/cmdline"
   groups=$(printf '%s\n' "$groups" && groups "$found")
 done
