@@ -44,7 +44,7 @@ pub enum Mode {
     /// A lexer's work: one class whatever the spaces, comments and lengths of lists; no literal is left.
     #[default]
     Strict,
-    /// Strict ones with folded names: digits and hashes in the names of tables and databases are values.
+    /// Strict ones with folded names: what a program made up in a name is a value.
     #[value(skip)]
     Folded,
     /// pt-query-digest's, byte by byte, with what it leaves of literals.

@@ -9,7 +9,7 @@
 //! - in calls of functions that encrypt, decrypt or make passwords, and of the procedures by which clouds set up a replica,
 //!   whatever the argument;
 //! - that are hashes of passwords by their look, or, in statements that are not about rows, addresses with a password or
-//!   SQL that is about passwords itself.
+//!   SQL that is about passwords itself; then the strings behind it, too, of which a statement may be put together.
 //!
 //! Comments go where they speak of passwords.
 //!
@@ -111,6 +111,14 @@ enum Armed {
     SetPasswordValue,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Words {
+    #[default]
+    Other,
+    Set,
+    SetPassword,
+}
+
 #[derive(Debug, Default)]
 struct Search {
     armed: Armed,
@@ -121,6 +129,10 @@ struct Search {
     is_about_rows: Option<bool>,
     is_set: bool,
     last_is_set: bool,
+    /// The last words, anywhere in a statement.
+    words: Words,
+    /// A part of SQL about passwords was in a string: what follows may be the rest of it.
+    is_put_together: bool,
     places: Places,
     function: bool,
     /// Something secret was named in the text.
@@ -137,7 +149,8 @@ impl Search {
             Kind::Word => self.word(part, last_is_set),
             Kind::Quoted | Kind::Variable => self.name(part),
             Kind::String | Kind::Bits | Kind::Unterminated => {
-                if has_its_place || self.armed_for_value() || self.looks_secret(part) {
+                if has_its_place || self.armed_for_value() || self.is_put_together || self.looks_secret(part)
+                {
                     return true;
                 }
                 if part[0] == b'"' {
@@ -147,9 +160,11 @@ impl Search {
             }
             Kind::Operator => match self.armed {
                 Armed::Name => self.armed = Armed::Value,
-                Armed::SetPassword if part == b"=" => self.armed = Armed::SetPasswordValue,
+                Armed::SetPassword if part == b"=" || part == b":=" => self.armed = Armed::SetPasswordValue,
                 _ => {}
             },
+            // The host of a user whose name sounds like a password.
+            Kind::At if self.armed == Armed::Name => self.armed = Armed::No,
             Kind::Open => {
                 self.depth += 1;
                 if self.armed == Armed::Name && self.function {
@@ -191,6 +206,15 @@ impl Search {
     }
 
     fn word(&mut self, word: &[u8], last_is_set: bool) {
+        self.words = match self.words {
+            Words::Set if is_any(word, &["password"]) => Words::SetPassword,
+            Words::SetPassword if is_any(word, &["for"]) => {
+                self.words = Words::Other;
+                return self.arm(Armed::SetPassword);
+            }
+            _ if is_any(word, &["set"]) => Words::Set,
+            _ => Words::Other,
+        };
         if self.is_about_rows.is_none() {
             self.is_set = word.eq_ignore_ascii_case(b"set");
             self.last_is_set = self.is_set;
@@ -222,7 +246,7 @@ impl Search {
     }
 
     /// Secret by its own look.
-    fn looks_secret(&self, string: &[u8]) -> bool {
+    fn looks_secret(&mut self, string: &[u8]) -> bool {
         let content = string.get(1..string.len().saturating_sub(1)).unwrap_or_default();
         if let [b'*', digits @ ..] = content
             && digits.len() == 40
@@ -242,7 +266,8 @@ impl Search {
             let end = rest.iter().position(|&byte| byte == b'/').unwrap_or(rest.len());
             memchr::memchr(b'@', &rest[..end]).is_some_and(|at| rest[..at].contains(&b':'))
         });
-        address || speaks_of_passwords(content)
+        self.is_put_together = speaks_of_passwords(content);
+        address || self.is_put_together
     }
 }
 
@@ -370,6 +395,9 @@ mod tests {
             "SET PASSWORD = 'hunter2'",
             "set password for 'bob'@'%' = password('hunter2')",
             "SET PASSWORD FOR 'bob' = 'hunter2' REPLACE 'hunter2'",
+            "SET PASSWORD := 'hunter2'",
+            "CREATE EVENT e ON SCHEDULE EVERY 1 DAY DO SET PASSWORD FOR bob@localhost = 'hunter2'",
+            "EXECUTE IMMEDIATE CONCAT('SET PASSWORD FOR ', 'bob', ' = ''hunter2''')",
             "CHANGE MASTER TO MASTER_HOST='h', MASTER_PASSWORD='hunter2', MASTER_PORT=3306",
             "CHANGE REPLICATION SOURCE TO SOURCE_PASSWORD = \"hunter2\"",
             "START GROUP_REPLICATION USER='u', PASSWORD='hunter2'",
@@ -434,6 +462,8 @@ mod tests {
             "CREATE USER a PASSWORD EXPIRE INTERVAL 90 DAY COMMENT 'hello'",
             "update u set password_changed = now(), name = 'bob'",
             "set names 'utf8mb4'",
+            "grant select on d.* to secretary@'10.1.%', passwd_admin@'%'",
+            "show grants for secretary@'10.1.%'",
             "select bypass from t where bypass = 'x' and compass='y' and passes = 'z'",
             "create table t (password varchar(255) not null, b varchar(10) default 'x')",
         ] {

@@ -330,10 +330,22 @@ impl<R: Read> Frames<R> {
         if !is_event {
             return Ok(Err("an event that does not fit between its neighbours"));
         }
+        if self.holds_beginning(length) && !self.follows(header)? {
+            return Ok(Err("the log ends in the middle of an event, and another begins"));
+        }
         if self.has_checksums.is_none() {
             self.has_checksums = Some(false);
         }
         Ok(Ok(()))
+    }
+
+    /// Whether another log begins in the event at hand: pieces of logs may have been joined, of which one was cut off.
+    fn holds_beginning(&self, length: usize) -> bool {
+        let event = &self.bytes()[..length];
+        memchr::memmem::find_iter(event, &MAGIC).any(|at| {
+            let header = Header::read(&event[at + MAGIC.len()..]);
+            header.is_some_and(|header| header.is_description() && header.end == 4 + header.length)
+        })
     }
 
     fn has_sum(&self, length: usize) -> bool {

@@ -3,7 +3,8 @@
 use super::network::{content, ethernet, ip, network};
 use super::others::Other;
 use super::path::Path;
-use super::segment::{Content, Parsed, be16, be32};
+use super::segment::{Content, Parsed, be16, be32, inside};
+use super::wifi::{Head, behind_erf, behind_ppi, captured};
 
 /// Linux's number of a loopback device in cooked captures, and of packets on their way out.
 const LOOPBACK_DEVICE: u16 = 772;
@@ -28,6 +29,19 @@ pub enum Link {
     Nflog,
     /// macOS `-i any`: a header that names the link type behind it.
     Pktap,
+    Wifi(Head),
+    /// A header that names the link type behind it, in front of frames of wifi.
+    Ppi,
+    /// Of cards that capture.
+    Erf,
+    /// Of the BSDs' firewall, and of their IPsec after it was decrypted.
+    Pflog,
+    Enc,
+    Mpls,
+    /// A direction, then PPP.
+    DirectedPpp,
+    /// So many bytes in front of Ethernet.
+    Behind(usize),
     /// A text that leaves the link layer out: a tag begins it, or what is no IP.
     Tagged,
     NoIp,
@@ -48,6 +62,17 @@ impl Link {
             104 => Link::CiscoHdlc,
             239 => Link::Nflog,
             149 | 258 => Link::Pktap,
+            105 => Link::Wifi(Head::None),
+            119 => Link::Wifi(Head::Prism),
+            127 => Link::Wifi(Head::Radiotap),
+            163 => Link::Wifi(Head::Avs),
+            192 => Link::Ppi,
+            197 => Link::Erf,
+            117 => Link::Pflog,
+            109 => Link::Enc,
+            219 => Link::Mpls,
+            166 | 204 => Link::DirectedPpp,
+            240 => Link::Behind(4),
             other => Link::Unknown(other),
         }
     }
@@ -64,6 +89,10 @@ pub fn parse<'a>(link: Link, frame: &'a [u8], wire_bytes: usize, path: &mut Path
                 return parse(link, &frame[at..], wire_bytes.saturating_sub(at), path);
             }
             _ => Parsed::Other(Other::Link(258)),
+        },
+        Link::Ppi => match behind_ppi(frame) {
+            Some((link, at)) => return parse(link, &frame[at..], wire_bytes.saturating_sub(at), path),
+            None => Parsed::Other(Other::Link(192)),
         },
         link => other_link(link, frame, wire_bytes, path),
     };
@@ -98,13 +127,26 @@ fn other_link<'a>(link: Link, frame: &'a [u8], wire_bytes: usize, path: &mut Pat
             (frame.len() >= 20).then(|| be16(frame, 0).map(|protocol| (protocol, 20))).flatten()
         }
         Link::Ppp => return Parsed::Inside(Content::Ppp, frame, wire_bytes),
+        Link::DirectedPpp => return inside(Content::Ppp, frame, wire_bytes, 1),
+        Link::Wifi(head) => return captured(head, frame, wire_bytes),
+        Link::Erf => match behind_erf(frame) {
+            Some(at) => return inside(Content::Ethernet, frame, wire_bytes, at),
+            None => return Parsed::Other(Other::Link(197)),
+        },
+        Link::Pflog => {
+            let Some(&length) = frame.first() else { return Parsed::Cut };
+            return inside(Content::Ip, frame, wire_bytes, usize::from(length).next_multiple_of(4));
+        }
+        Link::Enc => return inside(Content::Ip, frame, wire_bytes, 12),
+        Link::Behind(at) => return inside(Content::Ethernet, frame, wire_bytes, at),
+        Link::Mpls => (!frame.is_empty()).then_some((super::tunnels::MPLS, 0)),
         Link::PppOverEthernet => (!frame.is_empty()).then_some((0x8864, 0)),
         Link::CiscoHdlc => be16(frame, 2).map(|protocol| (protocol, 4)),
         Link::Nflog => return nflog(frame, wire_bytes, path),
         Link::Tagged => (!frame.is_empty()).then_some((0x8100, 0)),
         Link::NoIp => return Parsed::Other(Other::Named("no IP in a text of tcpdump")),
         Link::Unknown(number) => return Parsed::Other(Other::Link(number)),
-        Link::Ethernet | Link::Pktap => None,
+        Link::Ethernet | Link::Pktap | Link::Ppi => None,
     };
     match start {
         Some((protocol, at)) => network(protocol, &frame[at..], wire_bytes.saturating_sub(at), path),

@@ -26,11 +26,13 @@ mod others;
 mod path;
 mod pcap;
 mod pcapng;
+mod rarer;
 mod segment;
 mod table;
 #[cfg(test)]
 mod tests;
 pub(super) mod tunnels;
+mod wifi;
 mod window;
 
 use std::collections::{BTreeSet, HashMap};

@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 
 use super::others::Other;
 use super::path::{Kind, Path};
-use super::segment::{Content, Endpoint, Fragment, Parsed, Segment, be16, be32};
-use super::tunnels::{IPV4, IPV6, TOO_DEEP, above_ip, below_ip};
+use super::segment::{Content, Endpoint, Fragment, Parsed, Segment, be16, be32, inside};
+use super::tunnels::{IPV4, IPV6, MPLS, TOO_DEEP, above_ip, below_ip};
 
 const VLAN_TAGS: [u16; 4] = [0x8100, 0x88a8, 0x9100, 0x9200];
 /// Smaller numbers are the length of an older frame.
@@ -87,6 +87,15 @@ fn ppp<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
     };
     match protocol {
         0x21 | 0x57 => ip(&rest[at..], wire_bytes.saturating_sub(start + at), path),
+        0x281 | 0x283 => inside(Content::Network(MPLS), bytes, wire_bytes, start + at),
+        // Of 802.3, with flags and its type in front.
+        0x31 if matches!(rest.get(at + 1), Some(1)) => {
+            inside(Content::Ethernet, bytes, wire_bytes, start + at + 2)
+        }
+        0x53 | 0x55 => Parsed::Other(Other::Named("PPP, encrypted")),
+        0xfd | 0xfb => Parsed::Other(Other::Named("PPP, compressed or encrypted")),
+        0x3d => Parsed::Other(Other::Named("PPP in several links")),
+        0x2d | 0x2f => Parsed::Other(Other::Named("PPP with headers of TCP compressed")),
         _ => Parsed::Other(Other::Named("PPP without IP")),
     }
 }

@@ -34,6 +34,13 @@ pub enum Kind {
     Ipv6InIpv4,
     Ipv4InIpv6,
     Ipv6InIpv6,
+    L2tp,
+    Teredo,
+    Lisp,
+    Capwap,
+    Gue,
+    Fou,
+    Macsec,
 }
 
 impl Kind {
@@ -63,6 +70,14 @@ impl Kind {
             Kind::Ipv6InIpv4 => ("IPv6 in IPv4", ""),
             Kind::Ipv4InIpv6 => ("IPv4 in IPv6", ""),
             Kind::Ipv6InIpv6 => ("IPv6 in IPv6", ""),
+            // As GTP-U's.
+            Kind::L2tp => ("L2TP", ""),
+            Kind::Teredo => ("Teredo", ""),
+            Kind::Lisp => ("LISP", ""),
+            Kind::Capwap => ("CAPWAP", ""),
+            Kind::Gue => ("GUE", ""),
+            Kind::Fou => ("IP in UDP", ""),
+            Kind::Macsec => ("MACsec", ""),
         }
     }
 }

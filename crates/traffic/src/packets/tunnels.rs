@@ -6,6 +6,7 @@
 
 use super::others::{Other, seen_in_udp};
 use super::path::{Kind, Path};
+use super::rarer;
 use super::segment::{Content, Parsed, be16, be32, inside};
 
 pub const IPV4: u16 = 0x0800;
@@ -50,7 +51,8 @@ pub fn udp<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a
     };
     let found = found
         .or_else(|| is_certain_vxlan(payload).then(|| vxlan(whole, path, false))?)
-        .or_else(|| geneve(whole, path, true));
+        .or_else(|| geneve(whole, path, true))
+        .or_else(|| rarer::udp([source, destination], whole, path));
     found.unwrap_or_else(|| Parsed::Other(Other::Udp(source.min(destination), seen_in_udp(payload, whole.1))))
 }
 
@@ -59,7 +61,7 @@ fn is_certain_vxlan(payload: &[u8]) -> bool {
     matches!(payload, [8, 0, 0, 0, _, _, _, 0, frame @ ..] if is_frame(frame))
 }
 
-fn is_frame(frame: &[u8]) -> bool {
+pub fn is_frame(frame: &[u8]) -> bool {
     match (be16(frame, 12), frame.get(14)) {
         (Some(IPV4), Some(first)) => (0x45..=0x4f).contains(first),
         (Some(IPV6), Some(first)) => first >> 4 == 6,
@@ -303,7 +305,7 @@ pub fn below_ip<'a>(
             let Some(next) = be16(bytes, tag_bytes) else { return Some(Parsed::Cut) };
             enter(path, (Kind::Vlan, 0), Content::Network(next), whole, tag_bytes + 2)
         }
-        _ => return None,
+        _ => return rarer::below_ip(protocol, bytes, wire_bytes, path),
     })
 }
 
@@ -326,6 +328,6 @@ pub fn above_ip<'a>(
         (97, _) => enter(path, (Kind::EtherIp, 0), Content::Ethernet, whole, 2),
         (137, _) => mpls(bytes, wire_bytes, path),
         (143, _) => enter(path, (Kind::EthernetInIp, 0), Content::Ethernet, whole, 0),
-        _ => return None,
+        _ => return rarer::above_ip(protocol, whole, path),
     })
 }

@@ -68,7 +68,7 @@ class Question:
         bool,
         typer.Option(
             "--fold-names",
-            help="Ignore digits and hashes in names of tables and databases: orders_2024_01 is orders_?.",
+            help="Ignore digits and hashes in generated names: orders_2024_01 is orders_?, alias t0_ is t?_.",
         ),
     ] = False
     group: Annotated[

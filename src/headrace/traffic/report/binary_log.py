@@ -85,7 +85,8 @@ def overall(digest: Digest, found: BinaryLog) -> str:
         )
     if packed := found.count("compressed_bytes"):
         ratio = found.count("expanded_bytes") / packed
-        parts.append(f"{size(packed)} of it is compressed, {ratio:.1f}x smaller")
+        change = f"{ratio:.1f}x smaller" if ratio >= 1 else f"{1 / ratio:.1f}x larger than it was"
+        parts.append(f"{size(packed)} of it is compressed, {change}")
     for name, what in (("rolled_back", "rolled back"), ("prepared", "prepared (XA)")):
         if number := found.count(name):
             parts.append(f"{number:,} {what}")

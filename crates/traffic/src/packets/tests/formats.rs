@@ -317,8 +317,8 @@ fn other_traffic_is_counted() {
         coverage.places[0].reason.starts_with("no packet of a server; its busiest ports: "),
         "{coverage:?}"
     );
-    let (_, coverage) = read_bytes(&pcap(105, [(START_NS, vec![0; 60])]));
-    assert_eq!(coverage.other_kinds.get("wifi (link type 105, which is not read)"), 1);
+    let (_, coverage) = read_bytes(&pcap(143, [(START_NS, vec![0; 60])]));
+    assert_eq!(coverage.other_kinds.get("DOCSIS (link type 143, which is not read)"), 1);
 }
 
 #[test]

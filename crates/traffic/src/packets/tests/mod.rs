@@ -3,6 +3,7 @@
 mod formats;
 mod generate;
 mod random;
+mod rarer;
 mod troubles;
 mod tunnels;
 

@@ -1,0 +1,80 @@
+//! Frames of wifi, as a card in monitor mode or an access point hands them on: data that is not encrypted is read.
+
+use super::link::Link;
+use super::others::Other;
+use super::segment::{Content, Parsed, be16, be32};
+
+const ENCRYPTED: Parsed<'static> = Parsed::Other(Other::Named("wifi, encrypted"));
+const NO_DATA: Parsed<'static> = Parsed::Other(Other::Named("wifi without data"));
+
+/// A frame of 802.11, from its control field on.
+pub fn wifi(frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
+    let [control, flags, ..] = *frame else { return Parsed::Cut };
+    // Data, and not only the sign that there is none.
+    if control & 0x0c != 0x08 || control & 0x40 != 0 {
+        return NO_DATA;
+    }
+    if flags & 0x40 != 0 {
+        return ENCRYPTED;
+    }
+    let mut at = if flags & 3 == 3 { 30 } else { 24 };
+    if control & 0x80 != 0 {
+        if frame.get(at).is_some_and(|quality| quality & 0x80 != 0) {
+            return Parsed::Other(Other::Named("wifi, several packets in a frame"));
+        }
+        at += if flags & 0x80 != 0 { 6 } else { 2 };
+    }
+    // Some cards align what follows.
+    for at in [at, at + 2] {
+        if let Some([0xaa, 0xaa, 3, 0, 0, 0 | 0xf8, high, low, rest @ ..]) = frame.get(at..) {
+            let protocol = u16::from_be_bytes([*high, *low]);
+            return Parsed::Inside(Content::Network(protocol), rest, wire_bytes.saturating_sub(at + 8));
+        }
+    }
+    if frame.len() < at + 10 { Parsed::Cut } else { NO_DATA }
+}
+
+/// What a capture puts in front of such a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    None,
+    Radiotap,
+    Prism,
+    Avs,
+}
+
+/// A frame with that in front of it.
+pub fn captured(head: Head, frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
+    let length = match head {
+        Head::None => Some(0),
+        Head::Radiotap => be16(frame, 2).map(|length| length.swap_bytes().into()),
+        // It has its length in the byte order of the host.
+        Head::Prism => be32(frame, 4).map(|length| length.min(length.swap_bytes()) as usize),
+        Head::Avs => be32(frame, 4).map(|length| length as usize),
+    };
+    match length.and_then(|length| Some((frame.get(length..)?, length))) {
+        Some((rest, length)) => wifi(rest, wire_bytes.saturating_sub(length)),
+        None => Parsed::Cut,
+    }
+}
+
+/// PPI: a header whose length and link type are little-endian.
+pub fn behind_ppi(frame: &[u8]) -> Option<(Link, usize)> {
+    let length = usize::from(be16(frame, 2)?.swap_bytes());
+    let link = Link::from_number(u16::try_from(be32(frame, 4)?.swap_bytes()).ok()?);
+    (length >= 8 && length <= frame.len() && link != Link::Ppi).then_some((link, length))
+}
+
+/// ERF, of capture cards: a record's header, others behind it, and two bytes in front of Ethernet.
+pub fn behind_erf(frame: &[u8]) -> Option<usize> {
+    let mut kind = *frame.get(8)?;
+    if !matches!(kind & 0x7f, 2 | 11 | 16 | 20) {
+        return None;
+    }
+    let mut at = 16;
+    while kind & 0x80 != 0 {
+        kind = *frame.get(at)?;
+        at += 8;
+    }
+    (at + 2 <= frame.len()).then_some(at + 2)
+}
