@@ -90,9 +90,11 @@ pub fn parse<'a>(link: Link, frame: &'a [u8], wire_bytes: usize, path: &mut Path
             }
             _ => Parsed::Other(Other::Link(258)),
         },
-        Link::Ppi => match behind_ppi(frame) {
-            Some((link, at)) => return parse(link, &frame[at..], wire_bytes.saturating_sub(at), path),
-            None => Parsed::Other(Other::Link(192)),
+        Link::Ppi => match behind_ppi(frame).map(|(number, at)| (Link::from_number(number), at)) {
+            Some((link, at)) if link != Link::Ppi => {
+                return parse(link, &frame[at..], wire_bytes.saturating_sub(at), path);
+            }
+            _ => Parsed::Other(Other::Link(192)),
         },
         link => other_link(link, frame, wire_bytes, path),
     };

@@ -19,6 +19,7 @@ pub mod dump;
 mod early;
 mod fragments;
 mod frame;
+mod layers;
 mod link;
 mod network;
 mod options;

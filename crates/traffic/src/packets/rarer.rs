@@ -3,20 +3,10 @@
 //! Sources: RFC 2661 and 3931 (L2TP), RFC 4380 (Teredo), RFC 9300 (LISP), RFC 5415 (CAPWAP), IEEE 802.1AE (MACsec),
 //! draft-ietf-intarea-gue (GUE), IEC 62439-3 (HSR), IEEE 802.1CB.
 
+use super::layers::{IPV4, TOO_DEEP, enter, is_frame};
 use super::path::{Kind, Path};
 use super::segment::{Content, Parsed, be16, be32, inside};
-use super::tunnels::{IPV4, TOO_DEEP, is_frame};
 use super::wifi::wifi;
-
-fn enter<'a>(
-    path: &mut Path,
-    (kind, number): (Kind, u32),
-    content: Content,
-    (bytes, wire_bytes): (&'a [u8], usize),
-    at: usize,
-) -> Parsed<'a> {
-    if path.enter(kind, number) { inside(content, bytes, wire_bytes, at) } else { TOO_DEEP }
-}
 
 /// By the ports of a packet of UDP, if the header fits.
 pub fn udp<'a>(ports: [u16; 2], whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {

@@ -4,16 +4,14 @@
 //! Sources: RFC 7348 (VXLAN), draft-ietf-nvo3-vxlan-gpe, RFC 8926 (Geneve), RFC 2784, 2890 and 7637 (GRE, its key,
 //! NVGRE), RFC 2637 (PPTP), draft-foschiano-erspan, 3GPP TS 29.281 (GTP-U), RFC 3032 (MPLS), RFC 8300 (NSH).
 
+pub use super::layers::{IPV4, IPV6, MPLS, NSH, TOO_DEEP};
+use super::layers::{enter, is_frame};
 use super::others::{Other, seen_in_udp};
 use super::path::{Kind, Path};
 use super::rarer;
 use super::segment::{Content, Parsed, be16, be32, inside};
 
-pub const IPV4: u16 = 0x0800;
-pub const IPV6: u16 = 0x86dd;
 pub const BRIDGED: u16 = 0x6558;
-pub const MPLS: u16 = 0x8847;
-pub const NSH: u16 = 0x894f;
 const PPP: u16 = 0x880b;
 /// What a live capture lets through without a look inside: ports of UDP, protocols above IP and below it.
 pub const UDP_PORTS: [u16; 8] = [VXLAN_PORTS[0], VXLAN_PORTS[1], 4790, 6081, 2152, 6635, 4754, 37008];
@@ -21,18 +19,6 @@ pub const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 pub const ABOVE_IP: [u8; 6] = [4, 41, 47, 97, 137, 143];
 pub const BELOW_IP: [u16; 9] = [MPLS, 0x8848, 0x8864, BRIDGED, NSH, 0x88e7, 0x22f3, 0x8926, 0x893f];
 const UDP_HEADER: usize = 8;
-pub const TOO_DEEP: Parsed<'static> = Parsed::Other(Other::Named("tunnels nested too deep"));
-
-/// Enters a layer and gives its content, unless there are too many layers.
-fn enter<'a>(
-    path: &mut Path,
-    (kind, number): (Kind, u32),
-    content: Content,
-    (bytes, wire_bytes): (&'a [u8], usize),
-    at: usize,
-) -> Parsed<'a> {
-    if path.enter(kind, number) { inside(content, bytes, wire_bytes, at) } else { TOO_DEEP }
-}
 
 /// A packet of UDP: a tunnel by its port if its header fits; by its content alone if that leaves no doubt.
 pub fn udp<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
@@ -59,15 +45,6 @@ pub fn udp<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a
 /// A header without a bit that is not defined, and a frame of IP or with a tag behind it.
 fn is_certain_vxlan(payload: &[u8]) -> bool {
     matches!(payload, [8, 0, 0, 0, _, _, _, 0, frame @ ..] if is_frame(frame))
-}
-
-pub fn is_frame(frame: &[u8]) -> bool {
-    match (be16(frame, 12), frame.get(14)) {
-        (Some(IPV4), Some(first)) => (0x45..=0x4f).contains(first),
-        (Some(IPV6), Some(first)) => first >> 4 == 6,
-        (Some(0x8100 | 0x88a8 | 0x0806 | MPLS | 0x8864 | NSH | 0x88e7), Some(_)) => true,
-        _ => false,
-    }
 }
 
 fn vxlan<'a>(whole: (&'a [u8], usize), path: &mut Path, is_generic: bool) -> Option<Parsed<'a>> {

@@ -1,6 +1,5 @@
 //! Frames of wifi, as a card in monitor mode or an access point hands them on: data that is not encrypted is read.
 
-use super::link::Link;
 use super::others::Other;
 use super::segment::{Content, Parsed, be16, be32};
 
@@ -59,10 +58,10 @@ pub fn captured(head: Head, frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
 }
 
 /// PPI: a header whose length and link type are little-endian.
-pub fn behind_ppi(frame: &[u8]) -> Option<(Link, usize)> {
+pub fn behind_ppi(frame: &[u8]) -> Option<(u16, usize)> {
     let length = usize::from(be16(frame, 2)?.swap_bytes());
-    let link = Link::from_number(u16::try_from(be32(frame, 4)?.swap_bytes()).ok()?);
-    (length >= 8 && length <= frame.len() && link != Link::Ppi).then_some((link, length))
+    let link = u16::try_from(be32(frame, 4)?.swap_bytes()).ok()?;
+    (length >= 8 && length <= frame.len()).then_some((link, length))
 }
 
 /// ERF, of capture cards: a record's header, others behind it, and two bytes in front of Ethernet.
