@@ -54,6 +54,8 @@ fn vxlan<'a>(whole: (&'a [u8], usize), path: &mut Path, is_generic: bool) -> Opt
     }
     let content = match header[3] {
         _ if !is_generic && header[0] & 0x04 == 0 => Content::Ethernet,
+        // Receivers ignore what is reserved, whatever senders put there.
+        _ if !is_generic && !(1..=5).contains(&header[3]) && is_frame(&whole.0[8..]) => Content::Ethernet,
         1 => Content::Network(IPV4),
         2 => Content::Network(IPV6),
         3 => Content::Ethernet,

@@ -46,6 +46,7 @@ fn wifi(control: [u8; 2], more: &[u8], ip: &[u8]) -> Bytes {
 /// From a packet of IPv4 to a frame of the link type, and the name of the tunnels.
 const READ: &[(u32, &str, Wrap)] = &[
     (1, "VXLAN (VNI 7)", |ip| ethernet(to(65_330, &[8, 0, 0, 0, 0, 0, 7, 0], &ethernet(ip)))),
+    (1, "VXLAN (VNI 7)", |ip| ethernet(to(4789, &[0xff, 1, 0xd1, 0xf2, 0, 0, 7, 0], &ethernet(ip)))),
     (1, "VXLAN (VNI 7)", |ip| ethernet(to(8472, &[8, 0, 0, 0, 0, 0, 7, 0], &ethernet(ip)))),
     (1, "VXLAN (VNI 7)", |ip| ethernet(to(4790, &[0x0c, 0, 0, 1, 0, 0, 7, 0], &ip))),
     (1, "VXLAN (VNI 7) > NSH (path 9)", |ip| {
