@@ -233,6 +233,15 @@ def test_the_table_of_commands_has_each_command_at_its_module() -> None:
     assert there == {module: set(words) for module, words in COMMANDS.items()}
 
 
+def test_every_summary_fits_its_line() -> None:
+    """Help cuts what is longer than a line of 80 columns."""
+    cli.load()
+    commands = [[], *([word] for words in COMMANDS.values() for word in words)]
+    help_ = "".join(CliRunner().invoke(app, [*each, "--help"], terminal_width=80).output for each in commands)
+    assert help_.count("\nCommands:\n") > 5
+    assert not re.findall(r"^  [a-z]\S*  .*\.\.\.$", help_, re.MULTILINE)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -226,7 +226,7 @@ async def _login(target: Any, host: Host) -> tuple[Any, ServerLogin | None, str]
 def fleet_facts(
     fleet: FleetOptions = ANY_FLEET, login: ServerLogin = NO_LOGIN, as_json: Json = False
 ) -> None:
-    """Show how many hosts and their servers are configured; equal answers are grouped."""
+    """Show how hosts and their servers are configured. Equal answers are grouped."""
     from headrace.fleet.report import facts as report
 
     async def work(target: Any, host: Host) -> Any:
@@ -268,7 +268,7 @@ def fleet_drift(
     to: TellOption = None,
     as_json: Json = False,
 ) -> None:
-    """Show how hosts differ from each other and from their own files; names, ids and addresses are left out."""
+    """Show how hosts differ from each other and from their own files. Names, ids and addresses are left out."""
     from headrace.fleet.drift import Collected
     from headrace.fleet.evidence import Evidence, ranked
     from headrace.fleet.files import lasting
@@ -331,7 +331,7 @@ def fleet_hunt(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Watch many hosts: what they have in common first, then findings by cost and number of hosts."""
+    """Watch many hosts, and find what limits them. What they have in common comes first, then findings by cost."""
     import asyncio
     import signal
     import urllib.parse
@@ -389,7 +389,7 @@ def _judged(path: Path) -> dict[str, Any]:
 def fleet_doctor(
     fleet: FleetOptions = ANY_FLEET, scratch: str = "/var/tmp/headrace", as_json: Json = False
 ) -> None:
-    """Check whether many hosts are ready: what is missing where, and what installs it."""
+    """Check whether many hosts are ready. Names what is missing where, and what installs it."""
     from headrace.experiment import readiness
 
     async def work(target: Any, host: Host) -> Any:
@@ -409,7 +409,7 @@ def fleet_doctor(
 @fleet_app.command("status", epilog=f"{EXAMPLE} status --fleet 'db[1-40]'")
 @grouped
 def fleet_status(fleet: FleetOptions = ANY_FLEET, as_json: Json = False) -> None:
-    """Show which hosts answer, with which user and agent, and whether changes by headrace are open there."""
+    """Show which hosts answer, and where changes are open. With each host's user and agent."""
     from headrace.host.agent import Agent, Journal
 
     async def work(target: Any, host: Host) -> Any:
@@ -439,7 +439,7 @@ def fleet_latencies(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Measure the latencies of many hosts, and show how much they differ."""
+    """Measure the latencies of many hosts. Shows how much they differ."""
     from headrace.fleet.report import ladder as report
     from headrace.hunt.ladder import ladder as ladders
     from headrace.hunt.ladder.report import ladder as measured

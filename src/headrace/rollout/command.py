@@ -73,7 +73,7 @@ def rollout_plan(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Query the hosts, and show which host is changed when, and how it is judged. Changes nothing."""
+    """Show which host is changed when, and how it is judged. Queries the hosts, and changes nothing."""
     from headrace.change import apply as rollouts
     from headrace.rollout import expected, look, rules
 
@@ -192,7 +192,7 @@ def rollout_dry(
     ] = 4,
     as_json: Json = False,
 ) -> None:
-    """Measure the plan's hosts with nothing changed, and state how often the judge would be wrong there.
+    """Measure the plan's hosts with nothing changed. States how often the judge would be wrong there.
 
     For a plan with restarts it measures pairs of hosts, but not the effects of a restart, because nothing is
     restarted.
@@ -234,7 +234,7 @@ def rollout_status(
     plan_id: Annotated[str, typer.Argument(metavar="[ID]", help="Without an id: one line per rollout.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show every stage's verdict and every host's state, from the log on this machine; no host is contacted."""
+    """Show every stage's verdict and every host's state. From the log on this machine: no host is contacted."""
     from headrace.rollout import book as books
     from headrace.rollout.report import expected
     from headrace.rollout.report import rollout as report
@@ -261,7 +261,7 @@ def rollout_status(
 
 @rollout_app.command("history", epilog="Example: headrace rollout history --json")
 def rollout_history(as_json: Json = False) -> None:
-    """Show how well the experiments named in plans predicted production, over all rollouts planned here."""
+    """Show how well experiments predicted production. Counts those named in plans, over all rollouts planned here."""
     from headrace.rollout import book as books
     from headrace.rollout.report import expected
     from headrace.show import terminal
@@ -289,7 +289,7 @@ def rollout_approve(
         ),
     ] = False,
 ) -> None:
-    """Approve one stage of one plan, for a limited time, once the stages before it have passed."""
+    """Approve one stage for a limited time. The stages before it must have passed."""
     from headrace.base.errors import PlanError
     from headrace.rollout.book import Book
 
@@ -317,7 +317,7 @@ def rollout_abort(
     ] = WAIT_S,
     as_json: Json = False,
 ) -> None:
-    """Restore every host that this rollout changed, including finished stages. If `go` is running, it restores
+    """Restore every host that this rollout changed. Hosts of finished stages, too. If `go` is running, it restores
     them."""
     from headrace.rollout.book import Book
     from headrace.rollout.pairs import not_restored, taken_back

@@ -102,7 +102,7 @@ def full(
     page: PageFile = None,
     as_json: Json = False,
 ) -> None:
-    """Show how full each host is at its peak, of which resource, and when it will be full.
+    """Show how full each host is at its peak, and when it is full. Names the resource that fills first.
 
     Peaks are compared with knees, not averages with limits. `headrace run sweep` measures the knee of the resource
     that it fills; all others are assumed from a queueing model with that many servers, and marked as assumed.

@@ -152,7 +152,7 @@ def merge(
     to: TellOption = None,
     as_json: Json = False,
 ) -> None:
-    """Plan which databases share a host, from their joint peaks: the fewest or cheapest hosts, and the risk.
+    """Plan which databases share a host. Finds the fewest or cheapest hosts for their joint peaks, and the risk.
 
     Ctrl-C ends the search with the best plan so far. Exits with 13 if the databases do not fit.
     """

@@ -78,7 +78,7 @@ def prove(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Play recordings alone, predict them together, play them together, and compare.
+    """Play recordings alone and together, and compare the two.
 
     On a copy of the databases, on the host that is to carry them. Exits with 13 if they do not fit: statements are
     sent too late, or a p99 is above the limit. Predictions are kept; `headrace size predictions` shows how many
@@ -134,7 +134,7 @@ def measure(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Measure what one call of each query class costs, by playing the class alone.
+    """Measure what one call of each query class costs. Plays each class alone.
 
     For classes that `headrace size demand` cannot separate, and to check its estimates. Use a copy of the
     databases; nothing else should run there.
@@ -155,7 +155,7 @@ def measure(
 
 @size_app.command(epilog="Example: headrace size predictions")
 def predictions(page: PageFile = None, as_json: Json = False) -> None:
-    """Show how many predictions of `headrace size prove`, `full` and `merge` came true."""
+    """Show how many predictions came true. Counts those of `headrace size prove`, `full` and `merge`."""
     from headrace.capacity import predictions as kept
     from headrace.capacity.report.prove import calibration_page
 

@@ -30,7 +30,7 @@ def replica(
     login: ServerLogin = NO_LOGIN,
     as_json: Json = False,
 ) -> None:
-    """Measure how fast a replica that is behind applies its source's writes, and when it has caught up.
+    """Measure how fast a replica applies its source's writes. Tells when one that is behind has caught up.
 
     Changes nothing. Exits with 6 if the pace of no channel is known; the reason says how to learn it.
     """

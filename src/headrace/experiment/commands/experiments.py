@@ -97,7 +97,7 @@ def plan_show(
     ] = 0.05,
     as_json: Json = False,
 ) -> None:
-    """Show a plan's treatments and trials, how long they take, and which effects they can detect."""
+    """Show a plan's treatments, trials and duration. Also which effects they can detect."""
     from headrace.experiment import cautions, kinds
     from headrace.experiment import plan as plans
     from headrace.experiment.report import designs

@@ -377,7 +377,7 @@ def rules_list(
 
 @rules_app.command("show", epilog="Example: headrace rules show NET01")
 def rules_show(code: Annotated[str, typer.Argument(metavar="CODE")], as_json: Json = False) -> None:
-    """Explain one rule: what it finds, why that matters, its source, and what would refute it."""
+    """Explain one rule. Shows what it finds, why that matters, its source, and what would refute it."""
     from headrace.base.errors import PlanError
     from headrace.hunt.report import rules as views
     from headrace.hunt.rules import all_rules
