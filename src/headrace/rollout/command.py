@@ -261,7 +261,7 @@ def rollout_status(
 
 @rollout_app.command("history", epilog="Example: headrace rollout history --json")
 def rollout_history(as_json: Json = False) -> None:
-    """Show how well experiments predicted production. Counts those named in plans, over all rollouts planned here."""
+    """Show how well experiments predicted production. Counts those named in all plans made here."""
     from headrace.rollout import book as books
     from headrace.rollout.report import expected
     from headrace.show import terminal

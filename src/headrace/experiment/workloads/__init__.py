@@ -11,6 +11,7 @@ from headrace.base.errors import PlanError
 from headrace.base.meant import meant
 from headrace.base.model import Option, ServerLogin, Tool
 from headrace.experiment.workloads import options as _options
+from headrace.experiment.workloads.apply import Apply
 from headrace.experiment.workloads.drive.check import Finding
 from headrace.experiment.workloads.drive.workload import Driven, ServerDriven
 from headrace.experiment.workloads.fio import Fio
@@ -42,11 +43,11 @@ __all__ = [
     "watches",
 ]
 
-_Kind = type[Oltp | Sql | Tpcc | Replay | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
+_Kind = type[Oltp | Sql | Tpcc | Replay | Apply | Memcached | Fio | SysbenchFileio | SysbenchOltp | Observe]
 
 _REGISTRY: dict[str, _Kind] = {
     workload.kind: workload
-    for workload in (Oltp, Sql, Tpcc, Replay, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
+    for workload in (Oltp, Sql, Tpcc, Replay, Apply, Memcached, Fio, SysbenchFileio, SysbenchOltp, Observe)
 }
 
 #: Allowed values of ``workload.kind``.

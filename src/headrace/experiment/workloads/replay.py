@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from headrace.base.counted import counted
-from headrace.base.errors import HeadraceError
-from headrace.base.model import ServerEndpoint, Tool, Value
+from headrace.base.model import Tool, Value
 from headrace.experiment.workloads import tool
+from headrace.experiment.workloads.client import ask, endpoint_of, load_dump
 from headrace.experiment.workloads.drive.clients import Seat
 from headrace.experiment.workloads.drive.lines import Source, json_lines, measurement
 from headrace.experiment.workloads.options import Described, Options
@@ -122,7 +122,7 @@ class Replay:
     async def prepare(self, context: Context) -> None:
         """Loads the dump with the server's client, and runs the statements with the driver's loader."""
         if self._options.dump:
-            await _client(context, ["sh", "-c", 'exec "$CLIENT" "$@" < "$DUMP"'], self._options.dump)
+            await load_dump(context, self._options.dump, "replay-dump")
         if self._options.setup:
             await self._load(context, "load")
 
@@ -146,11 +146,10 @@ class Replay:
     async def cleanup(self, context: Context) -> None:
         """Drops the trial's database; other databases from a dump are removed with the server."""
         await self._load(context, "clean")
-        drop = (
-            f"DROP DATABASE `{_endpoint(context).database}`; CREATE DATABASE `{_endpoint(context).database}`"
-        )
+        database = f"`{endpoint_of(context).database}`"
+        drop = f"DROP DATABASE {database}; CREATE DATABASE {database}"
         if self._options.dump:
-            await _client(context, ["sh", "-c", 'exec "$CLIENT" "$@" -e "$STATEMENTS"'], statements=drop)
+            await ask(context, drop, "replay-dump")
 
     async def _load(self, context: Context, verb: str) -> None:
         nothing = {"name": "none", "statements": [{"sql": "SELECT 1", "parameters": []}]}
@@ -190,7 +189,7 @@ class Replay:
             "--sessions": f"x{o.sessions}" if o.sessions > 1 else "",
             "--skip-idle": _ms(o.skip_idle_s) if o.skip_idle_s else "",
             "--since": f"+{_ms(o.since_s)}" if o.since_s else "",
-            "--database-map": f"{o.database}={_endpoint(context).database}" if o.database else "",
+            "--database-map": f"{o.database}={endpoint_of(context).database}" if o.database else "",
             "--max-lag": _ms(o.max_lag_ms / 1000) if o.max_lag_ms else "",
             "--threads": str(o.threads) if o.threads else "",
         }
@@ -243,30 +242,8 @@ def differences(path: Path) -> list[str]:
     ]
 
 
-async def _client(context: Context, argv: list[str], dump: str = "", statements: str = "") -> None:
-    """Run a command with the server's client: its path in CLIENT, its login as arguments."""
-    endpoint = _endpoint(context)
-    found = await context.target.run(["sh", "-c", "command -v mariadb || command -v mysql"], check=False)
-    client = found.text.strip()
-    if not client:
-        raise HeadraceError(
-            "neither mariadb nor mysql is installed to load the dump", place=context.target.name
-        )
-    login = ["--no-defaults", "--socket", endpoint.socket, "--user", endpoint.user, endpoint.database]
-    environment = [f"CLIENT={client}", f"DUMP={dump}", f"STATEMENTS={statements}"]
-    await tool.run_to_end(
-        context, ["env", *environment, *argv, "sh", *login], name="replay-dump", cwd="/", what=client
-    )
-
-
-def _endpoint(context: Context) -> ServerEndpoint:
-    if context.endpoint is None:
-        raise HeadraceError("replay needs a server, and the trial has none")
-    return context.endpoint
-
-
 def _login(context: Context) -> tuple[str, ...]:
-    endpoint = _endpoint(context)
+    endpoint = endpoint_of(context)
     login = ("--mysql-socket", endpoint.socket, "--mysql-user", endpoint.user)
     return (*login, "--mysql-database", endpoint.database)
 
