@@ -90,4 +90,4 @@ def test_no_rate_comes_of_less(text: str, said: str) -> None:
 @pytest.mark.parametrize("options", [{}, {"binlogs": []}, {"binlogs": ["binlog.000001"]}])
 def test_logs_are_named_by_absolute_paths(options: dict[str, list[str]]) -> None:
     with pytest.raises(PlanError, match="binlogs"):
-        make_workload("apply", options)  # type: ignore[arg-type]
+        make_workload("apply", options)
