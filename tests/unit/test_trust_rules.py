@@ -99,6 +99,7 @@ NAMED = {
     "experiment/trial.py": DRAFT,
     "experiment/workloads/drive/clients.py": DRAFT,
     "experiment/workloads/drive/lines.py": DRAFT,
+    "experiment/workloads/apply.py": DRAFT,
     "experiment/workloads/fio.py": DRAFT,
     "experiment/workloads/memcached.py": DRAFT,
     "experiment/workloads/observe.py": DRAFT,
