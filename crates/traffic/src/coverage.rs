@@ -87,6 +87,8 @@ pub struct Coverage {
     pub unterminated_events: u64,
     pub unread_times: u64,
     pub unread_accounts: u64,
+    /// Events that are older than what their log said of the database: it may have changed in between, and is not known.
+    pub unknown_databases: u64,
     pub other_lines: u64,
     /// Of the events, those that a server summed up itself: nothing is known of a single one.
     pub summarised_events: u64,
@@ -236,6 +238,7 @@ impl Coverage {
         self.unterminated_events += other.unterminated_events;
         self.unread_times += other.unread_times;
         self.unread_accounts += other.unread_accounts;
+        self.unknown_databases += other.unknown_databases;
         self.other_lines += other.other_lines;
         self.summarised_events += other.summarised_events;
         self.places.extend(other.places.iter().cloned());

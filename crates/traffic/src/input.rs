@@ -45,9 +45,9 @@ pub struct Input {
 
 enum Source {
     Plain(Start),
-    Gzip(Box<MultiGzDecoder<BufReader<Start>>>),
-    Zstd(Box<zstd::Decoder<'static, BufReader<Start>>>),
-    /// Text of UTF-16, as PowerShell's `>` writes it.
+    /// What a decoder gives.
+    Decoded(Start),
+    /// Text of UTF-16, as PowerShell's `>` writes it, compressed or not.
     Wide(Box<Rewritten<BufReader<Start>, Wide>>),
     File(FollowedFile),
 }
@@ -58,7 +58,18 @@ struct Start {
     /// How many of them there are, and how many were given.
     length: usize,
     given: usize,
+    /// Compressed data that is damaged before there is a first byte, or soon after: given once what is before it was.
+    problem: Option<io::Error>,
     rest: Box<dyn Read + Send>,
+}
+
+/// What a decoder gives, with errors that name the format.
+struct Decoded<D>(&'static str, D);
+
+impl<D: Read> Read for Decoded<D> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1.read(buffer).map_err(|error| damage(self.0, &error))
+    }
 }
 
 /// Opens a file, or standard input for `-`. `follow` waits for more at its end, until SIGTERM, SIGINT or SIGHUP,
@@ -138,9 +149,7 @@ impl Input {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match &mut self.source {
-            Source::Plain(start) => start.read(buffer),
-            Source::Gzip(decoder) => decoder.read(buffer).map_err(|error| damage("gzip", &error)),
-            Source::Zstd(decoder) => decoder.read(buffer).map_err(|error| damage("zstd", &error)),
+            Source::Plain(start) | Source::Decoded(start) => start.read(buffer),
             Source::Wide(text) => text.read(buffer),
             Source::File(file) => file.read(buffer),
         }
@@ -156,35 +165,57 @@ fn damage(format: &str, error: &io::Error) -> io::Error {
 }
 
 fn decompress(start: Start) -> anyhow::Result<Source> {
-    if let Some((_, what, how)) =
-        OTHERS.iter().find(|(magic, ..)| start.magic[..start.length].starts_with(magic))
-    {
+    if let Some((what, how)) = start.other() {
         bail!(AgentError::Named(format!("this is {what}: run `{how}` on it first, or pipe that into -")));
     }
-    Ok(if start.is_gzip() {
-        Source::Gzip(Box::new(MultiGzDecoder::new(BufReader::new(start))))
+    let decoded: Box<dyn Read + Send> = if start.is_gzip() {
+        Box::new(Decoded("gzip", MultiGzDecoder::new(BufReader::new(start))))
     } else if start.is_zstd() {
-        Source::Zstd(Box::new(zstd::Decoder::with_buffer(BufReader::new(start))?))
-    } else if let Some(order) = wide::order(&start.magic[..start.length]) {
-        Source::Wide(Box::new(Rewritten::new(BufReader::new(start), Wide::new(order))))
+        Box::new(Decoded("zstd", zstd::Decoder::with_buffer(BufReader::new(start))?))
     } else {
-        Source::Plain(start)
-    })
+        return Ok(text(start, Source::Plain));
+    };
+    // What was compressed may be UTF-16 or something that is not read, as a file of its own may.
+    let inner = Start::of(decoded)?;
+    if let Some((what, how)) = inner.other() {
+        let reason = format!("what is compressed here is {what}: unpack it, run `{how}` on that, and pipe it into -");
+        bail!(AgentError::Named(reason));
+    }
+    Ok(text(inner, Source::Decoded))
+}
+
+/// Text of UTF-16, or bytes as they are.
+fn text(start: Start, plain: fn(Start) -> Source) -> Source {
+    match wide::order(&start.magic[..start.length]) {
+        Some(order) => Source::Wide(Box::new(Rewritten::new(BufReader::new(start), Wide::new(order)))),
+        None => plain(start),
+    }
 }
 
 impl Start {
     fn of(mut rest: Box<dyn Read + Send>) -> io::Result<Self> {
         let mut magic = [0; MAGIC_BYTES];
         let mut length = 0;
+        let mut problem = None;
         while length < MAGIC_BYTES {
             match rest.read(&mut magic[length..]) {
                 Ok(0) => break,
                 Ok(count) => length += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_damage(&error) => {
+                    problem = Some(error);
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(Self { magic, length, given: 0, rest })
+        Ok(Self { magic, length, given: 0, problem, rest })
+    }
+
+    /// What this is that is not read, and the command that makes it readable.
+    fn other(&self) -> Option<(&'static str, &'static str)> {
+        let begins = |magic: &[u8]| self.magic[..self.length].starts_with(magic);
+        OTHERS.iter().find(|(magic, ..)| begins(magic)).map(|(_, what, how)| (*what, *how))
     }
 
     fn is_gzip(&self) -> bool {
@@ -200,6 +231,9 @@ impl Start {
 impl Read for Start {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.given == self.length {
+            if let Some(problem) = self.problem.take() {
+                return Err(problem);
+            }
             return self.rest.read(buffer);
         }
         let count = (self.length - self.given).min(buffer.len());

@@ -108,7 +108,8 @@ pub enum Kind {
 pub fn kind(path: &Path) -> anyhow::Result<Kind> {
     let mut input = input::open(path, false)?;
     let name = input.name().to_owned();
-    Ok(head(&mut input, &name)?.0)
+    let (kind, mut head) = head(&mut input, &name)?;
+    Ok(in_order(kind, &mut head, &mut input, &name)?.0)
 }
 
 /// Gives every event of a file, a pipe (`-`) or a recording to the sink, and tells what was seen and missed.
@@ -118,7 +119,12 @@ pub fn kind(path: &Path) -> anyhow::Result<Kind> {
 pub fn read(path: &Path, options: &SourceOptions, sink: &mut dyn Sink) -> anyhow::Result<Coverage> {
     let mut input = input::open(path, options.follow)?;
     let name = input.name().to_owned();
-    let (kind, mut head) = head(&mut input, &name)?;
+    let (mut kind, mut head) = head(&mut input, &name)?;
+    let mut problem = None;
+    if !options.follow {
+        (kind, problem) = in_order(kind, &mut head, &mut input, &name)?;
+    }
+    let input = Behind { problem, input };
     if let Some(expected) = options.expected {
         expected.check(kind, &name)?;
     }
@@ -278,6 +284,39 @@ fn head(input: &mut impl Read, name: &str) -> anyhow::Result<(Kind, Vec<u8>)> {
             return Err(AgentError::Named(unreadable::reason(name, &head)).into());
         }
     }
+}
+
+/// What is behind a beginning that was read already, where reading that may have failed at its end.
+struct Behind<R> {
+    problem: Option<std::io::Error>,
+    input: R,
+}
+
+impl<R: Read> Read for Behind<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.problem.take().map_or_else(|| self.input.read(buffer), Err)
+    }
+}
+
+/// The kind of a log, once enough of it was read to tell that its oldest events do not come first, and the damage that
+/// ended this.
+fn in_order(
+    kind: Kind,
+    head: &mut Vec<u8>,
+    input: &mut impl Read,
+    name: &str,
+) -> anyhow::Result<(Kind, Option<std::io::Error>)> {
+    if !matches!(kind, Kind::SlowLog | Kind::GeneralLog | Kind::Prefixed) {
+        return Ok((kind, None));
+    }
+    let missing = HEAD_BYTES.saturating_sub(head.len()) as u64;
+    let problem = match input.take(missing).read_to_end(head) {
+        Ok(_) => None,
+        Err(error) if input::is_damage(&error) => Some(error),
+        Err(error) => return Err(anyhow::Error::new(error).context(format!("cannot read {name}"))),
+    };
+    let is_turned = prefixed::is_newest_first(head);
+    Ok((if is_turned { Kind::Prefixed } else { kind }, problem))
 }
 
 fn kind_of(head: &[u8], at_end: bool) -> Option<Kind> {

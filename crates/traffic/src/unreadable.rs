@@ -141,7 +141,36 @@ const CERTAIN: &[(Mark, &str, &str)] = &[
 /// What a file certainly is that nothing here reads, whatever its lines look like.
 pub(super) fn certain(head: &[u8]) -> Option<String> {
     let lower = head.to_ascii_lowercase();
-    first_of(CERTAIN, head, &lower)
+    of_frame(head).or_else(|| first_of(CERTAIN, head, &lower))
+}
+
+/// Rows of a log as programs for data frames write them where nobody asks for records: an object for each column, or for each
+/// row, with the numbers of rows for keys.
+fn of_frame(head: &[u8]) -> Option<String> {
+    let mut rest = head.trim_ascii_start().strip_prefix(b"{")?;
+    let mut keys = Vec::new();
+    for _ in 0..2 {
+        rest = rest.trim_ascii_start().strip_prefix(b"\"")?;
+        let (key, after) = rest.split_at(memchr::memchr(b'"', rest)?);
+        keys.push(key);
+        rest = after[1..].trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+        rest = rest.strip_prefix(b"{").unwrap_or(rest);
+    }
+    let lower = head[..head.len().min(HEAD_BYTES)].to_ascii_lowercase();
+    let is_log = [&b"user@host"[..], b"query_time", b"sql_text", b"argument", b"digest_text"]
+        .iter()
+        .any(|mark| memmem::find(&lower, mark).is_some());
+    let is_number = |key: &[u8]| !key.is_empty() && key.iter().all(u8::is_ascii_digit);
+    let (by, command) = match (is_number(keys[0]), is_number(keys[1])) {
+        (false, true) => {
+            let rows = ". as $all | .[keys_unsorted[0]] | keys_unsorted[] as $row | $all | map_values(.[$row])";
+            ("columns", format!("jq -c '{rows}' FILE | headrace digest -"))
+        }
+        (true, false) => ("rows", "jq -c '.[]' FILE | headrace digest -".to_owned()),
+        _ => return None,
+    };
+    let how = format!("`{command}`, or write it with pandas' to_json(orient='records')");
+    is_log.then(|| format!("a data frame by {by} with a log in it: {how}"))
 }
 
 /// Why a file cannot be read, with the likely cause.
@@ -168,7 +197,7 @@ pub(super) fn sentence(head: &[u8]) -> Option<String> {
         return Some(format!("text of tcpdump without the bytes of the packets: {how}"));
     }
     let lower = head.to_ascii_lowercase();
-    first_of(KNOWN, head, &lower)
+    of_frame(head).or_else(|| first_of(KNOWN, head, &lower))
 }
 
 fn first_of(known: &[(Mark, &str, &str)], head: &[u8], lower: &[u8]) -> Option<String> {
@@ -287,6 +316,17 @@ mod tests {
                 found.as_deref().is_some_and(|found| found.contains(what) && found.contains(": ")),
                 "{head}: {found:?}"
             );
+        }
+        for (head, what) in [
+            (r#"{"time":{"0":1},"message":{"0":"\# User@Host: a[a] @ b []"}}"#, Some("by columns")),
+            (r#"{ "start_time" : { "0" : 1, "1" : 2 }, "sql_text" : { "0" : "select 1" } }"#, Some("by columns")),
+            (r#"{"0":{"time":1,"message":"\# Query_time: 1"},"1":{}}"#, Some("by rows")),
+            (r#"{"a":{"0":1}}"#, None),
+            (r#"{"events":{"message":"\# Query_time: 1"}}"#, None),
+        ] {
+            let found = certain(head.as_bytes());
+            assert_eq!(found.is_some(), what.is_some(), "{head}: {found:?}");
+            assert!(what.is_none_or(|what| found.unwrap().contains(what)), "{head}");
         }
         assert!(sentence(b"\x1f\x8b\x08\0").is_some_and(|what| what.contains("twice")));
         assert_eq!(sentence(b"hello\nworld\n"), None);

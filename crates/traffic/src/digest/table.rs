@@ -176,6 +176,7 @@ fn coverage_line(coverage: &Coverage) -> String {
         (coverage.represented_events, "of all statements that these stand for"),
         (coverage.unread_times, "times that cannot be read"),
         (coverage.unread_accounts, "accounts that cannot be read"),
+        (coverage.unknown_databases, "of an unknown database"),
         (coverage.unterminated_events, "statements without their ;"),
         (coverage.touched_lines, "changed header lines"),
         (coverage.other_lines, "lines of other logs"),

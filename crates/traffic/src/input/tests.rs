@@ -49,6 +49,33 @@ fn compressed_files_are_known_by_their_first_bytes_and_may_have_several_parts() 
 }
 
 #[test]
+fn text_of_utf_16_is_read_inside_of_what_is_compressed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let text = "# Time: 2024-01-31T12:00:00Z\nselect '\u{e9}\u{1f600}';\n".repeat(3000);
+    let little = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+    let big = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<_>>();
+    let marked = format!("\u{feff}{text}");
+    for wide in [little(&text), big(&text), little(&marked), big(&marked)] {
+        for content in [gzip(&wide), zstd::encode_all(&wide[..], 1).unwrap()] {
+            std::fs::write(&path, &content).unwrap();
+            let (read, error) = all(&path);
+            assert!(error.is_none() && read == text.as_bytes(), "{error:?}");
+            assert!(!is_plain(&path).unwrap());
+            // Cut off early and late: an error behind what there is.
+            for length in [12, content.len() - 5] {
+                std::fs::write(&path, &content[..length]).unwrap();
+                let (read, error) = all(&path);
+                assert!(text.as_bytes().starts_with(&read) && is_damage(&error.unwrap()));
+            }
+        }
+    }
+    std::fs::write(&path, gzip(b"\xff\xfe\0\0#\0\0\0")).unwrap();
+    let error = format!("{:#}", open(&path, false).err().unwrap());
+    assert!(error.contains("compressed here is UTF-32") && error.contains("iconv -f UTF-32"), "{error}");
+}
+
+#[test]
 fn what_is_not_read_is_named_with_the_command_that_helps() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log");

@@ -6,7 +6,7 @@ use super::characters::Changed;
 use super::layers::{LAYERS, Layer, Peeled};
 use super::pages;
 use super::returns::Ends;
-use super::reversed;
+use super::reversed::{self, Order};
 use crate::slow_log::supervised;
 use crate::{general_log, slow_log};
 
@@ -40,8 +40,8 @@ pub(crate) struct Form {
     pub(super) changed: Changed,
     /// Before each piece of output, supervisord writes a line with the name of the program.
     pub(super) is_supervised: bool,
-    /// The newest lines come first.
-    pub(super) is_reversed: bool,
+    /// What comes first is the newest.
+    pub(super) order: Order,
 }
 
 /// A part of a shape.
@@ -59,7 +59,7 @@ pub(super) enum Part {
 pub(crate) fn first(head: &[u8], at_end: bool) -> Option<(First, Form)> {
     let (first, mut form) = in_order(head, at_end)?;
     if first != First::GeneralLog && reversed::is_reversed(form.lines_of(head).iter().map(Vec::as_slice)) {
-        form.is_reversed = true;
+        form.order = Order::Lines;
         return Some((First::Prefixed, form));
     }
     Some((first, form))
@@ -287,10 +287,13 @@ impl Form {
             said += if said.is_empty() { "put back in each line: " } else { "; put back: " };
             said += name;
         }
-        if self.is_reversed {
-            said += if said.is_empty() { "" } else { "; " };
-            said += "put back: the order of the lines, of which the newest came first";
-        }
+        let of = match self.order {
+            Order::Oldest => return said,
+            Order::Lines => "lines",
+            Order::Events => "events",
+        };
+        said += if said.is_empty() { "" } else { "; " };
+        said += &format!("put back: the order of the {of}, of which the newest came first");
         said
     }
 }

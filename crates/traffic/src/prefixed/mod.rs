@@ -17,6 +17,7 @@ use std::io::{Cursor, Read};
 
 pub use self::form::First;
 pub(crate) use self::form::{Form, first as first_form};
+use self::reversed::{Begins, Order};
 use crate::coverage::Coverage;
 use crate::event::Sink;
 
@@ -38,12 +39,24 @@ pub fn read(
     follow: bool,
     sink: &mut dyn Sink,
 ) -> anyhow::Result<Coverage> {
-    let form = form::first(&head, true).map(|(_, form)| form).unwrap_or_default();
+    let mut form = form::first(&head, true).map(|(_, form)| form).unwrap_or_default();
+    if !follow && form.order == Order::Oldest {
+        form.order = reversed::order(&form, &head);
+    }
     let input = Cursor::new(head).chain(input);
-    if form.is_reversed {
-        return reading::read(&form, reversed::turned(input, name)?, name, follow, sink);
+    if form.order != Order::Oldest {
+        let turned = reversed::turned(input, name, Begins::new(&form, form.order))?;
+        return reading::read(&form, turned, name, follow, sink);
     }
     reading::read(&form, input, name, follow, sink)
+}
+
+/// Whether the events that a log begins with are in the order of their times, the newest first. What it says once of all that
+/// follow would be said of the wrong ones.
+#[must_use]
+pub fn is_newest_first(head: &[u8]) -> bool {
+    form::first(head, true)
+        .is_some_and(|(_, form)| form.order != Order::Oldest || reversed::order(&form, head) != Order::Oldest)
 }
 
 #[cfg(test)]

@@ -30,6 +30,12 @@ pub(super) fn take_end(end: u8, line: &mut Vec<u8>) {
     let Some(end) = usize::from(end).checked_sub(1).map(|place| ENDS[place]) else { return };
     if line[..text].ends_with(end) {
         line.drain(text - end.len()..text);
+        // `cat -A`, which puts a `$` there, shows TABs like this.
+        while end.ends_with(b"$")
+            && let Some(at) = memmem::find(line, b"^I")
+        {
+            line.splice(at..at + 2, *b"\t");
+        }
     }
 }
 
@@ -106,6 +112,9 @@ mod tests {
         let mut line = b"select 1;<br />\r\n".to_vec();
         take_end(end_of(b"x<br />"), &mut line);
         assert_eq!(line, b"select 1;\r\n");
+        let mut line = b"select a,^I^Ib$\n".to_vec();
+        take_end(end_of(b"x$"), &mut line);
+        assert_eq!(line, b"select a,\t\tb\n");
         assert_eq!(end_of(b"# Time: 1"), 0);
     }
 }

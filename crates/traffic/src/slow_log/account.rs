@@ -34,6 +34,11 @@ pub(crate) fn parse(line: &[u8]) -> Option<Account<'_>> {
     Some(Account { user: user(&names[..at])?, host: if name.is_empty() { address } else { name }, id })
 }
 
+/// Whether a name has bytes that no server writes into one: zeros of a block that was never written, what a terminal showed.
+pub(super) fn is_damaged(account: &Account<'_>) -> bool {
+    account.user.iter().chain(account.host).any(u8::is_ascii_control)
+}
+
 /// The last of these bytes: a few steps back, which is less than a call of a wide search costs.
 #[inline]
 fn last(byte: u8, text: &[u8]) -> Option<usize> {

@@ -6,6 +6,8 @@ use crate::commands;
 use crate::event::{Command, Event, Outcome};
 
 const NS_PER_S: u64 = 1_000_000_000;
+/// Servers write what ended together in any order.
+const LATE_NS: u64 = 2 * NS_PER_S;
 /// Sessions that are only known by user and host have this bit; numbers of threads are below it.
 const BY_NAME: u64 = 1 << 63;
 
@@ -14,6 +16,8 @@ const BY_NAME: u64 = 1 << 63;
 pub(super) struct Carried {
     /// `use db;` is written only where the database differs from that of the event before, whichever session that was.
     pub(super) database: Option<Vec<u8>>,
+    /// When it was said, in ns; 0 if that is not known.
+    pub(super) said_ns: u64,
     /// `# Time:` is written once a second in the older form. Needed only where no timestamp is set; 0 where it could not be
     /// read.
     pub(super) time_ns: Option<u64>,
@@ -25,6 +29,7 @@ impl Carried {
             let database = self.database.get_or_insert_default();
             database.clear();
             database.extend_from_slice(used);
+            self.said_ns = end_ns(header).unwrap_or(0);
         }
         match header.time {
             Some(time) => self.time_ns = Some(time.ns),
@@ -36,6 +41,14 @@ impl Carried {
     /// A server that opens its log again has written no database yet.
     pub(super) fn reopen(&mut self) {
         self.database.get_or_insert_default().clear();
+        self.said_ns = 0;
+    }
+
+    /// Whether an event is older than what was said of the database, so that this holds for others: pieces of logs were put
+    /// together in another order, or somebody sorted them.
+    pub(super) fn is_of_others(&self, header: &Header<'_>) -> bool {
+        let is_said = header.schema.is_none() && self.database.as_ref().is_some_and(|name| !name.is_empty());
+        is_said && self.said_ns > 0 && end_ns(header).is_some_and(|end_ns| end_ns + LATE_NS < self.said_ns)
     }
 
     /// Whether an event needs something that was said before all of this.
@@ -48,6 +61,7 @@ impl Carried {
     pub(super) fn inherit(&mut self, before: &Carried) {
         if self.database.is_none() {
             self.database.clone_from(&before.database);
+            self.said_ns = before.said_ns;
         }
         self.time_ns = self.time_ns.or(before.time_ns);
     }
@@ -79,7 +93,8 @@ pub(super) fn event<'a>(header: &Header<'a>, carried: &'a Carried, statement: &S
     event.response_ns = response_ns;
     event.user = account.user;
     event.host = account.host;
-    event.database = header.schema.or(carried.database.as_deref()).unwrap_or_default();
+    let carried_database = carried.database.as_deref().filter(|_| !carried.is_of_others(header));
+    event.database = header.schema.or(carried_database).unwrap_or_default();
     event.measures = header.measures;
     event.outcome = match header.errno {
         None => Outcome::Unknown,
@@ -87,6 +102,11 @@ pub(super) fn event<'a>(header: &Header<'a>, carried: &'a Carried, statement: &S
         Some(errno) => Outcome::Error(errno),
     };
     event
+}
+
+/// When an event ended, where that is not in a time of some zone.
+pub(super) fn end_ns(header: &Header<'_>) -> Option<u64> {
+    header.time.filter(|time| !time.is_local).map(|time| time.ns).or(header.timestamp_ns)
 }
 
 /// Servers stamp the end. Of several stamps the finest is taken; 0 where there is none.

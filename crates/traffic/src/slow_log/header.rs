@@ -4,10 +4,11 @@ use memchr::{memchr, memmem};
 
 use super::account::{self, Account};
 use super::boundary::{Line, classify};
+use super::settings;
 use super::time::{self, Stamp};
 use super::touched;
 use super::values::{
-    is_blank, number, seconds, skip_blanks, take_flag, take_number, take_seconds, value_length,
+    is_blank, number, skip_blanks, take_flag, take_number, take_seconds, value_length,
 };
 use crate::measures::{Measure, Measures, Unit};
 use crate::pieces::{line_end, without_return};
@@ -18,6 +19,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// How far behind a header its `SET timestamp` is looked for where it is not at its place.
 const LATE_BYTES: usize = 2048;
 const MOST_LATE_LINES: usize = 16;
+/// Of `use` in one line, and of `SET` before there is a timestamp, not more are read.
+const MOST_SETTINGS: usize = 4;
 pub(super) const COMMAND: &[u8] = b"# administrator command: ";
 
 /// What the lines say; `None` where they say nothing.
@@ -78,8 +81,8 @@ fn plain(text: &[u8], at: usize) -> Option<(&[u8], usize)> {
 fn over_blanks(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
     let is_key = |rest: &[u8]| begins_with_key(&rest[..rest.len().min(LONGEST_KEY)]);
     behind_blanks(text, at, at_end, LONGEST_KEY, |rest| {
-        is_use(rest)
-            || rest.starts_with(b"SET timestamp=")
+        settings::is_use(rest)
+            || settings::is_set(rest)
             || rest.strip_prefix(b"# ").map(skip_blanks).is_some_and(is_key)
     })
 }
@@ -87,7 +90,7 @@ fn over_blanks(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
 /// Where a command begins behind blank lines that somebody put before it; else `at`. A statement may have blanks before it,
 /// but a command would be read as a comment.
 fn before_command(text: &[u8], at: usize, at_end: bool) -> Option<usize> {
-    behind_blanks(text, at, at_end, COMMAND.len(), |rest| rest.starts_with(COMMAND))
+    behind_blanks(text, at, at_end, COMMAND.len(), |rest| settings::command(rest).is_some())
 }
 
 /// Where the text behind blank lines at `at` begins if it is what is asked for, which takes `needed` bytes to tell; else `at`.
@@ -98,10 +101,22 @@ fn behind_blanks(
     needed: usize,
     is_it: impl Fn(&[u8]) -> bool,
 ) -> Option<usize> {
-    if !matches!(text.get(at), Some(b'\n' | b'\r')) {
+    if !matches!(text.get(at), Some(b'\n' | b'\r' | b';')) {
         return Some(at);
     }
-    let blanks = text[at..].iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+    // A line that is nothing but `;` is as blank as others.
+    let mut blanks = 0;
+    while let Some(byte) = text.get(at + blanks) {
+        blanks += match byte {
+            b'\n' | b'\r' => 1,
+            b';' => match settings::behind_lone_end(&text[at + blanks..]) {
+                Some(length) => length,
+                None if text.len() - at - blanks < 3 && !at_end => return None,
+                None => break,
+            },
+            _ => break,
+        }
+    }
     let rest = &text[at + blanks..];
     if rest.len() < needed && !at_end {
         return None;
@@ -170,7 +185,7 @@ impl<'a> Header<'a> {
                 continue;
             }
             let (line, next) = wrapped(text, at, at_end)?;
-            if line.starts_with(COMMAND) {
+            if settings::command(line).is_some() {
                 return Some(at);
             }
             if at > 0 && self.begins_another(text, at, line, at_end)? {
@@ -232,14 +247,27 @@ impl<'a> Header<'a> {
 
     fn time(&mut self, text: &'a [u8]) {
         match time_of(text) {
-            Some((stamp, account)) => (self.time, self.account) = (Some(stamp), account.or(self.account)),
+            Some((stamp, account)) => {
+                self.time = Some(stamp);
+                if account.is_some() {
+                    self.known_account(account);
+                }
+            }
             None => self.has_unread_time = true,
         }
     }
 
     fn account(&mut self, text: &'a [u8]) {
-        self.account = account::parse(text);
-        self.has_unread_account = self.account.is_none();
+        self.known_account(account::parse(text));
+        self.has_unread_account |= self.account.is_none();
+    }
+
+    /// Of an account with damaged names only the number is known.
+    fn known_account(&mut self, account: Option<Account<'a>>) {
+        let is_damaged = account.as_ref().is_some_and(account::is_damaged);
+        self.has_unread_account = is_damaged;
+        self.account =
+            account.map(|account| if is_damaged { Account { id: account.id, ..Account::default() } } else { account });
     }
 
     /// A line that somebody changed.
@@ -354,46 +382,54 @@ impl<'a> Header<'a> {
         rest
     }
 
-    /// `use db;` and `SET timestamp=1;`, each at most once and in this order.
+    /// `use db;` and `SET timestamp=1;`, in this order.
     fn statements(&mut self, text: &'a [u8], mut at: usize, at_end: bool) -> Option<usize> {
-        if let Some((timestamp_ns, line)) = plain_setting(&text[at..]) {
+        if let Some((timestamp_ns, line)) = settings::plain(&text[at..]) {
             (self.timestamp_ns, self.last) = (Some(timestamp_ns), Some(&line[..line.len() - 2]));
-            return before_command(text, at + line.len(), at_end);
+            return self.before_statement(text, at + line.len(), at_end);
         }
-        for keyword in [&b"use "[..], b"SET "] {
+        // Of several in one line, the last name counts.
+        for number in 0..MOST_SETTINGS {
             let begin = over_blanks(text, at, at_end)?;
-            let rest = &text[begin..];
-            if !(rest.starts_with(keyword) || keyword == b"use " && is_use(rest)) {
-                let may_be = rest.len() < keyword.len() && rest.eq_ignore_ascii_case(&keyword[..rest.len()]);
-                if may_be && !at_end {
-                    return None;
-                }
-                continue;
+            let is_line = begin == 0 || text[begin - 1] == b'\n';
+            if number > 0 && is_line {
+                break;
             }
-            let end = if keyword == b"use " { use_length(rest, at_end) } else { memchr(b'\n', rest) };
-            let (length, next) = match end {
-                Some(length) => (length, length + 1),
-                None if at_end => (rest.len(), rest.len()),
-                // A statement like these, and a long one.
-                None if rest.len() > super::boundary::LINE_BYTES => return Some(at),
-                None => return None,
-            };
-            let line = without_return(&rest[..length]);
-            let Some(inner) = line.strip_suffix(b";") else { continue };
-            if keyword == b"use " {
-                self.used = Some(unquoted(inner[4..].trim_ascii()));
-            } else if let Some(timestamp_ns) = setting(&inner[4..]) {
-                self.timestamp_ns = timestamp_ns;
-            } else {
-                continue;
-            }
-            self.last = Some(inner);
-            at = begin + next;
+            let Some(found) = settings::used(&text[begin..], at_end)? else { break };
+            (self.used, self.last) = (Some(found.value), Some(found.text));
+            self.touched_lines += u64::from(found.is_touched);
+            at = begin + found.length;
         }
-        if self.timestamp_ns.is_some() {
-            before_command(text, at, at_end)
-        } else {
-            self.late(text, at, at_end)
+        for _ in 0..MOST_SETTINGS {
+            let begin = over_blanks(text, at, at_end)?;
+            let Some(found) = settings::set(&text[begin..], at_end)? else { break };
+            (self.timestamp_ns, self.last) = (found.value, Some(found.text));
+            self.touched_lines += u64::from(found.is_touched);
+            at = begin + found.length;
+            if found.value.is_some() {
+                return self.before_statement(text, at, at_end);
+            }
+        }
+        self.late(text, at, at_end)
+    }
+
+    /// Where the statement begins: behind blank lines before a command, and behind a `;` that somebody's editor put before it.
+    fn before_statement(&mut self, text: &'a [u8], at: usize, at_end: bool) -> Option<usize> {
+        if text.get(at) != Some(&b';') {
+            return before_command(text, at, at_end);
+        }
+        let Some(length) = settings::behind_lone_end(&text[at..]) else {
+            return if text.len() - at < 3 && !at_end { None } else { Some(at) };
+        };
+        // A statement that is empty is logged like this.
+        match classify(&text[at + length..], at_end) {
+            Line::Unknown => None,
+            Line::Other if !text[at + length..].trim_ascii_start().is_empty() => {
+                self.touched_lines += 1;
+                Some(at + length)
+            }
+            Line::Other if !at_end => None,
+            _ => Some(at),
         }
     }
 
@@ -409,16 +445,19 @@ impl<'a> Header<'a> {
                 None => break,
             };
             let line = window[from..from + length].trim_ascii_end();
-            if let Some((timestamp_ns, set)) = touched_setting(line) {
+            if let Some(Some(found)) = settings::set(line, true)
+                && let Some(timestamp_ns) = found.value
+                && found.length == line.len()
+            {
                 for line in window[..from].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                     self.unknown(line);
                 }
                 (self.timestamp_ns, self.last, self.used) =
-                    (Some(timestamp_ns), Some(set), used.or(self.used));
+                    (Some(timestamp_ns), Some(found.text), used.or(self.used));
                 return Some(at + next);
             }
-            if is_use(line) {
-                used = Some(unquoted(line[4..].strip_suffix(b";").unwrap_or(&line[4..]).trim_ascii()));
+            if let Some(name) = settings::name_of(line) {
+                used = Some(name);
             } else if line.ends_with(b";") || touched::begins_event(line, true) == Some(true) {
                 break;
             }
@@ -429,7 +468,7 @@ impl<'a> Header<'a> {
 
     /// A line of a header that is none by its looks: numbers that can be told are taken.
     fn unknown(&mut self, line: &[u8]) {
-        if is_use(line) {
+        if settings::is_use(line) {
             return;
         }
         self.touched_lines += 1;
@@ -448,84 +487,6 @@ impl<'a> Header<'a> {
 fn unnamed_account(line: &[u8]) -> Option<Account<'_>> {
     memmem::find(line, b"] @ ")?;
     memmem::find_iter(line, b": ").find_map(|at| account::parse(line[at + 2..].trim_ascii_start()))
-}
-
-/// The line `SET timestamp=1700000000;`, as nearly every event has it: looked at once.
-#[inline]
-fn plain_setting(text: &[u8]) -> Option<(u64, &[u8])> {
-    let line = text.get(..26)?;
-    let digits = line.strip_prefix(b"SET timestamp=")?.strip_suffix(b";\n")?;
-    let seconds = digits
-        .iter()
-        .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| 10 * sum + u64::from(byte - b'0')))?;
-    Some((seconds * NS_PER_S, line))
-}
-
-/// A line that sets a timestamp, however it is written, and without the `;` that some copies lack.
-fn touched_setting(line: &[u8]) -> Option<(u64, &[u8])> {
-    let line = line.trim_ascii();
-    let set = line.strip_suffix(b";").unwrap_or(line).trim_ascii_end();
-    let (keyword, rest) = set.split_at_checked(4)?;
-    let (name, value) = rest.split_at(memchr(b'=', rest)?);
-    let is_timestamp =
-        keyword.eq_ignore_ascii_case(b"SET ") && name.trim_ascii().eq_ignore_ascii_case(b"timestamp");
-    let timestamp_ns = if is_timestamp { seconds(value[1..].trim_ascii()) } else { None };
-    Some((timestamp_ns?, set))
-}
-
-/// Whether a text begins with the server's `use `, or with what people and other programs make of it.
-pub(super) fn is_use(text: &[u8]) -> bool {
-    text.starts_with(b"use ")
-        || text.first() == Some(&b'U') && text.get(1..4).is_some_and(|rest| rest.eq_ignore_ascii_case(b"se "))
-}
-
-/// The name between backticks, which no server writes there.
-fn unquoted(name: &[u8]) -> &[u8] {
-    match name {
-        [b'`', inner @ .., b'`'] if !inner.is_empty() && memchr(b'`', inner).is_none() => inner,
-        _ => name,
-    }
-}
-
-/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it continues to `SET`, but
-/// not past a line that begins another event. `None` where the buffer ends too early to tell.
-fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
-    let first = memchr(b'\n', text)?;
-    if without_return(&text[..first]).ends_with(b";") {
-        return Some(first);
-    }
-    let window = &text[..text.len().min(super::boundary::LINE_BYTES)];
-    let next = memmem::find(window, b"\n# ");
-    match memmem::find(&window[..next.unwrap_or(window.len())], b";\nSET ") {
-        Some(at) => Some(at + 1),
-        None if at_end || next.is_some() || window.len() == super::boundary::LINE_BYTES => Some(first),
-        None => None,
-    }
-}
-
-/// The values of a `SET` that the server wrote: its timestamp if it has one. `None` for any other `SET`.
-fn setting(text: &[u8]) -> Option<Option<u64>> {
-    if let Some(value) = text.strip_prefix(b"timestamp=")
-        && let (Some(seconds), b"") = take_number(value)
-    {
-        return seconds.checked_mul(NS_PER_S).map(Some);
-    }
-    let mut timestamp_ns = None;
-    for part in text.split(|byte| *byte == b',') {
-        let equals = memchr(b'=', part)?;
-        let value = &part[equals + 1..];
-        match &part[..equals] {
-            b"timestamp" => timestamp_ns = Some(seconds(value)?),
-            b"last_insert_id" | b"insert_id" => {
-                let digits = value.strip_prefix(b"-").unwrap_or(value);
-                if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
-                    return None;
-                }
-            }
-            _ => return None,
-        }
-    }
-    Some(timestamp_ns)
 }
 
 /// A name is not quoted, so it ends where the last key that servers write after it begins: behind two blanks, or one where

@@ -3,8 +3,9 @@
 use memchr::memmem;
 
 use super::boundary::{Line, classify, ends_statement};
-use super::event::Carried;
+use super::event::{Carried, end_ns};
 use super::header;
+use super::settings;
 use super::touched;
 use crate::pieces::{without_banner, without_return};
 
@@ -32,20 +33,25 @@ pub(super) fn last_change(
         return None;
     }
     let region = Region { buffer, from, to };
-    let of_server = region.last(b"\nuse ", Region::used)?;
-    let after = Region { buffer, from: of_server.as_ref().map_or(from, |(line, _)| *line), to };
-    let used = after.last(b"\nU", Region::used)?.or(of_server);
-    let after = Region { buffer, from: used.as_ref().map_or(from, |(line, _)| *line), to };
+    let mut used = region.last(b"\nuse ", Region::used)?;
+    // What people and programs make of it: in another case, behind blanks and comments.
+    for touched in [&b"\nU"[..], b"\nu", b"\n ", b"\n\t", b"\n/"] {
+        let after = Region { buffer, from: used.as_ref().map_or(from, |(line, ..)| *line), to };
+        used = after.last(touched, Region::used)?.or(used);
+    }
+    let after = Region { buffer, from: used.as_ref().map_or(from, |(line, ..)| *line), to };
     let database = match after.last(b"\nTime ", Region::banner)? {
-        Some(()) => Some(Vec::new()),
-        None => used.map(|(_, database)| database),
+        Some(()) => Some((Vec::new(), 0)),
+        None => used.map(|(_, database, said_ns)| (database, said_ns)),
     };
+    let said_ns = database.as_ref().map_or(0, |(_, said_ns)| *said_ns);
+    let database = database.map(|(name, _)| name);
     let time = region.last(b"\n# Time: ", Region::time)?;
     let after = Region { buffer, from: time.map_or(from, |(line, _)| line), to };
     if after.has_touched_time() {
         return None;
     }
-    Some(Carried { database, time_ns: time.map(|(_, ns)| ns) })
+    Some(Carried { database, said_ns, time_ns: time.map(|(_, ns)| ns) })
 }
 
 /// The first firm boundary at or after `from`; the end of the input where there is none.
@@ -123,6 +129,11 @@ impl Region<'_> {
             }
             let before = memchr::memrchr(b'\n', &self.buffer[..at - 1]).map_or(0, |end| end + 1);
             let line = &self.buffer[before..at];
+            // Blank lines that somebody put there are no end of a header.
+            if line.trim_ascii().is_empty() || line.trim_ascii() == b";" {
+                at = before;
+                continue;
+            }
             let is_field = touched::fields(line).is_some();
             if line[0] != b'#' {
                 // Of a line that somebody changed or wrapped only reading it tells.
@@ -136,8 +147,8 @@ impl Region<'_> {
         if is_header { Found::Unclear } else { Found::Nothing }
     }
 
-    fn used(&self, line: usize) -> Found<(usize, Vec<u8>)> {
-        if !header::is_use(&self.buffer[line..]) {
+    fn used(&self, line: usize) -> Found<(usize, Vec<u8>, u64)> {
+        if !settings::is_use(&self.buffer[line..]) {
             return Found::Nothing;
         }
         let first = match self.first_line(line) {
@@ -147,7 +158,7 @@ impl Region<'_> {
         };
         match header::parse(&self.buffer[first..], false) {
             Some((header, body)) if first + body > line => match header.used {
-                Some(used) => Found::It((line, used.to_vec())),
+                Some(used) => Found::It((line, used.to_vec(), end_ns(&header).unwrap_or(0))),
                 None => Found::Nothing,
             },
             _ => Found::Unclear,

@@ -30,6 +30,7 @@ mod parser;
 mod reader;
 mod repeated;
 mod returns;
+mod settings;
 mod statement;
 pub(crate) mod supervised;
 pub(super) mod time;

@@ -4,9 +4,10 @@ use memchr::{memchr_iter, memmem};
 
 use super::boundary::{By, End, LINE_BYTES, Lexer, Line, classify, ends_statement};
 use super::event::{Carried, event};
-use super::header::{self, COMMAND, Header};
+use super::header::{self, Header};
 use super::repeated;
 use super::returns;
+use super::settings;
 use super::statement::{self, Found, without_terminator};
 use super::touched;
 use crate::coverage::Coverage;
@@ -405,6 +406,7 @@ impl Parser<'_> {
         self.coverage.unread_times += u64::from(header.has_unread_time);
         self.coverage.unread_accounts += u64::from(header.has_unread_account);
         self.coverage.unterminated_events += u64::from(found.is_unterminated);
+        self.coverage.unknown_databases += u64::from(self.carried.is_of_others(header));
         self.coverage.other_lines += found.other_lines;
     }
 
@@ -578,7 +580,7 @@ fn next_line(buffer: &[u8], from: usize, is_loose: bool) -> Option<usize> {
 /// Whether the statement of the event that begins `text` comes again in a later one. `None`: more is needed.
 fn is_repeated(text: &[u8], header: &Header<'_>, body: usize, end: &End, at_end: bool) -> Option<bool> {
     let rest = text.get(body..end.at).unwrap_or_default();
-    let is_whole = rest.is_empty() || without_terminator(rest).is_some() && !rest.starts_with(COMMAND);
+    let is_whole = rest.is_empty() || without_terminator(rest).is_some() && settings::command(rest).is_none();
     if end.by == By::Header && is_whole && repeated::may_be(header) {
         return repeated::by_next(header, rest, &text[end.at..], at_end);
     }

@@ -5,7 +5,8 @@ use memchr::{memchr, memmem};
 use super::account;
 use super::boundary::{By, End, Lexer};
 use super::event::Statement;
-use super::header::{COMMAND, Header};
+use super::header::Header;
+use super::settings;
 use super::supervised;
 use super::time;
 
@@ -48,7 +49,7 @@ pub(super) fn find<'a>(
         By::Input => needs_no_end && !end.is_open && inner.ends_with(b"\n"),
         By::Limit => false,
     };
-    if let Some(name) = rest.strip_prefix(COMMAND) {
+    if let Some(name) = settings::command(rest) {
         return command(rest, name, inner, is_ended, other_lines);
     }
     if inner.trim_ascii().is_empty() {
@@ -93,7 +94,14 @@ pub(super) fn find<'a>(
 
 /// Whether a statement may have other statements in it.
 fn begins_program(text: &[u8]) -> bool {
-    let text = text.trim_ascii_start();
+    let mut text = text.trim_ascii_start();
+    // What stands in a comment of a client's own begins nothing; servers execute what is in `/*!`.
+    while text.starts_with(b"/*")
+        && !matches!(text.get(2), Some(b'!' | b'M'))
+        && let Some(end) = memmem::find(text, b"*/")
+    {
+        text = text[end + 2..].trim_ascii_start();
+    }
     [&b"create"[..], b"alter", b"begin", b"declare", b"delimiter", b"/*"]
         .iter()
         .any(|word| text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word)))
@@ -124,10 +132,14 @@ fn command<'a>(
     other_lines: u64,
 ) -> Result<Found<'a>, &'static str> {
     let line = memchr(b'\n', name).map_or(name.len(), |length| length + 1);
-    let is_alone = inner.trim_ascii_end().len() <= COMMAND.len() + line;
-    let kept = if is_alone { rest.len() } else { COMMAND.len() + line };
+    let whole = rest.len() - name.len() + line;
+    // Its `;` may be in a line of its own.
+    let behind = inner.get(whole..).unwrap_or_default().trim_ascii();
+    let is_alone = behind.iter().all(|byte| *byte == b';');
+    let kept = if is_alone { rest.len() } else { whole };
     let (name, is_unterminated) = match without_terminator(&name[..line]) {
         Some(name) => (name, false),
+        None if is_alone && !behind.is_empty() => (name[..line].trim_ascii_end(), false),
         None if is_ended && is_alone => (without_client_end(name[..line].trim_ascii_end()), true),
         None => return Err("an administrator command that is cut off"),
     };

@@ -171,6 +171,8 @@ def _missed(coverage: dict[str, Any]) -> list[tuple[str, str]]:
         "sampled_events": "events of a log with log_slow_rate_limit",
         "throttled_events": "statements that the server left out of its log",
         "unread_times": "times that could not be read",
+        "unread_accounts": "accounts that could not be read",
+        "unknown_databases": "events of an unknown database",
         "tls_sessions": "sessions with TLS",
         "midstream_sessions": "sessions already open at the start",
         "one_sided_sessions": "sessions of which one direction was captured",

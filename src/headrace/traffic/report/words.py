@@ -186,6 +186,10 @@ def _of_logs(of: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
     if of["unread_accounts"]:
         accounts = counted(of["unread_accounts"], "line with # User@Host:", "lines with # User@Host:")
         yield f"accounts: {accounts} could not be read", True
+    if of["unknown_databases"]:
+        events = counted(of["unknown_databases"], "event is", "events are")
+        why = "older than what the log says of its database before: sorted, or pieces in another order"
+        yield f"databases: {events} of an unknown one, {why}", True
     changed = [counted(of[key], *what) for key, what in _CHANGED if of[key]]
     if changed:
         yield f"changed since the server wrote it: {', '.join(changed)}", False
@@ -221,8 +225,8 @@ def _decoded(of: Mapping[str, int]) -> tuple[str, bool]:
 COVERAGE = (
     "read_events", "events", "bytes", "skipped_bytes", "damaged", "lost_events", "sampled_events",
     "represented_events", "summarised_events", "throttled_events", "throttled_ns", "touched_lines",
-    "unterminated_events", "unread_times", "unread_accounts", "other_lines", "sessions", "tls_sessions",
-    "midstream_sessions", "one_sided_sessions",
+    "unterminated_events", "unread_times", "unread_accounts", "unknown_databases", "other_lines", "sessions",
+    "tls_sessions", "midstream_sessions", "one_sided_sessions",
     "unknown_statements", "unanswered", "packets", "dropped_packets", "cut_packets", "retransmitted_packets",
     "gaps", "gap_bytes", "other_packets", "filtered", "undated", "others",
 )  # fmt: skip

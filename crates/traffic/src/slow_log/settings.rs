@@ -1,0 +1,319 @@
+//! `use db;` and `SET timestamp=1;` before a statement: as servers write them, and as people and programs leave them: in any
+//! case, quoted, behind comments, several in one line, with the names that clients have for the same variable.
+
+use memchr::{memchr, memmem};
+
+use super::boundary::LINE_BYTES;
+use super::header::COMMAND;
+use super::values::{seconds, take_number};
+use crate::pieces::without_return;
+
+const NS_PER_S: u64 = 1_000_000_000;
+/// Blanks and comments before a word are not longer.
+const BEFORE_BYTES: usize = 256;
+
+/// What was found at the beginning of a text.
+pub(super) struct Found<'a, T> {
+    pub(super) value: T,
+    /// The text without its `;`: it may be the statement itself.
+    pub(super) text: &'a [u8],
+    /// Where what follows begins: the next line, or what stands behind it in the same one.
+    pub(super) length: usize,
+    /// It is not as a server writes it.
+    pub(super) is_touched: bool,
+}
+
+/// The line `SET timestamp=1700000000;`, as nearly every event has it: looked at once.
+#[inline]
+pub(super) fn plain(text: &[u8]) -> Option<(u64, &[u8])> {
+    let line = text.get(..26)?;
+    let digits = line.strip_prefix(b"SET timestamp=")?.strip_suffix(b";\n")?;
+    let seconds = digits
+        .iter()
+        .try_fold(0_u64, |sum, byte| byte.is_ascii_digit().then(|| 10 * sum + u64::from(byte - b'0')))?;
+    Some((seconds * NS_PER_S, line))
+}
+
+/// Whether a text begins with the server's `use `, or with what people and other programs make of it.
+pub(super) fn is_use(text: &[u8]) -> bool {
+    text.starts_with(b"use ") || begins_with_word(text, b"use").is_some()
+}
+
+/// Whether a text begins with `SET`, in any case.
+pub(super) fn is_set(text: &[u8]) -> bool {
+    begins_with_word(text, b"set").is_some()
+}
+
+/// The name that `use name;` at the beginning of a text says. The outer `None`: more of the text is needed.
+pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>> {
+    let Some(begin) = begins_with_word(text, b"use") else {
+        return may_become(text, b"use", at_end).map(|()| None);
+    };
+    let Some(end) = use_length(text, at_end) else {
+        // A statement like this, and a long one.
+        return if text.len() > LINE_BYTES { Some(None) } else { None };
+    };
+    let line = without_return(&text[..end]);
+    let next = (end + 1).min(text.len());
+    // What stands behind a `;` is the name's own only where nothing else makes sense of it.
+    let cut = memchr(b';', &line[begin..]).map(|at| begin + at);
+    if let Some(at) = cut.filter(|at| at + 1 < line.len()) {
+        let behind = skip_comments(&line[at + 1..]);
+        let (is_end, is_more) = (behind.is_empty(), is_use(behind) || is_set(behind));
+        if is_end || is_more {
+            let length = if is_end { next } else { line.len() - behind.len() };
+            let value = name(&line[begin..at]);
+            return Some(Some(Found { value, text: &line[..at], length, is_touched: true }));
+        }
+    }
+    let Some(inner) = line.strip_suffix(b";") else { return Some(None) };
+    let value = name(&inner[begin..]);
+    let is_touched = !text.starts_with(b"use ") || value.len() + begin != inner.len();
+    Some(Some(Found { value, text: inner, length: next, is_touched }))
+}
+
+/// The name in a line that says one, with or without its `;`.
+pub(super) fn name_of(line: &[u8]) -> Option<&[u8]> {
+    let begin = begins_with_word(line, b"use")?;
+    let end = memchr(b';', &line[begin..])
+        .filter(|at| skip_comments(&line[begin + at + 1..]).is_empty())
+        .map_or(line.len(), |at| begin + at);
+    Some(name(&line[begin..end]))
+}
+
+/// The timestamp that a `SET` of the server's at the beginning of a text sets, if it sets one; nothing for any other `SET`. The
+/// outer `None`: more of the text is needed.
+pub(super) fn set(text: &[u8], at_end: bool) -> Option<Option<Found<'_, Option<u64>>>> {
+    let Some(begin) = begins_with_word(text, b"set") else {
+        return may_become(text, b"set", at_end).map(|()| None);
+    };
+    let (length, next) = match memchr(b'\n', text) {
+        Some(length) => (length, length + 1),
+        None if at_end => (text.len(), text.len()),
+        None if text.len() > LINE_BYTES => return Some(None),
+        None => return None,
+    };
+    let line = without_return(&text[..length]);
+    let end = memchr(b';', line);
+    let inner = &line[..end.unwrap_or(line.len())];
+    let values = without_comment(inner.get(begin..).unwrap_or_default());
+    let Some(value) = values_of(values.trim_ascii()) else { return Some(None) };
+    let behind = end.map_or(&b""[..], |at| skip_comments(&line[at + 1..]));
+    // The `;` lacks in some copies; what sets nothing that is looked for is the server's only with it.
+    if end.is_none() && value.is_none() {
+        return Some(None);
+    }
+    let length = if behind.is_empty() { next } else { line.len() - behind.len() };
+    let is_plain = |name: &[u8]| text[begin..].starts_with(name);
+    let is_plain = [&b"timestamp="[..], b"last_insert_id=", b"insert_id="].into_iter().any(is_plain);
+    let is_touched = !text.starts_with(b"SET ") || !is_plain || end.is_none_or(|at| at + 1 < line.len());
+    Some(Some(Found { value, text: inner, length, is_touched }))
+}
+
+/// What follows `# administrator command: `, with or without its mark, at the beginning of a text.
+pub(super) fn command(text: &[u8]) -> Option<&[u8]> {
+    if let Some(name) = text.strip_prefix(COMMAND) {
+        return Some(name);
+    }
+    let marks = text.iter().take(8).take_while(|byte| matches!(byte, b'#' | b' ' | b'\t')).count();
+    let (word, rest) = text[marks..].split_at_checked(COMMAND.len() - 3)?;
+    let is_it = word.eq_ignore_ascii_case(&COMMAND[2..COMMAND.len() - 1]) && matches!(rest.first(), Some(b' ' | b'\t'));
+    is_it.then(|| rest.trim_ascii_start())
+}
+
+/// Where a `;` and nothing else is a line, and a statement follows: what is behind it.
+pub(super) fn behind_lone_end(text: &[u8]) -> Option<usize> {
+    let rest = text.strip_prefix(b";")?;
+    let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
+    (rest.get(blanks) == Some(&b'\n')).then_some(blanks + 2)
+}
+
+/// Where what is behind a word begins: behind blanks and comments, in any case.
+fn begins_with_word(text: &[u8], word: &[u8]) -> Option<usize> {
+    let window = &text[..text.len().min(BEFORE_BYTES)];
+    let rest = match window.first()? {
+        b' ' | b'\t' | b'/' => skip_comments(window),
+        _ => window,
+    };
+    let (found, rest) = rest.split_at_checked(word.len())?;
+    let is_it = found.eq_ignore_ascii_case(word) && matches!(rest.first(), Some(b' ' | b'\t' | b'`'));
+    is_it.then(|| {
+        let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        window.len() - rest.len() + blanks
+    })
+}
+
+/// Nothing where a text, with what may still come, may begin with a word.
+fn may_become(text: &[u8], word: &[u8], at_end: bool) -> Option<()> {
+    let rest = skip_comments(&text[..text.len().min(BEFORE_BYTES)]);
+    let is_comment = rest.starts_with(b"/*") || rest == b"/";
+    let is_short = rest.len() <= word.len() && rest.eq_ignore_ascii_case(&word[..rest.len()]);
+    let may_be = text.len() < BEFORE_BYTES && (is_comment || is_short);
+    (at_end || !may_be).then_some(())
+}
+
+/// The text behind blanks and comments, which end in their line; nothing of it where that is all.
+fn skip_comments(text: &[u8]) -> &[u8] {
+    let mut rest = text;
+    loop {
+        while let [b' ' | b'\t' | b'\r', after @ ..] = rest {
+            rest = after;
+        }
+        if rest.starts_with(b"-- ") || rest.starts_with(b"#") || rest == b"--" {
+            return b"";
+        }
+        let end = || memmem::find(rest, b"*/").filter(|end| memchr(b'\n', &rest[..*end]).is_none());
+        match rest.strip_prefix(b"/*").and_then(|_| end()) {
+            Some(end) => rest = &rest[end + 2..],
+            None => return rest,
+        }
+    }
+}
+
+/// The text before a comment that ends it.
+fn without_comment(text: &[u8]) -> &[u8] {
+    let mut text = text.trim_ascii();
+    while text.ends_with(b"*/")
+        && let Some(begin) = memmem::rfind(text, b"/*").filter(|begin| *begin > 0)
+    {
+        text = text[..begin].trim_ascii_end();
+    }
+    text
+}
+
+/// The name, which may be between backticks, as no server writes it there, and before a comment.
+fn name(text: &[u8]) -> &[u8] {
+    let name = without_comment(text);
+    match name {
+        [b'`', inner @ .., b'`'] if !inner.is_empty() && memchr(b'`', inner).is_none() => inner,
+        _ => name,
+    }
+}
+
+/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it continues to `SET`, but
+/// not past a line that begins another event. `None` where the buffer ends too early to tell.
+fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
+    let Some(first) = memchr(b'\n', text) else { return at_end.then_some(text.len()) };
+    if memchr(b';', &text[..first]).is_some() {
+        return Some(first);
+    }
+    // The `;` lacks, and the next line is no part of a name.
+    if set(&text[first + 1..], at_end)?.is_some_and(|found| found.value.is_some()) {
+        return Some(first);
+    }
+    let window = &text[..text.len().min(LINE_BYTES)];
+    let next = memmem::find(window, b"\n# ");
+    match memmem::find(&window[..next.unwrap_or(window.len())], b";\nSET ") {
+        Some(at) => Some(at + 1),
+        None if at_end || next.is_some() || window.len() == LINE_BYTES => Some(first),
+        None => None,
+    }
+}
+
+/// The values of a `SET` that the server wrote: its timestamp if it has one. `None` for any other `SET`.
+fn values_of(text: &[u8]) -> Option<Option<u64>> {
+    if let Some(value) = text.strip_prefix(b"timestamp=")
+        && let (Some(seconds), b"") = take_number(value)
+    {
+        return seconds.checked_mul(NS_PER_S).map(Some);
+    }
+    let mut timestamp_ns = None;
+    for part in text.split(|byte| *byte == b',') {
+        let equals = memchr(b'=', part)?;
+        let value = part[equals + 1..].trim_ascii();
+        let variable = variable(&part[..equals]);
+        if variable.eq_ignore_ascii_case(b"timestamp") {
+            let digits = value.strip_prefix(b"'").and_then(|value| value.strip_suffix(b"'"));
+            timestamp_ns = Some(seconds(digits.unwrap_or(value))?);
+        } else if variable.eq_ignore_ascii_case(b"last_insert_id")
+            || variable.eq_ignore_ascii_case(b"insert_id")
+        {
+            let digits = value.strip_prefix(b"-").unwrap_or(value);
+            if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+                return None;
+            }
+        } else {
+            return None;
+        }
+    }
+    Some(timestamp_ns)
+}
+
+/// The name of a session's variable without what says that it is one: `@@session.timestamp`, `LOCAL timestamp`.
+fn variable(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii();
+    let text = text.strip_suffix(b":").unwrap_or(text).trim_ascii_end();
+    let mut name = text.strip_prefix(b"@@").unwrap_or(text);
+    for scope in [&b"session"[..], b"local"] {
+        if let Some((found, rest)) = name.split_at_checked(scope.len())
+            && found.eq_ignore_ascii_case(scope)
+            && matches!(rest.first(), Some(b'.' | b' ' | b'\t'))
+        {
+            name = rest[1..].trim_ascii();
+        }
+    }
+    let name = name.strip_prefix(b"@@").unwrap_or(name);
+    match name {
+        [b'`', inner @ .., b'`'] => inner,
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_every_form() {
+        for (text, name, behind) in [
+            ("use shop;\nSET", "shop", "SET"),
+            ("uSe shop;\r\nSET", "shop", "SET"),
+            ("USE `my shop` ;\nx", "my shop", "x"),
+            ("use`shop`;\nx", "shop", "x"),
+            ("  use shop ; -- from a mail\nx", "shop", "x"),
+            ("/* a */ use shop /* b */; # c\nx", "shop", "x"),
+            ("use a; use b;\nx", "a", "use b;\nx"),
+            ("use shop; SET timestamp=1;\nx", "shop", "SET timestamp=1;\nx"),
+            ("use my;shop;\nx", "my;shop", "x"),
+            ("use my\nshop;\nSET x", "my\nshop", "SET x"),
+        ] {
+            let found = used(text.as_bytes(), true).unwrap().unwrap();
+            assert_eq!((found.value, &text.as_bytes()[found.length..]), (name.as_bytes(), behind.as_bytes()), "{text}");
+            for end in 0..memchr(b'\n', text.as_bytes()).unwrap() {
+                assert!(used(&text.as_bytes()[..end], false).is_none(), "{}", &text[..end]);
+            }
+        }
+        for text in ["use shop\nSET timestamp=5;\nSET x;\n", "select 1;\n", "users;\n", "use\n", "using x;\n", "-- use x;\n"] {
+            assert!(used(text.as_bytes(), true).unwrap().is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn timestamps_in_every_form() {
+        for (text, timestamp, behind) in [
+            ("SET timestamp=5;\nx", Some(5), "x"),
+            ("set TIMESTAMP = 5 ;\r\nx", Some(5), "x"),
+            ("SET @@timestamp=5;\nx", Some(5), "x"),
+            ("SET SESSION timestamp=5;\nx", Some(5), "x"),
+            ("SET @@session.timestamp:=5;\nx", Some(5), "x"),
+            ("SET @@LOCAL.`timestamp` = 5;\nx", Some(5), "x"),
+            ("SET timestamp=5, insert_id=7;\nx", Some(5), "x"),
+            ("SET insert_id=7,@@session.timestamp=5, LAST_INSERT_ID=-1;\nx", Some(5), "x"),
+            ("SET insert_id=7;\nx", None, "x"),
+            ("/* a */ SET timestamp=5 /* b */; -- c\nx", Some(5), "x"),
+            ("SET timestamp=5; select 1;\nx", Some(5), "select 1;\nx"),
+            ("SET timestamp=5\nx", Some(5), "x"),
+            ("SET timestamp='5';\nx", Some(5), "x"),
+        ] {
+            let found = set(text.as_bytes(), true).unwrap().unwrap();
+            let value = found.value.map(|ns| ns / NS_PER_S);
+            assert_eq!((value, &text.as_bytes()[found.length..]), (timestamp, behind.as_bytes()), "{text}");
+            for end in 0..memchr(b'\n', text.as_bytes()).unwrap() {
+                assert!(set(&text.as_bytes()[..end], false).is_none(), "{}", &text[..end]);
+            }
+        }
+        for text in ["SET names utf8;\n", "SET timestamp=x;\n", "SET insert_id=7\n", "settle;\n", "SET GLOBAL a=1;\n"] {
+            assert!(set(text.as_bytes(), true).unwrap().is_none(), "{text}");
+        }
+    }
+}
