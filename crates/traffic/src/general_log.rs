@@ -22,8 +22,8 @@ use super::commands;
 use super::coverage::Coverage;
 use super::event::{Command, Event, Outcome, Sink};
 use super::pieces::{Buffer, Pieces, drive, without_banners, without_return};
-use super::slow_log::MAX_EVENT_BYTES;
 use super::slow_log::time::{self, Stamp};
+use super::slow_log::{self, MAX_EVENT_BYTES};
 
 const BUFFER_BYTES: usize = 512 << 10;
 /// What is before an argument is not longer.
@@ -317,6 +317,9 @@ impl<'n> Parser<'n> {
         let whole = without_banners(&text[..end]);
         let is_followed_by_banner = whole.len() < end;
         let argument = whole.get(prefix.length..).unwrap_or_default();
+        // Where a container writes both of its logs to one stream, lines of the error log follow a statement.
+        let (argument, other_lines) = slow_log::without_other_lines(argument);
+        self.coverage.other_lines += other_lines;
         let is_ended = whole.ends_with(b"\n") || whole.ends_with(b"\r") && end < text.len();
         if is_cut {
             self.damage(buffer, at, "a statement longer than 16 MiB: cut there");

@@ -178,7 +178,8 @@ fn decompress(start: Start) -> anyhow::Result<Source> {
     // What was compressed may be UTF-16 or something that is not read, as a file of its own may.
     let inner = Start::of(decoded)?;
     if let Some((what, how)) = inner.other() {
-        let reason = format!("what is compressed here is {what}: unpack it, run `{how}` on that, and pipe it into -");
+        let reason =
+            format!("what is compressed here is {what}: unpack it, run `{how}` on that, and pipe it into -");
         bail!(AgentError::Named(reason));
     }
     Ok(text(inner, Source::Decoded))

@@ -147,6 +147,19 @@ pub(super) fn certain(head: &[u8]) -> Option<String> {
 /// Rows of a log as programs for data frames write them where nobody asks for records: an object for each column, or for each
 /// row, with the numbers of rows for keys.
 fn of_frame(head: &[u8]) -> Option<String> {
+    let begin: Vec<u8> =
+        head.iter().take(HEAD_BYTES).copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let has = |mark: &[u8]| memmem::find(&begin, mark).is_some();
+    // The form `split` of rows, which have no names of their own; of lines it is read.
+    if begin.starts_with(b"{\"columns\":[")
+        && (has(b"\"sql_text\"") || has(b"\"argument\"") || has(b"\"digest_text\""))
+    {
+        let rows = ". as $all | .data[] | [$all.columns, .] | transpose | map({(.[0]): .[1]}) | add";
+        return Some(format!(
+            "a data frame in the form `split` with rows of a log in it: `jq -c '{rows}' FILE | headrace digest -`, or write \
+             it with pandas' to_json(orient='records')"
+        ));
+    }
     let mut rest = head.trim_ascii_start().strip_prefix(b"{")?;
     let mut keys = Vec::new();
     for _ in 0..2 {
@@ -163,7 +176,8 @@ fn of_frame(head: &[u8]) -> Option<String> {
     let is_number = |key: &[u8]| !key.is_empty() && key.iter().all(u8::is_ascii_digit);
     let (by, command) = match (is_number(keys[0]), is_number(keys[1])) {
         (false, true) => {
-            let rows = ". as $all | .[keys_unsorted[0]] | keys_unsorted[] as $row | $all | map_values(.[$row])";
+            let rows =
+                ". as $all | .[keys_unsorted[0]] | keys_unsorted[] as $row | $all | map_values(.[$row])";
             ("columns", format!("jq -c '{rows}' FILE | headrace digest -"))
         }
         (true, false) => ("rows", "jq -c '.[]' FILE | headrace digest -".to_owned()),
@@ -319,8 +333,13 @@ mod tests {
         }
         for (head, what) in [
             (r#"{"time":{"0":1},"message":{"0":"\# User@Host: a[a] @ b []"}}"#, Some("by columns")),
-            (r#"{ "start_time" : { "0" : 1, "1" : 2 }, "sql_text" : { "0" : "select 1" } }"#, Some("by columns")),
+            (
+                r#"{ "start_time" : { "0" : 1, "1" : 2 }, "sql_text" : { "0" : "select 1" } }"#,
+                Some("by columns"),
+            ),
             (r#"{"0":{"time":1,"message":"\# Query_time: 1"},"1":{}}"#, Some("by rows")),
+            (r#"{"columns":["start_time", "sql_text"],"data":[["2026","select 1"]]}"#, Some("split")),
+            (r#"{"columns":["time","message"],"data":[["2026","\# Query_time: 1"]]}"#, None),
             (r#"{"a":{"0":1}}"#, None),
             (r#"{"events":{"message":"\# Query_time: 1"}}"#, None),
         ] {

@@ -17,6 +17,9 @@ const HOLE: &str = "a statement has a run of zeros in it, which a crash leaves, 
 /// So many zeros, one behind the other, are no value: clients write each as `\\0`.
 const HOLE_BYTES: usize = 64;
 
+/// What Markdown and wikis escape, and SQL has nowhere outside of literals.
+const ESCAPED: [&str; 3] = ["\\ *", "\\ _", "\\_"];
+
 /// What is to be known of texts that are not as they were sent. `has_hole`: one of them has.
 pub(super) fn notes(classes: &Classes, has_hole: bool) -> Vec<String> {
     let count = |is_so: fn(&[u8]) -> bool| classes.iter().filter(|(text, _)| is_so(text)).count();
@@ -25,8 +28,9 @@ pub(super) fn notes(classes: &Classes, has_hole: bool) -> Vec<String> {
         1 => Some("1 class has".to_owned()),
         _ => Some(format!("{count} classes have")),
     };
-    let signs = counted(count(is_altered))
-        .map(|what| format!("{what} &lt;, &#39; or quotes of typography outside of literals: {ADVICE}"));
+    let signs = counted(count(is_altered)).map(|what| {
+        format!("{what} &lt;, &#39;, backslashes or quotes of typography outside of literals: {ADVICE}")
+    });
     let quoted = counted(count(is_quoted))
         .map(|what| format!("{what} nothing but one text in quotes, as lines of a sheet have: {SHEET}"));
     signs.into_iter().chain(quoted).chain(has_hole.then(|| HOLE.to_owned())).collect()
@@ -53,6 +57,7 @@ fn is_altered(fingerprint: &[u8]) -> bool {
     };
     is_number
         || memchr::memchr_iter(b'&', text).any(|at| is_entity(&text[at + 1..]))
+        || ESCAPED.iter().any(|mark| memmem::find(text, mark.as_bytes()).is_some())
         || QUOTES.iter().any(|quote| memmem::find(text, quote.as_bytes()).is_some())
 }
 
@@ -74,6 +79,8 @@ mod tests {
             "a = &quot;x&quot; and b = 1",
             "a = \u{2018}x\u{2019}",
             "a &gt;= 1",
+            "a \\* 2 = 1",
+            "b\\_c = 1",
         ] {
             let text = format!("select a from t where {altered}");
             assert!(is(Mode::Strict, &text) && is(Mode::Pt, &text), "{text}");

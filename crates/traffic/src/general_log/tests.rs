@@ -270,3 +270,20 @@ fn lines_that_end_with_a_return_alone_are_read_wherever_they_begin() {
         assert_eq!((coverage.damaged, coverage.skipped_bytes), (0, 0), "{coverage:?}");
     }
 }
+
+#[test]
+fn lines_of_the_error_log_behind_a_statement_are_none_of_it() {
+    let error =
+        "2026-11-30T00:05:41.278641Z 0 [System] [MY-013602] [Server] Channel mysql_main configured.\n";
+    let query = "2026-11-30T00:05:40.000001Z\t    8 Query\tupdate t\n set a = 1 -- done\n";
+    let log =
+        format!("{query}{error}{query}2026-11-30T00:05:42.000001Z\t    8 Query\tselect 1\n{error}{error}");
+    let mut texts = Vec::new();
+    let mut keep = |event: &crate::event::Event<'_>| {
+        texts.push(String::from_utf8_lossy(event.text).into_owned());
+        Ok(())
+    };
+    let coverage = super::read(log.as_bytes(), "log", &mut keep).unwrap();
+    assert_eq!(texts, ["update t\n set a = 1 -- done", "update t\n set a = 1 -- done", "select 1"]);
+    assert_eq!((coverage.other_lines, coverage.damaged), (3, 0));
+}

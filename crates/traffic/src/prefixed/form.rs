@@ -193,6 +193,15 @@ fn is_of_log(text: &[u8]) -> bool {
     (!is_indented && slow_log::begins_event(text)) || general_log::is_event(&[text, b"\n"].concat())
 }
 
+/// Whether a line has one more known layer before what a log has in a line: a line of a general log has no mark by which it is
+/// seen behind any text.
+fn is_behind_another(line: &[u8]) -> bool {
+    let width = line.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    LAYERS.into_iter().any(|layer| {
+        layer.peel(line, width).is_some_and(|peeled| peeled.length > 0 && is_of_log(&line[peeled.length..]))
+    })
+}
+
 impl Form {
     /// By a line that has known layers before a log's own, or other characters.
     fn of(line: &[u8], changed: Changed) -> Option<Self> {
@@ -202,7 +211,8 @@ impl Form {
             let layer = LAYERS.into_iter().find_map(|layer| {
                 let width = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
                 let peeled = layer.peel(rest, width).filter(|peeled| peeled.length > 0)?;
-                let is_on_way = header(&rest[peeled.length..]).is_some() || is_of_log(&rest[peeled.length..]);
+                let behind = &rest[peeled.length..];
+                let is_on_way = header(behind).is_some() || is_of_log(behind) || is_behind_another(behind);
                 is_on_way.then_some((layer, peeled.length, width))
             });
             let (layer, length, width) = layer.filter(|_| form.layers.len() < MOST_LAYERS)?;

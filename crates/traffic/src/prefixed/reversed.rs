@@ -54,17 +54,54 @@ pub(super) fn order(form: &Form, head: &[u8]) -> Order {
     if read.is_err() || !is_falling(&times) {
         return Order::Oldest;
     }
-    let mut lines = text.split_inclusive(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
-    let is_begun = |line: &[u8]| is_of_banner(line.trim_ascii_end()) || general_log::is_event(line);
-    // A statement of several lines whose last one comes first.
-    let is_by_lines = !is_slow && lines.next().is_some_and(|line| !is_begun(line));
-    if is_by_lines { Order::Lines } else { Order::Events }
+    if !is_slow && are_lines_turned(&text) { Order::Lines } else { Order::Events }
+}
+
+/// Whether the lines of statements of a general log come behind those that they continue, or before them: by what only a
+/// statement that goes on ends with.
+fn are_lines_turned(text: &[u8]) -> bool {
+    let (mut turned, mut own) = (0, 0);
+    let mut before: Option<&[u8]> = None;
+    let mut is_run = false;
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let line = line.trim_ascii_end();
+        if line.is_empty() || is_of_banner(line) {
+            continue;
+        }
+        if !general_log::is_event(&[line, b"\n"].concat()) {
+            is_run = true;
+            continue;
+        }
+        if std::mem::take(&mut is_run) {
+            // Between two events: what belongs to the one above, or to the one below.
+            let goes_on = |line: &[u8]| CONTINUED.iter().any(|end| ends_with(line, end));
+            let may_go_on =
+                |line: &[u8]| [&b"Query"[..], b"Prepare", b"Execute"].iter().any(|name| has(line, name));
+            own += u32::from(before.is_some_and(goes_on)) + u32::from(!may_go_on(line));
+            turned += u32::from(goes_on(line)) + u32::from(!before.is_some_and(may_go_on));
+        }
+        before = Some(line);
+    }
+    turned > own
+}
+
+/// Ends of a line behind which a statement goes on.
+const CONTINUED: [&[u8]; 12] =
+    [b",", b"(", b"=", b"select", b"from", b"where", b"and", b"or", b"on", b"set", b"values", b"by"];
+
+fn ends_with(line: &[u8], end: &[u8]) -> bool {
+    line.len() >= end.len() && line[line.len() - end.len()..].eq_ignore_ascii_case(end)
+}
+
+fn has(line: &[u8], part: &[u8]) -> bool {
+    memchr::memmem::find(line, part).is_some()
 }
 
 /// Whether most of what changes gets less. A clock that was set back once is no order.
 fn is_falling(times: &[u64]) -> bool {
     let times: Vec<u64> = times.iter().copied().filter(|time| *time > 0).collect();
-    let steps = |is_step: fn(u64, u64) -> bool| times.windows(2).filter(|pair| is_step(pair[0], pair[1])).count();
+    let steps =
+        |is_step: fn(u64, u64) -> bool| times.windows(2).filter(|pair| is_step(pair[0], pair[1])).count();
     let (down, up) = (steps(|one, next| next < one), steps(|one, next| next > one));
     let is_all = down + 1 == times.len();
     let (Some(first), Some(last)) = (times.first(), times.last()) else { return false };
@@ -125,7 +162,11 @@ pub(super) fn is_reversed<'l>(lines: impl Iterator<Item = &'l [u8]>) -> bool {
 }
 
 /// The whole text, the last part first.
-pub(super) fn turned(mut input: impl Read, name: &str, mut parts: Begins<'_>) -> anyhow::Result<io::Cursor<Vec<u8>>> {
+pub(super) fn turned(
+    mut input: impl Read,
+    name: &str,
+    mut parts: Begins<'_>,
+) -> anyhow::Result<io::Cursor<Vec<u8>>> {
     let mut text = Vec::new();
     input.by_ref().take(MOST_BYTES as u64 + 1).read_to_end(&mut text)?;
     if text.len() > MOST_BYTES {
@@ -211,12 +252,30 @@ mod tests {
 
     #[test]
     fn events_keep_their_lines_and_banners_are_apart() {
-        let event = |n: u32| format!("# Time: 2026-03-01T10:00:0{n}Z\n# User@Host: a[a] @ b []\n# Query_time: 1\nselect {n}\nfrom t;\n");
+        let event = |n: u32| {
+            format!(
+                "# Time: 2026-03-01T10:00:0{n}Z\n# User@Host: a[a] @ b []\n# Query_time: 1\nselect {n}\nfrom t;\n"
+            )
+        };
         let banner = "mysqld, Version: 8.0.36. started with:\nTcp port: 3306\nTime  Id Command    Argument\n";
         let text = event(2) + &event(1) + "\n" + banner + &event(0);
         let form = Form::default();
         let turned = turned(text.as_bytes(), "x", Begins::new(&form, Order::Events)).unwrap().into_inner();
         let expected = event(0) + banner + &event(1) + "\n" + &event(2);
         assert_eq!(String::from_utf8(turned).unwrap(), expected);
+    }
+
+    #[test]
+    fn lines_of_a_general_log_belong_to_the_event_that_they_continue() {
+        let time = "2026-03-01T10:00:00Z\t    3 ";
+        let events = [
+            format!("{time}Connect\ta@b on shop\n"),
+            format!("{time}Query\tselect a,\n  b\n"),
+            format!("{time}Query\tselect 1\n"),
+            format!("{time}Quit\t\n"),
+        ];
+        let newest_first: String = events.iter().rev().map(String::as_str).collect();
+        let lines: String = events.concat().lines().rev().map(|line| format!("{line}\n")).collect();
+        assert!(!are_lines_turned(newest_first.as_bytes()) && are_lines_turned(lines.as_bytes()));
     }
 }

@@ -7,9 +7,7 @@ use super::boundary::{Line, classify};
 use super::settings;
 use super::time::{self, Stamp};
 use super::touched;
-use super::values::{
-    is_blank, number, skip_blanks, take_flag, take_number, take_seconds, value_length,
-};
+use super::values::{is_blank, number, skip_blanks, take_flag, take_number, take_seconds, value_length};
 use crate::measures::{Measure, Measures, Unit};
 use crate::pieces::{line_end, without_return};
 
@@ -267,7 +265,9 @@ impl<'a> Header<'a> {
         let is_damaged = account.as_ref().is_some_and(account::is_damaged);
         self.has_unread_account = is_damaged;
         self.account =
-            account.map(|account| if is_damaged { Account { id: account.id, ..Account::default() } } else { account });
+            account.map(
+                |account| if is_damaged { Account { id: account.id, ..Account::default() } } else { account },
+            );
     }
 
     /// A line that somebody changed.
@@ -415,13 +415,20 @@ impl<'a> Header<'a> {
 
     /// Where the statement begins: behind blank lines before a command, and behind a `;` that somebody's editor put before it.
     fn before_statement(&mut self, text: &'a [u8], at: usize, at_end: bool) -> Option<usize> {
-        if text.get(at) != Some(&b';') {
-            return before_command(text, at, at_end);
-        }
-        let Some(length) = settings::behind_lone_end(&text[at..]) else {
-            return if text.len() - at < 3 && !at_end { None } else { Some(at) };
+        let length = match text.get(at) {
+            Some(b';') => match settings::behind_lone_end(&text[at..]) {
+                Some(length) => length,
+                None if text.len() - at < 3 && !at_end => return None,
+                None => return Some(at),
+            },
+            // The server's own values of the statement may be in a line of their own, too.
+            _ if settings::is_set(&text[at..]) => match settings::set(&text[at..], at_end)? {
+                Some(found) if found.value.is_none() => found.length,
+                _ => return Some(at),
+            },
+            _ => return before_command(text, at, at_end),
         };
-        // A statement that is empty is logged like this.
+        // An empty statement is logged like this, and clients set these values as well: then nothing follows.
         match classify(&text[at + length..], at_end) {
             Line::Unknown => None,
             Line::Other if !text[at + length..].trim_ascii_start().is_empty() => {

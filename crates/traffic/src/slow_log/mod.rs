@@ -68,5 +68,12 @@ pub(crate) fn throttled(text: &[u8]) -> Option<u64> {
     statement::throttled(text)
 }
 
+/// The first line of a text and those behind it but for lines of other logs at its end, and how many these are.
+pub(crate) fn without_other_lines(text: &[u8]) -> (&[u8], u64) {
+    let Some(first) = memchr::memchr(b'\n', text) else { return (text, 0) };
+    let (inner, lines) = statement::without_others(&text[first + 1..]);
+    (&text[..first + 1 + inner.len()], lines)
+}
+
 #[cfg(test)]
 mod tests;

@@ -388,8 +388,17 @@ impl Parser<'_> {
         self.is_unterminated = found.is_unterminated;
         self.count(header, &found);
         let mut event = event(header, &self.carried, &found.statement);
-        event.is_cut = (end.by == By::Limit && kept == rest.len())
-            || ((found.is_unterminated || found.is_end_guessed) && ends_elsewhere_if_cut(event.text));
+        let may_be_cut = found.is_unterminated || found.is_end_guessed;
+        event.is_cut =
+            (end.by == By::Limit && kept == rest.len()) || (may_be_cut && ends_elsewhere_if_cut(event.text));
+        if found.is_unterminated && !event.is_cut && has_open_parenthesis(event.text) {
+            event.is_cut = true;
+            self.damage(
+                buffer,
+                at + body,
+                "a statement whose line was cut off: its class is that of what is left",
+            );
+        }
         event.is_log_reopened = std::mem::take(&mut self.is_reopened);
         sink.event(&event)?;
         Ok(kept < rest.len())
@@ -585,6 +594,14 @@ fn is_repeated(text: &[u8], header: &Header<'_>, body: usize, end: &End, at_end:
         return repeated::by_next(header, rest, &text[end.at..], at_end);
     }
     Some(false)
+}
+
+/// Whether a statement ends within parentheses.
+fn has_open_parenthesis(text: &[u8]) -> bool {
+    let mut fingerprint = Vec::new();
+    sql::fingerprint(sql::Mode::Strict, text, false, &mut fingerprint);
+    let count = |sign: u8| memchr_iter(sign, &fingerprint).count();
+    count(b'(') > count(b')')
 }
 
 /// Whether a statement that nothing ends reads otherwise if a shipper cut it off: then it is not sure what a string is.

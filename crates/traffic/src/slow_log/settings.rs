@@ -117,7 +117,8 @@ pub(super) fn command(text: &[u8]) -> Option<&[u8]> {
     }
     let marks = text.iter().take(8).take_while(|byte| matches!(byte, b'#' | b' ' | b'\t')).count();
     let (word, rest) = text[marks..].split_at_checked(COMMAND.len() - 3)?;
-    let is_it = word.eq_ignore_ascii_case(&COMMAND[2..COMMAND.len() - 1]) && matches!(rest.first(), Some(b' ' | b'\t'));
+    let is_it = word.eq_ignore_ascii_case(&COMMAND[2..COMMAND.len() - 1])
+        && matches!(rest.first(), Some(b' ' | b'\t'));
     is_it.then(|| rest.trim_ascii_start())
 }
 
@@ -183,7 +184,12 @@ fn without_comment(text: &[u8]) -> &[u8] {
 
 /// The name, which may be between backticks, as no server writes it there, and before a comment.
 fn name(text: &[u8]) -> &[u8] {
-    let name = without_comment(text);
+    let mut name = without_comment(text);
+    while name.starts_with(b"/*")
+        && let Some(end) = memmem::find(name, b"*/").filter(|end| end + 2 < name.len())
+    {
+        name = name[end + 2..].trim_ascii_start();
+    }
     match name {
         [b'`', inner @ .., b'`'] if !inner.is_empty() && memchr(b'`', inner).is_none() => inner,
         _ => name,
@@ -271,19 +277,30 @@ mod tests {
             ("USE `my shop` ;\nx", "my shop", "x"),
             ("use`shop`;\nx", "shop", "x"),
             ("  use shop ; -- from a mail\nx", "shop", "x"),
-            ("/* a */ use shop /* b */; # c\nx", "shop", "x"),
+            ("/* a */ use /* d */ shop /* b */; # c\nx", "shop", "x"),
             ("use a; use b;\nx", "a", "use b;\nx"),
             ("use shop; SET timestamp=1;\nx", "shop", "SET timestamp=1;\nx"),
             ("use my;shop;\nx", "my;shop", "x"),
             ("use my\nshop;\nSET x", "my\nshop", "SET x"),
         ] {
             let found = used(text.as_bytes(), true).unwrap().unwrap();
-            assert_eq!((found.value, &text.as_bytes()[found.length..]), (name.as_bytes(), behind.as_bytes()), "{text}");
+            assert_eq!(
+                (found.value, &text.as_bytes()[found.length..]),
+                (name.as_bytes(), behind.as_bytes()),
+                "{text}"
+            );
             for end in 0..memchr(b'\n', text.as_bytes()).unwrap() {
                 assert!(used(&text.as_bytes()[..end], false).is_none(), "{}", &text[..end]);
             }
         }
-        for text in ["use shop\nSET timestamp=5;\nSET x;\n", "select 1;\n", "users;\n", "use\n", "using x;\n", "-- use x;\n"] {
+        for text in [
+            "use shop\nSET timestamp=5;\nSET x;\n",
+            "select 1;\n",
+            "users;\n",
+            "use\n",
+            "using x;\n",
+            "-- use x;\n",
+        ] {
             assert!(used(text.as_bytes(), true).unwrap().is_none(), "{text}");
         }
     }
@@ -312,7 +329,9 @@ mod tests {
                 assert!(set(&text.as_bytes()[..end], false).is_none(), "{}", &text[..end]);
             }
         }
-        for text in ["SET names utf8;\n", "SET timestamp=x;\n", "SET insert_id=7\n", "settle;\n", "SET GLOBAL a=1;\n"] {
+        for text in
+            ["SET names utf8;\n", "SET timestamp=x;\n", "SET insert_id=7\n", "settle;\n", "SET GLOBAL a=1;\n"]
+        {
             assert!(set(text.as_bytes(), true).unwrap().is_none(), "{text}");
         }
     }

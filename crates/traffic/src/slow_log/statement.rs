@@ -10,6 +10,9 @@ use super::settings;
 use super::supervised;
 use super::time;
 
+/// Of a line that sums up what a server left out, so much is looked at.
+const SUMMARY_BYTES: usize = 200;
+
 /// A statement, and what was found of its end.
 pub(super) struct Found<'a> {
     pub(super) statement: Statement<'a>,
@@ -167,12 +170,20 @@ pub(super) fn throttled(rest: &[u8]) -> Option<u64> {
         return None;
     }
     let count = count.trim_ascii();
-    let digits = count.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // A sheet may have put the digits in groups.
+    let is_of_number = |byte: &&u8| byte.is_ascii_digit() || **byte == b',';
+    let digits = count.iter().take_while(is_of_number).count();
     let (number, what) = count.split_at_checked(digits).filter(|_| (1..=19).contains(&digits))?;
-    let line = &what[..memchr(b'\n', what).unwrap_or(what.len())];
-    let is_summary =
-        line.trim_ascii_start().starts_with(b"'") && memmem::find(line, b"(s) suppressed").is_some();
-    is_summary.then(|| number.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0')))
+    // Its quotes and its end may be another program's: `&#39;`, quotes of typography, cut off behind the reason.
+    let what = what[..what.len().min(SUMMARY_BYTES)].trim_ascii_start().to_ascii_lowercase();
+    let is_quoted =
+        what.first().is_some_and(|byte| matches!(byte, b'\'' | b'"' | b'`' | b'\\' | b'&' | 0x80..));
+    let is_summary = is_quoted
+        && [&b"index not used"[..], b"suppressed"].iter().any(|part| memmem::find(&what, part).is_some());
+    let digits = number.iter().filter(|byte| byte.is_ascii_digit());
+    (is_summary && number[0].is_ascii_digit()).then(|| {
+        digits.fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+    })
 }
 
 /// Whether lines of other logs follow a whole statement: their quotes open no literal.
@@ -183,7 +194,7 @@ pub(super) fn has_others(text: &[u8]) -> bool {
 
 /// The text without lines at its end that are of no slow log, and how many there are: where a container writes both of its
 /// logs to one stream, and where `tail` follows several files.
-fn without_others(mut text: &[u8]) -> (&[u8], u64) {
+pub(super) fn without_others(mut text: &[u8]) -> (&[u8], u64) {
     let mut lines = 0;
     loop {
         let Some(inner) = text.trim_ascii_end().last().map(|_| text.trim_ascii_end()) else {

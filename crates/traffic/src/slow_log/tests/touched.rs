@@ -60,6 +60,18 @@ fn what_a_server_left_out_is_counted_and_no_event() {
         let (events, coverage) = parsed(throttled.replace('\n', "\r\n\r\n").as_bytes());
         assert_eq!((events.len(), coverage.throttled_events), (0, 39));
     }
+    for summary in [
+        "throttle: 39 \u{2018}index not used\u{2019} warning(s) suppressed.",
+        "THROTTLE:\t39 &#39;index not used&#39; warning(s) suppressed.",
+        "throttle: 39 \\'index not used\\' warning(s) suppressed.",
+        "throttle: 39 \"index not used\" warning(s) supp...",
+        "throttle: 39 'index not\nused' warning(s) suppressed.",
+        "throttle: 39 'index not used'",
+    ] {
+        let (events, coverage) = parsed(event(1, 8, summary).as_bytes());
+        assert_eq!((events.len(), coverage.throttled_events), (0, 39), "{summary}");
+    }
+    assert_eq!(parsed(event(1, 8, &SUMMARY.replace("39", "1,039")).as_bytes()).1.throttled_events, 1_039);
     for statement in
         ["throttle: x 'index not used' warning(s) suppressed.", "throttle: 39", "select 'throttle: 3'"]
     {
@@ -466,4 +478,131 @@ fn lines_of_supervisord_between_events_are_no_damage() {
     let line = "\n2024-01-31 12:00:01,970 DEBG 'mysqld' stdout output:\n";
     let (events, coverage) = seen(&(event(1, 8, "select 1") + line + &event(2, 8, "select 2")));
     assert_eq!((events.len(), coverage.damaged, coverage.other_lines), (2, 0, 1), "{events:?}");
+}
+
+/// A log of a server with several sessions and databases, changed in every way that this reads: the same as before.
+#[test]
+fn settings_accounts_and_orders_that_somebody_changed_say_the_same() {
+    let of = |second: u32, id: u32, used: &str, statement: &str| {
+        event(second, id, statement).replace("SET t", &format!("{used}SET t"))
+    };
+    let events = [
+        of(1, 8, "use shop;\n", "select 1"),
+        of(4, 9, "use crm;\n", "select 2\n  from t"),
+        of(7, 8, "use shop;\n", "select 3"),
+        of(10, 8, "", "select 4"),
+    ];
+    let original = events.concat();
+    let (expected, _) = parsed(original.as_bytes());
+    let settings = |log: &str, to: &dyn Fn(&str) -> String| {
+        log.split_inclusive('\n')
+            .map(|line| match line.strip_prefix("SET timestamp=") {
+                Some(rest) => to(rest.trim_end_matches(";\n")) + "\n",
+                None => line.to_owned(),
+            })
+            .collect::<String>()
+    };
+    let names = |log: &str, to: &dyn Fn(&str) -> String| {
+        log.split_inclusive('\n')
+            .map(|line| match line.strip_prefix("use ") {
+                Some(rest) => to(rest.trim_end_matches(";\n")) + "\n",
+                None => line.to_owned(),
+            })
+            .collect::<String>()
+    };
+    let mut logs = Vec::new();
+    for form in [
+        "SET @@timestamp=N;",
+        "set session timestamp = N ;",
+        "SET @@session.timestamp:=N;",
+        "SET LOCAL timestamp=N;",
+        "SET timestamp=N, insert_id=7;",
+        "SET insert_id=7,timestamp=N;",
+        "SET insert_id=7;\nSET timestamp=N;",
+        "SET last_insert_id=3, insert_id=7, timestamp=N;",
+        "SET timestamp='N';",
+        "SET timestamp=N",
+        "SET `timestamp`=N;",
+        "SET timestamp=N; -- a comment",
+        "/* a */ SET timestamp=N /* b */;",
+        ";\nSET timestamp=N;",
+        "SET timestamp=N;\n;",
+        "SET timestamp=N;\nSET insert_id=7;",
+        "  SET timestamp=N;",
+    ] {
+        logs.push(settings(&original, &|seconds| form.replace('N', seconds)));
+    }
+    for form in [
+        "uSe N;",
+        "USE `N`;",
+        "use`N`;",
+        "use\tN ;",
+        "  use N;",
+        "/* a */ use N /* b */; -- c",
+        "use other; use N;",
+        "use N",
+        "use N;\n;",
+        ";\nuse N;",
+    ] {
+        logs.push(names(&original, &|name| form.replace('N', name)));
+    }
+    logs.push(original.replace(";\nSET", "; SET"));
+    logs.push(original.replace(";\nselect", "; select"));
+    for log in &logs {
+        let (events, coverage) = read_everywhere(log);
+        assert_eq!(events, expected, "{log}");
+        assert_eq!((coverage.damaged, coverage.unknown_databases), (0, 0), "{log}");
+    }
+}
+
+#[test]
+fn damaged_accounts_and_other_orders_are_unknown_and_never_those_of_others() {
+    let of = |second: u32, id: u32, used: &str, statement: &str| {
+        event(second, id, statement).replace("SET t", &format!("{used}SET t"))
+    };
+    let events = [
+        of(1, 8, "use shop;\n", "select 1"),
+        of(4, 9, "use crm;\n", "select 2\n  from t"),
+        of(7, 8, "use shop;\n", "select 3"),
+        of(10, 8, "", "select 4"),
+    ];
+    let original = events.concat();
+    let (expected, _) = parsed(original.as_bytes());
+    // Of names with zeros or signs of a terminal only the number is known.
+    for damage in ["\0", "\u{1b}[31m"] {
+        let (events, coverage) =
+            read_everywhere(&original.replace("app[app]", &format!("app{damage}[app{damage}]")));
+        let known: Vec<_> = expected
+            .iter()
+            .map(|event| Seen { user: String::new(), host: String::new(), ..event.clone() })
+            .collect();
+        assert_eq!((events, coverage.unread_accounts), (known, 4));
+    }
+    // Whatever is older than what was said of the database has none: never that of others.
+    let newest_first = [&events[3][..], &events[2], &events[1], &events[0]].concat();
+    let (events, coverage) = read_everywhere(&newest_first);
+    let databases: Vec<_> = events.iter().map(|event| event.database.as_str()).collect();
+    assert_eq!((databases, coverage.unknown_databases), (vec!["", "shop", "crm", "shop"], 0));
+    let mixed = newest_first + &original.replace("use shop;\n", "");
+    let (events, coverage) = read_everywhere(&mixed);
+    let databases: Vec<_> = events.iter().map(|event| event.database.as_str()).collect();
+    assert_eq!(
+        (databases, coverage.unknown_databases),
+        (vec!["", "shop", "crm", "shop", "shop", "crm", "crm", "crm"], 0)
+    );
+    let late =
+        [of(9, 8, "use shop;\n", "select 1"), of(1, 8, "", "select 2"), of(9, 8, "", "select 3")].concat();
+    let (events, coverage) = read_everywhere(&late);
+    let databases: Vec<_> = events.iter().map(|event| event.database.as_str()).collect();
+    assert_eq!((databases, coverage.unknown_databases), (vec!["shop", "", "shop"], 1));
+}
+
+#[test]
+fn a_statement_whose_line_was_cut_off_is_said_to_be() {
+    let log = event(1, 8, "select 1 where a in (1, 2, 3)") + &event(2, 8, "select 2");
+    let (events, coverage) = read_everywhere(&log.replace(", 3);", ","));
+    assert_eq!((events.len(), coverage.unterminated_events, coverage.damaged), (2, 1, 1));
+    // One that only lacks its `;` is whole.
+    let (events, coverage) = read_everywhere(&log.replace("3);", "3)"));
+    assert_eq!((events.len(), coverage.unterminated_events, coverage.damaged), (2, 1, 0));
 }
