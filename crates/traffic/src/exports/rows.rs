@@ -35,6 +35,9 @@ pub(super) struct Rows<'n> {
     /// Query times that are 0, and whether any has a fraction of a second.
     zeros: u64,
     has_fractions: bool,
+    /// The time of the last row of a general log, and how many were newer, and older, than the one before.
+    last_ns: u64,
+    steps: (u64, u64),
     pub(super) placeholders: u64,
 }
 
@@ -49,6 +52,8 @@ impl<'n> Rows<'n> {
             local_times: false,
             zeros: 0,
             has_fractions: false,
+            last_ns: 0,
+            steps: (0, 0),
             placeholders: 0,
         }
     }
@@ -67,6 +72,13 @@ impl<'n> Rows<'n> {
         self.coverage.merge(&self.general.coverage);
         if self.local_times {
             self.coverage.note(self.name, "its times have no zone and are taken as UTC");
+        }
+        if self.steps.1 > self.steps.0 {
+            self.coverage.note(
+                self.name,
+                "its newest rows come first: the database of a statement, which its session named before, \
+                 is not known; export them with ORDER BY event_time",
+            );
         }
         if !self.has_fractions && self.zeros > 0 {
             self.coverage.note(
@@ -195,10 +207,26 @@ impl<'n> Rows<'n> {
         let time = stamp.map(|(ns, has_zone)| Stamp { ns, is_local: !has_zone });
         let account = record.text(&["user_host"]).and_then(parse_account).unwrap_or_default();
         let server = self.servers.number(record.text(&["server_id"]).unwrap_or_default());
-        let mut give = |event: &Event<'_>| sessions::give(&with_account(event, &account), server, sink);
+        let time_ns = time.map_or(self.last_ns, |time| time.ns);
+        if self.last_ns > 0 {
+            self.steps.0 += u64::from(time_ns > self.last_ns);
+            self.steps.1 += u64::from(time_ns < self.last_ns);
+        }
+        self.last_ns = time_ns;
+        let (is_backwards, mut unknown) = (self.steps.1 > self.steps.0, 0);
+        let mut give = |event: &Event<'_>| {
+            let mut event = with_account(event, &account);
+            // What a session said in a row before this one, it said later.
+            if is_backwards && !matches!(event.command, Command::Connect | Command::InitDb) {
+                unknown += 1;
+                event.database = b"";
+            }
+            sessions::give(&event, server, sink)
+        };
         // Threads of several servers must not be taken for each other's.
         let thread = sessions::session(server, thread);
         self.general.entry(time, thread, command, decoded.as_deref().unwrap_or(argument), &mut give)?;
+        self.coverage.unknown_databases += unknown;
         Ok(Ok(()))
     }
 }

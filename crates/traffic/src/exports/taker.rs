@@ -121,6 +121,13 @@ impl<'n> Taker<'n> {
 }
 
 fn no_log(name: &str, text: &[u8]) -> String {
+    // Accounts as mysql.slow_log and mysql.general_log have them in a column.
+    if memchr::memmem::find(text, b"] @ ").is_some() && memchr::memmem::find(text, b"User@Host").is_none() {
+        return format!(
+            "{name} has rows of a log without the names of their columns in each: write them as records (pandas: \
+             to_json(orient='records')), or as CSV with the names in its first line"
+        );
+    }
     let what =
         crate::unreadable::sentence(text).map_or_else(String::new, |sentence| format!(" ({sentence})"));
     format!("{name} has texts of a log, but not of a slow log or general log: {:?}{what}", shown(text, 80))

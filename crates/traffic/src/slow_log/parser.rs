@@ -391,16 +391,17 @@ impl Parser<'_> {
         let may_be_cut = found.is_unterminated || found.is_end_guessed;
         event.is_cut =
             (end.by == By::Limit && kept == rest.len()) || (may_be_cut && ends_elsewhere_if_cut(event.text));
-        if found.is_unterminated && !event.is_cut && has_open_parenthesis(event.text) {
-            event.is_cut = true;
+        let has_open_end = found.is_unterminated && !event.is_cut && has_open_parenthesis(event.text);
+        event.is_cut |= has_open_end;
+        event.is_log_reopened = std::mem::take(&mut self.is_reopened);
+        sink.event(&event)?;
+        if has_open_end {
             self.damage(
                 buffer,
                 at + body,
                 "a statement whose line was cut off: its class is that of what is left",
             );
         }
-        event.is_log_reopened = std::mem::take(&mut self.is_reopened);
-        sink.event(&event)?;
         Ok(kept < rest.len())
     }
 

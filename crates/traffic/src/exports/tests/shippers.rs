@@ -320,3 +320,29 @@ fn texts_of(log: &str) -> Vec<(String, String)> {
     let all = events(&format!("message\n{log}"));
     all.into_iter().map(|event| (event.who, event.text)).collect()
 }
+
+#[test]
+fn a_general_log_whose_newest_rows_come_first_has_no_databases_of_later_rows() {
+    let row = |second: u32, command: &str, argument: &str| {
+        format!("2024-05-01 10:11:0{second},app[app] @ web [10.0.0.1],11,1,{command},{argument}\n")
+    };
+    let rows = [row(5, "Query", "select 2"), row(4, "Init DB", "crm"), row(2, "Query", "select 1")];
+    let names = "event_time,user_host,thread_id,server_id,command_type,argument\n";
+    let (seer, coverage) = all((names.to_owned() + &rows.concat()).as_bytes()).unwrap();
+    assert_eq!(
+        texts(&seer.0),
+        [("app@web/", "select 2"), ("app@web/crm", "InitDb"), ("app@web/", "select 1")]
+    );
+    assert_eq!(coverage.unknown_databases, 1);
+    assert!(coverage.places.iter().any(|place| place.reason.contains("newest rows come first")));
+    let oldest_first: String = rows.iter().rev().map(String::as_str).collect();
+    let (seer, coverage) = all((names.to_owned() + &oldest_first).as_bytes()).unwrap();
+    assert_eq!((texts(&seer.0)[2], coverage.unknown_databases), (("app@web/crm", "select 2"), 0));
+}
+
+#[test]
+fn rows_without_names_are_said_to_be_such() {
+    let rows = r#"[["2026-11-30 00:05:19","root[root] @  [127.0.0.1]","00:00:01","select 1"]]"#;
+    let error = all(rows.as_bytes()).err().unwrap().to_string();
+    assert!(error.contains("without the names of their columns"), "{error}");
+}
