@@ -331,6 +331,13 @@ mod tests {
                 "{head}: {found:?}"
             );
         }
+        assert!(sentence(b"\x1f\x8b\x08\0").is_some_and(|what| what.contains("twice")));
+        assert_eq!(sentence(b"hello\nworld\n"), None);
+        assert!(reason("a.txt", b"hello").contains("a.txt is no capture"));
+    }
+
+    #[test]
+    fn data_frames_are_named_with_what_turns_them() {
         for (head, what) in [
             (r#"{"time":{"0":1},"message":{"0":"\# User@Host: a[a] @ b []"}}"#, Some("by columns")),
             (
@@ -347,8 +354,5 @@ mod tests {
             assert_eq!(found.is_some(), what.is_some(), "{head}: {found:?}");
             assert!(what.is_none_or(|what| found.unwrap().contains(what)), "{head}");
         }
-        assert!(sentence(b"\x1f\x8b\x08\0").is_some_and(|what| what.contains("twice")));
-        assert_eq!(sentence(b"hello\nworld\n"), None);
-        assert!(reason("a.txt", b"hello").contains("a.txt is no capture"));
     }
 }

@@ -4,9 +4,9 @@ use memchr::memmem;
 
 use super::characters::Changed;
 use super::layers::{LAYERS, Layer, Peeled};
+use super::order::{self, Order};
 use super::pages;
 use super::returns::Ends;
-use super::reversed::{self, Order};
 use crate::slow_log::supervised;
 use crate::{general_log, slow_log};
 
@@ -58,7 +58,7 @@ pub(super) enum Part {
 /// What the first line says that says anything. `at_end`: nothing follows.
 pub(crate) fn first(head: &[u8], at_end: bool) -> Option<(First, Form)> {
     let (first, mut form) = in_order(head, at_end)?;
-    if first != First::GeneralLog && reversed::is_reversed(form.lines_of(head).iter().map(Vec::as_slice)) {
+    if first != First::GeneralLog && order::is_reversed(form.lines_of(head).iter().map(Vec::as_slice)) {
         form.order = Order::Lines;
         return Some((First::Prefixed, form));
     }

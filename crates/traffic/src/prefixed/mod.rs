@@ -8,6 +8,7 @@
 mod characters;
 mod form;
 mod layers;
+mod order;
 mod pages;
 mod reading;
 mod returns;
@@ -17,7 +18,8 @@ use std::io::{Cursor, Read};
 
 pub use self::form::First;
 pub(crate) use self::form::{Form, first as first_form};
-use self::reversed::{Begins, Order};
+use self::order::Order;
+use self::reversed::Begins;
 use crate::coverage::Coverage;
 use crate::event::Sink;
 

@@ -4,7 +4,7 @@ use memchr::{memchr, memmem};
 
 use super::account::{self, Account};
 use super::boundary::{Line, classify};
-use super::settings;
+use super::settings::{self, COMMAND};
 use super::time::{self, Stamp};
 use super::touched;
 use super::values::{is_blank, number, skip_blanks, take_flag, take_number, take_seconds, value_length};
@@ -19,7 +19,6 @@ const LATE_BYTES: usize = 2048;
 const MOST_LATE_LINES: usize = 16;
 /// Of `use` in one line, and of `SET` before there is a timestamp, not more are read.
 const MOST_SETTINGS: usize = 4;
-pub(super) const COMMAND: &[u8] = b"# administrator command: ";
 
 /// What the lines say; `None` where they say nothing.
 #[derive(Default)]

@@ -4,10 +4,10 @@
 use memchr::{memchr, memmem};
 
 use super::boundary::LINE_BYTES;
-use super::header::COMMAND;
 use super::values::{seconds, take_number};
 use crate::pieces::without_return;
 
+pub(super) const COMMAND: &[u8] = b"# administrator command: ";
 const NS_PER_S: u64 = 1_000_000_000;
 /// Blanks and comments before a word are not longer.
 const BEFORE_BYTES: usize = 256;
