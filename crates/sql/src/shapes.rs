@@ -89,10 +89,32 @@ impl Shapes {
     #[inline]
     #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<u32> {
+        self.find_hashed(text, self.hash(text))
+    }
+
+    /// Looks at the place at which a statement with this hash is looked for first: what that gives, `touch` takes. Who asks
+    /// for several does not wait for the memory of each.
+    #[inline]
+    #[must_use]
+    pub fn touch_place(&self, hash: u64) -> u32 {
+        let mask = self.table.len().wrapping_sub(1);
+        self.table.get(hash as usize & mask).map_or(0, |entry| entry.shape)
+    }
+
+    /// Looks at the shape that is there.
+    #[inline]
+    #[must_use]
+    pub fn touch(&self, place: u32) -> u8 {
+        self.bytes.get((place as usize).wrapping_sub(1)).copied().unwrap_or(0)
+    }
+
+    /// The same as `find`, with the hash of the statement.
+    #[inline]
+    #[must_use]
+    pub fn find_hashed(&self, text: &[u8], hash: u64) -> Option<u32> {
         if self.count == 0 {
             return None;
         }
-        let hash = self.hash(text);
         let mask = self.table.len() - 1;
         let mut at = hash as usize & mask;
         for _ in 0..MOST_TRIED {
@@ -142,7 +164,8 @@ impl Shapes {
 
     /// Of the beginning of a statement, behind its first comment, up to what may vary. The same for all of a shape.
     #[inline]
-    fn hash(&self, text: &[u8]) -> u64 {
+    #[must_use]
+    pub fn hash(&self, text: &[u8]) -> u64 {
         let start = match text {
             [b'/', b'*', ..] => memmem::find(&text[2..], b"*/").map_or(text.len(), |at| at + 4),
             _ => 0,

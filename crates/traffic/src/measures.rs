@@ -102,6 +102,13 @@ pub struct Measures {
 const _: () = assert!(Measure::ALL.len() <= u32::BITS as usize, "a bit for each");
 
 impl Measures {
+    /// Those with these bits are known and 0.
+    #[inline]
+    #[must_use]
+    pub fn of_zeros(known: u32) -> Self {
+        Self { known, ..Self::default() }
+    }
+
     #[inline]
     #[must_use]
     pub fn get(&self, measure: Measure) -> Option<u64> {

@@ -125,8 +125,8 @@ pub struct Moment {
     /// 0 where it is not known.
     pub start_ns: u64,
     pub response_ns: Option<u64>,
-    first_byte_ns: Option<u64>,
-    outcome: Outcome,
+    pub first_byte_ns: Option<u64>,
+    pub outcome: Outcome,
     pub measures: Measures,
 }
 
@@ -299,10 +299,21 @@ impl ClassStats {
     }
 
     /// Keeps the better example of the two.
-    pub fn offer(&mut self, sample: &Sample) {
-        if self.sample.as_ref().is_none_or(|kept| sample < &**kept) {
+    pub fn offer(&mut self, sample: Box<Sample>) {
+        if self.is_better(&sample) {
+            self.sample = Some(sample);
+        }
+    }
+
+    /// The same of one that somebody else keeps.
+    pub fn offer_copy(&mut self, sample: &Sample) {
+        if self.is_better(sample) {
             self.sample = Some(Box::new(sample.clone()));
         }
+    }
+
+    fn is_better(&self, sample: &Sample) -> bool {
+        self.sample.as_ref().is_none_or(|kept| sample < &**kept)
     }
 
     /// Adds everything but slices and samples.
@@ -332,7 +343,7 @@ impl ClassStats {
         self.hosts.merge(&other.hosts, KEPT_PER_CLASS);
         self.databases.merge(&other.databases, KEPT_PER_CLASS);
         if let Some(sample) = &other.sample {
-            self.offer(sample);
+            self.offer_copy(sample);
         }
     }
 }

@@ -16,7 +16,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::digest::class_stats::{ClassStats, Moment, Sample};
+use crate::digest::kept::Kept;
 use crate::digest::names::{KEPT_PER_CLASS, Name, Sender};
+use crate::digest::parts::in_parts;
 use crate::digest::seeded::Seeded;
 use crate::digest::slices::WIDEST;
 use crate::event::{Event, Summary};
@@ -24,6 +26,9 @@ use crate::measures::Measure;
 
 /// Events that a class keeps as they came.
 const KEPT_EVENTS: usize = 8;
+/// Events that a class with more keeps until they are counted together: once all that is counted of it is in a core's
+/// cache, each further event costs little.
+const KEPT_WHILE_BUSY: usize = 24;
 /// While there are fewer classes, what is counted of them is in a core's cache: an event is counted at once. Of more
 /// classes several events are counted together, because the way to a class's memory takes longer than the counting.
 const MOST_IN_CACHE: usize = 1024;
@@ -50,25 +55,31 @@ pub struct Class {
     /// Of the example, to see without a way to it that an event is none.
     best: Option<(Reverse<Option<u64>>, u64)>,
     /// Not in `stats` yet.
-    kept: Vec<(Moment, Arc<Sender>)>,
+    kept: Vec<Kept>,
     stats: Option<Box<ClassStats>>,
     example: Option<Box<Sample>>,
 }
 
 impl Class {
-    /// Counts an event; true if that makes a new slice.
+    /// Counts an event; how many slices that makes.
     #[inline]
     fn add(&mut self, event: &Event<'_>, sender: &Arc<Sender>, shift: u32, at_once: bool) -> usize {
-        self.worth = self.worth.saturating_add(worth(event));
         if at_once && let Some(stats) = &mut self.stats {
             return usize::from(stats.add(&Moment::of(event), sender, shift));
         }
-        let slices = if self.kept.len() >= KEPT_EVENTS { self.fold(shift) } else { 0 };
-        if self.kept.len() == self.kept.capacity() {
+        self.keep(Kept::of(event, sender), shift)
+    }
+
+    #[inline]
+    fn keep(&mut self, kept: Kept, shift: u32) -> usize {
+        let length = self.kept.len();
+        let most = if self.stats.is_some() { KEPT_WHILE_BUSY } else { KEPT_EVENTS };
+        let slices = if length >= most { self.fold(shift) } else { 0 };
+        if length == self.kept.capacity() {
             // Most classes of a flood have one event.
-            self.kept.reserve_exact(self.kept.len().max(1));
+            self.kept.reserve_exact((KEPT_WHILE_BUSY - length).min(length).max(1));
         }
-        self.kept.push((Moment::of(event), Arc::clone(sender)));
+        self.kept.push(kept);
         slices
     }
 
@@ -76,12 +87,13 @@ impl Class {
     #[inline(never)]
     fn fold(&mut self, shift: u32) -> usize {
         let stats = self.stats.get_or_insert_default();
-        self.kept.drain(..).map(|(moment, sender)| usize::from(stats.add(&moment, &sender, shift))).sum()
+        let count = |kept: Kept| usize::from(stats.add(&kept.moment(), kept.sender(), shift));
+        self.kept.drain(..).map(count).sum()
     }
 
     #[inline]
-    fn may_be_example(&self, event: &Event<'_>) -> bool {
-        self.best.is_none_or(|best| (Reverse(event.response_ns), event.start_ns) <= best)
+    fn may_be_example(&self, response_ns: Option<u64>, start_ns: u64) -> bool {
+        self.best.is_none_or(|best| (Reverse(response_ns), start_ns) <= best)
     }
 
     /// Keeps the better example of the two. By how many bytes that makes it longer.
@@ -101,7 +113,7 @@ impl Class {
     /// Of its slices at this shift; some more than once.
     fn slice_numbers(&self, shift: u32) -> Vec<u64> {
         let counted = self.stats.iter().flat_map(|stats| stats.slices.iter().map(|(number, _)| *number));
-        counted.chain(self.kept.iter().filter_map(|(moment, _)| moment.slice(shift))).collect()
+        counted.chain(self.kept.iter().filter_map(|kept| kept.moment().slice(shift))).collect()
     }
 
     fn slices(&self) -> usize {
@@ -119,12 +131,12 @@ impl Class {
             true => stats.measures.sum(Measure::EventBytes).into(),
             false => stats.response.sum_ns,
         };
-        let of_kept = |moment: &Moment| match by_bytes {
+        let of_kept = |moment: Moment| match by_bytes {
             true => moment.measures.get(Measure::EventBytes),
             false => moment.response_ns,
         };
         let counted = self.stats.as_deref().map_or(0, of_stats);
-        let kept: u128 = self.kept.iter().filter_map(|(moment, _)| of_kept(moment)).map(u128::from).sum();
+        let kept: u128 = self.kept.iter().filter_map(|kept| of_kept(kept.moment())).map(u128::from).sum();
         let count = self.stats.as_ref().map_or(0, |stats| stats.count) + self.kept.len() as u64;
         Reverse((counted + kept, count))
     }
@@ -135,11 +147,11 @@ impl Class {
             Some(stats) if self.kept.is_empty() && self.example.is_none() => Cow::Borrowed(stats),
             stats => {
                 let mut whole = stats.as_deref().cloned().unwrap_or_default();
-                for (moment, sender) in &self.kept {
-                    whole.add(moment, sender, shift);
+                for kept in &self.kept {
+                    whole.add(&kept.moment(), kept.sender(), shift);
                 }
                 if let Some(example) = &self.example {
-                    whole.offer(example);
+                    whole.offer_copy(example);
                 }
                 Cow::Owned(whole)
             }
@@ -166,9 +178,17 @@ impl Class {
 /// What an event counts for where room is short: its time, or its bytes in a binary log, which has no times of rows; and
 /// 1 for the event.
 #[inline]
-fn worth(event: &Event<'_>) -> u64 {
+pub fn worth(event: &Event<'_>) -> u64 {
     let bytes = event.measures.get(Measure::EventBytes);
     bytes.or(event.response_ns).unwrap_or(0).saturating_add(1)
+}
+
+/// What decides of an event whether its class and its text are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub worth: u64,
+    pub response_ns: Option<u64>,
+    pub start_ns: u64,
 }
 
 /// Where a class was when it was counted last: it is found again without its key until the classes are put elsewhere.
@@ -266,25 +286,72 @@ impl Classes {
         sender: &Arc<Sender>,
         sample: Option<fn(&Event<'_>) -> Sample>,
     ) {
+        let (place, is_new) = self.find(last, key);
+        let at_once = !self.are_many();
+        let class = &mut self.all[place];
+        let was_busy = class.stats.is_some();
+        class.worth = class.worth.saturating_add(worth(event));
+        self.slices += class.add(event, sender, self.shift, at_once);
+        let sample = sample.filter(|_| class.may_be_example(event.response_ns, event.start_ns));
+        let example = sample.map(|sample| Box::new(sample(event)));
+        self.counted(place, is_new, was_busy, example);
+    }
+
+    /// The same of an event that was kept before; `mark` is its.
+    #[inline]
+    pub fn count_kept(
+        &mut self,
+        last: &mut Place,
+        key: &[u8],
+        kept: Kept,
+        mark: &Mark,
+        sample: Option<impl FnOnce(&Kept) -> Sample>,
+    ) {
+        let (place, is_new) = self.find(last, key);
+        let class = &mut self.all[place];
+        let was_busy = class.stats.is_some();
+        class.worth = class.worth.saturating_add(mark.worth);
+        let sample = sample.filter(|_| class.may_be_example(mark.response_ns, mark.start_ns));
+        let example = sample.map(|sample| Box::new(sample(&kept)));
+        self.slices += class.keep(kept, self.shift);
+        self.counted(place, is_new, was_busy, example);
+    }
+
+    /// Whether there are so many that what is counted of one is mostly in no cache.
+    #[inline]
+    pub fn are_many(&self) -> bool {
+        self.all.len() > MOST_IN_CACHE
+    }
+
+    /// Looks at the class that may be at a place. Whoever asks for several does not wait for the memory of each.
+    #[inline]
+    pub fn touch(&self, place: Place) -> Option<(&Kept, u64)> {
+        let class = self.all.get(place.number as usize)?;
+        class.kept.last().map(|kept| (kept, class.worth))
+    }
+
+    /// The place of a class; true if it is new.
+    #[inline]
+    fn find(&mut self, last: &mut Place, key: &[u8]) -> (usize, bool) {
         let known = match last.round == self.round {
             true => Some(last.number as usize),
             false => self.places.get(key).map(|place| *place as usize),
         };
-        let is_new = known.is_none();
         let place = known.unwrap_or_else(|| {
             let since = self.lost_most;
             self.insert(key.into(), Class { since, ..Class::default() })
         });
         *last = Place { number: place as u32, round: self.round };
-        let at_once = self.all.len() <= MOST_IN_CACHE;
+        (place, known.is_none())
+    }
+
+    /// An event of the class at this place was counted.
+    #[inline]
+    fn counted(&mut self, place: usize, is_new: bool, was_busy: bool, example: Option<Box<Sample>>) {
         let class = &mut self.all[place];
-        let was_busy = class.stats.is_some();
-        self.slices += class.add(event, sender, self.shift, at_once);
         let is_busier = !was_busy && class.stats.is_some();
-        if let Some(sample) = sample
-            && class.may_be_example(event)
-        {
-            self.bytes = self.bytes.saturating_add_signed(class.offer(Box::new(sample(event))));
+        if let Some(example) = example {
+            self.bytes = self.bytes.saturating_add_signed(class.offer(example));
         }
         if is_new || is_busier {
             self.busy += usize::from(is_busier);
@@ -393,13 +460,14 @@ impl Classes {
         }
     }
 
-    /// Adds the classes of another part.
-    pub fn merge(&mut self, mut other: Classes) {
+    /// Adds the classes of another part, with so many threads.
+    pub fn merge(&mut self, mut other: Classes, threads: usize) {
         let shift = self.shift.max(other.shift);
         self.coarsen(shift);
         other.coarsen(shift);
         // A part that was coarsened further because of its slices makes the whole as coarse.
         self.coarsen(other.shift);
+        let shift = self.shift;
         let (ours_lost, theirs_lost) = (self.lost_most, other.lost_most);
         self.lost_most = ours_lost.saturating_add(theirs_lost);
         self.all.iter_mut().for_each(|class| class.since += theirs_lost);
@@ -407,22 +475,40 @@ impl Classes {
         if let Some(others) = other.others.take() {
             self.others.get_or_insert_default().merge(&others);
         }
+        let mut shared: Vec<Option<Class>> = Vec::new();
+        shared.resize_with(self.all.len(), || None);
         for (key, place) in other.take_places() {
             let mut class = std::mem::take(&mut other.all[place as usize]);
-            let Some(ours) = self.places.get(&key) else {
-                class.since += ours_lost;
-                self.insert(key, class);
-                continue;
-            };
-            let ours = &mut self.all[*ours as usize];
-            // What was taken off adds up.
-            let since = (ours.since - theirs_lost) + class.since;
-            let (slices, bytes, was_busy) = (ours.slices(), ours.example_bytes(), ours.stats.is_some());
-            ours.merge(class, self.shift);
-            ours.since = since;
-            self.slices = self.slices - slices + ours.slices();
-            self.bytes = self.bytes - bytes + ours.example_bytes();
-            self.busy += usize::from(!was_busy && ours.stats.is_some());
+            match self.places.get(&key) {
+                Some(ours) => shared[*ours as usize] = Some(class),
+                None => {
+                    class.since += ours_lost;
+                    self.insert(key, class);
+                }
+            }
+        }
+        let mut pairs: Vec<_> =
+            self.all.iter_mut().zip(shared).filter_map(|(ours, theirs)| Some((ours, theirs?))).collect();
+        let changes = in_parts(&mut pairs, threads, |pairs| {
+            pairs.iter_mut().fold((0, 0, 0), |(slices, bytes, busy), (ours, theirs)| {
+                let was_busy = ours.stats.is_some();
+                let before = (ours.slices() as isize, ours.example_bytes() as isize);
+                // What was taken off adds up.
+                let since = (ours.since - theirs_lost) + theirs.since;
+                ours.merge(std::mem::take(theirs), shift);
+                ours.since = since;
+                let is_busier = !was_busy && ours.stats.is_some();
+                (
+                    slices + ours.slices() as isize - before.0,
+                    bytes + ours.example_bytes() as isize - before.1,
+                    busy + usize::from(is_busier),
+                )
+            })
+        });
+        for (slices, bytes, busy) in changes {
+            self.slices = self.slices.saturating_add_signed(slices);
+            self.bytes = self.bytes.saturating_add_signed(bytes);
+            self.busy += busy;
         }
         self.make_room();
         self.coarsen(self.shift);
@@ -430,16 +516,22 @@ impl Classes {
 
     /// Counts together what was kept of busy classes, and makes slices so wide that those of the first classes and of
     /// the rest as one are few enough.
-    pub fn settle(&mut self, most_listed: usize, by_bytes: bool) {
-        for class in self.all.iter_mut().filter(|class| class.stats.is_some()) {
-            self.slices += class.fold(self.shift);
-            if let (Some(stats), Some(example)) = (&mut class.stats, class.example.take()) {
-                stats.offer(&example);
+    pub fn settle(&mut self, most_listed: usize, by_bytes: bool, threads: usize) {
+        let shift = self.shift;
+        in_parts(&mut self.all, threads, |classes| {
+            for class in classes.iter_mut().filter(|class| class.stats.is_some()) {
+                class.fold(shift);
+                if let (Some(stats), Some(example)) = (&mut class.stats, class.example.take()) {
+                    stats.offer(example);
+                }
             }
-        }
-        self.coarsen(self.shift);
+        });
+        self.coarsen(shift);
         let mut shift = self.shift;
-        {
+        let of_others = self.others.as_ref().map_or(0, |others| others.slices.count());
+        let most: usize = self.all.iter().map(|class| class.slices() + class.kept.len()).sum();
+        // Mostly it is seen without a look at each that they are.
+        if most + of_others > self.bounds.most_slices {
             let ranked = self.ranked(by_bytes);
             let (listed, rest) = ranked.split_at(most_listed.min(ranked.len()));
             let others =
@@ -476,13 +568,13 @@ fn distinct(numbers: impl Iterator<Item = u64>) -> usize {
 
 /// Adds a class to the others.
 pub fn join(others: &mut ClassStats, class: &Class, shift: u32) {
-    for (moment, sender) in &class.kept {
-        others.add(moment, sender, shift);
+    for kept in &class.kept {
+        others.add(&kept.moment(), kept.sender(), shift);
     }
     if let Some(stats) = &class.stats {
         others.merge(stats);
     }
     if let Some(example) = &class.example {
-        others.offer(example);
+        others.offer_copy(example);
     }
 }

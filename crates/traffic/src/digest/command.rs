@@ -162,6 +162,7 @@ fn options(arguments: &DigestArguments) -> DigestOptions {
         },
         keeps_samples: !arguments.no_samples,
         most_listed: arguments.classes as usize,
+        threads: workers(arguments),
         ..DigestOptions::default()
     }
 }
@@ -177,20 +178,23 @@ fn name_of(path: &Path) -> String {
     if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
+fn workers(arguments: &DigestArguments) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    arguments.workers.unwrap_or(cores).clamp(1, MOST_WORKERS)
+}
+
 /// One digest a worker, each with its part of the coverage.
 fn read(
     path: &Path,
     arguments: &DigestArguments,
     options: &DigestOptions,
 ) -> anyhow::Result<Vec<(Digest, Coverage)>> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let workers = arguments.workers.unwrap_or(cores).clamp(1, MOST_WORKERS);
     let is_divisible = !arguments.follow && input::is_plain(path).with_context(|| name_of(path))?;
     if is_divisible && sources::kind(path)? == Kind::SlowLog {
         if let Some(expected) = arguments.expected {
             expected.check(Kind::SlowLog, &name_of(path))?;
         }
-        return slow_log::read_parallel(path, workers, || Digest::new(options));
+        return slow_log::read_parallel(path, workers(arguments), || Digest::new(options));
     }
     let mut digest = Digest::new(options);
     let coverage = sources::read(path, &source_options(arguments), &mut digest)?;

@@ -25,15 +25,37 @@ impl Known {
         Self { shapes: Shapes::new(Seeded::new().seed()), fingerprints: Vec::new(), credit: CREDIT }
     }
 
+    pub fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    /// The number by which `at` gives the fingerprint of a statement, if its shape was learnt.
+    #[inline]
+    pub fn number(&self, text: &[u8], hash: u64) -> Option<u32> {
+        self.shapes.find_hashed(text, hash)
+    }
+
+    /// The place of a class as it was last.
+    #[inline]
+    pub fn place(&self, number: u32) -> Place {
+        self.fingerprints[number as usize].1
+    }
+
+    #[inline]
+    pub fn at(&mut self, number: u32) -> (&[u8], &mut Place) {
+        let (fingerprint, place) = &mut self.fingerprints[number as usize];
+        self.credit = self.credit.saturating_add(1);
+        (fingerprint, place)
+    }
+
     /// The fingerprint of an event's statement, if its shape was learnt, and the place of its class.
     #[inline]
     pub fn find(&mut self, event: &Event<'_>) -> Option<(&[u8], &mut Place)> {
         if event.command != Command::Query || event.is_cut {
             return None;
         }
-        let (fingerprint, place) = &mut self.fingerprints[self.shapes.find(event.text)? as usize];
-        self.credit = self.credit.saturating_add(1);
-        Some((fingerprint, place))
+        let number = self.shapes.find(event.text)?;
+        Some(self.at(number))
     }
 
     /// Learns the shape of an event's statement, which has this fingerprint.

@@ -13,11 +13,14 @@ use crate::digest::listing::Listing;
 use crate::digest::measured::Summed;
 use crate::digest::names::Names;
 use crate::digest::pages::Pages;
+use crate::digest::parts::in_parts;
 use crate::digest::slices::width_ns;
 use crate::measures::Measure;
 use sql::{self, Mode};
 
 const VERSION: u32 = 1;
+/// Classes of which a thread makes lines before they are written: more would be much memory.
+const AT_ONCE: usize = 1024;
 
 /// Where the events came from.
 #[derive(Clone, Debug, Default)]
@@ -46,10 +49,19 @@ impl Listing<'_> {
         if let Some(transactions) = &self.digest.transactions {
             write_line(out, &transactions.line())?;
         }
-        for (key, class) in &self.listed {
-            line.begin("class");
-            self.put_class(&mut line, Some(key), &class.stats(self.shift));
-            line.write(out)?;
+        let threads = self.digest.options.threads;
+        for some in self.listed.chunks(AT_ONCE * threads.max(1)) {
+            // Only their places are cut into parts: classes are read by many.
+            let lines = in_parts(&mut some.to_vec(), threads, |some| {
+                let mut line = Line { json: Vec::new() };
+                for (key, class) in some {
+                    line.start("class");
+                    self.put_class(&mut line, Some(key), &class.stats(self.shift));
+                    line.end();
+                }
+                line.json
+            });
+            lines.iter().try_for_each(|lines| out.write_all(lines))?;
         }
         if let Some(others) = &self.others {
             line.begin("class");
@@ -156,6 +168,11 @@ impl Line {
 
     fn begin(&mut self, kind: &str) {
         self.json.clear();
+        self.start(kind);
+    }
+
+    /// Begins a line behind those that are there.
+    fn start(&mut self, kind: &str) {
         write!(self.json, r#"{{"type":"{kind}""#).expect("memory takes all");
     }
 
@@ -174,8 +191,12 @@ impl Line {
         serde_json::Serializer::new(&mut self.json).collect_seq(values).expect("memory takes all");
     }
 
-    fn write(&mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+    fn end(&mut self) {
         self.json.extend_from_slice(b"}\n");
+    }
+
+    fn write(&mut self, out: &mut dyn Write) -> anyhow::Result<()> {
+        self.end();
         Ok(out.write_all(&self.json)?)
     }
 }

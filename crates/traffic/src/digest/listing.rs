@@ -6,6 +6,7 @@ use crate::digest::Digest;
 use crate::digest::class_stats::ClassStats;
 use crate::digest::classes::{Class, join};
 use crate::digest::names::Names;
+use crate::digest::parts::in_parts;
 
 /// What a digest comes to.
 pub struct Listing<'d> {
@@ -30,9 +31,10 @@ pub struct Listing<'d> {
 impl Digest {
     /// All that was counted so far.
     pub fn listing(&mut self) -> Listing<'_> {
+        self.count_waiting();
         let names = self.everybody.names().map(Clone::clone);
         let by_bytes = self.transactions.is_some();
-        self.classes.settle(self.options.most_listed, by_bytes);
+        self.classes.settle(self.options.most_listed, by_bytes, self.options.threads);
         let digest = &*self;
         let (classes, shift) = (&digest.classes, digest.classes.shift());
         let mut listed = classes.ranked(by_bytes);
@@ -41,10 +43,15 @@ impl Digest {
         for (_, class) in &rest {
             join(others.get_or_insert_default(), class, shift);
         }
+        let parts = in_parts(&mut listed, digest.options.threads, |listed| {
+            let mut totals = ClassStats::default();
+            for (_, class) in listed {
+                totals.merge_counts(&class.stats(shift));
+            }
+            totals
+        });
         let mut totals = ClassStats::default();
-        for (_, class) in &listed {
-            totals.merge_counts(&class.stats(shift));
-        }
+        parts.iter().for_each(|part| totals.merge_counts(part));
         others.iter().for_each(|others| totals.merge_counts(others));
         let lost_most_ns = classes.lost_most_ns();
         let largest_ns = rest.iter().map(|(_, class)| class.rank(false).0.0).max().unwrap_or(0);

@@ -9,12 +9,14 @@ pub mod classes;
 pub mod command;
 mod folding;
 pub mod group;
+mod kept;
 mod known;
 pub mod lines;
 mod listing;
 pub mod measured;
 pub mod names;
 pub mod pages;
+mod parts;
 mod progress;
 mod seeded;
 pub mod slices;
@@ -23,6 +25,7 @@ mod summary;
 pub mod table;
 mod transaction_lines;
 pub mod transactions;
+mod waiting;
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -37,6 +40,7 @@ use crate::digest::pages::Pages;
 use crate::digest::seeded::Seeded;
 use crate::digest::slices::{MOST_OF_CLASSES, Slices, second_of, shift_for_span};
 use crate::digest::transactions::Transactions;
+use crate::digest::waiting::Waiting;
 use crate::event::{Event, Outcome, Sink, Summary};
 use crate::filter::Selection;
 use sql::{self, Mode};
@@ -64,6 +68,8 @@ pub struct DigestOptions {
     pub most_listed: usize,
     /// What memory has room for; the same in all digests that are merged.
     pub bounds: Bounds,
+    /// That merge digests and write them.
+    pub threads: usize,
 }
 
 impl Default for DigestOptions {
@@ -80,6 +86,7 @@ impl Default for DigestOptions {
                 most_bytes: MOST_BYTES,
                 most_slices: MOST_OF_CLASSES,
             },
+            threads: 1,
         }
     }
 }
@@ -104,6 +111,7 @@ pub struct Digest {
     events_before: u64,
     statements: HashMap<Box<[u8]>, Statement, Seeded>,
     known: Known,
+    waiting: Waiting,
     has_hole: bool,
     fingerprint: Vec<u8>,
     key: Vec<u8>,
@@ -138,6 +146,7 @@ impl Digest {
             events_before: 0,
             statements: HashMap::with_hasher(Seeded::new()),
             known: Known::new(),
+            waiting: Waiting::default(),
             has_hole: false,
             fingerprint: Vec::new(),
             key: Vec::new(),
@@ -155,6 +164,12 @@ impl Digest {
         }
         let sample = self.options.keeps_samples.then_some(sample_of as fn(&Event<'_>) -> Sample);
         let is_plain = self.is_plain();
+        if is_plain && self.classes.are_many() && Waiting::takes(event) {
+            self.events += 1;
+            self.date(event);
+            self.wait(event);
+            return;
+        }
         let known = self.known.find(event);
         if is_plain && let Some((key, place)) = known {
             let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
@@ -169,14 +184,10 @@ impl Digest {
                 self.fingerprint.extend_from_slice(known);
                 false
             }
-            None => {
-                self.has_hole |= altered::has_hole(event.text);
-                fingerprint(self.options.mode, event, &mut self.fingerprint)
-            }
+            None => self.fingerprint_of(event),
         };
-        // What comes once, as with names that a program makes, is not worth it.
-        if may_learn && is_plain && self.classes.has(&self.fingerprint) {
-            self.known.learn(event, &self.fingerprint);
+        if may_learn && is_plain {
+            self.learn(event);
         }
         if !self.key_of(event) {
             self.filtered += 1;
@@ -186,6 +197,19 @@ impl Digest {
         self.date(event);
         let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
         self.classes.count(&self.key, event, sender, sample);
+    }
+
+    /// Makes the fingerprint of an event; true where any statement of its shape has the same one.
+    fn fingerprint_of(&mut self, event: &Event<'_>) -> bool {
+        self.has_hole |= altered::has_hole(event.text);
+        fingerprint(self.options.mode, event, &mut self.fingerprint)
+    }
+
+    /// Learns an event's shape. What comes once, as with names that a program makes, is not worth it.
+    fn learn(&mut self, event: &Event<'_>) {
+        if self.classes.has(&self.fingerprint) {
+            self.known.learn(event, &self.fingerprint);
+        }
     }
 
     /// Whether the key of an event is its fingerprint.
@@ -262,6 +286,8 @@ impl Digest {
 
     /// Adds another part of the same traffic, counted with the same mode and group.
     pub fn merge(&mut self, mut other: Digest) {
+        self.count_waiting();
+        other.count_waiting();
         if self.events + self.filtered == 0 && self.transactions.is_none() {
             std::mem::swap(self, &mut other);
         }
@@ -278,7 +304,7 @@ impl Digest {
         }
         other.heat.coarsen(self.heat_shift.saturating_sub(other.heat_shift));
         self.heat.merge(&other.heat);
-        self.classes.merge(other.classes);
+        self.classes.merge(other.classes, self.options.threads);
     }
 }
 

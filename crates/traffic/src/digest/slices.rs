@@ -102,7 +102,10 @@ impl<T: Content> Slices<T> {
             }
             is_same
         });
-        self.0.shrink_to_fit();
+        // What is left mostly grows again: to give the room back each time costs more than it is worth.
+        if self.0.capacity() > 4 * self.0.len() {
+            self.0.shrink_to_fit();
+        }
     }
 
     /// Adds slices of the same width.
