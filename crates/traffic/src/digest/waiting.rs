@@ -154,7 +154,7 @@ mod tests {
             let mut event = Event::new(start_ns, number % 9, Command::Query);
             event.response_ns = (number % 11 > 0).then_some(number % 5 * 2_000_000_000 + number);
             event.outcome = if number.is_multiple_of(13) { Outcome::Error(1064) } else { Outcome::Unknown };
-            event.measures.set(Measure::RowsSent, number % 4 << (number % 40));
+            event.measures.set(Measure::RowsSent, (number % 4) << (number % 40));
             (event.text, event.user, event.is_cut) =
                 (text.as_bytes(), user.as_bytes(), number.is_multiple_of(17));
             digest.count(&event);
