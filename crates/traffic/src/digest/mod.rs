@@ -23,6 +23,7 @@ pub mod slices;
 mod span;
 mod summary;
 pub mod table;
+mod together;
 mod transaction_lines;
 pub mod transactions;
 mod waiting;

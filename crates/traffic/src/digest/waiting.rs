@@ -1,39 +1,32 @@
-//! Events of many classes wait until some are there, and are then looked up together.
-//!
-//! With thousands of classes each event needs memory that is in no cache, at four places, and the way to each is known only
-//! when the one before is there. So the first place of all that wait is looked at, then the second: a core fetches
-//! several at once, and waits for about one of them.
+//! Events of many classes, and their statements, that wait until several can be looked up `together`.
 
-use std::hint::black_box;
-
-use crate::digest::classes::{Mark, Place, worth};
+use crate::digest::classes::Mark;
 use crate::digest::kept::Kept;
-use crate::digest::{Digest, sample_of};
 use crate::event::{Command, Event};
 
 /// Events that wait. They and their statements stay in the first cache.
-const MOST: usize = 32;
+pub const MOST: usize = 32;
 const MOST_TEXT_BYTES: usize = 1 << 10;
 
 #[derive(Debug, Default)]
 pub struct Waiting {
-    texts: Vec<u8>,
-    events: Vec<Waiter>,
+    pub texts: Vec<u8>,
+    pub events: Vec<Waiter>,
 }
 
 #[derive(Debug)]
-struct Waiter {
-    kept: Kept,
-    mark: Mark,
-    session: u64,
+pub struct Waiter {
+    pub kept: Kept,
+    pub mark: Mark,
+    pub session: u64,
     /// Of its statement, which is at this place in `texts`.
-    hash: u64,
-    begin: u32,
-    end: u32,
+    pub hash: u64,
+    pub begin: u32,
+    pub end: u32,
 }
 
 impl Waiter {
-    fn text<'t>(&self, texts: &'t [u8]) -> &'t [u8] {
+    pub fn text<'t>(&self, texts: &'t [u8]) -> &'t [u8] {
         &texts[self.begin as usize..self.end as usize]
     }
 }
@@ -43,150 +36,5 @@ impl Waiting {
     #[inline]
     pub fn takes(event: &Event<'_>) -> bool {
         event.command == Command::Query && !event.is_cut && event.text.len() <= MOST_TEXT_BYTES
-    }
-}
-
-impl Digest {
-    /// Puts an event that is counted to those that wait for their class.
-    pub(super) fn wait(&mut self, event: &Event<'_>) {
-        let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
-        let waiting = &mut self.waiting;
-        waiting.events.push(Waiter {
-            kept: Kept::of(event, sender),
-            mark: Mark { worth: worth(event), response_ns: event.response_ns, start_ns: event.start_ns },
-            session: event.session,
-            hash: self.known.shapes().hash(event.text),
-            begin: waiting.texts.len() as u32,
-            end: (waiting.texts.len() + event.text.len()) as u32,
-        });
-        waiting.texts.extend_from_slice(event.text);
-        if waiting.events.len() >= MOST {
-            self.count_waiting();
-        }
-    }
-
-    /// Counts those that wait by their classes.
-    pub(super) fn count_waiting(&mut self) {
-        if self.waiting.events.is_empty() {
-            return;
-        }
-        let mut waiting = std::mem::take(&mut self.waiting);
-        let numbers = self.numbers(&waiting);
-        for (waiter, number) in waiting.events.drain(..).zip(numbers) {
-            self.count_waiter(waiter, number, &waiting.texts);
-        }
-        waiting.texts.clear();
-        self.waiting = waiting;
-    }
-
-    /// The numbers of their fingerprints. Then what is kept of their classes is in the cache.
-    fn numbers(&self, waiting: &Waiting) -> [Option<u32>; MOST] {
-        let shapes = self.known.shapes();
-        let mut places = [0; MOST];
-        for (place, waiter) in places.iter_mut().zip(&waiting.events) {
-            *place = shapes.touch_place(waiter.hash);
-        }
-        black_box(places.iter().fold(0_u8, |all, place| all ^ shapes.touch(*place)));
-        let mut numbers = [None; MOST];
-        for (number, waiter) in numbers.iter_mut().zip(&waiting.events) {
-            *number = self.known.number(waiter.text(&waiting.texts), waiter.hash);
-        }
-        let at = numbers.map(|number| number.map_or_else(Place::default, |number| self.known.place(number)));
-        let classes = at.map(|place| self.classes.touch(place));
-        black_box(
-            classes.iter().flatten().fold(0, |all, (kept, worth)| all ^ u64::from(kept.touch()) ^ worth),
-        );
-        numbers
-    }
-
-    fn count_waiter(&mut self, waiter: Waiter, number: Option<u32>, texts: &[u8]) {
-        let text = waiter.text(texts);
-        let Waiter { kept, mark, session, .. } = waiter;
-        let sample = |kept: &Kept| with_event(kept, session, text, sample_of);
-        let sample = self.options.keeps_samples.then_some(sample);
-        if let Some(number) = number {
-            let (key, place) = self.known.at(number);
-            self.classes.count_kept(place, key, kept, &mark, sample);
-            return;
-        }
-        with_event(&kept, session, text, |event| {
-            if self.fingerprint_of(event) {
-                self.learn(event);
-            }
-        });
-        self.classes.count_kept(&mut Place::default(), &self.fingerprint, kept, &mark, sample);
-    }
-}
-
-/// Does something with the event that is kept.
-fn with_event<T>(kept: &Kept, session: u64, text: &[u8], then: impl FnOnce(&Event<'_>) -> T) -> T {
-    let (moment, sender) = (kept.moment(), kept.sender());
-    then(&Event {
-        response_ns: moment.response_ns,
-        first_byte_ns: moment.first_byte_ns,
-        outcome: moment.outcome,
-        measures: moment.measures,
-        user: sender.user.text(),
-        host: sender.host.text(),
-        database: sender.database.text(),
-        text,
-        ..Event::new(moment.start_ns, session, Command::Query)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::digest::lines::Source;
-    use crate::digest::{Digest, DigestOptions};
-    use crate::event::{Command, Event, Outcome};
-    use crate::measures::Measure;
-
-    const CLASSES: u64 = 1700;
-    const EVENTS: u64 = 30 * CLASSES;
-
-    /// The events with such numbers, in an order without a pattern.
-    fn digest(threads: usize, is_of: impl Fn(u64) -> bool) -> Digest {
-        let mut digest = Digest::new(&DigestOptions { threads, ..DigestOptions::default() });
-        for number in (0..EVENTS).map(|number| number * 7919 % EVENTS).filter(|number| is_of(*number)) {
-            let (text, user) =
-                (format!("SELECT {number} FROM t{}", number % CLASSES), format!("u{}", number % 3));
-            let start_ns = 1_700_000_000_000_000_000 + number * 40_000_000;
-            let mut event = Event::new(start_ns, number % 9, Command::Query);
-            event.response_ns = (number % 11 > 0).then_some(number % 5 * 2_000_000_000 + number);
-            event.outcome = if number.is_multiple_of(13) { Outcome::Error(1064) } else { Outcome::Unknown };
-            event.measures.set(Measure::RowsSent, (number % 4) << (number % 40));
-            (event.text, event.user, event.is_cut) =
-                (text.as_bytes(), user.as_bytes(), number.is_multiple_of(17));
-            digest.count(&event);
-        }
-        digest
-    }
-
-    fn lines(digest: &mut Digest) -> String {
-        let mut out = Vec::new();
-        digest.write_lines(&Source::default(), &mut out).unwrap();
-        String::from_utf8(out).unwrap()
-    }
-
-    /// The first parts have so few classes that none of their events waits.
-    #[test]
-    fn many_classes_are_counted_as_few_are() {
-        let mut whole = digest(1, |_| true);
-        assert!(whole.classes.are_many() && !whole.waiting.events.is_empty());
-        let expected = lines(&mut whole);
-        assert!(expected.contains(&format!(r#""events":{EVENTS}"#)));
-        for threads in [1, 3] {
-            let [mut merged, other] =
-                [0, 1].map(|part| digest(threads, |number| number % CLASSES % 2 == part));
-            assert!(!merged.classes.are_many() && !other.classes.are_many());
-            merged.merge(other);
-            assert_eq!(lines(&mut merged), expected);
-            // Here both parts have every class.
-            let [mut merged, other] =
-                [0, 1].map(|part| digest(threads, |number| number / CLASSES % 2 == part));
-            assert!(merged.classes.are_many() && other.classes.are_many());
-            merged.merge(other);
-            assert_eq!(lines(&mut merged), expected);
-        }
     }
 }
