@@ -191,13 +191,13 @@ mod tests {
     fn times_that_fall_are_an_order() {
         const S: u64 = 1_000_000_000;
         for (times, expected) in [
-            (&[3 * S, 2 * S, 1 * S][..], true),
-            (&[3 * S, 1 * S], true),
+            (&[3 * S, 2 * S, S][..], true),
+            (&[3 * S, S], true),
             (&[9 * S, 9 * S, 7 * S, 0, 8 * S, 5 * S, 5 * S], true),
             // One clock that was set back, and what ended at nearly the same time.
             (&[9 * S, 9 * S, 7 * S, 7 * S], false),
             (&[3 * S + 2, 3 * S + 1, 3 * S], false),
-            (&[1 * S, 2 * S, 3 * S], false),
+            (&[S, 2 * S, 3 * S], false),
             (&[], false),
             (&[5 * S], false),
         ] {
