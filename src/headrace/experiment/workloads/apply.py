@@ -195,7 +195,7 @@ for log; do
     entries="$entries./$name\\n"
     number=$((number + 1))
 done
-printf "$entries" | put "$folder$base.index"
+printf '%b' "$entries" | put "$folder$base.index"
 """
 _PLACE = 'put() { umask 027; cat > "$1"; }\n' + _COPY
 _PLACE_AS_ITS_ACCOUNT = (
