@@ -74,6 +74,8 @@ class Shape:
     operations: tuple[str, ...] = ("transaction",)
     latency_kind: str = "service"
     options: Mapping[str, Value] = field(default_factory=dict)
+    #: The server takes this much memory, and its files this much room, in each second.
+    leak_bytes_s: float = 0.0
 
 
 def make(path: Path, shape: Shape | None = None) -> ExperimentFolder:
@@ -357,6 +359,11 @@ def _samples(
         all_.counter("mysql_status", metric, "", counts * factor)
     all_.gauge("mysql_status", "threads_running", "", 6)
     all_.counter("vmstat", "pgfault", "", counts * 3)
+    if shape.leak_bytes_s:
+        leaked = shape.leak_bytes_s * (seconds - seconds[0]) + generator.normal(0, 1e5, len(seconds))
+        all_.gauge("process", "rss_bytes", "mariadbd/812", 2e9 + leaked)
+        all_.gauge("file_systems", "available_bytes", "/srv", 40e9 - leaked)
+        all_.gauge("memory", "MemAvailable", "", np.full(len(seconds), 8e9))
     for i in range(max(0, shape.extra_series - len(all_))):
         all_.counter("vmstat", f"filler_{i:03d}", "", counts)
     keep = np.ones(len(seconds), dtype=bool)

@@ -27,7 +27,7 @@ from headrace.rollout.plan import Expected, Plan, Said, Stage
 from headrace.rollout.prediction import Prediction
 
 #: A search chooses its points by their results, and a sweep changes the load: neither compares settings.
-NO_COMPARISONS = ("search", "sweep")
+NO_COMPARISONS = ("search", "sweep", "soak")
 #: Loads of statements on a fixed number of connections.
 LOADS = ("oltp", "sql", "tpcc", "sysbench-oltp")
 #: Counters that grow as the queries do which a rollout counts.

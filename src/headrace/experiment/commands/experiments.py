@@ -212,7 +212,8 @@ def plan_options(kind: Annotated[str, typer.Argument(help="A workload.", metavar
 
 @app.command(
     epilog="Example: headrace run filesystems -o experiments/fs-2; "
-    "headrace run stock-to-all --until-decided --budget 30m; headrace run sweep --objective p99=10ms",
+    "headrace run stock-to-all --until-decided --budget 30m; headrace run sweep --objective p99=10ms; "
+    "headrace run my.toml --soak 12h",
 )
 def run(
     plan: PlanFile,
@@ -240,6 +241,12 @@ def run(
             most_s=30 * DAY_S,
         ),
     ] = None,
+    soak: Annotated[
+        float | None,
+        duration(
+            "--soak", text="Run the baseline alone for so long, and test what grew: 12h.", most_s=7 * DAY_S
+        ),
+    ] = None,
     blocks: Annotated[
         str, typer.Option("--blocks", help="Add blocks to the experiment in --output, such as +5.")
     ] = "",
@@ -254,11 +261,16 @@ def run(
     from headrace.experiment import kinds
     from headrace.experiment import plan as plans
     from headrace.experiment.kinds.search import Search
+    from headrace.experiment.kinds.soak import soaked
     from headrace.experiment.kinds.sweep import asked
 
     places = opened_places(to, as_json)
     path = find_plan(plan)
     file = plans.load(path)
+    if soak:
+        if until_decided or blocks or objective or passes:
+            raise PlanError("--soak: without --until-decided, --blocks, --objective and --passes")
+        file = replace(file, plan=soaked(file.plan, soak, file.place))
     if kinds.of_plan(file.plan) is Search:
         if on != "here" or until_decided or blocks or objective or passes:
             raise PlanError(

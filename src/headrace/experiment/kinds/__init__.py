@@ -10,13 +10,14 @@ from headrace.experiment.kinds.fixed import Fixed
 from headrace.experiment.kinds.kind import Kind
 from headrace.experiment.kinds.race import Race
 from headrace.experiment.kinds.search import Search
+from headrace.experiment.kinds.soak import Soak
 from headrace.experiment.kinds.sweep import Sweep
 from headrace.experiment.kinds.switchback import Switchback
 from headrace.experiment.plan import Plan
 from headrace.experiment.store import ExperimentFolder
 
 #: A plan belongs to the first kind that accepts it.
-KINDS: tuple[type[Kind], ...] = (Search, Sweep, Duet, Race, Switchback, Decided, Fixed)
+KINDS: tuple[type[Kind], ...] = (Soak, Search, Sweep, Duet, Race, Switchback, Decided, Fixed)
 
 
 def of_plan(plan: Plan) -> type[Kind]:

@@ -220,6 +220,8 @@ class DesignTable(Table):
     blocks_per_start: Annotated[int, Field(ge=2, le=1000)] | None = None
     washout_s: Annotated[int, Field(ge=1, le=3600)] | None = None
     sessions: Annotated[int, Field(ge=1, le=100)] = 1
+    #: ``headrace run --soak``: the baseline alone, once.
+    soak: bool = False
     #: Why ``auto`` became this kind; not for plans.
     chosen: Annotated[str, Field(max_length=2000)] = ""
 

@@ -17,6 +17,8 @@ A new section needs its own file and a line here. ``report.json``: the page's co
     choice                which one to choose, or null with fewer than three treatments: alpha, margin,
                           sentences[], best[], fronts[], robust[]; see docs/explanation/effects.md
     noise[]               condition, response, ratio, floor, blocks
+    growth[]              of trials of ten minutes and more: trial, treatment, measure, mean, change (over the
+                          window), shows (whether its interval excludes 0); omitted if no trial is that long
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]
@@ -51,6 +53,7 @@ from headrace.experiment.report import (
     choice,
     configuration,
     duet,
+    growth,
     host,
     latency,
     machine,
@@ -78,6 +81,7 @@ SECTIONS: tuple[Callable[[View], Section], ...] = (
     choice.section,
     matters.section,
     pace.section,
+    growth.section,
     latency.section,
     machine.section,
     configuration.section,

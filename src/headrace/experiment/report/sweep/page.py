@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace import __version__
-from headrace.experiment.report import host
+from headrace.experiment.report import growth, host
 from headrace.experiment.report.page import about
 from headrace.experiment.report.sweep import law, levels, method, result, series, trials
 from headrace.experiment.report.sweep.view import SweepView
@@ -50,6 +50,7 @@ SECTIONS: tuple[Callable[[SweepView], Section], ...] = (
     levels.section,
     law.section,
     series.pace_section,
+    growth.section,
     series.machine_section,
     host.section,
     trials.section,

@@ -1,0 +1,59 @@
+"""The report of a soak: what grew, then what every experiment's report has and one configuration can have.
+
+``report.json`` has ``format``, ``headrace``, ``experiment``, ``headline``, ``growth[]``, ``treatments[]``,
+``trials[]``, ``cautions[]``, ``planned_trials``, ``versions`` and ``notice``, as for an experiment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace import __version__
+from headrace.experiment.report import configuration, growth, host, latency, machine, numbers, pace, trials
+from headrace.experiment.report.page import about
+from headrace.experiment.report.view import View, opened
+from headrace.experiment.store import ExperimentFolder
+from headrace.show.notice import Conclusion, Notice
+from headrace.show.parts import Page, Section
+
+FORMAT_VERSION = 1
+
+SECTIONS: tuple[Callable[[View], Section], ...] = (
+    growth.section,
+    numbers.section,
+    pace.section,
+    latency.section,
+    machine.section,
+    configuration.section,
+    host.section,
+    trials.section,
+)
+
+_KEPT = ("name", "description", "kind", "seed", "alpha", "workload", "target", "hash")
+
+
+def of_folder(folder: ExperimentFolder) -> Page:
+    view = opened(folder)
+    headline = growth.headline(view)
+    return Page(
+        eyebrow="headrace soak",
+        title=view.design.name,
+        lead=view.design.description,
+        verdicts=[headline],
+        keys=[],
+        sections=[section(view) for section in SECTIONS],
+        footer="the numbers are in report.json, the data is next to it as Parquet",
+        data={
+            "format": FORMAT_VERSION,
+            "headrace": __version__,
+            "experiment": about(view.design, _KEPT),
+            "headline": headline,
+        },
+        notice=Notice(
+            kind="soak",
+            subject=view.design.name,
+            conclusion=Conclusion.DECIDED if growth.long_trials(view) else Conclusion.NOT_ENOUGH_DATA,
+            headline=headline,
+            link=str(view.folder.path / "report.html"),
+        ),
+    )
