@@ -17,6 +17,7 @@ BY_THEMSELVES = {
     "killed",
     "serve_strangers",
     "trust",
+    "fuzz_readers",
     "agents",
     "advice",
     "planted",

@@ -106,8 +106,8 @@ def soak_of(path: Path, seconds: int, leak_bytes_s: float) -> dict[str, Any]:
 
 def test_a_soaks_first_sentence_is_what_grew(tmp_path: Path) -> None:
     said = soak_of(tmp_path / "leak", 660, 3e6)["headline"]
-    assert said.startswith("Over 11 min: memory of mariadbd/812 grows by 1.84 GiB (")
-    assert "room on /srv falls by" in said
+    assert said.startswith("Over 11 min: memory of mariadbd/812 (trial 1) grows by 1.84 GiB (")
+    assert "room on /srv (trial 1) falls by" in said
     assert "used up in" in said
     assert (
         soak_of(tmp_path / "none", 660, 1e-9)["headline"] == "Nothing is shown to grow or fall over 11 min."

@@ -127,7 +127,11 @@ def headline(view: View) -> str:
     shown = [row for row in rows if row.trend.shows]
     if not shown:
         return f"Nothing is shown to grow or fall over {lasted}."
-    said = [f"{row.name} {row.words}" for row in shown[:MOST_LABELS]]
+    several = len({row.record.number for row in rows}) > 1
+    said = [
+        f"{row.name}{f' (trial {row.record.number})' if several else ''} {row.words}"
+        for row in shown[:MOST_LABELS]
+    ]
     more = f"; {len(shown) - MOST_LABELS} more change" if len(shown) > MOST_LABELS else ""
     return f"Over {lasted}: {'; '.join(said)}{more}."
 

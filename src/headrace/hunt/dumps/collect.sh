@@ -49,7 +49,7 @@ while left=${left#"${left%%[!/]*}"} && [ "$left" != "${left%%/*}" ]; do
   left=${left#*/}
 done
 [ -r . ] && exec 8<.
-mkdir "./$called" || exit 1 # a new one: nothing of yours is overwritten
+mkdir "./$called" || { echo "cannot make $out" >&2; exit 1; } # a new one: nothing of yours is overwritten
 enter "$called"
 [ -O . ] && [ -z "$(ls -A)" ] && { [ ! -r .. ] || [ .. -ef /proc/$$/fd/8/ ]; } || { echo "cannot write to $out: it changed meanwhile" >&2; exit 1; }
 exec 9<. && cd "$began" || exit 1
