@@ -17,7 +17,7 @@ from tests.servers import Server, started
 from tests.vendors import OF_EACH_VENDOR
 
 #: On its source it takes no time, on a replica a hundredth of a second: its rate is known.
-PACED = "INSERT INTO shop.t (b) SELECT IF(@@server_id = 1, 1, SLEEP(0.01))"
+PACED = "INSERT INTO shop.t (b) SELECT IF(@@GLOBAL.server_id = 1, 1, SLEEP(0.01))"
 TABLE = "CREATE TABLE shop.t (a INT PRIMARY KEY AUTO_INCREMENT, b INT)"
 
 
