@@ -139,7 +139,7 @@ def test_json_has_the_documented_form(ladder: Written) -> None:
     found = ladder.json
     assert set(found) == {
         "format", "headrace", "experiment", "headline", "treatments", "effects", "noise", "trials",
-        "cautions", "planned_trials", "versions", "factors", "choice", "duet", "switchback", "machines",
+        "cautions", "planned_trials", "versions", "factors", "choice", "duet", "switchback", "machines", "growth",
         "adopt", "notice",
     }  # fmt: skip
     assert found["format"] == 1

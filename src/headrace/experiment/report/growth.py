@@ -102,10 +102,10 @@ class Grown:
 
 
 def section(view: View) -> Section:
-    """Empty if no trial is long enough."""
+    """Without parts if no trial is long enough."""
     rows = rows_of(view)
     if not rows:
-        return Section("growth", "Growth", "Did anything grow while it ran?")
+        return Section("growth", "Growth", "Did anything grow while it ran?", data={"growth": []})
     said = [Sentence(_sentence(rows))]
     return Section(
         "growth",

@@ -18,7 +18,7 @@ A new section needs its own file and a line here. ``report.json``: the page's co
                           sentences[], best[], fronts[], robust[]; see docs/explanation/effects.md
     noise[]               condition, response, ratio, floor, blocks
     growth[]              of trials of ten minutes and more: trial, treatment, measure, mean, change (over the
-                          window), shows (whether its interval excludes 0); omitted if no trial is that long
+                          window), shows (whether its interval excludes 0)
     trials[]              number, block, position, treatment, role, state, reason, excluded (why it is not
                           analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]

@@ -18,6 +18,7 @@
     law                   lambda_ops_s, sigma, kappa, peak_load, peak_is_bounded (whether an interval bounds it
                           from above), peak_ops_s, p_value, doubt; null where law_refusal says why
     law_refusal           why there is no law, or ""
+    growth[]              of trials of ten minutes and more, as for an experiment
     trials[]              number, block (0 is the search), position, treatment, state, reason, excluded (why it is
                           not analysed, or null), throughput_ops_s, p99_ns, started_ns, finished_ns, facts_hash,
                           warnings[]
