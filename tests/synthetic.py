@@ -361,7 +361,7 @@ def _samples(
     all_.counter("vmstat", "pgfault", "", counts * 3)
     if shape.leak_bytes_s:
         leaked = shape.leak_bytes_s * (seconds - seconds[0]) + generator.normal(0, 1e5, len(seconds))
-        all_.gauge("process", "rss_bytes", "mariadbd/812", 2e9 + leaked)
+        all_.gauge("process", "rss_bytes", "812/mariadbd", 2e9 + leaked)
         all_.gauge("file_systems", "available_bytes", "/srv", 40e9 - leaked)
         all_.gauge("memory", "MemAvailable", "", np.full(len(seconds), 8e9))
     for i in range(max(0, shape.extra_series - len(all_))):

@@ -80,13 +80,13 @@ def test_a_leak_is_said_in_the_report(tmp_path: Path) -> None:
     shape = synthetic.Shape({"STOCK": 1.0, "ALL": 1.0}, blocks=1, seconds=660, leak_bytes_s=300_000.0)
     page = report.of(synthetic.make(tmp_path / "e", shape))
     rows = {(row["trial"], row["measure"]): row for row in jsonform.render(page)["growth"]}
-    memory = rows[1, "memory of mariadbd/812"]
+    memory = rows[1, "memory of 812/mariadbd"]
     assert memory["shows"]
     assert memory["change"]["estimate"] == pytest.approx(660 * 300_000, rel=0.02)
     assert rows[1, "room on /srv"]["change"]["high"] < 0
     assert not rows[1, "memory available"]["shows"]
     section = next(each for each in page.sections if each.id == "growth")
-    assert "memory of mariadbd/812 (trial 1)" in str(section.brief)
+    assert "memory of 812/mariadbd (trial 1)" in str(section.brief)
     assert "used up in" in str(list(section.parts()))  # type: ignore[operator]
 
 
@@ -106,7 +106,7 @@ def soak_of(path: Path, seconds: int, leak_bytes_s: float) -> dict[str, Any]:
 
 def test_a_soaks_first_sentence_is_what_grew(tmp_path: Path) -> None:
     said = soak_of(tmp_path / "leak", 660, 3e6)["headline"]
-    assert said.startswith("Over 11 min: memory of mariadbd/812 (trial 1) grows by 1.84 GiB (")
+    assert said.startswith("Over 11 min: memory of 812/mariadbd (trial 1) grows by 1.84 GiB (")
     assert "room on /srv (trial 1) falls by" in said
     assert "used up in" in said
     assert (

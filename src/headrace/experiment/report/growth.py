@@ -47,7 +47,8 @@ class _Measure:
 def _size(value_bytes: float) -> str:
     for unit, power in (("GiB", 3), ("MiB", 2), ("KiB", 1)):
         if abs(value_bytes) >= 1024**power:
-            return f"{value_bytes / 1024**power:.3g} {unit}"
+            shown = value_bytes / 1024**power
+            return f"{shown:.0f} {unit}" if shown >= 100 else f"{shown:.3g} {unit}"
     return f"{value_bytes:.0f} B"
 
 
@@ -64,7 +65,7 @@ _GAUGES: Mapping[tuple[str, str], _Measure] = {
 _GAUGES_SQL = """
     SELECT sampler, metric, label, (t_ns - $start) / 1e9 AS t_s, value FROM samples
     WHERE trial = $trial AND t_ns >= $start AND t_ns < $end AND (
-        (sampler = 'process' AND metric = 'rss_bytes' AND regexp_matches(label, '^(mariadbd|mysqld)'))
+        (sampler = 'process' AND metric = 'rss_bytes' AND regexp_matches(label, '/(mariadbd|mysqld)$'))
         OR (sampler = 'server_process' AND metric = 'open_files')
         OR (sampler = 'memory' AND metric = 'MemAvailable')
         OR (sampler = 'file_systems' AND metric = 'available_bytes'))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace import __version__
 from headrace.experiment.report import configuration, growth, host, latency, machine, numbers, pace, trials
@@ -18,9 +19,22 @@ from headrace.show.parts import Page, Section
 
 FORMAT_VERSION = 1
 
+
+def _growth(view: View) -> Section:
+    """A terminal has the whole table: it is the answer. Its sentence is the headline already."""
+    section = growth.section(view)
+    parts = section.parts() if callable(section.parts) else section.parts
+    return replace(section, brief=list(parts)[1:])
+
+
+def _numbers(view: View) -> Section:
+    """Without the terminal's table of comparisons: there is nothing to compare."""
+    return replace(numbers.section(view), brief=())
+
+
 SECTIONS: tuple[Callable[[View], Section], ...] = (
-    growth.section,
-    numbers.section,
+    _growth,
+    _numbers,
     pace.section,
     latency.section,
     machine.section,
