@@ -1,8 +1,8 @@
-"""Readers of foreign bytes in Python, fed with pieces of what they read: each is an answer, or an error of ours.
+"""Fuzz the Python readers of foreign bytes: each input must give an answer or one of our own errors.
 
     python benches/fuzz_readers.py [SECONDS] [READER ...]
 
-Pieces of the texts of the tests are cut, doubled, exchanged and joined. A reader may take ten times the input and
+Inputs are pieces of the tests' texts, cut, doubled, swapped and joined. A reader may take ten times the input and
 64 MiB of memory, 10 seconds, and raise only errors that are made for people. What does not hold is printed with
 its seed and kept in a directory; the exit code is 1. READER is the start of a name.
 """

@@ -240,7 +240,7 @@ OUTPUTS = (
     (
         "lsof",
         "COMMAND  PID USER   FD   TYPE DEVICE SIZE/OFF  NODE NAME\n"
-        "bash  1698 root  cwd  DIR  254,0  4096  5308621 /work/main\n"
+        "bash  1698 root  cwd  DIR  254,0  4096  5308621 /srv/shop\n"
         "bash  1698 root  rtd  DIR  254,0  4096  2 /\n"
         "bash  1698 root  txt  REG  254,0  1265648   246999 /usr/bin/bash\n",
     ),

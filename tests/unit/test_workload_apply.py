@@ -1,4 +1,4 @@
-"""What a replica applies: GTIDs as numbers, and what the client printed as a window."""
+"""The workload `apply`: counting GTIDs, and making a window from the client's output."""
 
 from __future__ import annotations
 

@@ -104,7 +104,10 @@ class Grown:
 
 def section(view: View) -> Section:
     """Without parts if no trial is long enough."""
-    rows = rows_of(view)
+    return section_of(rows_of(view))
+
+
+def section_of(rows: list[Grown]) -> Section:
     if not rows:
         return Section("growth", "Growth", "Did anything grow while it ran?", data={"growth": []})
     said = [Sentence(_sentence(rows))]
@@ -119,9 +122,8 @@ def section(view: View) -> Section:
     )
 
 
-def headline(view: View) -> str:
+def headline(rows: list[Grown]) -> str:
     """The first sentence about a soak."""
-    rows = rows_of(view)
     if not rows:
         return "No trial of ten minutes or more is complete, so nothing is known about growth."
     lasted = text.seconds(max(window_seconds(row.record) for row in rows))

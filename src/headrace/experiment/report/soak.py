@@ -20,9 +20,9 @@ from headrace.show.parts import Page, Section
 FORMAT_VERSION = 1
 
 
-def _growth(view: View) -> Section:
+def _growth(rows: list[growth.Grown]) -> Section:
     """A terminal has the whole table: it is the answer. Its sentence is the headline already."""
-    section = growth.section(view)
+    section = growth.section_of(rows)
     parts = section.parts() if callable(section.parts) else section.parts
     return replace(section, brief=list(parts)[1:])
 
@@ -32,8 +32,8 @@ def _numbers(view: View) -> Section:
     return replace(numbers.section(view), brief=())
 
 
+#: Behind what grew.
 SECTIONS: tuple[Callable[[View], Section], ...] = (
-    _growth,
     _numbers,
     pace.section,
     latency.section,
@@ -48,14 +48,15 @@ _KEPT = ("name", "description", "kind", "seed", "alpha", "workload", "target", "
 
 def of_folder(folder: ExperimentFolder) -> Page:
     view = opened(folder)
-    headline = growth.headline(view)
+    rows = growth.rows_of(view)
+    headline = growth.headline(rows)
     return Page(
         eyebrow="headrace soak",
         title=view.design.name,
         lead=view.design.description,
         verdicts=[headline],
         keys=[],
-        sections=[section(view) for section in SECTIONS],
+        sections=[_growth(rows), *(section(view) for section in SECTIONS)],
         footer="the numbers are in report.json, the data is next to it as Parquet",
         data={
             "format": FORMAT_VERSION,
@@ -66,7 +67,7 @@ def of_folder(folder: ExperimentFolder) -> Page:
         notice=Notice(
             kind="soak",
             subject=view.design.name,
-            conclusion=Conclusion.DECIDED if growth.long_trials(view) else Conclusion.NOT_ENOUGH_DATA,
+            conclusion=Conclusion.DECIDED if rows else Conclusion.NOT_ENOUGH_DATA,
             headline=headline,
             link=str(view.folder.path / "report.html"),
         ),
