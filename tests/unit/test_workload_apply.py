@@ -42,7 +42,7 @@ def printed(applied: list[int], *, read_at: int | None = None, rows: str = "1", 
 
 
 def test_a_window_of_ticks_is_counted_by_what_was_committed_between_them() -> None:
-    measured = apply.measured(printed([0, 100, 250, 450, 700, 1000], rows="NULL"), warmup_s=2)
+    measured = apply.measured(printed([0, 100, 250, 450, 700, 1000, 1400], rows="NULL"), warmup_s=2)
     rows = measured.intervals.to_pylist()
     assert [(row["t_s"], row["count"]) for row in rows] == [
         (-2, 100),
@@ -60,11 +60,17 @@ def test_a_window_of_ticks_is_counted_by_what_was_committed_between_them() -> No
 def test_the_time_with_nothing_left_to_apply_is_not_measured() -> None:
     measured = apply.measured(printed([0, 10, 20, 30, 40, 50, 55, 55, 55], read_at=6), warmup_s=1)
     assert [row["count"] for row in measured.intervals.to_pylist()] == [10] * 5
-    assert measured.warnings == ("the logs ended after 4 of 7 s",)
+    assert measured.warnings == ("the logs ended after 4 of 6 s",)
+
+
+def test_a_coordinator_that_has_read_all_leaves_its_appliers_at_work() -> None:
+    measured = apply.measured(printed([0, 10, 20, 30, 40, 50, 60], read_at=2), warmup_s=1)
+    assert [row["count"] for row in measured.intervals.to_pylist()] == [10] * 5
+    assert measured.warnings == ()
 
 
 def test_an_applier_that_waits_is_slow_and_not_at_its_end() -> None:
-    measured = apply.measured(printed([0, 10, 10, 10, 10, 10]), warmup_s=1)
+    measured = apply.measured(printed([0, 10, 10, 10, 10, 10, 10]), warmup_s=1)
     assert sum(row["count"] for row in measured.intervals.to_pylist()) == 10
 
 

@@ -39,8 +39,11 @@ def logs(request: pytest.FixtureRequest, folder: Path) -> tuple[str, list[str]]:
 
 @pytest.fixture
 def replica(logs: tuple[str, list[str]], folder: Path) -> Iterator[Server]:
-    one_at_a_time = ["--replica-parallel-workers=1"] if logs[0].startswith("mysql") else []
-    with started(logs[0], folder / f"replica-{time.monotonic_ns()}", *one_at_a_time) as server:
+    # The source had one session, so they apply one transaction after the other.
+    parallel = ["--slave-parallel-threads=4", "--slave-parallel-mode=conservative"]
+    if logs[0].startswith("mysql"):
+        parallel = ["--replica-parallel-workers=4"]
+    with started(logs[0], folder / f"replica-{time.monotonic_ns()}", *parallel) as server:
         server.sql("CREATE DATABASE trial")
         yield server
 

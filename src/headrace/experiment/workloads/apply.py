@@ -95,7 +95,8 @@ class Apply:
         """Starts the applier, and asks once a second how much it has committed."""
         words = await _words(context)
         _, base = await _placed(context)
-        ticks = round(context.warmup_s + context.seconds) + 1
+        # One more than the window has: it tells whether the window's last second was busy to its end.
+        ticks = round(context.warmup_s + context.seconds) + 2
         statements = [
             f"SET GLOBAL server_id = {SERVER_ID}",
             *await _gtid_steps(context, words),
@@ -158,8 +159,9 @@ _ROWS = "('Innodb_rows_inserted', 'Innodb_rows_updated', 'Innodb_rows_deleted')"
 
 _MARIADB = _Words(
     (),
-    "CHANGE MASTER TO MASTER_HOST = 'none', MASTER_USE_GTID = no, RELAY_LOG_FILE = '{file}', "
-    "RELAY_LOG_POS = {position}",
+    # Parallel appliers of MariaDB 10.11 crash while they compare the name of the source's log with one that is empty.
+    "CHANGE MASTER TO MASTER_HOST = 'none', MASTER_USE_GTID = no, MASTER_LOG_FILE = 'none.000001', "
+    "RELAY_LOG_FILE = '{file}', RELAY_LOG_POS = {position}",
     "START SLAVE SQL_THREAD",
     "SHOW SLAVE STATUS",
     "STOP SLAVE",
@@ -317,11 +319,17 @@ def _too_short(ticks: Sequence[_Tick], warmup_s: float) -> str:
 
 
 def _without_the_end(ticks: Sequence[_Tick], start_ns: int) -> tuple[Sequence[_Tick], tuple[str, ...]]:
-    """Without the time in which there was nothing left to apply, with a warning if there was such."""
-    if not ticks or not ticks[-1].is_read:
+    """Without the tick after the window, and the time in which there was nothing left to apply; a warning if any.
+
+    That all is read tells it of one applier only: the coordinator of several reads ahead of them.
+    """
+    if len(ticks) < 2:
         return ticks, ()
-    last = next((i for i, tick in enumerate(ticks) if tick.transactions == ticks[-1].transactions), 0)
-    applied_s, planned_s = ((ticks[i].t_ns - start_ns) / 1e9 for i in (last - 1, -1))
+    *window, after = ticks
+    if after.transactions > window[-1].transactions or not after.is_read:
+        return window, ()
+    last = next(i for i, tick in enumerate(ticks) if tick.transactions == after.transactions)
+    applied_s, planned_s = ((tick.t_ns - start_ns) / 1e9 for tick in (ticks[last - 1], window[-1]))
     # The second in which the last transaction was applied was not busy to its end.
     return ticks[:last], (f"the logs ended after {applied_s:.0f} of {planned_s:.0f} s",)
 
