@@ -1,10 +1,10 @@
-//! Names that a program made up, with what it made up as a `?`: `orders_2024_01` is `` `orders_?` ``.
+//! Replaces the generated part of a name with `?`: `orders_2024_01` becomes `` `orders_?` ``.
 //!
-//! - Folded are names of tables, databases, partitions, indexes, constraints, routines, views and user variables, parts of
-//!   WITH, and aliases, wherever they are used again. Of columns only what nobody would choose (`made_up`), or one of many
-//!   that differ in a number alone.
-//! - Equal neighbours in a list of partitions, views or such columns become one.
-//! - So `t1 JOIN t2` is `t2 JOIN t1`: whoever asks for it wants that.
+//! - Names of tables, databases, partitions, indexes, constraints, routines, views, user variables, common table
+//!   expressions and aliases are folded wherever they occur. A column is folded only if nobody would choose its name
+//!   (`made_up`), or if it is one of many that differ only in a number.
+//! - Neighbours in a list of partitions, views or such columns that have become equal are merged.
+//! - `t1 JOIN t2` and `t2 JOIN t1` become the same, which is what folding is for.
 
 mod made_up;
 
@@ -14,9 +14,9 @@ use super::finder::{bare, name_places};
 use super::lexer::{Kind, Lexer, Token};
 use made_up::{Place, fold_name};
 
-/// So many columns of a statement that differ in digits alone are numbered by a program.
+/// A statement with this many columns that differ only in digits was generated.
 const FAMILY: usize = 8;
-/// Behind these words is the name of one.
+/// Each of these words is followed by a name.
 const OBJECTS: [&[u8]; 16] = [
     b"call",
     b"procedure",
@@ -36,7 +36,7 @@ const OBJECTS: [&[u8]; 16] = [
     b"over",
 ];
 
-/// Replaces what `out` holds by `fingerprint`, a strict one, with folded names. True if any was.
+/// Writes the strict fingerprint with folded names to `out`. Returns whether any name was folded.
 pub fn fold(fingerprint: &[u8], out: &mut Vec<u8>) -> bool {
     out.clear();
     let names = Names::of(fingerprint);
@@ -88,7 +88,7 @@ fn part(text: &[u8], token: Token) -> &[u8] {
     &text[token.start..token.end]
 }
 
-/// A name without quotes, a variable without its sign.
+/// A name without its quotes, or a variable without its `@`.
 fn name_of(text: &[u8], token: Token) -> Vec<u8> {
     match token.kind {
         Kind::Variable => part(text, token)[1..].to_vec(),
@@ -96,14 +96,14 @@ fn name_of(text: &[u8], token: Token) -> Vec<u8> {
     }
 }
 
-/// What a name is of.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Object,
     Partition,
-    /// In a list in which equal neighbours become one.
+    /// An item of a list in which equal neighbours are merged.
     Listed,
-    /// Of a column, or of a table without a dot behind it anywhere.
+    /// A column, or a table that is never followed by a dot.
     Alias,
     Column,
 }
@@ -112,18 +112,18 @@ enum Role {
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     is_alias: bool,
-    /// A dot follows it somewhere: it is of a table.
+    /// A dot follows it somewhere, so it is a table.
     has_dot: bool,
 }
 
 #[derive(Default)]
 struct Names {
     tokens: Vec<Token>,
-    /// Of each token; `None` for those that are no names or have no digits.
+    /// For each token; `None` if it is not a name or has no digits.
     roles: Vec<Option<Role>>,
     is_table: Vec<bool>,
     known: HashMap<Vec<u8>, Known>,
-    /// The columns that differ in digits alone, by their folded name.
+    /// The columns that differ only in digits, by folded name.
     families: HashMap<Vec<u8>, HashSet<Vec<u8>>>,
 }
 
@@ -170,7 +170,7 @@ impl Names {
         }
     }
 
-    /// Gives what was defined elsewhere in the statement its role here, too.
+    /// Applies roles found elsewhere in the statement to every use of the same name.
     fn refer(&mut self, text: &[u8], at: usize) {
         if self.roles[at].is_none() || self.is_table[at] {
             return;
@@ -193,7 +193,7 @@ impl Names {
         }
     }
 
-    /// How much of a name may be made up.
+    /// How much of a name may be generated.
     fn place(&self, role: Role, name: &[u8]) -> Place {
         match role {
             Role::Object | Role::Listed => Place::Object,
@@ -209,7 +209,7 @@ impl Names {
         }
     }
 
-    /// What the name is that stands where no table's name does.
+    /// The role of a name in a place where no table can be named.
     fn role(&self, text: &[u8], at: usize) -> Role {
         let before = |back: usize| at.checked_sub(back).map(|at| self.tokens[at]);
         let word = |back: usize| match before(back) {
@@ -250,7 +250,7 @@ impl Names {
         }
     }
 
-    /// `name as (`: a part of WITH, or a window.
+    /// `name AS (`: a common table expression, or a window.
     fn begins_part(&self, text: &[u8], at: usize) -> bool {
         matches!(
             (self.tokens.get(at + 1), self.tokens.get(at + 2)),

@@ -1,21 +1,21 @@
-//! What is not read, by its content: a sentence with what it seems to be, and the command that makes a form that is read.
+//! Recognises files that cannot be read: says what they seem to be, and the command that makes a readable form.
 
 use memchr::memmem;
 
 use crate::packets::dump;
 
-/// So much of a file is looked at.
+/// How much of a file is examined.
 const HEAD_BYTES: usize = 64 << 10;
 
 /// How a file is recognised.
 enum Mark {
     /// It begins with this.
     Begin(&'static [u8]),
-    /// A line of its first ones begins with this.
+    /// One of its first lines begins with this.
     Line(&'static [u8]),
     /// Its head has all of these, in any case.
     All(&'static [&'static str]),
-    /// At a place counted from its beginning.
+    /// It has this at an offset from its beginning.
     At(usize, &'static [u8]),
 }
 
@@ -23,7 +23,7 @@ use Mark::{All, At, Begin, Line};
 
 const SLOW_LOG: &str = "export the slow log itself, or mysql.slow_log with `mysql --batch`";
 
-/// What it is, and what to do. The first that fits is told, so that the surer ones come first.
+/// What it is, and what to do. The first match is reported, so the surest come first.
 #[rustfmt::skip]
 const KNOWN: &[(Mark, &str, &str)] = &[
     (Begin(b"%PDF-"), "a PDF document", "export as text or CSV"),
@@ -130,7 +130,7 @@ const KNOWN: &[(Mark, &str, &str)] = &[
     (All(&["log:  duration:", "statement:"]), "a log of PostgreSQL", "headrace reads MySQL and MariaDB; pgBadger reads this"),
 ];
 
-/// What is not read although lines of a log are in it, which would be taken for others.
+/// Files that are refused although they contain lines of a log, which would be misread.
 #[rustfmt::skip]
 const CERTAIN: &[(Mark, &str, &str)] = &[
     (Begin(b"{\\rtf"), "a document of RTF", "save it as plain text"),
@@ -138,14 +138,13 @@ const CERTAIN: &[(Mark, &str, &str)] = &[
     (All(&["[s=", ";i=", "\n    message="]), "the journal's verbose form", "`journalctl -o cat` or -o json"),
 ];
 
-/// What a file certainly is that nothing here reads, whatever its lines look like.
+/// Files that are certainly not readable here, whatever their lines look like.
 pub(super) fn certain(head: &[u8]) -> Option<String> {
     let lower = head.to_ascii_lowercase();
     of_frame(head).or_else(|| first_of(CERTAIN, head, &lower))
 }
 
-/// Rows of a log as programs for data frames write them where nobody asks for records: an object for each column, or for each
-/// row, with the numbers of rows for keys.
+/// Rows of a log as pandas writes them by default: one JSON object per column or per row, with row numbers as keys.
 fn of_frame(head: &[u8]) -> Option<String> {
     let begin: Vec<u8> =
         head.iter().take(HEAD_BYTES).copied().filter(|byte| !byte.is_ascii_whitespace()).collect();

@@ -1,16 +1,16 @@
-//! Which part of a name a program made up. A wrong guess merges classes of names that people chose, so that what people do
-//! put digits into is listed: algorithms, character sets, types, formats, versions, lengths of time.
+//! Finds the generated part of a name. A wrong guess would merge classes with names that people chose, so the words that
+//! people do write with digits are listed: algorithms, character sets, types, formats, versions, durations.
 
-/// Where a name stands decides how much of it may be made up.
+/// How much of a name may be generated depends on what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Tables, databases, routines, indexes, and aliases in front of a dot: any digit.
     Object,
-    /// A partition: as above, and words that elsewhere mean something are numbers here.
+    /// A partition: as above, and even the known words below count as numbers.
     Partition,
     /// An alias of a column: not the `1` in `address1`.
     Alias,
-    /// Columns, and functions that are called: hashes, numbers of three digits, several numbers in a row.
+    /// Columns and called functions: only hashes, numbers of three digits or more, and several numbers in a row.
     Column,
 }
 
@@ -37,7 +37,7 @@ const KNOWN: &[&str] = &[
     "xxh32", "xxh64", "xxhash32", "xxhash64", "y2k", "zip4", "zip5",
 ];
 
-/// In front of a number of their own, they make a name of it: `iso_3166`, `last_30`.
+/// Words that belong to the number after them: `iso_3166`, `last_30`.
 #[rustfmt::skip]
 const NUMBERED: &[&str] = &[
     "aes", "area", "ascii", "atan", "base", "code", "covid", "cp", "crc", "ean", "error", "form", "fortune", "generation", "gpt",
@@ -46,7 +46,7 @@ const NUMBERED: &[&str] = &[
     "status", "step", "tier", "tls", "top", "type", "upc", "utf", "uuid", "version", "web", "win", "windows",
 ];
 
-/// In front of a digit, in one word: `level3`. Programs number these rarely.
+/// Words that belong to the digit they end in, such as `level3`; programs rarely number these.
 #[rustfmt::skip]
 const PERSONAL: &[&str] = &[
     "addr", "address", "answer", "dim", "email", "fax", "gen", "generation", "level", "line", "lvl", "mobile", "name", "option",
@@ -54,7 +54,7 @@ const PERSONAL: &[&str] = &[
     "version", "zip",
 ];
 
-/// Behind a number, they make a length of time or an amount of it: `24h`, `30_days`.
+/// Units that make the number before them a duration or an amount: `24h`, `30_days`.
 #[rustfmt::skip]
 const UNITS: &[&str] = &[
     "d", "day", "days", "g", "gb", "h", "hour", "hours", "hr", "hrs", "k", "kb", "kg", "km", "m", "mb", "min", "mins", "minute",
@@ -62,7 +62,7 @@ const UNITS: &[&str] = &[
     "weeks", "x", "y", "year", "years", "yr",
 ];
 
-/// Appends a name that stands there, with a `?` for what is made up. False, with nothing appended, if nothing is.
+/// Appends the name with `?` for its generated parts. Returns false, and appends nothing, if it has none.
 pub fn fold_name(name: &[u8], place: Place, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let is_cautious = place == Place::Column || place == Place::Alias && is_personal(name);
@@ -104,7 +104,7 @@ pub fn fold_name(name: &[u8], place: Place, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Where letters and digits end that begin here.
+/// The end of the run of letters and digits that begins here.
 fn word_end(name: &[u8], at: usize) -> usize {
     let end = name[at..].iter().position(|byte| !byte.is_ascii_alphanumeric());
     end.map_or(name.len(), |length| at + length)
@@ -116,7 +116,7 @@ fn next_word(rest: &[u8]) -> &[u8] {
     &rest[start..word_end(rest, start)]
 }
 
-/// Nothing else is in its name but `_`.
+/// Whether the rest of the name is only `_`.
 fn is_alone(word: &[u8], name: &[u8]) -> bool {
     word.len() == name.iter().filter(|byte| **byte != b'_').count()
 }
@@ -125,7 +125,7 @@ fn is_in(list: &[&str], word: &[u8]) -> bool {
     list.iter().any(|known| word.eq_ignore_ascii_case(known.as_bytes()))
 }
 
-/// What is beside a word.
+/// The neighbours of a word.
 struct Around<'a> {
     before: &'a [u8],
     after: &'a [u8],
@@ -133,7 +133,7 @@ struct Around<'a> {
 }
 
 impl Around<'_> {
-    /// Whether a person put the digits of a word there.
+    /// Whether a person chose the digits of a word.
     fn keeps(&self, word: &[u8], place: Place) -> bool {
         let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if digits == word.len() {
@@ -166,7 +166,7 @@ impl Around<'_> {
     }
 }
 
-/// A known word, also with letters in front or behind: `emailsha256`, `md5sum`.
+/// A known word, with or without other letters around it: `emailsha256`, `md5sum`.
 fn is_known(word: &[u8]) -> bool {
     KNOWN.iter().any(|known| {
         let known = known.as_bytes();
@@ -178,7 +178,7 @@ fn is_known(word: &[u8]) -> bool {
     })
 }
 
-/// A word of four letters or more with one digit behind it, as `address1` is. Programs number what is shorter.
+/// A word of at least four letters and one digit, such as `address1`. Generated numbers mostly follow shorter words.
 fn is_personal(name: &[u8]) -> bool {
     let Some((last, rest)) = name.split_last() else { return false };
     let (rest, least) = rest.strip_suffix(b"_").map_or((rest, 4), |rest| (rest, 6));
@@ -186,7 +186,7 @@ fn is_personal(name: &[u8]) -> bool {
     last.is_ascii_digit() && letters >= least
 }
 
-/// Letters and digits that no person chose: hex digits, or several turns from one to the other.
+/// Letters and digits that nobody would choose: hexadecimal digits, or several changes between letters and digits.
 fn is_hash(word: &[u8]) -> bool {
     let digits = word.iter().filter(|byte| byte.is_ascii_digit()).count();
     let letters = word.len() - digits;
@@ -196,13 +196,13 @@ fn is_hash(word: &[u8]) -> bool {
     is_hex && (is_long || word.len() >= 4 && turns > 1) || turns >= 3 && word.len() >= 4
 }
 
-/// Three digits or more that are a word, or five in one.
+/// Three or more digits that are a word by themselves, or five or more inside one.
 fn has_long_number(word: &[u8]) -> bool {
     let longest = word.split(|byte| !byte.is_ascii_digit()).map(<[u8]>::len).max().unwrap_or(0);
     longest >= 5 || longest >= 3 && longest == word.len()
 }
 
-/// Appends a `?`, unless nothing but a separator is between it and the one before.
+/// Appends a `?`, unless only a separator would be between it and the last one.
 fn put_mark(out: &mut Vec<u8>, start: usize) {
     let separators =
         out[start..].iter().rev().take_while(|byte| matches!(byte, b'_' | b'-' | b'$' | b'.')).count();
@@ -226,7 +226,7 @@ fn put_without_digits(word: &[u8], out: &mut Vec<u8>, start: usize) {
     }
 }
 
-/// Where a UUID ends that begins here, with `-` or `_` between its parts.
+/// The end of a UUID that begins here, with `-` or `_` between its parts.
 fn uuid_end(name: &[u8], at: usize) -> Option<usize> {
     const PARTS: [usize; 5] = [8, 4, 4, 4, 12];
     let length = PARTS.iter().sum::<usize>() + PARTS.len() - 1;

@@ -1,14 +1,14 @@
-//! The classes of a digest, so many of them as memory holds: which of them are heavy is known only at the end.
+//! The classes of a digest, as many as memory allows: which ones are heavy is known only at the end.
 //!
-//! Names that a program generates make a class of nearly every event. So a class keeps its first events as they came,
-//! which is small, and counts them together when there are more. All classes are kept until the digest is written, and
-//! those with the most time are listed: the same ones in whatever order the events came, and in whatever parts.
+//! Generated names can make nearly every event a class of its own. So a class first stores its events as they arrive, which
+//! takes little memory, and counts them in batches once there are more. All classes are kept until the digest is written,
+//! and those with the most time are listed: the same ones for any order of events and any split into parts.
 //!
-//! Memory has an end. Where a class more would exceed `Bounds`, the median of what the classes are worth (their time,
-//! and 1 ns for each call) is taken off all of them, and those with nothing left join the others. So half of the classes
-//! lost as much as is taken off: that sum, `lost_most`, is at most twice all time divided by the number of classes that
-//! there is room for. A class with more time than that is there, whatever the order, and lacks no more than that. The
-//! sums add when digests are merged (Misra and Gries 1982; Agarwal et al., Mergeable summaries, 2012).
+//! Memory is limited. If one more class would exceed `Bounds`, the median worth of all classes (their time, plus 1 ns for
+//! each call) is subtracted from each, and those with nothing left join "others". Half of the classes lose that much each
+//! time, so the total subtracted, `lost_most`, is at most twice the whole time divided by the number of classes that fit.
+//! A class with more time than that is always kept, in any order of events, and lacks at most that much. The totals add up
+//! when digests are merged (Misra and Gries 1982; Agarwal et al., Mergeable summaries, 2012).
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -24,19 +24,18 @@ use crate::digest::slices::WIDEST;
 use crate::event::{Event, Summary};
 use crate::measures::Measure;
 
-/// Events that a class keeps as they came.
+/// How many events a class stores before it is given counters.
 const KEPT_EVENTS: usize = 8;
-/// Events that a class with more keeps until they are counted together: once all that is counted of it is in a core's
-/// cache, each further event costs little.
+/// The size of a batch in a class with counters: once the counters are in the cache, each further event costs little.
 const KEPT_WHILE_BUSY: usize = 24;
-/// While there are fewer classes, what is counted of them is in a core's cache: an event is counted at once. Of more
-/// classes several events are counted together, because the way to a class's memory takes longer than the counting.
+/// With fewer classes than this, all counters are in the cache and an event is counted at once. With more, events are
+/// counted in batches, because fetching a class's memory takes longer than counting.
 const MOST_IN_CACHE: usize = 1024;
 
-/// What memory has room for.
+/// How much is kept in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Classes, and those of them with more events than are kept as they came.
+    /// Classes, and how many of them have counters.
     pub most_classes: usize,
     pub most_busy: usize,
     /// Bytes of keys and examples.
@@ -50,18 +49,18 @@ pub struct Bounds {
 pub struct Class {
     /// Response times, and 1 ns for each event.
     worth: u64,
-    /// What had been taken off all classes when this one came.
+    /// How much had been subtracted from every class when this one was added.
     since: u64,
-    /// Of the example, to see without a way to it that an event is none.
+    /// The example's worth, to reject most events as examples without reading it.
     best: Option<(Reverse<Option<u64>>, u64)>,
-    /// Not in `stats` yet.
+    /// Events that are not in `stats` yet.
     kept: Vec<Kept>,
     stats: Option<Box<ClassStats>>,
     example: Option<Box<Sample>>,
 }
 
 impl Class {
-    /// Counts an event; how many slices that makes.
+    /// Counts an event and returns how many slices that added.
     #[inline]
     fn add(&mut self, event: &Event<'_>, sender: &Arc<Sender>, shift: u32, at_once: bool) -> usize {
         if at_once && let Some(stats) = &mut self.stats {
@@ -83,7 +82,7 @@ impl Class {
         slices
     }
 
-    /// Counts together what was kept. How many slices that made.
+    /// Counts the stored events and returns how many slices that added.
     #[inline(never)]
     fn fold(&mut self, shift: u32) -> usize {
         let stats = self.stats.get_or_insert_default();
@@ -96,7 +95,7 @@ impl Class {
         self.best.is_none_or(|best| (Reverse(response_ns), start_ns) <= best)
     }
 
-    /// Keeps the better example of the two. By how many bytes that makes it longer.
+    /// Keeps the better of two examples and returns by how many bytes the example grew.
     fn offer(&mut self, sample: Box<Sample>) -> isize {
         let before = self.example.as_ref().map_or(0, |kept| kept.text.len());
         if self.example.as_ref().is_none_or(|kept| sample < *kept) {
@@ -110,7 +109,7 @@ impl Class {
         self.example.as_ref().map_or(0, |kept| kept.text.len())
     }
 
-    /// Of its slices at this shift; some more than once.
+    /// Its slices at this shift; some are listed more than once.
     fn slice_numbers(&self, shift: u32) -> Vec<u64> {
         let counted = self.stats.iter().flat_map(|stats| stats.slices.iter().map(|(number, _)| *number));
         counted.chain(self.kept.iter().filter_map(|kept| kept.moment().slice(shift))).collect()
@@ -120,7 +119,7 @@ impl Class {
         self.stats.as_ref().map_or(0, |stats| stats.slices.count())
     }
 
-    /// What is left of its worth.
+    /// Its worth, less what was subtracted since it was added.
     fn left(&self, taken_off: u64) -> u64 {
         self.worth.saturating_sub(taken_off - self.since)
     }
@@ -175,15 +174,14 @@ impl Class {
     }
 }
 
-/// What an event counts for where room is short: its time, or its bytes in a binary log, which has no times of rows; and
-/// 1 for the event.
+/// What an event is worth when memory is short: its time, or its bytes in a binary log, whose rows have no times; plus 1.
 #[inline]
 pub fn worth(event: &Event<'_>) -> u64 {
     let bytes = event.measures.get(Measure::EventBytes);
     bytes.or(event.response_ns).unwrap_or(0).saturating_add(1)
 }
 
-/// What decides of an event whether its class and its text are kept.
+/// The part of an event that decides whether its class and its text are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pub worth: u64,
@@ -191,11 +189,11 @@ pub struct Mark {
     pub start_ns: u64,
 }
 
-/// Where a class was when it was counted last: it is found again without its key until the classes are put elsewhere.
+/// Where a class was when it was last counted: valid until the classes are moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Place {
     number: u32,
-    /// Of `Classes`; 0 for nowhere.
+    /// The `round` of `Classes` in which it was there; 0 for no place.
     round: u32,
 }
 
@@ -203,7 +201,7 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Classes {
     bounds: Bounds,
-    /// How often the classes were put elsewhere, from 1.
+    /// How often the classes were moved, from 1.
     round: u32,
     places: HashMap<Box<[u8]>, u32, Seeded>,
     all: Vec<Class>,
@@ -211,7 +209,7 @@ pub struct Classes {
     /// Of keys and examples.
     bytes: usize,
     busy: usize,
-    /// Of the busy ones. The slices of the rest are few, and made when the digest is written.
+    /// Slices of classes with counters. The others have few, which are made when the digest is written.
     slices: usize,
     shift: u32,
     lost_most: u64,
@@ -240,17 +238,17 @@ impl Classes {
         self.shift
     }
 
-    /// Events of classes that found no room.
+    /// Events of classes that were not kept.
     pub fn others(&self) -> Option<&ClassStats> {
         self.others.as_deref()
     }
 
-    /// A class that is not among these has at most so much time, in ns; one that is lacks at most so much.
+    /// In ns: the most time that a missing class can have, and that a listed class can lack.
     pub fn lost_most_ns(&self) -> u64 {
         self.lost_most
     }
 
-    /// The time of calls of which a server does not say which class they are of.
+    /// Time of calls whose class the server does not tell.
     pub fn unnamed_ns(&self) -> u64 {
         self.unnamed_ns
     }
@@ -276,7 +274,7 @@ impl Classes {
         self.count_at(&mut Place::default(), key, event, sender, sample);
     }
 
-    /// The same, where the class may be at the place at which it was last.
+    /// Like `count`, trying first the place where the class was last.
     #[inline]
     pub fn count_at(
         &mut self,
@@ -297,7 +295,7 @@ impl Classes {
         self.counted(place, is_new, was_busy, example);
     }
 
-    /// The same of an event that was kept before; `mark` is its.
+    /// Like `count`, for a stored event and its mark.
     #[inline]
     pub fn count_kept(
         &mut self,
@@ -317,13 +315,13 @@ impl Classes {
         self.counted(place, is_new, was_busy, example);
     }
 
-    /// Whether there are so many that what is counted of one is mostly in no cache.
+    /// Whether there are too many classes for their counters to stay in the cache.
     #[inline]
     pub fn are_many(&self) -> bool {
         self.all.len() > MOST_IN_CACHE
     }
 
-    /// Looks at the class that may be at a place. Whoever asks for several does not wait for the memory of each.
+    /// Reads the class at a place, if it is still there, so that it is in the cache. Several calls in a row overlap.
     #[inline]
     pub fn touch(&self, place: Place) -> Option<(&Kept, u64)> {
         let class = self.all.get(place.number as usize)?;
@@ -345,7 +343,7 @@ impl Classes {
         (place, known.is_none())
     }
 
-    /// An event of the class at this place was counted.
+    /// Updates the totals after an event of the class at this place was counted.
     #[inline]
     fn counted(&mut self, place: usize, is_new: bool, was_busy: bool, example: Option<Box<Sample>>) {
         let class = &mut self.all[place];
@@ -362,7 +360,7 @@ impl Classes {
         }
     }
 
-    /// Adds what a server summed up of one class; without a key of all that found no room in its table.
+    /// Adds a server's own totals of one class; without a key, those of all statements that did not fit in its table.
     pub fn count_summary(
         &mut self,
         key: Option<&[u8]>,
@@ -433,14 +431,14 @@ impl Classes {
         }
     }
 
-    /// Leaves none.
+    /// Empties the table.
     fn take_places(&mut self) -> HashMap<Box<[u8]>, u32, Seeded> {
         self.round += 1;
         let empty = HashMap::with_hasher(self.places.hasher().clone());
         std::mem::replace(&mut self.places, empty)
     }
 
-    /// Slices with at least this shift, and few enough of them.
+    /// The slices, at least this wide, and wide enough for there to be few.
     pub fn coarsen(&mut self, mut shift: u32) {
         loop {
             let by = shift - self.shift;
@@ -460,7 +458,7 @@ impl Classes {
         }
     }
 
-    /// Adds the classes of another part, with so many threads.
+    /// Adds the classes of another part, using up to `threads` threads.
     pub fn merge(&mut self, mut other: Classes, threads: usize) {
         let shift = self.shift.max(other.shift);
         self.coarsen(shift);
@@ -514,8 +512,8 @@ impl Classes {
         self.coarsen(self.shift);
     }
 
-    /// Counts together what was kept of busy classes, and makes slices so wide that those of the first classes and of
-    /// the rest as one are few enough.
+    /// Counts the stored events of classes with counters, and widens slices until the first classes and the rest, taken as
+    /// one, have few enough.
     pub fn settle(&mut self, most_listed: usize, by_bytes: bool, threads: usize) {
         let shift = self.shift;
         in_parts(&mut self.all, threads, |classes| {

@@ -1,7 +1,7 @@
-//! Events of a class as they came, until several are counted together.
+//! Events of one class, stored as they arrive and counted in batches.
 //!
-//! The memory of many classes is in no cache, so what is written for each event has to be small: an event whose numbers are
-//! usual ones is packed, and any other is kept whole.
+//! With many classes their counters do not fit in the CPU's caches, so each stored event must be small: one with ordinary
+//! numbers is packed, any other is kept whole.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use crate::digest::names::Sender;
 use crate::event::{Event, Outcome};
 use crate::measures::{Measure, Measures, places};
 
-/// Measures above 0 that a packed event may have. Most are 0, and those are known by their bits alone.
+/// How many non-zero measures a packed event can hold. Most measures are 0, and `known` has a bit for those.
 const MOST_POSITIVE: usize = 6;
-/// Stands for a time that is not known.
+/// An unknown response time.
 const UNKNOWN_NS: u64 = u64::MAX;
 const _: () = assert!(Measure::ALL.len() <= u16::BITS as usize, "a bit for each");
 
@@ -30,10 +30,10 @@ pub struct Packed {
     start_ns: u64,
     response_ns: u64,
     outcome: Outcome,
-    /// A bit for each measure that is known, and for each above 0.
+    /// One bit for each measure that is known, and one for each above 0.
     known: u16,
     positive: u16,
-    /// Of those above 0, in the order of their bits.
+    /// The values above 0, in the order of their bits.
     values: [u32; MOST_POSITIVE],
 }
 
@@ -54,7 +54,7 @@ impl Kept {
         }
     }
 
-    /// Looks at its memory.
+    /// Reads the last bytes, so that they are in the CPU's cache.
     #[inline]
     pub fn touch(&self) -> u32 {
         match self {

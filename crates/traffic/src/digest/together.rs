@@ -1,8 +1,8 @@
-//! Events of many classes wait until some are there, and are then looked up together.
+//! Looks up the classes of several events at once.
 //!
-//! With thousands of classes each event needs memory that is in no cache, at four places, and the way to each is known only
-//! when the one before is there. So the first place of all that wait is looked at, then the second: a core fetches
-//! several at once, and waits for about one of them.
+//! With thousands of classes each event causes four cache misses, and each address is known only after the miss before it. So
+//! the first address is read for every waiting event, then the second, and so on: the CPU handles several misses at once,
+//! and the wait is about that of one.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use crate::digest::{Digest, sample_of};
 use crate::event::{Command, Event};
 
 impl Digest {
-    /// Puts an event that is counted to those that wait for their class.
+    /// Adds an event to those that wait for their class.
     pub(super) fn wait(&mut self, event: &Event<'_>) {
         let sender = self.everybody.count(event, event.response_ns.unwrap_or(0));
         let waiting = &mut self.waiting;
@@ -31,7 +31,7 @@ impl Digest {
         }
     }
 
-    /// Counts those that wait by their classes.
+    /// Counts the waiting events.
     pub(super) fn count_waiting(&mut self) {
         if self.waiting.events.is_empty() {
             return;
@@ -45,7 +45,7 @@ impl Digest {
         self.waiting = waiting;
     }
 
-    /// The numbers of their fingerprints. Then what is kept of their classes is in the cache.
+    /// The numbers of the events' fingerprints. Afterwards their classes' memory is in the cache.
     fn numbers(&self, waiting: &Waiting) -> [Option<u32>; MOST] {
         let shapes = self.known.shapes();
         let mut places = [0; MOST];
@@ -84,7 +84,7 @@ impl Digest {
     }
 }
 
-/// Does something with the event that is kept.
+/// Calls `then` with the stored event.
 fn with_event<T>(kept: &Kept, session: u64, text: &[u8], then: impl FnOnce(&Event<'_>) -> T) -> T {
     let (moment, sender) = (kept.moment(), kept.sender());
     then(&Event {
@@ -110,7 +110,7 @@ mod tests {
     const CLASSES: u64 = 1700;
     const EVENTS: u64 = 30 * CLASSES;
 
-    /// The events with such numbers, in an order without a pattern.
+    /// A digest of the events whose numbers `is_of` accepts, in shuffled order.
     fn digest(threads: usize, is_of: impl Fn(u64) -> bool) -> Digest {
         let mut digest = Digest::new(&DigestOptions { threads, ..DigestOptions::default() });
         for number in (0..EVENTS).map(|number| number * 7919 % EVENTS).filter(|number| is_of(*number)) {
@@ -134,7 +134,7 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
-    /// The first parts have so few classes that none of their events waits.
+    /// In the first case each part has too few classes for any event to wait.
     #[test]
     fn many_classes_are_counted_as_few_are() {
         let mut whole = digest(1, |_| true);

@@ -1,10 +1,10 @@
-//! Events of many classes, and their statements, that wait until several can be looked up `together`.
+//! Events, with their statements, that wait until several are looked up `together`.
 
 use crate::digest::classes::Mark;
 use crate::digest::kept::Kept;
 use crate::event::{Command, Event};
 
-/// Events that wait. They and their statements stay in the first cache.
+/// How many events wait at most: few enough for them and their statements to stay in the L1 cache.
 pub const MOST: usize = 32;
 const MOST_TEXT_BYTES: usize = 1 << 10;
 
@@ -19,7 +19,7 @@ pub struct Waiter {
     pub kept: Kept,
     pub mark: Mark,
     pub session: u64,
-    /// Of its statement, which is at this place in `texts`.
+    /// The hash of its statement, which is `texts[begin..end]`.
     pub hash: u64,
     pub begin: u32,
     pub end: u32,
@@ -32,7 +32,7 @@ impl Waiter {
 }
 
 impl Waiting {
-    /// Whether an event may wait: its statement may have a shape that is known, and is not long to copy.
+    /// Whether an event may wait: its statement can have a known shape, and is short enough to copy.
     #[inline]
     pub fn takes(event: &Event<'_>) -> bool {
         event.command == Command::Query && !event.is_cut && event.text.len() <= MOST_TEXT_BYTES

@@ -1,4 +1,4 @@
-//! What all tunnels share: numbers of protocols, and the step into a layer.
+//! Protocol numbers, and the step from one layer into the next.
 
 use super::others::Other;
 use super::path::{Kind, Path};
@@ -10,7 +10,7 @@ pub const MPLS: u16 = 0x8847;
 pub const NSH: u16 = 0x894f;
 pub const TOO_DEEP: Parsed<'static> = Parsed::Other(Other::Named("tunnels nested too deep"));
 
-/// Enters a layer and gives its content, unless there are too many layers.
+/// Enters a layer and returns its content, unless there are too many layers.
 pub fn enter<'a>(
     path: &mut Path,
     (kind, number): (Kind, u32),

@@ -1,4 +1,4 @@
-//! From a captured frame to a packet of TCP: the link layers.
+//! Link layers: from a captured frame to a TCP packet.
 
 use super::network::{content, ethernet, ip, network};
 use super::others::Other;
@@ -6,43 +6,43 @@ use super::path::Path;
 use super::segment::{Content, Parsed, be16, be32, inside};
 use super::wifi::{Head, behind_erf, behind_ppi, captured};
 
-/// Linux's number of a loopback device in cooked captures, and of packets on their way out.
+/// In Linux cooked captures: the number for a loopback device, and for outgoing packets.
 const LOOPBACK_DEVICE: u16 = 772;
 const OUTGOING: u8 = 4;
 
-/// What a frame begins with: the link type of tcpdump.org's registry.
+/// What a frame begins with: a link type from tcpdump.org's registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Ethernet,
     /// BSD loopback: four bytes of address family, in either byte order.
     Loopback,
-    /// IP with nothing before it.
+    /// Raw IP.
     Raw,
-    /// Linux `-i any`, the old and the new header.
+    /// Linux `-i any`, with the old or the new header.
     Cooked,
     Cooked2,
-    /// PPP, with PPPoE's header or Cisco's before it.
+    /// PPP, also with a PPPoE or Cisco header before it.
     Ppp,
     PppOverEthernet,
     CiscoHdlc,
-    /// Packets that a rule of Linux's firewall copied.
+    /// Packets copied by a rule of the Linux firewall (NFLOG).
     Nflog,
-    /// macOS `-i any`: a header that names the link type behind it.
+    /// macOS `-i any`: a header that names the link type after it.
     Pktap,
     Wifi(Head),
-    /// A header that names the link type behind it, in front of frames of wifi.
+    /// A header before 802.11 frames that names the link type after it.
     Ppi,
-    /// Of cards that capture.
+    /// From capture cards.
     Erf,
-    /// Of the BSDs' firewall, and of their IPsec after it was decrypted.
+    /// From the BSD firewall, and BSD IPsec after decryption.
     Pflog,
     Enc,
     Mpls,
-    /// A direction, then PPP.
+    /// PPP after one byte with the direction.
     DirectedPpp,
-    /// So many bytes in front of Ethernet.
+    /// This many bytes before an Ethernet frame.
     Behind(usize),
-    /// A text that leaves the link layer out: a tag begins it, or what is no IP.
+    /// A hex dump that leaves out the link layer: it begins with a tag, or with something that is not IP.
     Tagged,
     NoIp,
     Unknown(u16),
@@ -78,7 +78,7 @@ impl Link {
     }
 }
 
-/// Reads one frame; `wire_bytes` is its length before the snap length cut it. The path is of this frame afterwards.
+/// Reads one frame; `wire_bytes` is its length before the snap length cut it. Afterwards `path` describes this frame.
 #[must_use]
 pub fn parse<'a>(link: Link, frame: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
     path.clear();
@@ -156,7 +156,7 @@ fn other_link<'a>(link: Link, frame: &'a [u8], wire_bytes: usize, path: &mut Pat
     }
 }
 
-/// The length of its header, a type, and the link type, all little-endian.
+/// The header's length, a type, and the link type, all little-endian.
 fn pktap(frame: &[u8]) -> Option<(Link, usize)> {
     let word = |at| be32(frame, at).map(u32::swap_bytes);
     let at = word(0)? as usize;
@@ -164,7 +164,7 @@ fn pktap(frame: &[u8]) -> Option<(Link, usize)> {
     (at >= 12 && at <= frame.len()).then_some((link, at))
 }
 
-/// Attributes of the capturing host, of which one is the packet.
+/// Attributes set by the capturing host; one of them is the packet.
 fn nflog<'a>(frame: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
     const PAYLOAD: u16 = 9;
     let mut at = 4;

@@ -1,4 +1,4 @@
-//! Tunnels of providers, access points and hosts that mirrored traffic is seldom in, and tags of switches.
+//! Tunnels that rarely carry mirrored traffic (of providers, access points and hosts), and tags of switches.
 //!
 //! Sources: RFC 2661 and 3931 (L2TP), RFC 4380 (Teredo), RFC 9300 (LISP), RFC 5415 (CAPWAP), IEEE 802.1AE (MACsec),
 //! draft-ietf-intarea-gue (GUE), IEC 62439-3 (HSR), IEEE 802.1CB.
@@ -8,7 +8,7 @@ use super::path::{Kind, Path};
 use super::segment::{Content, Parsed, be16, be32, inside};
 use super::wifi::wifi;
 
-/// By the ports of a packet of UDP, if the header fits.
+/// Chosen by the UDP ports, if the header fits.
 pub fn udp<'a>(ports: [u16; 2], whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     let of = |port: u16| ports.contains(&port);
     match ports {
@@ -23,7 +23,7 @@ pub fn udp<'a>(ports: [u16; 2], whole: (&'a [u8], usize), path: &mut Path) -> Op
     }
 }
 
-/// A first byte and a length as only a packet of IP with TCP has.
+/// Whether the first byte and the length can only be those of an IP packet with TCP.
 fn is_whole_ip(bytes: &[u8], wire_bytes: usize) -> bool {
     match bytes {
         [0x45..=0x4f, _, high, low, _, _, _, _, _, 6, ..] => {
@@ -69,7 +69,7 @@ fn gue<'a>(whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     }
 }
 
-/// Version 2 carries PPP; version 3 what was agreed on, behind a cookie whose length was, too.
+/// Version 2 carries PPP. Version 3 carries what the peers agreed on, after a cookie whose length they agreed on, too.
 fn l2tp<'a>(whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     let flags = be16(whole.0, 0)?;
     if flags & 0x8000 != 0 {
@@ -87,7 +87,7 @@ fn l2tp<'a>(whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     (flags & 0xf == 2).then(|| enter(path, (Kind::L2tp, session.into()), Content::Ppp, whole, at))
 }
 
-/// From the number of a session on, which is 0 for control messages.
+/// Starting at the session number, which is 0 for control messages.
 pub fn l2tp3<'a>(whole: (&'a [u8], usize), at: usize, path: &mut Path) -> Option<Parsed<'a>> {
     let session = be32(whole.0, at).filter(|session| *session != 0)?;
     // No cookie, a short or a long one; then perhaps a header of four bytes.
@@ -103,7 +103,7 @@ pub fn l2tp3<'a>(whole: (&'a [u8], usize), at: usize, path: &mut Path) -> Option
     None
 }
 
-/// Frames between an access point and its controller: of wifi, or turned into Ethernet's.
+/// CAPWAP: frames between an access point and its controller, as 802.11 or converted to Ethernet.
 fn capwap<'a>((bytes, wire_bytes): (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     let [0, length, kind, flags, ..] = *bytes else { return None };
     let at = usize::from(length >> 3) * 4;
@@ -121,7 +121,7 @@ fn capwap<'a>((bytes, wire_bytes): (&'a [u8], usize), path: &mut Path) -> Option
     }
 }
 
-/// Tags of switches, with the EtherType of the packet behind them; None for what is no tag.
+/// Switch tags, and the EtherType after them; `None` for anything else.
 pub fn below_ip<'a>(
     protocol: u16,
     bytes: &'a [u8],
@@ -148,7 +148,7 @@ pub fn below_ip<'a>(
     Some(enter(path, (kind, 0), Content::Network(next), (bytes, wire_bytes), tag_bytes + 2))
 }
 
-/// Protocols above IP: an older number of IP in IP, and L2TP without UDP.
+/// IP protocols: an older number for IP in IP, and L2TP without UDP.
 pub fn above_ip<'a>(protocol: u8, whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     match protocol {
         94 => Some(enter(path, (Kind::Ipv4InIpv4, 0), Content::Network(IPV4), whole, 0)),

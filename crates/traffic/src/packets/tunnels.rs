@@ -1,5 +1,5 @@
-//! Headers of tunnels: what they carry and where it begins. Mirrored traffic comes in them: VXLAN from clouds, GRE and
-//! ERSPAN from switches, Geneve from load balancers of appliances.
+//! Tunnel headers: what they carry and where it begins. Mirrored traffic arrives in them: VXLAN from clouds, GRE and ERSPAN
+//! from switches, Geneve from gateway load balancers.
 //!
 //! Sources: RFC 7348 (VXLAN), draft-ietf-nvo3-vxlan-gpe, RFC 8926 (Geneve), RFC 2784, 2890 and 7637 (GRE, its key,
 //! NVGRE), RFC 2637 (PPTP), draft-foschiano-erspan, 3GPP TS 29.281 (GTP-U), RFC 3032 (MPLS), RFC 8300 (NSH).
@@ -13,14 +13,14 @@ use super::segment::{Content, Parsed, be16, be32, inside};
 
 pub const BRIDGED: u16 = 0x6558;
 const PPP: u16 = 0x880b;
-/// What a live capture lets through without a look inside: ports of UDP, protocols above IP and below it.
+/// What a live capture's filter accepts without looking inside: UDP ports, IP protocols and EtherTypes.
 pub const UDP_PORTS: [u16; 8] = [VXLAN_PORTS[0], VXLAN_PORTS[1], 4790, 6081, 2152, 6635, 4754, 37008];
 pub const VXLAN_PORTS: [u16; 2] = [4789, 8472];
 pub const ABOVE_IP: [u8; 6] = [4, 41, 47, 97, 137, 143];
 pub const BELOW_IP: [u16; 9] = [MPLS, 0x8848, 0x8864, BRIDGED, NSH, 0x88e7, 0x22f3, 0x8926, 0x893f];
 const UDP_HEADER: usize = 8;
 
-/// A packet of UDP: a tunnel by its port if its header fits; by its content alone if that leaves no doubt.
+/// A UDP packet: a tunnel if its port and its header agree, or if its content alone leaves no doubt.
 pub fn udp<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
     let (Some(source), Some(destination)) = (be16(bytes, 0), be16(bytes, 2)) else { return Parsed::Cut };
     let Some(payload) = bytes.get(UDP_HEADER..) else { return Parsed::Cut };
@@ -42,7 +42,7 @@ pub fn udp<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a
     found.unwrap_or_else(|| Parsed::Other(Other::Udp(source.min(destination), seen_in_udp(payload, whole.1))))
 }
 
-/// A header without a bit that is not defined, and a frame of IP or with a tag behind it.
+/// A header without undefined bits, followed by a frame with IP or a VLAN tag.
 fn is_certain_vxlan(payload: &[u8]) -> bool {
     matches!(payload, [8, 0, 0, 0, _, _, _, 0, frame @ ..] if is_frame(frame))
 }
@@ -67,7 +67,7 @@ fn vxlan<'a>(whole: (&'a [u8], usize), path: &mut Path, is_generic: bool) -> Opt
     Some(enter(path, (Kind::Vxlan, network), content, whole, 8))
 }
 
-/// `is_guess` where no port speaks for it.
+/// `is_guess` if the port says nothing about it.
 fn geneve<'a>(whole: (&'a [u8], usize), path: &mut Path, is_guess: bool) -> Option<Parsed<'a>> {
     let header = whole.0.first_chunk::<8>()?;
     let at = 8 + usize::from(header[0] & 0x3f) * 4;
@@ -124,7 +124,7 @@ fn inner_mpls(whole: (&[u8], usize)) -> Option<Parsed<'_>> {
     Some(Parsed::Inside(Content::Network(MPLS), whole.0, whole.1))
 }
 
-/// Sniffers of MikroTik and others: tags, then a frame.
+/// TZSP, as MikroTik's sniffer sends it: tags, then a frame.
 fn tzsp<'a>(whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     let [1, 0 | 1, 0, 1, tags @ ..] = whole.0 else { return None };
     let mut at = 4;
@@ -141,7 +141,7 @@ fn tzsp<'a>(whole: (&'a [u8], usize), path: &mut Path) -> Option<Parsed<'a>> {
     }
 }
 
-/// GRE, from its flags on.
+/// GRE, starting at its flags.
 pub fn gre<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
     let whole = (bytes, wire_bytes);
     let (Some(flags), Some(protocol)) = (be16(bytes, 0), be16(bytes, 2)) else { return Parsed::Cut };
@@ -177,7 +177,7 @@ pub fn gre<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a
     }
 }
 
-/// What a switch mirrors: without a header of its own, or with the short or the long one.
+/// ERSPAN: without its own header, or with the short or the long one.
 fn erspan<'a>(
     protocol: u16,
     has_sequence: bool,
@@ -206,7 +206,7 @@ fn erspan<'a>(
     }
 }
 
-/// MPLS, from its first label on.
+/// MPLS, starting at its first label.
 pub fn mpls<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'a> {
     let mut at = 0;
     loop {
@@ -235,7 +235,7 @@ pub fn mpls<'a>(bytes: &'a [u8], wire_bytes: usize, path: &mut Path) -> Parsed<'
     }
 }
 
-/// Other protocols below IP that carry packets; None for those that carry none which is read.
+/// Other EtherTypes that carry packets; `None` for those that carry nothing readable.
 pub fn below_ip<'a>(
     protocol: u16,
     bytes: &'a [u8],
@@ -288,7 +288,7 @@ pub fn below_ip<'a>(
     })
 }
 
-/// What a protocol above IP carries that is a packet again.
+/// IP protocols that carry another packet.
 pub fn above_ip<'a>(
     protocol: u8,
     is_ipv6: bool,

@@ -1,4 +1,4 @@
-//! Frames of wifi, as a card in monitor mode or an access point hands them on: data that is not encrypted is read.
+//! 802.11 frames from a card in monitor mode or an access point. Unencrypted data is read.
 
 use super::others::Other;
 use super::segment::{Content, Parsed, be16, be32};
@@ -6,7 +6,7 @@ use super::segment::{Content, Parsed, be16, be32};
 const ENCRYPTED: Parsed<'static> = Parsed::Other(Other::Named("wifi, encrypted"));
 const NO_DATA: Parsed<'static> = Parsed::Other(Other::Named("wifi without data"));
 
-/// A frame of 802.11, from its control field on.
+/// An 802.11 frame, starting at its control field.
 pub fn wifi(frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
     let [control, flags, ..] = *frame else { return Parsed::Cut };
     // Data, and not only the sign that there is none.
@@ -33,7 +33,7 @@ pub fn wifi(frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
     if frame.len() < at + 10 { Parsed::Cut } else { NO_DATA }
 }
 
-/// What a capture puts in front of such a frame.
+/// The header that the capturing program puts before such a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     None,
@@ -42,7 +42,7 @@ pub enum Head {
     Avs,
 }
 
-/// A frame with that in front of it.
+/// A frame after such a header.
 pub fn captured(head: Head, frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
     let length = match head {
         Head::None => Some(0),
@@ -57,14 +57,14 @@ pub fn captured(head: Head, frame: &[u8], wire_bytes: usize) -> Parsed<'_> {
     }
 }
 
-/// PPI: a header whose length and link type are little-endian.
+/// PPI: a header with a little-endian length and link type.
 pub fn behind_ppi(frame: &[u8]) -> Option<(u16, usize)> {
     let length = usize::from(be16(frame, 2)?.swap_bytes());
     let link = u16::try_from(be32(frame, 4)?.swap_bytes()).ok()?;
     (length >= 8 && length <= frame.len()).then_some((link, length))
 }
 
-/// ERF, of capture cards: a record's header, others behind it, and two bytes in front of Ethernet.
+/// ERF, from capture cards: a record header, extension headers, and two bytes before the Ethernet frame.
 pub fn behind_erf(frame: &[u8]) -> Option<usize> {
     let mut kind = *frame.get(8)?;
     if !matches!(kind & 0x7f, 2 | 11 | 16 | 20) {

@@ -1,17 +1,17 @@
-//! `account[user] @ host [address]  Id: 12`: who sent a statement. Names may hold anything, brackets too.
+//! Parses `account[user] @ host [address]  Id: 12`: who sent a statement. Names can contain anything, even brackets.
 
 use memchr::memmem;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Account<'a> {
-    /// Who logged in; the account that is before it may be another one (a proxy, an anonymous account).
+    /// Who logged in. The account before it can differ (a proxy user, the anonymous account).
     pub(crate) user: &'a [u8],
     /// The name of the client's host, or its address where the server knows no name.
     pub(crate) host: &'a [u8],
     pub(crate) id: Option<u64>,
 }
 
-/// Reads from the right, where nothing is the client's choice.
+/// Reads from the right, because the client cannot choose anything there.
 pub(crate) fn parse(line: &[u8]) -> Option<Account<'_>> {
     let line = line.trim_ascii_end();
     let (line, id) = match line.last()? {
@@ -34,12 +34,12 @@ pub(crate) fn parse(line: &[u8]) -> Option<Account<'_>> {
     Some(Account { user: user(&names[..at])?, host: if name.is_empty() { address } else { name }, id })
 }
 
-/// Whether a name has bytes that no server writes into one: zeros of a block that was never written, what a terminal showed.
+/// Whether a name has bytes that no server writes: zeros from a block that was never written, or a terminal's output.
 pub(super) fn is_damaged(account: &Account<'_>) -> bool {
     account.user.iter().chain(account.host).any(u8::is_ascii_control)
 }
 
-/// The last of these bytes: a few steps back, which is less than a call of a wide search costs.
+/// The last of these bytes. It is a few steps back, which is cheaper than a SIMD search.
 #[inline]
 fn last(byte: u8, text: &[u8]) -> Option<usize> {
     text.iter().rposition(|found| *found == byte)

@@ -9,7 +9,7 @@
 use memchr::{memchr, memmem};
 
 use super::{time, touched};
-/// A header line longer than this is none.
+/// A longer line is not a header line.
 pub(super) use crate::pieces::LINE_BYTES;
 use crate::pieces::{without_banner, without_return};
 
@@ -22,7 +22,7 @@ const QUERY_TIME: &[u8] = b"# Query_time: ";
 pub(super) enum Line {
     /// The first line of an event.
     First,
-    /// One as well, but not as servers write it: never a firm boundary.
+    /// The first line of an event, but not in the server's form: never a firm boundary.
     Touched,
     Other,
     /// The buffer ends too early to tell.
@@ -34,7 +34,7 @@ pub(super) struct End {
     pub(super) at: usize,
     pub(super) is_firm: bool,
     pub(super) by: By,
-    /// A literal of the statement is never closed: it is cut off.
+    /// A literal in the statement is never closed: the statement was cut off.
     pub(super) is_open: bool,
 }
 
@@ -45,7 +45,7 @@ pub(super) enum By {
     Input,
 }
 
-/// Looks at the line that begins `text`; `at_end` when nothing will follow.
+/// Classifies the first line of `text`; `at_end` if nothing will follow it.
 pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
     let prefix = |prefix: &[u8]| text.starts_with(prefix);
     if !prefix(TIME) && !prefix(USER) && !prefix(QUERY_TIME) {
@@ -78,8 +78,8 @@ pub(super) fn classify(text: &[u8], at_end: bool) -> Line {
     if is_before { Line::First } else { Line::Other }
 }
 
-/// Whether the line at `at` may be a firm boundary: then it is never the rest of the line before it, for who begins to read
-/// there does not see that one.
+/// Whether the line at `at` can be a firm boundary: then it must not continue the line before it, which a reader that starts
+/// here does not see.
 pub(super) fn may_be_firm(text: &[u8], at: usize) -> bool {
     let begins = |prefix: &[u8]| text[at..].starts_with(prefix);
     (begins(TIME) || begins(USER) || begins(QUERY_TIME)) && ends_statement(&text[..at])
@@ -112,8 +112,8 @@ fn is_account(text: &[u8]) -> bool {
     super::account::parse(text).is_some()
 }
 
-/// Whether what ends with `before` is a whole statement, so that a line after it may begin an event. Blank lines that
-/// somebody put between events change nothing.
+/// Whether `before` ends with a complete statement, so that the next line can begin an event. Blank lines that were inserted
+/// between events are ignored.
 pub(super) fn ends_statement(before: &[u8]) -> bool {
     if before.ends_with(b";\n") || before.ends_with(b";\r\n") {
         return true;
@@ -140,7 +140,7 @@ enum Inside {
 }
 
 impl Lexer {
-    /// Reads on to `end`; true where that is inside of something that continues.
+    /// Reads up to `end` and returns whether that is inside a literal or a comment.
     pub(crate) fn is_inside(&mut self, text: &[u8], end: usize) -> bool {
         while self.position < end {
             self.position += match self.inside {
@@ -168,7 +168,7 @@ impl Lexer {
         at + length
     }
 
-    /// A doubled quote ends one literal and begins another, which comes to the same.
+    /// A doubled quote ends one literal and begins another, which gives the same result.
     fn quoted(&mut self, text: &[u8], quote: u8) -> usize {
         let found = if quote == b'`' { memchr(quote, text) } else { memchr::memchr2(quote, b'\\', text) };
         match found {

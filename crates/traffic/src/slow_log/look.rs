@@ -1,4 +1,4 @@
-//! What a window of a log changes for all that follows, found without reading its events.
+//! Finds how a window of a log changes the state for what follows, without reading its events.
 
 use memchr::memmem;
 
@@ -9,7 +9,7 @@ use super::settings;
 use super::touched;
 use crate::pieces::{without_banner, without_return};
 
-/// Searched from the end in pieces of this size: forward is the fast direction.
+/// The window is searched from its end in pieces of this size, each forward, which is the faster direction.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// The change by the events from the first firm boundary at or after `start` to the first at or after `limit`.
@@ -82,7 +82,7 @@ enum Found<T> {
 }
 
 impl Region<'_> {
-    /// The last place where `needle` means something; the outer `None` where that is unclear.
+    /// The last place where `needle` counts. The outer `None`: that is unclear.
     fn last<T>(&self, needle: &[u8], check: fn(&Self, usize) -> Found<T>) -> Option<Option<T>> {
         let mut end = self.to;
         while end > self.from {
@@ -165,7 +165,7 @@ impl Region<'_> {
         }
     }
 
-    /// Whether a line may give a time though no server writes it like that.
+    /// Whether a line can be a time in a form that no server writes.
     fn has_touched_time(&self) -> bool {
         const FORMS: [&[u8]; 6] =
             [b"\nTime: ", b"\n#Time:", b"\n# time:", b"\ntime:", b"\n#time:", b"\n# TIME:"];
@@ -187,7 +187,7 @@ impl Region<'_> {
         }
     }
 
-    /// A server that opens its log again has written no database yet.
+    /// After a server reopens its log, no database has been written yet.
     fn banner(&self, line: usize) -> Found<()> {
         let Some(length) = memchr::memchr(b'\n', &self.buffer[line..]) else { return Found::Unclear };
         let end = line + length + 1;

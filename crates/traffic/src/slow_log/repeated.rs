@@ -1,12 +1,12 @@
-//! What MariaDB logs more than once. The client sent one statement: one event counts, and is replayed, the last one.
+//! Statements that MariaDB logs more than once though the client sent one. Only the last event is counted and replayed.
 //!
-//! - An EXECUTE IMMEDIATE is there twice: first what it ran, then itself, in no number below it. What EXECUTE runs looks
-//!   the same, but is logged instead of the EXECUTE; and what failed before it ran is not logged.
-//! - Rows in bulk are one event where they are inserted. Where they are changed or deleted, each row is logged, with the
-//!   time and the rows since the bulk's beginning, and none of the values.
+//! - EXECUTE IMMEDIATE is logged twice: first the statement that it ran, then itself, with numbers at least as high. What
+//!   EXECUTE runs looks the same, but is logged in place of the EXECUTE. A statement that failed before it ran is not logged.
+//! - A bulk insert is one event. A bulk update or delete is one event per row, with the time and rows since the bulk began
+//!   and without values.
 //!
-//! In both the first has sent nothing (`Bytes_sent: 0`), because the answer comes behind. Only the thread's next event
-//! tells.
+//! In both cases the earlier events have sent nothing (`Bytes_sent: 0`), because the answer comes last. Only the thread's
+//! next event tells which case it is.
 
 use memchr::{memchr, memmem};
 
@@ -14,15 +14,15 @@ use super::boundary::{LINE_BYTES, Line, classify, ends_statement};
 use super::header::{self, Header};
 use crate::measures::Measure;
 
-/// So much of the log is looked at: between the two are only statements of other threads that ended in the same instant.
+/// How far the log is searched: only statements of other threads that ended at the same instant lie between the two.
 const LOOK_BYTES: usize = 16 << 10;
 
-/// Whether an event may come again: most tell here that they do not.
+/// Whether an event can be logged again. This rules out most events.
 pub(super) fn may_be(header: &Header<'_>) -> bool {
     header.measures.get(Measure::ResponseBytes) == Some(0)
 }
 
-/// Whether the statement, with its end, comes again in the thread's next event. That is in `after`; `None`: more of the
+/// Whether the statement, with its terminator, is repeated in the thread's next event, which is in `after`. `None`: more
 /// input is needed.
 pub(super) fn by_next(header: &Header<'_>, statement: &[u8], after: &[u8], at_end: bool) -> Option<bool> {
     let Some(thread) = header.thread else { return Some(false) };
@@ -49,7 +49,7 @@ pub(super) fn by_next(header: &Header<'_>, statement: &[u8], after: &[u8], at_en
     (at_end || after.len() > LOOK_BYTES).then_some(false)
 }
 
-/// Where a header begins whose line of the thread begins at the end of `before`: with that of the user, or of the time.
+/// Where a header begins whose `Thread_id` line begins at the end of `before`: at its `User@Host` or its `Time` line.
 fn first_line(before: &[u8]) -> usize {
     let line_before =
         |end: usize| memchr::memrchr(b'\n', &before[..end.saturating_sub(1)]).map_or(0, |at| at + 1);
@@ -58,7 +58,7 @@ fn first_line(before: &[u8]) -> usize {
     if before[time..].starts_with(b"# Time: ") { time } else { user }
 }
 
-/// Only what is executed in bulk is logged without its values.
+/// Only bulk statements are logged without their values.
 fn is_bulk(statement: &[u8]) -> bool {
     memchr(b'?', statement).is_some() && !sql::kept_placeholders(statement).is_empty()
 }
@@ -68,7 +68,7 @@ fn has_same_rows(first: &Header<'_>, next: &Header<'_>) -> bool {
     same.iter().all(|measure| first.measures.get(*measure) == next.measures.get(*measure))
 }
 
-/// Whether the next of one bulk can have these numbers; those of another bulk mostly begin lower.
+/// Whether the next event of the same bulk can have these numbers. Those of another bulk usually start lower.
 fn is_next_row(first: &Header<'_>, next: &Header<'_>) -> bool {
     let more = [Measure::RowsExamined, Measure::RowsAffected]
         .map(|measure| (first.measures.get(measure), next.measures.get(measure)));

@@ -1,11 +1,11 @@
-//! Parts of a log whose lines end with `\r` alone, behind lines with the usual end: pieces of several editors, put together.
+//! Parts of a log whose lines end with `\r` only, after lines that end with `\n`: pieces from several editors, joined.
 
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::boundary::{LINE_BYTES, Lexer, Line, classify};
 use crate::pieces::without_banners;
 
-/// Where such a part begins in an event, whose statement begins at `body`; not inside of a literal.
+/// Where such a part begins within an event, outside of literals. The event's statement begins at `body`.
 pub(super) fn begins(text: &[u8], body: usize) -> Option<usize> {
     let statement = text.get(body..)?;
     let first = memchr(b'\r', statement)?;
@@ -32,7 +32,7 @@ fn is_first(text: &[u8]) -> bool {
     is_of_returns && matches!(classify(&restored(window), true), Line::First | Line::Touched)
 }
 
-/// With the usual ends, at the same places.
+/// The same bytes with each `\r` replaced by `\n`.
 pub(super) fn restored(text: &[u8]) -> Vec<u8> {
     let mut out = text.to_vec();
     for at in memchr_iter(b'\r', text) {
@@ -43,7 +43,7 @@ pub(super) fn restored(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Where a part ends whose last lines are already of the header that follows at `end`: there, the last `\r` was lost.
+/// The end of a part whose last lines belong to the header that follows at `end`, because its last `\r` was lost.
 pub(super) fn without_header(text: &[u8], end: usize) -> usize {
     let mut end = end;
     // `# Time:` and `# User@Host:`.

@@ -1,5 +1,5 @@
-//! `use db;` and `SET timestamp=1;` before a statement: as servers write them, and as people and programs leave them: in any
-//! case, quoted, behind comments, several in one line, with the names that clients have for the same variable.
+//! `use db;` and `SET timestamp=1;` before a statement, as servers write them and as people and programs change them: in
+//! either case, quoted, after comments, several on a line, or with other names of the same variable.
 
 use memchr::{memchr, memmem};
 
@@ -9,21 +9,21 @@ use crate::pieces::without_return;
 
 pub(super) const COMMAND: &[u8] = b"# administrator command: ";
 const NS_PER_S: u64 = 1_000_000_000;
-/// Blanks and comments before a word are not longer.
+/// The most bytes of spaces and comments before a word.
 const BEFORE_BYTES: usize = 256;
 
-/// What was found at the beginning of a text.
+/// What a text begins with.
 pub(super) struct Found<'a, T> {
     pub(super) value: T,
-    /// The text without its `;`: it may be the statement itself.
+    /// The text without its `;`, because it can be the statement itself.
     pub(super) text: &'a [u8],
-    /// Where what follows begins: the next line, or what stands behind it in the same one.
+    /// Where the rest begins: on the next line, or after it on the same line.
     pub(super) length: usize,
-    /// It is not as a server writes it.
+    /// It does not have the server's form.
     pub(super) is_touched: bool,
 }
 
-/// The line `SET timestamp=1700000000;`, as nearly every event has it: looked at once.
+/// The line `SET timestamp=1700000000;`, which nearly every event has, in its usual form.
 #[inline]
 pub(super) fn plain(text: &[u8]) -> Option<(u64, &[u8])> {
     let line = text.get(..26)?;
@@ -34,17 +34,17 @@ pub(super) fn plain(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((seconds * NS_PER_S, line))
 }
 
-/// Whether a text begins with the server's `use `, or with what people and other programs make of it.
+/// Whether a text begins with `use `, in the server's form or in a changed one.
 pub(super) fn is_use(text: &[u8]) -> bool {
     text.starts_with(b"use ") || begins_with_word(text, b"use").is_some()
 }
 
-/// Whether a text begins with `SET`, in any case.
+/// Whether a text begins with `SET`, in upper or lower case.
 pub(super) fn is_set(text: &[u8]) -> bool {
     begins_with_word(text, b"set").is_some()
 }
 
-/// The name that `use name;` at the beginning of a text says. The outer `None`: more of the text is needed.
+/// The name in a `use name;` at the beginning of a text. The outer `None`: more text is needed.
 pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>> {
     let Some(begin) = begins_with_word(text, b"use") else {
         return may_become(text, b"use", at_end).map(|()| None);
@@ -72,7 +72,7 @@ pub(super) fn used(text: &[u8], at_end: bool) -> Option<Option<Found<'_, &[u8]>>
     Some(Some(Found { value, text: inner, length: next, is_touched }))
 }
 
-/// The name in a line that says one, with or without its `;`.
+/// The name in a `use` line, with or without `;`.
 pub(super) fn name_of(line: &[u8]) -> Option<&[u8]> {
     let begin = begins_with_word(line, b"use")?;
     let end = memchr(b';', &line[begin..])
@@ -81,8 +81,8 @@ pub(super) fn name_of(line: &[u8]) -> Option<&[u8]> {
     Some(name(&line[begin..end]))
 }
 
-/// The timestamp that a `SET` of the server's at the beginning of a text sets, if it sets one; nothing for any other `SET`. The
-/// outer `None`: more of the text is needed.
+/// The timestamp set by a `SET` of the server at the beginning of a text, if it sets one. The outer `None`: more text is
+/// needed.
 pub(super) fn set(text: &[u8], at_end: bool) -> Option<Option<Found<'_, Option<u64>>>> {
     let Some(begin) = begins_with_word(text, b"set") else {
         return may_become(text, b"set", at_end).map(|()| None);
@@ -122,14 +122,14 @@ pub(super) fn command(text: &[u8]) -> Option<&[u8]> {
     is_it.then(|| rest.trim_ascii_start())
 }
 
-/// Where a `;` and nothing else is a line, and a statement follows: what is behind it.
+/// The text after a line that holds only `;`, if a statement follows.
 pub(super) fn behind_lone_end(text: &[u8]) -> Option<usize> {
     let rest = text.strip_prefix(b";")?;
     let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t' | b'\r')).count();
     (rest.get(blanks) == Some(&b'\n')).then_some(blanks + 2)
 }
 
-/// Where what is behind a word begins: behind blanks and comments, in any case.
+/// Where the text after a word begins: after spaces and comments, in upper or lower case.
 fn begins_with_word(text: &[u8], word: &[u8]) -> Option<usize> {
     let window = &text[..text.len().min(BEFORE_BYTES)];
     let rest = match window.first()? {
@@ -144,7 +144,7 @@ fn begins_with_word(text: &[u8], word: &[u8]) -> Option<usize> {
     })
 }
 
-/// Nothing where a text, with what may still come, may begin with a word.
+/// `None` if the text, continued, could begin with the word.
 fn may_become(text: &[u8], word: &[u8], at_end: bool) -> Option<()> {
     let rest = skip_comments(&text[..text.len().min(BEFORE_BYTES)]);
     let is_comment = rest.starts_with(b"/*") || rest == b"/";
@@ -153,7 +153,7 @@ fn may_become(text: &[u8], word: &[u8], at_end: bool) -> Option<()> {
     (at_end || !may_be).then_some(())
 }
 
-/// The text behind blanks and comments, which end in their line; nothing of it where that is all.
+/// The text after spaces and one-line comments; empty if there is nothing else.
 fn skip_comments(text: &[u8]) -> &[u8] {
     let mut rest = text;
     loop {
@@ -171,7 +171,7 @@ fn skip_comments(text: &[u8]) -> &[u8] {
     }
 }
 
-/// The text before a comment that ends it.
+/// The text without a comment at its end.
 fn without_comment(text: &[u8]) -> &[u8] {
     let mut text = text.trim_ascii();
     while text.ends_with(b"*/")
@@ -182,7 +182,7 @@ fn without_comment(text: &[u8]) -> &[u8] {
     text
 }
 
-/// The name, which may be between backticks, as no server writes it there, and before a comment.
+/// The name, which may be in backticks (servers never write them here) and followed by a comment.
 fn name(text: &[u8]) -> &[u8] {
     let mut name = without_comment(text);
     while name.starts_with(b"/*")
@@ -196,8 +196,8 @@ fn name(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Length of the line `use db;`. The name is not quoted: where the line does not end like one, it continues to `SET`, but
-/// not past a line that begins another event. `None` where the buffer ends too early to tell.
+/// Length of the line `use db;`. The name is not quoted, so it can contain line ends: then it continues to `SET`, but not past
+/// a line that begins another event. `None` if the buffer ends too early to tell.
 fn use_length(text: &[u8], at_end: bool) -> Option<usize> {
     let Some(first) = memchr(b'\n', text) else { return at_end.then_some(text.len()) };
     if memchr(b';', &text[..first]).is_some() {
@@ -245,7 +245,7 @@ fn values_of(text: &[u8]) -> Option<Option<u64>> {
     Some(timestamp_ns)
 }
 
-/// The name of a session's variable without what says that it is one: `@@session.timestamp`, `LOCAL timestamp`.
+/// The name of a session variable without its prefix: `@@session.timestamp`, `LOCAL timestamp`.
 fn variable(text: &[u8]) -> &[u8] {
     let text = text.trim_ascii();
     let text = text.strip_suffix(b":").unwrap_or(text).trim_ascii_end();

@@ -1,12 +1,12 @@
-//! supervisord's own log at the level of debugging: a line with the name of a program before each piece of its output, and an
-//! end of line behind it.
+//! supervisord's own log at debug level: each piece of a program's output has a line with the program's name before it, and a
+//! line end after it.
 
 use super::time;
 
 /// Levels of its lines.
 const LEVELS: [&[u8]; 7] = [b"CRIT ", b"ERRO ", b"WARN ", b"INFO ", b"DEBG ", b"TRAC ", b"BLAT "];
 
-/// What a line says: `2026-03-01 10:32:03,123 DEBG 'mysqld' stdout output:`.
+/// A line such as `2026-03-01 10:32:03,123 DEBG 'mysqld' stdout output:`.
 fn message(line: &[u8]) -> Option<&[u8]> {
     let (stamp, rest) = time::stamp(line)?;
     let rest = rest.strip_prefix(b",")?;

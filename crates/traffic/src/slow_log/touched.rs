@@ -1,18 +1,18 @@
-//! Header lines that are no longer as a server wrote them: people paste logs into tickets, mails and wikis, and programs
-//! ship them. The `#` is missing (a fault of Percona Server wrote such lines, too), blanks are collapsed, doubled or tabs,
-//! letters changed their case, a long line is wrapped. The key before the colon still tells what a line is: no statement
-//! begins like that.
+//! Header lines that were changed after the server wrote them, by people who paste logs into tickets and wikis or by programs
+//! that ship them: the `#` is missing (a bug in Percona Server wrote such lines, too), spaces are collapsed, doubled or turned
+//! into tabs, upper and lower case differ, a long line is wrapped. The key before the colon still identifies the line, because
+//! no statement begins like that.
 //!
-//! Such a line may begin an event, but never firmly: it counts only outside of literals, and no part of a file begins
-//! there. All of this is asked only of lines that are not in the servers' form.
+//! Such a line can begin an event, but is never a firm boundary: it counts only outside of literals, and reading in parallel
+//! never starts there. Only lines that do not have the server's form are examined like this.
 
 use super::values::begins_with_seconds;
 use super::{account, time};
 use crate::pieces::{BYTE_ORDER_MARK, LINE_BYTES, without_return};
 
-/// Marks before a key (blanks, `#`) are not more.
+/// The most characters (spaces and `#`) before a key.
 const MOST_MARKS: usize = 64;
-/// The keys of all servers, but for those with a prefix of `PREFIXES`.
+/// The keys of all servers, except those with a prefix in `PREFIXES`.
 const KEYS: [&[u8]; 59] = [
     b"Time",
     b"Id",
@@ -76,7 +76,7 @@ const KEYS: [&[u8]; 59] = [
 ];
 const PREFIXES: [&[u8]; 2] = [b"InnoDB_", b"Profile_"];
 const LONGEST_KEY: usize = 40;
-/// So much of a line tells whether it is one of a header.
+/// How much of a line is needed to tell whether it belongs to a header.
 pub(super) const LOOK_BYTES: usize = MOST_MARKS + LONGEST_KEY + 4;
 
 /// The key as servers write it.
@@ -84,7 +84,7 @@ pub(super) fn canonical(key: &[u8]) -> Option<&'static [u8]> {
     KEYS.into_iter().find(|known| known.eq_ignore_ascii_case(key.trim_ascii()))
 }
 
-/// Whether a key may be one of another case, or with blanks: servers write `Rows_sent`, `InnoDB_trx_id`, `QC_hit`.
+/// Whether this can be a key in another case or with spaces: servers write `Rows_sent`, `InnoDB_trx_id`, `QC_hit`.
 pub(super) fn is_changed(key: &[u8]) -> bool {
     match key {
         [b'Q', b'C', ..] => false,
@@ -95,14 +95,14 @@ pub(super) fn is_changed(key: &[u8]) -> bool {
     }
 }
 
-/// What follows the marks of a line of a header; `None` for any other line.
+/// A header line without the characters before its key; `None` for any other line.
 pub(super) fn fields(line: &[u8]) -> Option<&[u8]> {
     let rest = &line[marks(line)..];
     is_key(&rest[..key_length(rest)?]).then_some(rest)
 }
 
-/// Whether a line of a header begins with this key and its colon. Asked of every line of every header: the list of keys is
-/// not searched, for the colon ends this one.
+/// Whether a header line begins with this key and a colon. Called for every line of every header, so it does not search the
+/// list of keys: the colon already ends this one.
 #[inline]
 pub(super) fn begins_with(line: &[u8], key: &[u8]) -> bool {
     let rest = &line[marks(line)..];
@@ -115,7 +115,7 @@ fn is_key(key: &[u8]) -> bool {
     canonical(key).is_some() || PREFIXES.iter().any(begins)
 }
 
-/// Length of the key that begins a text, before its colon.
+/// Length of the key at the beginning of a text, without its colon.
 fn key_length(text: &[u8]) -> Option<usize> {
     let is_of_key = |byte: &&u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'@');
     let length = text.iter().take(LONGEST_KEY).take_while(is_of_key).count();
@@ -128,15 +128,14 @@ fn marks(line: &[u8]) -> usize {
     begin + line[begin..].iter().take(MOST_MARKS).take_while(is_mark).count()
 }
 
-/// Whether a line of the header may begin with this byte where it is not as servers write it. Most lines of statements
-/// end here.
+/// Whether a changed header line can begin with this byte. This rejects most lines of statements.
 #[inline]
 pub(super) fn may_begin(first: u8) -> bool {
     matches!(first, b'#' | b' ' | b'\t' | b'T' | b't' | b'U' | b'u' | b'Q' | b'q' | 0xef)
 }
 
-/// Whether the line that begins `text`, and is not in the servers' form, begins an event all the same. `None`: the buffer ends
-/// too early to tell.
+/// Whether the first line of `text`, which does not have the server's form, begins an event nevertheless. `None`: the buffer
+/// ends too early to tell.
 pub(super) fn begins_event(text: &[u8], at_end: bool) -> Option<bool> {
     let unknown = at_end.then_some(false);
     if text.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(text) {
@@ -178,14 +177,14 @@ fn is_value(key: &[u8], value: &[u8]) -> bool {
     }
 }
 
-/// The account where a line continues with one, as before MySQL 5.1.
+/// The account, if one follows on the same line, as before MySQL 5.1.
 pub(super) fn user(rest: &[u8]) -> Option<&[u8]> {
     let rest = fields(rest)?;
     let (key, account) = rest.split_at(b"User@Host:".len().min(rest.len()));
     key.eq_ignore_ascii_case(b"User@Host:").then(|| account.trim_ascii_start())
 }
 
-/// Whether a line of a header is wrapped behind this: then the value of its last key begins the next one.
+/// Whether a header line was wrapped after this text: then the value of its last key begins the next line.
 pub(super) fn is_wrapped(line: &[u8], next: &[u8]) -> bool {
     let Some(before) = line.trim_ascii_end().strip_suffix(b":") else { return false };
     let begin = before.iter().rposition(|byte| matches!(byte, b' ' | b'\t' | b'#')).map_or(0, |at| at + 1);
