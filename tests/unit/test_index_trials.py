@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace.base.errors import PlanError
 from headrace.base.intervals import Interval
+from headrace.base.model import ServerLogin
 from headrace.indexes import applied, judging, trials, verdicts, watching
 from headrace.indexes.proving import _compared
 from headrace.indexes.session import StatementFailed
@@ -216,3 +218,22 @@ def test_how_far_a_replica_is_behind(answers: dict[str, Any], lag: float | None)
 def test_how_far_a_build_is(row: tuple[float, ...] | None, done: float | None) -> None:
     session = Scripted(rows=(row,) if row else ())
     assert watching.progress_of(session, 5) == done  # type: ignore[arg-type]
+
+
+def test_a_server_that_never_comes_back_is_not_asked_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        clock[0] += seconds
+
+    monkeypatch.setattr("headrace.indexes.applied.time.sleep", sleep)
+    monkeypatch.setattr("headrace.indexes.applied.time.monotonic", lambda: clock[0])
+    login = ServerLogin(socket=str(tmp_path / "s.sock"), user="root")
+    told: list[str] = []
+    assert not applied.guard(login, "shop.orders(total)", 0.0, told.append)
+    assert sum(slept) == pytest.approx(applied.MOST_AWAY_S, rel=0.01)
+    assert "cannot take it back yet" in told[0]

@@ -25,6 +25,8 @@ LOCK_WAIT_S = 2
 TRIES, PAUSE_S = 5, 5.0
 #: Seconds that replicas have at least for the same build; and between tries of a guard.
 MOST_BEHIND_S, AGAIN_S = 600.0, 10.0
+#: How long a server that is down is asked again after the deadline.
+MOST_AWAY_S = 86_400.0
 #: The server cannot do it online: two codes of MySQL and MariaDB.
 NOT_ONLINE = (1845, 1846)
 _WRITTEN = re.compile(r"\s*`?([^`.()]+)`?\.`?([^`.()]+)`?\s*\(([^()]+)\)\s*")
@@ -188,10 +190,12 @@ def confirm(login: ServerLogin, written: str) -> Entry:
 def guard(login: ServerLogin, written: str, deadline_s: float, tell: Callable[[str], None]) -> bool:
     """Wait for a deadline, then take the index back unless it was confirmed; whether it was taken back.
 
-    A server that does not answer is asked again until it does.
+    A server that does not answer is asked again for a day. After that the index stays in the journal, and
+    `rollback --list` shows its deadline.
     """
     wanted = index_of(written)
     time.sleep(max(deadline_s - time.time(), 0.0))
+    last_s = time.monotonic() + MOST_AWAY_S
     while True:
         try:
             session = connect(login)
@@ -205,6 +209,8 @@ def guard(login: ServerLogin, written: str, deadline_s: float, tell: Callable[[s
             return undo(login, written, tell)[1] if waits else False
         except (TargetError, Busy, StatementFailed) as error:
             tell(f"cannot take it back yet: {error}")
+            if time.monotonic() > last_s:
+                return False
             time.sleep(AGAIN_S)
 
 

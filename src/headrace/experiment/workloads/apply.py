@@ -159,7 +159,7 @@ _ROWS = "('Innodb_rows_inserted', 'Innodb_rows_updated', 'Innodb_rows_deleted')"
 
 _MARIADB = _Words(
     (),
-    # Parallel appliers of MariaDB 10.11 crash while they compare the name of the source's log with one that is empty.
+    # Without a name of the source's log, parallel appliers of MariaDB 10.11 crash when they compare names.
     "CHANGE MASTER TO MASTER_HOST = 'none', MASTER_USE_GTID = no, MASTER_LOG_FILE = 'none.000001', "
     "RELAY_LOG_FILE = '{file}', RELAY_LOG_POS = {position}",
     "START SLAVE SQL_THREAD",
