@@ -45,7 +45,7 @@ from headrace.experiment.workloads.fio import read_snapshots  # noqa: E402
 from headrace.fleet import inventory  # noqa: E402
 from headrace.host import snapshot, stacks  # noqa: E402
 from headrace.hunt.dumps.kinds import KINDS  # noqa: E402
-from headrace.indexes.statement import Unread, parse_one  # noqa: E402
+from headrace.indexes.parsing import Unread, parse_one  # noqa: E402
 from headrace.traffic.digests import files  # noqa: E402
 
 MOST_S = 10

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ import pymysql
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benches.plants import index_cases, index_forms, index_tenants, index_types
+from benches.plants import index_cases, index_forms, index_frameworks, index_tenants, index_types
 from benches.plants.index_case import Case, Plant
 from tests.servers import KINDS, Server, find_server, open_folder, server
 
@@ -42,6 +43,7 @@ PLANTS = (
     Plant("tenants", index_tenants.SCHEMA, index_tenants.CASES, index_tenants.REDUNDANT),
     Plant("types", index_types.SCHEMA, index_types.CASES, index_types.REDUNDANT),
     Plant("forms", index_forms.SCHEMA, index_forms.CASES, index_forms.REDUNDANT),
+    Plant("press", index_frameworks.SCHEMA, index_frameworks.CASES, index_frameworks.REDUNDANT),
 )
 PROVING = ("--prove", "--blocks", "10", "--budget", "1m")
 
@@ -54,6 +56,8 @@ class Answer:
     left: frozenset[tuple[str, tuple[str, ...]]]
     redundant: frozenset[str]
     seconds: float
+    #: What it says of the statement beside candidates.
+    words: str = ""
 
 
 def main() -> int:
@@ -76,7 +80,11 @@ def main() -> int:
             own.sql("SET GLOBAL long_query_time = 0")
             for plant in plants:
                 own.sql(*plant.schema)
-                cases = [case for case in plant.cases if case.name.startswith(tuple(options.only))]
+                cases = [
+                    case
+                    for case in plant.cases
+                    if case.name.startswith(tuple(options.only)) and kind.startswith(case.on)
+                ]
                 answers = {case: ask(own, plant, case, options.prove) for case in cases}
                 if answers:
                     report(f"{kind}, {plant.database}", plant, answers, options.prove)
@@ -119,7 +127,8 @@ def answer_of(page: dict[str, Any], prove: bool, seconds: float) -> Answer:
     if prove:
         left = [each for each in page.get("proof", {}).get("candidates", []) if each["is_proved"]]
     redundant = frozenset(each["index"] for each in page["redundant"])
-    return Answer(named(page["candidates"]), named(left), redundant, seconds)
+    told = {key: page[key] for key in ("hindrances", "unread", "unknown", "content")}
+    return Answer(named(page["candidates"]), named(left), redundant, seconds, json.dumps(told))
 
 
 def report(kind: str, plant: Plant, answers: dict[Case, Answer], prove: bool) -> None:
@@ -135,8 +144,13 @@ def report(kind: str, plant: Plant, answers: dict[Case, Answer], prove: bool) ->
     print(f"  candidates: recall {rate(len(found), len(lacking))}, precision {right(offered)}")
     print(f"  {what}: recall {rate(len(kept), len(lacking))}, precision {right(left)}")
     print(f"  longest case {max(answer.seconds for answer in answers.values()):.1f} s")
+    silent = [case for case in answers if case.says and not re.search(case.says, answers[case].words)]
+    spoken = [case for case in answers if case.says]
+    print(f"  said: {rate(len(spoken) - len(silent), len(spoken))}")
     for case, answer in answers.items():
         wrong = answer.offered - case.right
+        if case in silent:
+            print(f"    {case.name}: does not say {case.says}: {answer.words}")
         if wrong or (case.lacks and not answer.left & case.right):
             words = ", ".join(f"{table}({', '.join(columns)})" for table, columns in sorted(answer.offered))
             stays = ", ".join(f"{table}({', '.join(columns)})" for table, columns in sorted(answer.left))

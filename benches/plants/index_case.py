@@ -18,11 +18,17 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class Case:
-    """``lacks``: the indexes that are right, any of them, as `table(column, column)`; none for a decoy."""
+    """``lacks``: the indexes that are right, any of them, as `table(column, column)`; none for a decoy.
+
+    ``says``: a pattern of what has to be said of the statement; ``on``: how the names of the servers begin that
+    know its words.
+    """
 
     name: str
     statements: tuple[tuple[str, int], ...]
     lacks: tuple[str, ...] = ()
+    says: str = ""
+    on: str = ""
 
     @property
     def right(self) -> frozenset[tuple[str, tuple[str, ...]]]:
@@ -40,5 +46,5 @@ class Plant:
     redundant: frozenset[str]
 
 
-def case(name: str, text: str, *lacks: str) -> Case:
-    return Case(name, ((text, 1),), lacks)
+def case(name: str, text: str, *lacks: str, on: str = "") -> Case:
+    return Case(name, ((text, 1),), lacks, on=on)

@@ -95,6 +95,20 @@ def test_the_page_of_a_fleet_begins_with_them() -> None:
     assert cloudy["hosts"] == ["db1", "db3", "db5"]
 
 
+def test_an_index_that_a_class_lacks_is_named_with_its_host() -> None:
+    row = {
+        "code": "STMT02",
+        "title": "A statement reads much",
+        "severity": "cost",
+        "summary": "It reads 9,000 rows.",
+    }
+    found = Findings()
+    found.add("old", answer(healthy()) | {"findings": [row]})
+    found.add("db7", answer(healthy()) | {"findings": [{**row, "index": "shop.orders(customer,total)"}]})
+    assert report.to_json(found)["findings"][0]["indexes"] == {"db7": ["shop.orders(customer,total)"]}
+    assert "On db7 try an index on shop.orders(customer,total)." in "".join(map(str, report.parts(found)))
+
+
 def test_several_saved_hunts_are_told_together_first(tmp_path: Path) -> None:
     for name in ("xen-one-hot-core", "spindle-full", "idle"):
         (tmp_path / "tree").mkdir(exist_ok=True)

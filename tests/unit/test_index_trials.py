@@ -184,6 +184,7 @@ class Scripted:
     """A session that answers by what a statement begins with."""
 
     is_mariadb = True
+    name = "here"
 
     def __init__(self, **answers: Any) -> None:
         self._answers = answers
@@ -210,6 +211,25 @@ class Scripted:
 )
 def test_how_far_a_replica_is_behind(answers: dict[str, Any], lag: float | None) -> None:
     assert watching.lag_of(Scripted(**answers)) == lag  # type: ignore[arg-type]
+
+
+def test_a_replica_that_falls_behind_ends_the_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    lags = [0.0, 2.0, 31.0]
+    replica = Scripted()
+
+    monkeypatch.setattr(watching, "lag_of", lambda _: lags.pop(0))
+    monkeypatch.setattr(judging, "must_count", lambda _: None)
+    monkeypatch.setattr(judging, "counts", lambda *_: {})
+    lag = watching.Lag(ServerLogin(), watching.Limits(("db2",), 30.0))
+    lag.replicas = [replica]  # type: ignore[list-item]
+    switched: list[bool] = []
+    index = applied.index_of("shop.orders(total)")
+    with pytest.raises(watching.Lagging, match="31 s behind, and 30 s are allowed"):
+        judging.judge(
+            replica, index, judging.Turns(0, 0, 4), switched.append, lambda _: None, lag.look  # type: ignore[arg-type]
+        )  # fmt: skip
+    assert len(switched) == 2
+    assert lags == []
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from headrace.indexes import costly
 from headrace.indexes.candidates import Advice, candidates
 from headrace.indexes.existing import Redundant
 from headrace.indexes.existing import surplus as surplus_of
+from headrace.indexes.parsing import Unread
 from headrace.indexes.schema import Schema, read
-from headrace.indexes.statement import Statement, Unread
+from headrace.indexes.statement import Statement
 from headrace.indexes.statement import read as read_statement
 from headrace.indexes.writes import written_time
 
@@ -89,6 +90,10 @@ def columns_of(advice: Advice) -> list[str]:
         ("select * from orders where customer in (1, 2, 3) and code is null", ["orders(customer,code)"]),
         ("select * from orders where code like 'ab%'", ["orders(code)"]),
         ("select * from orders where code not like 'ab%'", []),
+        ("select * from orders where code like concat('ab', '%')", ["orders(code)"]),
+        ("select * from orders where code like concat('%', 'ab')", []),
+        ("select * from orders where total > (select avg(id) from customers)", ["orders(total)"]),
+        ("select * from orders o where total > (select avg(id) from customers c where c.id = o.shop)", []),
         ("select * from orders where code not in ('a')", []),
         ("select * from orders where code not between 'a' and 'b'", []),
         ("select * from orders where customer = 1 or customer = 2", ["orders(customer)"]),
@@ -135,6 +140,15 @@ def columns_of(advice: Advice) -> list[str]:
         ("update orders set total = 1 where code = 'a'", ["orders(code)"]),
         ("delete from orders where created < now() - interval 1 day limit 100", ["orders(created)"]),
         ("insert into customers select id, code, 'x', code from orders where shop = 3", ["orders(shop)"]),
+        ("insert high_priority ignore into customers (id) select id from orders where shop = 3", ["orders(shop)"]),
+        ("/* from cron */ replace delayed customers (id) select id from orders where shop = 3", ["orders(shop)"]),
+        ("update low_priority ignore orders set total = 1 where code = 'a'", ["orders(code)"]),
+        ("-- nightly\ndelete low_priority quick ignore from orders where code = 'a'", ["orders(code)"]),
+        ("delete o.* from orders o join customers c on c.id = o.id where o.code = 'a'", ["orders(code)"]),
+        ("create temporary table x as select id from orders where shop = 3", ["orders(shop)"]),
+        ("select all sql_small_result distinctrow id from orders where shop = 3", ["orders(shop)"]),
+        ("select id from orders where shop = 3 into @a, @b", ["orders(shop)"]),
+        ("select id from orders where shop = 3 into outfile '/tmp/x'", ["orders(shop)"]),
         ("replace into customers select id, code, 'x', code from orders where shop = 3", ["orders(shop)"]),
         ("select * from orders where shop = 3 union all select * from orders where code = 'b'",
          ["orders(code)", "orders(shop)"]),
@@ -246,6 +260,11 @@ def test_a_long_column_and_an_index_of_an_expression_are_named() -> None:
         ("select * from orders where created like '2026%'", "created", "each row's datetime is converted"),
         ("select * from orders where (shop, id) > (5, 9)", "shop", "not a range"),
         ("select * from orders where code in ('a', 5)", "code", "compared with a number"),
+        ("select * from orders where code regexp '^ab'", "code", "REGEXP decides for each row"),
+        ("select * from orders where find_in_set('7', code)", "code", "FIND_IN_SET decides"),
+        ("select * from orders where json_contains(note, '7', '$.tags')", "note", "JSON_CONTAINS decides"),
+        ("select * from orders where 7 member of (note->'$.tags')", "note", "MEMBER OF decides"),
+        ("select * from orders use index (k) where code = 'a'", "code", "the hint allows no other index"),
         (
             "select * from orders o join customers c on o.code = c.id",
             "code",
@@ -260,6 +279,27 @@ def test_what_no_index_can_serve_is_said(text: str, column: str, why: str) -> No
     assert not any(column in each.columns for each in advice.candidates)
     # A number compared with text is converted once, not for each row.
     assert not advised("select * from orders where customer = '5'").hindrances
+
+
+def test_what_finds_its_rows_well_is_not_hindered() -> None:
+    text = "select * from orders where id = 5 and date(created) = '2026-01-01'"
+    assert advised(text).hindrances
+    assert advised(text, examined=None).hindrances
+    assert not advised(text, examined=1).hindrances
+    # Of a join not all rows are counted.
+    joined = "select o.id from orders o join customers c on o.code = c.id"
+    assert advised(joined, examined=1).hindrances
+    # A hint for the order alone leaves open how rows are found.
+    ordered = "select id from orders use index for order by (k) where code = 'a' order by id"
+    assert columns_of(advised(ordered)) == ["orders(code)"]
+
+
+def test_what_a_view_reads_and_how_a_pattern_begins_may_be_unknown() -> None:
+    view = line("recent", ORDERS, engine=None)
+    assert advised("select * from recent where code = 'a'", schema=[view]).unknown[0][1] == (
+        "the tables behind the view shop.recent"
+    )
+    assert "how the pattern of LIKE begins" in advised("select * from orders where code like ?").unknown[0][1]
 
 
 def test_collations_that_differ_are_a_hindrance() -> None:
@@ -330,7 +370,7 @@ def redundant(schema: Schema) -> tuple[Redundant, ...]:
 
 
 def needed(text: str, *indexes: str, **more: Any) -> dict[str, str]:
-    schema = read([line("orders", ORDERS, "!PRIMARY(id)", *indexes, **more)])
+    schema = read([line("orders", ORDERS, "!PRIMARY(id)", *indexes, **more), SHOP[1]])
     found = surplus_of(schema, [Statement(text, text, "shop", 1, 1)])
     assert not {each.index.name for each in found.redundant} & {each.index.name for each in found.needed}
     return {each.index.name: each.why for each in found.needed}
@@ -345,6 +385,9 @@ def needed(text: str, *indexes: str, **more: Any) -> dict[str, str]:
         ("select * from orders force index (a) where customer = 5", "a hint names it"),
         ("select * from orders use key for order by (`A`, x) where customer = 5", "a hint names it"),
         ("select /*+ INDEX(orders a) */ * from orders where customer = 5", "a hint names it"),
+        # A statement that cannot be read may be of this table, and one of another table is not.
+        ("handler orders open force index (a)", "a hint names it"),
+        ("select * from customers force index (a) where id = 5", ""),
         ("select * from orders where customer = 5", ""),
         ("select * from orders where customer = 5 and code = 'x' order by id limit 9", ""),
         ("select * from orders order by id limit 9", ""),

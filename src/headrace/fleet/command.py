@@ -342,6 +342,7 @@ def fleet_hunt(
     from headrace.fleet.report import findings as report
     from headrace.host.snapshot import save as write
     from headrace.hunt import hunt as hunts
+    from headrace.hunt.commands import lacking
 
     with (
         temporary_folder() as folder,
@@ -355,7 +356,8 @@ def fleet_hunt(
     ):
 
         async def work(target: Any, host: Host) -> Any:
-            snapshot = await hunts.watch(target, seconds, host.login if host.login.is_named else None)
+            known = host.login if host.login.is_named else None
+            snapshot = await lacking.named(target, known, await hunts.watch(target, seconds, known))
             path = (save or folder) / f"{urllib.parse.quote(host.name, safe='')}.hunt"
             await asyncio.to_thread(write, snapshot, path)
             del snapshot

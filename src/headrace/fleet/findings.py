@@ -34,6 +34,7 @@ def to_json(judgement: Judgement, verdict: Verdict, no_server: str = "") -> dict
                 "confidence": str(finding.rule.confidence),
                 "summary": finding.hit.summary,
                 "settings": [dict(remedy.settings) for remedy in finding.hit.remedies],
+                "index": finding.index,
             }
             for finding in judgement.findings
         ],
@@ -48,6 +49,8 @@ class Common:
     title: str
     hosts: dict[str, Severity] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
+    #: By host, the indexes to try, as ``DATABASE.TABLE(COLUMN,...)``.
+    indexes: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def worst(self) -> Severity:
@@ -88,6 +91,8 @@ class Findings:
             common.hosts[host] = min(severity, known, key=order.index)
             if len(common.examples) < MOST_EXAMPLES:
                 common.examples.setdefault(host, row["summary"])
+            if index := row.get("index"):
+                common.indexes.setdefault(host, []).append(str(index))
 
     def ranked(self) -> list[Common]:
         """By what they cost, the worst severity first, then by how many hosts pay for it."""

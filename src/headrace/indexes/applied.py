@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from headrace.base.errors import Busy, PlanError, Refused, TargetError
+from headrace.base.errors import Busy, HeadraceError, PlanError, Refused, TargetError
 from headrace.base.model import ServerLogin
 from headrace.indexes.copies import Built, columns_of, quoted, stop_builders, stop_session, text
 from headrace.indexes.journal import Journal
 from headrace.indexes.judging import Judged, Turns, judge
-from headrace.indexes.session import LOCK_WAIT_TIMEOUT, Session, StatementFailed, connect
-from headrace.indexes.watching import Limits, Watch
+from headrace.indexes.session import LOCK_WAITS, Session, StatementFailed, connect
+from headrace.indexes.watching import Lag, Limits, Watch
 
 LOCK_WAIT_S = 2
 TRIES, PAUSE_S = 5, 5.0
@@ -126,7 +126,7 @@ def make(
                     on_guard(done)
                 patiently(session, show, tell, pause_s)
             except BaseException as error:
-                _take_back(login, session, index)
+                _take_back_or_tell(login, session, index, tell)
                 if isinstance(error, StatementFailed) and error.code in NOT_ONLINE:
                     raise Refused(
                         f"the server cannot build it online: {error.words}",
@@ -150,9 +150,18 @@ def _built(session: Session, watch: Watch, build: str, tell: Callable[[str], Non
     watch.end()
 
 
-def judged(login: ServerLogin, entry: Entry, turns: Turns, tell: Callable[[str], None]) -> Judged:
-    """Show and hide it in turns under the server's own load; it is shown afterwards. Raises as `judge` does."""
-    session, switching = connect(login), connect(login)
+def judged(
+    login: ServerLogin,
+    entry: Entry,
+    turns: Turns,
+    tell: Callable[[str], None],
+    limits: Limits | None = None,
+) -> Judged:
+    """Show and hide it in turns under the server's own load; it is shown afterwards.
+
+    Raises as `judge` does, and Lagging when a replica falls behind.
+    """
+    session, switching, lag = connect(login), connect(login), Lag(login, limits or Limits())
     index = entry.index
     start = f"ALTER TABLE {index.place} ALTER INDEX {quoted(index.name)}"
 
@@ -161,10 +170,12 @@ def judged(login: ServerLogin, entry: Entry, turns: Turns, tell: Callable[[str],
         patiently(switching, f"{start} {word}", tell, PAUSE_S)
 
     try:
-        found = judge(session, index, turns, switch, tell)
+        lag.connect()
+        found = judge(session, index, turns, switch, tell, lag.look)
         switch(True)
         return found
     finally:
+        lag.close()
         session.close()
         switching.close()
 
@@ -280,7 +291,7 @@ def patiently(session: Session, statement: str, tell: Callable[[str], None], pau
             session.rows(statement)
             return
         except StatementFailed as error:
-            if error.code != LOCK_WAIT_TIMEOUT:
+            if error.code not in LOCK_WAITS:
                 raise
             if number == TRIES:
                 raise Busy(
@@ -290,6 +301,19 @@ def patiently(session: Session, statement: str, tell: Callable[[str], None], pau
                 ) from error
             tell(f"others hold the table: gave way after {LOCK_WAIT_S} s, trying again in {pause_s:g} s")
             time.sleep(pause_s)
+
+
+def _take_back_or_tell(
+    login: ServerLogin, session: Session, index: Built, tell: Callable[[str], None]
+) -> None:
+    """What led here is the error that is shown; that it could not be taken back is told beside it."""
+    try:
+        _take_back(login, session, index)
+    except HeadraceError as error:
+        tell(
+            f"what was built of it may be there still, for it cannot be dropped now ({error.message}): "
+            f"headrace rollback --index {_written(index)} drops it"
+        )
 
 
 def _take_back(login: ServerLogin, session: Session, index: Built) -> None:

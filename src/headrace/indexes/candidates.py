@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from headrace.base.counted import counted
+from headrace.indexes.parsing import Unread
 from headrace.indexes.schema import Index, Schema, Table
-from headrace.indexes.statement import Hindrance, Reading, Statement, Unread, Use, read
+from headrace.indexes.statement import Hindrance, Reading, Statement, Use, read
 
 #: A table of fewer rows is read faster than an index that leads to it.
 FEW_ROWS = 1_000
@@ -137,7 +138,8 @@ def candidates(statements: Iterable[Statement], schema: Schema) -> Advice:
             unread.append((statement, str(error)))
             continue
         unknown += [(statement, each) for each in reading.unknown]
-        hindrances += [(statement, each) for each in reading.hindrances]
+        if not _finds_well(statement, reading):
+            hindrances += [(statement, each) for each in reading.hindrances]
         offers, why_none = _of_statement(statement, reading)
         wanted += offers
         if not offers and why_none:
@@ -145,17 +147,41 @@ def candidates(statements: Iterable[Statement], schema: Schema) -> Advice:
     return Advice(tuple(_merged(wanted)), tuple(hindrances), tuple(unread), tuple(unknown), tuple(content))
 
 
+def _ratio(statement: Statement) -> float | None:
+    """Rows examined for each that is sent or changed."""
+    if statement.examined is None or statement.sent is None or not statement.calls:
+        return None
+    # A call that sends nothing had to find that out: one row a call is what it may examine at least.
+    return statement.examined / max(statement.sent, statement.calls)
+
+
+def _finds_well(statement: Statement, reading: Reading) -> bool:
+    """Whether a statement of one table reads about what it sends: what could hinder it does not.
+
+    Of joins and derived tables servers do not count all rows.
+    """
+    ratio = _ratio(statement)
+    return (
+        ratio is not None
+        and ratio <= GOOD_RATIO
+        and len(reading.uses) == 1
+        and not reading.uses[0].is_derived
+    )
+
+
 def _of_statement(statement: Statement, reading: Reading) -> tuple[list[_Offer], str]:
     """What it asks for, and why it asks for nothing if that is so."""
     little = ""
-    if statement.examined is not None and statement.sent is not None and statement.calls:
-        # A call that sends nothing had to find that out: one row a call is what it may examine at least.
-        ratio = statement.examined / max(statement.sent, statement.calls)
+    ratio = _ratio(statement)
+    if ratio is not None:
         good = GOOD_GROUPS_RATIO if any(use.group for use in reading.uses) else GOOD_RATIO
         if ratio <= good:
             little = f"examines {ratio:,.1f} rows for each that it sends or changes"
     offers, why_none = [], little
     for use in reading.uses:
+        if use.hint:
+            why_none = why_none or f"{use.hint} allows no other index of {use.table.full_name}"
+            continue
         # MariaDB does not count the rows that it reads into a join buffer, nor MySQL those for a derived table.
         if little and not use.joined and not use.is_derived:
             continue

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from headrace.base.counted import counted
 from headrace.indexes.candidates import key_bytes
+from headrace.indexes.parsing import Unread, parse_one
 from headrace.indexes.schema import Schema, Table
-from headrace.indexes.statement import Statement, Unread, parse_one
+from headrace.indexes.statement import Statement
 
 #: Rows that are read and thrown away before the first one is sent; values of a list; bytes of a primary key.
 FAR, MANY_VALUES, WIDE_KEY = 1_000, 100, 30

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from headrace.base.counted import counted
 from headrace.base.errors import PlanError, Refused
 from headrace.base.model import ServerLogin
+from headrace.indexes import hinted
 from headrace.indexes.applied import PAUSE_S, patiently
 from headrace.indexes.copies import quoted, text
 from headrace.indexes.journal import Journal
@@ -91,6 +93,7 @@ def hide_or_drop(login: ServerLogin, written: str, hidden_s: float, tell: Callab
                 entry = Surplus(
                     database, table, name, definition, State.HIDDEN, session.name, now_s, now_s + hidden_s
                 )
+                _refuse_hinted(session, entry, tell)
                 _JOURNAL.note(session, entry)
                 _alter(session, entry, f"ALTER INDEX {quoted(name)} {session.hidden_word}", tell)
                 return entry
@@ -165,7 +168,33 @@ def _checked(session: Session, database: str, table: str, name: str) -> tuple[st
     for index in described.indexes:
         if index.name == name and (key := described.rests_on(index)):
             raise Refused(f"the foreign key {key} rests on it alone", place=place)
+    counter = session.value(
+        "SELECT column_name FROM information_schema.columns WHERE extra LIKE '%auto_increment%'"
+        f" AND table_schema = {text(database)} AND table_name = {text(table)}"
+    )
+    begin = [
+        index.name for index in described.indexes if counter and index.columns[:1] == (str(counter).lower(),)
+    ]
+    if begin == [name]:
+        raise Refused(f"{counter} counts by itself (AUTO_INCREMENT), which needs an index", place=place)
     return definition, definition != found
+
+
+def _refuse_hinted(session: Session, entry: Surplus, tell: Callable[[str], None]) -> None:
+    """Raises Refused if what the server keeps names it in a hint: that fails as soon as the index is hidden."""
+    found, unseen = hinted.stored(session, entry.table, entry.name)
+    if found:
+        raise Refused(
+            f"a hint names it, and fails as soon as it is hidden: {', '.join(found[:5])}",
+            place=entry.written,
+            hint="take the hint out first",
+        )
+    if unseen:
+        many = counted(len(unseen), "view or routine", "views and routines")
+        tell(
+            f"this account may not see the texts of {many}, so whether their hints name it is unknown: "
+            f"{', '.join(unseen[:5])}"
+        )
 
 
 def _definition(session: Session, database: str, table: str, name: str) -> str | None:

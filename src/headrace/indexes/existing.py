@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from headrace.indexes import hinted
+from headrace.indexes.parsing import Unread
 from headrace.indexes.schema import PRIMARY, Index, Part, Schema, Table
-from headrace.indexes.statement import Statement, Unread, Use, read
-
-#: `FORCE INDEX FOR ORDER BY (a, b)`, and the hints of the optimiser: each word of them may name an index.
-_HINTS = re.compile(
-    r"\b(?:force|use|ignore)\s+(?:index|key)\s*(?:for\s+(?:join|order\s+by|group\s+by)\s*)?\(([^)]*)\)"
-    r"|/\*\+(.*?)\*/",
-    re.IGNORECASE | re.DOTALL,
-)
-_NAMES = re.compile(r"`([^`]+)`|([\w$]+)")
+from headrace.indexes.statement import Statement, Use, read
 
 
 @dataclass(frozen=True)
@@ -68,22 +61,27 @@ class _Traffic:
     """What statements ask of indexes that exist."""
 
     def __init__(self, schema: Schema, statements: Sequence[Statement]) -> None:
-        self._named: dict[str, str] = {}
+        #: Name of an index -> tables of the statements that name it; None for one that was not read as a whole.
+        self._named: dict[str, list[tuple[frozenset[str] | None, str]]] = {}
         self._uses: list[tuple[Use, str]] = []
         for statement in statements:
-            text = statement.text or statement.name
-            for hint in _HINTS.finditer(text):
-                for quoted, plain in _NAMES.findall(hint[1] or hint[2]):
-                    self._named.setdefault((quoted or plain).lower(), statement.name)
+            tables: frozenset[str] | None = None
             try:
-                self._uses += [(use, statement.name) for use in read(statement, schema).uses]
+                reading = read(statement, schema)
             except Unread:
-                continue
+                pass
+            else:
+                self._uses += [(use, statement.name) for use in reading.uses]
+                if not any(what.startswith("table") for what in reading.unknown):
+                    tables = frozenset(use.table.full_name for use in reading.uses)
+            for name in hinted.names(statement.text or statement.name):
+                self._named.setdefault(name, []).append((tables, statement.name))
 
     def needs(self, table: Table, index: Index, other: Index) -> str:
         """Why an index must stay though ``other`` has its columns; empty if nothing of the traffic says so."""
-        if index.name.lower() in self._named:
-            return f"a hint names it: {self._named[index.name.lower()][:80]}"
+        for tables, name in self._named.get(index.name.lower(), ()):
+            if tables is None or table.full_name in tables:
+                return f"a hint names it: {name[:80]}"
         for use, name in self._uses:
             if use.table is table and _reads_by_primary(use, table, index, other):
                 return f"it returns rows in the order of the primary key, which {other.name} does not: {name[:80]}"
@@ -162,4 +160,4 @@ def _cautions(table: Table, index: Index) -> Iterator[str]:
     for name, columns in table.foreign_keys:
         if index.columns[: len(columns)] == columns:
             yield f"the foreign key {name} needs an index on {', '.join(columns)}: the other one must stay"
-    yield "statements that name it (FORCE INDEX, USE INDEX) fail without it"
+    yield "statements that name it (FORCE INDEX, USE INDEX) fail without it, also those of views and routines"

@@ -20,6 +20,8 @@ from headrace.indexes.verdicts import Effect
 
 #: Classes shown with their own verdict.
 MOST_CLASSES = 10
+#: Between two looks while a turn passes.
+LOOK_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,17 @@ Counts = Mapping[str, tuple[int, int]]
 
 
 def judge(
-    session: Session, index: Built, turns: Turns, switch: Callable[[bool], None], tell: Callable[[str], None]
+    session: Session,
+    index: Built,
+    turns: Turns,
+    switch: Callable[[bool], None],
+    tell: Callable[[str], None],
+    look: Callable[[], None] = lambda: None,
 ) -> Judged:
-    """``switch`` shows or hides the index. Raises NotReady if the server does not count its statements."""
+    """``switch`` shows or hides the index; ``look`` raises what ends the turns, and is called all the while.
+
+    Raises NotReady if the server does not count its statements.
+    """
     must_count(session)
     dice = random.Random(turns.seed)
     blocks: list[dict[bool, Counts]] = []
@@ -68,12 +78,22 @@ def judge(
         taken: dict[bool, Counts] = {}
         for is_shown in dice.sample([True, False], 2):
             switch(is_shown)
-            time.sleep(turns.settle_s)
+            _pass(turns.settle_s, look)
             before = counts(session, index)
-            time.sleep(turns.seconds)
+            _pass(turns.seconds, look)
             taken[is_shown] = grown(before, counts(session, index))
         blocks.append(taken)
     return judged(blocks, texts(session, index))
+
+
+def _pass(seconds: float, look: Callable[[], None]) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        look()
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            return
+        time.sleep(min(left_s, LOOK_S))
 
 
 def must_count(session: Session) -> None:

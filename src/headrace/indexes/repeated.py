@@ -14,8 +14,9 @@ from sqlglot import exp
 
 from headrace.base.counted import counted
 from headrace.indexes.costly import Costly
+from headrace.indexes.parsing import Unread, parse_one
 from headrace.indexes.schema import Schema
-from headrace.indexes.statement import Statement, Unread, parse_one, read
+from headrace.indexes.statement import Statement, read
 
 #: Calls of a class in a session, and for each call of the class that led to them, from which on they are many.
 LEAST_CALLS, LEAST_EACH = 20, 5

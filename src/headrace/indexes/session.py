@@ -25,8 +25,12 @@ from headrace.base.model import ServerLogin
 from headrace.base.whole import read_plain
 
 CONNECT_S = 10
-#: Codes of MySQL and MariaDB: a lock wait that took too long, a statement that was stopped at its time limit.
-LOCK_WAIT_TIMEOUT, TIME_LIMITS = 1205, (3024, 1969, 1317)
+#: Codes of MySQL and MariaDB: a lock wait that took too long or that two sessions had for each other, a statement
+#: that was stopped at its time limit.
+LOCK_WAITS, TIME_LIMITS = (1205, 1213), (3024, 1969, 1317)
+#: Seconds without a word after which a host is asked whether it is there, seconds between and number of questions.
+#: A long statement is silent, and so is a host that is gone.
+SILENT_S, ASK_S, MOST_ASKED = 15, 5, 4
 
 #: What an answer may take in memory at most: what was sent, and so much for each of its packets.
 MOST_ANSWER_BYTES, PACKET_BYTES = 256 << 20, 200
@@ -68,11 +72,20 @@ class _Connection(pymysql.connections.Connection):  # type: ignore[misc]
 
     _left = MOST_ANSWER_BYTES
     _read_timeout: int | None
+    _sock: socket.socket | None
 
     def connect(self, sock: Any = None) -> None:
         self._read_timeout = CONNECT_S
         super().connect(sock)
         self._read_timeout = None
+        if self._sock is not None and self._sock.family != socket.AF_UNIX:
+            for option, value in (
+                (socket.TCP_KEEPIDLE, SILENT_S),
+                (socket.TCP_KEEPINTVL, ASK_S),
+                (socket.TCP_KEEPCNT, MOST_ASKED),
+                (socket.TCP_USER_TIMEOUT, 1000 * (SILENT_S + ASK_S * MOST_ASKED)),
+            ):
+                self._sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
     def _execute_command(self, command: Any, sql: Any) -> None:
         self._left = MOST_ANSWER_BYTES

@@ -1,36 +1,20 @@
 """Statements as their tables see them: which columns each compares, orders, groups and reads.
 
-SQLGlot parses: it knows MySQL's dialect, has no dependencies, and resolves the scopes of subqueries and derived
-tables.
-A statement that it cannot read is named with the reason and never guessed.
+A statement that cannot be read is named with the reason and never guessed.
 """
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
-from headrace.indexes.schema import Column, Schema, Table
-
-# It prints a line for each statement that it knows by its first word alone; here that is a reason of Unread.
-logging.getLogger("sqlglot").setLevel(logging.ERROR)
-
-#: A longer text is not read.
-MOST_BYTES = 200_000
-#: Whole statements that the parser knows by another name only.
-_REPLACE = re.compile(r"^\s*replace\b(?:\s+(?:low_priority|delayed)\b)?", re.IGNORECASE)
-_READS = (exp.Select, exp.SetOperation, exp.Update, exp.Delete, exp.Insert, exp.Subquery)
-
-
-class Unread(Exception):
-    """A statement that cannot be read, with the reason."""
+from headrace.indexes import hindered
+from headrace.indexes.parsing import Unread, parse_one
+from headrace.indexes.schema import Schema, Table
 
 
 @dataclass(frozen=True)
@@ -83,6 +67,8 @@ class Use:
     is_written: bool = False
     #: Read for a derived table or a table expression. MySQL does not count rows that it reads to fill these.
     is_derived: bool = False
+    #: `FORCE INDEX (k)`: what allows these indexes and no other.
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -108,6 +94,7 @@ class _Source:
     order: list[tuple[str, bool]] = field(default_factory=list)
     group: list[str] = field(default_factory=list)
     columns: set[str] = field(default_factory=set)
+    hint: str = ""
 
 
 def read(statement: Statement, schema: Schema) -> Reading:
@@ -128,32 +115,8 @@ def read(statement: Statement, schema: Schema) -> Reading:
     )
 
 
-def parse_one(text: str) -> exp.Expr:
-    """The tree of one statement that reads or changes rows. Raises Unread."""
-    if len(text) > MOST_BYTES:
-        raise Unread(f"longer than {MOST_BYTES:,} characters")
-    try:
-        trees = [
-            tree for tree in sqlglot.parse(_REPLACE.sub("INSERT", text), dialect="mysql") if tree is not None
-        ]
-    except SqlglotError as error:
-        raise Unread(str(error).partition("\n")[0].partition(". Line")[0][:120]) from error
-    except RecursionError as error:
-        raise Unread("nested too deeply") from error
-    if len(trees) != 1:
-        raise Unread(f"{len(trees)} statements in one" if trees else "no statement")
-    if not isinstance(trees[0], _READS):
-        raise Unread(f"{trees[0].key.upper()} reads no table by a condition")
-    return trees[0]
-
-
 def _is_outermost(query: exp.Expr) -> bool:
     return query.find_ancestor(exp.Select, exp.SetOperation) is None
-
-
-def of_digest(text: str) -> str:
-    """A text without values, as performance_schema keeps it, in a form that can be read."""
-    return re.sub(r"\(\s*\.\.\.\s*\)(?:\s*/\*\s*,\s*\.\.\.\s*\*/)?", "(?, ?)", text)
 
 
 def _scopes(tree: exp.Expr) -> list[Scope]:
@@ -237,12 +200,15 @@ class _Reader:
                 self._unknown[f"table {node.db + '.' if node.db else ''}{node.name}"] = None
                 self._has_other = True
             else:
-                self._sources[alias.lower()] = _Source(table, alias)
+                self._sources[alias.lower()] = _Source(table, alias, hint=_hint(node))
+                if table.engine is None:
+                    self._unknown[f"the tables behind the view {table.full_name}"] = None
 
     def reading(
         self, has_limit: bool, written: list[str] | None = None, *, is_derived: bool = False
     ) -> Reading:
         names = {name.lower() for name in written or ()}
+        self._hinted()
         uses = tuple(
             Use(
                 source.table,
@@ -257,10 +223,22 @@ class _Reader:
                 has_limit or self._is_extreme,
                 alias in names,
                 is_derived,
+                source.hint,
             )
             for alias, source in self._sources.items()
         )
         return Reading(uses, tuple(self._hindrances), tuple(self._unknown))
+
+    def _hinted(self) -> None:
+        for source in self._sources.values():
+            used = [*source.equal, *source.joined, *source.ranges, *source.group]
+            if source.hint and used:
+                self._hindrances.append(
+                    Hindrance(
+                        source.table.full_name, used[0], source.hint, "the hint allows no other index",
+                        "take the hint out, and name the index in it that the server is to use if it errs",
+                    )
+                )  # fmt: skip
 
     def _owner(self, node: exp.Column) -> tuple[_Source, str] | None:
         """The table of a column; None for one of another scope or of a derived table."""
@@ -384,16 +362,46 @@ class _Reader:
         elif isinstance(node, exp.Between):
             self._compared(node, node.this, "ranges", [node.args["low"], node.args["high"]])
         elif isinstance(node, exp.GT | exp.GTE | exp.LT | exp.LTE):
-            column, other = (node.this, node.expression)
-            if isinstance(column, exp.Tuple) and isinstance(other, exp.Tuple):
-                self._row_range(node, column, other)
-                return
-            if not _columns(column):
-                column, other = other, column
-            if not _columns(other):
-                self._compared(node, column, "ranges", [other])
+            self._ranging(node)
         elif isinstance(node, exp.Like) and not node.args.get("negate"):
             self._like(node)
+        elif isinstance(node, exp.Func) and not isinstance(
+            node, exp.Connector | exp.Exists | exp.MatchAgainst
+        ):
+            self._by_function(node)
+
+    def _ranging(self, node: exp.Binary) -> None:
+        column, other = (node.this, node.expression)
+        if isinstance(column, exp.Tuple) and isinstance(other, exp.Tuple):
+            self._row_range(node, column, other)
+            return
+        if not _columns(column):
+            column, other = other, column
+        if not _columns(other):
+            self._compared(node, column, "ranges", [other])
+        elif isinstance(other, exp.Subquery) and self._is_apart(other):
+            self._compared(node, column, "ranges", [])
+
+    def _is_apart(self, query: exp.Subquery) -> bool:
+        """Whether a subquery needs no row of these tables, so that it has one answer for all."""
+        inside = {table.alias_or_name.lower() for table in query.find_all(exp.Table)}
+        return all(
+            not column.table or column.table.lower() in inside or column.table.lower() not in self._sources
+            for column in _columns(query)
+        )
+
+    def _by_function(self, node: exp.Func) -> None:
+        """A function says which rows are wanted, as REGEXP, FIND_IN_SET or JSON_CONTAINS do."""
+        name = hindered.function(node)
+        for column in {each.sql(): each for each in _columns(node)}.values():
+            owner = self._owner(column)
+            if owner and not (name.startswith("ST_") and _has_spatial(owner[0].table, owner[1])):
+                why = f"{name} decides for each row"
+                self._hinder(owner, node, why, self._instead(owner, hindered.instead(node, owner[1])))
+
+    def _instead(self, owner: tuple[_Source, str], rewrite: str) -> str:
+        names = " or ".join(each.name for each in owner[0].table.indexes if each.has_expression)
+        return f"{names} may be of this expression, which EXPLAIN tells; else {rewrite}" if names else rewrite
 
     def _equal(self, node: exp.Binary) -> None:
         left, right = node.this, node.expression
@@ -438,9 +446,9 @@ class _Reader:
             )
             return
         sides = [owner[0].table.columns[owner[1]] for owner in owners]
-        why = _unlike(sides[0], sides[1]) if len(sides) == 2 else ""
+        why = hindered.unlike(sides[0], sides[1]) if len(sides) == 2 else ""
         for owner, column, other in zip(owners, sides, reversed(sides), strict=True):
-            if why and not _is_kept(column, other):
+            if why and not hindered.is_kept(column, other):
                 self._hinder(owner, node, why, "give both columns the same type and collation")
             else:
                 owner[0].joined[owner[1]] = None
@@ -466,7 +474,11 @@ class _Reader:
 
     def _like(self, node: exp.Like) -> None:
         pattern = node.expression
+        if isinstance(pattern, exp.Concat) and pattern.expressions and not _columns(pattern):
+            pattern = pattern.expressions[0]
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            if not _columns(pattern):
+                self._unknown[f"how the pattern of LIKE begins: {node.sql(dialect='mysql')[:80]}"] = None
             return
         if pattern.this[:1] in ("%", "_"):
             if isinstance(node.this, exp.Column) and (owner := self._owner(node.this)):
@@ -528,17 +540,15 @@ class _Reader:
         side = side.unnest()
         if isinstance(side, exp.Column):
             owner = self._owner(side)
-            if owner and (why := _cast(owner[0].table.columns[owner[1]], values)):
+            if owner and (why := hindered.cast(owner[0].table.columns[owner[1]], values)):
                 self._hinder(owner, node, why, "write the value between quotes")
             elif owner:
                 getattr(owner[0], as_what)[owner[1]] = None
             return
         for column in _columns(side):
             if owner := self._owner(column):
-                rewrite = _rewrite(side, owner[1])
-                if names := " or ".join(each.name for each in owner[0].table.indexes if each.has_expression):
-                    rewrite = f"{names} may be of this expression, which EXPLAIN tells; else {rewrite}"
-                self._hinder(owner, node, f"{_function(side)} is applied to the column", rewrite)
+                rewrite = self._instead(owner, hindered.rewrite(side, owner[1]))
+                self._hinder(owner, node, f"{hindered.function(side)} is applied to the column", rewrite)
 
     def _add(self, node: exp.Expr, as_what: str) -> None:
         if isinstance(node, exp.Column) and (owner := self._owner(node)):
@@ -563,66 +573,21 @@ def _conjuncts(condition: exp.Expr) -> Iterator[exp.Expr]:
         yield condition
 
 
-def _columns(node: exp.Expr) -> list[exp.Column]:
-    return list(node.find_all(exp.Column))
-
-
-def _cast(column: Column, values: list[exp.Expr]) -> str:
-    """Why the comparison converts the column, and not the value; empty if it does not."""
-    numbers = [
-        value
-        for value in values
-        if isinstance(value.unnest(), exp.Literal | exp.Neg) and not _is_string(value)
-    ]
-    return (
-        "a text column is compared with a number, so each of its rows is converted"
-        if column.is_text and numbers and not column.kind.lower().startswith(("enum", "set"))
-        else ""
-    )
-
-
-def _is_string(value: exp.Expr) -> bool:
-    value = value.unnest()
-    return isinstance(value, exp.Literal) and value.is_string
-
-
-def _unlike(left: Column, right: Column) -> str:
-    """Why an index of one of two joined columns cannot be searched with the other's values; empty if it can."""
-    if left.is_text != right.is_text and (left.is_number or right.is_number):
-        return f"{left.kind} is compared with {right.kind}"
-    if (
-        left.is_text
-        and right.is_text
-        and left.collation
-        and right.collation
-        and left.collation != right.collation
-    ):
-        return f"the collations differ: {left.collation} and {right.collation}"
+def _hint(node: exp.Table) -> str:
+    """What allows only the indexes that it names to find rows; empty if there is no such hint."""
+    for each in node.args.get("hints") or ():
+        is_index = isinstance(each, exp.IndexTableHint) and str(each.this).upper() in ("FORCE", "USE")
+        if is_index and str(each.args.get("target") or "JOIN").upper() == "JOIN":
+            return str(each.sql(dialect="mysql"))
     return ""
 
 
-def _is_kept(column: Column, other: Column) -> bool:
-    """Whether a comparison of two texts converts the other one: to ``_bin``, and to Unicode."""
-    if not (column.is_text and other.is_text and column.collation and other.collation):
-        return False
-    mine, theirs = (each.collation.partition("_")[0] for each in (column, other) if each.collation)
-    if mine == theirs:
-        return column.collation.endswith("_bin") and not other.collation.endswith("_bin")
-    return mine.startswith("utf8") and not theirs.startswith("utf")
-
-
-def _function(side: exp.Expr) -> str:
-    if isinstance(side, exp.Func):
-        return str(side.sql(dialect="mysql").partition("(")[0]).upper() or side.key.upper()
-    return "an expression"
-
-
-def _rewrite(side: exp.Expr, column: str) -> str:
-    name = _function(side)
-    if name in ("DATE", "CAST", "TRUNC"):
-        return f"{column} >= 'day' AND {column} < 'day' + INTERVAL 1 DAY"
-    if name == "YEAR":
-        return f"{column} >= 'year-01-01' AND {column} < 'year+1-01-01'"
-    return (
-        "leave the column bare, or index the expression (a generated column, on MySQL 8 a functional index)"
+def _has_spatial(table: Table, column: str) -> bool:
+    return any(
+        index.kind.upper() == "SPATIAL" and any((part.name or "").lower() == column for part in index.parts)
+        for index in table.indexes
     )
+
+
+def _columns(node: exp.Expr) -> list[exp.Column]:
+    return list(node.find_all(exp.Column))

@@ -18,9 +18,10 @@ from sqlglot import exp
 
 from headrace.base.received import BadContent, parsed
 from headrace.indexes.copies import quoted
+from headrace.indexes.parsing import Unread, makes_table, parse_one
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.session import TIME_LIMITS, Rows, Session, StatementFailed
-from headrace.indexes.statement import Statement, Unread, parse_one, read
+from headrace.indexes.statement import Statement, read
 
 #: A statement that takes longer is stopped.
 MOST_STATEMENT_S = 30
@@ -102,6 +103,8 @@ def runnable(
 def _why_not(statement: Statement, tables: Sequence[Table], changes: bool) -> str:
     if found := _NOT_RUN.search(statement.text):
         return f"not run, for it has {found[0]}"
+    if makes_table(statement.text):
+        return "not run, for it makes a table"
     other = [table for table in tables if table.engine and table.engine.lower() != "innodb"]
     if changes and other:
         return f"not run, for a change of {other[0].full_name} ({other[0].engine}) cannot be rolled back"

@@ -50,6 +50,37 @@ class Space:
     kept_bytes: int
 
 
+class Lag:
+    """How far the watched replicas are behind."""
+
+    def __init__(self, login: ServerLogin, limits: Limits) -> None:
+        self._login, self._limits = login, limits
+        self.replicas: list[Session] = []
+
+    def connect(self) -> None:
+        """Raises TargetError."""
+        for name in self._limits.replicas:
+            self.replicas.append(connect(_login_of(self._login, name)))
+
+    def look(self) -> None:
+        """Raises Lagging."""
+        for replica in self.replicas:
+            lag_s = lag_of(replica)
+            if lag_s is None:
+                raise Lagging(
+                    "this replica does not say how far it is behind: does it replicate?", place=replica.name
+                )
+            if lag_s > self._limits.most_lag_s:
+                raise Lagging(
+                    f"this replica is {lag_s:.0f} s behind, and {self._limits.most_lag_s:g} s are allowed",
+                    place=replica.name,
+                )
+
+    def close(self) -> None:
+        for each in self.replicas:
+            each.close()
+
+
 class Watch:
     """Looks at a server beside a session that builds ``index`` there.
 
@@ -63,12 +94,11 @@ class Watch:
         self._login = login
         self._builder = session
         self._index = index
-        self._limits = limits
         self._tell = tell
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._problem: HeadraceError | None = None
-        self._replicas: list[Session] = []
+        self._lag = Lag(login, limits)
         self._has_said = False
 
     def check(self) -> None:
@@ -86,16 +116,23 @@ class Watch:
                 f"is sorted, and {_mib(space.kept_bytes)} are to stay free",
                 place=self._builder.name,
             )
-        for name in self._limits.replicas:
-            self._replicas.append(connect(_login_of(self._login, name)))
-        self._look_at_replicas()
+        sorting = sort_space_of(self._builder)
+        if sorting is not None and needed is not None and sorting.free_bytes - needed < sorting.kept_bytes:
+            raise DiskFull(
+                f"{_mib(sorting.free_bytes)} are free where the server sorts (innodb_tmpdir, else tmpdir); "
+                f"sorting the index takes about {_mib(needed)}",
+                place=self._builder.name,
+                hint="SET GLOBAL innodb_tmpdir to a folder with more room, then run the same command",
+            )
+        self._lag.connect()
+        self._lag.look()
         others = [
             row for row in self._builder.rows("SHOW PROCESSLIST") if str(row[4]).startswith("Binlog Dump")
         ]
-        if len(others) > len(self._replicas):
+        if len(others) > len(self._lag.replicas):
             self._tell(
                 f"{counted(len(others), 'replica')} of this server build the index after it, each behind the "
-                f"source for as long; {len(self._replicas)} of them are watched (--replica)"
+                f"source for as long; {len(self._lag.replicas)} of them are watched (--replica)"
             )
 
     def begin(self) -> None:
@@ -114,14 +151,14 @@ class Watch:
     def wait_for_replicas(self, most_s: float) -> None:
         """Until each watched replica has the index and is no further behind than the limit. Raises Lagging."""
         end = time.monotonic() + most_s
-        for replica in self._replicas:
+        for replica in self._lag.replicas:
             while not _has(replica, self._index):
                 if time.monotonic() > end:
                     raise Lagging(f"it has no such index after {most_s:.0f} s", place=replica.name)
                 time.sleep(LOOK_S)
         while True:
             try:
-                self._look_at_replicas()
+                self._lag.look()
             except Lagging:
                 if time.monotonic() > end:
                     raise
@@ -131,8 +168,7 @@ class Watch:
 
     def close(self) -> None:
         self._stop.set()
-        for each in self._replicas:
-            each.close()
+        self._lag.close()
 
     def _run(self) -> None:
         started = told = time.monotonic()
@@ -160,20 +196,14 @@ class Watch:
             raise DiskFull(
                 f"stopped the build, for only {_mib(space.free_bytes)} are free", place=self._builder.name
             )
-        self._look_at_replicas()
-
-    def _look_at_replicas(self) -> None:
-        for replica in self._replicas:
-            lag_s = lag_of(replica)
-            if lag_s is None:
-                raise Lagging(
-                    "this replica does not say how far it is behind: does it replicate?", place=replica.name
-                )
-            if lag_s > self._limits.most_lag_s:
-                raise Lagging(
-                    f"this replica is {lag_s:.0f} s behind, and {self._limits.most_lag_s:g} s are allowed",
-                    place=replica.name,
-                )
+        sorting = sort_space_of(own)
+        if sorting is not None and sorting.free_bytes < sorting.kept_bytes:
+            raise DiskFull(
+                f"stopped the build, for only {_mib(sorting.free_bytes)} are free where the server sorts "
+                "(innodb_tmpdir, else tmpdir)",
+                place=self._builder.name,
+            )
+        self._lag.look()
 
     def _progress(self, own: Session, seconds: float) -> str:
         done = progress_of(own, self._builder.id)
@@ -216,16 +246,39 @@ def progress_of(own: Session, number: int) -> float | None:
 
 def space_of(session: Session) -> Space | None:
     """Of the disk with the server's data; None for a server elsewhere, and where this account may not look."""
+    found = _disk(session, str(session.value("SELECT @@datadir")))
+    if found is None:
+        return None
+    kept = max(LEAST_FREE_BYTES, int(found[0].f_blocks * found[0].f_frsize * LEAST_FREE))
+    return Space(found[0].f_bavail * found[0].f_frsize, kept)
+
+
+def sort_space_of(session: Session) -> Space | None:
+    """Of the disk where the server sorts an index, if that is another one than that of its data."""
+    named = session.rows("SELECT @@innodb_tmpdir, @@tmpdir, @@datadir")
+    own, usual, data = (str(each or "") for each in named[0])
+    there = _disk(session, data)
+    spaces = []
+    # Several folders of tmpdir are used in turn.
+    for folder in [own] if own else usual.split(":"):
+        found = _disk(session, str(Path(data) / folder)) if folder else None
+        if found is None or there is None or found[1] == there[1]:
+            continue
+        disk = found[0]
+        spaces.append(Space(disk.f_bavail * disk.f_frsize, int(disk.f_blocks * disk.f_frsize * LEAST_FREE)))
+    return min(spaces, key=lambda each: each.free_bytes - each.kept_bytes, default=None)
+
+
+def _disk(session: Session, folder: str) -> tuple[os.statvfs_result, int] | None:
+    """The disk of a folder of the server, and which one it is; None if it is not to be seen from here."""
     pid = session.server_pid
-    folder = str(session.value("SELECT @@datadir"))
     if pid is None:
         return None
+    place = Path(f"/proc/{pid}/root") / folder.lstrip("/")
     try:
-        found = os.statvfs(Path(f"/proc/{pid}/root") / folder.lstrip("/"))
+        return os.statvfs(place), place.stat().st_dev
     except OSError:
         return None
-    kept = max(LEAST_FREE_BYTES, int(found.f_blocks * found.f_frsize * LEAST_FREE))
-    return Space(found.f_bavail * found.f_frsize, kept)
 
 
 def size_bytes(session: Session, index: Built) -> int | None:

@@ -15,9 +15,10 @@ from sqlglot import exp
 
 from headrace.indexes.candidates import Candidate
 from headrace.indexes.copies import Copy, quoted
+from headrace.indexes.parsing import Unread, parse_one
 from headrace.indexes.schema import Schema, Table
 from headrace.indexes.session import Session, StatementFailed
-from headrace.indexes.statement import Statement, Unread, parse_one
+from headrace.indexes.statement import Statement
 
 #: Rows of a turn, and how often a turn changes them after a first time that does not count.
 ROWS, REPEATS = 300, 9

@@ -14,8 +14,9 @@ def said(tables: Sequence[Mapping[str, Any]], text: str, database: str, login: S
     if extras.is_missing("sqlglot"):
         return "Which index it lacks is not known here: pip install 'headrace[indexes]'"
     from headrace.indexes.candidates import candidates
+    from headrace.indexes.parsing import of_digest
     from headrace.indexes.schema import read
-    from headrace.indexes.statement import Statement, of_digest
+    from headrace.indexes.statement import Statement
 
     advice = candidates([Statement(text[:80], of_digest(text), database)], read(tables))
     lines = []

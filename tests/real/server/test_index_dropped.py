@@ -33,6 +33,11 @@ def server(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
             " one (total), FULLTEXT KEY words (note), KEY by_code (code),"
             " CONSTRAINT fk FOREIGN KEY (customer) REFERENCES customers (id),"
             f" CONSTRAINT fk_code FOREIGN KEY (code) REFERENCES customers ({code}))",
+            "CREATE TABLE seen (a INT, id INT AUTO_INCREMENT, b INT, PRIMARY KEY (a, id), KEY by_id (id),"
+            " KEY by_a (a), KEY by_b (b), KEY by_b_too (b, a))",
+            "CREATE VIEW recent AS SELECT id FROM seen FORCE INDEX (by_a) WHERE a > 5",
+            "CREATE PROCEDURE some() SELECT id FROM seen USE INDEX FOR JOIN (`by_b`) WHERE b > 5",
+            "CREATE PROCEDURE other() SELECT id FROM orders FORCE INDEX (by_id) WHERE id > 5",
         )
         yield server
 
@@ -104,6 +109,10 @@ def test_a_dropped_one_is_built_again_as_it_was(server: Server) -> None:
         ("shop.orders.words", "more than a way to find rows"),
         ("shop.orders.by_code", "the foreign key fk_code of shop.orders rests on it alone"),
         ("shop.customers.by_code", "the foreign key fk_code of shop.orders rests on it alone"),
+        # Of the table's own AUTO_INCREMENT, and not the hint in `other`, which is of another table.
+        ("shop.seen.by_id", "id counts by itself"),
+        ("shop.seen.by_a", "fails as soon as it is hidden: view shop.recent"),
+        ("shop.seen.by_b", "fails as soon as it is hidden: routine shop.some"),
     ],
 )
 def test_what_a_constraint_needs_is_not_even_hidden(server: Server, index: str, why: str) -> None:

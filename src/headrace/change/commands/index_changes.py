@@ -25,6 +25,7 @@ from headrace.cli.shell import INCONCLUSIVE, REGRESSION, print_json, stdout, tel
 if TYPE_CHECKING:
     from headrace.indexes import applied
     from headrace.indexes.judging import Turns
+    from headrace.indexes.watching import Limits
 
 #: What an index begins with among the settings of `apply`.
 MARK = "index:"
@@ -38,8 +39,8 @@ def is_index(settings: list[str]) -> bool:
 
 
 @dataclasses.dataclass(frozen=True)
-class WatchOptions:
-    """What is watched while an index is built."""
+class LagOptions:
+    """Which replicas are watched while an index is built and judged."""
 
     replica: Annotated[
         list[str] | None,
@@ -51,8 +52,22 @@ class WatchOptions:
     ] = None
     max_lag_s: Annotated[
         float,
-        duration("--max-lag", text="With index: the build is stopped above this lag.", default="30s"),
+        duration("--max-lag", text="With index: above this lag it is stopped and dropped.", default="30s"),
     ] = 30.0
+
+    def limits(self) -> Limits:
+        from headrace.indexes.watching import Limits
+
+        return Limits(tuple(self.replica or ()), self.max_lag_s)
+
+
+NO_LAG = LagOptions()
+
+
+@dataclasses.dataclass(frozen=True)
+class WatchOptions(LagOptions):
+    """What is watched while an index is built, and how long a surplus one is hidden."""
+
     hidden_for_s: Annotated[
         float | None,
         duration(
@@ -79,7 +94,7 @@ def apply_index(
     login: ServerLogin,
     how: How,
     judge: JudgeOptions,
-    watch: WatchOptions,
+    watch: LagOptions,
     *,
     keeps: bool = True,
 ) -> None:
@@ -97,14 +112,13 @@ def apply_index(
         _drop(
             settings[0].removeprefix(DROP),
             login,
-            watch.hidden_for_s,
+            watch.hidden_for_s if isinstance(watch, WatchOptions) else None,
             as_json=how.as_json,
         )
         return
     from headrace.indexes import applied
     from headrace.indexes.judging import Turns, must_count
     from headrace.indexes.session import opened
-    from headrace.indexes.watching import Limits
 
     index = applied.index_of(settings[0].removeprefix(MARK))
     if how.dry_run:
@@ -124,11 +138,11 @@ def apply_index(
         within_s = 2 * turns.total_s + 300
     with stoppable():
         entry = applied.make(
-            login, index, tell, limits=Limits(tuple(watch.replica or ()), watch.max_lag_s),
+            login, index, tell, limits=watch.limits(),
             confirm_within_s=within_s, on_guard=lambda made: _start_guard(made, login),
         )  # fmt: skip
         if judge.judge:
-            _judged(login, entry, turns, keeps=keeps, as_json=how.as_json)
+            _judged(login, entry, turns, watch.limits(), keeps=keeps, as_json=how.as_json)
             return
     if how.as_json:
         print_json(vars(entry))
@@ -142,7 +156,14 @@ def apply_index(
 
 
 def prove_index(
-    indexes: list[str], target: str, login: ServerLogin, judge: JudgeOptions, *, is_live: bool, as_json: bool
+    indexes: list[str],
+    target: str,
+    login: ServerLogin,
+    judge: JudgeOptions,
+    watch: LagOptions,
+    *,
+    is_live: bool,
+    as_json: bool,
 ) -> None:
     """Build it, judge it in turns under the live server's load, and drop it whatever comes of it."""
     if len(indexes) != 1 or not is_live:
@@ -150,7 +171,7 @@ def prove_index(
             "one index at a time, with --live; on a copy: headrace indexes SOURCE --prove --on-copy"
         )
     how = How(dry_run=False, confirm_within_s=None, beyond=False, as_json=as_json)
-    apply_index(indexes, target, login, how, judge, WatchOptions(), keeps=False)
+    apply_index(indexes, target, login, how, judge, watch, keeps=False)
 
 
 def _drop(written: str, login: ServerLogin, hidden_s: float | None, *, as_json: bool) -> None:
@@ -165,7 +186,9 @@ def _drop(written: str, login: ServerLogin, hidden_s: float | None, *, as_json: 
         _line(f"{entry.written} is hidden; run the same command after {_utc(entry.until_s)} to drop it")
 
 
-def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, keeps: bool, as_json: bool) -> None:
+def _judged(
+    login: ServerLogin, entry: applied.Entry, turns: Turns, limits: Limits, *, keeps: bool, as_json: bool
+) -> None:
     """Keep it if the classes of its table got faster; drop it otherwise, and if it is interrupted."""
     from headrace.indexes import applied
     from headrace.indexes.report import index_trials
@@ -173,9 +196,10 @@ def _judged(login: ServerLogin, entry: applied.Entry, turns: Turns, *, keeps: bo
 
     name = _name(entry)
     try:
-        found = applied.judged(login, entry, turns, tell)
+        found = applied.judged(login, entry, turns, tell, limits)
     except BaseException:
         applied.undo(login, name, tell)
+        tell(f"the turns did not end, so {name} is dropped")
         raise
     is_faster = found.whole.verdict is Verdict.FASTER
     kept = keeps and is_faster

@@ -122,6 +122,7 @@ def prove(
     counter: Counter = "mysql_status.questions",
     login: ServerLogin = NO_LOGIN,
     allow_weaker: Weaker = None,
+    watch: index_changes.LagOptions = index_changes.NO_LAG,
     to: TellOption = None,
     as_json: Json = False,
 ) -> None:
@@ -135,8 +136,10 @@ def prove(
     findings = _with_index(findings or [], source) if live else findings
     if index_changes.is_index(findings or []):
         turns = JudgeOptions(True, duration_s, warmup_s, blocks)
-        index_changes.prove_index(findings or [], target, login, turns, is_live=live, as_json=as_json)
+        index_changes.prove_index(findings or [], target, login, turns, watch, is_live=live, as_json=as_json)
         return
+    if watch.replica:
+        raise typer.BadParameter("--replica watches an index that is built: with --live and index:")
     weaker = tuple(allow_weaker or ())
     _check(
         [each for each in findings or [] if not (live and "=" in each)], source, is_planned=plan is not None

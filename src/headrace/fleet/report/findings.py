@@ -29,7 +29,13 @@ def parts(found: Findings) -> Iterator[Part]:
         words = ", ".join(
             f"{count} {severity}" if len(counts) > 1 else str(severity) for severity, count in counts
         )
-        example = next(iter(common.examples.values()))
+        # One that names an index rather than one that does not; the index is for that host's own statement.
+        host = next(
+            (host for host in common.examples if common.indexes.get(host)), next(iter(common.examples))
+        )
+        example = common.examples[host]
+        if common.indexes.get(host):
+            example = f"{example} On {host} try an index on {common.indexes[host][0]}."
         rows.append(
             [
                 Cell(common.code, style="bold"),
@@ -82,6 +88,7 @@ def to_json(found: Findings) -> dict[str, Any]:
                 "severity": str(common.worst),
                 "hosts": {host: str(severity) for host, severity in common.hosts.items()},
                 "examples": dict(common.examples),
+                "indexes": {host: list(each) for host, each in common.indexes.items()},
             }
             for common in found.ranked()
         ],

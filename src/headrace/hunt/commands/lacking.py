@@ -90,7 +90,8 @@ async def _of(
     agent: Agent, login: ServerLogin, known: Digest, did: Mapping[str, int], schema: Schema
 ) -> Lacking:
     from headrace.indexes.candidates import candidates
-    from headrace.indexes.statement import Statement, of_digest
+    from headrace.indexes.parsing import of_digest
+    from headrace.indexes.statement import Statement
 
     if not schema.tables:
         return Lacking(known.digest, why="the server has no such table, or this account may not see it")
